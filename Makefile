@@ -1,4 +1,4 @@
-# dlq-manager. `make` alone says what there is.
+# dlq-manager. `make` alone lists the targets.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -26,11 +26,11 @@ STACK := go run ./integration/stack/cmd/stack
 WEB := pkg/console/web
 ASSETS := pkg/console/static/vendor
 
-# Tests that wait for a server which never comes must end by themselves.
+# Tests that wait for a server in vain must end by themselves.
 TEST_FLAGS ?= -timeout 25m
 
-# The folders of all Go modules, that of the programs first: those that git knows or could
-# add, or in an unpacked archive those that are there.
+# The folders of all Go modules, with the programs' module first: the files that git tracks or
+# could add, or in an unpacked archive all files.
 MODULES := ./ $(filter-out ./,$(dir $(wildcard $(or $(shell git ls-files -co --exclude-standard '*go.mod' 2>/dev/null), \
 	$(shell find . -name go.mod -not -path './bin/*' -not -path '*/node_modules/*')))))
 
@@ -39,7 +39,7 @@ help: ## Show this list.
 	@awk 'BEGIN {FS = ":.*## "} /^[a-zA-Z_\/-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: run
-run: build ## Try it: real Kafka and PostgreSQL, the programs, and a shop whose consumers fail. Ends with Ctrl-C.
+run: build ## Run the demo: real Kafka and PostgreSQL, the programs, and a shop whose consumers fail. Ctrl-C ends it.
 	@cd integration/demo && go build -o $(CURDIR)/bin/dlq-manager-demo .
 	@exec bin/dlq-manager-demo
 
@@ -48,20 +48,20 @@ build: assets ## Build the three programs into bin/.
 	@mkdir -p bin
 	@for p in $(PROGRAMS); do CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/dlq-manager-$$p ./cmd/$$p; done
 
-# Without them the pages are plain HTML, and `go build ./cmd/api` makes just that.
+# Without them the pages are plain HTML, as `go build ./cmd/api` alone builds them.
 .PHONY: assets
-assets: $(ASSETS) ## Fetch the libraries of the console's pages, when they are not there yet.
+assets: $(ASSETS) ## Download the libraries of the console's pages if they are missing.
 
 $(ASSETS): $(WEB)/package.json $(WEB)/package-lock.json $(WEB)/vendor.mjs
-	@command -v npm >/dev/null || { echo "the libraries of the console come with npm, which is missing: install Node.js 20 or newer" >&2; exit 1; }
+	@command -v npm >/dev/null || { echo "npm is needed for the console's libraries and is missing: install Node.js 20 or newer" >&2; exit 1; }
 	@cd $(WEB) && npm ci --ignore-scripts --include=dev --no-audit --no-fund --loglevel=error >/dev/null && node vendor.mjs
 	@touch $(ASSETS)
 
 .PHONY: browser
-browser: ## Find the Chromium of the tests, or install it where apt-get and root are there.
+browser: ## Find Chromium for the tests, or install it as root with apt-get.
 	@cd integration/browser && go run ./cmd/chromium
 
-# What this machine lacks for the tests, before anything else is done.
+# Prints what this machine lacks for the tests, before they start.
 .PHONY: needs
 needs:
 	@integration/needs.sh >/dev/null
@@ -76,7 +76,7 @@ test: needs assets browser ## Run every test against real servers, which are sta
 		bash -euc "cd {} && go test -shuffle=on $(TEST_FLAGS) \$${left_out:+-skip \"\$$left_out\"} ./..."'
 
 .PHONY: test-browser
-test-browser: assets browser ## Run only what a person does in a browser; bin/screenshots shows how it looked.
+test-browser: assets browser ## Run only the browser tests; screenshots are in bin/screenshots.
 	@$(STACK) -fast -- bash -euc 'cd integration/browser && go test $(TEST_FLAGS) -count=1 -v ./...'
 
 .PHONY: test-unit
@@ -89,12 +89,12 @@ test-race: ## Run every test of the library with the race detector.
 	@$(STACK) -fast -- go test -race -shuffle=on $(TEST_FLAGS) ./pkg/... ./cmd/...
 
 .PHONY: test-integration
-test-integration: needs ## Run only the whole programs against real servers.
+test-integration: needs ## Run only the tests of the whole programs against real servers.
 	@$(LEFT_OUT); $(STACK) -fast -- bash -euc \
 		'for m in . shop demo; do (cd integration/$$m && go test $(TEST_FLAGS) $(SKIP) -v .); done'
 
-# Every test that the page of faults says proves something, and whatever begins with
-# TestFault. A long run tries each fault more often, and soaks for ten minutes.
+# Every test that docs/failure-modes.md names, and every test that begins with TestFault.
+# A long run repeats each fault more often, and soaks for ten minutes.
 FAULT_TESTS = ^($(shell grep -ohE '`(Test|Fuzz)[A-Z][A-Za-z0-9_]*' docs/failure-modes.md | tr -d '`' | sort -u | paste -sd'|')|TestFault.*)$$
 FAULT_FLAGS ?= -timeout 60m -parallel 3
 
@@ -103,26 +103,26 @@ test-faults: needs assets ## Break servers, connections and programs, longer and
 	@DLQ_MODEL_COUNT=10000 go test $(TEST_FLAGS) -count=1 -run '^TestModel$$' ./pkg/redrive
 	@$(LEFT_OUT); DLQ_TEST_LONG=1 $(STACK) -fast -- go test $(FAULT_FLAGS) $(SKIP) -count=1 -v -run '$(FAULT_TESTS)' ./...
 
-# The seed is in the output. DLQ_SOAK_SEED=... draws the same faults again.
+# The output has the seed. DLQ_SOAK_SEED=... repeats the same faults.
 .PHONY: soak
-soak: ## Everything at work and every fault in turn, for ten minutes; then nothing may be lost.
+soak: ## Run everything under load with every fault in turn, for ten minutes; then check that nothing was lost.
 	@DLQ_TEST_LONG=1 $(STACK) -fast -- go test -timeout 30m -count=1 -v -run '^TestSoak$$' ./integration
 
-# BENCH_FLAGS="-only ingest,retry -scale 0.1" measures less and writes no page.
+# BENCH_FLAGS="-only ingest,retry -scale 0.1" runs fewer measurements and writes no page.
 PAIRS ?= 6
 BENCH_FLAGS ?=
 .PHONY: bench
-bench: ## Measure the programs and write docs/benchmarks.md; with BASE=COMMIT compare them with those of a commit.
+bench: ## Measure the programs and write docs/benchmarks.md; with BASE=COMMIT compare them with a commit's programs.
 	@cd integration/bench && go run . $(if $(BASE),-base $(BASE) -pairs $(PAIRS),$(if $(BENCH_FLAGS),,-write)) $(BENCH_FLAGS)
 
 # For benchstat: make -s bench-go > before.txt, change, make -s bench-go > after.txt, benchstat before.txt after.txt
 .PHONY: bench-go
-bench-go: ## Run the Go benchmarks of the packages that have some, six times each.
+bench-go: ## Run the Go benchmarks of all packages, six times each.
 	@$(STACK) -fast -- go test -run '^$$' -bench . -benchmem -count 6 -timeout 30m \
 		$$(grep -rl --include='*_test.go' '^func Benchmark' cmd pkg | xargs -n 1 dirname | sort -u | sed 's|^|./|')
 
 .PHONY: lint
-lint: $(GOLANGCI_LINT) ## Vet, and look for what the linters know.
+lint: $(GOLANGCI_LINT) ## Run go vet and the linters.
 	@for module in $(MODULES); do (cd $$module && go vet ./... && $(GOLANGCI_LINT) run ./...); done
 
 $(GOLANGCI_LINT):
@@ -131,13 +131,13 @@ $(GOLANGCI_LINT):
 	@mv $(TOOLS)/golangci-lint $@
 
 .PHONY: rules
-rules: $(PROMTOOL) ## Check the Prometheus rules, and that alerts fire and clear where they should.
+rules: $(PROMTOOL) ## Check the Prometheus rules, and that alerts fire and clear when they should.
 	@$(PROMTOOL) check rules --lint=all --lint-fatal $(MONITORING)/rules.yaml
 	@$(PROMTOOL) test rules $(MONITORING)/tests/*.yaml
 	@PROMTOOL=$(PROMTOOL) go test -count=1 -run '^TestPromQLIsPromQL$$' ./docs
 
-# install builds a tool in a module that is made for the moment and pins it: its own
-# module replaces others, or a proxy does not list its versions.
+# install builds a tool in a temporary module that pins it. `go install` fails for these
+# tools: their module has replace directives, or a proxy does not list its versions.
 define install
 	@mkdir -p $@.build
 	@cd $@.build && printf 'module tools\n\ngo 1.26\n\nrequire $(1) $(2)\n' >go.mod && go build -mod=mod -o $@ $(1)$(3)
@@ -148,46 +148,47 @@ $(PROMTOOL):
 	$(call install,github.com/prometheus/prometheus,$(PROMTOOL_VERSION),/cmd/promtool)
 
 .PHONY: tidy-check
-tidy-check: ## Fail when go.mod, go.sum or the formatting is not as the tools would write it.
+tidy-check: ## Fail when go.mod, go.sum or the formatting differs from the output of the tools.
 	@for module in $(MODULES); do (cd $$module && go mod tidy -diff); done
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not gofmt-ed:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
 
 .PHONY: generate
-generate: ## Make pkg/client and docs/api.md of the API's document, docs/configuration.md of the settings, and the operator's copy of the rules.
+generate: ## Generate pkg/client and docs/api.md from the OpenAPI document, docs/configuration.md from the settings, and the operator's copy of the rules.
 	@cd pkg/client && $(OAPI_CODEGEN) -config oapi-codegen.yaml ../rest/openapi/openapi.yaml
 	@go run ./cmd/internal/apidoc docs/api.md
 	@go run ./cmd/internal/configdoc configs/config.yaml docs/configuration.md
 	@sed -i '/^spec:$$/q' $(MONITORING)/prometheus-rule.yaml && sed 's/^./  &/' $(MONITORING)/rules.yaml >>$(MONITORING)/prometheus-rule.yaml
 
 .PHONY: generate-check
-generate-check: generate ## Fail when what is generated is not as it would be made now.
+generate-check: generate ## Fail when a generated file is out of date.
 	@git diff --exit-code -- pkg/client docs/api.md docs/configuration.md $(MONITORING)/prometheus-rule.yaml || { echo "run make generate"; exit 1; }
 
-# The known vulnerabilities are asked last, since they alone need a network beyond that of
-# the build: whatever else is wrong has been said by then.
+# The vulnerability check comes last, because only it needs network access beyond that of the
+# build: all other problems have been reported by then.
 .PHONY: release-check
-release-check: tidy-check generate-check lint rules modules-verify licences sbom reproducible release-notes snapshot vulncheck ## Check everything that a release of VERSION needs beside its tests.
-	@echo "release-check: $(VERSION) may be released as far as this can tell"
+release-check: tidy-check generate-check lint rules modules-verify licences sbom reproducible release-notes snapshot vulncheck ## Check everything that a release of VERSION needs, except its tests.
+	@echo "release-check: $(VERSION) passes every check of release-check"
 
 .PHONY: modules-verify
-modules-verify: ## Fail when a module is not what go.sum says.
+modules-verify: ## Fail when a module does not match go.sum.
 	@for module in $(MODULES); do (cd $$module && go mod verify); done
 
-# What is shipped may only ask to be named. What only tests use may also ask that changes
-# of itself are published. A test checks the packages of npm against the first list.
+# Shipped modules may only have licences that require attribution. Modules that only tests use
+# may also require that changes to them are published. A test checks npm packages against the
+# first list.
 LICENCES := MIT,BSD-2-Clause,BSD-3-Clause,Apache-2.0,ISC,0BSD
 LICENCES_OF = $(GO_LICENSES) check --ignore github.com/dlq-manager/dlq-manager
 
 .PHONY: licences
-licences: $(GO_LICENSES) ## Fail when a Go module has a licence that is not on the list of those allowed.
+licences: $(GO_LICENSES) ## Fail when a Go module has a licence that is not allowed.
 	@log=$$(mktemp); trap 'rm "$$log"' EXIT; \
 	$(LICENCES_OF) --allowed_licenses=$(LICENCES) $(addprefix ./cmd/,$(PROGRAMS)) 2>$$log \
 		&& $(LICENCES_OF) --allowed_licenses=$(LICENCES),MPL-2.0 --include_tests ./... 2>$$log \
 		|| { grep -v 'non-Go code\|^/' $$log >&2; exit 1; }
 
-# Without time and serial number, the same sources give the same bill.
+# Without time and serial number, equal sources give equal bills.
 .PHONY: sbom
-sbom: build $(CYCLONEDX) ## Write the bills of materials of the programs and of the console's scripts to bin/sbom (CycloneDX).
+sbom: build $(CYCLONEDX) ## Write the software bills of materials (CycloneDX) of the programs and the console's scripts to bin/sbom.
 	@rm -rf bin/sbom && mkdir -p bin/sbom
 	@for p in $(PROGRAMS); do GOPROXY=off $(CYCLONEDX) bin -json -std -noserial -licenses -assert-licenses -version $(VERSION) \
 		-output bin/sbom/dlq-manager-$$p.cdx.json bin/dlq-manager-$$p 2>/dev/null; done
@@ -196,7 +197,7 @@ sbom: build $(CYCLONEDX) ## Write the bills of materials of the programs and of 
 	@grep -c '"purl"' bin/sbom/*.json
 
 .PHONY: reproducible
-reproducible: assets ## Build the programs twice in different places and fail when they differ.
+reproducible: assets ## Build the programs twice in different folders and fail when they differ.
 	@places=$$(mktemp -d); trap 'rm -rf "$$places"' EXIT; \
 	for place in one an/other; do \
 		mkdir -p $$places/$$place/src; \
@@ -208,20 +209,20 @@ reproducible: assets ## Build the programs twice in different places and fail wh
 	cd $$places/one/out && sha256sum *
 
 .PHONY: release-notes
-release-notes: ## Write what the change log says of VERSION, or of what is unreleased, to bin/release-notes.md.
+release-notes: ## Write the change log of VERSION, or the unreleased section, to bin/release-notes.md.
 	@mkdir -p bin
 	@for v in $(VERSION:v%=%) Unreleased; do \
 		awk -v heading="## [$$v]" '/^## /{on = index($$0, heading) == 1; next} on' CHANGELOG.md | sed '/./,$$!d' >bin/release-notes.md; \
 		! test -s bin/release-notes.md || break; \
 	done; \
-	test -s bin/release-notes.md || { echo "CHANGELOG.md has no section of $(VERSION), and nothing unreleased" >&2; exit 1; }
+	test -s bin/release-notes.md || { echo "CHANGELOG.md has no section for $(VERSION), and no unreleased section" >&2; exit 1; }
 
 .PHONY: snapshot
-snapshot: assets $(GORELEASER) ## Make the archives of a release in dist/, without publishing them.
+snapshot: assets $(GORELEASER) ## Build the archives of a release in dist/, without publishing them.
 	@$(GORELEASER) check
 	@$(GORELEASER) release --snapshot --clean --skip=publish
 
-# These modules cannot be installed by their version alone everywhere; see promtool.
+# `go install` with a version fails for these modules too; see install above.
 $(CYCLONEDX):
 	$(call install,github.com/CycloneDX/cyclonedx-gomod,$(CYCLONEDX_VERSION),/cmd/cyclonedx-gomod)
 
@@ -231,16 +232,16 @@ $(GO_LICENSES):
 $(GORELEASER):
 	$(call install,github.com/goreleaser/goreleaser/v2,$(GORELEASER_VERSION))
 
-# VULNDB=file:///folder uses a copy of the database. A check that could not be made is a
-# failure like one that found something; VULN_UNCHECKED=yes accepts it, and says so.
+# VULNDB=file:///folder uses a copy of the database. A check that could not run fails like one
+# that found something; VULN_UNCHECKED=yes accepts it with a message.
 .PHONY: vulncheck
 vulncheck: assets $(GOVULNCHECK) ## Fail when the programs can reach a known vulnerability.
 	@code=0; $(GOVULNCHECK) $(if $(VULNDB),-db $(VULNDB)) $(addprefix ./cmd/,$(PROGRAMS)) || code=$$?; \
 	case $$code in \
 	0) ;; \
 	3) echo "vulncheck: the programs can reach known vulnerabilities" >&2; exit 1 ;; \
-	*) echo "vulncheck: NOT CHECKED: the database of vulnerabilities could not be read" >&2; \
-	   test "$(VULN_UNCHECKED)" = yes || { echo "vulncheck: name a copy with VULNDB, or accept this with VULN_UNCHECKED=yes" >&2; exit 1; } ;; \
+	*) echo "vulncheck: NOT CHECKED: the vulnerability database could not be read" >&2; \
+	   test "$(VULN_UNCHECKED)" = yes || { echo "vulncheck: set VULNDB to a copy, or accept this with VULN_UNCHECKED=yes" >&2; exit 1; } ;; \
 	esac
 
 $(GOVULNCHECK):
@@ -249,13 +250,13 @@ $(GOVULNCHECK):
 	@mv $(TOOLS)/govulncheck $@
 
 .PHONY: stack
-stack: ## Start Kafka and PostgreSQL alone and print where they are. Ends with Ctrl-C.
+stack: ## Start only Kafka and PostgreSQL and print their addresses. Ctrl-C ends them.
 	@$(STACK)
 
 .PHONY: migrate
-migrate: build ## Bring the database of configs/config.yaml to the newest schema.
+migrate: build ## Migrate the database of configs/config.yaml to the newest schema.
 	@bin/dlq-manager-api migrate up
 
 .PHONY: clean
-clean: ## Remove what was built.
+clean: ## Remove build results.
 	@rm -rf bin dist $(ASSETS) $(WEB)/node_modules

@@ -1,5 +1,5 @@
-// Package dlqmanager_test checks the shape of the whole: which package may know
-// which. The same table stands in docs/architecture.md.
+// Package dlqmanager_test checks the layers of the repository: which package may import which other
+// package. docs/architecture.md has the same table.
 package dlqmanager_test
 
 import (
@@ -17,10 +17,10 @@ import (
 
 const module = "github.com/dlq-manager/dlq-manager/"
 
-// layers lists every package that is part of a program, and what of ours it may
-// import. Programs join what the layers below keep apart.
+// layers lists every package that is part of a program, and which packages of this repository it
+// may import. The programs connect packages that do not import each other.
 var layers = map[string][]string{
-	// Layer 0: know nothing of ours.
+	// Layer 0: imports no package of this repository.
 	"pkg/entity":    {},
 	"pkg/config":    {},
 	"pkg/console":   {},
@@ -32,7 +32,7 @@ var layers = map[string][]string{
 	"migrations":    {},
 	"pkg/migrate":   {"migrations"},
 
-	// Layer 1: one technology or one body of knowledge each.
+	// Layer 1: each package covers one technology or one body of knowledge.
 	"pkg/auth":                {"pkg/entity", "pkg/secret"},
 	"pkg/deadletter":          {"pkg/entity"},
 	"pkg/fingerprint":         {"pkg/entity"},
@@ -43,8 +43,7 @@ var layers = map[string][]string{
 	"pkg/repository/postgres": {"pkg/entity", "pkg/payload", "pkg/repository", "pkg/secret", "pkg/traces", "pkg/wait"},
 	"pkg/broker":              {"pkg/entity", "pkg/secret", "pkg/wait"},
 
-	// Layer 2: what the product does. They do not know one another, nor which
-	// store serves them.
+	// Layer 2: the product's functions. They import neither each other nor a particular store.
 	"pkg/ingest":      {"pkg/entity", "pkg/repository", "pkg/broker", "pkg/deadletter", "pkg/traces", "pkg/wait"},
 	"pkg/republisher": {"pkg/entity", "pkg/repository", "pkg/broker", "pkg/deadletter", "pkg/traces", "pkg/wait"},
 	"pkg/redrive":     {"pkg/entity", "pkg/repository", "pkg/deadletter", "pkg/outage", "pkg/payload", "pkg/traces", "pkg/wait"},
@@ -55,8 +54,8 @@ var layers = map[string][]string{
 	"pkg/rest":        {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/payload", "pkg/rest/openapi", "pkg/traces", "pkg/wait"},
 }
 
-// owners are the packages that may import a library: the others must not notice
-// when it is replaced.
+// owners lists the packages that may import a library, so that replacing the library changes only
+// these packages.
 var owners = map[string][]string{
 	"github.com/spf13/viper":              {"pkg/config"},
 	"github.com/go-viper/mapstructure/v2": {"pkg/config"},
@@ -74,8 +73,8 @@ var owners = map[string][]string{
 	"github.com/wI2L/jsondiff":            {"pkg/payload"},
 	"github.com/twmb/franz-go":            {},
 
-	// Who makes spans knows the interfaces alone (otel/trace, and attribute and codes
-	// that are their words).
+	// Packages that create spans import only the interfaces: otel/trace, and the attribute and
+	// codes packages that those interfaces use.
 	"go.opentelemetry.io/otel/sdk":       {"pkg/telemetry"},
 	"go.opentelemetry.io/otel/exporters": {"pkg/telemetry"},
 	"go.opentelemetry.io/contrib":        {},
@@ -103,7 +102,7 @@ func TestLayers(t *testing.T) {
 		}
 		allowed, known := layers[name]
 		if !known {
-			t.Errorf("%s has no place in the table of layers", name)
+			t.Errorf("%s is missing in the table of layers", name)
 		}
 		for _, i := range p.Imports {
 			if own, ok := strings.CutPrefix(i, module); ok && !slices.Contains(allowed, own) {
@@ -112,7 +111,7 @@ func TestLayers(t *testing.T) {
 		}
 	}
 	if len(seen) < 15 {
-		t.Errorf("got only the packages %v, want those of the programs", seen)
+		t.Errorf("got only the packages %v, want the packages of the programs", seen)
 	}
 }
 
@@ -143,7 +142,7 @@ func TestProgramsHoldNoTestCode(t *testing.T) {
 	for _, program := range []string{"./cmd/api", "./cmd/ingester", "./cmd/archiver"} {
 		packages := list(t, "-deps", program)
 		if len(packages) < 100 {
-			t.Errorf("%s: got %d packages, want all it is made of", program, len(packages))
+			t.Errorf("%s: got %d packages, want all that it contains", program, len(packages))
 		}
 		for _, p := range packages {
 			ours := strings.HasPrefix(p.ImportPath, module)
@@ -174,7 +173,7 @@ func TestTheLayersAreDocumented(t *testing.T) {
 	}
 }
 
-// list asks the go command about packages as they are built into programs.
+// list asks the go command for packages, with the build settings of the programs.
 func list(t *testing.T, args ...string) []goPackage {
 	t.Helper()
 	cmd := exec.Command("go", append([]string{"list", "-json=ImportPath,Standard,Imports"}, args...)...)

@@ -18,8 +18,8 @@ func readFile(t *testing.T, path string) string {
 	return string(raw)
 }
 
-// What a release is made with is the same tomorrow. The images of the Dockerfile are
-// arguments with a version, so that a builder can give their digests.
+// Release tools have fixed versions, so that a later build uses the same ones. The images of the
+// Dockerfile are arguments with a version, which a builder can replace by digests.
 func TestToolsArePinned(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"Makefile", "Dockerfile", ".ci/run"} {
@@ -45,7 +45,7 @@ func TestToolsArePinned(t *testing.T) {
 	}
 }
 
-// The alerts are tested before a change lands, although no Go test runs promtool.
+// .ci/run and release-check test the alerts with promtool, because no Go test runs it.
 func TestAlertsAreTested(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]string{".ci/run": "(?m)^make rules$", "Makefile": `(?m)^release-check:[^#\n]* rules `} {
@@ -55,8 +55,8 @@ func TestAlertsAreTested(t *testing.T) {
 	}
 }
 
-// The scripts of the console's pages are served, so their licences are those of the
-// Makefile's list. What only tests use may have one more.
+// The scripts of the console's pages are part of the product, so the Makefile's list of licences
+// applies to them. Scripts that only tests use may have one more licence.
 func TestVendoredScriptsHaveAllowedLicences(t *testing.T) {
 	t.Parallel()
 	list := regexp.MustCompile(`(?m)^LICENCES := (\S+)$`).FindStringSubmatch(readFile(t, "Makefile"))

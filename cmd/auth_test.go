@@ -12,7 +12,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// newToken makes a token by the command, and returns it and its entry.
+// newToken runs "token new" and returns the token and its entry.
 func newToken(t *testing.T, name string) (token, entry string) {
 	t.Helper()
 	got := run(t, "api", nil, "token", "new", "--name", name, "--role", "viewer", "--topics", "orders.*")
@@ -23,7 +23,7 @@ func newToken(t *testing.T, name string) (token, entry string) {
 	return lines[1], lines[3]
 }
 
-// session asks who the bearer of a token is.
+// session returns the API's answer about the session of a token.
 func session(t *testing.T, base, token string) string {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+"/api/v1/session", nil)
@@ -38,8 +38,8 @@ func session(t *testing.T, base, token string) string {
 	return fmt.Sprint(answer.StatusCode, " ", string(body))
 }
 
-// A token that the command made lets its bearer in, another takes its place while
-// the program runs, and neither gets into the log.
+// A token of the command is accepted, another token replaces it while the program runs, and the log
+// has neither.
 func TestTokensRotateWithoutRestart(t *testing.T) {
 	t.Parallel()
 	first, firstEntry := newToken(t, "ana")
@@ -61,7 +61,7 @@ func TestTokensRotateWithoutRestart(t *testing.T) {
 	}
 	check.NoError(t, os.WriteFile(list, []byte(secondEntry+"# changed\n"), 0o600))
 	p.wait("bob let in", func() bool { return strings.HasPrefix(session(t, base, second), "200 ") })
-	// 429 where bob was tried often before.
+	// 429 after too many failed requests of bob from this address.
 	if got := session(t, base, first); !strings.HasPrefix(got, "401 ") && !strings.HasPrefix(got, "429 ") {
 		t.Errorf("ana afterwards: got %s, want her refused", got)
 	}
@@ -73,12 +73,12 @@ func TestTokensRotateWithoutRestart(t *testing.T) {
 	}
 }
 
-// The documents' file has no auth section and starts in production; the log says
-// what that means.
+// The example file of the documents has no auth section and starts in production; the log states
+// the consequence.
 func TestProductionWithoutAuthenticationIsAnErrorLine(t *testing.T) {
 	t.Parallel()
 	got := run(t, "api", nil, "--config", file(t, "app: {environment: production}\n"+unreachableDatabase))
-	wantRefusal(t, got, "api", "127.0.0.1:1/nowhere") // for want of a database alone
+	wantRefusal(t, got, "api", "127.0.0.1:1/nowhere") // refused only because the database is missing
 	found := false
 	for line := range strings.Lines(got.stderr + got.stdout) {
 		found = found || strings.Contains(line, `"level":"error"`) && strings.Contains(line, "auth.mode is none in production")
@@ -91,11 +91,11 @@ func TestProductionWithoutAuthenticationIsAnErrorLine(t *testing.T) {
 	p.waitForAnswer(fmt.Sprintf("http://127.0.0.1:%d/metrics", port), http.StatusOK, "dlq_auth_disabled 1")
 	p.wantCleanEnd()
 	if strings.Contains(p.log.String(), "auth.mode is none") {
-		t.Error("there is a complaint outside production")
+		t.Error("reported outside production")
 	}
 }
 
-// A secret that was put where its hash belongs stays out of the error.
+// A token that was entered in place of its hash is not part of the error.
 func TestTokenInPlaceOfItsHashIsNotPrinted(t *testing.T) {
 	t.Parallel()
 	token, _ := newToken(t, "ana")

@@ -15,8 +15,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestMetricsAreWellFormed asks running programs, as Prometheus does, and has their
-// answers judged by the linter behind "promtool check metrics".
+// TestMetricsAreWellFormed scrapes running programs as Prometheus does, and checks their metrics
+// with the linter that "promtool check metrics" uses.
 func TestMetricsAreWellFormed(t *testing.T) {
 	t.Parallel()
 	brokers := strings.Join(stacktest.Kafka(t), ",")
@@ -43,7 +43,7 @@ func TestMetricsAreWellFormed(t *testing.T) {
 			problems, err := promlint.New(strings.NewReader(text)).Lint()
 			check.NoError(t, err)
 			for _, problem := range problems {
-				// The names of others are not ours to choose.
+				// Metric names of libraries are not chosen here.
 				if strings.HasPrefix(problem.Metric, "dlq_") {
 					t.Errorf("%s: %s", problem.Metric, problem.Text)
 				}
@@ -53,8 +53,8 @@ func TestMetricsAreWellFormed(t *testing.T) {
 	}
 }
 
-// TestHeartbeatsGoThroughThePipeline: what the API sends is read by the ingester,
-// seen by the API, and gone afterwards.
+// TestHeartbeatsGoThroughThePipeline: the ingester stores a heartbeat that the API sent; the API
+// sees it and then deletes it.
 func TestHeartbeatsGoThroughThePipeline(t *testing.T) {
 	t.Parallel()
 	brokers := stacktest.Kafka(t)

@@ -16,8 +16,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestCPUProfile: what a program did with its time stands in the file, however it
-// was told to end.
+// TestCPUProfile: the profile is complete, whichever way the program stops.
 func TestCPUProfile(t *testing.T) {
 	t.Parallel()
 	at, brokers := postgrestest.URL(t), strings.Join(stacktest.Kafka(t), ",")
@@ -66,8 +65,7 @@ func TestCPUProfile(t *testing.T) {
 	}
 }
 
-// wantProfile checks that a file is a profile with its end: the compressed text
-// has a check sum there.
+// wantProfile checks that a file is a complete profile: the compressed text ends with a checksum.
 func wantProfile(t *testing.T, path string) {
 	t.Helper()
 	f, err := os.Open(path)

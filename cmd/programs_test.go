@@ -1,5 +1,5 @@
-// Package cmd_test runs the programs as operators do: as binaries, by their
-// flags, their configuration file, their exit codes and their ports.
+// Package cmd_test runs the programs as operators do: as binaries, with flags, a configuration
+// file, exit codes and ports.
 package cmd_test
 
 import (
@@ -32,8 +32,8 @@ var programs = []string{"api", "ingester", "archiver"}
 
 func TestMain(m *testing.M) { stacktest.Main(m) }
 
-// binaries builds the programs once and returns their folder. It lies beside the
-// test binary, which "go test" removes with everything around it.
+// binaries builds the programs once and returns their folder. The folder is next to the test
+// binary, where "go test" deletes it with everything else.
 var binaries = sync.OnceValues(func() (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -112,7 +112,7 @@ func TestStartUpErrors(t *testing.T) {
 	}
 }
 
-// unreachableDatabase has nobody behind it, and a port that is free.
+// unreachableDatabase is a configuration with a database that no server serves, and a free port.
 const unreachableDatabase = "server: {host: 127.0.0.1, port: 0, startup_timeout: 1s}\ndatabase: {host: 127.0.0.1, port: 1, name: nowhere, user: u, password: hunter2}\n"
 
 func TestStartUpErrorsWithADatabase(t *testing.T) {
@@ -204,7 +204,7 @@ func TestArchiver(t *testing.T) {
 		t.Errorf("got %d rows in the archive, %v, want 25", archived, err)
 	}
 
-	// Some of the rows had their time; their quarter has not.
+	// Some rows are old enough to be purged; the quarter of their partition is not.
 	db.MustExec(`UPDATE dlq.dlq_messages_archive SET archived_at = now() - interval '366 days'
 		WHERE id IN (SELECT id FROM dlq.dlq_messages_archive LIMIT 12)`)
 	whole := file(t, settings(t, at, "{port: 0}")+"archive: {batch_size: 10, purge_whole_quarters: true}\n")
@@ -213,7 +213,7 @@ func TestArchiver(t *testing.T) {
 			t.Errorf("got exit code %d, stderr %q, want 0 and %s", got.code, got.stderr, c.want)
 		}
 	}
-	// Now their partition is one of more than a year ago, and all others are to be made.
+	// Now their partition is more than a year old, and all other partitions have yet to be created.
 	db.MustExec(`DO $$ DECLARE v_part TEXT; v_until TIMESTAMPTZ := date_trunc('quarter', now() - interval '460 days'); BEGIN
 		UPDATE dlq.dlq_messages_archive SET archived_at = v_until - interval '1 day';
 		FOR v_part IN SELECT name FROM dlq.archive_partitions ORDER BY until_at DESC LOOP
@@ -237,8 +237,8 @@ func TestArchiver(t *testing.T) {
 	p.wantCleanEnd()
 }
 
-// TestOldSchema: the programs stay up and say which version they want, and go
-// on by themselves once it is there.
+// TestOldSchema: the programs keep running, name the version that they need, and continue by
+// themselves when the schema has it.
 func TestOldSchema(t *testing.T) {
 	t.Parallel()
 	brokers := strings.Join(stacktest.Kafka(t), ",")
@@ -266,7 +266,7 @@ func TestOldSchema(t *testing.T) {
 	}
 }
 
-// TestOldNumbering: a database that a version before v0.1.0 made is refused at start.
+// TestOldNumbering: the programs refuse at start a database that a version before v0.1.0 created.
 func TestOldNumbering(t *testing.T) {
 	t.Parallel()
 	at := postgrestest.URL(t)
@@ -303,13 +303,13 @@ func TestSIGTERMWhileStarting(t *testing.T) {
 	for _, program := range programs {
 		t.Run(program, func(t *testing.T) {
 			t.Parallel()
-			silent, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
+			silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and stays silent
 			check.NoError(t, err)
 			defer silent.Close()
 			_, port, _ := net.SplitHostPort(silent.Addr().String())
 			p := start(t, program, nil, "--config", file(t, "server: {host: 127.0.0.1, port: 0}\nkafka: {brokers: [\"127.0.0.1:1\"]}\n"+
 				"database: {host: 127.0.0.1, port: "+port+", name: n, user: u}\n"))
-			if conn, err := silent.Accept(); err == nil { // the program is at work and waits
+			if conn, err := silent.Accept(); err == nil { // the program runs and waits
 				defer conn.Close()
 			}
 			p.wantCleanEnd()
@@ -317,16 +317,16 @@ func TestSIGTERMWhileStarting(t *testing.T) {
 	}
 }
 
-// ended is what a program that came to its end leaves.
+// ended is the result of a program that exited.
 type ended struct {
 	stdout, stderr string
 	code           int
 }
 
-// run runs a program to its end.
+// run runs a program until it exits.
 func run(t *testing.T, program string, environ []string, args ...string) ended {
 	t.Helper()
-	path := binary(t, program) // it may have to be built first
+	path := binary(t, program) // may build it first
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, args...)
@@ -341,8 +341,7 @@ func run(t *testing.T, program string, environ []string, args ...string) ended {
 	return ended{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
 }
 
-// wantRefusal checks exit code 1 and one line that is no log line and says what
-// is wrong.
+// wantRefusal checks exit code 1 and one line on stderr that is not a log line and contains part.
 func wantRefusal(t *testing.T, got ended, program, part string) {
 	t.Helper()
 	var said []string
@@ -361,7 +360,7 @@ func wantRefusal(t *testing.T, got ended, program, part string) {
 	}
 }
 
-// process is a program that runs.
+// process is a running program.
 type process struct {
 	t    *testing.T
 	cmd  *exec.Cmd
@@ -380,7 +379,8 @@ func start(t *testing.T, program string, environ []string, args ...string) *proc
 	return p
 }
 
-// wantCleanEnd asks the program to end, as Kubernetes does.
+// wantCleanEnd stops the program with SIGTERM, as Kubernetes does, and expects exit code 0 within
+// 25 s.
 func (p *process) wantCleanEnd() {
 	p.t.Helper()
 	p.wantCleanEndBy(syscall.SIGTERM)
@@ -399,7 +399,7 @@ func (p *process) wantCleanEndBy(signal os.Signal) {
 	}
 }
 
-// client gives up on a program that does not answer.
+// client has a timeout, for a program that does not answer.
 var client = &http.Client{Timeout: 10 * time.Second}
 
 func (p *process) waitForLog(part string) {
@@ -423,7 +423,7 @@ func (p *process) waitForAnswer(address string, status int, part string) {
 	}, &last)
 }
 
-// wait asks every 50 ms for half a minute, or until the program ends.
+// wait asks every 50 ms, for 30 s at most or until the program exits.
 func (p *process) wait(what string, ask func() bool, last ...*string) {
 	p.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -445,7 +445,7 @@ func (p *process) wait(what string, ask func() bool, last ...*string) {
 	p.t.Fatalf("got %s, want %s; log: %s", seen, what, p.log)
 }
 
-// lockedBuffer can be read while the program writes.
+// lockedBuffer can be read while the program writes to it.
 type lockedBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -470,7 +470,7 @@ func file(t *testing.T, content string) string {
 	return path
 }
 
-// settings is a configuration with a database and a server section.
+// settings returns a configuration with a database and a server section.
 func settings(t *testing.T, at, server string) string {
 	t.Helper()
 	u, err := url.Parse(at)
@@ -480,7 +480,7 @@ func settings(t *testing.T, at, server string) string {
 		server, u.Hostname(), u.Port(), strings.TrimPrefix(u.Path, "/"), u.User.Username(), password)
 }
 
-// freePort is a port that nobody had a moment ago.
+// freePort returns a port that was free a moment ago.
 func freePort(t *testing.T) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

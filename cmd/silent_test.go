@@ -15,9 +15,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestSilentDatabase: a PostgreSQL whose processes hang, while its machine still
-// takes connections and bytes, holds up nobody: requests and probes are answered,
-// and the program ends when it is told to.
+// TestSilentDatabase: a PostgreSQL whose processes hang while its machine still accepts connections
+// and bytes blocks no request: requests and probes are answered, and the program stops on SIGTERM.
 func TestSilentDatabase(t *testing.T) {
 	t.Parallel()
 	brokers := strings.Join(stacktest.Kafka(t), ",")
@@ -45,8 +44,7 @@ func TestSilentDatabase(t *testing.T) {
 	}
 }
 
-// proxy stands before a server. Frozen, it takes connections and bytes, and
-// nothing comes back.
+// proxy forwards to a server. While frozen, it accepts connections and bytes and returns nothing.
 type proxy struct {
 	url    string
 	frozen atomic.Bool

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestArchiverLeavesWhatBecameOfIt: the archiver is gone when somebody asks, and the API
-// tells of it. When the run cannot be saved, the archiver does its work all the same.
+// TestArchiverLeavesWhatBecameOfIt: the API exports the result of an archive run after the archiver
+// has exited. When the result cannot be saved, the archiver still archives.
 func TestArchiverLeavesWhatBecameOfIt(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)

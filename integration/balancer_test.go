@@ -15,15 +15,15 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// balancer forwards connections in turn to those programs that are ready, as a
-// Service of Kubernetes does: it knows of connections and nothing of requests, asks
-// /readyz again and again, and does not take away what is open.
+// balancer forwards connections in turn to the programs that are ready, as a Kubernetes Service
+// does: it balances connections, not requests, asks /readyz repeatedly, and never closes an open
+// connection.
 type balancer struct {
 	listener net.Listener
 	running  sync.WaitGroup
 	stop     chan struct{}
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	all   []*process
 	ready []*process
 	turn  int
@@ -45,18 +45,18 @@ func newBalancer(t *testing.T, first ...*process) *balancer {
 	return b
 }
 
-// url is where clients ask.
+// url returns the address for clients.
 func (b *balancer) url() string { return "http://" + b.listener.Addr().String() }
 
-// add takes in a program, which gets connections once it is ready.
+// add adds a program, which gets connections once it is ready.
 func (b *balancer) add(p *process) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.all = append(b.all, p)
 }
 
-// withdraw sends no new connections to a program, as is done when the deletion of
-// its pod begins, before it is told to end.
+// withdraw stops new connections to a program, as Kubernetes does when the deletion of a pod
+// begins, before SIGTERM.
 func (b *balancer) withdraw(p *process) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -65,14 +65,15 @@ func (b *balancer) withdraw(p *process) {
 	b.ready = slices.DeleteFunc(slices.Clone(b.ready), same)
 }
 
-// has tells whether a program gets connections.
+// has reports whether a program gets connections.
 func (b *balancer) has(p *process) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Contains(b.ready, p)
 }
 
-// connections is how many programs got some, and the fewest that one got.
+// connections returns how many programs got connections, and the smallest number that one of them
+// got.
 func (b *balancer) connections() (programs, fewest int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -113,7 +114,7 @@ func (b *balancer) probe() {
 	}
 }
 
-// answersReady asks as a kubelet does, on a connection of its own.
+// answersReady asks /readyz on a new connection, as a kubelet does.
 func answersReady(p *process) bool {
 	client := &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	res, err := client.Get(p.url + "/readyz")
@@ -151,7 +152,7 @@ func (b *balancer) forward(client net.Conn) {
 	defer b.forget(client, server)
 	var up sync.WaitGroup
 	up.Go(func() {
-		_, _ = io.Copy(server, client) // whoever ends first ends both
+		_, _ = io.Copy(server, client) // the first side that closes ends both
 		_ = server.Close()
 	})
 	_, _ = io.Copy(client, server)
@@ -159,7 +160,7 @@ func (b *balancer) forward(client net.Conn) {
 	up.Wait()
 }
 
-// next is whose turn it is, "" when nobody is ready.
+// next returns the next program in turn, "" when no program is ready.
 func (b *balancer) next() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -194,8 +195,7 @@ func (b *balancer) forget(conns ...net.Conn) {
 	}
 }
 
-// patron is a client that does as any careful one does: connections are kept, and
-// every request can be sent again.
+// patron is a careful client: it keeps connections, and may repeat each request.
 type patron struct {
 	base   string
 	client *http.Client
@@ -205,7 +205,7 @@ func newPatron(b *balancer) *patron {
 	return &patron{base: b.url(), client: &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Second}}}
 }
 
-// ask sends a request and returns what went wrong, "" for nothing.
+// ask sends a request and returns the problem, "" for none.
 func (p *patron) ask(ctx context.Context, method, path, key string) string {
 	req, err := http.NewRequestWithContext(ctx, method, p.base+path, http.NoBody)
 	if err != nil {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# busy.sh COMMAND [ARGUMENT...] runs a command while four busy processes share the
-# machine with it, and exits as the command does. The busy processes end with this
-# script, however that ends.
+# busy.sh COMMAND [ARGUMENT...] runs a command while four processes keep the machine
+# busy, and exits with the command's code. These processes end with this script, however
+# it ends.
 set -uo pipefail
 (($# > 0)) || { echo "usage: $0 COMMAND [ARGUMENT...]" >&2; exit 2; }
 

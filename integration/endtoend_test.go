@@ -17,15 +17,15 @@ import (
 
 const (
 	records    = 10_000
-	partitions = 4 // of each of three topics
+	partitions = 4 // of each of the three topics
 	kills      = 12
 )
 
 var names = []string{"orders", "payments", "users"}
 
-// TestEndToEnd follows ten thousand dead letters, poison among them, from their
-// producer through an ingester that is killed again and again, through the API,
-// and back to their original topics.
+// TestEndToEnd follows ten thousand dead letters, some with hostile content, from the producer
+// through an ingester that is killed repeatedly, through the API, and back to their original
+// topics.
 func TestEndToEnd(t *testing.T) {
 	s := newSystem(t)
 	seed := uint64(time.Now().UnixNano())
@@ -57,7 +57,7 @@ type endToEnd struct {
 	ids           map[string]string // message id by "topic/partition/offset"
 }
 
-// as lets the system speak for a subtest while that runs.
+// as reports failures to a subtest while that runs.
 func (e *endToEnd) as(t *testing.T) {
 	whole := e.t
 	set := func(t *testing.T) {
@@ -72,8 +72,8 @@ func (e *endToEnd) as(t *testing.T) {
 	t.Cleanup(func() { set(whole) })
 }
 
-// letter is one dead letter as Spring's recoverer writes it, with headers of the
-// application that a replay must keep.
+// letter returns a dead letter of Spring's recoverer, with application headers that a replay must
+// keep.
 func (e *endToEnd) letter(n int) *kgo.Record {
 	name := names[n%len(names)]
 	r := &kgo.Record{
@@ -87,7 +87,7 @@ func (e *endToEnd) letter(n int) *kgo.Record {
 			{Key: "content-type", Value: []byte("application/json")},
 		},
 	}
-	if set := poisons(); n%100 == 99 && !(n/100%len(set) == len(set)-1 && n > 3000) { // the 10 MB one once
+	if set := poisons(); n%100 == 99 && !(n/100%len(set) == len(set)-1 && n > 3000) { // the 10 MB value only once
 		p := set[n/100%len(set)]
 		r.Key, r.Value, r.Timestamp = p.key, p.value, p.at
 		r.Headers = append(r.Headers, p.headers...)
@@ -104,8 +104,8 @@ func (e *endToEnd) letter(n int) *kgo.Record {
 	return r
 }
 
-// ingestUnderKills produces while the ingester is killed at random points: some
-// by rows that just arrived, some by the clock.
+// ingestUnderKills produces records while the ingester is killed at random moments: after a number
+// of rows, or after a time.
 func (e *endToEnd) ingestUnderKills(t *testing.T) {
 	e.as(t)
 	all := make([]*kgo.Record, records)
@@ -130,7 +130,7 @@ func (e *endToEnd) ingestUnderKills(t *testing.T) {
 			return e.rows() >= min(before+point, (n+1)*records/kills-1)
 		})
 		if n%2 == 1 {
-			<-time.After(time.Duration(e.random.IntN(40)) * time.Millisecond) // a random point, not a wait for something
+			<-time.After(time.Duration(e.random.IntN(40)) * time.Millisecond) // a random moment, not a wait for a condition
 		}
 		p.kill()
 		producing.Wait()
@@ -169,8 +169,7 @@ type listed struct {
 	} `json:"pagination"`
 }
 
-// list walks every page of every topic; each record must be there once, read as
-// what it is.
+// list reads every page of every topic; each record must appear once with the right fields.
 func (e *endToEnd) list(t *testing.T) {
 	e.as(t)
 	e.ids = map[string]string{}
@@ -204,7 +203,7 @@ func (e *endToEnd) list(t *testing.T) {
 
 func position(r *kgo.Record) string { return fmt.Sprintf("%s/%d/%d", r.Topic, r.Partition, r.Offset) }
 
-// poison shows and retries each poisonous message by itself.
+// poison shows and retries each hostile message individually.
 func (e *endToEnd) poison(t *testing.T) {
 	e.as(t)
 	if len(e.poisoned) < len(poisons()) {
@@ -259,7 +258,7 @@ func (e *endToEnd) retryAll(t *testing.T) {
 	}
 }
 
-// replays compares what the original topics hold with what was dead-lettered.
+// replays compares the records in the original topics with the dead letters.
 func (e *endToEnd) replays(t *testing.T) {
 	e.as(t)
 	var topics []string
@@ -289,8 +288,8 @@ func (e *endToEnd) replays(t *testing.T) {
 	}
 }
 
-// groupReset makes the group forget how far it came, after rows were deleted and
-// archived. A fresh record behind each log proves that all was read again.
+// groupReset deletes the consumer group's offsets after rows were deleted and archived. A new
+// record at the end of each log proves that the whole log was read again.
 func (e *endToEnd) groupReset(t *testing.T) {
 	e.as(t)
 	deleted := 0

@@ -9,9 +9,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestFaultProduceAnswersLost: Kafka appends records and its answers are lost, or it
-// gets half a request, now and then and for longer than anybody waits. Nobody is
-// told of a success that was none, and what is tried again is not there twice.
+// TestFaultProduceAnswersLost: Kafka's answers to produce requests are lost after the append, or
+// Kafka gets half a request, now and then and for longer than any timeout. No client gets a success
+// for a record that is not in the topic, and repeated attempts publish no duplicates.
 func TestFaultProduceAnswersLost(t *testing.T) {
 	t.Parallel()
 	own, kafka := proxiedKafka(t, nil)
@@ -21,9 +21,9 @@ func TestFaultProduceAnswersLost(t *testing.T) {
 	luck := newChance(l)
 
 	for range pick(1, 4) {
-		kafka.Decide(luck.cutting) // what is in doubt now was not appended
+		kafka.Decide(luck.cutting) // messages in doubt now were not appended
 		l.retryUnderLosses(api, luck, partitions)
-		kafka.Decide(luck.losing(1)) // what is in doubt now was
+		kafka.Decide(luck.losing(1)) // messages in doubt now were appended
 		l.retryUnderLosses(api, luck, partitions)
 		kafka.Decide(luck.losing(3))
 		l.retryUnderLosses(api, luck, 20)
@@ -47,7 +47,7 @@ func TestFaultProduceAnswersLost(t *testing.T) {
 	check.NoError(t, l.db.Get(&doubt, `SELECT count(*) FROM dlq.attempts WHERE actor = 'settler'`))
 	t.Logf("%d attempts were settled from the log", doubt)
 	if doubt == 0 {
-		t.Error("no message was in doubt, want answers lost for good")
+		t.Error("no message was in doubt, want permanently lost answers")
 	}
 	luck.wantCounted(t, map[string]int{"black hole": 3, "cut at the answer": 3, "cut within the request": 1, "answer passed": 3, "retry not confirmed": 1, "retry succeeded": 1})
 	l.retryTheRest(api)
@@ -64,7 +64,7 @@ func (c *chance) cutting(what string) proxy.Action {
 	return proxy.Cut()
 }
 
-// losing loses one in n produce requests or its answer.
+// losing breaks one in n produce requests, or loses its answer.
 func (c *chance) losing(n int) func(what string) proxy.Action {
 	return func(what string) proxy.Action {
 		switch what {
@@ -93,9 +93,9 @@ func (c *chance) loseAnswer() proxy.Action {
 	return proxy.CutAtAnswer(nil)
 }
 
-// retryUnderLosses retries n messages one by one, all at the same time. Who is
-// told of a success must find the record; all others are told that there was
-// none, with the message in a state that goes on from there.
+// retryUnderLosses retries n messages individually, all at the same time. After a success, the
+// record must be in its topic. After an error it must not be, and the message must be in a state
+// from which it continues.
 func (l *letters) retryUnderLosses(api *process, luck *chance, n int) {
 	l.t.Helper()
 	answers := l.clicks(l.somePending(n), api)

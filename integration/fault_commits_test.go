@@ -10,14 +10,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// What the statements of a retry are called here.
+// Names of a retry's statements in this test.
 const (
 	claimChange  = "claim"
 	resultChange = "result"
 	otherChange  = "other change"
 )
 
-// nameChange names the statements that change something.
+// nameChange names the statements that change rows.
 func nameChange(text string) string {
 	switch {
 	case strings.Contains(text, "UPDATE dlq.dlq_messages") && strings.Contains(text, "'RESOLVED'"):
@@ -31,9 +31,8 @@ func nameChange(text string) string {
 	}
 }
 
-// TestFaultCommitAnswersLost: PostgreSQL commits a claim or a result and the API does
-// not hear of it, or it does not even know whether it was done. Every message is
-// sent once all the same.
+// TestFaultCommitAnswersLost: PostgreSQL commits a claim or a result and the answer is lost, or it
+// is unknown whether the commit happened. Every message is still published exactly once.
 func TestFaultCommitAnswersLost(t *testing.T) {
 	t.Parallel()
 	where := postgrestest.Empty(t)
@@ -53,8 +52,8 @@ func TestFaultCommitAnswersLost(t *testing.T) {
 			if what == claimChange {
 				n = claimed.Add(1)
 			}
-			// A lost claim ends a run, or its batch has to wait until it has expired;
-			// a lost result is asked for again, and must not be lost for too long.
+			// A lost claim ends a run, or its batch must wait until the claim has expired; a lost
+			// result is requested again, and must not be lost for too long.
 			if n == point || what == resultChange && luck.of(2) || what == otherChange && luck.of(5) {
 				return luck.loseCommit(what)
 			}
@@ -64,9 +63,9 @@ func TestFaultCommitAnswersLost(t *testing.T) {
 		database.Decide(nil)
 		l.wantNoFalseSuccess()
 	}
-	l.redrivesOver() // else they would be at the messages that are clicked
+	l.redrivesOver() // so that they do not compete with the clicks
 	least["retry succeeded"], least["retry not confirmed"] = 1, 1
-	for round := 0; round < 6 && !luck.enough(least); round++ { // most losses are made good
+	for round := 0; round < 6 && !luck.enough(least); round++ { // most losses are recovered
 		l.stored(100)
 		database.Decide(func(what string) proxy.Action {
 			if luck.of(3) {
@@ -84,8 +83,8 @@ func TestFaultCommitAnswersLost(t *testing.T) {
 	api.wantRunning()
 }
 
-// clickUnderLosses retries n messages one by one, all at the same time. Whoever is
-// told of a success must find the record; whoever is not, may find it too.
+// clickUnderLosses retries n messages individually, all at the same time. After a success the
+// record must be in its topic; after an error it may be there too.
 func (l *letters) clickUnderLosses(api *process, luck *chance, n int) {
 	l.t.Helper()
 	answers := l.clicks(l.somePending(n), api)
@@ -103,9 +102,8 @@ func (l *letters) clickUnderLosses(api *process, luck *chance, n int) {
 	}
 }
 
-// loseCommit lets a statement be executed and its answer be lost behind the
-// commit, with the connection or without; or it breaks the connection at some
-// earlier moment.
+// loseCommit lets a statement commit and loses the answer, with or without breaking the connection;
+// or it breaks the connection at an earlier moment.
 func (c *chance) loseCommit(what string) proxy.Action {
 	switch c.intN(8) {
 	case 0, 1:

@@ -20,7 +20,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// disk is a small disk in memory.
+// disk is a small file system in memory.
 type disk struct {
 	t    *testing.T
 	path string
@@ -28,9 +28,8 @@ type disk struct {
 
 const diskPrefix = "dlq-manager-disk-"
 
-// newDisk mounts a disk of so many megabytes, which takes root, or sudo that does
-// not ask. There is no other way to a disk that is really full: limits on files
-// and quotas are refused with other errors.
+// newDisk mounts a file system of some megabytes, which needs root, or sudo without a password.
+// There is no other way to a full disk: file size limits and quotas cause different errors.
 func newDisk(t *testing.T, megabytes int) *disk {
 	t.Helper()
 	removeAbandonedDisks()
@@ -52,16 +51,15 @@ func asRoot(name string, args ...string) *exec.Cmd {
 	return exec.Command("sudo", append([]string{"-n", name}, args...)...)
 }
 
-// removeDisk takes the disk away at once, and its memory when nobody uses it any
-// more.
+// removeDisk detaches the disk at once; its memory is freed when no process uses it any more.
 func removeDisk(path string) {
 	_ = asRoot("umount", "--lazy", path).Run()
-	_ = os.Remove(path) // which only takes an empty folder
+	_ = os.Remove(path) // removes only an empty folder
 }
 
-// removeAbandonedDisks removes those of processes that were killed.
+// removeAbandonedDisks removes the disks of test processes that were killed.
 func removeAbandonedDisks() {
-	paths, _ := filepath.Glob(filepath.Join(os.TempDir(), diskPrefix+"*")) // the pattern is a good one
+	paths, _ := filepath.Glob(filepath.Join(os.TempDir(), diskPrefix+"*")) // the pattern is valid
 	for _, path := range paths {
 		owner, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(path), diskPrefix), "-")
 		pid, err := strconv.Atoi(owner)
@@ -73,7 +71,7 @@ func removeAbandonedDisks() {
 
 func (d *disk) ballast() string { return filepath.Join(d.path, "ballast") }
 
-// fill takes all space that is left, to the last byte.
+// fill uses all remaining space, to the last byte.
 func (d *disk) fill() {
 	d.t.Helper()
 	file, err := os.OpenFile(d.ballast(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -95,10 +93,9 @@ func (d *disk) free() {
 	check.NoError(d.t, os.Remove(d.ballast()))
 }
 
-// TestFaultDatabaseDiskFull: PostgreSQL's disk is full, first so that tables cannot
-// grow, then so that the log cannot either, which ends the server. Kafka keeps what
-// cannot be stored, no record is blamed, and when there is space again everything
-// goes on.
+// TestFaultDatabaseDiskFull: PostgreSQL's disk is full, first so that tables cannot grow, then so
+// that the write-ahead log cannot either, which stops the server. Kafka keeps records that cannot
+// be stored, no record is quarantined, and when there is space again, work continues.
 func TestFaultDatabaseDiskFull(t *testing.T) {
 	t.Parallel()
 	small := newDisk(t, 128)
@@ -121,7 +118,7 @@ func TestFaultDatabaseDiskFull(t *testing.T) {
 			t.Errorf("dlq_ingest_store_failures_total is %v, want more than %v", got, failures)
 		}
 		if got := l.count("true"); got >= len(l.sent) {
-			t.Errorf("all of %d records are stored on a disk that is full", got)
+			t.Errorf("all %d records are stored on a full disk", got)
 		}
 		l.endByFullLog()
 		eventually(t, 30*time.Second, "the ingester is not ready", func() bool { return ingester.status("/readyz") == 503 })
@@ -142,7 +139,7 @@ func TestFaultDatabaseDiskFull(t *testing.T) {
 	l.wantResolvedOnce()
 }
 
-// wantStillHonest: while nothing can be stored, a retry is refused or done.
+// wantStillHonest: while nothing can be stored, a retry is either refused or really done.
 func (l *letters) wantStillHonest(api *process) {
 	l.t.Helper()
 	answers := l.clicks(l.somePending(10), api)
@@ -158,8 +155,8 @@ func (l *letters) wantStillHonest(api *process) {
 	l.t.Logf("%d of %d retries were refused when tables could not grow", refused, len(answers))
 }
 
-// endByFullLog writes to PostgreSQL's log until it cannot be written any more.
-// Then the server ends, and cannot recover, for that takes space.
+// endByFullLog fills PostgreSQL's write-ahead log. The server then stops and cannot recover,
+// because recovery needs space.
 func (l *letters) endByFullLog() {
 	l.t.Helper()
 	eventually(l.t, 30*time.Second, "PostgreSQL ends because its log is full", func() bool {
@@ -172,8 +169,8 @@ func (l *letters) endByFullLog() {
 	})
 }
 
-// restartPostgres does what an operator does when there is space again: start the
-// server unless it is up again by itself.
+// restartPostgres starts the server as an operator does when there is space again, unless it has
+// already restarted by itself.
 func (l *letters) restartPostgres(own *stack.Stack) {
 	l.t.Helper()
 	if err := l.db.Ping(); err == nil {
@@ -183,9 +180,9 @@ func (l *letters) restartPostgres(own *stack.Stack) {
 	check.NoError(l.t, errors.Join(own.KillPostgres(), own.StartPostgres(l.t.Context())))
 }
 
-// TestFaultKafkaDiskFull: Kafka's disk is full in the middle of a retry-all, and the
-// broker ends. Nobody is told of a success that was none, and when there is space
-// and the broker again, everything goes on.
+// TestFaultKafkaDiskFull: Kafka's disk fills up during a retry-all, and the broker stops. No client
+// gets a success for a record that is not in the topic, and when space and the broker are back,
+// work continues.
 func TestFaultKafkaDiskFull(t *testing.T) {
 	t.Parallel()
 	small := newDisk(t, 96)
@@ -197,7 +194,7 @@ func TestFaultKafkaDiskFull(t *testing.T) {
 	for range pick(1, 3) {
 		l.produce(5000, nil)
 		l.waitStored()
-		l.slow(time.Second) // so that most of it is left when the disk is full
+		l.slow(time.Second) // so that most of it remains when the disk is full
 		id := l.begin(api)
 		point := l.with("RESOLVED") + 1 + l.random.IntN(1000)
 		eventually(t, 30*time.Second, "some messages are resolved", func() bool { return l.with("RESOLVED") >= point })
@@ -226,7 +223,7 @@ func TestFaultKafkaDiskFull(t *testing.T) {
 	l.wantResolvedOnce()
 }
 
-// waitsFor reports whether a redrive says that it cannot go on.
+// waitsFor reports whether a redrive is waiting because it cannot continue.
 func (l *letters) waitsFor(api *process, id string) bool {
 	var got struct {
 		WaitingSince *string `json:"waiting_since"`

@@ -17,8 +17,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// pick returns short, or with DLQ_TEST_LONG=1 long. Every fault is tried in each
-// run of the tests; in a long one it lasts longer and comes more often.
+// pick returns short, or with DLQ_TEST_LONG=1 long. Every fault occurs in each run of the tests; in
+// a long run it lasts longer and occurs more often.
 func pick[T any](short, long T) T {
 	if os.Getenv("DLQ_TEST_LONG") == "1" {
 		return long
@@ -26,7 +26,7 @@ func pick[T any](short, long T) T {
 	return short
 }
 
-// lasting waits as long as a fault is to last. It waits for nothing else.
+// lasting waits for the duration of a fault.
 func lasting(d time.Duration) { <-time.After(d) }
 
 func newProxy(t *testing.T, matcher func() proxy.Matcher) *proxy.Proxy {
@@ -37,8 +37,8 @@ func newProxy(t *testing.T, matcher func() proxy.Matcher) *proxy.Proxy {
 	return p
 }
 
-// proxiedKafka is a Kafka of one's own and a proxy in front of it. The stack's
-// brokers are reached past the proxy.
+// proxiedKafka starts a Kafka for this test and a proxy to it. The stack's own addresses bypass the
+// proxy.
 func proxiedKafka(t *testing.T, settings map[string]string) (*stack.Stack, *proxy.Proxy) {
 	t.Helper()
 	p := newProxy(t, proxy.KafkaRequests)
@@ -47,13 +47,13 @@ func proxiedKafka(t *testing.T, settings map[string]string) (*stack.Stack, *prox
 	return own, p
 }
 
-// kafkaBy makes a program go to Kafka through a proxy.
+// kafkaBy makes a program connect to Kafka through a proxy.
 func kafkaBy(p *proxy.Proxy) string { return "DLQ_KAFKA_BROKERS=" + p.Addr() }
 
-// databaseBy makes a program go to its database through a proxy.
+// databaseBy makes a program connect to its database through a proxy.
 func databaseBy(p *proxy.Proxy) string { return fmt.Sprintf("DLQ_DATABASE_PORT=%d", p.Port()) }
 
-// hostOf is the host:port of a database's URL.
+// hostOf returns the host:port of a database URL.
 func hostOf(t *testing.T, database string) string {
 	t.Helper()
 	u, err := url.Parse(database)
@@ -61,7 +61,8 @@ func hostOf(t *testing.T, database string) string {
 	return u.Host
 }
 
-// chance draws what happens to whom. Its methods may be called by many at once.
+// chance decides at random where faults occur, and counts them. Its methods are safe for concurrent
+// use.
 type chance struct {
 	mu     sync.Mutex
 	random *rand.Rand
@@ -72,7 +73,7 @@ func newChance(l *letters) *chance {
 	return &chance{random: rand.New(rand.NewPCG(l.random.Uint64(), 0)), counts: map[string]int{}}
 }
 
-// of is true in one case out of n.
+// of returns true in one of n cases.
 func (c *chance) of(n int) bool { return c.intN(n) == 0 }
 
 func (c *chance) intN(n int) int {
@@ -87,7 +88,7 @@ func (c *chance) count(what string) {
 	c.counts[what]++
 }
 
-// enough is true when everything has happened as often as it has to.
+// enough reports whether everything has happened at least that often.
 func (c *chance) enough(least map[string]int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,7 +100,7 @@ func (c *chance) enough(least map[string]int) bool {
 	return true
 }
 
-// wantCounted: a test in which hardly anything broke has proven nothing.
+// wantCounted fails a test in which too few faults occurred: it proves nothing.
 func (c *chance) wantCounted(t *testing.T, least map[string]int) {
 	t.Helper()
 	c.mu.Lock()
@@ -112,8 +113,8 @@ func (c *chance) wantCounted(t *testing.T, least map[string]int) {
 	}
 }
 
-// awaitBroken waits for the answer of a retry-all under which something broke:
-// a whole report, or an error that says "try again".
+// awaitBroken waits for the answer of a retry-all during which a fault occurred: a complete report,
+// or an error that asks the client to try again.
 func (l *letters) awaitBroken(asked <-chan answer) answer {
 	l.t.Helper()
 	var a answer
@@ -132,8 +133,7 @@ func (l *letters) awaitBroken(asked <-chan answer) answer {
 	return a
 }
 
-// wantNoFalseSuccess: whatever the database calls RESOLVED is in its original
-// topic by then.
+// wantNoFalseSuccess: every message that is RESOLVED in the database is in its original topic.
 func (l *letters) wantNoFalseSuccess() {
 	l.t.Helper()
 	var resolved []uuid.UUID
@@ -160,7 +160,7 @@ func (l *letters) published() map[string]int {
 	return published
 }
 
-// somePending are up to n pending messages, at random.
+// somePending returns up to n random PENDING messages.
 func (l *letters) somePending(n int) []string {
 	l.t.Helper()
 	var all []uuid.UUID
@@ -179,8 +179,7 @@ type click struct {
 	answer
 }
 
-// clicks retries messages at the same moment, each at the API that apis gives
-// for its place in ids.
+// clicks retries messages concurrently. Message i goes to API i, in rotation.
 func (l *letters) clicks(ids []string, apis ...*process) []click {
 	out := make([]click, len(ids))
 	start := make(chan struct{})
@@ -197,7 +196,7 @@ func (l *letters) clicks(ids []string, apis ...*process) []click {
 	return out
 }
 
-// state is what the database has of a message.
+// state is a message's state in the database.
 type state struct {
 	Status string
 	Count  int     `db:"retry_count"`

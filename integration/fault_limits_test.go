@@ -18,9 +18,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// TestFaultPoolExhausted: a lock holds what the API's two connections are asked
-// for, and fifty clients come. All of them are sent away in time, the ingester
-// goes on beside them, and afterwards everybody is served.
+// TestFaultPoolExhausted: a lock blocks the queries on the API's two connections while fifty
+// clients send requests. All of them get an answer in time, the ingester goes on, and afterwards
+// every request succeeds.
 func TestFaultPoolExhausted(t *testing.T) {
 	t.Parallel()
 	const clients = 50
@@ -42,12 +42,12 @@ func TestFaultPoolExhausted(t *testing.T) {
 		wantSentAway(t, <-waiting)
 		for _, a := range api.crowd(clients, "/api/v1/dlq/"+l.source, 30*time.Second) {
 			if a.hung || a.status != 200 && a.status != 503 {
-				t.Fatalf("of %d clients who ask for what is not locked one got %+v, want 200 or 503", clients, a)
+				t.Fatalf("of %d clients that request unlocked data one got %+v, want 200 or 503", clients, a)
 			}
 		}
 		api.wantRunning()
 		if got := api.metric("go_sql_wait_count_total") - stood; got < clients {
-			t.Errorf("%v requests stood in line for a connection, want at least the %d", got, clients)
+			t.Errorf("%v requests waited for a connection, want at least the %d", got, clients)
 		}
 		check.NoError(t, tx.Rollback())
 		eventually(t, 30*time.Second, "the API serves again", func() bool { return api.status("/api/v1/redrives") == 200 })
@@ -59,15 +59,15 @@ func TestFaultPoolExhausted(t *testing.T) {
 	ingester.wantRunning()
 }
 
-// TestFaultServerFull: others hold all connections that PostgreSQL allows. Clients
-// are sent away at once, the ingester waits, and both go on by themselves.
+// TestFaultServerFull: other clients hold all connections that PostgreSQL allows. Requests are
+// refused at once, the ingester waits, and both programs continue by themselves.
 func TestFaultServerFull(t *testing.T) {
 	t.Parallel()
 	const allowed = 25
 	own := ownStack(t, stack.Options{Postgres: true, PostgresSettings: map[string]string{"max_connections": fmt.Sprint(allowed)}})
 	l := newLetters(newSystemOn(t, stacktest.Kafka(t), makeDatabase(t, own)))
 	l.db.SetMaxOpenConns(1)
-	few := "DLQ_DATABASE_MAX_OPEN_CONNS=8" // fewer than the server has for both
+	few := "DLQ_DATABASE_MAX_OPEN_CONNS=8" // both pools fit into the server's limit
 	api, ingester := l.startReady("api", few), l.startReady("ingester", few)
 	l.produce(200, nil)
 	l.waitStored()
@@ -100,8 +100,8 @@ func TestFaultServerFull(t *testing.T) {
 	l.wantResolvedOnce()
 }
 
-// holdConnections takes n connections of a server, all but the one of the test
-// itself: it ends those of the programs until it has them all.
+// holdConnections takes n connections of a server, all except the test's own: it terminates those
+// of the programs until it has n.
 func (l *letters) holdConnections(url string, n int) (release func()) {
 	l.t.Helper()
 	held := make([]*sqlx.DB, 0, n)
@@ -128,7 +128,7 @@ func (l *letters) holdConnections(url string, n int) (release func()) {
 	return release
 }
 
-// descriptors is what a program gets that has to do with few.
+// descriptors is the file descriptor limit of a starved program.
 const descriptors = 48
 
 // startStarved is startReady with few file descriptors.
@@ -142,14 +142,14 @@ func (s *system) startStarved(name string, environ ...string) *process {
 	return p
 }
 
-// TestFaultDescriptorsRunOut: so many clients hold connections to the API and the
-// ingester that neither can open anything more. They go on with what they have,
-// nothing is lost, and when the clients are gone all is as before.
+// TestFaultDescriptorsRunOut: clients hold so many connections to the API and the ingester that
+// neither can open a file or connection. Both continue with what they have, lose nothing, and
+// recover when the clients are gone.
 func TestFaultDescriptorsRunOut(t *testing.T) {
 	t.Parallel()
 	l := newLetters(newSystem(t))
-	// Connections to the database are replaced all the time, so that new ones
-	// are wanted when there is no descriptor for them.
+	// Connections to the database are replaced continually, so that new ones are needed while no
+	// descriptor is free.
 	short := []string{"DLQ_DATABASE_CONN_MAX_LIFETIME=1s", "DLQ_DATABASE_MAX_OPEN_CONNS=8", "DLQ_SERVER_READ_HEADER_TIMEOUT=1m"}
 	api, ingester := l.startStarved("api", impatient(short...)...), l.startStarved("ingester", short...)
 	l.produce(500, nil)
@@ -160,16 +160,16 @@ func TestFaultDescriptorsRunOut(t *testing.T) {
 		release := hold(t, 4*descriptors, api, ingester)
 		log.says("Accept error", "too many open files")
 		logOfAPI.says("Accept error", "too many open files")
-		eventually(t, 30*time.Second, "a client who was there before is told to come again", func() bool {
+		eventually(t, 30*time.Second, "a client with an open connection gets an answer that asks it to try again", func() bool {
 			a := inside("/api/v1/dlq/" + l.source)
 			if a.status != 200 && a.status != 503 {
-				t.Fatalf("a client who was there before got %+v, want 200 or 503", a)
+				t.Fatalf("a client with an open connection got %+v, want 200 or 503", a)
 			}
 			return a.status == 503 && a.retryAfter != ""
 		})
 		for _, a := range api.crowd(10, "/api/v1/dlq/"+l.source, time.Second) {
 			if a.status != 0 && a.status != 503 {
-				t.Errorf("a client who comes late got %+v, want no answer or 503", a)
+				t.Errorf("a new client got %+v, want no answer or 503", a)
 			}
 		}
 		l.produceUntil(func() bool {
@@ -191,8 +191,8 @@ func TestFaultDescriptorsRunOut(t *testing.T) {
 	ingester.wantRunning()
 }
 
-// produceUntil produces some letters whenever the ingester has done nothing for
-// longer than its connections to the database live.
+// produceUntil produces some records whenever the ingester has been idle for longer than the
+// lifetime of its database connections.
 func (l *letters) produceUntil(enough func() bool) {
 	l.t.Helper()
 	last := time.Now()
@@ -205,7 +205,7 @@ func (l *letters) produceUntil(enough func() bool) {
 	})
 }
 
-// hold opens n connections to each of the programs, and says nothing on them.
+// hold opens n connections to each of the programs and sends nothing on them.
 func hold(t *testing.T, n int, programs ...*process) (release func()) {
 	t.Helper()
 	var held []net.Conn
@@ -226,7 +226,7 @@ func hold(t *testing.T, n int, programs ...*process) (release func()) {
 	return release
 }
 
-// keptOpen is a client that has a connection and keeps it.
+// keptOpen returns a client that keeps one connection open.
 func (p *process) keptOpen() func(path string) asked {
 	p.t.Helper()
 	transport := &http.Transport{MaxConnsPerHost: 1}
@@ -239,7 +239,7 @@ func (p *process) keptOpen() func(path string) asked {
 		if err != nil {
 			return asked{hung: true}
 		}
-		_, _ = io.Copy(io.Discard, res.Body) // or the connection would not be kept
+		_, _ = io.Copy(io.Discard, res.Body) // required for keeping the connection
 		_ = res.Body.Close()
 		return asked{status: res.StatusCode, retryAfter: res.Header.Get("Retry-After")}
 	}

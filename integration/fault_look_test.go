@@ -15,7 +15,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// metric is the sum of a metric's series; -1 when the program does not answer.
+// metric returns the sum of a metric's series; -1 when the program does not answer.
 func (p *process) metric(name string) float64 {
 	p.t.Helper()
 	status, body := p.try(http.MethodGet, "/metrics", nil)
@@ -32,13 +32,13 @@ func (p *process) metric(name string) float64 {
 	return sum
 }
 
-// ear is for what a log tells from some moment on.
+// ear reads a log from some moment on.
 type ear struct {
 	p    *process
 	from int
 }
 
-// listen is the log from now on.
+// listen returns the log from now on.
 func (p *process) listen() ear { return ear{p, len(p.logged())} }
 
 func (p *process) logged() string {
@@ -48,13 +48,13 @@ func (p *process) logged() string {
 	return string(text)
 }
 
-// says waits for a line that has all of texts.
+// says waits for a line that contains all texts.
 func (l ear) says(texts ...string) {
 	l.p.t.Helper()
 	eventually(l.p.t, 30*time.Second, fmt.Sprintf("%s logs %q", l.p.name, texts), func() bool { return l.said(texts...) > 0 })
 }
 
-// said is how many lines have all of texts.
+// said returns how many lines contain all texts.
 func (l ear) said(texts ...string) (lines int) {
 	l.p.t.Helper()
 	for line := range strings.Lines(l.p.logged()[l.from:]) {
@@ -69,16 +69,16 @@ func (l ear) said(texts ...string) (lines int) {
 	return lines
 }
 
-// asked is how one of many clients fared. A status of 0 is a connection that
-// was refused or broke.
+// asked is the result of one of many concurrent requests. Status 0 means that the connection was
+// refused or broke.
 type asked struct {
 	status     int
 	retryAfter string
 	hung       bool
 }
 
-// crowd makes n clients ask for a path at the same time, each on a connection of
-// its own. Nobody waits for longer than limit.
+// crowd sends n requests for a path at the same time, each on its own connection and with a timeout
+// of limit.
 func (p *process) crowd(n int, path string, limit time.Duration) []asked {
 	out := make([]asked, n)
 	var all sync.WaitGroup
@@ -106,7 +106,7 @@ func (p *process) ask(path string, limit time.Duration) asked {
 	return asked{status: res.StatusCode, retryAfter: res.Header.Get("Retry-After")}
 }
 
-// wantSentAway: everybody was told, in time, to come again later.
+// wantSentAway: every client got 503 with Retry-After in time.
 func wantSentAway(t *testing.T, answers []asked) {
 	t.Helper()
 	for _, a := range answers {
@@ -116,7 +116,7 @@ func wantSentAway(t *testing.T, answers []asked) {
 	}
 }
 
-// wantServed: everybody got what was asked for.
+// wantServed: every client got 200.
 func wantServed(t *testing.T, answers []asked) {
 	t.Helper()
 	for _, a := range answers {
@@ -126,9 +126,9 @@ func wantServed(t *testing.T, answers []asked) {
 	}
 }
 
-// wantOffsetsStored: what the group has committed is not ahead of what is
-// stored. Offsets are asked first, so that what is stored meanwhile does no harm.
-// Some partition must have a committed offset, else there would be nothing to compare.
+// wantOffsetsStored: the consumer group's committed offsets are not ahead of the stored rows.
+// Offsets are read first, because rows only increase meanwhile. Some partition must have a
+// committed offset, so that there is something to compare.
 func (l *letters) wantOffsetsStored() {
 	l.t.Helper()
 	var committed map[int]int64
@@ -153,6 +153,6 @@ func (l *letters) wantOffsetsStored() {
 	var ahead int
 	if err := l.db.Get(&ahead, `SELECT count(*) FROM dlq.ingest_positions p WHERE next_offset >
 		(SELECT count(*) FROM dlq.dlq_messages m WHERE m.dlq_partition = p.partition AND m.dlq_offset < p.next_offset)`); err != nil || ahead > 0 {
-		l.t.Errorf("the positions of %d partitions are ahead of what is stored, %v, want none", ahead, err)
+		l.t.Errorf("the positions of %d partitions are ahead of the stored rows, %v, want none", ahead, err)
 	}
 }

@@ -14,7 +14,7 @@ import (
 // storeChange is the statement that stores records and moves positions.
 const storeChange = "store"
 
-// nameMoment names what both programs change.
+// nameMoment names the changes of both programs.
 func nameMoment(text string) string {
 	if strings.Contains(text, "INSERT INTO dlq.dlq_messages") && strings.Contains(text, "next_offset") {
 		return storeChange
@@ -22,18 +22,18 @@ func nameMoment(text string) string {
 	return nameChange(text)
 }
 
-// forEver is longer than any test: who held a request back breaks its connection.
+// forEver is longer than any test: a test that holds a request breaks its connection later.
 const forEver = time.Hour
 
-// killAt kills a process when the nth of something is on its way through a proxy.
-// That never arrives: it is held, and its connection broken, so that what comes
-// before it is done and itself is not. The channel is closed when that has happened.
+// killAt kills a process when the nth occurrence of a step passes through a proxy. The step never
+// arrives: the proxy holds it, and its connection is broken later, so that everything before it is
+// done and the step itself is not. The channel is closed after the kill.
 func killAt(way *proxy.Proxy, p *process, moment string, nth int64) <-chan struct{} {
 	killed := make(chan struct{})
 	var seen atomic.Int64
 	way.Decide(func(what string) proxy.Action {
 		switch n := seen.Load(); {
-		case n >= nth: // dead by then, and nothing of it may arrive any more
+		case n >= nth: // the process is dead, and none of its later steps may arrive
 			return proxy.Delay(forEver)
 		case what != moment || seen.Add(1) != nth:
 			return proxy.Pass()
@@ -45,16 +45,16 @@ func killAt(way *proxy.Proxy, p *process, moment string, nth int64) <-chan struc
 	return killed
 }
 
-// moments is a system whose programs are killed on the way to their servers.
+// moments is a system whose programs are killed while they send a step to a server.
 type moments struct {
 	*letters
 	kafkaWay, databaseWay *proxy.Proxy
 	luck                  *chance
 }
 
-// TestFaultKilledAtNamedMoments: programs are killed between two steps of theirs, as
-// the wire shows them. Each moment is proven to have been hit by what it leaves
-// behind, which is then put right by whoever comes next.
+// TestFaultKilledAtNamedMoments: programs are killed between two of their steps, as seen on the
+// network. The remaining state proves that the kill hit each moment; the next program then corrects
+// it.
 func TestFaultKilledAtNamedMoments(t *testing.T) {
 	t.Parallel()
 	own, kafkaWay := proxiedKafka(t, nil)
@@ -86,24 +86,24 @@ func (m *moments) env() []string {
 	return impatient(kafkaBy(m.kafkaWay), databaseBy(m.databaseWay), "DLQ_REDRIVE_WORKERS=1")
 }
 
-// died waits for a kill, and breaks what the proxy held back.
+// died waits for a kill, and breaks the connections that the proxy held.
 func (m *moments) died(killed <-chan struct{}, way *proxy.Proxy, moment string) {
 	m.t.Helper()
 	select {
 	case <-killed:
 	case <-time.After(time.Minute):
-		m.t.Fatalf("the moment did not come: %s", moment)
+		m.t.Fatalf("the step did not occur: %s", moment)
 	}
 	way.CutAll()
 	way.Decide(nil)
 }
 
-// rests waits until a number does not change any more: what a server had been asked
-// before the kill may still be under way.
+// rests waits until a number stops changing: requests from before the kill may still be in progress
+// on a server.
 func (m *moments) rests(what string, number func() int) (now int) {
 	m.t.Helper()
 	before := -1
-	eventually(m.t, 30*time.Second, what+" do not change any more", func() bool {
+	eventually(m.t, 30*time.Second, what+" stop changing", func() bool {
 		before, now = now, number()
 		lasting(200 * time.Millisecond)
 		return now == before && now == number()
@@ -111,8 +111,8 @@ func (m *moments) rests(what string, number func() int) (now int) {
 	return now
 }
 
-// fetchedNotStored: the records are in the ingester's hands, and the statement that
-// stores them never arrives.
+// fetchedNotStored: the ingester has fetched the records, and the statement that stores them never
+// arrives.
 func (m *moments) fetchedNotStored() {
 	m.t.Helper()
 	victim := m.startReady("ingester", m.env()...)
@@ -128,8 +128,8 @@ func (m *moments) fetchedNotStored() {
 	m.next()
 }
 
-// storedNotCommitted: rows and positions are in PostgreSQL, and Kafka does not hear
-// how far that is.
+// storedNotCommitted: rows and positions are in PostgreSQL, and the offset commit does not reach
+// Kafka.
 func (m *moments) storedNotCommitted() {
 	m.t.Helper()
 	m.kafka.waitNoLag(m.prefix, m.source)
@@ -150,7 +150,7 @@ func (m *moments) storedNotCommitted() {
 	m.next()
 }
 
-// next is an ingester that goes on where the dead one was.
+// next starts an ingester that continues after the killed one.
 func (m *moments) next() {
 	m.t.Helper()
 	p := m.startReady("ingester")
@@ -160,7 +160,7 @@ func (m *moments) next() {
 	p.stop()
 }
 
-// claimedNotSent: the claim is committed, and no byte of a record gets to Kafka.
+// claimedNotSent: the claim is committed, and no byte of a record reaches Kafka.
 func (m *moments) claimedNotSent() {
 	m.t.Helper()
 	m.stored(300)
@@ -179,8 +179,8 @@ func (m *moments) claimedNotSent() {
 	m.settled(held, "PENDING")
 }
 
-// sentNotNoted: the records are in their original topic, and the statement that
-// says so never arrives.
+// sentNotNoted: the records are in their original topic, and the statement that records the result
+// never arrives.
 func (m *moments) sentNotNoted() {
 	m.t.Helper()
 	m.stored(300)
@@ -200,7 +200,7 @@ func (m *moments) sentNotNoted() {
 	m.settled(held, "RESOLVED")
 }
 
-// lost: whoever asked the dead program hears nothing.
+// lost: the client of the killed program gets no answer.
 func (m *moments) lost(asked <-chan answer) {
 	m.t.Helper()
 	if a := m.await(asked); a.status != 0 {
@@ -208,8 +208,7 @@ func (m *moments) lost(asked <-chan answer) {
 	}
 }
 
-// settled: the next API finds in the log what became of the claims, and carries the
-// redrive on.
+// settled: the next API finds the outcome of the claims in the log, and continues the redrive.
 func (m *moments) settled(held int, status string) {
 	m.t.Helper()
 	before := m.settledAs(status)
@@ -222,8 +221,8 @@ func (m *moments) settled(held int, status string) {
 	api.stop()
 }
 
-// settledAs is how many attempts were settled from the log with that result. A
-// message that was given back may have been sent since.
+// settledAs returns how many attempts were settled from the log with that result. A message that
+// was returned to PENDING may have been sent since.
 func (m *moments) settledAs(status string) (n int) {
 	m.t.Helper()
 	check.NoError(m.t, m.db.Get(&n, `SELECT count(*) FROM dlq.attempts WHERE actor = 'settler' AND to_status = $1`, status))

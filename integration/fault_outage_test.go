@@ -10,9 +10,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestFaultOutageKillsNothing: Kafka is away for a while, and everybody goes on
-// asking: automatic retry, and three retry-alls. Attempts are for records, not
-// for brokers: nothing is dead afterwards, and all of it is sent once.
+// TestFaultOutageKillsNothing: Kafka is down for a while, and retries continue: automatic retry and
+// three retry-alls. A broker outage must not use up attempts: no message is DEAD afterwards, and
+// each is published once.
 func TestFaultOutageKillsNothing(t *testing.T) {
 	t.Parallel()
 	own := ownStack(t, stack.Options{Kafka: true})
@@ -32,7 +32,7 @@ func TestFaultOutageKillsNothing(t *testing.T) {
 		lasting(away / 2)
 	}
 	left := l.with("PENDING") + l.with("RETRYING")
-	t.Logf("%d messages were left when Kafka had been away for %s", left, away)
+	t.Logf("%d messages were pending after Kafka had been down for %s", left, away)
 	if left == 0 {
 		t.Error("nothing was left to send during the outage")
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestFaultDatabaseRestarts: PostgreSQL is restarted in the middle of a retry-all, in
-// order (it throws its clients out) and at once (it leaves everything as it is).
+// TestFaultDatabaseRestarts: PostgreSQL is restarted during a retry-all, with a fast shutdown (it
+// disconnects its clients) and with an immediate one (it exits without a checkpoint).
 func TestFaultDatabaseRestarts(t *testing.T) {
 	t.Parallel()
 	own := ownStack(t, stack.Options{Postgres: true})
@@ -42,9 +42,9 @@ func TestFaultDatabaseRestarts(t *testing.T) {
 	api.wantRunning()
 }
 
-// TestFaultBrokerStandsStill: in the middle of a retry-all the broker is silent for
-// longer than anybody waits, while its connections stay open, and goes on with
-// what it had been sent; another time it ends in order and is back later.
+// TestFaultBrokerStandsStill: during a retry-all the broker is suspended for longer than any
+// timeout, while its connections stay open, and then processes the requests that it had received;
+// another time it shuts down normally and returns later.
 func TestFaultBrokerStandsStill(t *testing.T) {
 	t.Parallel()
 	own := ownStack(t, stack.Options{Kafka: true})
@@ -56,10 +56,10 @@ func TestFaultBrokerStandsStill(t *testing.T) {
 			if err := own.PauseKafka(); err != nil {
 				return err
 			}
-			lasting(pick(14*time.Second, 30*time.Second)) // longer than a claim lives
+			lasting(pick(14*time.Second, 30*time.Second)) // longer than a claim's expiry
 			return own.ResumeKafka()
 		})
-		l.retryTheRest(api) // or the next silence would cost some of them their last attempt
+		l.retryTheRest(api) // so that the next silence does not use up a last attempt
 	}
 	l.interrupted(api, luck, "stop and start", pick(4000, 6000), func() error {
 		if err := own.StopKafka(); err != nil {
@@ -76,8 +76,8 @@ func TestFaultBrokerStandsStill(t *testing.T) {
 	api.wantRunning()
 }
 
-// interrupted stores n more messages and retries all, with a fault at a random
-// point of that. It counts the fault when there was something left for it.
+// interrupted stores n more messages and retries all, with a fault at a random moment. It counts
+// the fault if the retry-all was still in progress.
 func (l *letters) interrupted(api *process, luck *chance, what string, n int, fault func() error) {
 	l.t.Helper()
 	l.stored(n)
@@ -95,8 +95,8 @@ func (l *letters) interrupted(api *process, luck *chance, what string, n int, fa
 	l.wantNoFalseSuccess()
 }
 
-// waitLeaders waits until every partition of a topic answers. A broker that was
-// away for long has to make itself known again.
+// waitLeaders waits until every partition of a topic answers. After a long absence, a broker must
+// register again.
 func (c *cluster) waitLeaders(topic string) {
 	c.t.Helper()
 	var ask []kafka.OffsetRequest
@@ -112,9 +112,9 @@ func (c *cluster) waitLeaders(topic string) {
 	})
 }
 
-// retryAllToPoint asks for a retry-all and returns at a random point of it: some
-// messages are resolved, at most so many and some more. A request that ends before
-// because of an earlier fault is made again, as its answer says.
+// retryAllToPoint starts a retry-all and returns at a random moment of it: some more messages are
+// resolved, at most most. If a request ends before, because of an earlier fault, it is repeated, as
+// its answer asks.
 func (l *letters) retryAllToPoint(api *process, most int) <-chan answer {
 	l.t.Helper()
 	at := l.with("RESOLVED") + 1 + l.random.IntN(most)
@@ -126,7 +126,7 @@ func (l *letters) retryAllToPoint(api *process, most int) <-chan answer {
 			return early || l.with("RESOLVED") >= at
 		})
 		if !early {
-			<-time.After(time.Duration(l.random.IntN(400)) * time.Millisecond) // a random point, not a wait for something
+			<-time.After(time.Duration(l.random.IntN(400)) * time.Millisecond) // a random moment, not a wait for a condition
 			return asked
 		}
 		l.awaitBroken(asked)

@@ -8,18 +8,17 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestFaultKafkaSlow: what Kafka answers comes late (by two seconds in a long run,
-// when hardly any attempt ends in time), little goes through at once, records come
-// in crumbs, and connections are reset all the time.
-// Records are taken in and sent back meanwhile. Nothing is lost, nothing is there
-// twice, nobody is told of a success that was none, and when the network is well
-// again the rest goes through.
+// TestFaultKafkaSlow: Kafka's answers are late (in a long run by two seconds, so that hardly any
+// attempt ends in time), the bandwidth is low, data arrives in small pieces, and connections are
+// reset all the time. Records are stored and republished meanwhile. No record is lost or published
+// twice, no client gets a success for a record that is not in the topic, and when the network
+// recovers, the rest is published.
 func TestFaultKafkaSlow(t *testing.T) {
 	t.Parallel()
 	own, network := proxiedKafka(t, nil)
 	l := newLetters(newSystemOn(t, own.Brokers(), postgrestest.Empty(t)))
 	api := l.startReady("api", impatient("DLQ_REDRIVE_WORKERS=2", kafkaBy(network))...)
-	ingester := l.startReady("ingester", kafkaBy(network), "DLQ_INGEST_SESSION_TIMEOUT=15s") // else heartbeats would come too late
+	ingester := l.startReady("ingester", kafkaBy(network), "DLQ_INGEST_SESSION_TIMEOUT=15s") // so that late heartbeats are accepted
 	luck := newChance(l)
 	for range pick(1, 2) {
 		for _, c := range []struct {
@@ -55,8 +54,8 @@ func TestFaultKafkaSlow(t *testing.T) {
 	ingester.wantRunning()
 }
 
-// whileSlow makes the network slow for a while, in which letters come, twenty
-// operators retry one message each, and a redrive of all goes on.
+// whileSlow makes the network slow for a while. Meanwhile records arrive, twenty operators retry
+// one message each, and a redrive of all messages continues.
 func (l *letters) whileSlow(api *process, network *proxy.Proxy, luck *chance, name string, slow proxy.Slowness, resets int) {
 	l.t.Helper()
 	l.produce(300, nil)
@@ -79,20 +78,20 @@ func (l *letters) whileSlow(api *process, network *proxy.Proxy, luck *chance, na
 		len(l.sent)-before, l.count("true")-before, l.with("RESOLVED")-resolved)
 	network.Slow(proxy.Slowness{})
 	l.wantNoFalseSuccess()
-	if pick(false, true) { // else the test would wait for the life of a claim each time
+	if pick(false, true) { // a short run skips this wait for the expiry of a claim
 		l.finished(api, id)
 		eventually(l.t, 40*time.Second, "every abandoned claim is settled", func() bool { return l.with("RETRYING") == 0 })
 	}
 }
 
-// clickSlowly retries twenty messages. Who is told of a success finds the record;
-// who is not, is told to come again.
+// clickSlowly retries twenty messages. After a success the record must be in its topic; an error
+// must ask the client to try again.
 func (l *letters) clickSlowly(api *process, luck *chance) {
 	l.t.Helper()
 	answers := l.clicks(l.somePending(20), api)
 	published := l.published()
 	for _, a := range answers {
-		if a.status == 409 { // a redrive has it in its hands
+		if a.status == 409 { // a redrive has claimed it
 			luck.count("retry refused")
 			continue
 		}

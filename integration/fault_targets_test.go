@@ -35,8 +35,7 @@ func (l *letters) wantReport(p *process, want report) {
 	}
 }
 
-// dead is a dead letter of another original topic. It is not among those that
-// the system keeps account of.
+// dead returns a dead letter of another original topic. It is not among the records that l tracks.
 func (l *letters) dead(topic string, n int) *kgo.Record {
 	return &kgo.Record{
 		Topic: l.source, Partition: int32(n % partitions), Value: fmt.Appendf(nil, `{"n": %d}`, n),
@@ -44,7 +43,7 @@ func (l *letters) dead(topic string, n int) *kgo.Record {
 	}
 }
 
-// taken lets an ingester store as many messages as there must be in the end.
+// taken runs an ingester until the given number of messages is stored.
 func (l *letters) taken(want int) {
 	l.t.Helper()
 	p := l.startReady("ingester")
@@ -52,7 +51,7 @@ func (l *letters) taken(want int) {
 	p.stop()
 }
 
-// some is the id of a message of which a condition is true.
+// some returns the id of a message that satisfies a condition.
 func (l *letters) some(where string) (id string) {
 	l.t.Helper()
 	if err := l.db.Get(&id, `SELECT id::text FROM dlq.dlq_messages WHERE `+where+` LIMIT 1`); err != nil {
@@ -61,14 +60,14 @@ func (l *letters) some(where string) (id string) {
 	return id
 }
 
-// errorClass is the class in the details of an error.
+// errorClass returns the class in the details of an error.
 func errorClass(body []byte) string {
 	var got struct {
 		Error struct {
 			Details []struct{ Field, Reason string }
 		}
 	}
-	_ = json.Unmarshal(body, &got) // then there is no class
+	_ = json.Unmarshal(body, &got) // on an error the class is ""
 	for _, d := range got.Error.Details {
 		if d.Field == "class" {
 			return d.Reason
@@ -77,7 +76,7 @@ func errorClass(body []byte) string {
 	return ""
 }
 
-// wantUntouched: so many messages of a topic are PENDING, with no attempt used.
+// wantUntouched: n messages of a topic are PENDING, with no attempt used.
 func (l *letters) wantUntouched(topic string, n int) {
 	l.t.Helper()
 	if got := l.count(fmt.Sprintf("original_topic = '%s' AND status = 'PENDING' AND retry_count = 0", topic)); got != n {
@@ -85,8 +84,8 @@ func (l *letters) wantUntouched(topic string, n int) {
 	}
 }
 
-// TestFaultTargetMissing: messages whose original topic is gone stay as they are and
-// say why; those beside them go; and when the topic is back, so do they.
+// TestFaultTargetMissing: messages whose original topic was deleted stay PENDING and show the
+// reason; other messages are published; when the topic is back, so are the first ones.
 func TestFaultTargetMissing(t *testing.T) {
 	t.Parallel()
 	const missing, neighbours = 30, 200
@@ -106,22 +105,22 @@ func TestFaultTargetMissing(t *testing.T) {
 	id := l.some("original_topic = '" + gone + "'")
 	status, body := api.try(http.MethodPost, "/api/v1/dlq/messages/"+id+"/retry", nil)
 	if status != 409 || errorClass(body) != "UNKNOWN_TOPIC" {
-		t.Errorf("retry into a topic that is gone = %d %s, want 409 with class UNKNOWN_TOPIC", status, body)
+		t.Errorf("retry into a deleted topic = %d %s, want 409 with class UNKNOWN_TOPIC", status, body)
 	}
 	l.wantUntouched(gone, missing)
 
 	l.kafka.create(gone, partitions)
 	l.wantReport(api, report{Selected: missing, Retried: missing, Reasons: map[string]int{}})
 	if got := len(l.kafka.readAll(gone)); got != missing {
-		t.Errorf("%d records are in the topic that came back, want %d", got, missing)
+		t.Errorf("%d records are in the recreated topic, want %d", got, missing)
 	}
 	if got := len(l.kafka.readAll(l.target)); got != neighbours {
-		t.Errorf("%d records are in the topic of the neighbours, want %d", got, neighbours)
+		t.Errorf("%d records are in the other topic, want %d", got, neighbours)
 	}
 }
 
-// TestFaultRecordTooLarge: what the original topic does not take any more is dead at
-// once, with the reason; what was sent together with it arrives.
+// TestFaultRecordTooLarge: a record that the original topic no longer accepts is DEAD at once, with
+// the reason; the other records of the same request arrive.
 func TestFaultRecordTooLarge(t *testing.T) {
 	t.Parallel()
 	const limit = 20_000
@@ -173,7 +172,7 @@ func TestFaultRecordTooLarge(t *testing.T) {
 	}
 }
 
-// set changes a topic's configuration, for good.
+// set changes a topic's configuration permanently.
 func (c *cluster) set(topic, name, value string) {
 	c.t.Helper()
 	res, err := c.admin.IncrementalAlterConfigs(c.t.Context(), &kafka.IncrementalAlterConfigsRequest{
@@ -189,9 +188,9 @@ func (c *cluster) set(topic, name, value string) {
 	}
 }
 
-// TestFaultTargetRefused: the cluster does not let us write to an original topic. Its
-// messages keep their attempts and say why; those beside them go; and when the
-// permission is there, so do they.
+// TestFaultTargetRefused: the cluster denies write access to an original topic. Its messages keep
+// their attempts and show the reason; other messages are published; when access is granted, so are
+// the first ones.
 func TestFaultTargetRefused(t *testing.T) {
 	t.Parallel()
 	const refused, neighbours = 30, 200
@@ -237,8 +236,8 @@ func TestFaultTargetRefused(t *testing.T) {
 	}
 }
 
-// wantRefused retries one message of a topic. What can be known before is 409,
-// what only the broker can say is 502.
+// wantRefused retries one message of a topic. A reason that is known before the attempt is 409, a
+// refusal by the broker is 502.
 func (l *letters) wantRefused(api *process, topic string, want int) {
 	l.t.Helper()
 	status, body := api.try(http.MethodPost, "/api/v1/dlq/messages/"+l.some("original_topic = '"+topic+"'")+"/retry", nil)
@@ -252,9 +251,9 @@ const (
 	kafkaPassword = "not-a-secret"
 )
 
-// kafkaWithUsers is a Kafka that asks who one is at its second listener and has
-// lists of what each may do; who comes by the first one may do all. It returns
-// what makes a program come as kafkaUser.
+// kafkaWithUsers starts a Kafka whose second listener requires authentication, with access rules
+// for each user; clients of the first listener may do everything. It returns the settings that make
+// a program sign in as kafkaUser.
 func kafkaWithUsers(t *testing.T) (own *stack.Stack, environ []string) {
 	t.Helper()
 	own, p := proxiedKafka(t, map[string]string{
@@ -276,7 +275,7 @@ func (c *cluster) allow(kind kafka.ResourceType, name string, operation kafka.AC
 	c.acl(kind, name, operation, kafka.ACLPermissionTypeAllow)
 }
 
-// acl says what kafkaUser may do or may not do; the latter counts more.
+// acl adds a rule that allows or denies kafkaUser an operation; a denial takes precedence.
 func (c *cluster) acl(kind kafka.ResourceType, name string, operation kafka.ACLOperationType, permission kafka.ACLPermissionType) {
 	c.t.Helper()
 	res, err := c.admin.CreateACLs(c.t.Context(), &kafka.CreateACLsRequest{ACLs: []kafka.ACLEntry{{

@@ -14,17 +14,17 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// grown is how many partitions a topic of four has in the end.
+// grown is the final number of partitions of a topic that starts with four.
 const grown = partitions + 3
 
-// TestFaultTopicGrows: partitions are added to a dead-letter topic while it is
-// read, with records in them before anybody has seen them. All of them are stored,
-// and sent back as those of the others.
+// TestFaultTopicGrows: partitions are added to a dead-letter topic while it is read, and get
+// records before any program has seen them. All records are stored, and republished like those of
+// the old partitions.
 func TestFaultTopicGrows(t *testing.T) {
 	t.Parallel()
 	l := newLetters(newSystem(t))
 	api := l.startReady("api")
-	calm := "DLQ_INGEST_SESSION_TIMEOUT=10s" // else a member that seems to be dead brings the new partitions to light
+	calm := "DLQ_INGEST_SESSION_TIMEOUT=10s" // so that no rebalance for another reason reveals the new partitions
 	ingesters := []*process{l.startReady("ingester", calm), l.startReady("ingester", calm)}
 	eventually(t, 30*time.Second, "both ingesters read", func() bool {
 		shares := l.kafka.shares(l.prefix)
@@ -54,8 +54,8 @@ func TestFaultTopicGrows(t *testing.T) {
 	}
 }
 
-// grow adds partitions to a topic. The tests' own client begins anew, so that it
-// knows of them at once.
+// grow adds partitions to a topic. It replaces the tests' own client, so that this knows them at
+// once.
 func (s *system) grow(topic string, to int) {
 	s.t.Helper()
 	res, err := s.kafka.admin.CreatePartitions(s.t.Context(), &kafka.CreatePartitionsRequest{
@@ -67,7 +67,7 @@ func (s *system) grow(topic string, to int) {
 	s.kafka = newCluster(s.t, s.brokers)
 }
 
-// produceInto produces n letters into the partitions from first up to end.
+// produceInto produces n records into the partitions from first to end-1.
 func (l *letters) produceInto(first, end, n int) {
 	l.t.Helper()
 	var records []*kgo.Record
@@ -79,9 +79,8 @@ func (l *letters) produceInto(first, end, n int) {
 	l.kafka.produce(records...)
 }
 
-// TestFaultTargetGrows: an API that has sent to a topic before sends to the
-// partitions that were added to it since; while they are not there, a record goes
-// where its key belongs.
+// TestFaultTargetGrows: an API that has already sent to a topic also sends to partitions added
+// since; before they exist, a record goes to the partition of its key.
 func TestFaultTargetGrows(t *testing.T) {
 	t.Parallel()
 	const n = 40
@@ -102,7 +101,7 @@ func TestFaultTargetGrows(t *testing.T) {
 	l.wantReport(api, report{Selected: n, Retried: n})
 	for _, r := range l.kafka.readAll(target) {
 		if r.Partition >= partitions {
-			t.Errorf("a record went to partition %d, want one of the %d that there were", r.Partition, partitions)
+			t.Errorf("a record went to partition %d, want one of the original %d", r.Partition, partitions)
 		}
 	}
 	l.grow(target, grown)
@@ -118,9 +117,9 @@ func TestFaultTargetGrows(t *testing.T) {
 	check.True(t, home == n, "%d records are in the partition that was added, want the %d that failed there", home, n)
 }
 
-// TestFaultRetentionWasFaster: Kafka removes records that nobody has read yet,
-// while the ingester is away and while it stands still. Each of them is counted
-// and told of, and all others are stored.
+// TestFaultRetentionWasFaster: Kafka removes records that no consumer has read yet, while the
+// ingester is stopped and while it is suspended. Each of them is counted and logged, and all others
+// are stored.
 func TestFaultRetentionWasFaster(t *testing.T) {
 	t.Parallel()
 	l := newLetters(newSystem(t))
@@ -137,12 +136,12 @@ func TestFaultRetentionWasFaster(t *testing.T) {
 		}
 		ingester := l.startReady("ingester")
 		log := ear{ingester, 0}
-		eventually(t, 30*time.Second, "what is there is stored", func() bool { return l.count("true") >= len(l.sent)-lost-away })
+		eventually(t, 30*time.Second, "every remaining record is stored", func() bool { return l.count("true") >= len(l.sent)-lost-away })
 		if got := ingester.metric("dlq_ingest_records_lost_total"); int(got) != away || away == 0 {
 			t.Errorf("%v records are counted as lost, want %d", got, away)
 		}
 		if got := log.said("kafka removed records before they were read", l.source); got != 3 {
-			t.Errorf("the log tells %d times of removed records, want 3: once for each partition that lost some", got)
+			t.Errorf("the log reports removed records %d times, want 3: once for each partition that lost some", got)
 		}
 		lost += away + l.lostWhileStanding(ingester, lost+away)
 		l.wantStoredBut(lost)
@@ -150,14 +149,14 @@ func TestFaultRetentionWasFaster(t *testing.T) {
 	}
 }
 
-// lostWhileStanding is how many records are lost because the ingester stands still
-// while they come and go, when lost were before. What it had been sent already is
-// not lost, so how many there will be cannot be known.
+// lostWhileStanding returns how many records are lost because the ingester is suspended while they
+// are produced and removed; lost is the number lost before. Records that the ingester had already
+// received are not lost, so the number cannot be predicted.
 func (l *letters) lostWhileStanding(ingester *process, lost int) int {
 	l.t.Helper()
 	before := ingester.metric("dlq_ingest_records_lost_total")
 	ingester.signal(syscall.SIGSTOP)
-	for range 5 { // an answer to a fetch that waits holds what is there at the first
+	for range 5 { // a pending fetch returns with the first of these records
 		l.produce(100, nil)
 	}
 	l.kafka.deleteBefore(l.source, l.kafka.logEnds(l.source))
@@ -168,15 +167,15 @@ func (l *letters) lostWhileStanding(ingester *process, lost int) int {
 		standing = int(ingester.metric("dlq_ingest_records_lost_total") - before)
 		return l.count("true")+standing+lost >= len(l.sent)
 	})
-	l.t.Logf("%d of 500 records were lost while the ingester stood still", standing)
+	l.t.Logf("%d of 500 records were lost while the ingester was suspended", standing)
 	if standing == 0 {
-		l.t.Error("nothing was lost while the ingester stood still, want retention to be faster")
+		l.t.Error("no record was lost while the ingester was suspended, want retention to be faster")
 	}
 	return standing
 }
 
-// wantStoredBut: all records are stored once but for so many, of which none is in
-// Kafka any more.
+// wantStoredBut: all records are stored once except the given number, none of which is in Kafka any
+// more.
 func (l *letters) wantStoredBut(lost int) {
 	l.t.Helper()
 	var rows []struct {
@@ -208,7 +207,7 @@ func (l *letters) wantStoredBut(lost int) {
 	}
 }
 
-// holds returns every record of a topic some of which were removed.
+// holds returns every record of a topic from which some were removed.
 func (c *cluster) holds(topic string) []*kgo.Record {
 	c.t.Helper()
 	left := map[int32]int64{}
@@ -237,7 +236,7 @@ func (c *cluster) holds(topic string) []*kgo.Record {
 	return out
 }
 
-// positions are the next offsets to be stored of the one topic.
+// positions returns the next offsets to store, by partition.
 func (l *letters) positions() map[int]int64 {
 	l.t.Helper()
 	var rows []struct {
@@ -252,7 +251,7 @@ func (l *letters) positions() map[int]int64 {
 	return next
 }
 
-// deleteBefore removes the records before those offsets, as retention does.
+// deleteBefore removes the records below these offsets, as retention does.
 func (c *cluster) deleteBefore(topic string, offsets map[int]int64) {
 	c.t.Helper()
 	of := kmsg.NewDeleteRecordsRequestTopic()

@@ -10,9 +10,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestFaultZombieAPI: replicas stand still in the middle of a retry-all for longer
-// than their claims live. Another one settles what they had claimed and sends
-// it; then they wake up with it in their hands.
+// TestFaultZombieAPI: replicas are suspended during a retry-all for longer than their claims live.
+// Another replica settles the claimed messages and publishes them; then the suspended ones resume
+// with the same messages in memory.
 func TestFaultZombieAPI(t *testing.T) {
 	t.Parallel()
 	own, kafka := proxiedKafka(t, nil)
@@ -27,7 +27,7 @@ func TestFaultZombieAPI(t *testing.T) {
 	for round := range pick(1, 6) {
 		l.stored(4000)
 		l.slow(300 * time.Millisecond)
-		// Two stop at a certain moment, the third one at any.
+		// Two stop at a certain step, the third one at a random moment.
 		zombies := []*process{
 			l.startReady("api", impatient("DLQ_REDRIVE_WORKERS=2", kafkaBy(kafka))...),
 			l.startReady("api", impatient("DLQ_REDRIVE_WORKERS=2", databaseBy(database))...),
@@ -48,11 +48,11 @@ func TestFaultZombieAPI(t *testing.T) {
 			case <-stopped[n]:
 				luck.count("stopped at " + moment)
 			case <-time.After(30 * time.Second):
-				t.Fatalf("nothing to stop at came by: %s", moment)
+				t.Fatalf("the step did not occur: %s", moment)
 			}
 		}
 		held := l.with("RETRYING")
-		t.Logf("%d claims are in the hands of three that stand still, %d are pending", held, l.with("PENDING"))
+		t.Logf("the three suspended replicas hold %d claims, %d messages are pending", held, l.with("PENDING"))
 		if held > 0 {
 			luck.count("claims held")
 		}
@@ -60,7 +60,7 @@ func TestFaultZombieAPI(t *testing.T) {
 		l.retryTheRest(awake)
 		for n, z := range zombies {
 			z.signal(syscall.SIGCONT)
-			l.awaitBroken(asked[n]) // it has nothing in its hands any more
+			l.awaitBroken(asked[n]) // its claims have been settled by others
 			z.wantRunning()
 			z.stop()
 		}
@@ -71,9 +71,8 @@ func TestFaultZombieAPI(t *testing.T) {
 	awake.wantRunning()
 }
 
-// stopAt makes a process stand still when the nth of something is on its way
-// through a proxy, which then goes on. The channel is closed when that has
-// happened.
+// stopAt suspends a process when the nth occurrence of a step passes through a proxy, which then
+// forwards it. The channel is closed after that.
 func stopAt(way *proxy.Proxy, p *process, moment string, nth int64) <-chan struct{} {
 	stopped := make(chan struct{})
 	var seen atomic.Int64
@@ -87,17 +86,16 @@ func stopAt(way *proxy.Proxy, p *process, moment string, nth int64) <-chan struc
 	return stopped
 }
 
-// stopAtRandom makes a process stand still at a random point after the first
-// claims.
+// stopAtRandom suspends a process at a random moment after the first claims.
 func (l *letters) stopAtRandom(p *process) {
 	l.t.Helper()
 	eventually(l.t, 30*time.Second, "messages are claimed", func() bool { return l.with("RETRYING") > 0 })
-	<-time.After(time.Duration(l.random.IntN(800)) * time.Millisecond) // a random point, not a wait for something
+	<-time.After(time.Duration(l.random.IntN(800)) * time.Millisecond) // a random moment, not a wait for a condition
 	p.signal(syscall.SIGSTOP)
 }
 
-// TestFaultHundredClicks: a hundred operators press retry for the same ten messages at
-// the same moment, on two replicas. One of them sends each, all others are told.
+// TestFaultHundredClicks: a hundred operators retry the same ten messages at the same moment, on
+// two replicas. For each message one of them publishes it; all others get 409.
 func TestFaultHundredClicks(t *testing.T) {
 	t.Parallel()
 	const messages = 10

@@ -20,14 +20,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// impatient lets abandoned claims expire as soon as the program allows.
+// impatient sets the shortest claim expiry that the program allows.
 func impatient(more ...string) []string {
 	return append([]string{"DLQ_REDRIVE_CLAIM_EXPIRY=12s", "DLQ_REDRIVE_SETTLE_INTERVAL=1s"}, more...)
 }
 
-// TestKilledAPIFinishesItsRedrive: one retry-all, and the API that carries it on
-// is killed again and again in the middle. It costs no message and doubles none:
-// each process finds in the attempts what the one before had begun.
+// TestKilledAPIFinishesItsRedrive: the API that executes a retry-all is killed repeatedly. No
+// message is lost or published twice: each new process finds the earlier work in the recorded
+// attempts.
 func TestKilledAPIFinishesItsRedrive(t *testing.T) {
 	t.Parallel()
 	const kills = 20
@@ -44,16 +44,16 @@ func TestKilledAPIFinishesItsRedrive(t *testing.T) {
 		}
 		before := l.attempts()
 		eventually(t, 30*time.Second, "messages are claimed", func() bool { return l.attempts() > before })
-		<-time.After(time.Duration(l.random.IntN(600)) * time.Millisecond) // a random point, not a wait for something
+		<-time.After(time.Duration(l.random.IntN(600)) * time.Millisecond) // a random moment, not a wait for a condition
 		victim.kill()
 		if l.with("RETRYING") > 0 {
 			abandoned++
 		}
 	}
 	left := l.with("PENDING")
-	t.Logf("%d of %d kills left claims behind, the last %d messages pending", abandoned, kills, left)
+	t.Logf("%d of %d kills left claims, the last %d messages pending", abandoned, kills, left)
 	if abandoned < kills/4 || left == 0 {
-		t.Error("the kills did not hit the middle")
+		t.Error("no kill interrupted the redrive")
 	}
 	l.slow(0)
 	last := l.startReady("api", impatient()...)
@@ -67,7 +67,7 @@ func TestKilledAPIFinishesItsRedrive(t *testing.T) {
 	}
 }
 
-// attempts returns how many have ever begun.
+// attempts returns how many attempts have ever started.
 func (l *letters) attempts() (n int) {
 	if err := l.db.Get(&n, `SELECT coalesce(sum(attempt_no), 0) FROM dlq.dlq_messages`); err != nil {
 		return -1
@@ -75,7 +75,7 @@ func (l *letters) attempts() (n int) {
 	return n
 }
 
-// redrive is what the API says of one.
+// redrive is a redrive as the API returns it.
 type redrive struct {
 	ID, State, Note                            string
 	Selected, Succeeded, Failed, Dead, Skipped int
@@ -84,7 +84,7 @@ type redrive struct {
 	Reasons                                    map[string]int
 }
 
-// begin asks for a retry-all and does not wait for its end.
+// begin starts a retry-all without waiting for its end.
 func (l *letters) begin(p *process) string {
 	l.t.Helper()
 	status, body := p.try(http.MethodPost, "/api/v1/dlq/"+l.source+"/retry-all", nil, "Prefer", "respond-async")
@@ -95,7 +95,7 @@ func (l *letters) begin(p *process) string {
 	return got.ID
 }
 
-// finished waits until a redrive is over, and it must have finished.
+// finished waits until a redrive is over, and fails unless its state is finished.
 func (l *letters) finished(p *process, id string) redrive {
 	l.t.Helper()
 	var got redrive
@@ -109,9 +109,9 @@ func (l *letters) finished(p *process, id string) redrive {
 	return got
 }
 
-// TestStoppedAPIHandsItsRedriveOn: a program that is told to end finishes what it
-// has sent, gives back what it has not, and tells the client who waits under
-// which id the work goes on.
+// TestStoppedAPIHandsItsRedriveOn: a program that is asked to stop finishes the messages that it
+// has sent, releases the others, and returns to the waiting client the id under which the work
+// continues.
 func TestStoppedAPIHandsItsRedriveOn(t *testing.T) {
 	t.Parallel()
 	l := newLetters(newSystem(t))
@@ -120,7 +120,7 @@ func TestStoppedAPIHandsItsRedriveOn(t *testing.T) {
 	stopped := l.startReady("api", impatient("DLQ_REDRIVE_WORKERS=1", "DLQ_SERVER_DRAIN_TIMEOUT=4s")...)
 	asked := l.retryAll(stopped)
 	eventually(t, 30*time.Second, "some messages are resolved", func() bool { return l.with("RESOLVED") > 0 })
-	<-time.After(time.Duration(l.random.IntN(500)) * time.Millisecond) // a random point, not a wait for something
+	<-time.After(time.Duration(l.random.IntN(500)) * time.Millisecond) // a random moment, not a wait for a condition
 	stopped.stop()
 
 	details := wantUnavailable(t, l.await(asked), "retry-all", 503)
@@ -140,16 +140,15 @@ func TestStoppedAPIHandsItsRedriveOn(t *testing.T) {
 	l.wantResolvedOnce()
 }
 
-// TestBrokerGoesAway: Kafka dies in the middle of a retry-all. Whoever asks for
-// a retry is told to come again, reading goes on, and when Kafka is back so is
-// everything else.
+// TestBrokerGoesAway: Kafka dies during a retry-all. A retry gets an answer that asks to try again,
+// reads go on, and when Kafka is back, all work continues.
 func TestBrokerGoesAway(t *testing.T) {
 	t.Parallel()
 	own := ownStack(t, stack.Options{Kafka: true})
 	l := newLetters(newSystemOn(t, own.Brokers(), postgrestest.Empty(t)))
 	api := l.startReady("api", impatient()...)
 	ingester := l.startReady("ingester")
-	l.produce(5000, nil) // far more than is under way when Kafka dies, so that something must be left
+	l.produce(5000, nil) // far more than is in flight when Kafka dies, so that some must remain
 	l.waitStored()
 
 	l.slow(200 * time.Millisecond)
@@ -187,7 +186,7 @@ func TestBrokerGoesAway(t *testing.T) {
 	ingester.wantRunning()
 }
 
-// waits reports whether the one redrive says that it cannot go on.
+// waits reports whether the only redrive is waiting because it cannot continue.
 func (l *letters) waits(api *process) bool {
 	var got struct {
 		Redrives []struct {
@@ -198,8 +197,8 @@ func (l *letters) waits(api *process) bool {
 	return status == http.StatusOK && json.Unmarshal(body, &got) == nil && len(got.Redrives) == 1 && got.Redrives[0].WaitingSince != nil
 }
 
-// wantNoAttempt retries a pending message while there is no broker: that is
-// refused, and costs none of its attempts.
+// wantNoAttempt retries a pending message while there is no broker: the retry is refused and uses
+// no attempt.
 func (l *letters) wantNoAttempt(api *process) {
 	l.t.Helper()
 	var before struct {
@@ -213,13 +212,12 @@ func (l *letters) wantNoAttempt(api *process) {
 	wantUnavailable(l.t, answer{status, body}, "retry", 503)
 	where := fmt.Sprintf("id = '%s' AND status = 'PENDING' AND retry_count = %d", before.ID, before.RetryCount)
 	if l.count(where) != 1 {
-		l.t.Errorf("the message is not pending after %d attempts any more, want no attempt without a broker", before.RetryCount)
+		l.t.Errorf("the message is no longer pending after %d attempts, want no attempt without a broker", before.RetryCount)
 	}
 }
 
-// TestDatabaseGoesAway: PostgreSQL dies twice while records are taken in and
-// once while they are sent back. Kafka keeps what cannot be stored, and the
-// programs go on by themselves.
+// TestDatabaseGoesAway: PostgreSQL dies twice during ingest and once during a retry-all. Kafka
+// keeps records that cannot be stored, and the programs continue by themselves.
 func TestDatabaseGoesAway(t *testing.T) {
 	t.Parallel()
 	own := ownStack(t, stack.Options{Postgres: true})
@@ -233,7 +231,7 @@ func TestDatabaseGoesAway(t *testing.T) {
 		check.NoError(t, own.StartPostgres(t.Context()))
 	}
 
-	const outage = 40 // chunks that are produced meanwhile
+	const outage = 40 // chunks that are produced during the outage
 	first := 1 + l.random.IntN(70)
 	second := first + outage + 1 + l.random.IntN(70)
 	l.produce(5000, func(chunk int) {
@@ -241,7 +239,7 @@ func TestDatabaseGoesAway(t *testing.T) {
 		case first, second:
 			kill()
 		case first + outage, second + outage:
-			lasting(pick(0, 90*time.Second)) // longer than a store of the ingester is waited for
+			lasting(pick(0, 90*time.Second)) // longer than the timeout of the ingester's store
 			status, body := api.try(http.MethodGet, "/api/v1/dlq/"+l.source, nil)
 			wantUnavailable(t, answer{status, body}, "list without a database", 503)
 			api.wantRunning()
@@ -263,7 +261,7 @@ func TestDatabaseGoesAway(t *testing.T) {
 	broken := l.await(asked)
 	t.Logf("retry-all = %d when %d were resolved, %d in doubt and %d pending",
 		broken.status, l.with("RESOLVED"), l.with("RETRYING"), l.with("PENDING"))
-	if broken.status == 200 { // an outage this short may have been waited out
+	if broken.status == 200 { // the request may have outlasted a short outage
 		wantWhole(t, broken)
 	} else {
 		l.finished(api, wantUnavailable(t, broken, "retry-all", 503)["redrive_id"])
@@ -278,7 +276,7 @@ func TestDatabaseGoesAway(t *testing.T) {
 	ingester.wantRunning()
 }
 
-// wantWhole: retry-all says 200 only when it took its whole selection.
+// wantWhole: retry-all returns 200 only after processing its whole selection.
 func wantWhole(t *testing.T, a answer) {
 	t.Helper()
 	var got struct {
@@ -293,7 +291,7 @@ func wantWhole(t *testing.T, a answer) {
 	}
 }
 
-// makeDatabase makes a database on servers of one's own. It goes with them.
+// makeDatabase creates a database on the test's own servers, which end with the test.
 func makeDatabase(t *testing.T, own *stack.Stack) string {
 	t.Helper()
 	db, err := sqlx.Connect("postgres", own.DatabaseURL())
@@ -308,8 +306,8 @@ func makeDatabase(t *testing.T, own *stack.Stack) string {
 	return u.String()
 }
 
-// TestZombieIngester: an ingester that stands still for longer than its session
-// wakes up with records in its hands that another one has stored meanwhile.
+// TestZombieIngester: an ingester that is suspended for longer than its session resumes with
+// records in memory that another ingester has stored meanwhile.
 func TestZombieIngester(t *testing.T) {
 	t.Parallel()
 	l := newLetters(newSystem(t))
@@ -332,7 +330,7 @@ func TestZombieIngester(t *testing.T) {
 		})
 		l.waitStored()
 		zombie.signal(syscall.SIGCONT)
-		eventually(t, 30*time.Second, "the zombie is well", func() bool { return zombie.status("/readyz") == 200 })
+		eventually(t, 30*time.Second, "the resumed ingester is ready", func() bool { return zombie.status("/readyz") == 200 })
 		zombie, other = other, zombie
 	}
 	eventually(t, 30*time.Second, "both ingesters read", both)
@@ -349,8 +347,8 @@ func (p *process) signal(sig syscall.Signal) {
 	p.program.Signal(sig)
 }
 
-// TestRestartedConsumerGroupKeepsCommittedOffsets: tools that look at the
-// group's lag see none when there is none, however the ingester ended.
+// TestRestartedConsumerGroupKeepsCommittedOffsets: tools that show the consumer group's lag show
+// none when there is none, however the ingester ended.
 func TestRestartedConsumerGroupKeepsCommittedOffsets(t *testing.T) {
 	t.Parallel()
 	l := newLetters(newSystem(t))

@@ -7,8 +7,8 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// committed is what a group has committed for a topic, by partition. It is empty
-// when the broker does not say.
+// committed returns the committed offsets of a consumer group for a topic, by partition. It is
+// empty when the broker does not answer.
 func (c *cluster) committed(group, topic string) map[int]int64 {
 	ask := make([]int, partitions)
 	for p := range ask {
@@ -27,7 +27,7 @@ func (c *cluster) committed(group, topic string) map[int]int64 {
 	return offsets
 }
 
-// logEnds are the offsets behind the last records of a topic, by partition.
+// logEnds returns the end offsets of a topic, by partition.
 func (c *cluster) logEnds(topic string) map[int]int64 {
 	c.t.Helper()
 	var ask []kafka.OffsetRequest
@@ -48,7 +48,7 @@ func (c *cluster) logEnds(topic string) map[int]int64 {
 	return ends
 }
 
-// waitNoLag waits until the group has committed all of a topic.
+// waitNoLag waits until the consumer group has committed the ends of a topic's partitions.
 func (c *cluster) waitNoLag(group, topic string) {
 	c.t.Helper()
 	ends := c.logEnds(topic)
@@ -57,8 +57,8 @@ func (c *cluster) waitNoLag(group, topic string) {
 	})
 }
 
-// shares is how many partitions each member of a group reads, in no order. It is
-// empty while the group has not agreed on that.
+// shares returns how many partitions each member of a consumer group reads, in any order. It is
+// empty during a rebalance.
 func (c *cluster) shares(group string) (shares []int) {
 	res, err := c.admin.DescribeGroups(c.t.Context(), &kafka.DescribeGroupsRequest{GroupIDs: []string{group}})
 	if err != nil || len(res.Groups) != 1 || res.Groups[0].GroupState != "Stable" {

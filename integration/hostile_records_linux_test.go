@@ -28,15 +28,15 @@ const ingesterMemory = 256 << 20
 // bomb is a record that is small in Kafka and large in memory.
 type bomb struct {
 	name    string
-	size    int64 // of its value
-	headers int   // without name and value
-	named   int   // with both
+	size    int64 // size of the value in bytes
+	headers int   // headers with neither name nor value
+	named   int   // headers with both
 }
 
-// chunk is what values repeat. Its length has no common measure with theirs.
+// chunk is the text that values repeat. Its length is coprime to their sizes.
 var chunk = bytes.Repeat([]byte("0123456789abcdef"), 4099)
 
-// writeValue writes n bytes of a value.
+// writeValue writes a value of n bytes.
 func writeValue(w io.Writer, n int64) error {
 	for n > 0 {
 		part := chunk[:min(n, int64(len(chunk)))]
@@ -48,16 +48,16 @@ func writeValue(w io.Writer, n int64) error {
 	return nil
 }
 
-// sum is the SHA-256 of the bomb's value.
+// sum returns the SHA-256 of the bomb's value.
 func (b bomb) sum() string {
 	h := sha256.New()
 	_ = writeValue(h, b.size)
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// write writes the record as the delta-th of a batch.
+// write writes the record as number delta of a batch.
 func (b bomb) write(w io.Writer, delta int) error {
-	head := []byte{0, 0} // attributes and time
+	head := []byte{0, 0} // attributes and timestamp
 	head = binary.AppendVarint(head, int64(delta))
 	head = binary.AppendVarint(head, 1)
 	head = append(head, 'k')
@@ -80,7 +80,7 @@ func (b bomb) write(w io.Writer, delta int) error {
 	if _, err := w.Write(tail); err != nil {
 		return err
 	}
-	empty := bytes.Repeat([]byte{0, 1}, 1<<10) // no name, and null
+	empty := bytes.Repeat([]byte{0, 1}, 1<<10) // empty name, null value
 	for left := b.headers; left > 0; left -= 1 << 10 {
 		if _, err := w.Write(empty[:2*min(left, 1<<10)]); err != nil {
 			return err
@@ -89,8 +89,7 @@ func (b bomb) write(w io.Writer, delta int) error {
 	return nil
 }
 
-// batch is a batch of format 2 that holds the bombs, compressed by zstd while they are
-// written.
+// batch returns a batch in format 2 with the bombs, compressed with zstd while they are written.
 func batch(t *testing.T, bombs ...bomb) []byte {
 	t.Helper()
 	var records bytes.Buffer
@@ -113,14 +112,14 @@ func batch(t *testing.T, bombs ...bomb) []byte {
 	body = append(body, records.Bytes()...)
 
 	out := make([]byte, 8)                                            // the first offset, which the broker sets
-	out = binary.BigEndian.AppendUint32(out, uint32(4+1+4+len(body))) // what follows
+	out = binary.BigEndian.AppendUint32(out, uint32(4+1+4+len(body))) // length of the rest
 	out = binary.BigEndian.AppendUint32(out, 1<<32-1)                 // no leader epoch
 	out = append(out, 2)                                              // the format
 	out = binary.BigEndian.AppendUint32(out, crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)))
 	return append(out, body...)
 }
 
-// rawProducer writes batches as they are.
+// rawProducer writes given batches without changes.
 type rawProducer struct {
 	t      *testing.T
 	client *kgo.Client
@@ -157,7 +156,7 @@ func (p *rawProducer) produce(topic string, batch []byte) int64 {
 	return got.BaseOffset
 }
 
-// storedBomb is what the database has of a record.
+// storedBomb is a record as the database stores it.
 type storedBomb struct {
 	ID          string
 	Size        *int64
@@ -185,9 +184,9 @@ func (s *system) stored(topic string) (n int) {
 	return n
 }
 
-// TestHostileRecords: whatever a broker accepts, the ingester and the API stay within
-// their memory and go on. Records of other topics arrive meanwhile, honest records are
-// stored whole, and of what is too large the position, the size and the SHA-256 are.
+// TestHostileRecords: whatever a broker accepts, the ingester and the API keep working within their
+// memory limits. Records of other topics arrive meanwhile, and normal records are stored
+// completely; of a record that is too large, the position, the size and the SHA-256 are stored.
 func TestHostileRecords(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
@@ -224,13 +223,13 @@ func TestHostileRecords(t *testing.T) {
 		raw.produce(hostile, tiny)
 	}
 	flows()
-	eventually(t, pick(2*time.Minute, 15*time.Minute), "all tiny ones are stored", func() bool { return s.stored(hostile) == n+len(bombs) })
+	eventually(t, pick(2*time.Minute, 15*time.Minute), "all tiny records are stored", func() bool { return s.stored(hostile) == n+len(bombs) })
 
 	alone := []bomb{{size: 63 << 20}, {named: 9999, size: 100}}
 	for _, b := range alone {
 		s.wantWhole(honest, raw.produce(honest, batch(t, b)), b)
 	}
-	together := make([]bomb, pick(60, 300)) // 400 MB in all of a long run
+	together := make([]bomb, pick(60, 300)) // 400 MB in total in a long run
 	for i := range together {
 		together[i] = bomb{size: 1_333_333 + int64(i)}
 	}
@@ -260,7 +259,7 @@ func TestHostileRecords(t *testing.T) {
 				_ = res.Body.Close()
 				t.Logf("payload of %s: %d, %d bytes, %v", name, res.StatusCode, n, err)
 				if res.StatusCode == http.StatusOK && hex.EncodeToString(sum.Sum(nil)) != (bomb{size: n}).sum() {
-					t.Errorf("payload of %s: %d bytes that are not those of the value", name, n)
+					t.Errorf("payload of %s: %d bytes that differ from the value", name, n)
 				}
 				if res.StatusCode == http.StatusOK && n == 70_000_000 {
 					whole.Add(1)
@@ -270,12 +269,12 @@ func TestHostileRecords(t *testing.T) {
 	}
 	for range 20 {
 		if got := statusOf(other, api.url+"/api/v1/messages?limit=50"); got != http.StatusOK {
-			t.Errorf("beside large payloads another client gets %d, want 200", got)
+			t.Errorf("during downloads of large payloads another client gets %d, want 200", got)
 		}
 	}
 	all.Wait()
 	if whole.Load() == 0 {
-		t.Error("nobody got the value of 70 MB, want it sent one at a time")
+		t.Error("no client got the value of 70 MB, want it sent to one client at a time")
 	}
 	var m struct{ Headers []any }
 	if api.call(http.MethodGet, "/api/v1/dlq/messages/"+ids["16 M headers"], 200, &m); len(m.Headers) > 10_000 {
@@ -284,12 +283,12 @@ func TestHostileRecords(t *testing.T) {
 	apiWithin()
 }
 
-// wantWhole checks that an honest record is stored byte for byte.
+// wantWhole checks that a normal record is stored byte for byte.
 func (s *system) wantWhole(topic string, offset int64, b bomb) {
 	s.t.Helper()
 	got := s.bombAt(topic, offset)
 	if got.Size == nil || *got.Size != b.size || got.Sum == nil || *got.Sum != b.sum() || got.OmittedSize != nil {
-		s.t.Errorf("an honest record of %d bytes and %d headers is stored as %+v, want it whole", b.size, b.named, got)
+		s.t.Errorf("a normal record of %d bytes and %d headers is stored as %+v, want it complete", b.size, b.named, got)
 	}
 	if b.named == 0 {
 		return

@@ -11,9 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// TestInvariantsNoticeWhatIsWrong breaks each promise by hand, behind the programs'
-// back, and sees the checker complain of just that. A checker that finds nothing
-// wrong is worth as much as what it would have found.
+// TestInvariantsNoticeWhatIsWrong breaks each promise by hand, without the programs, and expects
+// the checker to report exactly that: a checker proves something only if it detects errors.
 func TestInvariantsNoticeWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	l := newLetters(newSystem(t))
@@ -49,7 +48,7 @@ func TestInvariantsNoticeWhatIsWrong(t *testing.T) {
 		{"I6: messages are in two places", `INSERT INTO dlq.dlq_messages_archive (id, original_topic, error_message) SELECT id, original_topic, error_message FROM dlq.dlq_messages WHERE id = ` + resolved},
 	} {
 		if before := look(); strings.Contains(before, c.want) {
-			t.Fatalf("%s: is said before it is true: %s", c.want, before)
+			t.Fatalf("%s: reported before the change: %s", c.want, before)
 		}
 		if _, err := l.db.Exec(c.statement); err != nil {
 			t.Fatalf("%s: %v", c.want, err)
@@ -62,7 +61,7 @@ func TestInvariantsNoticeWhatIsWrong(t *testing.T) {
 	l.wantPositionsNoticed(a)
 }
 
-// wantNoticed breaks what is not in the database.
+// wantNoticed breaks promises about data outside the database.
 func (l *letters) wantNoticed(a *account, look func() string) {
 	l.t.Helper()
 	again := slices.Clone(l.kafka.readAll(l.target))[0]
@@ -72,7 +71,7 @@ func (l *letters) wantNoticed(a *account, look func() string) {
 	a.secrets = append(a.secrets, "listening on")
 	after := look()
 	for _, want := range []string{
-		"I4: one attempt is in its topic more than once", "I4: messages were sent again", "I4: clients were told of a success",
+		"I4: one attempt is in its topic more than once", "I4: messages were sent again", "I4: clients got a success",
 		"I1: Kafka itself has lost or changed", `I8: "listening on" is in the log`,
 	} {
 		if !strings.Contains(after, want) {
@@ -81,7 +80,7 @@ func (l *letters) wantNoticed(a *account, look func() string) {
 	}
 }
 
-// wantPositionsNoticed is I3: offsets that are ahead of what is stored.
+// wantPositionsNoticed is I3: offsets ahead of the stored rows are reported.
 func (l *letters) wantPositionsNoticed(a *account) {
 	l.t.Helper()
 	if _, err := l.db.Exec(`UPDATE dlq.ingest_positions SET next_offset = next_offset - 1 WHERE next_offset > 0`); err != nil {
@@ -93,6 +92,6 @@ func (l *letters) wantPositionsNoticed(a *account) {
 	lasting(500 * time.Millisecond)
 	w.want(1)
 	if !strings.Contains(heard, "is committed and") {
-		l.t.Errorf("complaints %q, want that offsets are ahead", heard)
+		l.t.Errorf("complaints %q, want a report of offsets that are ahead", heard)
 	}
 }

@@ -19,31 +19,30 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// What a test of faults checks at its end, whatever it broke:
+// The invariants that a fault test checks at its end, whatever it broke:
 //
-//	I1  no record that a dead-letter topic has is lost, and none is changed
-//	I2  no row without a record, no two rows of one
-//	I3  no offset is committed beyond what is stored, at no moment
-//	I4  what is called sent is in its topic, once for each attempt; what is there was asked for
-//	I5  a message moves along the arrows of the state machine, and each end of an attempt is in the audit trail
+//	I1  no record of a dead-letter topic is lost or changed
+//	I2  no row without a record, no two rows of one record
+//	I3  no offset is ever committed beyond the stored rows
+//	I4  a message that counts as sent is in its topic, once per attempt; every record there was requested
+//	I5  a message follows the arrows of the state machine, and each end of an attempt is in the audit trail
 //	I6  a message is live or archived, never both and never neither
-//	I7  when the faults are over everything goes on by itself, within a minute on an
-//	    idle machine, and nothing has piled up
+//	I7  after the faults everything continues by itself, within a minute on an
+//	    idle machine, and nothing has accumulated
 //	I8  no password, token or payload is in a log
 //	I9  there were records, and there were faults
 //
-// It looks from outside, with SQL and a Kafka client of its own: account holds what
-// was seen meanwhile.
+// The checks use SQL and their own Kafka client; account holds what the test observed meanwhile.
 type account struct {
 	*system
-	sources, targets []string // dead-letter topics, and those that replays go to
+	sources, targets []string // dead-letter topics, and the topics of replays
 	wrong            func(format string, args ...any)
 
 	mu      sync.Mutex
-	acked   map[string]*kgo.Record // by position, what Kafka took for good
-	sent    map[string]bool        // messages of which a client was told that they are RESOLVED
-	deleted map[string]string      // positions of messages of which somebody asked that they be deleted, by id
-	secrets []string               // what no log may hold
+	acked   map[string]*kgo.Record // records that Kafka acknowledged, by position
+	sent    map[string]bool        // messages for which a client got the answer RESOLVED
+	deleted map[string]string      // positions of messages whose deletion was requested, by id
+	secrets []string               // texts that no log may contain
 }
 
 func newAccount(s *system, sources, targets []string) *account {
@@ -53,13 +52,13 @@ func newAccount(s *system, sources, targets []string) *account {
 	}
 }
 
-// account is what a test with letters knows.
+// account returns the observations of a test with letters.
 func (l *letters) account() *account {
 	a := newAccount(l.system, []string{l.source}, []string{l.target})
 	for _, r := range l.sent {
 		a.acked[position(r)] = r
 	}
-	a.secrets = append(a.secrets, "grüße") // of every value
+	a.secrets = append(a.secrets, "grüße") // part of every value
 	return a
 }
 
@@ -72,22 +71,22 @@ func (a *account) took(records ...*kgo.Record) {
 	}
 }
 
-// resolved notes that a client was told of a success.
+// resolved notes that a client got a success.
 func (a *account) resolved(id string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.sent[id] = true
 }
 
-// deletes notes that somebody is about to ask for a deletion. Whether it took
-// place is in the audit trail.
+// deletes notes that a deletion is about to be requested. The audit trail shows whether it
+// happened.
 func (a *account) deletes(id, position string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.deleted[id] = position
 }
 
-// wantInvariants checks I1, I2, I4, I5, I6 and I8, when nothing is under way.
+// wantInvariants checks I1, I2, I4, I5, I6 and I8, when nothing is in progress.
 func (a *account) wantInvariants() {
 	a.t.Helper()
 	rows := a.rows()
@@ -98,7 +97,7 @@ func (a *account) wantInvariants() {
 	a.wantDiscretion()
 }
 
-// kept is a row of either table.
+// kept is a row of the live table or the archive.
 type kept struct {
 	ID        uuid.UUID
 	Archived  bool
@@ -120,7 +119,7 @@ func (k *kept) position() string {
 	return fmt.Sprintf("%s/%d/%d", *k.Topic, *k.Partition, *k.Offset)
 }
 
-// rows are all of both tables, as of one moment.
+// rows returns all rows of both tables from one snapshot.
 func (a *account) rows() (rows []kept) {
 	a.t.Helper()
 	const columns = `m.id, t.name AS topic, m.dlq_partition, m.dlq_offset, m.key, m.value, m.headers, m.status, m.attempt_no, m.parent_id`
@@ -132,7 +131,7 @@ func (a *account) rows() (rows []kept) {
 	return rows
 }
 
-// wantKept is I1 and I2: the logs of the dead-letter topics against the rows.
+// wantKept checks I1 and I2: the logs of the dead-letter topics against the rows.
 func (a *account) wantKept(rows []kept) {
 	a.t.Helper()
 	log := map[string]*kgo.Record{}
@@ -171,7 +170,7 @@ func (a *account) wantKept(rows []kept) {
 	a.complain("I2: records are stored twice", doubled)
 }
 
-// complain shows how many there are, and some of them.
+// complain reports the number of problems, and some of them.
 func (a *account) complain(what string, which []string) {
 	a.t.Helper()
 	if len(which) > 0 {
@@ -180,11 +179,11 @@ func (a *account) complain(what string, which []string) {
 	}
 }
 
-// same holds null and empty apart.
+// same distinguishes null and empty.
 func same(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
 
-// framed is how headers are stored: how many, then each key and value behind its
-// length, that of a value plus one so that zero is null.
+// framed encodes headers as they are stored: their number, then each key and value after its
+// length; the length of a value is increased by one, so that zero means null.
 func framed(r *kgo.Record) []byte {
 	out := binary.AppendUvarint(nil, uint64(len(r.Headers)))
 	for _, h := range r.Headers {
@@ -198,7 +197,7 @@ func framed(r *kgo.Record) []byte {
 	return out
 }
 
-// deletions are the positions of what was deleted because somebody asked for it.
+// deletions returns the positions of messages that were deleted on request.
 func (a *account) deletions() map[string]bool {
 	a.t.Helper()
 	var ids []uuid.UUID
@@ -207,7 +206,7 @@ func (a *account) deletions() map[string]bool {
 	for _, id := range ids {
 		at, asked := a.deleted[id.String()]
 		if !asked {
-			a.wrong("I1: message %s was deleted, and nobody had asked for that", id)
+			a.wrong("I1: message %s was deleted without a request", id)
 		}
 		if gone[at] {
 			a.wrong("I5: message %s was deleted twice", id)
@@ -217,7 +216,7 @@ func (a *account) deletions() map[string]bool {
 	return gone
 }
 
-// trial is the end of an attempt, as the history has it.
+// trial is the end of an attempt in the message's history.
 type trial struct {
 	ID        uuid.UUID `db:"attempt_id"`
 	Message   uuid.UUID `db:"message_id"`
@@ -226,14 +225,13 @@ type trial struct {
 	Topic     string  `db:"target_topic"`
 	Partition *int32  `db:"target_partition"`
 	Offset    *int64  `db:"target_offset"`
-	Edited    *[]byte `db:"edited"` // the value, of an edit that set one
+	Edited    *[]byte `db:"edited"` // the edited value, if an edit set one
 }
 
-// takenOver is the verdict of attempts of which nobody knows what became: an
-// operator has accepted that.
+// takenOver is the verdict of attempts with an unknown outcome that an operator has accepted.
 const takenOver = "abandoned"
 
-// wantSent is I4: the logs of the original topics against the attempts.
+// wantSent checks I4: the logs of the original topics against the attempts.
 func (a *account) wantSent(rows []kept) {
 	a.t.Helper()
 	var trials []trial
@@ -260,7 +258,7 @@ func (a *account) wantSent(rows []kept) {
 		inLog[attempt]++
 		messages[id]++
 		if _, deleted := a.deleted[id]; deleted && letters[id] == nil {
-			continue // its history went with it
+			continue // its history was deleted too
 		}
 		t := attempts[attempt]
 		if t == nil || t.Message.String() != id || t.Topic != r.Topic || t.To != "RESOLVED" && (t.Verdict == nil || *t.Verdict != takenOver) {
@@ -276,7 +274,7 @@ func (a *account) wantSent(rows []kept) {
 	a.wantEachSent(rows, byMessage, inLog, messages)
 }
 
-// wantEachSent looks from the attempts: what is called sent is there.
+// wantEachSent checks the opposite direction: each attempt that counts as sent has its record.
 func (a *account) wantEachSent(rows []kept, byMessage map[string][]*trial, inLog, messages map[string]int) {
 	a.t.Helper()
 	var missing, doubled, often, promised []string
@@ -312,12 +310,12 @@ func (a *account) wantEachSent(rows []kept, byMessage map[string][]*trial, inLog
 	}
 	a.complain("I4: attempts and messages are called RESOLVED and are not in their topic", missing)
 	a.complain("I4: one attempt is in its topic more than once", doubled)
-	a.complain("I4: messages were sent again though nobody took that into account", often)
-	a.complain("I4: clients were told of a success and there is no record", promised)
+	a.complain("I4: messages were sent again without a recorded reason", often)
+	a.complain("I4: clients got a success and there is no record", promised)
 }
 
-// faithful: a replay has the dead letter's key and value, or those that an operator
-// put in their place, and what the application had in its headers.
+// faithful reports whether a replay has the dead letter's key and value, or those of an operator's
+// edit, and the application's headers.
 func faithful(r *kgo.Record, row *kept, edited *[]byte) bool {
 	want := row.Value
 	if edited != nil {
@@ -334,7 +332,7 @@ func faithful(r *kgo.Record, row *kept, edited *[]byte) bool {
 	return true
 }
 
-// countActions counts an action in the audit trail by message.
+// countActions counts the audit entries of an action by message.
 func (a *account) countActions(action string) map[string]int {
 	a.t.Helper()
 	var rows []struct {
@@ -351,8 +349,7 @@ func (a *account) countActions(action string) map[string]int {
 	return counts
 }
 
-// arrows are the moves that there are, by what makes them. It repeats what the
-// product has as data, on purpose.
+// arrows lists the allowed transitions by action. It repeats the product's own table on purpose.
 var arrows = map[string][]string{
 	"retry":   {"PENDING>RETRYING", "RETRYING>RETRYING"},
 	"attempt": {"RETRYING>RESOLVED", "RETRYING>PENDING", "RETRYING>DEAD"},
@@ -363,8 +360,7 @@ var arrows = map[string][]string{
 	"map":     {"PENDING>PENDING", "DEAD>DEAD"},
 }
 
-// wantHistory is I5: the audit trail of every message, from its beginning to what
-// it is now.
+// wantHistory checks I5: the audit trail of every message, from its creation to its current state.
 func (a *account) wantHistory(rows []kept) {
 	a.t.Helper()
 	var trail []struct {
@@ -383,7 +379,7 @@ func (a *account) wantHistory(rows []kept) {
 		if !known {
 			before = "PENDING"
 		}
-		// The start of an attempt is noted only where somebody asked for that message.
+		// The start of an attempt is in the audit trail only if a client requested that message.
 		follows := e.From == before || e.From == "RETRYING" && before == "PENDING" || e.From == "" && !known
 		if !slices.Contains(arrows[e.Action], e.From+">"+e.To) || !follows {
 			illegal = append(illegal, fmt.Sprintf("message %s: %s moved it from %q to %q when it was %q", e.ID, e.Action, e.From, e.To, before))
@@ -398,7 +394,7 @@ func (a *account) wantHistory(rows []kept) {
 	a.wantAttemptsNoted(rows, ends)
 }
 
-// wantPresent: the trail leads to where a message is.
+// wantPresent: the last state in the audit trail is the message's state.
 func (a *account) wantPresent(rows []kept, now map[uuid.UUID]string) {
 	a.t.Helper()
 	var elsewhere []string
@@ -420,8 +416,7 @@ func (a *account) wantPresent(rows []kept, now map[uuid.UUID]string) {
 	a.complain("I5: messages are not what the audit trail says", elsewhere)
 }
 
-// wantAttemptsNoted: each attempt has one end in the history, and the same in the
-// audit trail.
+// wantAttemptsNoted: each attempt has one end in the history, and the same in the audit trail.
 func (a *account) wantAttemptsNoted(rows []kept, ends map[uuid.UUID]int) {
 	a.t.Helper()
 	var counted []struct {
@@ -451,7 +446,7 @@ func (a *account) wantAttemptsNoted(rows []kept, ends map[uuid.UUID]int) {
 	a.complain("I5: attempts without an end, or without it in the audit trail", wrong)
 }
 
-// wantInOnePlace is I6; that none is in neither table shows in wantKept.
+// wantInOnePlace checks I6; wantKept finds messages that are in neither table.
 func (a *account) wantInOnePlace(rows []kept) {
 	a.t.Helper()
 	seen := map[uuid.UUID]bool{}
@@ -465,7 +460,7 @@ func (a *account) wantInOnePlace(rows []kept) {
 	a.complain("I6: messages are in two places", twice)
 }
 
-// wantDiscretion is I8: what nobody may read stands in no log.
+// wantDiscretion checks I8: no secret is in a log.
 func (a *account) wantDiscretion() {
 	a.t.Helper()
 	secrets := append([]string{passwordIn(a.t, a.config)}, a.secrets...)
@@ -479,7 +474,7 @@ func (a *account) wantDiscretion() {
 	}
 }
 
-// passwordIn is the database's password in a configuration file, "" for none.
+// passwordIn returns the database password in a configuration file, "" for none.
 func passwordIn(t *testing.T, config string) string {
 	t.Helper()
 	_, rest, _ := strings.Cut(readFile(t, config), `password: "`)
@@ -487,8 +482,7 @@ func passwordIn(t *testing.T, config string) string {
 	return password
 }
 
-// watch is I3 and I6 at every moment: it looks again and again, until stop, and
-// returns how often it could look.
+// watch checks I3 and I6 continually until stop, and returns how often it could check.
 type watch struct {
 	a      *account
 	cancel context.CancelFunc
@@ -515,8 +509,8 @@ func (a *account) watch() *watch {
 	return w
 }
 
-// look asks Kafka first: what is stored only grows, so what was committed then must
-// have been stored by now.
+// look asks Kafka first: rows only increase, so offsets that were committed then must be stored by
+// now.
 func (w *watch) look(ctx context.Context) {
 	committed := map[string]map[int]int64{}
 	for _, topic := range w.a.sources {
@@ -529,7 +523,7 @@ func (w *watch) look(ctx context.Context) {
 	}
 	if err := w.a.db.SelectContext(ctx, &stored, `SELECT t.name, p.partition, max(p.next_offset) AS next_offset FROM dlq.ingest_positions p
 		JOIN dlq.topic_incarnations i ON i.id = p.incarnation_id JOIN dlq.topics t ON t.id = i.topic_id GROUP BY 1, 2`); err != nil {
-		return // no database, no look
+		return // no check without a database
 	}
 	known := map[string]int64{}
 	for _, s := range stored {
@@ -553,7 +547,7 @@ func (w *watch) look(ctx context.Context) {
 	}
 }
 
-// want ends the watch. One that hardly looked has proven nothing.
+// want ends the watch. A watch with too few checks fails: it proves nothing.
 func (w *watch) want(least int) {
 	w.a.t.Helper()
 	w.cancel()
@@ -565,7 +559,7 @@ func (w *watch) want(least int) {
 	}
 }
 
-// burden is what a program costs at a moment.
+// burden is the resource usage of a program at one moment.
 type burden struct{ goroutines, memory float64 }
 
 func (p *process) burden() burden {
@@ -573,7 +567,7 @@ func (p *process) burden() burden {
 	return burden{metric(metrics, "go_goroutines"), metric(metrics, "process_resident_memory_bytes")}
 }
 
-// metric is one value of a page of metrics, -1 when it has none of that name.
+// metric returns the value of a metric on a page, -1 when the page does not have it.
 func metric(page []byte, name string) float64 {
 	for line := range strings.SplitSeq(string(page), "\n") {
 		if text, ok := strings.CutPrefix(line, name+" "); ok {
@@ -585,13 +579,13 @@ func metric(page []byte, name string) float64 {
 	return -1
 }
 
-// wantNear is I7's second half: what a program costs comes back to about what it
-// cost before the faults.
+// wantNear checks the second half of I7: a program's resource usage returns to about the usage
+// before the faults.
 func (p *process) wantNear(before burden) {
 	p.t.Helper()
 	var now burden
 	most := burden{before.goroutines*1.5 + 50, before.memory*2 + 64<<20}
-	eventually(p.t, 2*time.Minute, fmt.Sprintf("%s costs what it did before the faults, %+v, or not much more", p.name, before), func() bool {
+	eventually(p.t, 2*time.Minute, fmt.Sprintf("%s uses not much more than before the faults, %+v", p.name, before), func() bool {
 		now = p.burden()
 		return now.goroutines > 0 && now.goroutines <= most.goroutines && now.memory > 0 && now.memory <= most.memory
 	})

@@ -19,8 +19,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// cluster is the tests' own way to Kafka. Records are written and read with
-// another client than the product's, so that one cannot hide the other's faults.
+// cluster is the tests' own Kafka client. It uses another library than the product, so that neither
+// can hide the other's bugs.
 type cluster struct {
 	t       *testing.T
 	brokers []string
@@ -34,7 +34,7 @@ func newCluster(t *testing.T, brokers []string) *cluster {
 		kgo.SeedBrokers(brokers...),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerBatchMaxBytes(32<<20),
-		kgo.MetadataMinAge(50*time.Millisecond), // topics are made again under the client's eyes
+		kgo.MetadataMinAge(50*time.Millisecond), // topics are recreated while the client uses them
 		kgo.UnknownTopicRetries(20),
 	)
 	check.Require(t, err == nil, "kafka client: %v", err)
@@ -68,9 +68,8 @@ func (c *cluster) delete(topic string) {
 	}
 }
 
-// deleteGroup makes a group forget its offsets: its next member starts at the
-// earliest. The group must be empty, which the broker knows a moment after its
-// last member died.
+// deleteGroup deletes the offsets of a consumer group: its next member starts at the earliest
+// offset. The group must be empty, which the broker notices a moment after the last member died.
 func (c *cluster) deleteGroup(group string) {
 	c.t.Helper()
 	eventually(c.t, 30*time.Second, "group "+group+" is deleted", func() bool {
@@ -79,7 +78,7 @@ func (c *cluster) deleteGroup(group string) {
 	})
 }
 
-// produce writes records and fills in their offsets.
+// produce writes records and sets their offsets.
 func (c *cluster) produce(records ...*kgo.Record) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
@@ -96,7 +95,7 @@ func (c *cluster) produce(records ...*kgo.Record) {
 	}
 }
 
-// produceAt writes a record with a timestamp that the client cannot write.
+// produceAt writes a record with a timestamp that the client library cannot write.
 func (c *cluster) produceAt(ctx context.Context, r *kgo.Record) {
 	c.t.Helper()
 	brokers, err := broker.Open(broker.Config{Brokers: c.brokers, SecurityProtocol: "PLAINTEXT"})
@@ -114,7 +113,7 @@ func (c *cluster) produceAt(ctx context.Context, r *kgo.Record) {
 	r.Offset = written.Records[0].Offset
 }
 
-// readAll returns every record that the topics hold now.
+// readAll returns every record that the topics contain now.
 func (c *cluster) readAll(topics ...string) []*kgo.Record {
 	c.t.Helper()
 	want := c.ends(topics)
@@ -135,7 +134,7 @@ func (c *cluster) readAll(topics ...string) []*kgo.Record {
 	return out
 }
 
-// ends is how many records the topics hold; none was ever removed from them.
+// ends returns the number of records in the topics; none was ever removed from them.
 func (c *cluster) ends(topics []string) (total int64) {
 	c.t.Helper()
 	meta, err := c.admin.Metadata(c.t.Context(), &kafka.MetadataRequest{Topics: topics})
@@ -156,7 +155,7 @@ func (c *cluster) ends(topics []string) (total int64) {
 	return total
 }
 
-// header returns the last value under a name, "" when there is none.
+// header returns the last value of a name, "" when there is none.
 func header(r *kgo.Record, name string) (value string) {
 	for _, h := range r.Headers {
 		if h.Key == name {
@@ -166,8 +165,8 @@ func header(r *kgo.Record, name string) (value string) {
 	return value
 }
 
-// digest is over key, value and the headers that a replay keeps, in their order,
-// with null and empty apart.
+// digest is a hash of the key, the value and the headers that a replay keeps, in their order; null
+// and empty differ.
 func digest(r *kgo.Record) string {
 	sum := sha256.New()
 	field(sum, r.Key)

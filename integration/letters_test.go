@@ -16,8 +16,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// letters is a system with one dead-letter topic, of whose records it keeps
-// account. What it draws comes from a seed that the test's log shows.
+// letters is a system with one dead-letter topic whose records it tracks. Its random values come
+// from a seed that the test logs.
 type letters struct {
 	*system
 	source, target string
@@ -38,7 +38,7 @@ func newLetters(s *system) *letters {
 	return l
 }
 
-// ownStack starts servers that the test may end.
+// ownStack starts servers that the test may stop.
 func ownStack(t *testing.T, opts stack.Options) *stack.Stack {
 	t.Helper()
 	opts.Fast, opts.Own = true, true
@@ -48,8 +48,8 @@ func ownStack(t *testing.T, opts stack.Options) *stack.Stack {
 	return own
 }
 
-// produce writes n more dead letters, as Spring's recoverer would. After each
-// chunk of 20 it calls between with the number of the chunk, unless that is nil.
+// produce writes n more dead letters in the format of Spring's recoverer. After each chunk of 20 it
+// calls between with the number of the chunk, unless between is nil.
 func (l *letters) produce(n int, between func(chunk int)) {
 	l.t.Helper()
 	const size = 20
@@ -83,14 +83,13 @@ func (l *letters) letter() *kgo.Record {
 	return r
 }
 
-// waitStored waits until there are as many rows as records were sent. More of
-// them show in wantStoredOnce.
+// waitStored waits until there are as many rows as sent records. wantStoredOnce finds surplus rows.
 func (l *letters) waitStored() {
 	l.t.Helper()
 	eventually(l.t, time.Minute, "every record is stored", func() bool { return l.count("true") >= len(l.sent) })
 }
 
-// stored is produce and an ingester that takes all of it in and ends.
+// stored produces n records, and runs an ingester until all are stored.
 func (l *letters) stored(n int) {
 	l.t.Helper()
 	l.produce(n, nil)
@@ -99,8 +98,7 @@ func (l *letters) stored(n int) {
 	p.stop()
 }
 
-// count returns how many messages a condition is true of, -1 when the database
-// does not answer.
+// count returns how many messages satisfy a condition, -1 when the database does not answer.
 func (l *letters) count(where string) (n int) {
 	if err := l.db.Get(&n, `SELECT count(*) FROM dlq.dlq_messages WHERE `+where); err != nil {
 		return -1
@@ -110,8 +108,8 @@ func (l *letters) count(where string) (n int) {
 
 func (l *letters) with(status string) int { return l.count("status = '" + status + "'") }
 
-// slow makes every statement that changes messages take at least d, so that a
-// fault can hit the middle of something. A later call changes d.
+// slow makes every statement that changes messages take at least d, so that a fault can hit work in
+// progress. A later call changes d.
 func (l *letters) slow(d time.Duration) {
 	l.t.Helper()
 	_, err := l.db.Exec(fmt.Sprintf(`
@@ -124,13 +122,13 @@ func (l *letters) slow(d time.Duration) {
 	check.NoError(l.t, err)
 }
 
-// answer is what a client was told; status 0 is a connection that broke.
+// answer is a client's answer; status 0 means that the connection broke.
 type answer struct {
 	status int
 	body   []byte
 }
 
-// retryAll asks for it and does not wait.
+// retryAll starts a retry-all and returns without waiting.
 func (l *letters) retryAll(p *process) <-chan answer {
 	asked := make(chan answer, 1)
 	go func() {
@@ -151,8 +149,8 @@ func (l *letters) await(asked <-chan answer) answer {
 	}
 }
 
-// redrivesOver waits until no redrive goes on: one goes on though its caller was
-// sent away.
+// redrivesOver waits until no redrive is running: a redrive continues after its client was sent
+// away.
 func (l *letters) redrivesOver() {
 	l.t.Helper()
 	eventually(l.t, 2*time.Minute, "every redrive is over", func() bool {
@@ -162,8 +160,8 @@ func (l *letters) redrivesOver() {
 	})
 }
 
-// retryTheRest waits until no redrive goes on and no claim is left, and retries
-// what then is pending.
+// retryTheRest waits until no redrive is running and no claim is left, and retries the messages
+// that are PENDING then.
 func (l *letters) retryTheRest(p *process) {
 	l.t.Helper()
 	l.redrivesOver()
@@ -174,7 +172,7 @@ func (l *letters) retryTheRest(p *process) {
 	check.True(l.t, got.Retried == pending, "the last retry-all retried %d, want the %d pending", got.Retried, pending)
 }
 
-// wantStoredOnce compares the rows with the positions of what was sent.
+// wantStoredOnce compares the rows with the positions of the sent records.
 func (l *letters) wantStoredOnce() {
 	l.t.Helper()
 	if got := l.count("true"); got != len(l.sent) {
@@ -197,12 +195,12 @@ func (l *letters) wantStoredOnce() {
 		}
 	}
 	if missing > 0 || len(have) != len(l.sent) {
-		l.t.Errorf("%d positions, %d of the records sent are not among them; want %d and none", len(have), missing, len(l.sent))
+		l.t.Errorf("%d positions, without %d of the sent records; want %d and none missing", len(have), missing, len(l.sent))
 	}
 }
 
-// wantResolvedOnce looks for every message in its original topic, as it was, and
-// for nothing else there.
+// wantResolvedOnce expects every message unchanged in its original topic, and no other record
+// there.
 func (l *letters) wantResolvedOnce() {
 	l.t.Helper()
 	var statuses []struct {
@@ -239,7 +237,7 @@ func (l *letters) wantResolvedOnce() {
 	l.account().wantInvariants()
 }
 
-// ids is the index in sent by message id.
+// ids returns the index in sent by message id.
 func (l *letters) ids() map[string]int {
 	l.t.Helper()
 	var rows []struct {
@@ -262,8 +260,8 @@ func (l *letters) ids() map[string]int {
 	return ids
 }
 
-// wantUnavailable is for answers while something is away: an error in the
-// envelope that says "try again", never a success. It returns the details.
+// wantUnavailable expects an answer during an outage: an error body that asks to try again, never a
+// success. It returns the details.
 func wantUnavailable(t *testing.T, a answer, what string, statuses ...int) map[string]string {
 	t.Helper()
 	var got struct {
@@ -292,12 +290,12 @@ func wantUnavailable(t *testing.T, a answer, what string, statuses ...int) map[s
 	return details
 }
 
-// wantRunning: faults of the servers are waited out, not answered by an exit.
+// wantRunning: a program must survive faults of its servers, not exit.
 func (p *process) wantRunning() {
 	p.t.Helper()
 	select {
 	case <-p.done:
-		p.t.Errorf("%s ended, want it to live through the fault", p.name)
+		p.t.Errorf("%s ended, want it to survive the fault", p.name)
 	default:
 	}
 	if status, _ := p.try(http.MethodGet, "/healthz", nil); status != http.StatusOK {
@@ -305,7 +303,7 @@ func (p *process) wantRunning() {
 	}
 }
 
-// status is the answer's to a GET, 0 without one.
+// status returns the status of a GET request, 0 without an answer.
 func (p *process) status(path string) int {
 	status, _ := p.try(http.MethodGet, path, nil)
 	return status

@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// event is what a notification is about.
+// event is the subject of a notification.
 type event struct{ kind, subject string }
 
-// delivery is one request to a listener. answer is 0 while it has none.
+// delivery is one request to a listener. answer is 0 until the listener answers.
 type delivery struct {
 	event
 	id, body, text string
@@ -32,14 +32,14 @@ type conduct int
 const (
 	takes conduct = iota
 	refuses
-	holds // until the one who asks is gone
+	holds // until the client disconnects
 )
 
-// listener is somebody who is to be told of things.
+// listener receives notifications over HTTP.
 type listener struct {
 	*httptest.Server
 	t   *testing.T
-	key []byte // nil: nothing is signed
+	key []byte // nil: deliveries are not signed
 
 	mu     sync.Mutex
 	got    []*delivery
@@ -64,7 +64,7 @@ func (l *listener) does(c conduct) {
 func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // who asked is gone
+		return // the client disconnected
 	}
 	var read struct {
 		Text    string
@@ -104,7 +104,7 @@ func (l *listener) signed(r *http.Request, body []byte) bool {
 	return l.key != nil && hmac.Equal([]byte(r.Header.Get("Webhook-Signature")), []byte(want))
 }
 
-// all is what came, in its order.
+// all returns all deliveries in order.
 func (l *listener) all() []delivery {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package integration_test runs the programs as they are shipped, as processes,
-// against a real Kafka and a real PostgreSQL, and breaks things under them.
+// Package integration_test runs the released programs as processes on a real Kafka and a real
+// PostgreSQL, and injects faults.
 package integration_test
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
 )
 
-// binaries is where TestMain built the programs.
+// binaries is the folder with the programs that TestMain built.
 var binaries string
 
 func TestMain(m *testing.M) {
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	stacktest.Main(runner{m, dir})
 }
 
-// runner removes the programs when the tests are over.
+// runner removes the programs after the tests.
 type runner struct {
 	m   *testing.M
 	dir string

@@ -18,12 +18,12 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi"
 )
 
-// hiddenText stands in headers that are masked, and in nothing else.
+// hiddenText occurs in masked headers only.
 const hiddenText = "Xanadu"
 
-// The text of a masked header is in no answer, title, search hit, export, page,
-// notification or log, wherever the product has read it from that header; also of
-// messages that were stored, and searched, before there was a mask.
+// The text of a masked header appears in no answer, title, search result, export, page,
+// notification or log, wherever the product has copied it from that header. This includes messages
+// that were stored and searched before the mask existed.
 func TestMaskedHeaderIsNowhere(t *testing.T) {
 	t.Parallel()
 	n := newNotified(t)
@@ -46,14 +46,14 @@ func TestMaskedHeaderIsNowhere(t *testing.T) {
 	masks := "DLQ_MASKING_HEADERS=kafka_dlt-exception-*,kafka_dlt-original-consumer-group,x-customer"
 	n.api = n.startReady("api", masks)
 	n.ClientWithResponses = n.client()
-	eventually(t, time.Minute, "somebody looks for events", func() bool {
+	eventually(t, time.Minute, "the notifier looks for events", func() bool {
 		var looking bool
 		return n.db.Get(&looking, `SELECT began_at IS NOT NULL FROM dlq.notification_state`) == nil && looking
 	})
 	seed("no stock for ")
 	ingester := n.startReady("ingester", masks)
 	n.waitStored()
-	eventually(t, time.Minute, "all documents are of the new masks", func() bool {
+	eventually(t, time.Minute, "the search index uses the new masks", func() bool {
 		return n.count(`NOT EXISTS (SELECT FROM dlq.message_documents d JOIN dlq.search_index c ON c.version = d.version WHERE d.message_id = dlq_messages.id)`) == 0
 	})
 	message := n.search(client.SearchMessagesParams{Limit: new(1)}).Messages[0]
@@ -73,12 +73,12 @@ func TestMaskedHeaderIsNowhere(t *testing.T) {
 			check.NoError(t, err)
 			asked++
 			if strings.Contains(strings.ToLower(string(body)), strings.ToLower(hiddenText)) {
-				t.Errorf("GET %s%s shows it: %s", path, query, body)
+				t.Errorf("GET %s%s shows the masked text: %s", path, query, body)
 			}
 		}
 	}
 	if asked < 100 {
-		t.Errorf("%d questions were asked, want all that the document has", asked)
+		t.Errorf("%d requests were sent, want all GET operations of the OpenAPI document", asked)
 	}
 	if hits := n.search(client.SearchMessagesParams{Q: new(hiddenText)}).Messages; len(hits) != 0 {
 		t.Errorf("free text finds %d messages, want none", len(hits))
@@ -87,18 +87,18 @@ func TestMaskedHeaderIsNowhere(t *testing.T) {
 	n.chat.waitFor("a finished redrive", func(d delivery) bool { return strings.Contains(d.text, "finished") })
 	for _, d := range append(n.hook.all()[hooked:], n.chat.all()[chatted:]...) {
 		if strings.Contains(d.body, hiddenText) {
-			t.Errorf("a notification says it: %s", d.body)
+			t.Errorf("a notification contains the masked text: %s", d.body)
 		}
 	}
 	for _, p := range []*process{n.api, ingester} {
 		log, err := os.ReadFile(p.log)
 		if err != nil || strings.Contains(string(log), hiddenText) {
-			t.Errorf("the log of %s has it, or cannot be read: %v", p.name, err)
+			t.Errorf("the log of %s contains the text, or cannot be read: %v", p.name, err)
 		}
 	}
 }
 
-// everyPage are the paths of all routes that GET something, and of the console's pages.
+// everyPage returns the paths of all GET routes and of the console's pages.
 func (n *notified) everyPage(message, group, redrive string) []string {
 	n.t.Helper()
 	var paths []string

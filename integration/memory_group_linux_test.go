@@ -13,19 +13,18 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// memoryLimit has the runtime collect before a limit is reached, as the manifests do.
-// The pages of the program's own file count as well.
+// memoryLimit makes the runtime collect garbage before a limit is reached, as the manifests do. The
+// pages of the program's executable count towards the limit too.
 func memoryLimit(limit int64) string { return fmt.Sprintf("GOMEMLIMIT=%d", limit*8/10) }
 
-// confine puts a program that has just started into a group of its own that may take
-// that much memory, where this machine lets us make one. within checks that the
-// program is still the one that was started; where there is no group, it also checks
-// that the program never had more.
+// confine puts a new program into its own control group with that memory limit, where the machine
+// allows it. within checks that the program has not been restarted; without a control group, it
+// also checks the program's peak memory.
 func (p *process) confine(limit int64) (within func()) {
 	p.t.Helper()
 	err := p.join(limit)
 	if err != nil {
-		p.t.Logf("%s is in no group for memory, so its peak is checked: %v", p.name, err)
+		p.t.Logf("%s is in no control group, so its peak is checked: %v", p.name, err)
 	}
 	return func() {
 		p.t.Helper()
@@ -35,18 +34,18 @@ func (p *process) confine(limit int64) (within func()) {
 		default:
 		}
 		peak := p.peak()
-		p.t.Logf("%s had %d MiB of %d at its peak, in a group for memory: %v", p.name, peak>>20, limit>>20, err == nil)
+		p.t.Logf("%s had %d MiB of %d at its peak, in a control group: %v", p.name, peak>>20, limit>>20, err == nil)
 		if err != nil && peak > limit {
 			p.t.Errorf("%s had %d MiB at its peak, want at most %d", p.name, peak>>20, limit>>20)
 		}
 	}
 }
 
-// join moves the program into a new group with a limit.
+// join moves the program into a new control group with a limit.
 func (p *process) join(limit int64) error {
 	parent, file := memoryController()
 	if parent == "" {
-		return errors.New("there is no controller for memory")
+		return errors.New("no memory controller of control groups")
 	}
 	group := filepath.Join(parent, fmt.Sprintf("dlq-manager-test-%d", p.program.Pid()))
 	if err := os.Mkdir(group, 0o755); err != nil {
@@ -62,8 +61,8 @@ func (p *process) join(limit int64) error {
 	return os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(strconv.Itoa(p.program.Pid())), 0o600)
 }
 
-// memoryController is the folder below which groups for memory may be made, and the
-// name of the file with the limit.
+// memoryController returns the folder in which memory control groups can be created, and the name
+// of the file with the limit.
 func memoryController() (parent, file string) {
 	text, _ := os.ReadFile("/proc/self/cgroup")
 	for line := range strings.Lines(string(text)) {
@@ -78,7 +77,7 @@ func memoryController() (parent, file string) {
 	return "", ""
 }
 
-// peak is the most that the program had in memory.
+// peak returns the program's peak of resident memory.
 func (p *process) peak() int64 {
 	p.t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.program.Pid()))
@@ -90,6 +89,6 @@ func (p *process) peak() int64 {
 			return kib << 10
 		}
 	}
-	p.t.Fatal("there is no VmHWM")
+	p.t.Fatal("/proc has no VmHWM")
 	return 0
 }

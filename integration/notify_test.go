@@ -14,19 +14,18 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// TestNotificationsSurviveKilledProcesses: people are told of a new cause, of a message
-// that died and of a redrive that ended, although a receiver refuses at first and the
-// API is killed between all that happens and its delivery: before anybody looked, while
-// a receiver has it in hand, and while it waits to be sent again. Each is delivered, under
-// one id, signed, and says the same each time. Heartbeats, which come all the while, are
-// told of to nobody.
+// TestNotificationsSurviveKilledProcesses: a new error group, a dead message and a finished redrive
+// are notified, although a receiver refuses at first and the API is killed between the event and
+// its delivery: before the API has read the events, while a receiver is answering, and while a
+// delivery waits to be repeated. Each event is delivered with one id, signed, and with the same
+// text each time. Heartbeats, which arrive all the time, cause no notification.
 func TestNotificationsSurviveKilledProcesses(t *testing.T) {
 	t.Parallel()
 	n := newNotified(t)
 	n.startReady("ingester")
 	n.up()
 
-	// Refused once, then in the receiver's hand when the API dies.
+	// Refused once, then in progress at the receiver when the API dies.
 	n.hook.does(refuses)
 	n.chat.does(refuses)
 	n.fails("com.acme.Timeout", "the stock service is late")
@@ -37,7 +36,7 @@ func TestNotificationsSurviveKilledProcesses(t *testing.T) {
 	n.hook.waitFor("a notification in hand", func(d delivery) bool { return d.event == first && d.answer == 0 })
 	n.api.kill()
 
-	// Nobody looks while this happens.
+	// No API runs while this happens.
 	n.fails("com.acme.NoSuchArticle", "article is gone")
 	second := event{"group_new", n.groupOf("com.acme.NoSuchArticle")}
 	n.hook.does(takes)
@@ -45,7 +44,7 @@ func TestNotificationsSurviveKilledProcesses(t *testing.T) {
 	n.up()
 	n.delivered(first, second)
 
-	// What happened is kept, and waits to be sent again.
+	// The events are stored, and wait for the next delivery.
 	n.hook.does(refuses)
 	n.chat.does(refuses)
 	died := event{"message_dead", n.target}
@@ -64,11 +63,11 @@ func TestNotificationsSurviveKilledProcesses(t *testing.T) {
 	n.api.wantRunning()
 }
 
-// notified is a system that tells two receivers of what happens, and sends heartbeats.
+// notified is a system that notifies two receivers of events and sends heartbeats.
 type notified struct {
 	*operators
 	hook, chat *listener
-	beats      string // the topic of the heartbeats
+	beats      string // topic of the heartbeats
 }
 
 func newNotified(t *testing.T) *notified {
@@ -100,18 +99,17 @@ notify:
 	return n
 }
 
-// up starts the API, and waits until it has begun to look: what happened before anybody
-// ever did is nobody's news.
+// up starts the API, and waits until it reads events: earlier events are never notified.
 func (n *notified) up() {
 	n.t.Helper()
 	n.api = n.startReady("api")
-	eventually(n.t, time.Minute, "somebody looks for events", func() bool {
+	eventually(n.t, time.Minute, "the notifier looks for events", func() bool {
 		var looking bool
 		return n.db.Get(&looking, `SELECT began_at IS NOT NULL FROM dlq.notification_state`) == nil && looking
 	})
 }
 
-// fails produces three letters of a cause and waits until they are stored.
+// fails produces three dead letters with this error and waits until they are stored.
 func (n *notified) fails(class, message string) {
 	n.t.Helper()
 	before := n.ofTarget()
@@ -131,19 +129,19 @@ func (n *notified) groupOf(class string) (id string) {
 	return id
 }
 
-// dies marks a message as dead.
+// dies marks a message as DEAD.
 func (n *notified) dies() {
 	n.t.Helper()
 	var id string
 	if err := n.db.Get(&id, `SELECT id FROM dlq.dlq_messages WHERE original_topic = $1 AND status = 'PENDING' ORDER BY id LIMIT 1`, n.target); err != nil {
-		n.t.Fatalf("a message that waits: %v", err)
+		n.t.Fatalf("a pending message: %v", err)
 	}
 	if status, body := n.api.try(http.MethodPost, "/api/v1/dlq/messages/"+id+"/dead", nil); status != http.StatusOK {
 		n.t.Fatalf("mark %s as dead = %d %s, want 200", id, status, body)
 	}
 }
 
-// redriven sends the others back and returns the redrive, which is finished.
+// redriven republishes the other messages and returns the redrive, which is finished.
 func (n *notified) redriven() string {
 	n.t.Helper()
 	status, body := n.api.try(http.MethodPost, "/api/v1/redrives",
@@ -159,26 +157,26 @@ func (n *notified) redriven() string {
 	return made.ID
 }
 
-// delivered waits until a receiver has taken each event, and nothing waits any more.
+// delivered waits until a receiver has accepted each event, and no delivery is pending.
 func (n *notified) delivered(events ...event) {
 	n.t.Helper()
 	for _, e := range events {
 		n.hook.waitFor(fmt.Sprint(e), func(d delivery) bool { return d.event == e && d.answer == http.StatusNoContent })
 	}
-	eventually(n.t, time.Minute, "nothing waits to be sent", func() bool {
+	eventually(n.t, time.Minute, "no delivery is pending", func() bool {
 		var waiting int
 		return n.db.Get(&waiting, `SELECT count(*) FROM dlq.notifications WHERE ended_at IS NULL OR NOT sent`) == nil && waiting == 0
 	})
 }
 
-// wantOneIDEach: an event has one id and one text however often it was sent, each time
-// with a signature, and no two have the same.
+// wantOneIDEach: an event has one id and one text however often it was sent, always with a valid
+// signature, and no two events have the same id.
 func (n *notified) wantOneIDEach(events ...event) {
 	n.t.Helper()
 	texts, ids := map[string]string{}, map[event]string{}
 	for _, d := range n.hook.all() {
 		if !d.signed {
-			n.t.Errorf("%v came without a signature that verifies", d.event)
+			n.t.Errorf("%v has no valid signature", d.event)
 		}
 		if text, known := texts[d.id]; known && text != d.body {
 			n.t.Errorf("%s says\n%s\nand\n%s", d.id, text, d.body)
@@ -199,11 +197,11 @@ func (n *notified) wantOneIDEach(events ...event) {
 		}
 	}
 	if again < 3 {
-		n.t.Errorf("%v was sent %d times, want it refused, held and taken", events[0], again)
+		n.t.Errorf("%v was sent %d times, want one refused, one interrupted and one accepted delivery", events[0], again)
 	}
 }
 
-// wantSlack expects a text that was taken for each.
+// wantSlack expects an accepted Slack text for each part.
 func (n *notified) wantSlack(parts ...string) {
 	n.t.Helper()
 	for _, part := range parts {
@@ -213,18 +211,18 @@ func (n *notified) wantSlack(parts ...string) {
 	}
 }
 
-// wantNothingOfHeartbeats: they went through all of it and are known by nobody, neither
-// by who is told nor by those who watch.
+// wantNothingOfHeartbeats: heartbeats passed through the whole pipeline, and neither notifications
+// nor metrics of error groups mention them.
 func (n *notified) wantNothingOfHeartbeats() {
 	n.t.Helper()
-	eventually(n.t, time.Minute, "heartbeats came and went", func() bool {
+	eventually(n.t, time.Minute, "heartbeats were received and deleted", func() bool {
 		var came bool
 		return n.db.Get(&came, `SELECT (SELECT count(*) FROM dlq.audit WHERE actor = 'heartbeat') > 1 AND EXISTS (
 			SELECT FROM dlq.error_groups WHERE class = 'dlqmanager.Heartbeat' AND first_seen IS NOT NULL)`) == nil && came
 	})
 	for _, d := range append(n.hook.all(), n.chat.all()...) {
 		if strings.Contains(d.body, "eartbeat") {
-			n.t.Errorf("somebody was told of a heartbeat: %s", d.body)
+			n.t.Errorf("a notification mentions a heartbeat: %s", d.body)
 		}
 	}
 	metrics := string(n.api.call(http.MethodGet, "/metrics", http.StatusOK, nil))

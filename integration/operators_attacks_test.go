@@ -14,7 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi/openapitest"
 )
 
-// Whatever stands in a parameter or a body of the running API: never its fault.
+// No parameter or body makes the running API answer with an internal error.
 func TestOperators_AttacksOnTheRunningProgram(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t, manyExports)
@@ -29,7 +29,7 @@ func TestOperators_AttacksOnTheRunningProgram(t *testing.T) {
 	}
 }
 
-// Requests made at random, some of which fit: whatever comes of them is described.
+// Every answer to random requests, some of them valid, is described in the OpenAPI document.
 func TestOperators_RandomRequestsToTheRunningProgram(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t, manyExports)
@@ -53,10 +53,10 @@ func TestOperators_RandomRequestsToTheRunningProgram(t *testing.T) {
 	o.api.wantRunning()
 }
 
-// manyExports lets as many exports through at once as there are attackers.
+// manyExports allows as many concurrent exports as there are attackers.
 const manyExports = "DLQ_SERVER_MAX_EXPORTS=16"
 
-// attack sends them all, some at once: they do not depend on one another.
+// attack sends all attacks, several at a time: they are independent.
 func (o *operators) attack(attacks []openapitest.Attack) {
 	o.t.Helper()
 	work := make(chan openapitest.Attack)
@@ -82,12 +82,12 @@ func (o *operators) attack(attacks []openapitest.Attack) {
 func (o *operators) send(a openapitest.Attack) error {
 	req, err := http.NewRequestWithContext(o.t.Context(), a.Method, o.api.url+a.Path, bytes.NewReader(a.Body))
 	if err != nil {
-		return nil // no client can send it
+		return nil // no HTTP client can send this request
 	}
 	req.Header = a.Header.Clone()
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return nil // nor this; whether the program lives is looked at in the end
+		return nil // nor this one; the end of the test checks that the program still runs
 	}
 	defer func() { _ = res.Body.Close() }()
 	var answer bytes.Buffer

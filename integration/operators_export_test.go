@@ -20,7 +20,8 @@ func (o *operators) export(params client.ExportMessagesParams) (text []byte, cam
 	return out.Bytes(), came
 }
 
-// rocketmq-dashboard 3559, ServicePulse 332: an export has what the filter has.
+// rocketmq-dashboard 3559, ServicePulse 332: an export contains exactly the messages that the
+// filter matches.
 func TestOperators_AnExportIsWhatTheFilterSays(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)
@@ -32,7 +33,7 @@ func TestOperators_AnExportIsWhatTheFilterSays(t *testing.T) {
 	text, came := o.export(client.ExportMessagesParams{ErrorClass: new("com.acme.Timeout"), Status: &client.ByStatus{"PENDING"}})
 	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
 	if len(lines) != 14 || came.Messages != 14 || !came.Complete {
-		t.Errorf("%d lines, said %+v, want the 14 that match and complete", len(lines), came)
+		t.Errorf("%d lines, result %+v, want the 14 that match and complete", len(lines), came)
 	}
 	for _, line := range lines {
 		var m client.Message
@@ -45,8 +46,8 @@ func TestOperators_AnExportIsWhatTheFilterSays(t *testing.T) {
 	}
 }
 
-// ServicePulse 332: the table opens in a spreadsheet, says the same as the lines,
-// and runs nothing.
+// ServicePulse 332: the CSV export opens in a spreadsheet, has the same content as the JSON lines,
+// and contains no formula.
 func TestOperators_ATableSaysWhatTheLinesSay(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)
@@ -59,7 +60,7 @@ func TestOperators_ATableSaysWhatTheLinesSay(t *testing.T) {
 	table, came := o.export(client.ExportMessagesParams{Format: new(client.ExportMessagesParamsFormatCsv)})
 	rows, err := csv.NewReader(bytes.NewReader(table)).ReadAll()
 	if err != nil || len(rows) != len(lines)+1 || came.Messages != int64(len(lines)) {
-		t.Fatalf("a table of %d rows: %v, said %+v; want a head and the %d of the lines", len(rows), err, came, len(lines))
+		t.Fatalf("a table of %d rows: %v, result %+v; want a header row and %d rows", len(rows), err, came, len(lines))
 	}
 	for n, line := range lines {
 		var m map[string]json.RawMessage
@@ -69,14 +70,14 @@ func TestOperators_ATableSaysWhatTheLinesSay(t *testing.T) {
 				t.Errorf("row %d, %s = %q, want %q", n, name, got, want)
 			}
 			if c := rows[n+1][column]; c != "" && strings.ContainsAny(c[:1], "=+-@\t\r") {
-				t.Errorf("row %d, %s = %q, which a spreadsheet takes for a formula", n, name, c)
+				t.Errorf("row %d, %s = %q, which a spreadsheet treats as a formula", n, name, c)
 			}
 		}
 	}
 }
 
-// plain are the columns that hold what a line holds, as it is; encoding/csv reads
-// a lone carriage return as it is, and "\r\n" as "\n".
+// plain reports whether a column contains the same text as the JSON line; encoding/csv keeps a lone
+// carriage return and reads "\r\n" as "\n".
 func plain(column string) bool {
 	switch column {
 	case "key", "headers", "masked":
@@ -85,7 +86,7 @@ func plain(column string) bool {
 	return true
 }
 
-// cell is what stands in a table for a value of JSON.
+// cell returns the CSV text of a JSON value.
 func cell(t *testing.T, value json.RawMessage) string {
 	t.Helper()
 	text := string(value)
@@ -101,7 +102,7 @@ func cell(t *testing.T, value json.RawMessage) string {
 	return text
 }
 
-// What moves while an export runs is in it once, as it was at one moment.
+// A message that changes during an export appears in it once, with the state of one snapshot.
 func TestOperators_AnExportWhileMessagesChange(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)
@@ -122,7 +123,7 @@ func TestOperators_AnExportWhileMessagesChange(t *testing.T) {
 			seen[m.Id.String()] = true
 		}
 		if len(seen) != 200 || came.Messages != 200 || !came.Complete {
-			t.Errorf("%d messages, said %+v, want each of the 200 once", len(seen), came)
+			t.Errorf("%d messages, result %+v, want each of the 200 once", len(seen), came)
 		}
 	}
 	o.over(res.JSON202.Id)

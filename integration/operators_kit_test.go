@@ -15,7 +15,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi/openapitest"
 )
 
-// operators is a system with letters of a known kind, and a client.
+// operators is a system with an API and a generated client for it.
 type operators struct {
 	*letters
 	api *process
@@ -30,24 +30,24 @@ func newOperators(t *testing.T, environ ...string) *operators {
 	return o
 }
 
-// client is a client of the running API.
+// client returns a client of the running API, which compares each answer with the API's document.
 func (o *operators) client(options ...client.ClientOption) *client.ClientWithResponses {
 	o.t.Helper()
 	checked := &http.Client{Transport: openapitest.Transport{
-		Base: http.DefaultTransport, Complain: func(err error) { o.t.Errorf("the document and the program differ: %v", err) },
+		Base: http.DefaultTransport, Complain: func(err error) { o.t.Errorf("the OpenAPI document and the program differ: %v", err) },
 	}}
 	c, err := client.NewClientWithResponses(o.api.url, append([]client.ClientOption{client.WithHTTPClient(checked)}, options...)...)
 	check.NoError(o.t, err)
 	return c
 }
 
-// as is a client of somebody with a token.
+// as returns a client with a person's token.
 func (o *operators) as(who person) *client.ClientWithResponses {
 	o.t.Helper()
 	return o.client(client.WithToken(who.token))
 }
 
-// failing produces a letter that failed for a reason, with that value.
+// failing produces a dead letter with an error and a value.
 func (o *operators) failing(class, message, value string, more ...kgo.RecordHeader) {
 	n := len(o.sent)
 	r := &kgo.Record{
@@ -63,7 +63,7 @@ func (o *operators) failing(class, message, value string, more ...kgo.RecordHead
 	o.kafka.produce(r)
 }
 
-// takenIn waits until an ingester has stored and the catalogue has seen everything.
+// takenIn waits until an ingester has stored everything and the search index includes it.
 func (o *operators) takenIn() {
 	o.t.Helper()
 	p := o.startReady("ingester")
@@ -74,7 +74,7 @@ func (o *operators) takenIn() {
 
 func (o *operators) catalogued() {
 	o.t.Helper()
-	eventually(o.t, time.Minute, "everything is catalogued", func() bool {
+	eventually(o.t, time.Minute, "everything is indexed", func() bool {
 		return o.count(`NOT EXISTS (SELECT FROM dlq.message_documents d WHERE d.message_id = dlq_messages.id)`) == 0
 	})
 }
@@ -92,16 +92,16 @@ type response interface {
 	GetBody() []byte
 }
 
-// wantStatus ends the test unless there was such an answer.
+// wantStatus ends the test unless the answer has this status.
 func wantStatus(t *testing.T, res response, err error, status int) {
 	t.Helper()
-	check.Require(t, err == nil, "no answer that the document knows: %v", err)
+	check.Require(t, err == nil, "no answer of the OpenAPI document: %v", err)
 	if res.StatusCode() != status {
 		t.Fatalf("answer %d %.500s, want %d", res.StatusCode(), res.GetBody(), status)
 	}
 }
 
-// only is the one message that there is.
+// only returns the only message.
 func (o *operators) only() client.Message {
 	o.t.Helper()
 	found := o.search(client.SearchMessagesParams{}).Messages
@@ -111,7 +111,7 @@ func (o *operators) only() client.Message {
 	return found[0]
 }
 
-// retry sends a message back, which must work.
+// retry republishes a message, which must succeed.
 func (o *operators) retry(id uuid.UUID, order client.RetryMessageJSONRequestBody) client.RetryResult {
 	o.t.Helper()
 	res, err := o.RetryMessageWithResponse(o.t.Context(), id, nil, order)
@@ -119,7 +119,7 @@ func (o *operators) retry(id uuid.UUID, order client.RetryMessageJSONRequestBody
 	return *res.JSON200
 }
 
-// redrive makes a redrive and waits for its end.
+// redrive creates a redrive and waits for its end.
 func (o *operators) redrive(order client.RedriveOrder) client.Redrive {
 	o.t.Helper()
 	res, err := o.CreateRedriveWithResponse(o.t.Context(), nil, order)

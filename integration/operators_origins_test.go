@@ -12,9 +12,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/client"
 )
 
-// Whoever may write to gamma's dead-letter topic claims that a record of theirs failed
-// in beta's topic. Neither beta's operators nor automatic retry publish it there, and
-// beta's own dead letters go on being sent.
+// A client with write access to gamma's dead-letter topic claims that one of its records failed in
+// beta's topic. Neither beta's operators nor automatic retry publish it there, while beta's own
+// dead letters are still published.
 func TestOperators_AForgedOriginIsNotPublished(t *testing.T) {
 	t.Parallel()
 	o := &operators{letters: newLetters(newSystem(t))}
@@ -39,7 +39,7 @@ func TestOperators_AForgedOriginIsNotPublished(t *testing.T) {
 	letter(gammaDLQ)
 	letter(betaDLQ)
 	o.takenIn()
-	eventually(t, waiting, "automatic retry has sent beta's own", func() bool { return o.count("status = 'RESOLVED'") == 1 })
+	eventually(t, waiting, "automatic retry has sent beta's own message", func() bool { return o.count("status = 'RESOLVED'") == 1 })
 
 	forged := o.search(client.SearchMessagesParams{Topic: &gammaDLQ}).Messages[0]
 	if !forged.Undeclared || forged.UndeclaredReason == nil || forged.Status != "PENDING" || forged.OriginalTopic != beta {
@@ -75,7 +75,7 @@ func TestOperators_AForgedOriginIsNotPublished(t *testing.T) {
 	blind, err := gamma.RetryMessageWithResponse(t.Context(), forged.Id, nil, client.RetryMessageJSONRequestBody{})
 	wantStatus(t, blind, err, http.StatusNotFound)
 	if sent := o.kafka.readAll(beta); len(sent) != 1 || string(sent[0].Value) != `{"from":"`+betaDLQ+`"}` {
-		t.Errorf("beta's topic has %d records, want its own alone", len(sent))
+		t.Errorf("beta's topic has %d records, want only its own record", len(sent))
 	}
 
 	declared, err := o.SetOriginWithResponse(t.Context(), forged.Id, nil, client.SetOriginJSONRequestBody{OriginalTopic: beta})

@@ -13,11 +13,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/client"
 )
 
-// followPointers lists the dead-letter topics of a test as those of a share group.
+// followPointers declares a test's dead-letter topics as those of a share group.
 const followPointers = "DLQ_KAFKA_POINTER_TOPICS=*.dlq.v1"
 
-// pointer produces what a broker writes for a share group that copies nothing: a
-// record without key and value that says where its own stands.
+// pointer produces the record that a broker writes for a share group that copies no data: without
+// key and value, with the position of the failed record in headers.
 func (o *operators) pointer(to *kgo.Record) {
 	r := &kgo.Record{Topic: o.source, Headers: []kgo.RecordHeader{
 		{Key: "__dlq.errors.topic", Value: []byte(to.Topic)},
@@ -31,7 +31,7 @@ func (o *operators) pointer(to *kgo.Record) {
 	o.kafka.produce(r)
 }
 
-// KIP-1191: no value is not a tombstone. The record is sent as its topic has it.
+// KIP-1191: a missing value is not a tombstone. The retry publishes the record from its topic.
 func TestOperators_APointerSendsTheRecordItPointsTo(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t, followPointers)
@@ -61,7 +61,7 @@ func TestOperators_APointerSendsTheRecordItPointsTo(t *testing.T) {
 			continue
 		}
 		if !bytes.Equal(r.Value, source.Value) || string(r.Key) != "order-7" || r.Partition != 1 || !slices.EqualFunc(r.Headers[:2], source.Headers, sameHeader) {
-			t.Errorf("sent %+v, want the source's record as it is", r)
+			t.Errorf("sent %+v, want the source's record unchanged", r)
 		}
 		return
 	}
@@ -70,7 +70,7 @@ func TestOperators_APointerSendsTheRecordItPointsTo(t *testing.T) {
 
 func sameHeader(a, b kgo.RecordHeader) bool { return a.Key == b.Key && bytes.Equal(a.Value, b.Value) }
 
-// A pointer to what is gone says so, and sends nothing.
+// A pointer to a deleted topic shows that reason, and publishes nothing.
 func TestOperators_APointerToWhatIsGoneSaysSo(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t, followPointers)
@@ -80,7 +80,7 @@ func TestOperators_APointerToWhatIsGoneSaysSo(t *testing.T) {
 	o.takenIn()
 	id := o.only().Id
 	o.kafka.delete(o.target)
-	eventually(t, waiting, "the broker has forgotten the topic", func() bool {
+	eventually(t, waiting, "the broker has deleted the topic", func() bool {
 		res, err := o.GetPayloadWithResponse(t.Context(), id)
 		return err == nil && res.StatusCode() == http.StatusNotFound
 	})
@@ -94,9 +94,9 @@ func TestOperators_APointerToWhatIsGoneSaysSo(t *testing.T) {
 	}
 }
 
-// A record may claim to be a pointer to any record of the cluster. It is followed
-// where the configuration says so and never into Kafka's own topics, and each read is
-// in the audit trail.
+// A record can claim to be a pointer to any record of the cluster. It is followed only where the
+// configuration allows it and never into Kafka's internal topics, and each read is in the audit
+// trail.
 func TestOperators_AForgedPointerReadsNothing(t *testing.T) {
 	t.Parallel()
 	t.Run("of a dead-letter topic that is not listed", func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestOperators_AForgedPointerReadsNothing(t *testing.T) {
 		o.takenIn()
 		o.wantNotFollowed("internal")
 	})
-	t.Run("the read of one that is followed is in the audit trail", func(t *testing.T) {
+	t.Run("the read of an allowed pointer is in the audit trail", func(t *testing.T) {
 		t.Parallel()
 		o := newOperators(t, followPointers)
 		source := &kgo.Record{Topic: o.target, Partition: 1, Value: []byte("it")}

@@ -11,8 +11,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/client"
 )
 
-// ServicePulse 1062, kafka-ui 3185: everybody sees and moves what is theirs, and
-// to them nothing else exists.
+// ServicePulse 1062, kafka-ui 3185: users see and change the messages of their topics; for them, no
+// others exist.
 func TestOperators_WhoMayWhat(t *testing.T) {
 	t.Parallel()
 	o := &operators{letters: newLetters(newSystem(t))}
@@ -40,7 +40,7 @@ func TestOperators_WhoMayWhat(t *testing.T) {
 	}
 	order, payment := ids[o.target], ids[payments]
 
-	t.Run("nobody sees anything", func(t *testing.T) {
+	t.Run("without a valid token nothing is visible", func(t *testing.T) {
 		for name, token := range map[string]string{"without a token": "", "with a wrong one": "dlqm_AAAA"} {
 			res, err := o.client(client.WithToken(token)).ListTopicsWithResponse(t.Context(), nil)
 			wantStatus(t, res, err, http.StatusUnauthorized)
@@ -68,7 +68,7 @@ func TestOperators_WhoMayWhat(t *testing.T) {
 		rules, err := operator.ReplaceMappingsWithResponse(t.Context(), nil, client.ReplaceMappingsJSONRequestBody{Rules: []client.MappingRule{}})
 		wantStatus(t, rules, err, http.StatusForbidden)
 	})
-	t.Run("an operator retries only what is theirs", func(t *testing.T) {
+	t.Run("an operator retries only messages of their topics", func(t *testing.T) {
 		operator := o.as(who["payments-operator"])
 		res, err := operator.RetryMessageWithResponse(t.Context(), order, nil, client.RetryMessageJSONRequestBody{})
 		wantStatus(t, res, err, http.StatusNotFound)
@@ -83,7 +83,7 @@ func TestOperators_WhoMayWhat(t *testing.T) {
 			t.Errorf("%d PENDING, want the order", n)
 		}
 	})
-	t.Run("everybody knows who they are", func(t *testing.T) {
+	t.Run("the session shows the user", func(t *testing.T) {
 		res, err := o.as(who["payments-operator"]).GetSessionWithResponse(t.Context())
 		wantStatus(t, res, err, http.StatusOK)
 		s := *res.JSON200
@@ -91,16 +91,16 @@ func TestOperators_WhoMayWhat(t *testing.T) {
 			t.Errorf("session %+v, want the operator of payments", s)
 		}
 	})
-	t.Run("who did what is known", func(t *testing.T) {
+	t.Run("the audit trail names the user", func(t *testing.T) {
 		res, err := o.ListChangesWithResponse(t.Context(), &client.ListChangesParams{Actor: new("payments-operator")})
 		wantStatus(t, res, err, http.StatusOK)
 		if len(res.JSON200.Changes) == 0 {
-			t.Error("nothing of the operator is in the audit trail")
+			t.Error("the audit trail has no entry of the operator")
 		}
 	})
 }
 
-// wantBlind: to them the message, its topic and its group do not exist.
+// wantBlind: for this client the message, its topic and its error group do not exist.
 func (o *operators) wantBlind(t *testing.T, c *client.ClientWithResponses, id uuid.UUID, topic string) {
 	t.Helper()
 	message, err := c.GetMessageWithResponse(t.Context(), id, nil)

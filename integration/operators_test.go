@@ -14,12 +14,12 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/client"
 )
 
-// The tests of this file are named after what operators ask for, in the trackers
-// of every tool of this kind. They speak to the API by its generated client, and
-// every request and answer is held against the API's document.
+// The tests of this file cover what users request in the issue trackers of similar tools. They use
+// the API through its generated client, and compare every request and answer with the API's
+// document.
 
-// hangfire 1442, mission_control-jobs 12 and others: "retry all" must mean all that
-// match, and not the page that the screen happens to show.
+// hangfire 1442, mission_control-jobs 12 and others: "retry all" must mean all matching messages,
+// not only those on the page.
 func TestOperators_RetryEverythingThatMatchesBeyondThePage(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)
@@ -44,7 +44,7 @@ func TestOperators_RetryEverythingThatMatchesBeyondThePage(t *testing.T) {
 	}
 }
 
-// kafka-ui 1920, akhq 579: the topic to send back to stands in the header.
+// kafka-ui 1920, akhq 579: a header names the topic to republish to.
 func TestOperators_RedriveToTheTopicInTheHeader(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)
@@ -57,12 +57,12 @@ func TestOperators_RedriveToTheTopicInTheHeader(t *testing.T) {
 	o.retry(found.Messages[0].Id, client.RetryMessageJSONRequestBody{})
 	sent := o.kafka.readAll(o.target)
 	if len(sent) != 1 || string(sent[0].Value) != `{"a":  1}` || string(sent[0].Key) != "order-0" || header(sent[0], "trace") != "t-1" {
-		t.Errorf("sent %d records, want the one as it was", len(sent))
+		t.Errorf("sent %d records, want the one unchanged", len(sent))
 	}
 }
 
-// ServiceControl 660, ServicePulse 267: what arrives while a group is being retried
-// is not swept along.
+// ServiceControl 660, ServicePulse 267: a message that arrives during the retry of an error group
+// is not part of it.
 func TestOperators_AGroupRetryCoversWhatWasSeen(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)
@@ -151,7 +151,7 @@ func TestOperators_DeleteAllObeysTheFilter(t *testing.T) {
 	}
 }
 
-// provectus 4115, kafbat 1311: what is masked must not be found by guessing.
+// provectus 4115, kafbat 1311: masked data must not be discoverable by guessing.
 func TestOperators_MaskedFieldsCannotBeSearched(t *testing.T) {
 	t.Parallel()
 	who := people(map[string][]grant{"viewer": {{"viewer", "*"}}, "unmask": {{"viewer", "*"}, {"unmask", "*"}}})
@@ -165,14 +165,14 @@ func TestOperators_MaskedFieldsCannotBeSearched(t *testing.T) {
 	}
 	shown, _ := json.Marshal(found.Messages[0])
 	if strings.Contains(string(shown), "4111") || strings.Contains(string(shown), "secret-9") || !strings.Contains(string(shown), "***") {
-		t.Errorf("the list shows %s, want *** in place of what is masked", shown)
+		t.Errorf("the list shows %s, want *** in place of the masked field", shown)
 	}
 	if hits := o.search(client.SearchMessagesParams{Q: new("4111-2222")}).Messages; len(hits) != 0 {
-		t.Error("free text finds what is masked")
+		t.Error("free text finds a masked value")
 	}
 	for name, params := range map[string]client.SearchMessagesParams{
 		"the field":           {Payload: &[]string{"$.card.number = 4111-2222"}},
-		"what is above it":    {Payload: &[]string{"$.card"}},
+		"its parent object":   {Payload: &[]string{"$.card"}},
 		"the header":          {Header: &[]string{"Authorization=secret-9"}},
 		"the header by a key": {Header: &[]string{"authorization"}},
 	} {
@@ -195,8 +195,8 @@ func TestOperators_MaskedFieldsCannotBeSearched(t *testing.T) {
 	}
 }
 
-// dev.to, "23,000 messages stuck after schema change": one change for thousands,
-// looked at on a sample first.
+// dev.to, "23,000 messages stuck after schema change": one patch for thousands of messages,
+// previewed on a sample.
 func TestOperators_OneChangeMendsThousands(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)
@@ -231,11 +231,11 @@ func TestOperators_OneChangeMendsThousands(t *testing.T) {
 		}
 	}
 	if len(sent) != 54 || o.count("payload ? 'ammount'") != 54 {
-		t.Errorf("sent %d, %d stored as they were, want 54 and 54", len(sent), o.count("payload ? 'ammount'"))
+		t.Errorf("sent %d, %d stored unchanged, want 54 and 54", len(sent), o.count("payload ? 'ammount'"))
 	}
 }
 
-// Whoever restores from the archive has the message back, and can send it.
+// A message restored from the archive is live again and can be retried.
 func TestOperators_WhatIsArchivedCanBeFoundAndRestored(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)
@@ -263,8 +263,8 @@ func TestOperators_WhatIsArchivedCanBeFoundAndRestored(t *testing.T) {
 	}
 }
 
-// Letters without a header and without a name to go by wait until somebody says
-// where they belong, once for all.
+// Dead letters without a usable header or topic name wait until an operator adds a mapping, once
+// for all.
 func TestOperators_UnknownOriginsAreListedAndMapped(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)
@@ -273,7 +273,7 @@ func TestOperators_UnknownOriginsAreListedAndMapped(t *testing.T) {
 		o.sent = append(o.sent, r)
 		o.kafka.produce(r)
 	}
-	o.kafka.create(o.topic("orders.v1"), 1) // a second candidate by name
+	o.kafka.create(o.topic("orders.v1"), 1) // a second candidate for the name
 	o.kafka.create(o.topic("orders"), 1)
 	o.takenIn()
 	unknown := o.search(client.SearchMessagesParams{Origin: new(client.SearchMessagesParamsOriginUnknown)})

@@ -14,7 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/client"
 )
 
-// waiting is how long something may take that others do on their own.
+// waiting limits how long a background process may take.
 const waiting = 30 * time.Second
 
 func (o *operators) topicNow(name string) client.Topic {
@@ -30,7 +30,7 @@ func (o *operators) topicNow(name string) client.Topic {
 	return client.Topic{}
 }
 
-// akhq 1064, kafka-ui 2751: whether a replay can work is seen before it is tried.
+// akhq 1064, kafka-ui 2751: operators see whether a replay can work before they try it.
 func TestOperators_TopicsSayWhetherReplayIsPossible(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)
@@ -58,7 +58,7 @@ func TestOperators_TopicsSayWhetherReplayIsPossible(t *testing.T) {
 		t.Errorf("ingest lag %v, want 0", here.IngestLag)
 	}
 	o.failing("com.acme.Timeout", "not taken in", `{}`)
-	eventually(t, waiting, "what is not taken in is counted", func() bool {
+	eventually(t, waiting, "records that are not ingested are counted", func() bool {
 		lag := o.topicNow(o.target).IngestLag
 		return lag != nil && *lag == 1
 	})
@@ -74,8 +74,7 @@ func TestOperators_TopicsSayWhetherReplayIsPossible(t *testing.T) {
 	})
 }
 
-// bugsink, Sentry: what came back after all of it was resolved is not just more of
-// the same.
+// bugsink, Sentry: an error group that reappears after all of its messages were resolved is marked.
 func TestOperators_AGroupThatCameBackIsMarked(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)

@@ -11,16 +11,16 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// secretWord is a value that only messages of the other team have.
+// secretWord is a value that only the other team's messages contain.
 const secretWord = "acme-hostile"
 
-// oracleGuess is a question about a prefix of a value.
+// oracleGuess is a query for a prefix of a value.
 type oracleGuess struct {
 	name  string
 	query func(prefix string) url.Values
 }
 
-// oracleGuesses ask for payloads, headers, classes, groups and words.
+// oracleGuesses queries payloads, headers, classes, consumer groups and words.
 func oracleGuesses() []oracleGuess {
 	ask := func(name, before string) oracleGuess {
 		return oracleGuess{name, func(prefix string) url.Values { return url.Values{name: {before + prefix}} }}
@@ -35,9 +35,8 @@ func oracleGuesses() []oracleGuess {
 	}
 }
 
-// A viewer of some topics guesses values of other teams' messages letter by letter: a
-// right guess and a wrong one get the same answer, whatever PostgreSQL knows of all
-// messages.
+// A viewer of some topics guesses values of other teams' messages letter by letter. A right guess
+// and a wrong one get the same answer, whatever PostgreSQL's statistics know about all messages.
 func TestOracle_CountsSayNothingAboutOtherTopics(t *testing.T) {
 	t.Parallel()
 	o := &operators{letters: newLetters(newSystem(t))}
@@ -74,12 +73,12 @@ func TestOracle_CountsSayNothingAboutOtherTopics(t *testing.T) {
 		}
 	}
 	if hits != 24 {
-		t.Errorf("to those who see everything %d right guesses differ from wrong ones, want all 24: otherwise the attack asks for nothing", hits)
+		t.Errorf("for users who see everything %d right guesses differ from wrong ones, want all 24: otherwise the attack proves nothing", hits)
 	}
 }
 
-// seedTenants stores messages of two teams, of which one has the secret in every
-// prefix that is guessed.
+// seedTenants stores messages of two teams. The messages of one team contain every tested prefix of
+// the secret.
 func (o *operators) seedTenants() {
 	o.t.Helper()
 	if _, err := o.db.Exec(`
@@ -110,7 +109,7 @@ func (o *operators) archiveHalf() {
 	}
 }
 
-// answer is what a search says of the messages: how many are on its page, and its count.
+// answer returns the number of messages on a search page, and the count.
 func (o *operators) answer(path, token string) string {
 	o.t.Helper()
 	r, err := http.NewRequestWithContext(o.t.Context(), http.MethodGet, o.api.url+path, nil)

@@ -12,8 +12,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// TestPayloadsSurviveKilledProcesses: the column payload is filled after the messages
-// are stored, whatever is killed meanwhile, and each has its own record's JSON.
+// TestPayloadsSurviveKilledProcesses: the column payload is filled after the messages are stored,
+// even if processes are killed meanwhile, and each payload is the JSON of its own record.
 func TestPayloadsSurviveKilledProcesses(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)

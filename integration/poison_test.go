@@ -11,8 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// poison is what dead-letter topics really hold: every shape that a JSON parser,
-// PostgreSQL or a careless header reader has been seen to stumble over.
+// poison is a record with content of real dead-letter topics that has broken a JSON parser,
+// PostgreSQL or a careless header reader.
 type poison struct {
 	name    string
 	key     []byte
@@ -21,7 +21,7 @@ type poison struct {
 	at      time.Time // zero: now
 }
 
-// anyTimestamp has a topic take records of every timestamp, as brokers before 4.0 do.
+// anyTimestamp makes a topic accept every timestamp, as brokers before 4.0 do.
 var anyTimestamp = kafka.ConfigEntry{ConfigName: "message.timestamp.after.max.ms", ConfigValue: strconv.FormatInt(math.MaxInt64, 10)}
 
 func poisons() []poison {

@@ -14,8 +14,8 @@ import (
 
 const apiMemory = 400 << 20
 
-// fromAddress sends GET requests from an address of this machine: without
-// authentication each address is a client of its own.
+// fromAddress returns an HTTP client with this source address: without authentication, each address
+// is a separate client for the API.
 func fromAddress(t *testing.T, address string) *http.Client {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}, Timeout: 10 * time.Second}
@@ -33,7 +33,7 @@ func statusOf(client *http.Client, url string) int {
 	return res.StatusCode
 }
 
-// silent opens a connection that asks for path and reads nothing.
+// silent opens a connection, requests path and reads nothing.
 func (p *process) silent(path string) {
 	p.t.Helper()
 	host := strings.TrimPrefix(p.url, "http://")
@@ -46,9 +46,9 @@ func (p *process) silent(path string) {
 	}
 }
 
-// TestReadersThatReadNothing: clients that ask for the largest pages, for exports and
-// for messages with millions of headers and read nothing take neither the API's
-// memory nor the answers of others.
+// TestReadersThatReadNothing: clients that request the largest pages, exports and messages with
+// millions of headers, and never read the answers, exhaust neither the API's memory nor delay other
+// clients.
 func TestReadersThatReadNothing(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
@@ -93,7 +93,7 @@ func TestReadersThatReadNothing(t *testing.T) {
 	if got := statusOf(other, api.url+"/api/v1/export?topic=large&limit=10"); got != http.StatusOK {
 		t.Errorf("another client's export gets %d, want 200", got)
 	}
-	eventually(t, 2*time.Minute, "who reads nothing is disconnected", func() bool {
+	eventually(t, 2*time.Minute, "clients that read nothing are disconnected", func() bool {
 		return strings.Contains(api.logged(), "took its answer too slowly")
 	})
 	apiWithin()

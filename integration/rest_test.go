@@ -13,8 +13,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// TestREST asks the running API what the server's design document lists, on a
-// real database and a real cluster, and compares whole bodies.
+// TestREST sends the requests of the server's design document to the running API, on a real
+// database and a real cluster, and compares whole bodies.
 func TestREST(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
@@ -107,7 +107,7 @@ func TestREST(t *testing.T) {
 	})
 }
 
-// insert puts a row in as people do who know only the documents' table.
+// insert adds a row as a person would who knows only the table of the documents.
 func (s *system) insert(topic, payload, status string, retries int) (id string) {
 	s.t.Helper()
 	err := s.db.Get(&id, `INSERT INTO dlq.dlq_messages (original_topic, error_message, payload, status, retry_count)
@@ -141,7 +141,7 @@ func wantTen(t *testing.T, got map[string]any, id, topic string, payload any) {
 		text, _ := got[field].(string)
 		at, err := time.Parse(time.RFC3339, text)
 		if err != nil || !milliseconds.MatchString(text) || time.Since(at).Abs() > time.Hour {
-			t.Errorf("%s = %q, want a time of now with milliseconds and +00:00", field, text)
+			t.Errorf("%s = %q, want the current time with milliseconds and +00:00", field, text)
 		}
 	}
 }

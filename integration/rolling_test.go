@@ -12,9 +12,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// TestRollingRestartLosesNothing: each program is replaced again and again, one
-// process after the other, while it has work. Nobody who asks is refused, every
-// process ends well and in time, and nothing is lost, doubled or left undone.
+// TestRollingRestartLosesNothing: the processes of each program are replaced repeatedly, one after
+// the other, under load. No request is refused, every process exits with code 0 and in time, and no
+// work is lost, done twice or left undone.
 func TestRollingRestartLosesNothing(t *testing.T) {
 	t.Parallel()
 	t.Run("API", rollAPI)
@@ -22,7 +22,7 @@ func TestRollingRestartLosesNothing(t *testing.T) {
 	t.Run("Archiver", rollArchiver)
 }
 
-// rolled is a system whose API is asked all the time.
+// rolled is a system whose API is under constant load.
 type rolled struct {
 	*letters
 	balancer *balancer
@@ -51,10 +51,10 @@ func rollAPI(t *testing.T) {
 		next := l.startReady("api", impatient()...)
 		r.balancer.add(next)
 		eventually(t, time.Minute, "the new one gets connections", func() bool { return r.balancer.has(next) })
-		// As the deletion of a pod does it: no new connections, and a while later SIGTERM.
+		// As Kubernetes deletes a pod: no new connections, and a while later SIGTERM.
 		r.balancer.withdraw(replicas[at])
 		lasting(300 * time.Millisecond)
-		replicas[at].stop() // fails unless it ends with 0 and in time
+		replicas[at].stop() // fails unless it exits with 0 and in time
 		replicas[at] = next
 	}
 	close(r.stop)
@@ -63,10 +63,10 @@ func rollAPI(t *testing.T) {
 	t.Logf("%d rolling restarts: %d reads and %d retries were answered by %d programs, %d were refused",
 		rounds, r.read.Load(), r.retried.Load(), programs, r.refused.Load())
 	if r.retried.Load() < int64(10*rounds) || r.read.Load() < int64(10*rounds) || programs < rounds || fewest == 0 {
-		t.Errorf("%d retries, %d reads and %d programs that got connections, want a load", r.retried.Load(), r.read.Load(), programs)
+		t.Errorf("%d retries, %d reads and %d programs that got connections, want a load on all", r.retried.Load(), r.read.Load(), programs)
 	}
 	if got := l.with("RESOLVED"); got != int(r.retried.Load()) {
-		t.Errorf("%d messages are RESOLVED, want the %d whose clients were told so", got, r.retried.Load())
+		t.Errorf("%d messages are RESOLVED, want the %d whose clients got a success", got, r.retried.Load())
 	}
 	l.retryTheRest(replicas[0])
 	l.wantStoredOnce()
@@ -154,7 +154,7 @@ func rollArchiver(t *testing.T) {
 		p := l.start("archiver", "DLQ_ARCHIVE_BATCH_SIZE=1")
 		least := before + 1 + l.random.IntN(len(l.sent)/(2*rounds))
 		eventually(t, time.Minute, fmt.Sprintf("%d messages are archived", least), func() bool { return l.archived() >= least })
-		p.stop() // fails unless it ends with 0 and in time
+		p.stop() // fails unless it exits with 0 and in time
 		after := l.archived()
 		if after < len(l.sent) {
 			interrupted++
@@ -165,7 +165,7 @@ func rollArchiver(t *testing.T) {
 	}
 	t.Logf("%d of %d runs were interrupted in the middle", interrupted, rounds)
 	if interrupted == 0 {
-		t.Error("no run was interrupted in the middle")
+		t.Error("no run was interrupted")
 	}
 	l.idleSchedule()
 	l.must("archiver")
@@ -175,16 +175,16 @@ func rollArchiver(t *testing.T) {
 	l.account().wantStoredOnly()
 }
 
-// idleSchedule: an archiver that waits for its hour ends as well as any other.
+// idleSchedule: an archiver that waits for its scheduled time also stops on SIGTERM.
 func (l *letters) idleSchedule() {
 	l.t.Helper()
 	p := l.start("archiver", "DLQ_ARCHIVE_SCHEDULE=0 3 1 1 *")
-	eventually(l.t, time.Minute, "the archiver waits for its hour", func() bool { return len(readFile(l.t, p.log)) > 0 })
+	eventually(l.t, time.Minute, "the archiver waits for its scheduled time", func() bool { return len(readFile(l.t, p.log)) > 0 })
 	p.signal(syscall.SIGTERM)
 	p.stop()
 }
 
-// old makes every finished message one that is due for the archive.
+// old makes every finished message old enough for the archive.
 func (l *letters) old() {
 	l.t.Helper()
 	if _, err := l.db.Exec(`UPDATE dlq.dlq_messages SET updated_at = now() - interval '40 days' WHERE status IN ('RESOLVED', 'DEAD')`); err != nil {
@@ -192,14 +192,14 @@ func (l *letters) old() {
 	}
 }
 
-// archived is how many messages the archive has.
+// archived returns the number of messages in the archive.
 func (l *letters) archived() (n int) {
 	l.t.Helper()
 	check.NoError(l.t, l.db.Get(&n, `SELECT count(*) FROM dlq.dlq_messages_archive`))
 	return n
 }
 
-// wantStoredOnly checks what holds also where statuses were set past the programs.
+// wantStoredOnly checks the invariants that also hold after the test itself changed statuses.
 func (a *account) wantStoredOnly() {
 	a.t.Helper()
 	rows := a.rows()

@@ -17,12 +17,12 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// TestRotatedPassword: the password of the role changes again and again while
-// operators, a redrive and the ingester work, and new connections are needed all the
-// time. The file is behind the server for a moment, or ahead of it, or half written.
+// TestRotatedPassword: the password of the role changes repeatedly while operators, a redrive and
+// the ingester work and need new connections all the time. The password file is sometimes briefly
+// older or newer than the server's password, or half written.
 func TestRotatedPassword(t *testing.T) {
 	t.Parallel()
-	const secret = "cormorant" // no word of PostgreSQL's own messages, which the log may have
+	const secret = "cormorant" // occurs in no message of PostgreSQL, which may be in the log
 	r := newRotation(t, "DLQ_DATABASE_USER=%s", "DLQ_DATABASE_PASSWORD_FILE=%s")
 	role := r.role(secret + "0")
 	r.begin(role, secret+"0\n")
@@ -51,8 +51,8 @@ func TestRotatedPassword(t *testing.T) {
 	r.end(rounds, secret)
 }
 
-// TestRotatedRole: the credentials name one role after another, and each is thrown
-// out or left to find out by itself, and dropped, while it is used.
+// TestRotatedRole: the credentials name one role after another. The connections of the old role are
+// terminated or left open, and it is dropped, while it is in use.
 func TestRotatedRole(t *testing.T) {
 	t.Parallel()
 	r := newRotation(t, "DLQ_DATABASE_USER=%.0s", "DLQ_DATABASE_CREDENTIALS_FILE=%s")
@@ -67,7 +67,7 @@ func TestRotatedRole(t *testing.T) {
 			r.lasting(200 * time.Millisecond)
 		}
 		r.write(both(next))
-		if n%3 == 1 { // as a rule somebody has come by the new ones before
+		if n%3 == 1 { // usually a new connection has used the new role by then
 			r.lasting(500 * time.Millisecond)
 		}
 		if n%2 == 0 {
@@ -82,12 +82,11 @@ func TestRotatedRole(t *testing.T) {
 	r.end(rounds, "secret")
 }
 
-// rotation is a system under load whose programs sign in to the database with what
-// stands in a file.
+// rotation is a system under load whose programs read their database credentials from a file.
 type rotation struct {
 	*letters
-	file, env string // the file, and the variable that names it
-	user      string // the variable with the role
+	file, env string // the file, and the setting that names it
+	user      string // the setting of the role
 	api       *process
 	programs  []*process
 	roles     int
@@ -96,7 +95,7 @@ type rotation struct {
 	load         sync.WaitGroup
 	answered     atomic.Int64
 	again, lost  atomic.Int64
-	first, final sync.Map // what was answered instead
+	first, final sync.Map // the failed answers
 }
 
 func newRotation(t *testing.T, user, env string) *rotation {
@@ -106,8 +105,8 @@ func newRotation(t *testing.T, user, env string) *rotation {
 	return r
 }
 
-// role makes a role of the application. Without a password it has "secret" and its
-// own name.
+// role creates a role for the application. With password "", the password is "secret" and the
+// role's name.
 func (r *rotation) role(password string) string {
 	r.t.Helper()
 	r.roles++
@@ -132,7 +131,7 @@ func (r *rotation) write(content string) {
 	check.NoError(r.t, os.WriteFile(r.file, []byte(content), 0o600))
 }
 
-// lasting is as long as file and server differ, at most.
+// lasting waits while file and server differ, at most most.
 func (r *rotation) lasting(most time.Duration) { lasting(time.Duration(r.random.Int64N(int64(most)))) }
 
 // begin starts the programs and the load.
@@ -143,7 +142,7 @@ func (r *rotation) begin(role, content string) {
 		fmt.Sprintf(r.user, role), fmt.Sprintf(r.env, r.file),
 		"DLQ_DATABASE_CONN_MAX_LIFETIME=400ms", "DLQ_DATABASE_MAX_IDLE_CONNS=2",
 	}
-	r.stored(600) // something to look at and to retry, by programs with another role
+	r.stored(600) // messages for the load, stored by programs with another role
 	r.forgetPassword()
 	r.api = r.startReady("api", impatient(env...)...)
 	r.programs = []*process{r.api, r.startReady("ingester", env...)}
@@ -153,7 +152,8 @@ func (r *rotation) begin(role, content string) {
 	}
 }
 
-// forgetPassword takes the password out of the configuration: a file excludes it.
+// forgetPassword removes the password from the configuration, which must not have both a password
+// and a file.
 func (r *rotation) forgetPassword() {
 	r.t.Helper()
 	text := readFile(r.t, r.config)
@@ -164,7 +164,7 @@ func (r *rotation) forgetPassword() {
 	check.NoError(r.t, os.WriteFile(r.config, []byte(without), 0o600))
 }
 
-// operator looks and retries until the load ends.
+// operator reads and retries until the load ends.
 func (r *rotation) operator(random *rand.Rand, ids []string) {
 	for n := 0; ; n++ {
 		select {
@@ -189,7 +189,7 @@ func (r *rotation) operator(random *rand.Rand, ids []string) {
 	}
 }
 
-// ask sends a request, and once more when it was told to.
+// ask sends a request, and repeats it once after a failure.
 func (r *rotation) ask(method, path string, header ...string) {
 	status, body := r.api.try(method, path, nil, header...)
 	if !broken(status) {
@@ -207,8 +207,8 @@ func (r *rotation) ask(method, path string, header ...string) {
 
 func broken(status int) bool { return status == 0 || status >= 500 }
 
-// working sends more dead letters and waits until both programs have done
-// something with the credentials of now.
+// working produces more dead letters and waits until both programs have worked with the current
+// credentials.
 func (r *rotation) working() {
 	r.t.Helper()
 	r.produce(60, nil)
@@ -217,7 +217,7 @@ func (r *rotation) working() {
 	r.waitStored()
 }
 
-// end stops the load and looks at what has become of everything.
+// end stops the load and checks the results.
 func (r *rotation) end(rounds int, secret string) {
 	r.t.Helper()
 	close(r.stop)

@@ -18,12 +18,12 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// block is something of the runbook that one pastes.
+// block is a code block of the runbook for an operator to paste.
 type block struct {
 	entry, language, text string
 }
 
-// runnable are the blocks of a page that say so, in its order.
+// runnable returns the blocks of a page that are marked as runnable, in order.
 func runnable(t *testing.T, path string) []block {
 	t.Helper()
 	raw, err := os.ReadFile(path)
@@ -39,8 +39,8 @@ func runnable(t *testing.T, path string) []block {
 	return blocks
 }
 
-// TestRunbook pastes every command of the runbook, with what it speaks of there:
-// a message that waits, one that nobody can settle, a redrive that stopped.
+// TestRunbook runs every command of the runbook on the objects that it needs: a pending message,
+// one whose attempt cannot be settled, a redrive that stopped itself.
 func TestRunbook(t *testing.T) {
 	t.Parallel()
 	blocks := runnable(t, "../docs/runbook.md")
@@ -71,7 +71,7 @@ func TestRunbook(t *testing.T) {
 	n.ingester.wantRunning()
 }
 
-// night is what somebody finds who was woken up.
+// night is a system with the problems that an operator on call may find.
 type night struct {
 	*operators
 	ingester *process
@@ -91,12 +91,13 @@ func (n *night) paste(b block) {
 		return
 	}
 	if strings.TrimSpace(out.String()) == "" && !strings.Contains(b.text, "jq -r '.changes") {
-		n.t.Errorf("%s: printed nothing, want something to look at\n%s", b.entry, b.text)
+		n.t.Errorf("%s: printed nothing, want output\n%s", b.entry, b.text)
 	}
 	n.t.Logf("%s:\n%.300s", b.entry, out.String())
 }
 
-// variables are those that a block names; what it changes is new for each block.
+// variables returns the values for the variables of a block; each block gets its own objects to
+// change.
 func (n *night) variables(text string) []string {
 	values := []string{"API=" + n.api.url, "INGESTER=" + n.ingester.url, "TOKEN=none", "TOPIC=" + n.source}
 	for name, find := range map[string]func() string{"ID": n.pending, "STUCK": n.stuck, "REDRIVE": n.stopped, "GROUP": n.group} {
@@ -107,16 +108,16 @@ func (n *night) variables(text string) []string {
 	return values
 }
 
-// pending is the youngest of those that wait: redrives begin with the oldest.
+// pending returns the youngest PENDING message, because redrives begin with the oldest.
 func (n *night) pending() (id string) {
 	n.t.Helper()
 	if err := n.db.Get(&id, `SELECT id FROM dlq.dlq_messages WHERE status = 'PENDING' ORDER BY created_at DESC, id DESC LIMIT 1`); err != nil {
-		n.t.Fatalf("a message that waits: %v", err)
+		n.t.Fatalf("a pending message: %v", err)
 	}
 	return id
 }
 
-// dead makes a message that used up its attempts.
+// dead creates a message that has used all of its attempts.
 func (n *night) dead() {
 	n.t.Helper()
 	if _, err := n.db.Exec(`UPDATE dlq.dlq_messages SET status = 'DEAD', retry_count = 3, last_retry_at = now(),
@@ -133,8 +134,8 @@ func (n *night) group() (id string) {
 	return id
 }
 
-// stuck makes a message that nobody can settle: its claim is over, and the topic
-// that it was sent to is not there any more.
+// stuck creates a message whose attempt cannot be settled: its claim has expired, and the topic
+// that it was sent to no longer exists.
 func (n *night) stuck() string {
 	n.t.Helper()
 	id := n.pending()
@@ -148,7 +149,7 @@ func (n *night) stuck() string {
 	return id
 }
 
-// redrive makes one that goes on for long.
+// redrive creates a long-running redrive.
 func (n *night) redrive() string {
 	n.t.Helper()
 	order := fmt.Sprintf(`{"filter": {"topic": %q}, "canary": 1, "canary_wait": "1h", "rate": 0.001}`, n.source)
@@ -160,7 +161,7 @@ func (n *night) redrive() string {
 	return got.ID
 }
 
-// stopped makes a redrive that stopped itself.
+// stopped creates a redrive that stopped itself.
 func (n *night) stopped() string {
 	n.t.Helper()
 	id := n.redrive()
@@ -170,7 +171,7 @@ func (n *night) stopped() string {
 	return id
 }
 
-// query runs the statements of a block as a reader would.
+// query runs the SQL statements of a block as an operator would.
 func (n *night) query(b block) {
 	n.t.Helper()
 	for statement := range strings.SplitSeq(b.text, ";\n") {
@@ -182,7 +183,7 @@ func (n *night) query(b block) {
 			n.t.Errorf("%s: %v\n%s", b.entry, err, statement)
 			continue
 		}
-		for rows.Next() { // some fail at their first row
+		for rows.Next() { // some statements fail at their first row
 		}
 		if err := rows.Err(); err != nil {
 			n.t.Errorf("%s: %v\n%s", b.entry, err, statement)

@@ -13,7 +13,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// asked is what one request got: a browser that follows nothing.
+// asked sends one request and returns its answer; it follows no redirects.
 func (p *process) asked(method, path, body string, headers ...string) (status int, header http.Header, text string) {
 	p.t.Helper()
 	r, err := http.NewRequestWithContext(p.t.Context(), method, p.url+path, strings.NewReader(body))
@@ -43,14 +43,14 @@ func (p *process) signIn(token string) string {
 	return cookie
 }
 
-// page reports whether a session sees pages.
+// page reports whether a session can see pages.
 func (p *process) page(cookie string) bool {
 	p.t.Helper()
 	status, _, _ := p.asked(http.MethodGet, "/topics", "", "Cookie", cookie)
 	return status == http.StatusOK
 }
 
-// Who signs out at one replica is signed out at the other, while the token goes on.
+// A sign-out at one replica ends the session at the other one too, while the token stays valid.
 func TestSignedOutAtOneReplicaIsSignedOutAtAll(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
@@ -60,30 +60,30 @@ func TestSignedOutAtOneReplicaIsSignedOutAtAll(t *testing.T) {
 	token := ana["ana"].token
 	cookie := one.signIn(token)
 	if !one.page(cookie) || !two.page(cookie) {
-		t.Fatal("a session is not let in at both replicas")
+		t.Fatal("a session is not valid at both replicas")
 	}
 	if status, _, _ := one.asked(http.MethodPost, "/sign-out", "", "Cookie", cookie); status != http.StatusSeeOther {
 		t.Fatalf("sign out: got %d, want 303", status)
 	}
 	if one.page(cookie) {
-		t.Error("the session goes on where it was ended")
+		t.Error("the session is still valid at the replica that ended it")
 	}
 	eventually(t, 10*time.Second, "the session to end at the other replica", func() bool { return !two.page(cookie) })
 	for _, p := range []*process{one, two} {
 		if status, _, text := p.asked(http.MethodGet, "/api/v1/session", "", "Authorization", "Bearer "+token); status != http.StatusOK {
-			t.Errorf("the token by itself: got %d %s, want 200", status, text)
+			t.Errorf("the token without a session: got %d %s, want 200", status, text)
 		}
 	}
 	if !two.page(two.signIn(token)) {
-		t.Error("a new session with the token is not let in")
+		t.Error("a new session with the token is not valid")
 	}
 	two.kill()
 	if three := s.startReady("api", withTokens(t, ana)...); three.page(cookie) {
-		t.Error("after a restart the session goes on")
+		t.Error("the session is valid after a restart")
 	}
 }
 
-// A cursor of one replica is good at the other and after a restart, and nothing else is.
+// A cursor of one replica is valid at the other and after a restart; an altered cursor is not.
 func TestCursorsAreGoodAtAllReplicas(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)

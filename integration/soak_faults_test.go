@@ -12,8 +12,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/integration/proxy"
 )
 
-// calamity is something that happens to the soak. It returns when that is over, and
-// whether it could be seen to have happened.
+// calamity is a fault of the soak test. do returns when the fault is over, with evidence that it
+// happened.
 type calamity struct {
 	name string
 	do   func() (seen bool)
@@ -34,15 +34,15 @@ func (s *soak) calamities() []calamity {
 		{"Kafka restarts", func() bool { return s.kafkaRestarts(s.stack.StopKafka) }},
 		{"Kafka is killed", func() bool { return s.kafkaRestarts(s.stack.KillKafka) }},
 		{"a member joins and leaves", s.memberVisits},
-		{"an ingester stands still for longer than its session", func() bool { return s.standsStill(s.ingesters[s.random.IntN(2)], 4*time.Second) }},
-		{"an API stands still", func() bool {
+		{"an ingester is suspended for longer than its session", func() bool { return s.standsStill(s.ingesters[s.random.IntN(2)], 4*time.Second) }},
+		{"an API is suspended", func() bool {
 			return s.standsStill(s.apis[s.random.IntN(2)], pick(3*time.Second, 15*time.Second))
 		}},
 	}
 }
 
-// breakThings deals the faults like cards: each comes once before one comes again,
-// and all come at least once, however short the time.
+// breakThings injects the faults in random order: each once before any is repeated, and all of them
+// at least once, however short the time.
 func (s *soak) breakThings(atLeast time.Duration) {
 	s.t.Helper()
 	end := time.Now().Add(atLeast)
@@ -61,25 +61,25 @@ func (s *soak) breakThings(atLeast time.Duration) {
 		if c.do() {
 			seen[c.name]++
 		} else {
-			s.note("%s: could not be seen to happen", c.name)
+			s.note("%s: no evidence that it happened", c.name)
 		}
 		lasting(time.Duration(300+s.random.IntN(pick(500, 2500))) * time.Millisecond)
 	}
-	s.note("nothing more is broken")
-	s.t.Logf("%d faults, and could be seen to happen: %v", happened, seen)
+	s.note("no more faults")
+	s.t.Logf("%d faults, with evidence for: %v", happened, seen)
 	for _, c := range s.calamities() {
 		if seen[c.name] == 0 {
-			s.t.Errorf("I9: %s: never seen to happen, want it at least once", c.name)
+			s.t.Errorf("I9: %s: no evidence that it happened, want it at least once", c.name)
 		}
 	}
 }
 
-// between is a random time.
+// between returns a random duration.
 func (s *soak) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(s.random.Int64N(int64(most-least)))
 }
 
-// killed ends what is in a place at a random point, and puts a new process there.
+// killed kills the process of a place, and starts a new one after a random time.
 func (s *soak) killed(at *place) bool {
 	old := at.process.Load()
 	old.kill()
@@ -89,8 +89,8 @@ func (s *soak) killed(at *place) bool {
 	return gone
 }
 
-// perhapsKilled kills a program in the middle of another fault, now and then. It
-// returns what puts a new one there, when that can start again.
+// perhapsKilled sometimes kills a program during another fault. It returns a function that starts a
+// new one, to be called when a start is possible again.
 func (s *soak) perhapsKilled() (revive func()) {
 	victims := []*place{s.ingesters[1], s.apis[1]}
 	at := victims[s.random.IntN(2)]
@@ -102,9 +102,10 @@ func (s *soak) perhapsKilled() (revive func()) {
 	return func() { s.launch(at) }
 }
 
-// archiverKilled makes messages due, and kills the archiver when it has moved some.
+// archiverKilled makes messages old enough for the archive, and kills the archiver after it has
+// moved some.
 func (s *soak) archiverKilled() bool {
-	eventually(s.t, time.Minute, "messages are due", func() bool { // not by a connection that an earlier fault has ended
+	eventually(s.t, time.Minute, "messages are due", func() bool { // repeated because an earlier fault may have ended the connection
 		_, err := s.db.Exec(`UPDATE dlq.dlq_messages SET updated_at = now() - interval '40 days' WHERE id IN (
 			SELECT id FROM dlq.dlq_messages WHERE status IN ('RESOLVED', 'DEAD') LIMIT 150)`)
 		return err == nil
@@ -133,7 +134,7 @@ func (s *soak) archived() (n int) {
 func (s *soak) databaseRestarts(end func() error) bool {
 	var before, after time.Time
 	const started = `SELECT pg_postmaster_start_time()`
-	eventually(s.t, time.Minute, "PostgreSQL says since when it runs", func() bool { return s.db.Get(&before, started) == nil })
+	eventually(s.t, time.Minute, "PostgreSQL reports its start time", func() bool { return s.db.Get(&before, started) == nil })
 	if err := end(); err != nil {
 		s.t.Fatalf("end PostgreSQL: %v", err)
 	}
@@ -179,7 +180,7 @@ func (s *soak) databaseCut() bool {
 	return cut > 0
 }
 
-// databaseHalfOpen: connections stay open and nothing comes back on them.
+// databaseHalfOpen: connections stay open and no bytes return on them.
 func (s *soak) databaseHalfOpen() bool {
 	before := s.counted("half open")
 	s.storeWay.Decide(func(string) proxy.Action {
@@ -244,7 +245,7 @@ func (s *soak) kafkaRestarts(end func() error) bool {
 	return silent
 }
 
-// memberVisits: partitions are shared out anew when somebody comes and when they go.
+// memberVisits: a new member joins the consumer group and leaves; each causes a rebalance.
 func (s *soak) memberVisits() bool {
 	p := s.startIn(s.dir, filepath.Join(binaries, "ingester"), s.env...)
 	p.waitReady()
@@ -266,11 +267,11 @@ func (s *soak) standsStill(at *place, d time.Duration) bool {
 	})
 	lasting(d)
 	p.signal(syscall.SIGCONT)
-	eventually(s.t, time.Minute, "who stood still is well", func() bool { return p.status("/readyz") == 200 })
+	eventually(s.t, time.Minute, "the resumed program is ready", func() bool { return p.status("/readyz") == 200 })
 	return seen
 }
 
-// soon waits for a condition for a while, and tells whether it came.
+// soon waits for a condition and reports whether it became true.
 func (s *soak) soon(limit time.Duration, ok func() bool) bool {
 	for end := time.Now().Add(limit); time.Now().Before(end); lasting(50 * time.Millisecond) {
 		if ok() {
@@ -280,7 +281,7 @@ func (s *soak) soon(limit time.Duration, ok func() bool) bool {
 	return ok()
 }
 
-// stateOf is the letter that ps shows for a process: T stands still.
+// stateOf returns the state of a process as ps shows it: T means stopped.
 func stateOf(pid int) (string, error) {
 	out, err := exec.Command("ps", "-o", "stat=", "-p", strconv.Itoa(pid)).Output()
 	state := strings.TrimSpace(string(out))

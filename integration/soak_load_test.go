@@ -12,7 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// What stands in records and in what operators send, and in no log.
+// Texts in records and in operators' edits that must appear in no log.
 const (
 	secretKey    = "key-7f3a9c"
 	secretValue  = "value-51be20"
@@ -20,7 +20,7 @@ const (
 	secretEdit   = "edited-90aa3e"
 )
 
-// dialect is one of the ways to say of a record where it failed and why.
+// dialect returns the headers of one of the dialects for the origin and the error of a record.
 func (s *soak) dialect(n int) (source string, headers []kgo.RecordHeader) {
 	header := func(name, value string) kgo.RecordHeader {
 		return kgo.RecordHeader{Key: name, Value: []byte(value)}
@@ -45,7 +45,7 @@ func (s *soak) dialect(n int) (source string, headers []kgo.RecordHeader) {
 		return s.sources[1], []kgo.RecordHeader{
 			header("source_topic", payments), header("source_partition", "2"), header("source_offset", "3"), header("source_attempts", "2"),
 		}
-	default: // nobody says anything: the name of the dead-letter topic tells
+	default: // no headers: the origin follows from the name of the dead-letter topic
 		return s.sources[0], nil
 	}
 }
@@ -85,8 +85,8 @@ func (s *soak) produce(ctx context.Context, random *rand.Rand) {
 	}
 }
 
-// write is false when it is over. What Kafka has not acknowledged by then may be
-// there or not, which the log tells at the end.
+// write returns false when ctx has ended. Records without an acknowledgement by then may be in
+// Kafka or not; the log shows it at the end.
 func (s *soak) write(ctx context.Context, batch ...*kgo.Record) bool {
 	for _, result := range s.kafka.client.ProduceSync(ctx, batch...) {
 		if result.Err == nil {
@@ -99,8 +99,8 @@ func (s *soak) write(ctx context.Context, batch ...*kgo.Record) bool {
 	return ctx.Err() == nil
 }
 
-// consume is the consumer of the original topics, which fails again at one record in
-// four and sends that to the dead-letter topic as Spring does: with all its headers.
+// consume consumes the original topics. It fails again on one record in four and sends it to the
+// dead-letter topic as Spring does: with all its headers.
 func (s *soak) consume(ctx context.Context, random *rand.Rand) {
 	client, err := kgo.NewClient(kgo.SeedBrokers(s.brokers...), kgo.ConsumeTopics(s.targets...), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
@@ -125,12 +125,12 @@ func (s *soak) consume(ctx context.Context, random *rand.Rand) {
 	}
 }
 
-// ask is an operator's request to one of the APIs. Status 0 is no answer.
+// ask sends an operator's request to one of the APIs. Status 0 means no answer.
 func (s *soak) ask(at *place, method, path, body string, header ...string) (int, []byte) {
 	return at.process.Load().try(method, path, []byte(body), append(header, "Authorization", "Bearer "+s.token)...)
 }
 
-// operator does what the API has, at random.
+// operator performs random actions of the API.
 type operator struct {
 	*soak
 	random *rand.Rand
@@ -181,8 +181,8 @@ func (o *operator) something() {
 
 func (o *operator) one(of ...string) string { return of[o.random.IntN(len(of))] }
 
-// fine are the answers that there may be while things break; 500 is none of them,
-// and neither is one that says that the request was wrong.
+// fine are the statuses that are allowed during faults. 500 is not among them, and neither is any
+// status for an invalid request.
 var fine = map[int]bool{0: true, 200: true, 202: true, 404: true, 409: true, 502: true, 503: true}
 
 func (o *operator) request(what, method, path, body string, header ...string) (int, []byte) {
@@ -203,7 +203,7 @@ type found struct {
 	Offset    int64  `json:"dlq_offset"`
 }
 
-// some are messages of a status, at random among the newest.
+// some returns random messages of a status from among the newest ones.
 func (o *operator) some(status string, n int) []found {
 	var got struct{ Messages []found }
 	code, body := o.request("list", http.MethodGet, "/api/v1/messages?omit=payload&limit=50&status="+status, "")
@@ -215,8 +215,8 @@ func (o *operator) some(status string, n int) []found {
 	return list[:min(n, len(list))]
 }
 
-// retry sends one message, and the same request again when nobody could say how it
-// ended. Whoever hears of a success finds the record at the end.
+// retry sends one message, and repeats the same request when the outcome is unknown. After a
+// success, the end of the test expects the record.
 func (o *operator) retry(what, body string) {
 	for _, m := range o.some("PENDING", 1) {
 		key := fmt.Sprintf("soak-%d-%d", o.random.Uint64(), o.n)
@@ -247,7 +247,7 @@ func (o *operator) deleteOne() {
 
 func (m *found) position() string { return fmt.Sprintf("%s/%d/%d", m.Topic, m.Partition, m.Offset) }
 
-// deleteSome is a redrive that deletes.
+// deleteSome starts a redrive that deletes.
 func (o *operator) deleteSome() {
 	list := o.some(o.one("DEAD", "RESOLVED"), 5)
 	if len(list) == 0 {
@@ -262,7 +262,7 @@ func (o *operator) deleteSome() {
 	o.request("redrive that deletes", http.MethodPost, "/api/v1/redrives", string(body))
 }
 
-// redrive makes one of some kind, and now and then pauses, resumes or cancels it.
+// redrive starts a redrive of some kind, and sometimes pauses, resumes or cancels it.
 func (o *operator) redrive() {
 	options := map[string]any{"filter": map[string]any{"topic": o.one(o.sources...)}}
 	switch o.random.IntN(5) {
@@ -305,8 +305,8 @@ func (o *operator) restore() {
 	o.request("restore", http.MethodPost, "/api/v1/archive/"+m.ID+"/restore", "")
 }
 
-// archive makes some messages due and runs the archiver, again and again. A run that
-// PostgreSQL did not live through may fail; what it did stays.
+// archive repeatedly makes some messages old enough and runs the archiver. A run may fail if
+// PostgreSQL goes down during it; its committed work stays.
 func (s *soak) archive(ctx context.Context) {
 	for {
 		select {
@@ -315,7 +315,7 @@ func (s *soak) archive(ctx context.Context) {
 		case <-time.After(3 * time.Second):
 		}
 		_, _ = s.db.ExecContext(ctx, `UPDATE dlq.dlq_messages SET updated_at = now() - interval '40 days' WHERE id IN (
-			SELECT id FROM dlq.dlq_messages WHERE status IN ('RESOLVED', 'DEAD') ORDER BY created_at LIMIT 30)`) // or there is no database now
+			SELECT id FROM dlq.dlq_messages WHERE status IN ('RESOLVED', 'DEAD') ORDER BY created_at LIMIT 30)`) // fails while the database is down
 		if s.archiveOnce(ctx) {
 			s.luck.count("archived")
 		}
@@ -329,7 +329,7 @@ func (s *soak) archiveOnce(ctx context.Context) bool {
 	return cmd.Run() == nil
 }
 
-// cancelPaused cancels what an operator paused and could not resume.
+// cancelPaused cancels redrives that an operator paused and could not resume.
 func (s *soak) cancelPaused() bool {
 	var ids []string
 	if err := s.db.Select(&ids, `SELECT id::text FROM dlq.redrives WHERE state IN ('paused', 'stopped')`); err != nil {

@@ -19,15 +19,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// seedVariable sets what a soak draws, so that one that failed can be tried again.
-// Faults then come in the same order; what they hit is the machine's affair.
+// seedVariable sets the seed of a soak, to repeat a run that failed. The faults then occur in the
+// same order; what they hit depends on timing.
 const seedVariable = "DLQ_SOAK_SEED"
 
-// TestSoak lets everything work at once and breaks everything in turn, for about a
-// minute, or with DLQ_TEST_LONG=1 for ten: producers of several frameworks, two
-// ingesters, two APIs, an archiver, operators who do all that the API has, and
-// consumers who fail again. When it is over nothing may have been lost, doubled,
-// invented or left undone, and all goes on as before.
+// TestSoak runs everything at once and injects one fault after the other, for about a minute, or
+// with DLQ_TEST_LONG=1 for ten: producers of several frameworks, two ingesters, two APIs, an
+// archiver, operators who use the whole API, and consumers that fail again. At the end nothing may
+// be lost, duplicated, invented or left undone, and everything works as before.
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	s := newSoak(t)
@@ -45,32 +44,32 @@ func TestSoak(t *testing.T) {
 	s.wantEnough()
 }
 
-// soak is the system, what works on it and what breaks it.
+// soak is the system with its load and its faults.
 type soak struct {
 	*account
 	seed      uint64
-	random    *rand.Rand // of whoever breaks things alone
+	random    *rand.Rand // used only by the goroutine that injects faults
 	luck      *chance
 	stack     *stack.Stack
 	kafkaWay  *proxy.Proxy
 	storeWay  *proxy.Proxy
 	dir       string
 	began     time.Time
-	steps     []string // what was broken, and when
+	steps     []string // the faults with their times
 	token     string
 	env       []string
 	ingesters [2]*place
 	apis      [2]*place
 	before    map[*place]burden
 
-	records    atomic.Int64 // dead letters that were produced
-	comebacks  atomic.Int64 // of these by consumers who failed again
+	records    atomic.Int64 // produced dead letters
+	comebacks  atomic.Int64 // of these from consumers that failed again
 	stopWork   context.CancelFunc
 	stopFeed   context.CancelFunc
 	work, feed sync.WaitGroup // operators and archivers; producers and consumers
 }
 
-// place is where a program runs, one process after the other.
+// place runs a program, one process after the other.
 type place struct {
 	name    string
 	process atomic.Pointer[process]
@@ -84,7 +83,7 @@ func newSoak(t *testing.T) *soak {
 		check.Require(t, err == nil, "%s: %v", seedVariable, err)
 		seed = n
 	}
-	t.Logf("seed %d; %s=%d draws the same again", seed, seedVariable, seed)
+	t.Logf("seed %d; %s=%d repeats these faults", seed, seedVariable, seed)
 	kafkaWay, storeWay := newProxy(t, proxy.KafkaRequests), newProxy(t, proxy.Statements(nameMoment))
 	own := ownStack(t, stack.Options{Kafka: true, Postgres: true, KafkaAdvertise: kafkaWay.Addr()})
 	where := makeDatabase(t, own)
@@ -107,7 +106,7 @@ func newSoak(t *testing.T) *soak {
 	return s
 }
 
-// folder is where the logs are, which stay when the test failed.
+// folder returns the folder for the logs, which remains after a failure.
 func folder(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "dlq-manager-soak-")
@@ -120,7 +119,7 @@ func folder(t *testing.T) string {
 	return dir
 }
 
-// prepare starts the programs, with tokens, so that there is something to keep quiet.
+// prepare starts the programs, with authentication, so that the logs could leak tokens.
 func (s *soak) prepare() {
 	s.t.Helper()
 	who := people(map[string][]grant{"soak": {{"admin", "*"}, {"edit", "*"}}})["soak"]
@@ -137,7 +136,7 @@ func (s *soak) prepare() {
 	}
 }
 
-// launch puts a new process in a place, and waits until it is ready.
+// launch starts a new process in a place, and waits until it is ready.
 func (s *soak) launch(at *place) *process {
 	s.t.Helper()
 	p := s.startIn(s.dir, filepath.Join(binaries, at.name), s.env...)
@@ -146,12 +145,12 @@ func (s *soak) launch(at *place) *process {
 	return p
 }
 
-// note keeps account of what was done, with the time since the beginning.
+// note records an event with the time since the start.
 func (s *soak) note(format string, args ...any) {
 	s.steps = append(s.steps, fmt.Sprintf("%7.3f s  ", time.Since(s.began).Seconds())+fmt.Sprintf(format, args...))
 }
 
-// report tells whoever has to find out why it failed all that is known.
+// report logs everything that helps to find the cause of a failure.
 func (s *soak) report() {
 	if s.stopWork != nil {
 		s.stopWork()
@@ -159,13 +158,13 @@ func (s *soak) report() {
 		s.work.Wait()
 		s.feed.Wait()
 	}
-	s.t.Logf("seed %d, %d records, what was done and when:\n%s", s.seed, s.records.Load(), strings.Join(s.steps, "\n"))
+	s.t.Logf("seed %d, %d records, events with their times:\n%s", s.seed, s.records.Load(), strings.Join(s.steps, "\n"))
 	if s.t.Failed() {
 		s.t.Logf("the logs of all programs are in %s; try again with %s=%d", s.dir, seedVariable, s.seed)
 	}
 }
 
-// worksBegin starts everybody who does something.
+// worksBegin starts the load.
 func (s *soak) worksBegin() {
 	s.began = time.Now()
 	working, stopWork := context.WithCancel(s.t.Context())
@@ -179,7 +178,7 @@ func (s *soak) worksBegin() {
 	s.feed.Go(func() { s.consume(feeding, rand.New(rand.NewPCG(s.seed, 21))) })
 }
 
-// warmUp waits until there is some work, and notes what the programs cost then.
+// warmUp waits until there is some work, and then records the resource usage of the programs.
 func (s *soak) warmUp() {
 	s.t.Helper()
 	eventually(s.t, time.Minute, "some records were sent back", func() bool {
@@ -197,7 +196,7 @@ func (s *soak) places() []*place {
 	return []*place{s.ingesters[0], s.ingesters[1], s.apis[0], s.apis[1]}
 }
 
-// quiet ends what brings new work. What was asked for before goes on.
+// quiet stops all sources of new work. Requested work continues.
 func (s *soak) quiet() {
 	s.t.Helper()
 	s.stopWork()
@@ -207,12 +206,11 @@ func (s *soak) quiet() {
 	eventually(s.t, time.Minute, "paused redrives are cancelled", s.cancelPaused)
 }
 
-// recovers is I7: with no fault left, everything comes to its end by itself. On an
-// idle machine that takes less than 60 s. The limits here are those of a busy one, and
-// the log has the time that it took.
+// recovers is I7: without faults, all work completes by itself. On an idle machine that takes less
+// than 60 s. The limits here are for a busy machine; the log shows the actual time.
 func (s *soak) recovers(since time.Time) {
 	s.t.Helper()
-	s.db.SetMaxIdleConns(0) // those of the test itself that a fault has ended
+	s.db.SetMaxIdleConns(0) // closes the test's own connections, which faults may have broken
 	s.db.SetMaxIdleConns(2)
 	for _, at := range s.places() {
 		at.process.Load().waitReady()
@@ -229,21 +227,21 @@ func (s *soak) recovers(since time.Time) {
 			return true
 		})
 	}
-	s.t.Logf("all was ready and without lag %.1f s after the last fault", time.Since(since).Seconds())
+	s.t.Logf("all programs were ready and without lag %.1f s after the last fault", time.Since(since).Seconds())
 	eventually(s.t, 5*time.Minute, "every redrive is over, those with a rate too, and every claim settled", func() bool {
 		var open int
 		err := s.db.Get(&open, `SELECT (SELECT count(*) FROM dlq.redrives WHERE state IN ('canary', 'running', 'paused'))
 			+ (SELECT count(*) FROM dlq.dlq_messages WHERE status = 'RETRYING' AND NOT unsettled)`)
 		return err == nil && open == 0
 	})
-	s.t.Logf("all that was asked for was done %.1f s after the last fault", time.Since(since).Seconds())
+	s.t.Logf("all requested work was done %.1f s after the last fault", time.Since(since).Seconds())
 	s.retryAllOfIt()
 	for _, at := range s.places() {
 		at.process.Load().wantNear(s.before[at])
 	}
 }
 
-// retryAllOfIt: a system that has come through this does what it is asked for.
+// retryAllOfIt: after the recovery, the system completes a retry-all of everything.
 func (s *soak) retryAllOfIt() {
 	s.t.Helper()
 	for _, topic := range s.sources {
@@ -262,7 +260,7 @@ func (s *soak) retryAllOfIt() {
 	}
 }
 
-// endPrograms tells all to end, which they do well.
+// endPrograms stops all programs, which must exit with code 0.
 func (s *soak) endPrograms() {
 	s.t.Helper()
 	for _, at := range s.places() {
@@ -272,8 +270,8 @@ func (s *soak) endPrograms() {
 	}
 }
 
-// wantComebacks: a replay that failed again is a child of the message it was, unless
-// that was deleted meanwhile.
+// wantComebacks: a replay that failed again is a child of its message, unless that was deleted
+// meanwhile.
 func (s *soak) wantComebacks() {
 	s.t.Helper()
 	parents := map[string]string{}
@@ -300,11 +298,11 @@ func (s *soak) wantComebacks() {
 			}
 		}
 	}
-	s.t.Logf("%d records came back and found their parent", known-len(orphans))
-	s.complain("messages that came back are not known as such", orphans)
+	s.t.Logf("%d records returned and have their parent", known-len(orphans))
+	s.complain("returned messages without their parent", orphans)
 }
 
-// deletedAt is whether somebody asked that what is at a position be deleted.
+// deletedAt reports whether the deletion of the message at a position was requested.
 func (s *soak) deletedAt(at string) (id string, asked bool) {
 	for id, position := range s.deleted {
 		if position == at {

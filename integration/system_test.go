@@ -24,19 +24,19 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi/openapitest"
 )
 
-// systems numbers the systems of this process, for names that do not clash.
+// systems numbers the systems of this process, for unique names.
 var systems atomic.Int64
 
-// system is one installation: a database, topics under a prefix of its own, a
-// configuration file, and the programs that run on them.
+// system is one installation: a database, topics with their own prefix, a configuration file, and
+// the programs that use them.
 type system struct {
 	t       *testing.T
-	prefix  string // of topics, and the consumer group
+	prefix  string // prefix of topics, and name of the consumer group
 	db      *sqlx.DB
 	brokers []string
 	config  string
 	kafka   *cluster
-	logs    []string // of every program that was started here
+	logs    []string // logs of all programs started here
 }
 
 func newSystem(t *testing.T) *system {
@@ -44,7 +44,7 @@ func newSystem(t *testing.T) *system {
 	return newSystemOn(t, stacktest.Kafka(t), postgrestest.Empty(t))
 }
 
-// newSystemOn is a system on servers of the test's own choice.
+// newSystemOn returns a system on the given servers.
 func newSystemOn(t *testing.T, brokers []string, database string) *system {
 	t.Helper()
 	s := &system{t: t, brokers: brokers, prefix: fmt.Sprintf("e2e%d-%d", os.Getpid(), systems.Add(1))}
@@ -68,10 +68,10 @@ func (s *system) writeConfig(database string) string {
 	return path
 }
 
-// topic is a topic of this system: "orders.dlq.v1" under the system's prefix.
+// topic returns the name of a topic with the system's prefix.
 func (s *system) topic(name string) string { return s.prefix + "-" + name }
 
-// must runs a program to its end, which must be a good one.
+// must runs a program until it exits, which must be with code 0.
 func (s *system) must(name string, args ...string) string {
 	s.t.Helper()
 	cmd := exec.CommandContext(s.t.Context(), filepath.Join(binaries, name), append([]string{"--config", s.config}, args...)...)
@@ -80,7 +80,7 @@ func (s *system) must(name string, args ...string) string {
 	return string(out)
 }
 
-// process is a program that serves.
+// process is a running server program.
 type process struct {
 	t       *testing.T
 	name    string
@@ -90,20 +90,20 @@ type process struct {
 	done    <-chan struct{}
 }
 
-// start runs a program on a free port. It is killed at the end of the test if it
-// is still there, and its log is shown when the test failed.
+// start runs a program on a free port. The program is killed at the end of the test if it still
+// runs, and its log is shown after a failure.
 func (s *system) start(name string, environ ...string) *process {
 	s.t.Helper()
 	return s.startAt(filepath.Join(binaries, name), environ...)
 }
 
-// startAt is start for a program that is somewhere else.
+// startAt is start for a program at another path.
 func (s *system) startAt(path string, environ ...string) *process {
 	s.t.Helper()
 	return s.startIn(s.t.TempDir(), path, environ...)
 }
 
-// startIn is startAt with the log in a folder of the caller's choice.
+// startIn is startAt with the log in the given folder.
 func (s *system) startIn(dir, path string, environ ...string) *process {
 	s.t.Helper()
 	started, err := programs.Start(programs.Program{Path: path, Config: s.config, Env: environ, Dir: dir})
@@ -134,10 +134,10 @@ func (p *process) waitReady() {
 	check.NoError(p.t, p.program.Ready(ctx))
 }
 
-// kill is SIGKILL: no goodbye to anybody.
+// kill sends SIGKILL.
 func (p *process) kill() { p.program.Kill() }
 
-// stop is SIGTERM; the program must end well within its 25 seconds.
+// stop sends SIGTERM; the program must exit with code 0 within 25 seconds.
 func (p *process) stop() {
 	p.t.Helper()
 	p.program.Signal(syscall.SIGTERM)
@@ -147,7 +147,7 @@ func (p *process) stop() {
 		p.t.Fatalf("%s did not stop within 25 s:\n%s", p.name, programs.Tail(p.log))
 	}
 	if err := p.program.Err(); err != nil {
-		p.t.Errorf("%s ended after SIGTERM with %v, want it to end well:\n%s", p.name, err, programs.Tail(p.log))
+		p.t.Errorf("%s ended after SIGTERM with %v, want exit code 0:\n%s", p.name, err, programs.Tail(p.log))
 	}
 }
 
@@ -171,13 +171,13 @@ func (p *process) try(method, path string, body []byte, header ...string) (statu
 		Method: method, Path: path, Header: req.Header, Body: body,
 		Status: res.StatusCode, AnswerHeader: res.Header, Answer: answer,
 	}); err != nil && p.name == "api" {
-		p.t.Errorf("the document and the program differ: %v", err)
+		p.t.Errorf("the OpenAPI document and the program differ: %v", err)
 	}
 	return res.StatusCode, answer
 }
 
-// call sends a request that must be answered with want, and decodes the answer
-// into out unless that is nil.
+// call sends a request whose answer must have status want, and decodes the answer into out unless
+// that is nil.
 func (p *process) call(method, path string, want int, out any) []byte {
 	p.t.Helper()
 	status, answer := p.try(method, path, nil)
@@ -190,8 +190,7 @@ func (p *process) call(method, path string, want int, out any) []byte {
 	return answer
 }
 
-// eventually waits for a condition, which is asked often and must come true
-// within limit.
+// eventually repeats ok until it is true, and ends the test if that takes longer than limit.
 func eventually(t *testing.T, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -201,7 +200,7 @@ func eventually(t *testing.T, limit time.Duration, what string, ok func() bool) 
 	for !ok() {
 		select {
 		case <-ctx.Done():
-			t.Fatalf("waited %s in vain until %s", limit, what)
+			t.Fatalf("after %s still not true: %s", limit, what)
 		case <-ticker.C:
 		}
 	}

@@ -14,17 +14,17 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// grant is a role on topics, "*" for all.
+// grant is a role for topics, "*" for all.
 type grant struct{ role, topics string }
 
-// person is somebody with a token.
+// person is a user with a token.
 type person struct {
 	name   string
 	token  string
 	grants []grant
 }
 
-// people have tokens of their own, which nothing but the number tells apart.
+// people returns people with different tokens.
 func people(grants map[string][]grant) map[string]person {
 	all := map[string]person{}
 	for name, list := range grants {
@@ -34,7 +34,7 @@ func people(grants map[string][]grant) map[string]person {
 	return all
 }
 
-// tokensFile is a file with their tokens, as an operator would write it.
+// tokensFile writes their tokens into a file, as an administrator would.
 func tokensFile(t *testing.T, people map[string]person) string {
 	t.Helper()
 	var text strings.Builder
@@ -50,7 +50,7 @@ func tokensFile(t *testing.T, people map[string]person) string {
 	return path
 }
 
-// withTokens are the settings of an API that only they may use.
+// withTokens returns the settings of an API that accepts only these tokens.
 func withTokens(t *testing.T, people map[string]person) []string {
 	t.Helper()
 	return []string{"DLQ_AUTH_MODE=token", "DLQ_AUTH_TOKENS_FILE=" + tokensFile(t, people)}

@@ -10,8 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// TestNewTopicIsRead: a topic that is made while the ingester runs is read within
-// 30 seconds.
+// TestNewTopicIsRead: a topic that is created while the ingester runs is read within 30 seconds.
 func TestNewTopicIsRead(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
@@ -25,8 +24,8 @@ func TestNewTopicIsRead(t *testing.T) {
 	eventually(t, 30*time.Second, "all three records are listed", func() bool { return total(api, topic) == 3 })
 }
 
-// TestTopicMadeAgainLosesNothing: a topic that is deleted and made again starts
-// over at offset 0, and its records are new ones.
+// TestTopicMadeAgainLosesNothing: a topic that is deleted and created again starts at offset 0, and
+// all of its new records are stored.
 func TestTopicMadeAgainLosesNothing(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
@@ -39,14 +38,14 @@ func TestTopicMadeAgainLosesNothing(t *testing.T) {
 		for n := range 20 {
 			s.kafka.produce(&kgo.Record{Topic: topic, Partition: int32(n % 2), Value: fmt.Appendf(nil, `{"life": %d}`, life)})
 		}
-		eventually(t, time.Minute, fmt.Sprintf("the records of life %d are listed", life), func() bool {
+		eventually(t, time.Minute, fmt.Sprintf("the records of incarnation %d are listed", life), func() bool {
 			return total(api, topic) == 20*life
 		})
 		s.kafka.delete(topic)
 	}
 }
 
-// total is how many messages a topic has; -1 without an answer.
+// total returns how many messages a topic has; -1 without an answer.
 func total(api *process, topic string) int {
 	var got listed
 	status, _ := api.try(http.MethodGet, "/api/v1/dlq/"+topic, nil)
@@ -57,8 +56,8 @@ func total(api *process, topic string) int {
 	return got.Pagination.Total
 }
 
-// TestFiftyRetriesPublishOnce: of fifty operators who press retry at the same
-// moment, on two replicas, one sends and the others are told.
+// TestFiftyRetriesPublishOnce: fifty operators retry the same message at the same moment, on two
+// replicas. One retry publishes the record; the others are refused.
 func TestFiftyRetriesPublishOnce(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)

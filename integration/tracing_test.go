@@ -25,8 +25,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// The trace that a record was part of before it died, and the one in which somebody
-// retries it.
+// The trace that a record belonged to before it was dead-lettered, and the trace of its retry.
 const (
 	lettersTrace  = "4bf92f3577b34da6a3ce929d0e0e4736"
 	lettersParent = "00-" + lettersTrace + "-00f067aa0ba902b7-01"
@@ -35,14 +34,14 @@ const (
 	clientsSpan   = "b7ad6b7169203331"
 )
 
-// traceCollector takes spans as an OpenTelemetry collector does.
+// traceCollector accepts spans like an OpenTelemetry collector.
 type traceCollector struct {
 	url   string
 	mu    sync.Mutex
 	spans []span
 }
 
-// span is one span with the service that sent it.
+// span is a span with the service that sent it.
 type span struct {
 	*tracepb.Span
 	service string
@@ -83,7 +82,7 @@ func (c *traceCollector) take(export *collectorpb.ExportTraceServiceRequest) {
 	}
 }
 
-// all returns what came so far and satisfies the condition.
+// all returns the spans received so far that satisfy the condition.
 func (c *traceCollector) all(ok func(span) bool) []span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -124,7 +123,7 @@ func (s span) linkedTo(trace string) bool {
 	return slices.ContainsFunc(s.Links, func(l *tracepb.Span_Link) bool { return hex.EncodeToString(l.TraceId) == trace })
 }
 
-// textOf is an attribute's value as text, "" when there is none.
+// textOf returns an attribute's value as text, "" when it does not exist.
 func textOf(attributes []*commonpb.KeyValue, key string) string {
 	for _, a := range attributes {
 		if a.Key != key {
@@ -140,9 +139,9 @@ func textOf(attributes []*commonpb.KeyValue, key string) string {
 	return ""
 }
 
-// TestTracesOfALetterAndItsRetry follows a dead letter that is part of a trace through
-// both programs: what they do has traces of its own, linked to it, and what arrives is
-// what was sent.
+// TestTracesOfALetterAndItsRetry follows a dead letter that is part of a trace through both
+// programs: their work has separate traces, linked to that one, and the published record carries
+// its original trace.
 func TestTracesOfALetterAndItsRetry(t *testing.T) {
 	t.Parallel()
 	c := newTraceCollector(t)
@@ -152,7 +151,7 @@ func TestTracesOfALetterAndItsRetry(t *testing.T) {
 		kgo.RecordHeader{Key: "traceparent", Value: []byte(lettersParent)},
 		kgo.RecordHeader{Key: "tracestate", Value: []byte(lettersState)})
 	l.kafka.produce(letter)
-	l.produce(1, nil) // and one that is part of none
+	l.produce(1, nil) // and one without a trace
 
 	ingester := l.startReady("ingester", "DLQ_TRACING_ENDPOINT="+c.url)
 	l.waitStored()
@@ -184,10 +183,10 @@ func TestTracesOfALetterAndItsRetry(t *testing.T) {
 		return s.in(clientsTrace) && s.Kind == tracepb.Span_SPAN_KIND_CLIENT && s.Name == "send "+l.target
 	})
 	if !sent.linkedTo(lettersTrace) || sent.text("messaging.destination.name") != l.target {
-		t.Errorf("got %v, want the sending of it, linked to the letter's trace", sent)
+		t.Errorf("got %v, want its publish span, linked to the trace of the dead letter", sent)
 	}
 	if arrived := l.kafka.readAll(l.target); len(arrived) != 1 || header(arrived[0], "traceparent") != lettersParent || header(arrived[0], "tracestate") != lettersState {
-		t.Errorf("got %d records in the original topic, want the one as it was, its trace included", len(arrived))
+		t.Errorf("got %d records in the original topic, want the one unchanged, with its trace", len(arrived))
 	}
 	wantLogged(t, api, request)
 	wantExemplar(t, api, clientsTrace)
@@ -203,7 +202,7 @@ func TestTracesOfALetterAndItsRetry(t *testing.T) {
 	wantNoNoise(t, c)
 }
 
-// traced is the id of the message that came with a trace.
+// traced returns the id of the message that has a trace.
 func (l *letters) traced(api *process) string {
 	l.t.Helper()
 	var ids []string
@@ -239,7 +238,7 @@ func wantLogged(t *testing.T, p *process, request span) {
 	t.Errorf("no line of the log has the trace %s", clientsTrace)
 }
 
-// wantExemplar finds the trace beside the duration of its request.
+// wantExemplar finds the trace as an exemplar of the duration of its request.
 func wantExemplar(t *testing.T, p *process, trace string) {
 	t.Helper()
 	_, text := p.try(http.MethodGet, "/metrics", nil, "Accept", "application/openmetrics-text;version=1.0.0")
@@ -251,7 +250,7 @@ func wantExemplar(t *testing.T, p *process, trace string) {
 	t.Errorf("no bucket has the exemplar %s", trace)
 }
 
-// wantNoNoise: what nobody asked for leaves no traces, and neither do probes.
+// wantNoNoise: background work without a request leaves no traces, and neither do probes.
 func wantNoNoise(t *testing.T, c *traceCollector) {
 	t.Helper()
 	for _, s := range c.all(func(s span) bool {
@@ -262,9 +261,8 @@ func wantNoNoise(t *testing.T, c *traceCollector) {
 	}
 }
 
-// TestFaultCollectorHangs: programs whose collector takes connections and says nothing,
-// or is not there, do what they do with none, drop what they cannot keep, and end in
-// time.
+// TestFaultCollectorHangs: with a collector that accepts connections and stays silent, or that does
+// not exist, programs work as without one, drop the spans that they cannot keep, and exit in time.
 func TestFaultCollectorHangs(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
@@ -284,7 +282,7 @@ func TestFaultCollectorHangs(t *testing.T) {
 	_ = gone.Close()
 	for name, c := range map[string]struct {
 		at     net.Addr
-		result string // what becomes of spans
+		result string // the result of their spans
 	}{
 		"Hangs":   {silent.Addr(), "dropped"},
 		"Refuses": {gone.Addr(), "failed"},
@@ -313,17 +311,17 @@ func TestFaultCollectorHangs(t *testing.T) {
 				check.NoError(t, err)
 				lines := strings.Count(string(log), "traces are not taken by the collector")
 				if most := 1 + int(time.Since(began)/time.Minute); lines > most {
-					t.Errorf("%s says %d times that traces are not taken, want at most %d", p.name, lines, most)
+					t.Errorf("%s logs %d times that traces are not accepted, want at most %d", p.name, lines, most)
 				}
-				if strings.Contains(string(log), "still at work") {
-					t.Errorf("%s did not come to its end by itself", p.name)
+				if strings.Contains(string(log), "still working") {
+					t.Errorf("%s did not stop by itself", p.name)
 				}
 			}
 		})
 	}
 }
 
-// spansOf is how many spans had that result.
+// spansOf returns how many spans had that result.
 func spansOf(p *process, result string) (n float64) {
 	p.t.Helper()
 	_, text := p.try(http.MethodGet, "/metrics", nil)

@@ -24,10 +24,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestUpgradeUnderLoad: the programs of the release before work, the migration runs under
-// them, the programs after it come, and then the old ones end. Until there is a release
-// with an older schema, the programs of now are the old ones, and those after them know two
-// more steps. No request meanwhile is refused, and no record is lost or sent twice.
+// TestUpgradeUnderLoad: the programs of the previous release run, the migration runs meanwhile, the
+// new programs start, and then the old ones stop. Until there is a release with an older schema,
+// the current programs are the old ones, and the new ones have two more migration steps. Meanwhile
+// no request is refused, and no record is lost or sent twice.
 func TestUpgradeUnderLoad(t *testing.T) {
 	t.Parallel()
 	before, after := upgrade(t)
@@ -73,14 +73,14 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	ingester.wantRunning()
 }
 
-// version is the programs of one version, and the schema that they were built for.
+// version is the programs of one version with the schema version that they were built for.
 type version struct {
 	dir    string
 	schema uint
 }
 
-// upgrade returns the programs of the newest release and those of now where the release
-// has an older schema, and else those of now and those that know the made-up steps.
+// upgrade returns the programs of the newest release and the current ones if the release has an
+// older schema; otherwise the current ones and those with the made-up steps.
 func upgrade(t *testing.T) (before, after version) {
 	t.Helper()
 	now := version{binaries, migrate.Latest()}
@@ -91,8 +91,8 @@ func upgrade(t *testing.T) (before, after version) {
 	return version{released(t, tag), schemaOf(t, tag)}, now
 }
 
-// withMadeUpSteps builds the programs with two more steps, of the two kinds that there
-// are, and returns where they are.
+// withMadeUpSteps builds the programs with two more migration steps, one of each kind, and returns
+// their folder.
 func withMadeUpSteps(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -123,7 +123,7 @@ func withMadeUpSteps(t *testing.T) string {
 	return dir
 }
 
-// released builds the programs of a tag and returns where they are.
+// released builds the programs of a tag and returns their folder.
 func released(t *testing.T, tag string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -140,7 +140,7 @@ func write(t *testing.T, path, content string) {
 	check.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 }
 
-// schemaOf is the newest migration of a commit.
+// schemaOf returns the newest migration of a commit.
 func schemaOf(t *testing.T, commit string) (newest uint) {
 	t.Helper()
 	for _, name := range strings.Fields(git(t, "ls-tree", "--name-only", commit, "migrations/")) {
@@ -170,7 +170,7 @@ func command(t *testing.T, dir, name string, args ...string) string {
 	return string(out)
 }
 
-// unmigrated is a system whose database is empty.
+// unmigrated returns a system with an empty database.
 func unmigrated(t *testing.T) *system {
 	t.Helper()
 	s := &system{t: t, prefix: fmt.Sprintf("up%d-%d", os.Getpid(), systems.Add(1)), brokers: stacktest.Kafka(t)}
@@ -184,7 +184,7 @@ func unmigrated(t *testing.T) *system {
 	return s
 }
 
-// runs runs a program to its end. It may be called beside the test.
+// runs runs a program until it exits. It is safe to call from another goroutine than the test's.
 func (s *system) runs(path string, args ...string) {
 	out, err := exec.CommandContext(s.t.Context(), path, append([]string{"--config", s.config}, args...)...).CombinedOutput()
 	check.True(s.t, err == nil, "%s %v: %v\n%s", path, args, err, out)
@@ -205,7 +205,7 @@ func (s *system) startFrom(dir, name string) *process {
 		Path: filepath.Join(dir, name), Config: s.config, Env: impatient(), Dir: s.t.TempDir(),
 	})
 	check.NoError(s.t, err)
-	// Not by the name "api": the document of now is not that of then.
+	// Not named "api": the current document does not describe the old program.
 	p := &process{t: s.t, name: "old " + name, program: started, url: started.URL, log: started.Log, done: started.Done()}
 	s.t.Cleanup(func() {
 		p.kill()
@@ -216,11 +216,11 @@ func (s *system) startFrom(dir, name string) *process {
 	return p
 }
 
-// load asks the APIs that there are, all the time, for lists, counts, searches and
-// single messages, and complains of every answer that is not one.
+// load continually requests lists, counts, searches and single messages from the running APIs, and
+// reports every bad answer.
 type load struct {
 	l        *letters
-	mu       sync.RWMutex // held for reading while an API of them is asked
+	mu       sync.RWMutex // held for reading during a request
 	apis     []*process
 	answered atomic.Int64
 	stop     chan struct{}
@@ -265,8 +265,8 @@ func (a *load) at(p *process) {
 	a.apis = append(a.apis, p)
 }
 
-// notAt sends no more requests to a program, and returns when those to it are
-// answered, as a load balancer would before it ends.
+// notAt sends no more requests to a program, and returns when its pending requests are answered,
+// like a load balancer before the program stops.
 func (a *load) notAt(gone *process) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -278,7 +278,7 @@ func (a *load) notAt(gone *process) {
 	}
 }
 
-// end stops asking; a load that hardly asked has proven nothing.
+// end stops the requests; it fails after too few of them, because the test then proves nothing.
 func (a *load) end() {
 	a.l.t.Helper()
 	close(a.stop)

@@ -9,8 +9,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// archiveCollector reports on the archiver, which is gone before it could be scraped.
-// Every replica reports the same.
+// archiveCollector reports the last archive run, because the archiver exits before Prometheus can
+// scrape it. Every replica reports the same values.
 type archiveCollector struct {
 	store                        repository.ArchiveRuns
 	success, rows, took, results *prometheus.Desc
@@ -23,13 +23,13 @@ func newArchiveCollector(store repository.ArchiveRuns, log *zap.Logger) *archive
 	return &archiveCollector{
 		store: store, runs: reading[archiveRuns]{log: log, what: "archive runs"},
 		success: prometheus.NewDesc("dlq_archive_last_success_timestamp_seconds",
-			"When the last complete archive run ended, in Unix seconds; nothing when there was none.", nil, nil),
+			"When the last complete archive run ended, in Unix seconds; absent when there was none.", nil, nil),
 		rows: prometheus.NewDesc("dlq_archive_last_success_rows",
 			"Rows that the last complete archive run moved (archive) or deleted (purge, bookkeeping).", []string{"step"}, nil),
 		took: prometheus.NewDesc("dlq_archive_last_success_duration_seconds",
 			"How long the last complete archive run took.", nil, nil),
 		results: prometheus.NewDesc("dlq_archive_last_run_result",
-			"1 for what became of the archive run that began last; one that stays running was killed, or could not leave its end.", []string{"result"}, nil),
+			"1 for the result of the archive run that started last. A run that stays running was killed, or could not record its end.", []string{"result"}, nil),
 	}
 }
 

@@ -26,8 +26,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
 )
 
-// parts are what the program is made of. Nothing of it has dialled yet when
-// build returns.
+// parts holds the components of the program. No component has opened a connection when build
+// returns.
 type parts struct {
 	base    program.Base
 	db      *sqlx.DB        // nil: in memory
@@ -111,8 +111,8 @@ func (p *parts) buildServer(store repository.Core) error {
 	return p.mountConsole()
 }
 
-// buildReports builds what metrics and notifications read from a database. masked says
-// that error groups have masked texts.
+// buildReports creates the metrics and notifications that read from the database. masked is true
+// when the texts of error groups are masked.
 func (p *parts) buildReports(store *postgres.Store, quiet notify.Quiet, masked bool) error {
 	base := p.base
 	p.filler = search.NewPayloadFiller(base.Config.Search, store, base.Registry, base.Log)
@@ -123,7 +123,8 @@ func (p *parts) buildReports(store *postgres.Store, quiet notify.Quiet, masked b
 	return err
 }
 
-// decoderOf reads records as the ingester does; without Kafka, by what is built in.
+// decoderOf returns the decoder that the ingester uses; without a kafka section, the default
+// decoder.
 func decoderOf(cfg program.Config) (*deadletter.Decoder, error) {
 	kafka := cfg.Kafka
 	if kafka == nil {
@@ -146,8 +147,7 @@ func (p *parts) buildStore() (repository.Core, error) {
 	return p.base.Store(db), nil
 }
 
-// publisher sends records, reports their outcomes, and knows what the cluster
-// has.
+// publisher sends records, reports their outcomes, and describes the topics of the cluster.
 type publisher interface {
 	redrive.Publisher
 	redrive.Offsets
@@ -180,8 +180,8 @@ func (p *parts) buildPublisher() (publisher, error) {
 		republisher.WithStrip(decoder.Strip), republisher.WithPointers(pointers), republisher.WithTracing(p.base.Tracing.Provider()))
 }
 
-// checks are those of readiness. Kafka is shown and changes nothing: reading
-// goes on without it, and a retry says itself that it cannot be made.
+// checks are the readiness checks. Kafka's state is shown but never makes the API unready: reads
+// work without Kafka, and a retry reports by itself that it cannot be made.
 func (p *parts) checks() []rest.Check {
 	database := rest.Check{Name: "database", Probe: alive, Passed: "in memory"}
 	if p.db != nil {
@@ -200,8 +200,7 @@ func (p *parts) checks() []rest.Check {
 
 func alive(context.Context) error { return nil }
 
-// wait tries the dependencies for the start-up timeout, and then waits for the
-// schema.
+// wait waits for the dependencies, at most for the start-up timeout, and then for the schema.
 func (p *parts) wait(ctx context.Context) error {
 	if err := p.base.WaitFor(ctx, p.db, p.cluster); err != nil || p.db == nil {
 		return err
@@ -212,8 +211,7 @@ func (p *parts) wait(ctx context.Context) error {
 	return p.shareSigningKeys(ctx)
 }
 
-// workers do the work that no request asks for, until ctx ends; they return when
-// nothing of theirs is under way.
+// workers runs the background work until ctx ends. It returns when none of it is in progress.
 func (p *parts) workers(ctx context.Context) {
 	var all sync.WaitGroup
 	if p.cluster != nil {
@@ -234,10 +232,10 @@ func (p *parts) workers(ctx context.Context) {
 	all.Wait()
 }
 
-// topicsInterval is the time between two looks at which topics exist.
+// topicsInterval is the time between two queries of the cluster's topics.
 const topicsInterval = 15 * time.Second
 
-// watchTopics keeps labels up to date with the topics of the cluster until ctx ends.
+// watchTopics updates labels with the topics of the cluster until ctx ends.
 func watchTopics(ctx context.Context, cluster *broker.Cluster, labels *telemetry.TopicLabels) {
 	ticker := time.NewTicker(topicsInterval)
 	defer ticker.Stop()

@@ -37,7 +37,7 @@ func TestArchiveCollector(t *testing.T) {
 	at = at.Add(24 * time.Hour)
 	keep(repository.ArchiveRun{ID: uuid.New(), Result: repository.ArchiveIncomplete, Moved: 9, Error: "broken"})
 	want := `
-# HELP dlq_archive_last_run_result 1 for what became of the archive run that began last; one that stays running was killed, or could not leave its end.
+# HELP dlq_archive_last_run_result 1 for the result of the archive run that started last. A run that stays running was killed, or could not record its end.
 # TYPE dlq_archive_last_run_result gauge
 dlq_archive_last_run_result{result="complete"} 0
 dlq_archive_last_run_result{result="incomplete"} 1
@@ -51,7 +51,7 @@ dlq_archive_last_success_duration_seconds 90
 dlq_archive_last_success_rows{step="archive"} 3
 dlq_archive_last_success_rows{step="bookkeeping"} 1
 dlq_archive_last_success_rows{step="purge"} 2
-# HELP dlq_archive_last_success_timestamp_seconds When the last complete archive run ended, in Unix seconds; nothing when there was none.
+# HELP dlq_archive_last_success_timestamp_seconds When the last complete archive run ended, in Unix seconds; absent when there was none.
 # TYPE dlq_archive_last_success_timestamp_seconds gauge
 dlq_archive_last_success_timestamp_seconds 1.00000009e+09
 `
@@ -60,8 +60,8 @@ dlq_archive_last_success_timestamp_seconds 1.00000009e+09
 	}
 }
 
-// awayRuns is a database that may be away, or of the version before, which has no place
-// for runs.
+// awayRuns simulates a database that is unreachable, or whose older schema has no table of archive
+// runs.
 type awayRuns struct {
 	repository.ArchiveRuns
 	err error
@@ -71,8 +71,8 @@ func (a *awayRuns) LatestArchiveRuns(context.Context) (last, complete *repositor
 	return nil, nil, a.err
 }
 
-// Metrics that are missing look like those of an archiver that never ran, so the log says
-// which it is, once.
+// Missing metrics look like an archiver that never ran. The log therefore states once which of the
+// two it is.
 func TestArchiveCollector_SaysOnceThatItCannotTell(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

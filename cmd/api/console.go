@@ -5,7 +5,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/console"
 )
 
-// mountConsole puts the pages beside the API that they are made of.
+// mountConsole adds the console's pages to the server of the API.
 func (p *parts) mountConsole() error {
 	cfg := p.base.Config
 	settings := cfg.Console

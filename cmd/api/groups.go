@@ -11,11 +11,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// recentGroups is how long ago a group came, or came back, that counts as recent.
+// recentGroups is the period in which a group that first appeared, or reappeared, counts as recent.
 const recentGroups = time.Hour
 
-// groupsCollector counts the error groups that may need a look. Every
-// replica reports the same numbers.
+// groupsCollector counts the error groups that an operator may need to examine. Every replica
+// reports the same numbers.
 type groupsCollector struct {
 	store  repository.RecentGroups
 	except []uuid.UUID

@@ -10,7 +10,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// buildHeart prepares heartbeats where a topic is configured for them.
+// buildHeart creates the heartbeat if the configuration names a topic for it.
 func (p *parts) buildHeart(store repository.Core) {
 	cfg := p.base.Config.Heartbeat
 	if cfg.Topic == "" || p.cluster == nil {
@@ -20,9 +20,9 @@ func (p *parts) buildHeart(store repository.Core) {
 	p.heart = heartbeat.New(cfg, producer, store, p.base.Registry, p.base.Log)
 }
 
-// heartbeats are the error group of heartbeats, as the ingester names it by the same
-// configuration, and their topic: no notification is about them. Another program may
-// send some although this one sends none.
+// heartbeats returns the error group of heartbeat messages, computed as the ingester computes it
+// from the same configuration, and their topic. Notifications exclude both. The group is excluded
+// even if this program sends no heartbeats, because another program may send them.
 func heartbeats(cfg heartbeat.Config, maker *fingerprint.Maker) notify.Quiet {
 	quiet := notify.Quiet{Groups: []uuid.UUID{maker.Of(heartbeat.Class, heartbeat.Message, "").ID()}}
 	if cfg.Topic != "" {

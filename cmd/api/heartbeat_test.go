@@ -18,7 +18,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// recorder keeps what was produced.
+// recorder stores the produced records.
 type recorder struct{ records []broker.Record }
 
 func (r *recorder) Produce(_ context.Context, _ broker.TopicPartition, records []broker.Record) broker.ProduceResult {
@@ -26,8 +26,8 @@ func (r *recorder) Produce(_ context.Context, _ broker.TopicPartition, records [
 	return broker.ProduceResult{Records: []broker.RecordResult{{}}}
 }
 
-// A record as the heart sends it is, read as the ingester reads it, of the group that
-// is quiet, and of no other: a message that says nothing of its error is reported as ever.
+// The ingester assigns a heartbeat record to the error group that notifications exclude. A message
+// without any error text is not in this group, so it is still reported.
 func TestHeartbeatsAreAGroupOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	decoder, err := decoderOf(program.DefaultConfig())
@@ -49,15 +49,15 @@ func TestHeartbeatsAreAGroupOfTheirOwn(t *testing.T) {
 	sent := entity.Record{Value: produced.records[0].Value, Headers: produced.records[0].Headers}
 	read := decoder.Decode(cfg.Topic, sent, time.Now(), nil)
 	if got := maker.Of(read.Failure.Class, read.ErrorMessage, read.Failure.StackTrace).ID(); got != quiet.Groups[0] || read.OriginalTopic != "" {
-		t.Errorf("a heartbeat is of %q and of group %s (%q, %q), want no topic and %s", read.OriginalTopic, got,
+		t.Errorf("heartbeat has original topic %q and error group %s (%q, %q), want no topic and group %s", read.OriginalTopic, got,
 			read.Failure.Class, read.ErrorMessage, quiet.Groups[0])
 	}
 	if got := maker.Of("", entity.UnknownError, "").ID(); got == quiet.Groups[0] {
-		t.Error("what says nothing of its error is of the group of heartbeats")
+		t.Error("a message without error text is in the error group of heartbeats")
 	}
 }
 
-// emptyList is a store in which nothing becomes visible.
+// emptyList is a store in which no message becomes visible.
 type emptyList struct{ heartbeat.Store }
 
 func (emptyList) List(context.Context, string, repository.Page) (repository.List, error) {

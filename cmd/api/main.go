@@ -1,5 +1,5 @@
-// The program api serves the REST API, and sends back what operators ask for.
-// Any number of replicas may run on one database.
+// The program api serves the REST API and republishes messages on an operator's request. Any number
+// of replicas may share one database.
 package main
 
 import (
@@ -18,7 +18,7 @@ const usage = `Usage: dlq-manager-api [flags]
        dlq-manager-api [flags] migrate up | down [--all] | version
        dlq-manager-api token new --name NAME --role ROLE --topics TOPICS
 
-Without a command it serves until SIGTERM or SIGINT. "migrate" changes or tells
+Without a command it serves until SIGTERM or SIGINT. "migrate" changes or shows
 the version of the database's schema and exits: "up" runs what is missing, "down"
 takes one step back, "down --all" goes back to nothing. "token new" makes a token
 and prints it, with the entry of the configuration that lets its bearer in.`
@@ -52,8 +52,8 @@ func run(ctx context.Context, args, environ []string, stdout io.Writer) error {
 	return serve(ctx, base)
 }
 
-// serve listens first and answers "not ready" while the dependencies are tried,
-// so that probes see a program that starts, not one that is missing.
+// serve opens its port first and answers "not ready" while it waits for the dependencies, so that
+// probes see a program that is starting, not one that is missing.
 func serve(ctx context.Context, base program.Base) error {
 	parts, err := build(base)
 	if err != nil {

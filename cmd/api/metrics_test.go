@@ -24,9 +24,8 @@ import (
 
 const monitoring = "../../deploy/k8s/components/monitoring/"
 
-// Every metric and every label that the rules and the dashboard ask for is there,
-// of this program or the ingester: an alert on a name that nothing
-// has is silent for ever.
+// Every metric and label in the alert rules and on the dashboard is exported by this program or the
+// ingester: an alert on a metric that does not exist never fires.
 func TestMetrics_WhatIsWatchedExists(t *testing.T) {
 	t.Parallel()
 	known := series(t)
@@ -55,13 +54,14 @@ func TestMetrics_WhatIsWatchedExists(t *testing.T) {
 	for name := range known {
 		if _, isNew := unwatched[name]; strings.HasPrefix(name, "dlq_") && !used[name] &&
 			!used[name+"_bucket"] && !used[name+"_count"] && !isNew {
-			t.Errorf("nobody looks at the metric %s", name)
+			t.Errorf("no rule and no panel uses the metric %s", name)
 		}
 	}
 }
 
-// The bound of a bucket is 5 in one format of metrics and 5.0 in the other, as is the
-// quantile of a summary, and which one Prometheus asks for is its business: rules name bounds that are spelt alike.
+// Prometheus chooses between two metric formats: one writes the bound of a bucket, and the quantile
+// of a summary, as 5, the other as 5.0. Rules therefore only use bounds that both formats spell
+// alike.
 func TestMetrics_BucketsAreNamedAlikeInBothFormats(t *testing.T) {
 	t.Parallel()
 	expressions, _ := watched(t)
@@ -72,7 +72,7 @@ func TestMetrics_BucketsAreNamedAlikeInBothFormats(t *testing.T) {
 	}
 }
 
-// The reading of bounds is checked by what it must find, and must not.
+// oneFormat finds the matchers that it should find, and no others.
 func TestOneFormat(t *testing.T) {
 	t.Parallel()
 	for expression, wrong := range map[string]bool{
@@ -81,15 +81,15 @@ func TestOneFormat(t *testing.T) {
 		`a{le="0.3"}`: false, `a{quantile="0.5"}`: false, `a{le="+Inf"}`: false, `a{title="5"}`: false, `a{le=~"5(\\.0)?"}`: false, `a{le=~".+"}`: false,
 	} {
 		if got := oneFormat(t, expression); (got != "") != wrong {
-			t.Errorf("%s: got %q, want a complaint: %t", expression, got, wrong)
+			t.Errorf("%s: got %q, want it reported: %t", expression, got, wrong)
 		}
 	}
 }
 
 var bound = regexp.MustCompile(`\b(?:le|quantile)\s*(=~|!~|!=|=)\s*("(?:[^"\\]|\\.)*")`)
 
-// oneFormat returns the first matcher of a bound that takes one spelling of a whole
-// number and not the other, "" for none.
+// oneFormat returns the first matcher that accepts only one of the two spellings of a whole number,
+// or "" if there is none.
 func oneFormat(t *testing.T, expression string) string {
 	t.Helper()
 	for _, m := range bound.FindAllStringSubmatch(expression, -1) {
@@ -108,13 +108,13 @@ func oneFormat(t *testing.T, expression string) string {
 	return ""
 }
 
-// fromScraping are labels that Prometheus adds.
+// fromScraping lists the labels that Prometheus adds.
 var fromScraping = []string{"namespace", "pod", "instance", "job", "le"}
 
-// unwatched are the metrics that stand in no rule and on no dashboard, on purpose.
+// unwatched lists the metrics that no rule and no dashboard panel uses, on purpose.
 var unwatched = map[string]string{
-	"dlq_heartbeat_last_seen_timestamp_seconds": "for those who want an alert of their own",
-	"dlq_quarantined_total":                     "the alert looks at dlq_quarantine_records, what is in quarantine now",
+	"dlq_heartbeat_last_seen_timestamp_seconds": "for alerts that users define themselves",
+	"dlq_quarantined_total":                     "the alert uses dlq_quarantine_records, the number in quarantine now",
 }
 
 // series returns the labels of every metric of every program, by its name.
@@ -165,7 +165,8 @@ var (
 	constant    = regexp.MustCompile(`(\w+)="`)
 )
 
-// watched returns all expressions, and the names of what the rules record.
+// watched returns all expressions of the rules and the dashboard, and the names that the rules
+// record.
 func watched(t *testing.T) (expressions []string, recorded map[string]bool) {
 	t.Helper()
 	var rules struct {
@@ -213,8 +214,7 @@ func read(t *testing.T, name string) []byte {
 	return raw
 }
 
-// selector is a metric that an expression asks for, and the labels that it wants
-// to have a value.
+// selector is a metric in an expression, with the labels for which the expression requires a value.
 type selector struct {
 	name   string
 	labels []string
@@ -246,7 +246,7 @@ func withoutSuffix(name string) string {
 	return name
 }
 
-// The reading of expressions is checked by what it must find.
+// selectorsOf finds the metrics and labels of an expression.
 func TestSelectors(t *testing.T) {
 	t.Parallel()
 	got := fmt.Sprint(selectors(`sum by (le) (rate(dlq_a_bucket{route=~"/x/{topic}|/y",le="0.3"}[5m])) / on (slo) dlq:b:ratio > go_c`))

@@ -12,7 +12,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/migrate"
 )
 
-// migration is the command "migrate".
+// migration implements the command "migrate".
 type migration struct {
 	base     program.Base
 	all, yes bool

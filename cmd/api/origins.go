@@ -10,8 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// newJudge returns what judges the original topics of messages, by the configuration
-// and by the mapping of operators.
+// newJudge returns the judge of original topics, which uses the configuration and the operators'
+// mapping.
 func newJudge(
 	cfg program.Config, decoder *deadletter.Decoder, mapping func(context.Context) (entity.Mapping, error),
 ) (*deadletter.Judge, error) {
@@ -26,11 +26,11 @@ func newJudge(
 	return deadletter.NewJudge(decoder, origins, mapping), nil
 }
 
-// noMapping is the mapping of a store that has none.
+// noMapping returns an empty mapping, for a store that keeps none.
 func noMapping(context.Context) (entity.Mapping, error) { return entity.Mapping{}, nil }
 
-// warnUndeclaredAuto warns of topics that automatic retry is on for and that no
-// declaration can name: of these it takes only what a mapping of operators declares.
+// warnUndeclaredAuto warns of topics with automatic retry that no declaration covers: of these,
+// only messages with an operator's mapping are retried.
 func warnUndeclaredAuto(cfg program.Config, log *zap.Logger) {
 	if !cfg.HasKafka() {
 		return

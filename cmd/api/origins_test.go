@@ -10,7 +10,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 )
 
-// Automatic retry without declarations retries nothing: that is warned of at start.
+// Without declarations, automatic retry retries no message: a warning at start reports it.
 func TestAutomaticRetryWithoutDeclarationsIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	byConvention := []deadletter.OriginRule{{DLQ: "*.dlq.v1", Originals: []string{"$1.events"}}}

@@ -10,31 +10,30 @@ import (
 )
 
 const (
-	// stateAge is how old numbers of the database may be: scrapers must not load it.
+	// stateAge is the maximum age of a cached value: frequent scrapes must not load the database.
 	stateAge = 5 * time.Second
 
-	// stateTimeout is how long a scrape waits for them.
+	// stateTimeout limits how long a scrape waits for the database.
 	stateTimeout = 2 * time.Second
 )
 
 var errNoAnswer = fmt.Errorf("no answer within %s", stateTimeout)
 
-// reading holds the last value that a collector read. The zero value holds none and
-// reports no failure.
+// reading caches the last value that a collector read. The zero value is empty and logs nothing.
 type reading[T any] struct {
-	log  *zap.Logger // has one line when answers cease and one when they come again; or nil
-	what string      // the subject of these lines
+	log  *zap.Logger // gets a line when queries start to fail and a line when they work again; may be nil
+	what string      // the subject of these log lines
 
-	silent  bool // there was no answer the last time
+	silent  bool // the last query failed
 	mu      sync.Mutex
 	at      time.Time
 	value   T
 	known   bool
-	pending <-chan struct{} // a question that was given up and is not answered yet; or nil
+	pending <-chan struct{} // closed when the query that timed out returns; nil without one
 }
 
-// current returns what ask answers, or answered a moment ago; known is false while the
-// store does not answer.
+// current returns the value of ask, at most stateAge old. known is false while the store does not
+// answer.
 func (r *reading[T]) current(ask func(context.Context) (T, error)) (value T, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -48,13 +47,12 @@ func (r *reading[T]) current(ask func(context.Context) (T, error)) (value T, kno
 	return r.value, r.known
 }
 
-// read waits for an answer, for a time. A driver may wait for a silent server whatever
-// its context says, so the scrape does not wait for it, and no second question is asked beside
-// it.
+// read calls ask and waits at most stateTimeout. A driver may ignore its context while a server is
+// silent, so read returns without it, and starts no second query while the first is pending.
 func (r *reading[T]) read(ask func(context.Context) (T, error)) (value T, err error) {
 	if r.pending != nil {
 		select {
-		case <-r.pending: // its answer is too old by now
+		case <-r.pending: // its answer is too old
 			r.pending = nil
 		default:
 			return value, errNoAnswer
@@ -81,8 +79,8 @@ func (r *reading[T]) read(ask func(context.Context) (T, error)) (value T, err er
 	}
 }
 
-// report logs that there is no answer when there was one before, and the other way round:
-// scrapes come for ever, and metrics that are missing look like those of nothing.
+// report logs when queries start to fail and when they work again: scrapes never stop, and a
+// missing metric looks like a metric without values.
 func (r *reading[T]) report(err error) {
 	if r.log == nil || r.silent == (err != nil) {
 		return

@@ -13,11 +13,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// buildAuth prepares who may use the API. With a database the replicas share who signed
-// out.
+// buildAuth creates authentication and sessions. With a database, the replicas share the revoked
+// sessions.
 func (p *parts) buildAuth() error {
 	cfg, log := p.base.Config.Auth, p.base.Log
-	var store auth.EndedStore // nil: this process alone remembers
+	var store auth.EndedStore // nil: revocations stay in this process
 	if p.db != nil {
 		store = postgres.NewSessions(p.db)
 	}
@@ -33,8 +33,8 @@ func (p *parts) buildAuth() error {
 	return err
 }
 
-// shareSigningKeys takes the keys of the database, unless a file has some, so that every
-// replica and every restart verifies what another one signed. It tries until ctx ends.
+// shareSigningKeys loads the signing keys from the database, unless a file provides them, so that
+// every replica and every restart verifies signatures of the others. It retries until ctx ends.
 func (p *parts) shareSigningKeys(ctx context.Context) error {
 	if p.signer.HasFile() {
 		return nil

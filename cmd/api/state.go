@@ -10,8 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
 )
 
-// stateCollector reports how many messages there are, and since when the oldest
-// waits. Every replica reports the same numbers: aggregate them with max, not sum.
+// stateCollector reports the number of messages and the creation time of the oldest PENDING one.
+// Every replica reports the same numbers: aggregate them with max, not sum.
 type stateCollector struct {
 	store interface {
 		TopicTotals(ctx context.Context, names []string) ([]repository.TopicTotal, error)
@@ -25,9 +25,9 @@ func newStateCollector(store repository.Topics, labels *telemetry.TopicLabels) *
 	return &stateCollector{
 		store: store, labels: labels,
 		messages: prometheus.NewDesc("dlq_messages",
-			"Messages in the live table, by original topic. Topics that do not exist in the cluster are counted together, as other.", []string{"topic", "status"}, nil),
+			"Messages in the live table, by original topic. Topics that do not exist in the cluster are counted together as other.", []string{"topic", "status"}, nil),
 		oldest: prometheus.NewDesc("dlq_oldest_pending_timestamp_seconds",
-			"When the oldest PENDING message of an original topic was stored; nothing for topics without one.", []string{"topic"}, nil),
+			"When the oldest PENDING message of an original topic was stored; absent for topics without one.", []string{"topic"}, nil),
 	}
 }
 
@@ -37,8 +37,8 @@ func (c *stateCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- c.oldest
 }
 
-// Collect implements prometheus.Collector. While the store does not answer, the
-// numbers are missing rather than old.
+// Collect implements prometheus.Collector. While the store does not answer, it exports no numbers,
+// rather than old ones.
 func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	topics, _ := c.topics.current(func(ctx context.Context) ([]repository.TopicTotal, error) {
 		return c.store.TopicTotals(ctx, c.labels.Topics())
@@ -65,5 +65,5 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// seconds is a moment as metrics have it.
+// seconds converts a time to Unix seconds.
 func seconds(at time.Time) float64 { return float64(at.UnixMilli()) / 1000 }

@@ -17,7 +17,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
 )
 
-// hungTopics does not answer until it is released, whatever its context says.
+// hungTopics does not answer until it is released; it ignores its context.
 type hungTopics struct {
 	asked   atomic.Int32
 	release chan struct{}
@@ -31,8 +31,8 @@ func (h *hungTopics) TopicTotals(context.Context, []string) ([]repository.TopicT
 	}}, nil
 }
 
-// A scrape is answered although the store is not, one question is under way at a time,
-// and the numbers are back with the store.
+// A scrape is answered while the store hangs, only one query is pending at a time, and the numbers
+// return when the store answers again.
 func TestStateCollector_StoreThatHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestStateCollector_StoreThatHangs(t *testing.T) {
 	})
 }
 
-// A topic without a PENDING message has no oldest one, rather than one of 1970.
+// A topic without a PENDING message exports no oldest time, rather than one of 1970.
 func TestStateCollector_TellsTheOldestPending(t *testing.T) {
 	t.Parallel()
 	store := &hungTopics{release: make(chan struct{})}
@@ -82,14 +82,14 @@ func TestStateCollector_TellsTheOldestPending(t *testing.T) {
 	}
 }
 
-// anyTopic names every topic.
+// anyTopic returns labels that accept every topic.
 func anyTopic() *telemetry.TopicLabels {
 	labels := telemetry.NewTopicLabels()
 	labels.SetAny()
 	return labels
 }
 
-// withFinished adds a topic of which nothing waits.
+// withFinished adds a topic without PENDING messages.
 type withFinished struct{ *hungTopics }
 
 func (w withFinished) TopicTotals(ctx context.Context, names []string) ([]repository.TopicTotal, error) {
@@ -97,8 +97,8 @@ func (w withFinished) TopicTotals(ctx context.Context, names []string) ([]reposi
 	return append(topics, repository.TopicTotal{Topic: "done", Counts: map[entity.Status]int64{entity.Resolved: 1}}), err
 }
 
-// The store counts the topics that records invented, so that the collector holds none of
-// them.
+// The store adds up the topics that are not labels, so that the collector does not hold their
+// names.
 func TestStateCollector_CountsTopicsThatAreNotNamedTogether(t *testing.T) {
 	t.Parallel()
 	labels := telemetry.NewTopicLabels()
@@ -114,7 +114,7 @@ func TestStateCollector_CountsTopicsThatAreNotNamedTogether(t *testing.T) {
 	}
 	c := newStateCollector(store, labels)
 	const want = `
-		# HELP dlq_messages Messages in the live table, by original topic. Topics that do not exist in the cluster are counted together, as other.
+		# HELP dlq_messages Messages in the live table, by original topic. Topics that do not exist in the cluster are counted together as other.
 		# TYPE dlq_messages gauge
 		dlq_messages{status="PENDING",topic="orders"} 7
 		dlq_messages{status="PENDING",topic="other"} 7

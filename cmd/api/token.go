@@ -13,7 +13,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 )
 
-// tokenOrder is the command "token new".
+// tokenOrder implements the command "token new".
 type tokenOrder struct {
 	name   string
 	roles  []string
@@ -21,18 +21,18 @@ type tokenOrder struct {
 	days   int
 }
 
-// maxDays keeps tokens from outliving their owner.
+// maxDays limits a token's life, so that it does not outlive its owner.
 const maxDays = 3650
 
 func (o *tokenOrder) flags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.name, "name", "", "with token new: `who` it is for, as the audit trail will have it")
+	flags.StringVar(&o.name, "name", "", "with token new: `who` it is for, as the audit trail will show it")
 	flags.StringSliceVar(&o.roles, "role", []string{string(auth.Viewer)}, "with token new: viewer, operator, admin, edit or unmask; may be given several times")
 	flags.StringSliceVar(&o.topics, "topics", nil, `with token new: topics of the roles, such as "orders.*"; "*" is everything; may be given several times`)
 	flags.IntVar(&o.days, "days", 90, "with token new: days until it expires")
 }
 
-// run makes a token. It prints the token, which nothing keeps, and the entry that
-// lets its bearer in.
+// run creates a token. It prints the token, which is stored nowhere, and its configuration entry,
+// which has only the hash.
 func (o *tokenOrder) run(args []string, now time.Time, stdout io.Writer) error {
 	if len(args) != 2 || args[1] != "new" {
 		return fmt.Errorf("unknown command %q; there is: token new", args)

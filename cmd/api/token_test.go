@@ -16,7 +16,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 )
 
-// What the command prints works: the entry, as a file, lets the token in.
+// The printed entry, used as a file, makes the printed token valid.
 func TestTokenNew(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder

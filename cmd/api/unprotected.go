@@ -11,14 +11,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 )
 
-// reminder is how often an open production API is complained about.
+// reminder is the time between two log lines about an unprotected production API.
 const reminder = time.Hour
 
-// newAuthDisabled returns the gauge that alerts look at.
+// newAuthDisabled returns the gauge that the alert uses.
 func newAuthDisabled(mode string) prometheus.Gauge {
 	gauge := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "dlq_auth_disabled",
-		Help: "1 while auth.mode is none: whoever reaches the port may do everything.",
+		Help: "1 while auth.mode is none: every client that reaches the port may do everything.",
 	})
 	if mode == auth.ModeNone {
 		gauge.Set(1)
@@ -26,9 +26,8 @@ func newAuthDisabled(mode string) prometheus.Gauge {
 	return gauge
 }
 
-// complainUnprotected says at once, and then every hour until ctx ends, that
-// every client may do anything in production. Elsewhere, and with authentication, it
-// returns at once.
+// complainUnprotected logs an error at once, and then every hour until ctx ends, that in production
+// every client may do anything. Outside production, and with authentication, it returns at once.
 func complainUnprotected(ctx context.Context, cfg program.Config, log *zap.Logger) {
 	if cfg.Auth.Mode != auth.ModeNone || !cfg.Production() {
 		return
@@ -36,7 +35,7 @@ func complainUnprotected(ctx context.Context, cfg program.Config, log *zap.Logge
 	ticker := time.NewTicker(reminder)
 	defer ticker.Stop()
 	for {
-		log.Error("auth.mode is none in production: whoever reaches the port may read, send and delete every message",
+		log.Error("auth.mode is none in production: every client that reaches the port may read, send and delete every message",
 			zap.String("auth_mode", cfg.Auth.Mode))
 		select {
 		case <-ticker.C:

@@ -14,8 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 )
 
-// An open API in production is reported at the start and every hour, and nowhere
-// else.
+// An unprotected API in production is reported at start and every hour; elsewhere it is not.
 func TestUnprotectedProductionIsComplainedAbout(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

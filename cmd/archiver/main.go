@@ -1,5 +1,5 @@
-// The program archiver moves finished messages to the archive and deletes what
-// has been there long enough: once, or on a schedule.
+// The program archiver moves finished messages to the archive and deletes messages whose time there
+// is over. It runs once, or on a schedule.
 package main
 
 import (
@@ -36,21 +36,21 @@ func run(ctx context.Context, args, environ []string, stdout io.Writer) error {
 		return errors.New("the configuration has no database section: there is nothing to archive")
 	}
 	err = work(ctx, base, *schedule)
-	if ctx.Err() != nil { // told to end: batches that are committed stay, the next run does the rest
+	if ctx.Err() != nil { // asked to stop: committed batches stay, the next run continues
 		base.Log.Info("stopped")
 		return nil
 	}
 	return err
 }
 
-// work connects and archives, on the schedule when there is one.
+// work connects and archives, repeatedly if there is a schedule.
 func work(ctx context.Context, base program.Base, schedule string) error {
 	db, err := base.PatientDatabase(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = db.Close() }()
-	// One holds the archiver's lock, one works, and one stops it when it is told to end.
+	// One connection holds the archiver's lock, one works, and one cancels the work at shutdown.
 	db.SetMaxOpenConns(max(3, base.Config.Database.MaxOpenConns))
 	if err := migrate.Check(ctx, db.DB); err != nil {
 		return err

@@ -1,5 +1,5 @@
-// The program ingester takes every record of every dead-letter topic into the
-// database. Any number may run; a consumer group shares the partitions out.
+// The program ingester stores every record of every dead-letter topic in the database. Any number
+// may run; the consumer group divides the partitions among them.
 package main
 
 import (
@@ -39,12 +39,12 @@ func run(ctx context.Context, args, environ []string, stdout io.Writer) error {
 	}
 	defer func() { _ = base.Log.Sync() }()
 	if base.Config.Database == nil {
-		return errors.New("the configuration has no database section: records could not be kept")
+		return errors.New("the configuration has no database section: records cannot be stored")
 	}
 	if !base.Config.HasKafka() {
 		return errors.New("the configuration names no kafka.brokers: there is nothing to read from")
 	}
-	// Batches come and go by the megabyte: what is under way is there twice at worst.
+	// Batches of megabytes come and go: at worst, the buffered bytes are in memory twice.
 	program.NeedMemory(2*base.Config.Ingest.BufferBytes + 48<<20)
 	if base, err = base.WithTracing(ctx, "ingester"); err != nil {
 		return err
@@ -112,7 +112,8 @@ func serve(ctx context.Context, base program.Base) error {
 	return nil
 }
 
-// both asks the dependency itself and what the ingester learnt by using it.
+// both combines a check that asks the dependency with the error that the ingester met when using
+// it.
 func both(probe func(context.Context) error, learnt func() error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if err := learnt(); err != nil {

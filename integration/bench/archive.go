@@ -5,9 +5,9 @@ import (
 	"path/filepath"
 )
 
-const archiveDays = 40 // ago that messages were resolved; the archiver's default is 30
+const archiveDays = 40 // days since the messages were resolved; the archiver's default is 30
 
-// archive lets the archiver move a table of messages.
+// archive measures one archiver run over a table of messages.
 func archive(ctx context.Context, s *side) []figure {
 	n := s.opts.count(recordsToArchive)
 	d := s.database(ctx, "archive", s.id)

@@ -16,16 +16,16 @@ import (
 	"github.com/dlq-manager/dlq-manager/integration/stack"
 )
 
-// part is one measurement. A turn of it is one side's.
+// part is one measurement. With -base, both sides run it in turn.
 type part struct {
 	name  string
-	needs string // name of the part whose database it uses
-	alone bool   // it compares with another product, so -base does not repeat it
+	needs string // the part whose database this one uses
+	alone bool   // compares with another product; -base skips it
 	load  string
 	run   func(context.Context, *side) []figure
 }
 
-// parts are all measurements in the order in which they run.
+// parts returns all measurements in execution order.
 func (o options) parts() []part {
 	records, again := thousands(o.count(recordsToIngest)), thousands(o.count(recordsToRetry))
 	return []part{
@@ -51,7 +51,7 @@ func partNames() (names []string) {
 	return names
 }
 
-// chosen are the parts of -only with those that they need.
+// chosen returns the parts of -only and the parts that they need.
 func (o options) chosen() []part {
 	wanted := map[string]bool{}
 	for _, name := range o.only {
@@ -65,24 +65,24 @@ func (o options) chosen() []part {
 	})
 }
 
-// side is the programs of one commit and the databases that they use in this turn.
+// side holds the programs of one commit and its databases in the current turn.
 type side struct {
 	*bench
 	commit   string
 	programs string // folder
-	prefix   string // of the names of databases
+	prefix   string // of database names
 
-	ingested  *database // from the part ingest on
-	documents *database // from the part search on
-	flood     string    // prefix of the names of topics that are written to while documents are read
-	flooded   []string  // these names
+	ingested  *database // created by the part ingest
+	documents *database // created by the part search
+	flood     string    // prefix of the topics that get records while the part mixed reads
+	flooded   []string  // the names of these topics
 }
 
-// bench is one run.
+// bench is one run of the command.
 type bench struct {
 	opts    options
 	log     io.Writer
-	id      string // prefix of the names of topics
+	id      string // prefix of topic names
 	root    string // of the checkout
 	folder  string // of programs, configuration and logs
 	stack   *stack.Stack
@@ -90,22 +90,23 @@ type bench struct {
 	brokers []string
 	kafka   *cluster
 	sides   []*side // the base, if there is one, and the checkout
-	tree    string  // checkout of the base
+	tree    string  // folder of the base's checkout
 
 	named   int
-	records int   // in the dead-letter topics, once they are filled
+	records int   // in the dead-letter topics; 0 until they are filled
 	bytes   int64 // of their values
 	done    []figure
 }
 
-// settings are of production but for sizes: every commit waits for the disk. A gigabyte
-// of buffers keeps the figures apart from the system's cache. Claims read the log in JSON.
+// settings are those of production except for sizes: every commit waits for the disk. With 1 GB of
+// buffers, the figures do not depend on the system's file cache. The log is JSON because the
+// measurement of claims reads it.
 var settings = map[string]string{
 	"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "shared_buffers": "1GB", "max_wal_size": "4GB",
 	"logging_collector": "on", "log_destination": "jsonlog", "log_rotation_size": "0", "log_rotation_age": "0",
 }
 
-// Heaps of what Java runs, in MB, as their own start scripts have them.
+// Heap sizes of Java programs in MB, as their own start scripts set them.
 const kafkaHeap, producerHeap, connectHeap = 1024, 512, 2048
 
 func (b *bench) say(format string, args ...any) {
@@ -114,7 +115,7 @@ func (b *bench) say(format string, args ...any) {
 
 // start builds the programs and starts the servers.
 func (b *bench) start(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, 15*time.Minute) // a machine that never had the servers fetches them
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Minute) // the first run on a machine downloads the servers
 	defer cancel()
 	b.buildSides(ctx)
 	b.say("starting PostgreSQL and Kafka")
@@ -122,17 +123,17 @@ func (b *bench) start(ctx context.Context) {
 		Postgres: true, Kafka: true, Own: true, Log: b.log, PostgresSettings: settings, KafkaHeapMB: kafkaHeap,
 	}))
 	if notes := b.stack.Notes(); len(notes) > 0 {
-		check(fmt.Errorf("the servers are stand-ins, whose figures say nothing: %v", notes))
+		check(fmt.Errorf("the servers are stand-ins, so figures are meaningless: %v", notes))
 	}
 	b.use(b.stack.DatabaseURL(), b.stack.Brokers())
 }
 
-// use sets the servers.
+// use sets the addresses of the servers.
 func (b *bench) use(database string, brokers []string) {
 	b.server, b.brokers, b.kafka = database, brokers, connect(brokers)
 }
 
-// buildSides builds the programs of the base, if there is one, and those of the checkout.
+// buildSides builds the programs of the base, if there is one, and of the checkout.
 func (b *bench) buildSides(ctx context.Context) {
 	b.folder = must(os.MkdirTemp("", "dlq-manager-bench-"))
 	b.root = output(ctx, "", "go", "list", "-m", "-f", "{{.Dir}}", "github.com/dlq-manager/dlq-manager")
@@ -144,10 +145,10 @@ func (b *bench) buildSides(ctx context.Context) {
 	b.build(ctx, "head", b.root)
 }
 
-// build builds the programs of a checkout as a release does, but without the libraries of
-// the console's pages where they are not fetched.
+// build builds the programs of a checkout as a release does, but without the console's libraries if
+// they have not been fetched.
 func (b *bench) build(ctx context.Context, name, root string) {
-	commit := "unknown" // of an unpacked archive
+	commit := "unknown" // in an unpacked archive
 	_ = attempt(func() { commit = output(ctx, root, "git", "describe", "--always", "--dirty", "--abbrev=12") })
 	b.say("building the programs of %s", commit)
 	folder := filepath.Join(b.folder, name) + string(filepath.Separator)
@@ -155,7 +156,7 @@ func (b *bench) build(ctx context.Context, name, root string) {
 	b.sides = append(b.sides, &side{bench: b, commit: commit, programs: folder, prefix: b.id + "_" + name})
 }
 
-// output runs a command in a folder and returns what it prints.
+// output runs a command in a folder and returns its output.
 func output(ctx context.Context, dir, name string, args ...string) string {
 	cmd := exec.CommandContext(ctx, name, args...)
 	var out, failed bytes.Buffer
@@ -166,8 +167,8 @@ func output(ctx context.Context, dir, name string, args ...string) string {
 	return strings.TrimSpace(out.String())
 }
 
-// measure does all parts: once, or with a base as many pairs as wanted. In a pair the sides
-// do each part by turns; which one is first alternates from part to part and from pair to pair.
+// measure runs all parts: once, or with a base as many pairs as requested. In a pair, both sides
+// run each part in turn; which side is first alternates from part to part and from pair to pair.
 func (b *bench) measure(ctx context.Context) error {
 	for pair := range max(b.opts.pairs*(len(b.sides)-1), 1) {
 		err := attempt(func() {
@@ -196,8 +197,8 @@ func (b *bench) measure(ctx context.Context) error {
 	return nil
 }
 
-// takeTurn starts from settled databases, so that what came before leaves no work to
-// autovacuum or to a checkpoint.
+// takeTurn starts with settled databases, so that earlier work leaves nothing for autovacuum or a
+// checkpoint to do.
 func (b *bench) takeTurn(ctx context.Context, p part, s *side, pair int) {
 	b.say("part %s, %s, turn %d", p.name, s.commit, pair+1)
 	for _, other := range b.sides {
@@ -215,7 +216,8 @@ func (b *bench) takeTurn(ctx context.Context, p part, s *side, pair int) {
 	}
 }
 
-// failure ends a turn, as Fatal ends a test: parts have no other use for an error.
+// failure is the panic value that ends a turn, as Fatal ends a test: no part can continue after an
+// error.
 type failure struct{ error }
 
 func check(err error) {
@@ -229,7 +231,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// attempt returns the failure of work.
+// attempt runs work and returns its failure.
 func attempt(work func()) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -244,11 +246,10 @@ func attempt(work func()) (err error) {
 	return nil
 }
 
-// compares reports whether the programs are compared with other ways to do the same, and
-// not with those of a base.
+// compares reports whether the programs are compared with other products, rather than with a base.
 func (b *bench) compares() bool { return len(b.sides) == 1 }
 
-// stop ends the servers and removes everything; after a failure the logs stay.
+// stop stops the servers and removes all files; after a failure it keeps the logs.
 func (b *bench) stop(failed bool) error {
 	var errs []error
 	if b.kafka != nil {

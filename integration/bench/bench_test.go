@@ -19,8 +19,8 @@ import (
 
 func TestMain(m *testing.M) { stacktest.Main(m) }
 
-// TestIntervalIsThatOfTheSignTest: bounds are order statistics, the narrowest that the sign
-// test gives 95 %; of fewer than six values none has that.
+// TestIntervalIsThatOfTheSignTest: the bounds are order statistics, the narrowest with 95 %
+// coverage by the sign test; with fewer than six values no interval reaches 95 %.
 func TestIntervalIsThatOfTheSignTest(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -134,13 +134,13 @@ func TestOthersAreWhoDoesNotDescendFromTheBench(t *testing.T) {
 	}
 	before := usage{by: map[string]time.Duration{"api": 1}, busy: 10, idle: 10}
 	used := usage{by: map[string]time.Duration{"api": 6, "java": 10}, busy: 40, idle: 30}.since(before)
-	if got := used.others(); got != 0.3 { // 15 of 30 busy ones are ours, of 50
+	if got := used.others(); got != 0.3 { // of 50 ticks 30 are busy, 15 of them ours
 		t.Errorf("others: got %v, want 0.3", got)
 	}
 }
 
-// TestComparisonsAreOfPairs: the ratio is that of figures of the same pair, and a figure
-// that one side does not have is named.
+// TestComparisonsAreOfPairs: a ratio uses two figures of the same pair, and a figure that one side
+// does not have is reported.
 func TestComparisonsAreOfPairs(t *testing.T) {
 	t.Parallel()
 	b := &bench{}
@@ -215,7 +215,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestTheSmallestRun drives the programs against real servers, as both sides of a pair.
+// TestTheSmallestRun measures the programs with real servers, as both sides of a pair.
 func TestTheSmallestRun(t *testing.T) {
 	t.Parallel()
 	o, err := parseOptions("-scale 0.002 -documents 1000000 -requests 5 -pairs 1 -only ingest,retry,reads,archive")

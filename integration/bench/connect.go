@@ -20,16 +20,16 @@ const (
 	connectTasks = 4
 	connectBatch = 2000
 
-	// connectTimeout bounds one ingest: a worker whose tasks failed does not end.
+	// connectTimeout limits one ingest: a worker whose tasks have failed does not exit.
 	connectTimeout = 5 * time.Minute
 )
 
-// connectTable is as the sink would make it, but for the order of its columns.
+// connectTable is the table that the sink would create, except for the order of the columns.
 const connectTable = `CREATE TABLE connect_letters (
 	__connect_topic text, __connect_partition int, __connect_offset bigint, value bytea,
 	PRIMARY KEY (__connect_topic, __connect_partition, __connect_offset))`
 
-// comparison is between the ingester and Kafka Connect.
+// comparison measures the ingester against Kafka Connect.
 type comparison struct {
 	*side
 	topic string
@@ -47,7 +47,7 @@ func kafkaConnect(ctx context.Context, s *side) []figure {
 	c.size = s.kafka.produce(ctx, prefix+"-0", c.n)
 	for i := range 2 * connectPairs {
 		turn := c.ingester
-		if (i+1)/2%2 == 1 { // neither is always the first of a pair
+		if (i+1)/2%2 == 1 { // both come first equally often
 			turn = c.sink
 		}
 		d := s.database(ctx, "connect", prefix)
@@ -81,20 +81,21 @@ func (c *comparison) ingester(ctx context.Context, d *database) {
 	d.expectIngested(ctx, c.n, c.size)
 }
 
-// countConnect counts the rows of a topic: each partition is stored in order, so its last
-// offset gives its number of rows.
+// countConnect counts the rows of a topic: the sink stores each partition in order, so the last
+// offset of each gives its number of rows.
 const countConnect = `SELECT coalesce(sum(n), 0) FROM generate_series(0, $2::int - 1) p, LATERAL (
 	SELECT max(__connect_offset) + 1 n FROM connect_letters WHERE __connect_topic = $1 AND __connect_partition = p) s`
 
 func (c *comparison) sink(ctx context.Context, d *database) {
 	p := c.startConnect(ctx, d)
-	defer p.Kill() // a JVM that SIGTERM ends does not exit with 0
+	defer p.Kill() // a JVM exits with another code than 0 on SIGTERM
 	c.theirs = append(c.theirs, c.watch(ctx, p, "connect", func() int { return int(d.number(ctx, countConnect, c.topic, partitions)) }))
 	expect("rows of Kafka Connect", d.number(ctx, `SELECT count(*) FROM connect_letters`), int64(c.n))
 	expect("bytes of its values", d.number(ctx, `SELECT sum(octet_length(value)) FROM connect_letters`), c.size)
 }
 
-// watch times an ingest from the first query that finds rows to the first that finds all.
+// watch measures an ingest from the first query that finds rows to the first that finds all of
+// them.
 func (c *comparison) watch(ctx context.Context, p program, name string, count func() int) section {
 	n := 0
 	until := func(least int) {
@@ -111,14 +112,15 @@ func (c *comparison) watch(ctx context.Context, p program, name string, count fu
 		return n - first
 	})
 	if usageNow().by[name] <= 0 {
-		check(fmt.Errorf("the run is worthless: no processor time of %s", name))
+		check(fmt.Errorf("invalid run: no processor time of %s", name))
 	}
 	return out
 }
 
-// startConnect starts a worker with the sink. Its process has a name of its own, since
-// processor time is added up by name and the broker is "java", too. The default converter of
-// headers parses binary ones as text, and the sink fails at those that look like a list.
+// startConnect starts a worker with the sink. Its process gets its own name, because processor time
+// is added up by name and the broker is "java" too. The default header converter parses binary
+// headers as text, and the sink fails on those that look like a list; so another converter is
+// configured.
 func (c *comparison) startConnect(ctx context.Context, d *database) program {
 	password, _ := d.url.User.Password()
 	write := func(name, text string) string {

@@ -9,19 +9,19 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// usage is processor time: of this program and its descendants by their names, and of
-// the whole machine.
+// usage is the processor time of this process and its descendants, by program name, and of the
+// whole machine.
 type usage struct {
 	by         map[string]time.Duration
 	busy, idle time.Duration
 	load       float64 // average of the last minute
 }
 
-// clockTick is the unit of /proc/PID/stat, the same on every Linux that Go runs on.
+// clockTick is the unit of /proc/PID/stat, equal on every Linux that Go supports.
 const clockTick = 10 * time.Millisecond
 
-// usageNow adds up what was used until now. What ended sessions of PostgreSQL used counts
-// as PostgreSQL's; time that another machine on the same hardware took counts as busy.
+// usageNow returns the processor time used until now. Time of ended PostgreSQL sessions counts as
+// PostgreSQL's; time that the hypervisor gave to other machines counts as busy.
 func usageNow() usage {
 	fs := must(procfs.NewDefaultFS())
 	c := must(fs.Stat()).CPUTotal
@@ -32,7 +32,7 @@ func usageNow() usage {
 	}
 	processes := map[int]procfs.ProcStat{}
 	for _, p := range must(fs.AllProcs()) {
-		if stat, err := p.Stat(); err == nil { // else it ended meanwhile
+		if stat, err := p.Stat(); err == nil { // the process may have ended meanwhile
 			processes[stat.PID] = stat
 		}
 	}
@@ -48,7 +48,7 @@ func usageNow() usage {
 	return u
 }
 
-// descends reports whether a process is another one or descends from it.
+// descends reports whether process pid is from, or a descendant of it.
 func descends(all map[int]procfs.ProcStat, pid, from int) bool {
 	for pid != from && pid != 0 {
 		pid = all[pid].PPID
@@ -56,7 +56,7 @@ func descends(all map[int]procfs.ProcStat, pid, from int) bool {
 	return pid == from
 }
 
-// since is what was used after before was taken.
+// since returns the usage between before and u.
 func (u usage) since(before usage) usage {
 	out := usage{by: map[string]time.Duration{}, busy: u.busy - before.busy, idle: u.idle - before.idle, load: u.load}
 	for name, used := range u.by {
@@ -65,8 +65,7 @@ func (u usage) since(before usage) usage {
 	return out
 }
 
-// others is the share of the machine that others used, 0 to 1: other programs and the
-// kernel's own work.
+// others returns the share of the machine, 0 to 1, that other programs and the kernel itself used.
 func (u usage) others() float64 {
 	theirs := u.busy
 	for _, ours := range u.by {
@@ -75,7 +74,7 @@ func (u usage) others() float64 {
 	return max(0, quotient(float64(theirs), float64(u.busy+u.idle)))
 }
 
-// machine is what the figures were taken on.
+// machine describes the machine on which the figures were measured.
 func machine() string {
 	fs := must(procfs.NewDefaultFS())
 	memory := must(fs.Meminfo()).MemTotal

@@ -12,19 +12,19 @@ import (
 	"strings"
 	"time"
 
-	_ "github.com/lib/pq" // the driver of the product, too
+	_ "github.com/lib/pq" // the product's driver
 	"golang.org/x/sync/errgroup"
 )
 
-// database is one database of the server.
+// database is a database on the server.
 type database struct {
 	*sql.DB
 	url    *url.URL
 	name   string
-	config string // file with the settings of programs that use it
+	config string // configuration file of the programs that use it
 }
 
-// openDatabase opens one of the server, with one round trip a statement as the product has.
+// openDatabase connects to a database, with one round trip per statement, as the product does.
 func openDatabase(server, name string) *database {
 	u := must(url.Parse(server))
 	u.Path = "/" + name
@@ -34,15 +34,15 @@ func openDatabase(server, name string) *database {
 	return &database{DB: must(sql.Open("postgres", u.String())), url: u, name: name}
 }
 
-// next is a number that names nothing else of the run: a database, and with it a consumer
-// group, or topics.
+// next returns a number that is unique in this run, for the names of databases, consumer groups and
+// topics.
 func (b *bench) next() int {
 	b.named++
 	return b.named
 }
 
-// database makes a database of the side and lets the side's own program migrate it. Its
-// ingester reads the dead-letter topics whose names begin with topics and a hyphen.
+// database creates a database, which the program of the side migrates. The side's ingester reads
+// the dead-letter topics whose names begin with topics and a hyphen.
 func (s *side) database(ctx context.Context, name, topics string) *database {
 	name = strings.ReplaceAll(fmt.Sprintf("%s_%s_%d", s.prefix, name, s.next()), "-", "_")
 	s.administer(ctx, "CREATE DATABASE "+name)
@@ -53,10 +53,10 @@ func (s *side) database(ctx context.Context, name, topics string) *database {
 	return d
 }
 
-// settings are where things are; all else is the programs' default.
+// settings returns the configuration: addresses and names; all else keeps its default.
 func (d *database) settings(brokers []string, topics string) string {
 	password, _ := d.url.User.Password()
-	list := must(json.Marshal(brokers)) // JSON is YAML, too
+	list := must(json.Marshal(brokers)) // JSON is valid YAML
 	return fmt.Sprintf(`
 server: {host: 127.0.0.1}
 database: {host: %q, port: %s, name: %q, user: %q, password: %q}
@@ -64,14 +64,14 @@ kafka: {brokers: %s, consumer_group: %q, dlq_topic_pattern: %q}
 `, d.url.Hostname(), d.url.Port(), d.name, d.url.User.Username(), password, list, d.name, topics+"-*.dlq.v1")
 }
 
-// administer runs statements as the superuser of the server.
+// administer executes statements as the superuser of the server.
 func (b *bench) administer(ctx context.Context, statements ...string) {
 	admin := openDatabase(b.server, "postgres")
 	defer admin.Close()
 	check(admin.run(ctx, statements...))
 }
 
-// drop removes a database, also when the run is being ended. Nil is none.
+// drop removes a database, also when ctx has ended. It ignores nil.
 func (b *bench) drop(ctx context.Context, d *database) {
 	if d != nil {
 		_ = d.Close()
@@ -88,7 +88,7 @@ func (d *database) run(ctx context.Context, statements ...string) error {
 	return nil
 }
 
-// parallel runs statements by so many connections.
+// parallel executes statements over the given number of connections.
 func (d *database) parallel(ctx context.Context, connections int, statements []string) {
 	d.SetMaxIdleConns(connections)
 	group, ctx := errgroup.WithContext(ctx)
@@ -99,8 +99,8 @@ func (d *database) parallel(ctx context.Context, connections int, statements []s
 	check(group.Wait())
 }
 
-// settle gives every timed section the same start: dead rows are removed, the planner
-// knows the tables, nothing is left to be written from before, and no autovacuum works.
+// settle gives every measurement the same start: dead rows removed, planner statistics up to date,
+// no unwritten pages, no autovacuum at work.
 func (d *database) settle(ctx context.Context) {
 	if d == nil {
 		return
@@ -111,12 +111,12 @@ func (d *database) settle(ctx context.Context) {
 	})
 }
 
-// number runs a query whose answer is one number.
+// number runs a query that returns one number.
 func (d *database) number(ctx context.Context, query string, args ...any) int64 {
 	return must(strconv.ParseInt(d.text(ctx, query, args...), 10, 64))
 }
 
-// text runs a query whose answer is one text.
+// text runs a query that returns one text.
 func (d *database) text(ctx context.Context, query string, args ...any) (text string) {
 	if err := d.QueryRowContext(ctx, query, args...).Scan(&text); err != nil {
 		check(fmt.Errorf("%s: %w", query, err))
@@ -124,27 +124,27 @@ func (d *database) text(ctx context.Context, query string, args ...any) (text st
 	return text
 }
 
-// list runs a query whose answer is one column, and returns its texts.
+// list runs a query that returns one column, and returns its values as texts.
 func (d *database) list(ctx context.Context, query string, args ...any) []string {
 	text := d.text(ctx, `SELECT coalesce(string_agg(one::text, ' '), '') FROM (`+query+`) AS answer (one)`, args...)
 	return strings.Fields(text)
 }
 
-// has reports whether the schema has a table or a view, in which commits differ.
+// has reports whether the schema has a table or view: the schemas of commits differ.
 func (d *database) has(ctx context.Context, name string) bool {
 	return d.number(ctx, `SELECT count(to_regclass($1))`, name) == 1
 }
 
 const countRows = `SELECT count(*) FROM dlq.dlq_messages`
 
-// expect fails when a count behind a figure is wrong.
+// expect fails when a count that a figure depends on is wrong.
 func expect(what string, got, want int64) {
 	if got != want {
-		check(fmt.Errorf("the run is worthless: %s: %d, want %d", what, got, want))
+		check(fmt.Errorf("invalid run: %s: %d, want %d", what, got, want))
 	}
 }
 
-// await asks until ok is true, which must be in time.
+// await repeats ok until it is true, and fails after timeout.
 func await(ctx context.Context, timeout, every time.Duration, what string, ok func() bool) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("waited %s for %s", timeout, what))
 	defer cancel()
@@ -159,12 +159,12 @@ func await(ctx context.Context, timeout, every time.Duration, what string, ok fu
 }
 
 const (
-	fillStep   = 20_000 // rows of one statement
+	fillStep   = 20_000 // rows per statement
 	fillTopics = 12
 )
 
-// fillRows writes messages by the ten documented columns: %d to %d of %d, whose times are
-// spread over %d days that end %d days ago. Then there are the beginning of the names of topics,
+// fillRows inserts messages using the ten documented columns: rows %d to %d of %d, with times
+// spread over %d days that end %d days ago. The other parameters are the prefix of the topic names,
 // the status as SQL, and how often the payload repeats 32 characters.
 const fillRows = `
 	INSERT INTO dlq.dlq_messages (id, original_topic, error_message, retry_count, max_retries, payload, status,
@@ -181,7 +181,7 @@ const fillRows = `
 		FROM generate_series(%[1]d, %[2]d) AS n OFFSET 0
 	) made`
 
-// fill writes messages as one who uses SQL, with all triggers and indexes.
+// fill inserts messages with SQL, with all triggers and indexes active.
 func (d *database) fill(ctx context.Context, rows, days, daysAgo int, topics, status string, repeats int) {
 	var steps []string
 	for from := 1; from <= rows; from += fillStep {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// maxMemory is what the API and the ingester may have resident, in MB.
+// maxMemory is the limit of resident memory of the API and the ingester, in MB.
 const maxMemory = 128
 
 // figure is one result of a part.
@@ -20,17 +20,18 @@ type figure struct {
 	Value         float64 `json:"value"`
 	Skipped       string  `json:"skipped,omitempty"` // why there is no value
 	MoreIsBetter  bool    `json:"more_is_better"`
-	Limit         float64 `json:"limit,omitempty"`         // a value that is not better misses it
-	ComparedWith  string  `json:"compared_with,omitempty"` // another way to do the same, and its value
+	Limit         float64 `json:"limit,omitempty"`         // the value must be better than this
+	ComparedWith  string  `json:"compared_with,omitempty"` // another tool or method, with its value in ComparedValue
 	ComparedValue float64 `json:"compared_value,omitempty"`
 
-	Load   float64 `json:"load_average"` // of the machine, in the last minute
-	Others float64 `json:"others"`       // share of the processors that others used, 0 to 1
+	Load   float64 `json:"load_average"` // of the machine, over one minute
+	Others float64 `json:"others"`       // share of the processors used by other programs, 0 to 1
 }
 
 func skipped(name, reason string) figure { return figure{Name: name, Skipped: reason} }
 
-// limit is a value that must not be reached, or that must be when more is better.
+// limit sets an exclusive upper bound; for figures of which more is better, an inclusive lower
+// bound.
 func (f figure) limit(v float64) figure {
 	f.Limit = v
 	return f
@@ -52,15 +53,15 @@ func (f figure) text() string {
 	return number(f.Value) + " " + f.Unit
 }
 
-// section is a stretch of work that was measured.
+// section is a measured stretch of work.
 type section struct {
 	n      int
 	took   time.Duration
 	cpu    usage
-	memory float64 // most that the program had resident, in MB
+	memory float64 // the program's peak of resident memory, in MB
 }
 
-// timed measures work, which returns how much it got done.
+// timed measures work, which returns how many units it completed.
 func timed(work func() (n int)) (s section) {
 	before, start := usageNow(), time.Now()
 	s.n = work()
@@ -71,20 +72,20 @@ func timed(work func() (n int)) (s section) {
 
 func (s section) perSecond() float64 { return quotient(float64(s.n), s.took.Seconds()) }
 
-// figure is a value that was measured in the section. Of rates and shares more is better.
+// figure returns a value measured in the section. For rates and shares, more is better.
 func (s section) figure(name, unit string, value float64) figure {
 	return figure{Name: name, Unit: unit, Value: value, MoreIsBetter: unit == "/s" || unit == "%", Load: s.cpu.load, Others: s.cpu.others()}
 }
 
 func (s section) rate(name string) figure { return s.figure(name, "/s", s.perSecond()) }
 
-// resident is the memory of the program that was measured.
+// resident returns the peak memory of the measured program as a figure.
 func (s section) resident(name string) figure {
 	return s.figure(name, "MB", s.memory).limit(maxMemory)
 }
 
-// micros is the processor time that one of the n took of a program, or of all programs
-// without a name, in µs.
+// micros returns the processor time per unit of work, in µs, of one program, or of all programs if
+// program is "".
 func (s section) micros(program string) float64 {
 	var sum time.Duration
 	for name, used := range s.cpu.by {
@@ -95,7 +96,7 @@ func (s section) micros(program string) float64 {
 	return quotient(float64(sum.Microseconds()), float64(s.n))
 }
 
-// processors are figures of the processor time a row takes of these programs.
+// processors returns the processor time per row of each of these programs, as figures.
 func (s section) processors(work string, programs ...string) (all []figure) {
 	for _, name := range programs {
 		shown := cmp.Or(map[string]string{"postgres": "PostgreSQL", "java": "Kafka"}[name], name)
@@ -113,7 +114,8 @@ func quotient(a, b float64) float64 {
 	return a / b
 }
 
-// quantile of values: the least of them that a share of all does not exceed; 0 of none.
+// quantile returns the smallest value that is at least as large as the given share of values; 0 for
+// none.
 func quantile(values []time.Duration, share float64) time.Duration {
 	if len(values) == 0 {
 		return 0
@@ -123,7 +125,7 @@ func quantile(values []time.Duration, share float64) time.Duration {
 	return sorted[min(max(at, 0), len(sorted)-1)]
 }
 
-// median of values; 0 of none.
+// median returns the median of values; 0 for none.
 func median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0
@@ -132,17 +134,17 @@ func median(values []float64) float64 {
 	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
 }
 
-// interval is a confidence interval of the median of the distribution that the values are
-// from, and its coverage: the narrowest between two order statistics that the sign test
-// gives at least 95 %. Of fewer than six values none reaches that: the range of all is
-// returned with the coverage that it has.
+// interval returns a confidence interval of the median of the distribution that the values come
+// from, and its coverage: the narrowest interval between two order statistics that covers at
+// least 95 % by the sign test. Fewer than six values cannot reach 95 %: then it returns their
+// range with its actual coverage.
 func interval(values []float64) (low, high, coverage float64) {
 	if len(values) == 0 {
 		return 0, 0, 0
 	}
 	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted)
-	// tail is the chance that at most k of n are below the median.
+	// tail is the probability that at most k of n values are below the median.
 	tail, chance, k := 0.0, math.Pow(0.5, float64(n)), 0
 	for k < n/2 && (k == 0 || tail+chance <= 0.025) {
 		tail += chance
@@ -155,7 +157,7 @@ func interval(values []float64) (low, high, coverage float64) {
 	return sorted[k-1], sorted[n-k], 1 - 2*tail
 }
 
-// number has three digits that count, and commas between thousands.
+// number formats with three significant digits and commas between thousands.
 func number(v float64) string {
 	switch abs := math.Abs(v); {
 	case abs >= 1000:
@@ -169,7 +171,7 @@ func number(v float64) string {
 	}
 }
 
-// thousands writes 1234567 as 1,234,567.
+// thousands formats 1234567 as 1,234,567.
 func thousands(n int) string {
 	if n < 1000 {
 		return fmt.Sprint(n)

@@ -10,13 +10,13 @@ import (
 
 const (
 	ingestTopics  = 10
-	retriedTopics = 2 // of them, the first: those that the part retry sends back
+	retriedTopics = 2 // the first of them, which the part retry republishes
 )
 
 func (b *bench) topicName(n int) string { return fmt.Sprintf("%s-%d", b.id, n) }
 
-// quota is how many records each topic gets: those that are retried as many as one
-// retry-all sends, the others the rest in equal parts.
+// quota returns the number of records for each topic: a retried topic gets as many as one retry-all
+// republishes; the other topics share the rest equally.
 func (o options) quota() []int {
 	out := make([]int, ingestTopics)
 	for i := range out {
@@ -27,7 +27,7 @@ func (o options) quota() []int {
 	return out
 }
 
-// ingest fills a new table from Kafka. The parts that need it use the table.
+// ingest measures filling a new table from Kafka. Other parts use this table later.
 func ingest(ctx context.Context, s *side) []figure {
 	s.fillTopics(ctx)
 	d := s.database(ctx, "ingest", s.id)
@@ -65,7 +65,7 @@ func (b *bench) fillTopics(ctx context.Context) {
 	}
 }
 
-// messages is where the bytes of messages are read: a view, in commits that have it.
+// messages returns the relation with the bytes of messages: a view, in commits that have it.
 func (d *database) messages(ctx context.Context) string {
 	if d.has(ctx, "dlq.messages") {
 		return "dlq.messages"
@@ -73,7 +73,7 @@ func (d *database) messages(ctx context.Context) string {
 	return "dlq.dlq_messages"
 }
 
-// expectIngested wants n records and so many bytes of values, each once and waiting.
+// expectIngested expects n PENDING messages, each once, with the given total size of values.
 func (d *database) expectIngested(ctx context.Context, n int, bytes int64) {
 	expect("stored rows", d.number(ctx, countRows), int64(n))
 	expect("different offsets", d.number(ctx, `SELECT count(*) FROM (
@@ -83,11 +83,11 @@ func (d *database) expectIngested(ctx context.Context, n int, bytes int64) {
 		WHERE status <> 'PENDING' OR dialect IS DISTINCT FROM 'spring-dlt' OR original_offset IS NULL`), 0)
 }
 
-// copyBatch is how many rows a transaction has, as many as the ingester stores at once.
+// copyBatch is the number of rows per transaction, the same as the ingester's.
 const copyBatch = 1000
 
-// copyFastest writes n rows with COPY by 2 and by 4 connections, and removes them. The server
-// reads the rows from files of its own, so no client takes processor time.
+// copyFastest inserts n rows with COPY over 2 and over 4 connections, and removes them again. The
+// server reads the rows from its own files, so that no client takes processor time.
 func (d *database) copyFastest(ctx context.Context, n int) (best section) {
 	before := d.number(ctx, countRows)
 	for _, connections := range []int{2, 4} {
@@ -106,8 +106,8 @@ func (d *database) copyFastest(ctx context.Context, n int) (best section) {
 	return best
 }
 
-// copyOut writes rows that the ingester stored to files, with new offsets and with new ids in
-// the order of time, and returns the statements that read one file each.
+// copyOut exports rows that the ingester stored to files, with new offsets and new time-ordered
+// ids, and returns one statement per file that reads it.
 func (d *database) copyOut(ctx context.Context, n int) (statements []string) {
 	columns := strings.Join(d.list(ctx, `SELECT quote_ident(column_name) FROM information_schema.columns
 		WHERE table_schema = 'dlq' AND table_name = 'dlq_messages' AND is_generated = 'NEVER' ORDER BY ordinal_position`), ", ")
@@ -128,7 +128,7 @@ const (
 	payloadTarget = 5 * time.Second
 )
 
-// payloads measures what is done after messages are stored.
+// payloads measures the background filling of payloads after messages are stored.
 func payloads(ctx context.Context, s *side) (figures []figure) {
 	const name = "payloads filled after ingest"
 	if !s.ingested.has(ctx, "dlq.payload_progress") {
@@ -146,8 +146,8 @@ func payloads(ctx context.Context, s *side) (figures []figure) {
 	return append(figures, s.steadyPayloads(ctx))
 }
 
-// steadyPayloads is the share of messages whose payload is filled in time while records
-// come in at a steady rate. It is asked each second, of those of one second.
+// steadyPayloads measures the share of messages whose payload is filled in time while records
+// arrive at a steady rate. It checks every second the messages of one second.
 func (s *side) steadyPayloads(ctx context.Context) (f figure) {
 	f = skipped("payloads filled within 5 s, with 2,000 records/s", "no message was stored in time")
 	prefix, names := s.createFlood(ctx)

@@ -15,11 +15,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// partitions of every topic.
+// partitions is the number of partitions of every topic.
 const partitions = 12
 
-// cluster is the driver's own client of Kafka. It makes dead letters that differ in what a
-// database or a codec could make use of: keys, numbers, and most of the text of each value.
+// cluster is the benchmark's own Kafka client. Its dead letters differ in keys, numbers and most of
+// the text of each value, so that neither database nor codec can profit from repetition.
 type cluster struct {
 	admin  *kadm.Client
 	client *kgo.Client
@@ -31,13 +31,13 @@ func connect(brokers []string) *cluster {
 		kgo.SeedBrokers(brokers...),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerBatchCompression(kgo.NoCompression()), // as Spring's default
-		kgo.MetadataMinAge(100*time.Millisecond),          // new topics are known soon
+		kgo.MetadataMinAge(100*time.Millisecond),          // detects new topics soon
 		kgo.UnknownTopicRetries(-1),                       // or late, on a busy machine
 	))
 	return &cluster{client: client, admin: kadm.NewClient(client), random: rand.New(rand.NewPCG(1, 2))}
 }
 
-// create makes topics. A busy machine may keep the broker from its controller for some seconds.
+// create creates topics. On a busy machine the broker may not reach its controller for seconds.
 func (c *cluster) create(ctx context.Context, topics ...string) {
 	await(ctx, time.Minute, 100*time.Millisecond, "the broker to create topics", func() bool {
 		created := must(c.admin.CreateTopics(ctx, partitions, 1, nil, topics...))
@@ -49,15 +49,15 @@ func (c *cluster) create(ctx context.Context, topics ...string) {
 	})
 }
 
-// removeFlood removes the topics: a broker gets slow with thousands of partitions.
+// removeFlood deletes the topics: thousands of partitions slow a broker down.
 func (c *cluster) removeFlood(ctx context.Context, names []string) {
 	for _, name := range names {
 		must(c.admin.DeleteTopic(context.WithoutCancel(ctx), deadLetterTopic(name)))
 	}
 }
 
-// produce writes n dead letters of a name, waits until Kafka has them all, and returns the
-// bytes of their values.
+// produce writes n dead letters of a name, waits for all acknowledgements, and returns the total
+// size of their values.
 func (c *cluster) produce(ctx context.Context, name string, n int) (bytes int64) {
 	var failed atomic.Pointer[error]
 	for i := range n {
@@ -76,7 +76,7 @@ func (c *cluster) produce(ctx context.Context, name string, n int) (bytes int64)
 	return bytes
 }
 
-// held is how many records a topic holds; none was ever removed.
+// held returns the number of records of a topic from which none was ever removed.
 func (c *cluster) held(ctx context.Context, topic string) (total int64) {
 	ends := must(c.admin.ListEndOffsets(ctx, topic))
 	check(ends.Error())
@@ -87,8 +87,8 @@ func (c *cluster) held(ctx context.Context, topic string) (total int64) {
 func deadLetterTopic(name string) string { return name + ".dlq.v1" }
 func originalTopic(name string) string   { return name + ".events.v1" }
 
-// letter is the n-th dead letter of a name: a JSON value of 1 KB and the eight headers
-// that Spring's recoverer writes.
+// letter returns the n-th dead letter of a name: a JSON value of 1 KB and the eight headers of
+// Spring's recoverer.
 func (c *cluster) letter(name string, n int) *kgo.Record {
 	partition := n % partitions
 	return &kgo.Record{
@@ -111,7 +111,7 @@ func (c *cluster) letter(name string, n int) *kgo.Record {
 	}
 }
 
-// value is JSON of some 1,050 bytes: numbers, texts, a list, an object.
+// value returns about 1,050 bytes of JSON: numbers, texts, a list, an object.
 func (c *cluster) value(name string, n int) []byte {
 	var items []string
 	for i := range 5 {
@@ -124,7 +124,7 @@ func (c *cluster) value(name string, n int) []byte {
 		n, name, time.Now().UTC().Format(time.RFC3339Nano), c.random.Uint64(), c.random.IntN(100_000_000), strings.Join(items, ", "), c.text(512))
 }
 
-// text is n characters that do not repeat.
+// text returns n characters without repetition.
 func (c *cluster) text(n int) string {
 	const alphabet = "abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXYZ 0123456789"
 	text := make([]byte, n)
@@ -135,13 +135,12 @@ func (c *cluster) text(n int) string {
 }
 
 const (
-	floodRate   = 2000 // records a second
+	floodRate   = 2000 // records per second
 	floodTopics = 10
-	floodRun    = 25 // records of a partition in a row, as of a consumer that fails at what it read
+	floodRun    = 25 // consecutive records of a partition, as from a consumer that fails on one fetch
 )
 
-// createFlood makes topics for a flood. Their names begin with the prefix and a hyphen, which
-// no other topic does.
+// createFlood creates the topics of a flood. Their names begin with a unique prefix and a hyphen.
 func (b *bench) createFlood(ctx context.Context) (prefix string, names []string) {
 	prefix = fmt.Sprintf("%sflood%d", b.id, b.next())
 	for n := range floodTopics {
@@ -151,16 +150,15 @@ func (b *bench) createFlood(ctx context.Context) (prefix string, names []string)
 	return prefix, names
 }
 
-// flood is records that are produced at a steady rate.
+// flood produces records at a steady rate.
 type flood struct {
 	cancel context.CancelFunc
 	over   chan struct{}
 	failed atomic.Pointer[error]
 }
 
-// startFlood produces to the topics of these names until it is stopped. A record that is
-// due while the client holds all that it may is never sent, and none are sent later to
-// make up for it.
+// startFlood produces to these topics until it is stopped. A record that is due while the client's
+// buffer is full is never sent, and no later record makes up for it.
 func (c *cluster) startFlood(ctx context.Context, names []string) *flood {
 	ctx, cancel := context.WithCancel(ctx)
 	f := &flood{cancel: cancel, over: make(chan struct{})}
@@ -191,7 +189,7 @@ func (c *cluster) startFlood(ctx context.Context, names []string) *flood {
 	return f
 }
 
-// stop ends the flood. It may be called again.
+// stop stops the flood. It may be called repeatedly.
 func (f *flood) stop() error {
 	f.cancel()
 	<-f.over

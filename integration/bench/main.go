@@ -1,14 +1,15 @@
-// Command bench drives the programs, as processes, over HTTP and Kafka and measures
-// them, with a Kafka and a PostgreSQL of its own that write to disk as in production:
+// Command bench measures the programs: it runs them as processes and uses them over HTTP and Kafka,
+// with its own Kafka and PostgreSQL, which write to disk as in production:
 //
 //	bench [-only PART,PART] [-scale S] [-json FILE] [-write]
 //	bench -base COMMIT [-pairs N] [-only PART,PART] [-scale S] [-json FILE]
 //
-// It prints one table in Markdown; -write puts it into docs/benchmarks.md. With -base it builds
-// the programs of a commit, too, drives both by turns, and prints for each figure both medians,
-// their ratio and its 95 % interval. Each commit has databases of its own, which its own program
-// migrates. The driver knows dlq.dlq_messages, its archive and views. A figure is shown only when
-// the counts it rests on are right. It runs on Linux and needs the machine for itself.
+// It prints one table in Markdown; -write puts it into docs/benchmarks.md. With -base it also
+// builds the programs of a commit, measures both in turn, and prints for each figure both medians,
+// their ratio and its 95 % interval. Each commit has its own databases, which its own program
+// migrates. The benchmark itself uses dlq.dlq_messages, its archive and views. It shows a figure
+// only if the counts that the figure depends on are right. It runs on Linux and needs the whole
+// machine.
 package main
 
 import (
@@ -42,12 +43,12 @@ func main() {
 	}
 }
 
-// options are the command line.
+// options holds the command line.
 type options struct {
 	only      []string // names of parts; none: all
 	scale     float64
-	documents int // messages of the part search
-	days      int // over which they are spread
+	documents int // number of messages in the part search
+	days      int // the period of these messages
 	requests  int
 	base      string
 	pairs     int
@@ -56,17 +57,17 @@ type options struct {
 	json      string
 }
 
-// Counts at -scale 1. They take seconds where the programs are fast, so that checkpoints
-// and autovacuum are in the figures.
+// Counts at -scale 1. They keep fast programs busy for seconds, so that the figures include
+// checkpoints and autovacuum.
 const (
 	recordsToIngest  = 500_000
 	recordsToRetry   = 100_000
 	recordsToConnect = 200_000
 	recordsToArchive = 100_000
-	recordsToCopy    = 100_000 // for each number of connections
+	recordsToCopy    = 100_000 // per number of connections
 )
 
-// count is how much of n is done.
+// count scales n.
 func (o options) count(n int) int { return max(int(float64(n)*o.scale), 1) }
 
 func (o *options) define(flags *flag.FlagSet) {
@@ -75,10 +76,10 @@ func (o *options) define(flags *flag.FlagSet) {
 		return nil
 	})
 	flags.Float64Var(&o.scale, "scale", 1, "factor for the number of records of every part")
-	flags.IntVar(&o.documents, "documents", 300_000, "messages that are searched, before -scale")
+	flags.IntVar(&o.documents, "documents", 300_000, "number of messages for the part search, before -scale")
 	flags.IntVar(&o.days, "days", 30, "days over which these messages are spread")
-	flags.IntVar(&o.requests, "requests", 300, "how often each question of the parts search and reads is asked")
-	flags.StringVar(&o.base, "base", "", "commit whose programs are driven in turns with those of the checkout")
+	flags.IntVar(&o.requests, "requests", 300, "number of requests for each query of the parts search and reads")
+	flags.StringVar(&o.base, "base", "", "commit whose programs are measured in turn with those of the checkout")
 	flags.IntVar(&o.pairs, "pairs", 6, "turns of each commit, with -base; 6 is the least that gives a 95 % interval")
 	flags.DurationVar(&o.limit, "limit", 4*time.Hour, "give up when the work takes longer than this")
 	flags.BoolVar(&o.write, "write", false, "write the table into docs/benchmarks.md")
@@ -104,8 +105,8 @@ func (o options) check(rest []string) error {
 	return nil
 }
 
-// setEnvironment removes what would change the settings of the programs, or how much memory and
-// how many processors they take, and has them built as a release does.
+// setEnvironment removes variables that would change the settings, memory or number of processors
+// of the programs, and makes the build that of a release.
 func setEnvironment() {
 	for _, entry := range os.Environ() {
 		name, _, _ := strings.Cut(entry, "=")
@@ -116,7 +117,7 @@ func setEnvironment() {
 	_ = os.Setenv("CGO_ENABLED", "0")
 }
 
-// run prints the parts that were over when another one failed as well.
+// run also prints the completed parts when a later one failed.
 func run(ctx context.Context, b *bench) error {
 	failed := attempt(func() { b.start(ctx) })
 	if failed == nil {

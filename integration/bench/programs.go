@@ -20,17 +20,17 @@ import (
 
 const (
 	readyTimeout = time.Minute
-	stopTimeout  = 30 * time.Second // the programs promise 25
+	stopTimeout  = 30 * time.Second // the programs promise 25 s
 )
 
-// program is one that serves.
+// program is a running server program.
 type program struct{ *programs.Process }
 
-// noRedrives leaves redrives to other processes, of which there are none.
+// noRedrives disables the redrive worker of a program.
 const noRedrives = "DLQ_REDRIVE_WORKERS=0"
 
-// with serves a program of the side on a database while do works; then the program must end
-// well. env are settings in place of defaults.
+// with runs a program of the side on a database while do works; then the program must exit with
+// code 0. env overrides settings.
 func (s *side) with(ctx context.Context, name string, d *database, do func(program), env ...string) {
 	p := program{must(programs.Start(programs.Program{
 		Path: filepath.Join(s.programs, name), Config: d.config, Env: env, Dir: s.folder,
@@ -51,7 +51,7 @@ func (s *side) with(ctx context.Context, name string, d *database, do func(progr
 	}
 }
 
-// alive fails when the program has ended by itself.
+// alive fails when the program has exited.
 func (p program) alive() {
 	select {
 	case <-p.Done():
@@ -60,17 +60,17 @@ func (p program) alive() {
 	}
 }
 
-// timed measures work and the most memory that the program ever had resident.
+// timed measures work and the program's peak memory since its start.
 func (p program) timed(work func() (n int)) section {
 	s := timed(work)
 	s.memory = float64(must(must(procfs.NewProc(p.Pid())).NewStatus()).VmHWM) / 1e6
 	return s
 }
 
-// clients keeps a connection for each of the callers of mixed reads.
+// clients keeps a connection per concurrent caller of mixed reads.
 var clients = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: mixedCallers, DisableCompression: true}}
 
-// open sends a request without a body. The answer must be of 200 or 202.
+// open sends a request without a body and expects status 200 or 202.
 func (p program) open(ctx context.Context, method, path string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, p.URL+path, nil)
 	if err != nil {
@@ -94,7 +94,7 @@ func (p program) get(ctx context.Context, path string) ([]byte, error) {
 	return io.ReadAll(res.Body)
 }
 
-// call sends a request and reads its answer.
+// call sends a request and decodes its answer.
 func (p program) call(ctx context.Context, method, path string, answer any) {
 	res, err := p.open(ctx, method, path)
 	check(err)
@@ -102,8 +102,8 @@ func (p program) call(ctx context.Context, method, path string, answer any) {
 	check(json.NewDecoder(res.Body).Decode(answer))
 }
 
-// stored is how many records an ingester has stored since its start. Its metrics cost little
-// to ask, and every commit has them.
+// stored returns how many records an ingester has stored since its start, by its metrics: they are
+// cheap to read, and every commit has them.
 func (p program) stored(ctx context.Context) int {
 	p.alive()
 	res, err := p.open(ctx, http.MethodGet, "/metrics")
@@ -126,7 +126,7 @@ func sumMetric(text io.Reader, name string) (sum float64) {
 	return sum
 }
 
-// awaitIndexed waits until a search answers for everything that was stored before.
+// awaitIndexed waits until searches include everything that was stored before the call.
 func (p program) awaitIndexed(ctx context.Context) {
 	now := time.Now()
 	await(ctx, time.Hour, time.Second, "complete searches", func() bool {

@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	askWarm   = 20 // answers of an API that has just started, which are left out
+	askWarm   = 20 // first answers of a new API, which do not count
 	pageSize  = 50
-	deepPages = 100 // of deepSize messages, that are read to find the deep page
+	deepPages = 100 // pages of deepSize messages before the deep page
 	deepSize  = 1000
 	manyIDs   = 1000
 	maxAnswer = 1000 // ms, p99 of a search
 )
 
-// ask sends requests in turn, one at a time over one connection, and returns p50 and p99.
-// Of the first answer the list messages must have so many.
+// ask sends requests one at a time over one connection, and returns p50 and p99. The list messages
+// of the first answer must have at least least members.
 func (s *side) ask(ctx context.Context, p program, name string, least int, paths ...string) []figure {
 	var times []time.Duration
 	work := timed(func() int {
@@ -58,13 +58,13 @@ func (s *side) askSearch(ctx context.Context, p program, name string, least int,
 	return figures
 }
 
-// quietTopic is an original topic of the part search.
+// quietTopic returns an original topic of the part search.
 func (s *side) quietTopic(n int) string { return fmt.Sprintf("%squiet%02d.events.v1", s.flood, n) }
 
-// search fills a table, lets the program index it, and looks into it.
+// search fills a table, lets the program index it, and measures searches.
 func search(ctx context.Context, s *side) (figures []figure) {
 	n := s.opts.count(s.opts.documents)
-	s.flood, s.flooded = s.createFlood(ctx) // for the part mixed, which uses the table as well
+	s.flood, s.flooded = s.createFlood(ctx) // for the part mixed, which uses this table too
 	d := s.database(ctx, "search", s.flood)
 	s.documents = d
 	d.fill(ctx, n, s.opts.days, 0, s.flood+"quiet",
@@ -84,7 +84,7 @@ func search(ctx context.Context, s *side) (figures []figure) {
 	return figures
 }
 
-// reads asks an API for what operators look at.
+// reads measures the pages that operators read most.
 func reads(ctx context.Context, s *side) (figures []figure) {
 	s.with(ctx, "api", s.documents, func(api program) {
 		figures = slices.Concat(
@@ -116,7 +116,7 @@ func (p program) deepPage(ctx context.Context) (path string) {
 
 const messagePath = "/api/v1/dlq/messages/"
 
-// messagePaths are the paths of messages from all over the table, in an order that is none.
+// messagePaths returns the paths of messages from the whole table, in random order.
 func (d *database) messagePaths(ctx context.Context) []string {
 	paths := d.list(ctx, `SELECT '`+messagePath+`' || id FROM dlq.dlq_messages
 		WHERE random() < 3.0 * $1::int / (SELECT count(*) FROM dlq.dlq_messages)::float8 ORDER BY random() LIMIT $1::int`, manyIDs)
@@ -126,7 +126,7 @@ func (d *database) messagePaths(ctx context.Context) []string {
 	return paths
 }
 
-// export reads the whole table.
+// export measures an export of the whole table.
 func export(ctx context.Context, s *side) (figures []figure) {
 	s.with(ctx, "api", s.documents, func(api program) {
 		n := int(s.documents.number(ctx, countRows))
@@ -138,7 +138,7 @@ func export(ctx context.Context, s *side) (figures []figure) {
 	return figures
 }
 
-// export returns how many different messages an export has.
+// export returns the number of distinct messages of an export.
 func (p program) export(ctx context.Context, n int) (different int) {
 	res, err := p.open(ctx, http.MethodGet, fmt.Sprintf("/api/v1/export?limit=%d", n))
 	check(err)
@@ -158,17 +158,17 @@ func (p program) export(ctx context.Context, n int) (different int) {
 
 const (
 	mixedCallers = 200
-	mixedRate    = 200.0 // reads a second
+	mixedRate    = 200.0 // reads per second
 	mixedWarm    = 5 * time.Second
 	mixedQuiet   = 15 * time.Second
 	mixedLoaded  = 30 * time.Second
-	mixedGrace   = 5 * time.Second // after the last request was due
+	mixedGrace   = 5 * time.Second // time for answers after the last request was due
 
 	maxSearch = 2000 // ms, p99 during a flood
 	maxTimes  = 3    // the quiet p99, of all other reads during a flood
 )
 
-// mixed reads while records come in.
+// mixed measures reads while records arrive.
 func mixed(ctx context.Context, s *side) (figures []figure) {
 	mix := s.mix(s.documents.messagePaths(ctx))
 	s.with(ctx, "ingester", s.documents, func(ingester program) {
@@ -208,9 +208,10 @@ func mixedFigures(quiet, loaded answers) (figures []figure) {
 	return append(figures, loaded.figure("mixed reads without a good answer", "reads", float64(quiet.failed+loaded.failed)).limit(1))
 }
 
-// mix returns the n-th question of a sequence that is the same in every run: 30 of a hundred for
-// a message, 20 for page 1 of a quiet topic, 20 for that of one that is written to, 10 for a list
-// by topic and status, 10 searches of common words or a rare one, 5 for topics, 5 for error groups.
+// mix returns the n-th request of a sequence that is the same in every run. Of 100 requests: 30 for
+// a message, 20 for page 1 of a quiet topic, 20 for page 1 of a topic that gets records, 10 for a
+// list by topic and status, 10 searches of common words or a rare one, 5 for topics, 5 for error
+// groups.
 func (s *side) mix(messages []string) func(n int) (path string, search bool) {
 	return func(n int) (string, bool) {
 		random := rand.New(rand.NewPCG(uint64(n), 7))
@@ -233,16 +234,16 @@ func (s *side) mix(messages []string) func(n int) (path string, search bool) {
 	}
 }
 
-// answers is how reads at a steady rate went.
+// answers holds the results of reads at a steady rate.
 type answers struct {
 	section
-	times  [2][]time.Duration // of searches and of other reads, each from when the request was due
-	failed int                // answers that were not good, and requests that no connection was free for until long after
+	times  [2][]time.Duration // of searches and of other reads; each counts from when the request was due
+	failed int                // bad answers, and requests that were not sent in time for lack of a connection
 	first  error
 }
 
-// steadily asks at the rate of mixed reads. A slow answer delays no other request as long as
-// a connection is free; when none is, requests wait, and that counts as theirs.
+// steadily sends requests at mixedRate. A slow answer delays no other request while a connection is
+// free; otherwise requests wait, and the wait counts as part of their time.
 func (p program) steadily(ctx context.Context, mix func(int) (string, bool), d time.Duration) (a answers) {
 	all := int(mixedRate * d.Seconds())
 	start := time.Now()

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// report is a run.
+// report is the result of a run.
 type report struct {
 	Date    time.Time         `json:"date"`
 	Machine string            `json:"machine"`
@@ -22,16 +22,16 @@ type report struct {
 	Rows    []row             `json:"rows"`
 }
 
-// row is a figure, or the medians of the checkout's when two commits are compared.
+// row is a figure; with two commits, the median of the checkout's figures.
 type row struct {
 	figure
 	*compared
 }
 
-// compared is a figure of both commits.
+// compared holds the figure of both commits.
 type compared struct {
 	Base     float64    `json:"base"`     // median
-	Ratio    float64    `json:"ratio"`    // median of the pairs'
+	Ratio    float64    `json:"ratio"`    // median of the ratios of all pairs
 	Interval [2]float64 `json:"interval"` // of the ratio
 	Coverage float64    `json:"coverage"` // of the interval, 0 to 1
 	Pairs    int        `json:"pairs"`
@@ -51,14 +51,14 @@ func (b *bench) report() report {
 		switch {
 		case r.Base == "":
 			r.Rows = append(r.Rows, row{figure: f})
-		case !slices.ContainsFunc(b.done[:i], same): // a row for all turns of both sides
+		case !slices.ContainsFunc(b.done[:i], same): // one row for all turns of both sides
 			r.Rows = append(r.Rows, b.compare(f, slices.DeleteFunc(slices.Clone(b.done), func(o figure) bool { return !same(o) })))
 		}
 	}
 	return r
 }
 
-// compare makes a row of the pairs that both sides have finished.
+// compare makes a row from the pairs that both sides have completed.
 func (b *bench) compare(shown figure, turns []figure) row {
 	var values [2][]float64 // of the base and of the checkout
 	var ratios, loads, others []float64
@@ -86,7 +86,7 @@ func (b *bench) compare(shown figure, turns []figure) row {
 	return row{figure: shown, compared: &c}
 }
 
-// markdown is the report without a title.
+// markdown returns the report without a title.
 func (r report) markdown() string {
 	var b strings.Builder
 	line := func(cells ...string) { fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | ")) }
@@ -142,7 +142,7 @@ func (r row) pair() []string {
 	return []string{r.Part, r.Name, number(c.Base), r.text(), fmt.Sprintf("%.3f", c.Ratio), bounds, c.verdict(r.MoreIsBetter)}
 }
 
-// verdict is noise unless the interval leaves no doubt.
+// verdict is "within noise" unless the interval excludes a ratio of 1.
 func (c compared) verdict(moreIsBetter bool) string {
 	switch {
 	case c.Coverage < 0.95:
@@ -155,8 +155,8 @@ func (c compared) verdict(moreIsBetter bool) string {
 	return "worse"
 }
 
-// publish prints the parts that are over. Only a whole run writes the page. It fails when a
-// limit was missed.
+// publish prints the completed parts. Only a complete run writes the page. publish fails when a
+// figure missed its limit.
 func (b *bench) publish(stdout io.Writer, whole bool) {
 	if len(b.done) == 0 {
 		return
@@ -179,7 +179,7 @@ func (b *bench) publish(stdout io.Writer, whole bool) {
 	check(errors.Join(missed...))
 }
 
-// What is between them on the page is written by a run.
+// A run replaces the part of the page between these markers.
 const (
 	generatedBegin = "<!-- written by make bench: begin -->\n"
 	generatedEnd   = "<!-- written by make bench: end -->"

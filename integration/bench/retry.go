@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	oneByOneShare = 50 // of the messages that retry-all sends, one is retried alone
+	oneByOneShare = 50 // one message is retried alone for every 50 of retry-all
 	bareBatch     = 500
-	bareWorkers   = 4   // as many as one API has
-	producerTimes = 3   // as many records as retry-all, so that the tool's warming up weighs little
+	bareWorkers   = 4   // the default of one API
+	producerTimes = 3   // times the records of retry-all, so that the tool's warm-up hardly counts
 	maxClaim      = 100 // ms, p99
 )
 
-// retry sends topics of the ingested table back.
+// retry measures retries of topics of the ingested table.
 func retry(ctx context.Context, s *side) []figure {
 	n := s.opts.count(recordsToRetry)
 	all := s.retryAll(ctx, s.topicName(0), n)
@@ -43,7 +43,7 @@ func retry(ctx context.Context, s *side) []figure {
 	return append(figures, s.claims(ctx, n)...)
 }
 
-// retryAll times the request, and looks whether Kafka and the table have the results.
+// retryAll measures the request, and checks the results in Kafka and in the table.
 func (s *side) retryAll(ctx context.Context, name string, n int) (work section) {
 	before := s.kafka.held(ctx, originalTopic(name))
 	var got struct{ Retried int }
@@ -60,7 +60,7 @@ func (s *side) retryAll(ctx context.Context, name string, n int) (work section) 
 	return work
 }
 
-// oneByOne retries n messages by a request each.
+// oneByOne retries n messages with one request each.
 func (s *side) oneByOne(ctx context.Context, n int) (work section, times []time.Duration) {
 	ids := s.ingested.pending(ctx, s.topicName(retriedTopics), n)
 	s.with(ctx, "api", s.ingested, func(api program) {
@@ -84,7 +84,7 @@ func (d *database) pending(ctx context.Context, name string, n int) []string {
 	return ids
 }
 
-// bareRetry is what only the states of a retry cost: two statements for each batch.
+// bareRetry measures only the state changes of a retry: two statements per batch.
 func (s *side) bareRetry(ctx context.Context, n int) section {
 	ids := s.ingested.pending(ctx, s.topicName(retriedTopics+1), n)
 	var steps []string
@@ -108,8 +108,8 @@ func (s *side) bareRetry(ctx context.Context, n int) section {
 	return work
 }
 
-// producerPerformance runs the tool with records as large as key, value and headers of
-// those that retry-all sends: the tool sends values only.
+// producerPerformance runs the tool with values as large as the key, value and headers of a retried
+// record together: the tool sends no keys and headers.
 func (b *bench) producerPerformance(ctx context.Context, n int) float64 {
 	topic := fmt.Sprintf("%s.performance.%d", b.id, b.next())
 	b.kafka.create(ctx, topic)
@@ -139,7 +139,7 @@ func (b *bench) producerPerformance(ctx context.Context, n int) float64 {
 
 var producedLine = regexp.MustCompile(`(\d+) records sent, ([\d.]+) records/sec`)
 
-// readProduced finds what the tool prints last, which is about the whole.
+// readProduced parses the summary line at the end of the tool's output.
 func readProduced(text string) (n int, perSecond float64) {
 	all := producedLine.FindAllStringSubmatch(text, -1)
 	if len(all) == 0 {
@@ -149,8 +149,8 @@ func readProduced(text string) (n int, perSecond float64) {
 	return must(strconv.Atoi(last[1])), must(strconv.ParseFloat(last[2], 64))
 }
 
-// claims times the claims of another retry-all in the server, which logs every statement of
-// the database for that time.
+// claims measures the claims of another retry-all on the server, which logs every statement of the
+// database during this time.
 func (s *side) claims(ctx context.Context, n int) []figure {
 	const name = "claim of a redrive, p99"
 	d := s.ingested
@@ -179,10 +179,10 @@ var (
 	claimStatement = regexp.MustCompile(`(?is)\bSET\s+status\s*=\s*'RETRYING'`)
 )
 
-// claimTimes reads the durations of claims from a log in JSON. A statement with parameters
-// has lines for parse, bind and execute, in this order.
+// claimTimes reads the durations of claims from a JSON log. A statement with parameters has three
+// log entries: parse, bind and execute, in this order.
 func claimTimes(log io.Reader, database string) (times []time.Duration) {
-	open := map[int]time.Duration{} // parse and bind, by process
+	open := map[int]time.Duration{} // time of parse and bind, by process
 	for lines := json.NewDecoder(log); lines.More(); {
 		var line struct {
 			PID      int    `json:"pid"`

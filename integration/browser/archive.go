@@ -7,8 +7,8 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// Archive runs the archiver once, as if the messages of a topic that are over had
-// been so for longer than messages are kept. Those of other topics stay.
+// Archive runs the archiver once, as if the finished messages of a topic were older than the
+// retention of the live table. Messages of other topics stay.
 func (s *Site) Archive(topic string) {
 	s.t.Helper()
 	db, err := sqlx.Connect("postgres", s.database)

@@ -6,7 +6,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/integration/shop"
 )
 
-// archive: what has been over for long is found in the archive, and brought back.
+// archive: an operator finds an old message in the archive and restores it.
 func archive(t *testing.T, site *Site) {
 	payments := site.Prefix + shop.PaymentsTopic
 	site.Archive(payments)
@@ -26,7 +26,7 @@ func archive(t *testing.T, site *Site) {
 	b.WaitText("the producer sends amounts as text")
 	b.Look("archived-message")
 	b.Click("Restore")
-	b.Fill("Reason", "the producer can be told what to send")
+	b.Fill("Reason", "the producer can be fixed")
 	b.Click("Restore it")
 	b.WaitPath("/messages/")
 	b.WaitText("The message is among the live ones again")

@@ -9,8 +9,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// TestTheLockLeavesTheRegistryOpen: whoever builds has a registry of their own,
-// and the checksums say that what came is the same.
+// TestTheLockLeavesTheRegistryOpen: the lock file names no registry, so that each builder can use
+// their own; checksums prove that the packages are equal.
 func TestTheLockLeavesTheRegistryOpen(t *testing.T) {
 	t.Parallel()
 	lock, err := os.ReadFile(filepath.Join(repository(t.Fatalf), "pkg/console/web/package-lock.json"))

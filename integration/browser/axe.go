@@ -12,15 +12,14 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// axeFile is where `make assets` puts it. It is a tool of the tests, no part of
-// the program.
+// axeFile is installed by `make assets`. Only the tests use axe.
 const axeFile = "pkg/console/web/node_modules/axe-core/axe.min.js"
 
-// violation is one rule that the page breaks.
+// violation is a rule that the page breaks.
 type violation struct {
 	ID, Impact, Help string
 	Nodes            []struct {
-		Target  []any // selectors; lists of them reach into frames
+		Target  []any // selectors; a list is a path into frames
 		Summary string
 	}
 }
@@ -38,8 +37,7 @@ func (v violation) String() string {
 	return text.String()
 }
 
-// runAxe leaves the page's stylesheets alone, which the page's policy would keep
-// it from fetching anyway.
+// runAxe does not load the page's stylesheets, which the page's policy would forbid anyway.
 const runAxe = `axe.run(%s, {
 	resultTypes: ["violations"], preload: false, runOnly: %s,
 }).then((r) => r.violations.map((v) => ({
@@ -47,15 +45,13 @@ const runAxe = `axe.run(%s, {
 	nodes: v.nodes.map((n) => ({ target: n.target, summary: n.failureSummary })),
 })))`
 
-// axePatience is longer than that of a step: a page of thousands of elements
-// takes axe many seconds.
+// axePatience is longer than the time limit of a step: axe takes many seconds for a page of
+// thousands of elements.
 const axePatience = 2 * time.Minute
 
-// Axe looks for what keeps people out of the page: WCAG 2.2 AA and what is good
-// practice, in light colours, and whether dark ones have contrast enough. The
-// test goes on, failed when there is something. The page must stand still
-// meanwhile. Inside of In only that is looked at. Rules in except are known to
-// be broken there.
+// Axe checks the page for accessibility: WCAG 2.2 AA and best practices in light colours, and
+// contrast in dark colours. A problem fails the test, which goes on. The page must not change
+// meanwhile. In limits the check to an element. Rules in except are known to be broken there.
 func (b *Browser) Axe(except ...string) {
 	b.t.Helper()
 	everything := `["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]`
@@ -71,8 +67,7 @@ func (b *Browser) Axe(except ...string) {
 	b.Desk()
 }
 
-// violations hands axe to the page by way of the debugger, which no policy of
-// the page binds.
+// violations injects axe through the debugger, to which no policy of the page applies.
 func (b *Browser) violations(rules string) []violation {
 	b.t.Helper()
 	script, err := os.ReadFile(filepath.Join(repository(b.t.Fatalf), axeFile))

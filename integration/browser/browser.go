@@ -1,37 +1,33 @@
-// Package browser lets tests use the console as a person does: in a real
-// Chromium, against the real programs on a real Kafka and PostgreSQL, with the
-// dead letters of a sample shop.
+// Package browser lets tests use the console as a person does: in a real Chromium, with the real
+// programs on a real Kafka and PostgreSQL, and with the dead letters of a sample shop.
 //
-// A flow is a test of this folder. It starts what it needs, says what a person
-// does, and waits for what the person would look for:
+// A flow is a test of this folder. It starts the site that it needs, performs a person's steps, and
+// waits for the results that the person expects:
 //
-//	site := browser.NewSite(t)          // API, ingester and shop, all letters taken in
-//	b := browser.Open(t, site.URL)      // a tab with cookies of its own
+//	site := browser.NewSite(t)          // API, ingester and shop, with all dead letters stored
+//	b := browser.Open(t, site.URL)      // a tab without cookies
 //	b.Visit("/messages")
 //	b.Fill("Topic", "orders.dlq.v1")
 //	b.Click("Search")
 //	b.WaitText("catalogue does not know")
-//	b.Look("messages")                  // nothing keeps people out, little to fetch, screenshots
+//	b.Look("messages")                  // accessibility, size, screenshots
 //
-// Flows that need letters of their own make topics (Site.Topics) and dead-letter what
-// they like (Site.Fail); most of them share the site of TestFlows.
+// Flows that need their own dead letters create topics (Site.Topics) and fail records in them
+// (Site.Fail); most flows share the site of TestFlows.
 //
-// Things are named as they are shown: Click("Retry") is the link, button, tab or
-// label of that name, Fill("Reason", ...) the field with that label; case and
-// spaces do not count. What begins with #, . or [ is a CSS selector instead.
-// In("#group") looks only inside of one element. Every step waits until it can
-// be done, for Patience at most, and fails the test with what is there instead,
-// so a flow needs no waiting of its own. After a click that leads to another page
-// wait for something that only that page has (WaitPath, WaitText) before asking
-// for more.
+// Elements are named by their visible text: Click("Retry") is the link, button, tab or label of
+// that name, Fill("Reason", ...) the field with that label; case and spaces are ignored. A name
+// that begins with #, . or [ is a CSS selector instead. In("#group") searches only inside one
+// element. Every step waits until it is possible, for at most Patience, and otherwise fails the
+// test with the page's actual content, so a flow needs no waits of its own. After a click that
+// leads to another page, first wait for something that only the new page has (WaitPath, WaitText).
 //
-// At the end a test fails when a page wrote an error to the console, threw, or
-// broke its Content-Security-Policy. What a test provokes on purpose, such as the
-// answer 422, it names before: b.Allow("status of 422").
+// A test fails at its end if a page wrote an error to the console, threw an exception, or broke its
+// Content-Security-Policy. A test that causes an error on purpose, such as the answer 422, allows
+// it before: b.Allow("status of 422").
 //
-// One Chromium serves the whole test process, and at most two tabs are open at a
-// time: further tests wait for one. Screenshots are kept in bin/screenshots, or
-// where SCREENSHOTS says.
+// One Chromium serves the whole test process with at most two open tabs; further tests wait.
+// Screenshots are saved in bin/screenshots, or in the folder SCREENSHOTS.
 package browser
 
 import (
@@ -43,12 +39,11 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// Patience is how long a step waits for what it needs, on a machine that does
-// much else meanwhile.
+// Patience is how long a step waits, on a machine that is busy with other tests.
 const Patience = 45 * time.Second
 
-// Browser is one tab, for one test. Its methods end the test when they cannot do
-// what they say, so they are called from the test's goroutine, one at a time.
+// Browser is a tab that belongs to one test. Its methods end the test when they fail, so call them
+// from the test's goroutine, one at a time.
 type Browser struct {
 	t      testing.TB
 	base   string
@@ -57,9 +52,9 @@ type Browser struct {
 	faults *faults
 }
 
-// Open opens a tab without any cookies, 1280 by 800, in light colours. base is
-// what paths are relative to, without a slash at the end. The tab closes with the
-// test, which then fails when one of its pages did something wrong.
+// Open opens a tab without cookies, 1280 by 800, in light colours. base is the URL to which paths
+// are relative, without a slash at the end. The tab closes at the end of the test, which fails then
+// if one of the tab's pages had an error.
 func Open(t testing.TB, base string) *Browser {
 	t.Helper()
 	chromium := start(t)
@@ -79,18 +74,17 @@ func Open(t testing.TB, base string) *Browser {
 	return b
 }
 
-// In is the same tab, looking only inside the first element that a CSS selector
-// matches.
+// In returns the same tab, limited to the first element that a CSS selector matches.
 func (b *Browser) In(selector string) *Browser {
 	inner := *b
 	inner.scope = selector
 	return &inner
 }
 
-// Allow lets pages complain with a message that contains text.
+// Allow accepts errors of pages whose message contains text.
 func (b *Browser) Allow(text string) { b.faults.allow(text) }
 
-// Visit goes to a path of the site and waits until its page is loaded.
+// Visit opens a path of the site and waits until the page has loaded.
 func (b *Browser) Visit(path string) {
 	b.t.Helper()
 	ctx, cancel := b.bounded()
@@ -100,7 +94,7 @@ func (b *Browser) Visit(path string) {
 	}
 }
 
-// Path is where the tab is now: path, query and fragment.
+// Path returns the tab's current path, query and fragment.
 func (b *Browser) Path() string {
 	b.t.Helper()
 	ctx, cancel := b.bounded()
@@ -112,7 +106,7 @@ func (b *Browser) Path() string {
 	return strings.TrimPrefix(at, b.base)
 }
 
-// bounded is for one command to the browser.
+// bounded limits the time of one command to the browser.
 func (b *Browser) bounded() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(b.ctx, Patience)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/integration/programs"
 )
 
-// folder is where the programs of this test process are, built when the first
-// test asks. Closing removes it.
+// folder holds the programs of this test process, which the first caller builds. Closing removes
+// it.
 var folder struct {
 	once sync.Once
 	path string
@@ -21,7 +21,7 @@ var folder struct {
 func built(t testing.TB) string {
 	t.Helper()
 	folder.once.Do(func() {
-		folder.path, folder.err = os.MkdirTemp("", "dlq-manager-programs-") //nolint:usetesting // outlives the test that is first
+		folder.path, folder.err = os.MkdirTemp("", "dlq-manager-programs-") //nolint:usetesting // outlives the first test
 		if folder.err == nil {
 			folder.err = programs.Build(folder.path, "api", "ingester", "archiver")
 		}

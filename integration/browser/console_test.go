@@ -2,8 +2,8 @@ package browser
 
 import "testing"
 
-// TestNothingHereYet: an installation that took nothing in says how to begin, a page
-// that is not there says so, and the document of the API can be read by everybody.
+// TestNothingHereYet: an installation without messages says how to begin, an unknown page says so,
+// and the API's document is public.
 func TestNothingHereYet(t *testing.T) {
 	t.Parallel()
 	site := NewEmptySite(t)
@@ -32,7 +32,7 @@ func TestNothingHereYet(t *testing.T) {
 		b := Open(t, site.URL)
 		b.Visit("/docs")
 		b.WaitText("openapi.yaml")
-		// The page says the same of each operation: one section of them is enough.
+		// The page has an equal section for each operation: one section is enough.
 		b.In("main > header").Axe()
 		b.In("main > section:first-of-type").Axe()
 		b.Screenshot("docs")

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// editing: one message is mended by hand and sent, others by a patch that is looked
-// at first.
+// editing: an operator corrects and sends one message by hand, and others by a patch with a
+// preview.
 func editing(t *testing.T, site *Site) {
 	original, dead := site.Topics("edits")
 	var letters []Letter

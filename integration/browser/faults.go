@@ -11,16 +11,15 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 )
 
-// faults are what pages of a tab complained about. Its methods are safe for
-// concurrent use.
+// faults collects the errors of a tab's pages. Its methods are safe for concurrent use.
 type faults struct {
 	mu      sync.Mutex
 	found   []string
 	allowed []string
 }
 
-// note takes one event of the tab. A broken Content-Security-Policy and an answer
-// that is an error come as entries of the browser's log.
+// note records an event of the tab. A violation of the Content-Security-Policy and an error status
+// arrive as entries of the browser's log.
 func (f *faults) note(event any) {
 	switch e := event.(type) {
 	case *log.EventEntryAdded:
@@ -70,7 +69,7 @@ func (f *faults) allow(text string) {
 	f.allowed = append(f.allowed, text)
 }
 
-// left are the faults that nobody allowed.
+// left returns the faults that the test did not allow.
 func (f *faults) left() (left []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

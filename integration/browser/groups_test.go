@@ -2,12 +2,12 @@ package browser
 
 import "testing"
 
-// groups: what is known of a failure is written down, and what would be done to all of
-// it is said before it is done.
+// groups: an operator documents an error group, and sees the effect of an action on all of its
+// messages before it happens.
 func groups(t *testing.T, site *Site) {
 	original, _ := site.Topics("notes")
 	for i := range 3 {
-		site.Fail("notes", Letter{Key: string(rune('a' + i)), Class: "com.acme.Unheard", Error: "nobody listens", Value: `{}`, Stack: stack})
+		site.Fail("notes", Letter{Key: string(rune('a' + i)), Class: "com.acme.Unheard", Error: "no listener", Value: `{}`, Stack: stack})
 	}
 	b := Open(t, site.URL)
 	b.Visit("/")
@@ -16,7 +16,7 @@ func groups(t *testing.T, site *Site) {
 	b.Fill("Original topic", original)
 	b.Click("Show")
 	b.WaitPath("/groups?")
-	b.WaitText("nobody listens")
+	b.WaitText("no listener")
 	b.Look("groups")
 	b.Click("Unheard")
 	b.WaitPath("/groups/")

@@ -9,8 +9,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// scripts are what somebody would write into a record who wants it to run where it is
-// looked at. Each sets window.__xss or shows a dialog when anything of it runs.
+// scripts are texts that an attacker would put into a record to execute code in the console. Each
+// sets window.__xss or shows a dialog if any of it runs.
 var scripts = []string{
 	`<script>window.__xss=1</script>`,
 	`"><img src=x onerror="window.__xss=1">`,
@@ -24,7 +24,7 @@ var scripts = []string{
 	"\u202e<b data-evil>\u0000&lt;i&gt;",
 }
 
-// hostile: whatever a dead letter has in it, pages show it as text.
+// hostile: pages show every part of a dead letter as text.
 func hostile(t *testing.T, site *Site) {
 	original, dead := site.Topics("hostile")
 	var letters []Letter
@@ -63,7 +63,7 @@ func hostile(t *testing.T, site *Site) {
 	b.WaitText(scripts[0])
 	b.Screenshot("messages-hostile")
 
-	// What people type is as foreign as what comes from Kafka.
+	// Input of users is as untrusted as data from Kafka.
 	said := strings.Join(scripts[:3], " ")
 	b.Visit("/groups/" + stored[0].GroupID)
 	b.Fill("Note", said)
@@ -83,8 +83,7 @@ func hostile(t *testing.T, site *Site) {
 	}
 }
 
-// evil is a letter that has a script everywhere; of a topic that its headers name, if
-// any.
+// evil returns a letter with a script in every part, whose headers name topic unless that is "".
 func evil(script, topic string) Letter {
 	payload := fmt.Sprintf(`{%q: %q, "list": [%q, {"deep": %q}]}`, strings.ReplaceAll(script, "\u0000", ""), "x", script, script)
 	return Letter{
@@ -95,8 +94,7 @@ func evil(script, topic string) Letter {
 	}
 }
 
-// harmless looks for anything that a script has done, and for elements that only it
-// could have brought along.
+// harmless checks that no script has run, and that the page has no element that came from one.
 func harmless(b *Browser, where string) {
 	b.t.Helper()
 	b.Wait(where+" is loaded", `document.readyState === "complete"`)
@@ -105,7 +103,7 @@ func harmless(b *Browser, where string) {
 		"there are elements":    `document.querySelector("img, iframe, base, [data-evil], [onerror], [onload], [onfocus], script:not([src])") !== null`,
 		"there are links":       `[...document.querySelectorAll("a[href], form[action]")].some((e) => /^\s*javascript:/i.test(e.getAttribute("href") ?? e.getAttribute("action")))`,
 		"text is turned around": `/[\u202a-\u202e\u2066-\u2069]/.test(document.body.innerText)`,
-		"htmx was told things":  `document.querySelector("[hx-on\\:load]") !== null`,
+		"htmx got instructions": `document.querySelector("[hx-on\\:load]") !== null`,
 	} {
 		if measure[bool](b, found) {
 			b.t.Errorf("%s: %s that came with a dead letter", where, what)

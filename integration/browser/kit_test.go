@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// faulty are pages that have what the kit must see, and one in which all is well.
+// faulty lists pages with the errors that the kit must find, and one page without errors.
 var faulty = map[string]string{
 	"/inline":  `<script>document.title = "run"</script>`,
 	"/style":   `<p style="color: red">red</p>`,
@@ -66,7 +66,7 @@ func TestFaultsOfAPageAreSeen(t *testing.T) {
 			t.Parallel()
 			b := Open(t, base)
 			b.Visit(path)
-			b.Wait("it is noted", "true") // an answer comes after the events before it
+			b.Wait("it is noted", "true") // an answer arrives after all earlier events
 			if got := b.faults.left(); len(got) != 1 || !strings.Contains(got[0], want) {
 				t.Errorf("faults %q, want one with %q", got, want)
 			}

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// large: a payload of ten megabytes is a page like any other, with all of it in a
-// download.
+// large: the page of a message with a payload of ten megabytes stays small; a download has the
+// whole payload.
 func large(t *testing.T, site *Site) {
 	site.Topics("large")
 	var value strings.Builder

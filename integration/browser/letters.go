@@ -17,19 +17,19 @@ import (
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
 )
 
-// Letter is a dead letter that a flow makes itself, as Spring writes them.
+// Letter is a dead letter that a flow creates, in Spring's format.
 type Letter struct {
 	Key, Value          string
 	Class, Error, Stack string
-	Group               string // of the consumer that gave up
+	Group               string // the consumer group that failed
 	Headers             []kgo.RecordHeader
 
-	// Original is what its headers say instead of the topic that it failed in; "-"
-	// for headers that say nothing at all.
+	// Original is the topic that the headers name, if it is not the topic where the record failed;
+	// "-" omits these headers.
 	Original string
 }
 
-// Stored is what the API tells of a message.
+// Stored is a message as the API returns it.
 type Stored struct {
 	ID      string `json:"id"`
 	GroupID string `json:"group_id"`
@@ -38,8 +38,8 @@ type Stored struct {
 	Topic   string `json:"original_topic"`
 }
 
-// Topics are the names of a topic and of where its failures go, which both exist
-// when it returns.
+// Topics creates a topic and its dead-letter topic and returns their names. Both exist when it
+// returns.
 func (s *Site) Topics(name string) (original, dead string) {
 	s.t.Helper()
 	original, dead = s.Prefix+name+".events.v1", s.Prefix+name+".dlq.v1"
@@ -47,7 +47,7 @@ func (s *Site) Topics(name string) (original, dead string) {
 	return original, dead
 }
 
-// maxRecord is what topics of flows take in one record.
+// maxRecord is the maximum record size of the flows' topics.
 const maxRecord = 16 << 20
 
 func (s *Site) createTopics(names ...string) {
@@ -76,8 +76,8 @@ func (s *Site) createTopics(names ...string) {
 	})
 }
 
-// Fail dead-letters records of a topic, which Topics has made, and waits until all
-// can be searched for. It returns them, the latest first.
+// Fail dead-letters records of a topic that Topics has created, and waits until searches find all
+// of them. It returns them, the latest first.
 func (s *Site) Fail(name string, letters ...Letter) []Stored {
 	s.t.Helper()
 	original, dead := s.Prefix+name+".events.v1", s.Prefix+name+".dlq.v1"
@@ -128,8 +128,7 @@ func (l Letter) record(original, dead string, offset int) *kgo.Record {
 	return r
 }
 
-// Messages are the messages of a topic, an original or a dead-letter one, the
-// latest first, 200 at most.
+// Messages returns the messages of an original or dead-letter topic, the latest first, at most 200.
 func (s *Site) Messages(topic string) []Stored {
 	s.t.Helper()
 	var found struct {
@@ -139,13 +138,13 @@ func (s *Site) Messages(topic string) []Stored {
 	return found.Messages
 }
 
-// AwaitMessages waits until what the API tells of a topic's messages is as it should be.
+// AwaitMessages waits until ok accepts the API's messages of a topic.
 func (s *Site) AwaitMessages(what, topic string, ok func([]Stored) bool) {
 	s.t.Helper()
 	s.await(what, func() bool { return ok(s.Messages(topic)) })
 }
 
-// withKafka does something with a client of its own.
+// withKafka calls do with its own client.
 func (s *Site) withKafka(do func(context.Context, *kgo.Client) error) {
 	s.t.Helper()
 	client, err := kgo.NewClient(
@@ -163,7 +162,7 @@ func (s *Site) withKafka(do func(context.Context, *kgo.Client) error) {
 	}
 }
 
-// Sent waits until a topic holds so many records, and returns their values in order.
+// Sent waits until a topic has n records, and returns their values in order.
 func (s *Site) Sent(topic string, n int) (values []string) {
 	s.t.Helper()
 	s.withKafka(func(ctx context.Context, client *kgo.Client) error {

@@ -10,7 +10,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// screen is how large a window is, in CSS pixels.
+// screen is the size of a window, in CSS pixels.
 type screen struct {
 	name          string
 	width, height int
@@ -21,8 +21,7 @@ var (
 	hand = screen{"hand", 375, 800}
 )
 
-// show makes the window look like that. Nothing moves, so that what is looked at
-// is what stays.
+// show sets the size and colours of the window. Animations are off, so that screenshots are stable.
 func (b *Browser) show(s screen, colours string) {
 	b.t.Helper()
 	ctx, cancel := b.bounded()
@@ -39,15 +38,15 @@ func (b *Browser) show(s screen, colours string) {
 	}
 }
 
-// Hand makes the window as narrow as that of a phone, Desk as it was.
+// Hand makes the window as narrow as a phone; Desk restores it.
 func (b *Browser) Hand() { b.t.Helper(); b.show(hand, "light") }
 
-// Desk makes the window as wide as it is in the beginning.
+// Desk gives the window its initial width.
 func (b *Browser) Desk() { b.t.Helper(); b.show(desk, "light") }
 
-// Screenshot keeps how the page looks in light and dark colours, on a desk and in
-// a hand, as NAME-desk-light.png and so on, as much of it as fits some screens. A
-// page that is wider than a hand fails the test.
+// Screenshot saves the page in light and dark colours, at both widths, as NAME-desk-light.png and
+// so on, up to the height of a few screens. It fails the test if the page is wider than the narrow
+// window.
 func (b *Browser) Screenshot(name string) {
 	b.t.Helper()
 	for _, s := range []screen{desk, hand} {
@@ -61,7 +60,7 @@ func (b *Browser) Screenshot(name string) {
 	b.Desk()
 }
 
-// height is how tall a window has to be for all of the page, within reason.
+// height returns the window height that shows the whole page, within limits.
 func (b *Browser) height(s screen) int {
 	b.t.Helper()
 	ctx, cancel := b.bounded()
@@ -90,7 +89,7 @@ func (b *Browser) keep(file string) {
 	}
 }
 
-// wantNoWider waits until the page fits: a chart follows its window a little later.
+// wantNoWider waits until the page fits: a chart adapts to its window a little later.
 func (b *Browser) wantNoWider(name string, s screen) {
 	b.t.Helper()
 	b.step(name+" fits "+s.name, func(ctx context.Context) (string, error) {
@@ -102,7 +101,7 @@ func (b *Browser) wantNoWider(name string, s screen) {
 	})
 }
 
-// screenshots is the folder that they are kept in.
+// screenshots returns the folder for screenshots.
 func screenshots(fatalf func(string, ...any)) string {
 	if folder := os.Getenv("SCREENSHOTS"); folder != "" {
 		return folder
@@ -110,7 +109,7 @@ func screenshots(fatalf func(string, ...any)) string {
 	return filepath.Join(repository(fatalf), "bin", "screenshots")
 }
 
-// repository is the folder with the Makefile, above the one that the tests run in.
+// repository returns the folder of the Makefile, which contains the test's working folder.
 func repository(fatalf func(string, ...any)) string {
 	dir, err := os.Getwd()
 	for err == nil {

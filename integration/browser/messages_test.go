@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// messages: the list is filtered, walked by keys, paged, kept as a view, watched
-// while more arrives, and taken away as a file.
+// messages: an operator filters the list, uses it with the keyboard, pages, saves a view, watches
+// new messages arrive, and downloads the list as a file.
 func messages(t *testing.T, site *Site) {
 	const many = 60
 	original, dead := site.Topics("lists")
@@ -64,7 +64,7 @@ const stack = `com.acme.Late: came too late
 	at java.base/java.lang.Thread.run(Thread.java:1583)
 `
 
-// byKeys walks the list with the keyboard alone, and ends on the page of a message.
+// byKeys uses the list with the keyboard alone, and ends on the page of a message.
 func byKeys(b *Browser) {
 	row := func(n int) string {
 		return fmt.Sprintf(`document.querySelectorAll("[data-row]")[%d] === document.activeElement`, n)
@@ -90,7 +90,7 @@ func byKeys(b *Browser) {
 	b.Look("message")
 }
 
-// arriving sees that something came, while what is being read stays where it is.
+// arriving checks that the page announces new messages without moving the rows.
 func arriving(b *Browser, arrive func()) {
 	where := `JSON.stringify([document.querySelector("[data-row] a").href, document.querySelector("[data-row]").getBoundingClientRect().top])`
 	b.WaitText("nothing newer")
@@ -105,7 +105,7 @@ func arriving(b *Browser, arrive func()) {
 	b.In("[data-row]").WaitText("letter 60 came too late")
 }
 
-// all means everything that matches, not what the page shows of it.
+// all selects all matching messages, not only those on the page.
 func all(b *Browser) {
 	b.Click(`.chosen [value="all"]`)
 	b.WaitText("All 61 that match are meant, not only the 50 on this page")
@@ -137,8 +137,7 @@ func views(b *Browser, list string) {
 	b.WaitGone("Late ones")
 }
 
-// export takes what matches away, as a file that is fetched with the cookies of
-// whoever looks.
+// export downloads the matching messages as a file, with the cookies of the browser's user.
 func export(t *testing.T, b *Browser, list string) {
 	t.Helper()
 	b.Visit(list)

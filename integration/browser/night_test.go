@@ -6,9 +6,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/integration/shop"
 )
 
-// night: an operator who was woken finds the cause, retries one message, sees it
-// consumed, sends the rest with a canary, sees the broken ones come back and the
-// redrive stop, gives those up, and finds all of it in the audit trail.
+// night: an operator on call finds the cause, retries one message, sees it consumed, republishes
+// the rest with a canary, sees the broken messages come back and the redrive stop, marks those
+// dead, and finds all of it in the audit trail.
 func night(t *testing.T, site *Site) {
 	b := Open(t, site.URL)
 	b.Visit("/")
@@ -34,7 +34,7 @@ func night(t *testing.T, site *Site) {
 	giveUpTheBroken(t, b, site)
 }
 
-// retryOne sends back the latest message of the group, once the provider is well, and
+// retryOne republishes the latest message of the error group after the provider has recovered, and
 // sees it consumed.
 func retryOne(b *Browser, site *Site) (id string) {
 	b.Click(".latest a")
@@ -53,7 +53,7 @@ func retryOne(b *Browser, site *Site) (id string) {
 	return id
 }
 
-// retryTheRest sends what is left of the group, one message first.
+// retryTheRest republishes the rest of the error group, with a canary of one message.
 func retryTheRest(b *Browser) {
 	b.In(".deeds").Click("Retry …")
 	b.WaitPath("/redrives/new")
@@ -72,8 +72,8 @@ func retryTheRest(b *Browser) {
 	b.Look("redrive")
 }
 
-// giveUpTheBroken sends what else is pending of the payments, which no recovery can
-// help: the canary comes back, and nothing else is sent.
+// giveUpTheBroken republishes the other pending payments, which no recovery can fix: the canary
+// comes back, and no further message is sent.
 func giveUpTheBroken(t *testing.T, b *Browser, site *Site) {
 	t.Helper()
 	const why = "the producer sends amounts as text: DEV-4711"

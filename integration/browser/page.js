@@ -1,5 +1,5 @@
-// What the tests ask a page, in the page. The whole is one expression, evaluated
-// anew each time: pages come and go.
+// Functions that the tests call in a page. The file is one expression, evaluated
+// again for each call, because pages are replaced.
 (() => {
   const plain = (text) => (text ?? "").replace(/\s+/g, " ").trim();
   const same = (text) => plain(text).toLowerCase();
@@ -14,7 +14,7 @@
     "[role=button], [role=link], [role=tab], [role=menuitem], [role=option]";
   const fillable = "input:not([type=hidden]), textarea, select, [contenteditable=true]";
   const byIds = (ids) => plain((ids ?? "").split(/\s+/).map((id) => document.getElementById(id)?.textContent).join(" "));
-  // What a label says apart from what is chosen in the control inside of it.
+  // The text of a label without the values of the controls inside it.
   const labelText = (label) => {
     const copy = label.cloneNode(true);
     for (const control of copy.querySelectorAll("select, textarea, input, button")) control.remove();
@@ -24,7 +24,7 @@
     byIds(e.getAttribute("aria-labelledby")) || plain(e.getAttribute("aria-label")) ||
     (e.labels?.length ? plain([...e.labels].map(labelText).join(" ")) : "") ||
     plain(e.innerText) || plain(e.value) || plain(e.title) || plain(e.placeholder);
-  // The only one that is called so; what contains the words counts where nothing is exactly that.
+  // The only element of this name. Names that contain the words count if none is equal.
   const only = (candidates, what) => {
     const exact = candidates.filter((e) => same(nameOf(e)) === same(what));
     const found = exact.length ? exact : candidates.filter((e) => same(nameOf(e)).includes(same(what)));
@@ -39,7 +39,7 @@
     return { element: found[0] };
   };
   return {
-    // Where to click: the middle of what is called so, once nothing covers it.
+    // The point to click: the middle of the element of this name, once nothing covers it.
     point(scope, what) {
       const { element: e, problem } = pick(scope, what, clickable);
       if (problem) return { problem };
@@ -49,12 +49,12 @@
       const [x, y] = [r.x + r.width / 2, r.y + r.height / 2];
       const top = document.elementFromPoint(x, y);
       if (!top || !(e.contains(top) || top.contains(e) && top.matches("label, a, button, summary"))) {
-        return { problem: "it is covered by " + (top ? top.outerHTML.slice(0, 120) : "nothing that can be clicked") };
+        return { problem: "it is covered by " + (top ? top.outerHTML.slice(0, 120) : "no clickable element") };
       }
       return { x, y };
     },
-    // Puts the cursor into a field and selects what is in it. A choice is made and
-    // a date is set at once, as no keys can do it alike everywhere.
+    // Focuses a field and selects its content. An option or a date is set directly,
+    // because no key sequence does it in every locale.
     enter(scope, what, text) {
       const { element: e, problem } = pick(scope, what, fillable);
       if (problem) return { problem };

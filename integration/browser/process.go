@@ -22,19 +22,18 @@ const (
 type process struct {
 	ctx    context.Context
 	cancel context.CancelFunc
-	free   chan struct{} // has a token for each tab that may still be opened
+	free   chan struct{} // one element per further tab that may be opened
 }
 
-// shared is package state because tests of one process have nothing else in
-// common.
+// shared is package state because the tests of a process share nothing else.
 var shared struct {
 	once    sync.Once
 	process *process
 	err     error
 }
 
-// Closing is m, after which the browser ends and the programs are removed, for
-// TestMain. Without it the browser ends with the process, and its folder stays.
+// Closing returns m, followed by closing the browser and removing the programs, for TestMain.
+// Without it the browser ends with the process, and its folder remains.
 func Closing(m interface{ Run() int }) interface{ Run() int } { return closing{m} }
 
 type closing struct{ tests interface{ Run() int } }
@@ -50,8 +49,8 @@ func (c closing) Run() int {
 	return code
 }
 
-// start returns the browser, which the first test starts. Without one the test
-// fails; it is never skipped.
+// start returns the browser, starting it for the first caller. Without a browser the test fails; it
+// is never skipped.
 func start(t testing.TB) *process {
 	t.Helper()
 	shared.once.Do(func() { shared.process, shared.err = launch() })
@@ -74,7 +73,7 @@ func launch() (*process, error) {
 		chromedp.Flag("lang", "en-US"),
 	)
 	if os.Getuid() == 0 {
-		options = append(options, chromedp.NoSandbox) // Chromium has none for root
+		options = append(options, chromedp.NoSandbox) // Chromium has no sandbox for root
 	}
 	allocator, end := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, closeBrowser := chromedp.NewContext(allocator)
@@ -85,8 +84,8 @@ func launch() (*process, error) {
 	return p, p.awaitStart(path, end)
 }
 
-// awaitStart starts the browser. It lives as long as the context that starts it,
-// so the bound is a clock that is stopped, not a deadline.
+// awaitStart starts the browser, which ends with the context that starts it. The time limit is
+// therefore a timer that is stopped, not a deadline.
 func (p *process) awaitStart(path string, end context.CancelFunc) error {
 	clock := time.AfterFunc(startPatience, end)
 	defer clock.Stop()
@@ -97,8 +96,8 @@ func (p *process) awaitStart(path string, end context.CancelFunc) error {
 	return nil
 }
 
-// tab is a context for a new tab with cookies of its own, once there is room for
-// it. The tab closes with the test.
+// tab returns a context for a new tab without cookies, once a tab is free. The tab closes with the
+// test.
 func (p *process) tab(t testing.TB) context.Context {
 	t.Helper()
 	select {

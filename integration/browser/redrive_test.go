@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// redriving: what would happen is said with reasons, and two people have their hands
-// on the same brake.
+// redriving: the preview explains with reasons what would happen, and two operators control the
+// same redrive.
 func redriving(t *testing.T, site *Site) {
 	_, dead := site.Topics("brake")
 	var letters []Letter
@@ -54,13 +54,13 @@ func redriving(t *testing.T, site *Site) {
 	one.WaitText("The redrive was cancelled")
 	other.In("#progress").WaitText("cancelled")
 	other.Allow("status of 409")
-	move(other, "Resume") // its page is of before
+	move(other, "Resume") // this page is out of date
 	other.WaitText("Not possible now")
 	other.WaitText("is cancelled and cannot become")
 	other.Look("redrive-refused")
 }
 
-// move opens what a button of the redrive does, and does it.
+// move opens the dialog of a redrive's button and confirms it.
 func move(b *Browser, name string) {
 	b.t.Helper()
 	b.In("#moves").Click(name)

@@ -25,35 +25,32 @@ const (
 	shopBurst    = 60
 )
 
-// sites numbers the sites of this process, for names that do not clash.
+// sites numbers the sites of this process, for unique names.
 var sites atomic.Int64
 
-// Site is an installation with a database and topics of its own: the API with
-// the console, an ingester, and a shop whose consumers have dead-lettered part of
-// what came in, each for its own everyday reason.
+// Site is an installation with its own database and topics: the API with the console, an ingester,
+// and a shop whose consumers have dead-lettered some records for several everyday reasons.
 type Site struct {
-	// URL is where the API and the console are, without a slash at the end.
+	// URL is the address of the API and the console, without a slash at the end.
 	URL string
 
-	// Prefix is put before the shop's topics and groups (shop.OrdersDeadLetters
-	// and so on).
+	// Prefix is the prefix of the shop's topics and consumer groups (shop.OrdersDeadLetters and so
+	// on).
 	Prefix string
 
-	// Shop is open. After Shop.Recover what is sent back is accepted where its
-	// cause can end; before that, and where it cannot, it comes back as a new
-	// dead letter of the same history.
+	// Shop is open. After Shop.Recover, the shop accepts republished records whose cause can end;
+	// before that, and for other causes, they come back as new dead letters with the same history.
 	Shop *shop.Shop
 
 	t        testing.TB
 	programs string // folder of the programs
-	folder   string // of configuration and logs
+	folder   string // for configuration and logs
 	config   string
 	database string // URL
 }
 
-// NewSite starts a site and waits until every dead letter of the shop's opening
-// can be searched for. environ is added to the environment of the API. All of it
-// ends with the test.
+// NewSite starts a site and waits until searches find every dead letter of the shop's opening.
+// environ is added to the environment of the API. The site ends with the test.
 func NewSite(t testing.TB, environ ...string) *Site {
 	t.Helper()
 	s := &Site{
@@ -82,22 +79,21 @@ func (s *Site) writeConfig(database string) {
 	}
 }
 
-// For is the same site for a test inside of the one that started it: what goes
-// wrong there fails that test.
+// For returns the same site for a subtest, which failures then belong to.
 func (s *Site) For(t testing.TB) *Site {
 	inner := *s
 	inner.t = t
 	return &inner
 }
 
-// Another starts one more API on the same database and Kafka, with other settings,
-// and returns where it is. It ends with the test.
+// Another starts one more API on the same database and Kafka, with other settings, and returns its
+// URL. It ends with the test.
 func (s *Site) Another(environ ...string) (address string) {
 	s.t.Helper()
 	return s.start("api", environ...).URL
 }
 
-// NewEmptySite starts an API that nothing was ever taken in by.
+// NewEmptySite starts an API without any messages.
 func NewEmptySite(t testing.TB, environ ...string) *Site {
 	t.Helper()
 	s := &Site{
@@ -109,12 +105,12 @@ func NewEmptySite(t testing.TB, environ ...string) *Site {
 	return s
 }
 
-// prepareShop makes the topics, so that the ingester finds them at once.
+// prepareShop creates the topics, so that the ingester finds them at once.
 func (s *Site) prepareShop() {
 	s.t.Helper()
 	cfg := shop.DefaultConfig()
 	cfg.Brokers, cfg.Prefix, cfg.Burst = stacktest.Kafka(s.t), s.Prefix, shopBurst
-	// Only the test ends causes, and after the burst the shop is quiet.
+	// Only the test ends causes, and after the opening the shop sends nothing.
 	cfg.Outage, cfg.CatalogueLag, cfg.Interval = time.Hour, time.Hour, time.Hour
 	var err error
 	if s.Shop, err = shop.New(cfg, io.Discard); err == nil {
@@ -180,7 +176,7 @@ func (s *Site) openShop() {
 	})
 }
 
-// await waits for a condition, which is asked often.
+// await repeats ok until it is true.
 func (s *Site) await(what string, ok func() bool) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), sitePatience)
@@ -190,15 +186,14 @@ func (s *Site) await(what string, ok func() bool) {
 	for !ok() {
 		select {
 		case <-ctx.Done():
-			s.t.Fatalf("waited %s in vain until %s", sitePatience, what)
+			s.t.Fatalf("after %s still not true: %s", sitePatience, what)
 		case <-ticker.C:
 		}
 	}
 }
 
-// Call asks the API: body is sent as JSON unless it is nil, an answer that is
-// good is decoded into out unless that is nil. It returns the status, 0 when
-// there was no answer.
+// Call sends a request to the API: body is sent as JSON unless it is nil, and a successful answer
+// is decoded into out unless that is nil. It returns the status, 0 without an answer.
 func (s *Site) Call(method, path string, body, out any) (status int) {
 	s.t.Helper()
 	var sent bytes.Buffer

@@ -18,7 +18,7 @@ import (
 //go:embed page.js
 var pageScript string
 
-// answer is what the page said to a question.
+// answer is the page's answer to a function of page.js.
 type answer struct {
 	Problem string
 	X, Y    float64
@@ -26,7 +26,7 @@ type answer struct {
 	Text    string
 }
 
-// Click clicks what is called so, with the pointer, in its middle.
+// Click clicks the middle of the element of this name with the pointer.
 func (b *Browser) Click(what string) {
 	b.t.Helper()
 	var before answer
@@ -35,19 +35,19 @@ func (b *Browser) Click(what string) {
 		if err != nil || at.Problem != "" {
 			return at.Problem, err
 		}
-		if at != before { // the page is still being laid out: a click would miss
+		if at != before { // the layout is still moving: a click would miss
 			before = at
 			return "it moves", nil
 		}
 		if err := chromedp.Do(ctx, chromedp.MouseClickXY(at.X, at.Y)); err != nil {
-			b.t.Fatalf("click %s: %v", what, err) // it may have been clicked: never twice
+			b.t.Fatalf("click %s: %v", what, err) // the click may have happened: never click twice
 		}
 		return "", nil
 	})
 }
 
-// Fill replaces what is in a field by typing text. In a list of choices it takes
-// the one that text names, in a date or time it is as HTML writes it.
+// Fill replaces the content of a field by typing text. In a list it chooses the option of that
+// name; for a date or time, text is in HTML's format.
 func (b *Browser) Fill(label, text string) {
 	b.t.Helper()
 	b.step("fill "+label, func(ctx context.Context) (problem string, err error) {
@@ -66,7 +66,7 @@ func (b *Browser) Fill(label, text string) {
 	})
 }
 
-// typeText puts text in the place of what is selected.
+// typeText replaces the selection with text.
 func typeText(ctx context.Context, text string) error {
 	if text == "" {
 		return chromedp.Do(ctx, chromedp.KeyEvent(kb.Delete))
@@ -77,7 +77,7 @@ func typeText(ctx context.Context, text string) error {
 	}))
 }
 
-// keys are the keys that have names.
+// keys maps the names of keys.
 var keys = map[string]string{
 	"Enter": kb.Enter, "Escape": kb.Escape, "Tab": kb.Tab, "Space": " ", "Backspace": kb.Backspace, "Delete": kb.Delete,
 	"ArrowUp": kb.ArrowUp, "ArrowDown": kb.ArrowDown, "ArrowLeft": kb.ArrowLeft, "ArrowRight": kb.ArrowRight,
@@ -88,7 +88,7 @@ var modifiers = map[string]chromedp.Modifier{
 	"Shift": chromedp.ModifierShift, "Control": chromedp.ModifierCtrl, "Alt": chromedp.ModifierAlt, "Meta": chromedp.ModifierMeta,
 }
 
-// Press presses keys one after the other: "j", "?", "Enter", "Shift+Tab".
+// Press presses keys in order: "j", "?", "Enter", "Shift+Tab".
 func (b *Browser) Press(presses ...string) {
 	b.t.Helper()
 	ctx, cancel := b.bounded()
@@ -100,8 +100,8 @@ func (b *Browser) Press(presses ...string) {
 	}
 }
 
-// keyEvent presses a key and lets it go. What it writes comes with the press, so that
-// a page that takes the press for something else keeps it from being written.
+// keyEvent presses and releases a key. The character is part of the press, so that a page that
+// handles the press can prevent the input.
 func keyEvent(press string) chromedp.Action[chromedp.Void] {
 	parts := strings.Split(press, "+")
 	key := parts[len(parts)-1]
@@ -142,7 +142,7 @@ func (b *Browser) WaitText(text string) {
 	b.waitShown(text, true)
 }
 
-// WaitGone waits until the page does not show text any more.
+// WaitGone waits until the page no longer shows text.
 func (b *Browser) WaitGone(text string) {
 	b.t.Helper()
 	b.waitShown(text, false)
@@ -164,14 +164,14 @@ func (b *Browser) waitShown(text string, want bool) {
 	})
 }
 
-// WaitPath waits until the tab is on a loaded page whose path begins so.
+// WaitPath waits until the tab shows a loaded page whose path begins with prefix.
 func (b *Browser) WaitPath(prefix string) {
 	b.t.Helper()
 	b.Wait("the path begins with "+prefix, fmt.Sprintf(
 		`document.readyState === "complete" && location.href.startsWith(%s)`, quote(b.base+prefix)))
 }
 
-// Wait waits until a condition in JavaScript is true in the page.
+// Wait waits until a JavaScript condition is true in the page.
 func (b *Browser) Wait(what, condition string) {
 	b.t.Helper()
 	b.step("wait until "+what, func(ctx context.Context) (string, error) {
@@ -184,8 +184,8 @@ func (b *Browser) Wait(what, condition string) {
 	})
 }
 
-// Text is what the first visible element that a CSS selector matches shows, with
-// single spaces.
+// Text returns the text of the first visible element that a CSS selector matches, with single
+// spaces.
 func (b *Browser) Text(selector string) (text string) {
 	b.t.Helper()
 	b.step("text of "+selector, func(ctx context.Context) (string, error) {
@@ -196,8 +196,7 @@ func (b *Browser) Text(selector string) (text string) {
 	return text
 }
 
-// Value is what is in the field with that label; of a box to tick "true" or
-// "false".
+// Value returns the content of the field with that label; "true" or "false" for a checkbox.
 func (b *Browser) Value(label string) (text string) {
 	b.t.Helper()
 	b.step("value of "+label, func(ctx context.Context) (string, error) {
@@ -208,7 +207,7 @@ func (b *Browser) Value(label string) (text string) {
 	return text
 }
 
-// Count is how many visible elements a CSS selector matches now.
+// Count returns how many visible elements a CSS selector matches now.
 func (b *Browser) Count(selector string) (n int) {
 	b.t.Helper()
 	b.step("count "+selector, func(ctx context.Context) (_ string, err error) {
@@ -218,8 +217,8 @@ func (b *Browser) Count(selector string) (n int) {
 	return n
 }
 
-// step does something until it has no problem and no error: a page that goes
-// away under a question is an error, and the next one answers.
+// step repeats do until it reports no problem and no error. A page that is replaced meanwhile is an
+// error; the next attempt uses the new page.
 func (b *Browser) step(what string, do func(ctx context.Context) (problem string, err error)) {
 	b.t.Helper()
 	ctx, cancel := b.bounded()
@@ -256,11 +255,11 @@ func ask[T any](ctx context.Context, function string, args ...string) (T, error)
 	return chromedp.Run(ctx, chromedp.Evaluate[T](script))
 }
 
-// quote writes text as JavaScript does.
+// quote returns text as a JavaScript literal.
 func quote(text string) string {
 	out, err := json.Marshal(text)
 	if err != nil {
-		panic(err) // text can always be written
+		panic(err) // text can always be encoded
 	}
 	return string(out)
 }

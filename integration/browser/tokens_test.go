@@ -15,8 +15,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// tokens: whoever may only look sees everything but what is masked, and why the
-// buttons do not work.
+// tokens: a viewer sees everything except masked data, and why the buttons are disabled.
 func tokens(t *testing.T, site *Site) {
 	original, _ := site.Topics("secrets")
 	stored := site.Fail("secrets", Letter{
@@ -37,7 +36,7 @@ func tokens(t *testing.T, site *Site) {
 	b.Look("sign-in")
 	b.Fill("Token", "dlqm_wrong")
 	b.Click("Sign in with the token")
-	b.WaitText("The token does not count") // and not the page before it
+	b.WaitText("The token does not count") // and not the previous page
 	if !strings.Contains(b.Path(), "/sign-in") {
 		t.Errorf("a wrong token leads to %s, want the page to ask again", b.Path())
 	}
@@ -55,7 +54,7 @@ func tokens(t *testing.T, site *Site) {
 		b.Allow("status of 403")
 		b.Visit(path)
 		if html := measure[string](b, `document.documentElement.outerHTML`); strings.Contains(html, "4111222233334444") || strings.Contains(html, "hunter2") {
-			t.Errorf("%s shows a viewer what is masked", path)
+			t.Errorf("%s shows a viewer masked data", path)
 		}
 	}
 	b.Visit("/messages?topic=" + original)
@@ -87,7 +86,7 @@ func signIn(b *Browser, token string) {
 	b.Click("Sign in with the token")
 }
 
-// token is one that somebody may do something with everywhere.
+// token is a sign-in with a role for all topics.
 type token struct{ name, role, secret string }
 
 func aToken(role string) token {
@@ -95,7 +94,7 @@ func aToken(role string) token {
 	return token{name: "night-" + role, role: role, secret: "dlqm_" + base64.RawURLEncoding.EncodeToString(secret[:])}
 }
 
-// tokensFile is a file with tokens, as whoever installs the program writes it.
+// tokensFile writes a file of tokens as an administrator does.
 func tokensFile(t *testing.T, all ...token) string {
 	t.Helper()
 	var text strings.Builder

@@ -2,16 +2,16 @@ package browser
 
 import "testing"
 
-// topics: whether messages can be sent back is seen by topic, and a rule says where
-// those belong of which nobody knows it.
+// topics: an operator sees for each topic whether its messages can be republished, and adds a rule
+// for messages whose original topic is unknown.
 func topics(t *testing.T, site *Site) {
 	original, dead := site.Topics("lost")
-	site.createTopics(site.Prefix+"lost.v1", site.Prefix+"lost") // several could be meant by the name
+	site.createTopics(site.Prefix+"lost.v1", site.Prefix+"lost") // the name has several candidates
 	site.Fail("lost", Letter{Value: `{"n":1}`, Original: "-"}, Letter{Value: `{"n":2}`, Original: "-"})
 
 	b := Open(t, site.URL)
 	b.Visit("/")
-	b.In("nav[aria-label=Pages]").Click("Topics") // a long overview has more of that name
+	b.In("nav[aria-label=Pages]").Click("Topics") // the overview may have other links of that name
 	b.WaitPath("/topics")
 	b.WaitText("cannot be sent back until a rule or an operator says where they belong")
 	b.WaitText("possible")
@@ -28,7 +28,7 @@ func topics(t *testing.T, site *Site) {
 	}
 	b.Fill("Rules", dead+" -> "+original)
 	if got := b.Value("also set the topic of messages that are there"); got != "true" {
-		t.Errorf("setting the topic of messages that are there is %s, want it to be what is proposed", got)
+		t.Errorf("setting the topic of existing messages is %s, want it proposed", got)
 	}
 	b.Fill("Reason", "as the team said")
 	b.Click("Replace the rules")

@@ -6,15 +6,15 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// MaxWeight is how many bytes everything that a page fetches for itself may have
-// together on the wire: stylesheet, scripts, libraries and icon.
+// MaxWeight is the maximum transfer size of a page's own resources: stylesheet, scripts, libraries
+// and icon.
 const MaxWeight = 100_000
 
-// libraries are parts of the names of what is not ours.
+// libraries are parts of the file names of third-party libraries.
 var libraries = []string{"htmx", "uPlot"}
 
-// Look holds a page to what every page promises: nothing that keeps people out, no
-// more bytes than a slow line takes, room enough in a hand. It keeps its screenshots.
+// Look checks what every page promises: accessibility, a small transfer size, and a layout that
+// fits a phone. It saves screenshots under name.
 func (b *Browser) Look(name string) {
 	b.t.Helper()
 	b.Axe()
@@ -25,14 +25,14 @@ func (b *Browser) Look(name string) {
 	b.Screenshot(name)
 }
 
-// resource is one file that a page has fetched.
+// resource is a file that a page has fetched.
 type resource struct {
 	Name string
 	Size int
 }
 
-// weight is how large the files of the page are as they were sent, those of ours and
-// those of libraries. What the browser had kept from another page counts as well.
+// weight returns the transfer size of the page's files, the project's and those of libraries. It
+// includes files from the browser's cache.
 func (b *Browser) weight() (own, others int) {
 	b.t.Helper()
 	ctx, cancel := b.bounded()
@@ -54,14 +54,14 @@ func (b *Browser) weight() (own, others int) {
 	return own, others
 }
 
-// Document is how many bytes the page's HTML has, before it is packed.
+// Document returns the size of the page's HTML before compression.
 func (b *Browser) Document() (size int) {
 	b.t.Helper()
 	return measure[int](b, `performance.getEntriesByType("navigation")[0].decodedBodySize`)
 }
 
-// FirstPaint is when something was first to be seen, in milliseconds since the page
-// was asked for.
+// FirstPaint returns the time from the request of the page to the first visible content, in
+// milliseconds.
 func (b *Browser) FirstPaint() float64 {
 	b.t.Helper()
 	const entry = `performance.getEntriesByName("first-contentful-paint")[0]`
@@ -69,7 +69,7 @@ func (b *Browser) FirstPaint() float64 {
 	return measure[float64](b, entry+".startTime")
 }
 
-// measure is the value of an expression in the page.
+// measure returns the value of a JavaScript expression in the page.
 func measure[T any](b *Browser, expression string) T {
 	b.t.Helper()
 	ctx, cancel := b.bounded()

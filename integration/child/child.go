@@ -1,5 +1,5 @@
-// Package child runs programs that die with the process that started them,
-// however that ends.
+// Package child runs child processes that end when their parent process ends, however the parent
+// ends.
 package child
 
 import (
@@ -8,17 +8,16 @@ import (
 	"syscall"
 )
 
-// Process is a child that was started.
+// Process is a started child.
 type Process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
 	err  error
 }
 
-// Start starts cmd in a process group of its own, out of reach of a Ctrl-C at
-// the terminal: who started it stops it when it is time. The child gets the
-// signal onDeath when this process ends in any way, SIGKILL included; outside of
-// Linux there is no such signal.
+// Start starts cmd in its own process group, so that a Ctrl-C at the terminal does not reach it:
+// the caller stops it. When the parent process ends in any way, SIGKILL included, the child gets
+// the signal onDeath. Only Linux has such a signal.
 func Start(cmd *exec.Cmd, onDeath syscall.Signal) (*Process, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -34,9 +33,9 @@ func Start(cmd *exec.Cmd, onDeath syscall.Signal) (*Process, error) {
 	return p, nil
 }
 
-// keep starts the child and waits for it on one thread. Linux sends the death
-// signal when the thread that made the child ends, not the process, so that
-// thread must live as long as the child does.
+// keep starts the child and waits for it on one thread. Linux sends the death signal when the
+// thread that created the child ends, not the process, so that thread must live as long as the
+// child.
 func (p *Process) keep(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -52,22 +51,21 @@ func (p *Process) keep(started chan<- error) {
 // Done is closed when the child has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Err says how the child ended, nil when well. It may be read once Done is
-// closed.
+// Err returns how the child ended, nil for exit code 0. Call it only after Done is closed.
 func (p *Process) Err() error { return p.err }
 
-// Pid is the child's process id.
+// Pid returns the child's process id.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
-// Signal sends a signal; a child that is gone already does not mind.
+// Signal sends a signal. It does nothing if the child has already ended.
 func (p *Process) Signal(sig syscall.Signal) { _ = p.cmd.Process.Signal(sig) }
 
-// Pause stops the child and, on Linux, returns when all of its threads stand still. A
-// child that is gone already does not mind.
+// Pause stops the child with SIGSTOP and, on Linux, returns when all of its threads have stopped.
+// It does nothing if the child has already ended.
 func (p *Process) Pause() {
 	p.Signal(syscall.SIGSTOP)
 	awaitStopped(p.Pid())
 }
 
-// Path is the program that the child runs.
+// Path returns the program that the child runs.
 func (p *Process) Path() string { return p.cmd.Path }

@@ -7,11 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tie makes the system send sig to the child when its starter ends.
+// tie makes the kernel send sig to the child when its parent ends.
 func tie(attr *syscall.SysProcAttr, sig syscall.Signal) { attr.Pdeathsig = sig }
 
-// awaitStopped returns when the child has stopped or ended. Who waits for its end
-// still learns of it.
+// awaitStopped returns when the child has stopped or ended. It does not consume the exit status.
 func awaitStopped(pid int) {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil)

@@ -4,9 +4,9 @@ package child
 
 import "syscall"
 
-// tie does nothing: this system has no signal for the death of a parent, so
-// here children end only when they are told to.
+// tie does nothing: this system has no signal for the death of a parent, so children end only when
+// they are stopped.
 func tie(*syscall.SysProcAttr, syscall.Signal) {}
 
-// awaitStopped does nothing: only Linux says when every thread stands still.
+// awaitStopped does nothing: only Linux reports when every thread has stopped.
 func awaitStopped(int) {}

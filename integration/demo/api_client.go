@@ -19,7 +19,7 @@ const (
 	pollPause       = 100 * time.Millisecond
 )
 
-// ready asks whether a program is ready.
+// ready returns nil if the program at base is ready.
 func ready(ctx context.Context, base string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestPatience)
 	defer cancel()
@@ -38,7 +38,7 @@ func ready(ctx context.Context, base string) error {
 	return nil
 }
 
-// poll asks until the answer is nil, a program has ended, or patience has.
+// poll repeats ask until it returns nil, a program has ended, or patience has passed.
 func poll(ctx context.Context, patience time.Duration, ended <-chan struct{}, ask func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -61,7 +61,7 @@ func poll(ctx context.Context, patience time.Duration, ended <-chan struct{}, as
 
 var errEnded = errors.New("ended")
 
-// awaitReady returns when a program says that it is ready.
+// awaitReady returns when the program is ready.
 func awaitReady(ctx context.Context, c *service, base string) error {
 	err := poll(ctx, readyPatience, c.Done(), func(ctx context.Context) error { return ready(ctx, base) })
 	switch {
@@ -73,11 +73,11 @@ func awaitReady(ctx context.Context, c *service, base string) error {
 	return nil
 }
 
-// example is what the guide needs to know of a message.
+// example holds the fields of a message that the guide shows.
 type example struct{ id, key, group, amount string }
 
-// exampleOf takes the key for text and the payload for an order, as the shop's are. The
-// amount may be a text with a comma.
+// exampleOf converts a message of the shop: the key is text and the payload an order, whose amount
+// may be a text with a comma.
 func exampleOf(m client.Message) example {
 	e := example{id: m.Id.String()}
 	if m.Key != nil {
@@ -93,19 +93,19 @@ func exampleOf(m client.Message) example {
 	return e
 }
 
-// searchedText is what the guide searches: three words that stand together.
+// searchedText is the phrase that the guide searches for.
 const searchedText = `"not in the catalogue"`
 
-// examples are the messages that the guide shows something with.
+// examples are the messages that the guide uses.
 type examples struct {
-	curable  example // its cause can end
-	hopeless example // its body is broken for good
-	outage   example // a payment that ran into the outage
+	curable  example // its cause will end
+	hopeless example // its body stays broken
+	outage   example // a payment that failed in the outage
 	mistyped example // an order whose amount is a text
 }
 
-// awaitExamples returns when the API lists as many messages of each topic as
-// are expected, and one of each kind.
+// awaitExamples returns when the API lists the expected number of messages for each topic, and a
+// message of each kind.
 func awaitExamples(ctx context.Context, base string, expected map[string]int) (examples, error) {
 	api, err := client.NewClientWithResponses(base)
 	if err != nil {
@@ -153,8 +153,8 @@ func findExamples(ctx context.Context, api *client.ClientWithResponses, expected
 	return e, searchable(ctx, api)
 }
 
-// searchable is nil when a search finds what the guide searches: the catalogue
-// follows a moment behind the messages.
+// searchable returns nil when the guide's search finds a message: the search index is updated a moment
+// after the messages.
 func searchable(ctx context.Context, api *client.ClientWithResponses) error {
 	limit, text := 1, searchedText
 	found, err := api.SearchMessagesWithResponse(ctx, &client.SearchMessagesParams{Q: &text, Limit: &limit})

@@ -8,19 +8,19 @@ import (
 	"net/url"
 	"os"
 
-	_ "github.com/lib/pq" // the driver that makes the database
+	_ "github.com/lib/pq" // the driver that creates the database
 
 	"github.com/dlq-manager/dlq-manager/integration/shop"
 )
 
 const databaseName = "dlq_manager"
 
-// databaseAddress is a database and who may use it.
+// databaseAddress is a database with its user.
 type databaseAddress struct {
 	host, port, name, user, password string
 }
 
-// createDatabase makes the database on a server given by its superuser's URL.
+// createDatabase creates the database on the server of a superuser's URL.
 func createDatabase(ctx context.Context, server string) (databaseAddress, error) {
 	db, err := sql.Open("postgres", server)
 	if err != nil {
@@ -38,8 +38,8 @@ func createDatabase(ctx context.Context, server string) (databaseAddress, error)
 	return databaseAddress{host: u.Hostname(), port: u.Port(), name: databaseName, user: u.User.Username(), password: password}, nil
 }
 
-// writeConfig writes the file for the programs. Only its owner can read it: the
-// database's password is in it.
+// writeConfig writes the programs' configuration file. Only its owner can read it, because it
+// contains the database's password.
 func (s site) writeConfig() error {
 	if err := os.WriteFile(s.config, []byte(s.configText()), 0o600); err != nil {
 		return fmt.Errorf("write configuration: %w", err)
@@ -49,7 +49,7 @@ func (s site) writeConfig() error {
 
 func (s site) configText() string {
 	db := s.database
-	return fmt.Sprintf(`# Written by the demo; it goes away with it. The ingester listens on %s.
+	return fmt.Sprintf(`# Written by the demo, which deletes it at its end. The ingester listens on %s.
 app:
   environment: dev
 log:
@@ -74,11 +74,11 @@ redrive:
 `, portOf(s.ingester), loopback, portOf(s.api), quote(db.host), db.port, quote(db.name), quote(db.user), quote(db.password), quote(s.brokers), quote(shop.PaymentsGroup))
 }
 
-// quote writes a value as JSON, which is YAML too.
+// quote encodes a value as JSON, which is valid YAML.
 func quote(value any) string {
 	out, err := json.Marshal(value)
 	if err != nil {
-		panic(err) // text and lists of it can always be written
+		panic(err) // texts and lists of texts can always be encoded
 	}
 	return string(out)
 }

@@ -13,15 +13,15 @@ import (
 	"github.com/dlq-manager/dlq-manager/integration/stack"
 )
 
-// startPatience includes fetching the servers on a machine that never had them.
+// startPatience includes the download of the servers in the first run on a machine.
 const startPatience = 12 * time.Minute
 
-// demo is everything that runs, in the order in which it is started.
+// demo holds everything that runs, in start order.
 type demo struct {
 	opts options
 	out  *lines
 
-	folder   string // of configuration and logs
+	folder   string // for configuration and logs
 	stack    *stack.Stack
 	site     site
 	api      *service
@@ -29,7 +29,7 @@ type demo struct {
 	shop     *openShop
 }
 
-// site is where things are.
+// site holds addresses and folders.
 type site struct {
 	api      string // base URLs
 	ingester string
@@ -40,13 +40,13 @@ type site struct {
 
 func newDemo(opts options, out io.Writer) *demo { return &demo{opts: opts, out: &lines{w: out}} }
 
-// run starts everything, tells what to try, and stops everything when ctx ends,
-// when the time is over, or when a part fails, which is the error.
+// run starts everything, prints what to try, and stops everything when ctx ends, when the time is
+// over, or when a part fails; then it returns that error.
 func (d *demo) run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, d.stop(err != nil)) }()
 	if err := d.start(ctx); err != nil {
 		if ctx.Err() != nil {
-			return nil // told to stop while starting
+			return nil // stopped during the start
 		}
 		return err
 	}
@@ -66,7 +66,7 @@ func (d *demo) start(ctx context.Context) error {
 	return nil
 }
 
-// findPrograms looks first: without them the servers would start for nothing.
+// findPrograms runs first: without the programs, starting the servers would be useless.
 func (d *demo) findPrograms(context.Context) error {
 	for _, kind := range []string{"api", "ingester"} {
 		if _, err := os.Stat(d.program(kind)); err != nil {
@@ -79,8 +79,8 @@ func (d *demo) findPrograms(context.Context) error {
 func (d *demo) program(kind string) string { return filepath.Join(d.opts.bin, "dlq-manager-"+kind) }
 
 func (d *demo) startStack(ctx context.Context) (err error) {
-	d.out.say("starting PostgreSQL and Kafka (the first time they are fetched, which takes a while)")
-	// Own servers always: a shared cluster may have the shop's topics already.
+	d.out.say("starting PostgreSQL and Kafka (the first start downloads them, which takes a while)")
+	// Always its own servers: a shared cluster may already have the shop's topics.
 	d.stack, err = stack.Start(ctx, stack.Options{Postgres: true, Kafka: true, Fast: true, Own: true, Log: d.out})
 	return err
 }
@@ -96,7 +96,7 @@ func (d *demo) configure(ctx context.Context) (err error) {
 	return d.site.writeConfig()
 }
 
-// plan makes the database and chooses ports.
+// plan creates the database and chooses ports.
 func (d *demo) plan(ctx context.Context) (site, error) {
 	database, err := createDatabase(ctx, d.stack.DatabaseURL())
 	if err != nil {
@@ -141,7 +141,7 @@ func (d *demo) migrate(ctx context.Context) error {
 	}
 }
 
-// prepareShop makes the shop's topics, so that the ingester finds them at once.
+// prepareShop creates the shop's topics, so that the ingester finds them at once.
 func (d *demo) prepareShop(ctx context.Context) (err error) {
 	cfg := shop.DefaultConfig()
 	cfg.Brokers = d.site.brokers
@@ -165,7 +165,7 @@ func (d *demo) startPrograms(ctx context.Context) (err error) {
 	return awaitReady(ctx, d.ingester, d.site.ingester)
 }
 
-// child describes one of the programs; name is that of its log.
+// child describes one of the programs; name is also the name of its log.
 func (d *demo) child(kind, name string, args ...string) program {
 	return program{
 		name: name,
@@ -181,8 +181,8 @@ func (d *demo) openShop(context.Context) error {
 	return nil
 }
 
-// guide waits for dead letters to show, ends their causes where causes can end,
-// and prints what to try with them.
+// guide waits for the first dead letters, ends the causes that can end, and prints what to try with
+// them.
 func (d *demo) guide(ctx context.Context) error {
 	examples, err := awaitExamples(ctx, d.site.api, d.shop.BurstFailures())
 	if err != nil {
@@ -193,7 +193,7 @@ func (d *demo) guide(ctx context.Context) error {
 	return nil
 }
 
-// stay returns when it is time to stop, with an error when a part gave up.
+// stay returns when the demo must stop, with an error if a part failed.
 func (d *demo) stay(ctx context.Context) error {
 	var over <-chan time.Time
 	if d.opts.stay > 0 {
@@ -215,8 +215,8 @@ func (d *demo) stay(ctx context.Context) error {
 	}
 }
 
-// stop ends what was started, the shop first and the servers last. The logs are
-// kept when something went wrong.
+// stop stops everything that was started, the shop first and the servers last. It keeps the logs
+// after a failure.
 func (d *demo) stop(failed bool) error {
 	d.out.say("stopping")
 	errs := []error{d.shop.close(), d.ingester.stop(), d.api.stop()}

@@ -21,8 +21,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// The tests of this file run the demo as a user does, one after the other: each
-// has servers of its own.
+// The tests of this file run the demo as a user does, one after the other: each has its own
+// servers.
 
 func TestDemo(t *testing.T) {
 	d := launch(t)
@@ -73,7 +73,7 @@ func TestDemo(t *testing.T) {
 	d.awaitExit(0)
 	d.awaitNothingLeft()
 	if left := leftovers(t, d.dir); len(left) > 0 {
-		t.Errorf("the demo left %v behind", left)
+		t.Errorf("the demo left the files %v", left)
 	}
 }
 
@@ -122,7 +122,7 @@ func TestDemoReportsAProgramThatEnds(t *testing.T) {
 type running struct {
 	t    *testing.T
 	ctx  context.Context
-	dir  string // temporary folder of the demo and of all that it starts
+	dir  string // temporary folder of the demo and its children
 	cmd  *exec.Cmd
 	done chan struct{}
 
@@ -148,7 +148,7 @@ func launch(t *testing.T, args ...string) *running {
 	return d
 }
 
-// follow collects the output and waits for the end.
+// follow collects the output and waits for the end of the demo.
 func (d *running) follow(out *bufio.Scanner) {
 	for out.Scan() {
 		d.mu.Lock()
@@ -161,7 +161,7 @@ func (d *running) follow(out *bufio.Scanner) {
 	close(d.done)
 }
 
-// output is all that was printed, and a channel that tells when there is more.
+// output returns all lines so far, and a channel that is closed when more arrive.
 func (d *running) output() ([]string, <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -189,7 +189,7 @@ func (d *running) awaitLine(text string) {
 	}
 }
 
-// commands are the lines that a user is told to copy.
+// commands returns the lines that the guide offers for copying.
 func (d *running) commands() []string {
 	var commands []string
 	lines, _ := d.output()
@@ -201,7 +201,7 @@ func (d *running) commands() []string {
 	return commands
 }
 
-// acceptedKeys are the orders of which the demo says that they will be accepted.
+// acceptedKeys returns the keys of the orders that will be accepted, according to the guide.
 func (d *running) acceptedKeys() (keys []string) {
 	lines, _ := d.output()
 	for _, line := range lines {
@@ -221,7 +221,7 @@ func (d *running) shell(command string) string {
 	return string(out)
 }
 
-// awaitReturn waits for a message whose parent is the one that a command shows.
+// awaitReturn waits for a message whose parent is the message of a command.
 func (d *running) awaitReturn(show string) {
 	d.t.Helper()
 	var parent struct {
@@ -234,7 +234,8 @@ func (d *running) awaitReturn(show string) {
 	})
 }
 
-// awaitFinished waits until the redrive passed its canary by evidence and is over.
+// awaitFinished waits until the redrive's canary was confirmed by evidence and the redrive has
+// finished.
 func (d *running) awaitFinished(show string) {
 	d.t.Helper()
 	var answer string
@@ -298,8 +299,8 @@ func (d *running) await(what string, condition func() bool) {
 	}
 }
 
-// processes are the command lines of all processes that have to do with a
-// folder: in their arguments, their environment, or as where they work.
+// processes returns the command lines of all processes with a folder in their arguments or
+// environment, or as their working folder.
 func processes(dir string) map[int]string {
 	found := map[int]string{}
 	all, _ := filepath.Glob("/proc/[0-9]*")
@@ -318,7 +319,7 @@ func processes(dir string) map[int]string {
 	return found
 }
 
-// leftovers are the files below dir, but for the lock that starters share.
+// leftovers returns the files below dir, except the lock that starters share.
 func leftovers(t *testing.T, dir string) []string {
 	t.Helper()
 	var files []string
@@ -332,8 +333,8 @@ func leftovers(t *testing.T, dir string) []string {
 	return files
 }
 
-// openDir is a folder that also the user who runs PostgreSQL can enter, which
-// the test's own temporary folder does not promise.
+// openDir returns a folder that the PostgreSQL user can enter too; the test's temporary folder may
+// not be.
 func openDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "demo-test-")
@@ -343,8 +344,8 @@ func openDir(t *testing.T) string {
 	return dir
 }
 
-// programs is the folder of the built programs, built when the first test asks.
-// It is package state because nothing else outlives a test.
+// programs is the folder of the built programs, which the first caller builds. It is package state
+// because nothing else outlives a test.
 var programs struct {
 	once sync.Once
 	dir  string
@@ -368,7 +369,7 @@ func buildAll(t *testing.T) string {
 			"demo": ".", "dlq-manager-api": "../../cmd/api", "dlq-manager-ingester": "../../cmd/ingester",
 		} {
 			cmd := exec.Command("go", "build", "-o", filepath.Join(programs.dir, name), ".")
-			cmd.Dir = folder // which is in the module of the program
+			cmd.Dir = folder // inside the module of the program
 			if out, err := cmd.CombinedOutput(); err != nil {
 				programs.err = fmt.Errorf("build %s: %w: %s", name, err, out)
 			}

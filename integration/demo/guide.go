@@ -8,14 +8,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/integration/shop"
 )
 
-// try is one thing to try: what it shows and the arguments of curl for it. Without
-// words of its own it belongs to the one before.
+// try is a step of the guide: its explanation and the arguments of curl. A step without explanation
+// belongs to the step before it.
 type try struct{ about, command string }
 
-// commandIndent begins every line that can be copied into a shell.
+// commandIndent starts every line that a user can copy into a shell.
 const commandIndent = "  curl "
 
-// guide is what the demo prints when all is up.
+// guide returns the text that the demo prints when everything runs.
 func guide(s site, folder string, e examples) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, `
@@ -44,19 +44,19 @@ Try next, in another terminal:
 	return text.String() + "\n" + guideEnd + "\n"
 }
 
-const guideEnd = "The shop goes on: a record a second, a dead letter now and then."
+const guideEnd = "The shop continues: one record per second, and sometimes a dead letter."
 
 func tries(s site, e examples) []try {
 	topic := func(name, rest string) string { return "'" + s.api + "/api/v1/dlq/" + name + rest + "'" }
 	message := func(m example, rest string) string { return topic("messages/"+m.id, rest) }
 	return []try{
 		{
-			"what failed, newest first: orders by their dead-letter topic, payments by their original one",
+			"failed records, newest first: orders by their dead-letter topic, payments by their original topic",
 			"-sS " + topic(shop.OrdersDeadLetters, "?page_size=3"),
 		},
 		{"", "-sS " + topic(shop.PaymentsTopic, "?page=1&page_size=3")},
 		{
-			"one message with everything known about its failure: an order cut off in the middle",
+			"one message with all details of its failure: an order with a truncated body",
 			"-sS " + message(e.hopeless, ""),
 		},
 		{
@@ -64,49 +64,49 @@ func tries(s site, e examples) []try {
 			"-sS " + message(e.hopeless, "/payload"),
 		},
 		{
-			"what failed for the same reason, counted once, and one of the reasons",
+			"the error groups, which combine messages with the same cause, and one of them",
 			"-sS '" + s.api + "/api/v1/groups?open=true&limit=3'",
 		},
 		{"", "-sS " + s.api + "/api/v1/groups/" + e.curable.group},
 		{
-			"where these words stand, in the error or in the record, whatever the topic",
+			"messages with these words, in the error or in the record, in any topic",
 			"-sSG " + s.api + "/api/v1/messages --data-urlencode 'q=" + searchedText + "' -d limit=2",
 		},
 		{
-			"every topic, and whether sending back can work: does it exist, how far is its consumer",
+			"every topic, and whether a retry can work: does the topic exist, how far is its consumer",
 			"-sS " + s.api + "/api/v1/topics",
 		},
 		{
-			"the orders as a table for a spreadsheet",
+			"the orders as CSV for a spreadsheet",
 			"-sS '" + s.api + "/api/v1/export?format=csv&topic=" + shop.OrdersDeadLetters + "&limit=3' | cut -c 1-150",
 		},
 		{
-			"send an order back: its product is in the catalogue now, so \"accepted order " + e.curable.key + "\" shows below",
+			"retry an order: its product is in the catalogue now, so \"accepted order " + e.curable.key + "\" shows below",
 			"-sS -X POST " + message(e.curable, "/retry"),
 		},
 		{
-			"an order whose amount is a text goes back with a number, so \"accepted order " + e.mistyped.key + "\" shows below; what is stored stays as it was",
+			"retry an order whose amount is a text, with a number instead, so \"accepted order " + e.mistyped.key + "\" shows below; the stored message is unchanged",
 			s.order(fmt.Sprintf(`"ids": [%q], "patch": [{"op": "replace", "path": "/amount", "value": %s}]`, e.mistyped.id, e.mistyped.amount)),
 		},
 		{
-			"send the broken order back: it fails again and is listed again, with this message as its parent_id",
+			"retry the broken order: it fails again and is listed again, with this message as its parent_id",
 			"-sS -X POST " + message(e.hopeless, "/retry"),
 		},
 		{
-			"what was tried with it",
+			"the history of its attempts",
 			"-sS " + message(e.hopeless, "/history"),
 		},
 		{
-			"would all payments go, if they were sent back",
+			"preview: would a redrive send all payments",
 			s.order(fmt.Sprintf(`"filter": {"topic": %q}, "dry_run": true`, shop.PaymentsDeadLetters)),
 		},
 		{
-			"send back those that failed for one reason, the outage, two first: were more than half of them to return, the rest would stay",
+			"redrive the messages of one error group, the outage, with two as a canary: if more than half of them returned, the rest would not be sent",
 			s.order(fmt.Sprintf(`"filter": {"group_id": %q}, "canary": 2, "max_return_share": 0.5`, e.outage.group)),
 		},
 		{"", "-sS '" + s.api + "/api/v1/redrives?limit=1'"},
 		{
-			"who did what",
+			"the audit trail",
 			"-sS '" + s.api + "/api/v1/audit?limit=5'",
 		},
 		{
@@ -114,18 +114,18 @@ func tries(s site, e examples) []try {
 			"-sS -X DELETE " + message(e.outage, ""),
 		},
 		{
-			"is the API well, and what has it counted",
+			"readiness and metrics of the API",
 			"-sS " + s.api + "/readyz",
 		},
 		{"", "-sS " + s.api + "/metrics | grep '^dlq_'"},
 		{
-			"how far the ingester is",
+			"metrics of the ingester",
 			"-sS " + s.ingester + "/metrics | grep '^dlq_ingest_'",
 		},
 	}
 }
 
-// order makes a redrive of some fields.
+// order returns the curl arguments that create a redrive.
 func (s site) order(fields string) string {
 	return fmt.Sprintf(`-sS -X POST %s/api/v1/redrives -H 'Content-Type: application/json' -d '{%s}'`, s.api, fields)
 }

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// lines writes for several parts at once without mixing their lines. Every
-// write must consist of whole lines.
+// lines serializes the output of several parts, so that their lines do not mix. Every write must
+// consist of whole lines.
 type lines struct {
 	mu sync.Mutex
 	w  io.Writer
@@ -19,7 +19,7 @@ func (l *lines) Write(text []byte) (int, error) {
 	return l.w.Write(text)
 }
 
-// say prints a line of the demo itself; what cannot be printed is lost.
+// say prints a line of the demo itself. It ignores write errors.
 func (l *lines) say(format string, args ...any) { l.print(fmt.Sprintf("demo: "+format+"\n", args...)) }
 
 func (l *lines) print(text string) { _, _ = io.WriteString(l, text) }

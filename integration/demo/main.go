@@ -1,11 +1,10 @@
-// Command demo runs all of dlq-manager on one machine, with something to do:
+// Command demo runs all of dlq-manager on one machine, with sample data:
 //
 //	demo [-bin DIR] [-port N] [-for DURATION]
 //
-// It starts PostgreSQL and Kafka with throwaway data, migrates, starts the API
-// and the ingester as the programs that were built into DIR, opens a sample shop
-// whose consumers dead-letter some records, and prints what to try. Ctrl-C or
-// SIGTERM stops everything again. Nothing that it starts outlives it.
+// It starts PostgreSQL and Kafka with temporary data, migrates, starts the API and the ingester
+// from DIR, opens a sample shop whose consumers dead-letter some records, and prints what to try.
+// Ctrl-C or SIGTERM stops everything. No process that it starts outlives it.
 package main
 
 import (
@@ -20,7 +19,7 @@ import (
 	"time"
 )
 
-// What the program exits with besides 0.
+// Exit codes besides 0.
 const (
 	exitFailed = 1
 	exitUsage  = 2
@@ -34,11 +33,11 @@ func main() {
 	os.Exit(code)
 }
 
-// options are the command line.
+// options holds the command line.
 type options struct {
 	bin  string
 	port int
-	stay time.Duration // 0: until told to stop
+	stay time.Duration // 0: until SIGINT or SIGTERM
 }
 
 func parse(args []string, stderr io.Writer) (options, error) {

@@ -7,16 +7,16 @@ import (
 	"github.com/dlq-manager/dlq-manager/integration/shop"
 )
 
-// openShop is a shop and what is needed to close it.
+// openShop is a shop with the resources to close it.
 type openShop struct {
 	*shop.Shop
 	ctx    context.Context
 	cancel context.CancelFunc
 	opened bool
-	done   chan error // has one error, nil too, when the shop has closed
+	done   chan error // receives the shop's error or nil when it has closed
 }
 
-// prepareShop returns a shop that is not open yet, with its topics.
+// prepareShop creates the shop's topics and returns the shop, not yet open.
 func prepareShop(ctx context.Context, cfg shop.Config, log io.Writer) (*openShop, error) {
 	s, err := shop.New(cfg, log)
 	if err != nil {
@@ -25,8 +25,8 @@ func prepareShop(ctx context.Context, cfg shop.Config, log io.Writer) (*openShop
 	if err := s.CreateTopics(ctx); err != nil {
 		return nil, err
 	}
-	// The shop closes when told to, not when the demo is: it goes first, but only
-	// the demo knows when.
+	// The shop does not use ctx, because it must close before the other parts, and only demo.stop
+	// knows when.
 	open := &openShop{Shop: s, done: make(chan error, 1)}
 	open.ctx, open.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return open, nil
@@ -40,7 +40,7 @@ func (s *openShop) open() {
 	}()
 }
 
-// close returns when the shop is closed. A nil shop never was open.
+// close returns when the shop is closed. It accepts a nil shop.
 func (s *openShop) close() error {
 	if s == nil {
 		return nil

@@ -7,10 +7,10 @@ import (
 	"strconv"
 )
 
-// loopback is all the demo listens on: its API asks nobody for a password.
+// loopback is the only address on which the demo listens: its API requires no password.
 const loopback = "127.0.0.1"
 
-// isFree says whether a port can be listened on; 0 is no port.
+// isFree reports whether a port can be listened on; 0 is not a port.
 func isFree(port int) bool {
 	if port == 0 {
 		return false
@@ -22,7 +22,7 @@ func isFree(port int) bool {
 	return l.Close() == nil
 }
 
-// freePort returns a port that nothing listens on at the moment.
+// freePort returns a port that is free at the moment.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", net.JoinHostPort(loopback, "0"))
 	if err != nil {
@@ -36,7 +36,7 @@ func baseURL(port int) string {
 	return "http://" + net.JoinHostPort(loopback, strconv.Itoa(port))
 }
 
-// portOf returns the port of a URL made by baseURL.
+// portOf returns the port of a URL that baseURL made.
 func portOf(base string) string {
 	u, err := url.Parse(base)
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/integration/child"
 )
 
-// stopPatience is what the programs promise to stop within.
+// stopPatience is the time in which the programs promise to stop.
 const stopPatience = 25 * time.Second
 
-// program is how to run one of the programs.
+// program describes how to run one of the programs.
 type program struct {
 	name string
 	path string
@@ -29,7 +29,7 @@ type service struct {
 	*child.Process
 }
 
-// startService starts a program with its output appended to its log.
+// startService starts a program, whose output is appended to its log.
 func startService(p program) (*service, error) {
 	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -39,7 +39,7 @@ func startService(p program) (*service, error) {
 	cmd := exec.Command(p.path, p.args...)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.Env = append(environ(os.Environ()), p.env...)
-	// There is no time to drain when this process dies: the servers are gone as well.
+	// When this process dies, a drain is useless: the servers die too.
 	process, err := child.Start(cmd, syscall.SIGKILL)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", p.name, err)
@@ -47,8 +47,7 @@ func startService(p program) (*service, error) {
 	return &service{program: p, Process: process}, nil
 }
 
-// environ leaves out what would change the settings of the programs: they get
-// theirs from the file that the demo writes.
+// environ removes variables that would change the programs' settings: their file must decide.
 func environ(all []string) []string {
 	var kept []string
 	for _, entry := range all {
@@ -59,8 +58,8 @@ func environ(all []string) []string {
 	return kept
 }
 
-// stop asks the program to end and waits. It is nil when the program ended well;
-// a nil child was never started.
+// stop stops the program with SIGTERM and waits. It returns nil after exit code 0, and accepts a
+// nil service.
 func (c *service) stop() error {
 	if c == nil {
 		return nil
@@ -78,7 +77,7 @@ func (c *service) stop() error {
 	return fmt.Errorf("%s did not stop within %v and was killed", c.name, stopPatience)
 }
 
-// failure tells how a program that is done went wrong; nil when it did not.
+// failure returns the error with which an ended program failed; nil if it did not fail.
 func (c *service) failure() error {
 	if c.Err() == nil {
 		return nil
@@ -86,7 +85,7 @@ func (c *service) failure() error {
 	return fmt.Errorf("%s: %w: %s", c.name, c.Err(), tail(c.log))
 }
 
-// ended explains a program that is done but should not be.
+// ended returns the error of a program that has ended when it should run.
 func (c *service) ended() error {
 	if err := c.failure(); err != nil {
 		return err
@@ -94,7 +93,7 @@ func (c *service) ended() error {
 	return fmt.Errorf("%s ended by itself: %s", c.name, tail(c.log))
 }
 
-// tail returns the last line of a log that has something in it.
+// tail returns the last line of a log that is not empty.
 func tail(log string) string {
 	text, err := os.ReadFile(log)
 	if err != nil {

@@ -15,23 +15,23 @@ import (
 	"github.com/dlq-manager/dlq-manager/integration/child"
 )
 
-// Program is how to run one of the programs.
+// Program describes how to run one of the programs.
 type Program struct {
-	Path   string   // of what Build made
-	Config string   // of the file that Config.Write made
-	Env    []string // added to this process's environment
-	Dir    string   // where its log goes
+	Path   string   // an executable of Build
+	Config string   // a file of Config.Write
+	Env    []string // added to the environment of this process
+	Dir    string   // the folder of its log
 }
 
-// Process is a program that serves. It dies with the process that started it.
+// Process is a running server program. It ends when the process that started it ends.
 type Process struct {
 	*child.Process
 	Name string
-	URL  string // where it listens, without a slash at the end
-	Log  string // file that everything it printed is in
+	URL  string // its address, without a slash at the end
+	Log  string // the file with its whole output
 }
 
-// Start starts a program on a free port; Ready tells when it serves.
+// Start starts a program on a free port; Ready waits until it serves.
 func Start(p Program) (*Process, error) {
 	port, err := FreePort()
 	if err != nil {
@@ -43,7 +43,7 @@ func Start(p Program) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer out.Close() // the child has its own
+	defer out.Close() // the child has its own descriptor
 	cmd := exec.Command(p.Path, "--config", p.Config)
 	cmd.Env = append(append(environ(), fmt.Sprintf("DLQ_SERVER_PORT=%d", port)), p.Env...)
 	cmd.Stdout, cmd.Stderr = out, out
@@ -54,16 +54,16 @@ func Start(p Program) (*Process, error) {
 	return &Process{Process: process, Name: name, URL: fmt.Sprintf("http://127.0.0.1:%d", port), Log: log}, nil
 }
 
-// environ is this process's environment without what is meant for its tests: the
-// programs would warn of variables that they do not know.
+// environ returns this process's environment without the variables of its tests: the programs would
+// log warnings about unknown variables.
 func environ() []string {
 	return slices.DeleteFunc(os.Environ(), func(variable string) bool {
 		return strings.HasPrefix(variable, "DLQ_TEST_") || strings.HasPrefix(variable, "DLQ_SOAK_")
 	})
 }
 
-// Ready waits until the program says that it is ready. A program that ended
-// instead is an error with the end of its log.
+// Ready waits until the program reports that it is ready. If the program ends instead, the error
+// has the end of its log.
 func (p *Process) Ready(ctx context.Context) error {
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
@@ -92,7 +92,7 @@ func (p *Process) isReady(ctx context.Context) bool {
 	return res.StatusCode == http.StatusOK
 }
 
-// Kill is SIGKILL: no goodbye to anybody. It returns when the process is gone.
+// Kill sends SIGKILL and returns when the process has ended.
 func (p *Process) Kill() {
 	p.Signal(syscall.SIGKILL)
 	<-p.Done()

@@ -1,6 +1,5 @@
-// Package programs runs the programs as they are shipped, as processes, for tests
-// that look at them from outside: building them, what stands in their
-// configuration, starting one and ending it.
+// Package programs builds, configures, starts and stops the released programs as processes, for
+// black-box tests.
 package programs
 
 import (
@@ -13,8 +12,7 @@ import (
 	"strings"
 )
 
-// Build builds the programs of those names into dir. It works in every module of the
-// repository.
+// Build builds the programs of these names into dir. It works in every module of the repository.
 func Build(dir string, names ...string) error {
 	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/dlq-manager/dlq-manager").Output()
 	if err != nil {
@@ -30,22 +28,21 @@ func Build(dir string, names ...string) error {
 	return nil
 }
 
-// Config is what programs are told in a file: the rest is as they have it by
-// themselves, or comes from their environment.
+// Config holds the settings for a program's file. Other settings keep their default, or come from
+// the environment.
 type Config struct {
 	// Database is the URL of a database, with a password.
 	Database string
 
-	// Broker is one address of Kafka. Group is the ingester's consumer group,
-	// Pattern the names of the dead-letter topics.
+	// Broker is the address of a Kafka broker, Group the ingester's consumer group, and Pattern
+	// matches the names of the dead-letter topics.
 	Broker, Group, Pattern string
 
-	// More is YAML of sections that are not app, log, server, database, kafka
-	// or ingest.
+	// More is YAML of further sections: none of app, log, server, database, kafka and ingest.
 	More string
 }
 
-// Write writes the file, which only its owner can read.
+// Write writes the file, readable only by its owner.
 func (c Config) Write(path string) error {
 	u, err := url.Parse(c.Database)
 	if err != nil {
@@ -64,7 +61,7 @@ ingest: {discovery_interval: 1s, session_timeout: 2s}
 	return os.WriteFile(path, []byte(text), 0o600)
 }
 
-// FreePort is a port of the loopback address that nobody listens on now.
+// FreePort returns a port of the loopback address that is free at the moment.
 func FreePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -74,7 +71,7 @@ func FreePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// Tail is the end of a log, "" when there is none.
+// Tail returns the end of a log, "" if it does not exist.
 func Tail(path string) string {
 	text, _ := os.ReadFile(path)
 	if len(text) > 6000 {

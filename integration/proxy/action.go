@@ -2,7 +2,7 @@ package proxy
 
 import "time"
 
-// Action is what is done at a match.
+// Action is what the proxy does at a match.
 type Action struct {
 	answers answers
 	until   []byte
@@ -10,31 +10,30 @@ type Action struct {
 	hold    time.Duration
 }
 
-// answers says what becomes of the upstream's bytes.
+// answers is how the proxy treats the upstream's bytes.
 type answers int
 
 const (
 	forwarded answers = iota
-	dropped           // for as long as the connection lives
+	dropped           // until the connection ends
 	lost              // until the answer is complete; then the connection breaks
 )
 
-// Pass does nothing.
+// Pass forwards without any fault.
 func Pass() Action { return Action{} }
 
-// Cut breaks the connection right behind the match. The upstream gets the
-// matched bytes and then an end, the client a reset.
+// Cut breaks the connection right after the match. The upstream gets the matched bytes and then an
+// end, the client a reset.
 func Cut() Action { return Action{cut: true, answers: dropped} }
 
-// BlackHole lets the request through and, on this connection, no answer any
-// more. The connection stays open until somebody closes it.
+// BlackHole forwards the request and drops all later answers on this connection. The connection
+// stays open until one side closes it.
 func BlackHole() Action { return Action{answers: dropped} }
 
-// CutAtAnswer lets the request through and throws away what the upstream
-// answers. When that holds until, the connection breaks: the upstream has done
-// what it was asked, and the client does not know. An empty until means the
-// answer's first byte.
+// CutAtAnswer forwards the request and drops the upstream's answer. When the answer contains until,
+// the connection breaks: the upstream has executed the request, and the client does not know. An
+// empty until means the first byte of the answer.
 func CutAtAnswer(until []byte) Action { return Action{answers: lost, until: until} }
 
-// Delay holds the matched bytes, and what follows on this connection, for d.
+// Delay holds the matched bytes, and all later ones of this connection, for d.
 func Delay(d time.Duration) Action { return Action{hold: d} }

@@ -2,8 +2,8 @@ package proxy
 
 import "encoding/binary"
 
-// What KafkaRequests calls some of the requests. ProduceBegins stands for the
-// first bytes of one: behind it, the rest of the request is still to come.
+// Names of requests that KafkaRequests reports. ProduceBegins is reported after the first bytes of
+// a produce request, when the rest has not been forwarded yet.
 const (
 	Produce        = "produce"
 	ProduceBegins  = "produce begins"
@@ -18,16 +18,16 @@ var kafkaNames = map[uint16]string{
 	0: Produce, 1: Fetch, 2: ListOffsets, 3: Metadata, 8: OffsetCommit, 22: InitProducerID,
 }
 
-// KafkaRequests makes a matcher of the requests that have a name here. A match
-// ends with the request's last byte, but for ProduceBegins.
+// KafkaRequests makes a matcher of the requests named above. A match ends with the request's last
+// byte, except for ProduceBegins.
 func KafkaRequests() Matcher { return &kafkaMatcher{} }
 
 type kafkaMatcher struct {
-	head []byte // size and key, as far as they were read
-	left int    // what is missing of the request behind them
+	head []byte // the part of size and key read so far
+	left int    // bytes of the request still to read after them
 }
 
-// A request begins with its size and its key, which the size includes.
+// A request begins with its size and its key; the size includes the key.
 const (
 	sizeBytes = 4
 	keyBytes  = 2
@@ -62,5 +62,5 @@ func (m *kafkaMatcher) Next(b []byte) (int, string) {
 	return -1, ""
 }
 
-// key says what the present request is.
+// key returns the API key of the current request.
 func (m *kafkaMatcher) key() uint16 { return binary.BigEndian.Uint16(m.head[sizeBytes:]) }

@@ -7,26 +7,25 @@ import (
 	"time"
 )
 
-// farewell is how long an upstream whose client was cut off may go on with what
-// it had been asked.
+// farewell limits how long an upstream may continue with requests of a client that was cut off.
 const farewell = 10 * time.Second
 
-// link is one client's connection and its way on.
+// link is a client's connection together with its connection to the upstream.
 type link struct {
 	proxy          *Proxy
 	client, server *net.TCPConn
 	matcher        Matcher
 	up, down       pacer
-	gone           chan struct{} // closed when the client is gone
+	gone           chan struct{} // closed when the client has disconnected
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	answers answers
 	until   []byte
-	answer  []byte // what was lost of the present answer
-	over    bool   // the client is gone
+	answer  []byte // end of the current lost answer, to find until in it
+	over    bool   // the client has disconnected
 }
 
-// run returns when both directions are over.
+// run returns when both directions have ended.
 func (l *link) run() {
 	var down sync.WaitGroup
 	down.Go(l.download)
@@ -41,7 +40,7 @@ func (l *link) abort() {
 	reset(l.server)
 }
 
-// end notes that the client is gone. Whoever waits goes on.
+// end notes that the client has disconnected, which ends every wait.
 func (l *link) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -51,8 +50,8 @@ func (l *link) end() {
 	}
 }
 
-// cut resets the client. The upstream keeps what it got, for it may not have
-// read all of that yet, and sees an end behind it.
+// cut resets the client. The upstream may still have bytes to read, so it gets an end after them,
+// not a reset.
 func (l *link) cut() {
 	l.end()
 	reset(l.client)
@@ -60,7 +59,7 @@ func (l *link) cut() {
 	_ = l.server.CloseWrite()
 }
 
-// upload carries the client's bytes, up to each match by itself.
+// upload forwards the client's bytes, and stops at each match.
 func (l *link) upload() {
 	buffer := make([]byte, 64<<10)
 	for {
@@ -86,8 +85,8 @@ func (l *link) upload() {
 	}
 }
 
-// pass sends bytes at whose end an action is due. False means that the
-// connection is over.
+// pass forwards bytes and performs the action at their end. It returns false when the connection
+// has ended.
 func (l *link) pass(b []byte, a Action) bool {
 	if a.hold > 0 && !l.wait(a.hold) {
 		return false
@@ -107,7 +106,7 @@ func (l *link) pass(b []byte, a Action) bool {
 	return !a.cut
 }
 
-// wait is false when the client is gone, or goes meanwhile.
+// wait returns false when the client has disconnected, or does so meanwhile.
 func (l *link) wait(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -119,16 +118,16 @@ func (l *link) wait(d time.Duration) bool {
 	}
 }
 
-// late is a piece of an answer and when it is to arrive.
+// late is a piece of an answer and the time at which it must arrive.
 type late struct {
 	bytes []byte
 	due   time.Time
 }
 
-// underWay is how many pieces of answers the network holds.
+// underWay is the maximum number of delayed pieces of answers.
 const underWay = 256
 
-// download carries the upstream's bytes as far as they may go.
+// download forwards the upstream's bytes, unless they are to be dropped.
 func (l *link) download() {
 	pieces := make(chan late, underWay)
 	go l.receive(pieces)
@@ -141,13 +140,13 @@ func (l *link) download() {
 		}
 	}
 	if l.dropping() {
-		_ = l.server.Close() // the client is to hear nothing, not even an end
+		_ = l.server.Close() // the client must receive nothing, not even an end
 		return
 	}
 	l.abort()
 }
 
-// receive reads what the upstream sends until its end, and closes pieces then.
+// receive reads from the upstream until its end, and then closes pieces.
 func (l *link) receive(pieces chan<- late) {
 	defer close(pieces)
 	buffer := make([]byte, 64<<10)
@@ -162,7 +161,7 @@ func (l *link) receive(pieces chan<- late) {
 	}
 }
 
-// deliver is false when the connection has to break now.
+// deliver returns false when the connection must break now.
 func (l *link) deliver(b []byte) bool {
 	l.mu.Lock()
 	over, how := l.over, l.answers
@@ -170,7 +169,7 @@ func (l *link) deliver(b []byte) bool {
 	if how == lost {
 		l.answer = append(l.answer, b...)
 		whole = len(l.until) == 0 || bytes.Contains(l.answer, l.until)
-		// A mark that lies across two pieces needs no more than this.
+		// A mark that spans two pieces needs no more than this.
 		l.answer = l.answer[max(0, len(l.answer)-len(l.until)):]
 	}
 	l.mu.Unlock()

@@ -7,9 +7,9 @@ import (
 
 // Matcher reads one connection's client stream, piece by piece.
 type Matcher interface {
-	// Next reads b, which follows what it read before, up to the end of the
-	// first match and returns where that is and what was matched. Without a
-	// match it has read all of b and returns -1 and "".
+	// Next reads b, which continues the bytes of earlier calls, up to the end of the first match,
+	// and returns the end's index and the name of the match. Without a match it reads all of b and
+	// returns -1 and "".
 	Next(b []byte) (end int, what string)
 }
 
@@ -20,15 +20,15 @@ type nothing struct{}
 
 func (nothing) Next([]byte) (int, string) { return -1, "" }
 
-// Bytes makes matchers of a pattern, which must not be empty. A match is called
-// "bytes" and ends with the pattern; matches do not overlap.
+// Bytes makes matchers of a pattern, which must not be empty. A match is called "bytes" and ends
+// with the pattern; matches do not overlap.
 func Bytes(pattern []byte) func() Matcher {
 	return func() Matcher { return &byteMatcher{pattern: pattern} }
 }
 
 type byteMatcher struct {
 	pattern []byte
-	before  []byte // the end of what was read, too short for a match
+	before  []byte // the last bytes read, too short for a match
 }
 
 func (m *byteMatcher) Next(b []byte) (int, string) {
@@ -43,8 +43,7 @@ func (m *byteMatcher) Next(b []byte) (int, string) {
 	return end, "bytes"
 }
 
-// After makes matchers that match once, called "after", behind the first n
-// bytes.
+// After makes matchers that match once, called "after", at the end of the first n bytes.
 func After(n int) func() Matcher {
 	return func() Matcher { return &afterMatcher{left: n} }
 }

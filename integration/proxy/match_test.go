@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// matches feeds a stream in pieces of one size and returns where it matched, and
-// what.
+// matches feeds a stream in pieces of one size and returns the position and name of each match.
 func matches(make func() Matcher, stream []byte, size int) []string {
 	var found []string
 	m := make()
@@ -29,8 +28,7 @@ func matches(make func() Matcher, stream []byte, size int) []string {
 	return found
 }
 
-// TestMatchers: what is found does not depend on how the stream is cut into
-// pieces.
+// TestMatchers: matches do not depend on how the stream is cut into pieces.
 func TestMatchers(t *testing.T) {
 	t.Parallel()
 	request := func(key int, body string) string {
@@ -55,8 +53,8 @@ func TestMatchers(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		matcher func() Matcher
-		parts   []string // each "!" part ends in a match of the name behind it
-		want    []string // what matched, in order; where comes from the parts
+		parts   []string // a part with "!" ends in a match of the name that follows
+		want    []string // names of the matches in order; their positions follow from parts
 	}{
 		{"Bytes", Bytes([]byte("abab")), []string{"!xxabab", "!aabab", "aba"}, nil},
 		{"After", After(3), []string{"!abc", "defdef"}, nil},

@@ -5,24 +5,23 @@ import (
 	"encoding/binary"
 )
 
-// ReadyForQuery is the end of PostgreSQL's answer to a statement outside of a
-// transaction: what the statement changed has been committed.
+// ReadyForQuery is the end of PostgreSQL's answer to a statement outside a transaction: the changes
+// of the statement have been committed.
 func ReadyForQuery() []byte { return []byte{'Z', 0, 0, 0, 5, 'I'} }
 
-// Statements makes matchers of the statements that a client executes, prepared
-// before or not. name looks at a statement's text and returns what to call it,
-// "" for one that does not matter. A match ends with what makes PostgreSQL
-// execute and commit. Connections must not be encrypted.
+// Statements makes matchers of the statements that a client executes, prepared or not. name gets a
+// statement's text and returns the name of the match, or "" to ignore the statement. A match ends
+// with the message that makes PostgreSQL execute and commit. Connections must not be encrypted.
 func Statements(name func(text string) string) func() Matcher {
 	return func() Matcher { return &statementMatcher{name: name, prepared: map[string]string{}} }
 }
 
 type statementMatcher struct {
 	name     func(text string) string
-	prepared map[string]string // the call names of prepared statements
-	message  []byte            // the present message, as far as it was read
-	greeted  bool              // the start-up, which has no type, is over
-	bound    string            // what will be executed
+	prepared map[string]string // match names of prepared statements
+	message  []byte            // the part of the current message read so far
+	greeted  bool              // the start-up message, which has no type, is complete
+	bound    string            // match name of the bound statement
 }
 
 func (m *statementMatcher) Next(b []byte) (int, string) {
@@ -42,7 +41,7 @@ func (m *statementMatcher) Next(b []byte) (int, string) {
 	return -1, ""
 }
 
-// missing is how much must be read before there is more to know.
+// missing returns how many more bytes are needed for the next decision.
 func (m *statementMatcher) missing() int {
 	head := m.headBytes()
 	if len(m.message) < head {
@@ -52,7 +51,7 @@ func (m *statementMatcher) missing() int {
 	return head - sizeBytes + size - len(m.message)
 }
 
-// headBytes is the length of type and size.
+// headBytes returns the length of type and size.
 func (m *statementMatcher) headBytes() int {
 	if m.greeted {
 		return 1 + sizeBytes
@@ -60,10 +59,10 @@ func (m *statementMatcher) headBytes() int {
 	return sizeBytes
 }
 
-// version3 begins the start-up message; other numbers ask for encryption first.
+// version3 begins the start-up message; other numbers request encryption first.
 const version3 = 3 << 16
 
-// read looks at one whole message, and names what it makes the server execute.
+// read interprets a complete message, and returns the match name of the statement that it executes.
 func (m *statementMatcher) read() (what string) {
 	body := m.message[m.headBytes():]
 	if !m.greeted {

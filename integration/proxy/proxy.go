@@ -1,8 +1,7 @@
-// Package proxy stands between a client and a server and breaks what goes on
-// between them: it loses answers, cuts connections and holds requests up, at
-// places in the client's stream that its user chooses, and makes everything slow
-// when it is told to. It understands just enough of the protocols of Kafka and
-// PostgreSQL to find those places.
+// Package proxy forwards connections to a server and injects faults: it loses answers, cuts
+// connections and delays requests at chosen positions of the client's stream, and can slow
+// everything down. It understands just enough of the protocols of Kafka and PostgreSQL to find
+// those positions.
 package proxy
 
 import (
@@ -14,17 +13,17 @@ import (
 	"time"
 )
 
-// dialTimeout bounds the way to the upstream.
+// dialTimeout limits connecting to the upstream.
 const dialTimeout = 5 * time.Second
 
-// Proxy forwards connections from a port of its own to an upstream. Its methods
-// may be called from several goroutines.
+// Proxy forwards connections from its own port to an upstream. Its methods are safe for concurrent
+// use.
 type Proxy struct {
 	listener net.Listener
 	matcher  func() Matcher
 	running  sync.WaitGroup
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	upstream string
 	decide   func(what string) Action
 	slowness Slowness
@@ -32,9 +31,9 @@ type Proxy struct {
 	closed   bool
 }
 
-// Listen takes a free port of the loopback address. matcher makes the reader of
-// each connection's client stream; nil matches nothing. Until To is called,
-// connections are accepted and closed at once.
+// Listen opens a free port of the loopback address. matcher makes the reader of each connection's
+// client stream; nil matches nothing. Until To is called, connections are accepted and closed at
+// once.
 func Listen(matcher func() Matcher) (*Proxy, error) {
 	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -48,31 +47,29 @@ func Listen(matcher func() Matcher) (*Proxy, error) {
 	return p, nil
 }
 
-// Addr is where clients connect, as host:port.
+// Addr returns the address for clients, as host:port.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
 // Port is the port of Addr.
 func (p *Proxy) Port() int { return p.listener.Addr().(*net.TCPAddr).Port }
 
-// To sets where connections go, as host:port. It is true of those that are
-// opened from now on; an empty address closes them at once.
+// To sets the upstream of later connections, as host:port; an empty address closes them at once.
 func (p *Proxy) To(upstream string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.upstream = upstream
 }
 
-// Decide sets what is done at each match, from now on and for connections that
-// are open already; what is what the matcher calls the match. The request waits
-// while decide works. It is called by several connections at the same time. nil
-// lets everything pass.
+// Decide sets the function that chooses the action at each match, for open and later connections.
+// what is the matcher's name of the match. The request waits while decide works; several
+// connections may call decide concurrently. nil lets everything pass.
 func (p *Proxy) Decide(decide func(what string) Action) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.decide = decide
 }
 
-// CutAll breaks every connection that is open now, and says how many there were.
+// CutAll breaks every open connection, and returns how many there were.
 func (p *Proxy) CutAll() int {
 	open := p.open()
 	for _, l := range open {
@@ -81,8 +78,8 @@ func (p *Proxy) CutAll() int {
 	return len(open)
 }
 
-// Close takes no more connections, breaks those that are open and returns when
-// nothing of the proxy runs any more.
+// Close stops listening, breaks open connections and returns when all of the proxy's goroutines
+// have ended.
 func (p *Proxy) Close() error {
 	p.mu.Lock()
 	p.closed = true
@@ -116,7 +113,7 @@ func (p *Proxy) serve() {
 	}
 }
 
-// connect serves one client until its connection is over.
+// connect serves one client until its connection ends.
 func (p *Proxy) connect(client *net.TCPConn) {
 	p.mu.Lock()
 	upstream := p.upstream
@@ -127,7 +124,7 @@ func (p *Proxy) connect(client *net.TCPConn) {
 	}
 	server, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(context.Background(), "tcp", upstream)
 	if err != nil {
-		reset(client) // as if the upstream itself had refused it
+		reset(client) // as if the upstream had refused it
 		return
 	}
 	l := &link{proxy: p, client: client, server: server.(*net.TCPConn), matcher: p.matcher(), gone: make(chan struct{})}
@@ -165,7 +162,7 @@ func (p *Proxy) action(what string) Action {
 	return decide(what)
 }
 
-// reset closes a connection so that its other side gets an error, not an end.
+// reset closes a connection so that the other side gets an error, not an end.
 func reset(c *net.TCPConn) {
 	_ = c.SetLinger(0)
 	_ = c.Close()

@@ -14,11 +14,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// patience bounds what must happen, and is far from what it takes.
+// patience limits every wait, and is far longer than any wait takes.
 const patience = 10 * time.Second
 
-// asker is a server that answers each line with "re: " and the line, and keeps
-// count of the lines.
+// asker is a server that answers each line with "re: " and the line, and counts the lines.
 type asker struct {
 	t     *testing.T
 	addr  string
@@ -54,7 +53,7 @@ func (a *asker) serve(conn net.Conn) {
 	a.ended <- lines.Err()
 }
 
-// wantLines waits for what the server has read.
+// wantLines waits until the server has read n lines.
 func (a *asker) wantLines(n int64) {
 	a.t.Helper()
 	tick := time.NewTicker(time.Millisecond)
@@ -114,7 +113,7 @@ func (c *client) want(answer string) {
 	}
 }
 
-// wantBroken: nothing comes any more, and not because of the deadline.
+// wantBroken: the connection ends without further bytes, before the deadline.
 func (c *client) wantBroken() {
 	c.t.Helper()
 	got, err := c.in.ReadString('\n')
@@ -123,7 +122,7 @@ func (c *client) wantBroken() {
 	}
 }
 
-// wantSilence: nothing comes for a moment, but the connection lives.
+// wantSilence: no bytes arrive for a moment, but the connection stays open.
 func (c *client) wantSilence() {
 	c.t.Helper()
 	check.NoError(c.t, c.conn.SetReadDeadline(time.Now().Add(100*time.Millisecond)))
@@ -134,7 +133,7 @@ func (c *client) wantSilence() {
 	check.NoError(c.t, c.conn.SetDeadline(time.Now().Add(patience)))
 }
 
-// always decides the same, and counts.
+// always chooses the same action at each match, and counts.
 func always(p *Proxy, a Action) *atomic.Int64 {
 	var n atomic.Int64
 	p.Decide(func(string) Action {
@@ -166,7 +165,7 @@ func TestAClientThatLeavesIsSeenToLeave(t *testing.T) {
 	case err := <-server.ended:
 		check.True(t, err == nil, "the upstream's connection ended with %v, want a plain end", err)
 	case <-time.After(patience):
-		t.Error("the upstream's connection lives on")
+		t.Error("the upstream's connection is still open")
 	}
 }
 
@@ -180,7 +179,7 @@ func TestCut(t *testing.T) {
 	c.want("re: one")
 	c.send("two\nthree\n")
 	c.wantBroken()
-	server.wantLines(2) // what came before the cut arrived, what came behind did not
+	server.wantLines(2) // the bytes before the cut arrived, those after it did not
 	if n.Load() != 1 {
 		t.Errorf("%d matches, want 1", n.Load())
 	}
@@ -212,7 +211,7 @@ func TestBlackHole(t *testing.T) {
 	c.wantSilence()
 	other := dial(t, p)
 	other.send("one\n")
-	other.want("re: one") // other connections are not in the hole
+	other.want("re: one") // other connections still get answers
 }
 
 func TestCutAtAnswer(t *testing.T) {
@@ -322,11 +321,11 @@ func TestCloseEndsWhatIsHeldUp(t *testing.T) {
 func TestWithoutUpstreamConnectionsBreak(t *testing.T) {
 	t.Parallel()
 	p := newProxy(t, "", nil)
-	for _, to := range []string{"", "127.0.0.1:1"} { // nobody listens there
+	for _, to := range []string{"", "127.0.0.1:1"} { // port without a listener
 		p.To(to)
 		conn, err := net.Dial("tcp", p.Addr())
 		if err != nil {
-			continue // broken so soon that the client has not even got it
+			continue // broken before the client's connect returned
 		}
 		c := &client{t, conn, bufio.NewReader(conn)}
 		check.NoError(t, conn.SetDeadline(time.Now().Add(patience)))

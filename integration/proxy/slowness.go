@@ -5,23 +5,20 @@ import (
 	"time"
 )
 
-// Slowness is what a bad network does to every connection, without breaking one.
-// The zero value is a good network.
+// Slowness describes a slow network, which affects every connection without breaking one. The zero
+// value is a fast network.
 type Slowness struct {
-	// Latency is how much later the upstream's bytes arrive. As in a network,
-	// it costs nothing of what can be under way at once.
+	// Latency delays the upstream's bytes. As in a real network, it does not reduce the throughput.
 	Latency time.Duration
 
-	// BytesPerSecond bounds each direction of each connection; 0 is no bound.
+	// BytesPerSecond limits each direction of each connection; 0 means no limit.
 	BytesPerSecond int
 
-	// Piece is the largest number of bytes that are sent on at once; 0 means as
-	// they come.
+	// Piece is the largest number of bytes forwarded at once; 0 means no limit.
 	Piece int
 }
 
-// Slow sets how slow the network is from now on, for connections that are open
-// already as well.
+// Slow sets how slow the network is from now on, for open connections too.
 func (p *Proxy) Slow(s Slowness) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -34,20 +31,20 @@ func (p *Proxy) slow() Slowness {
 	return p.slowness
 }
 
-// Without a Piece of one's own, what is bounded goes in pieces of this size. A
-// pause that is owed is made up to once it is worth a sleep.
+// With a limited bandwidth and no Piece, bytes are sent in pieces of boundedPiece. Pauses accumulate
+// until they reach shortestPause.
 const (
 	boundedPiece  = 4 << 10
 	shortestPause = 5 * time.Millisecond
 )
 
-// pacer is one direction of a connection. The zero value is ready.
+// pacer delays one direction of a connection. The zero value is ready.
 type pacer struct {
-	free time.Time // when the bytes that were sent are through
+	free time.Time // when the bytes sent so far will have passed
 }
 
-// send writes b as slowly as the network is at that moment. False means that the
-// connection is over: wait said so, or the other side does not take any more.
+// send writes b at the network's current speed. It returns false when the connection has ended:
+// wait returned false, or the write failed.
 func (c *pacer) send(to io.Writer, b []byte, slow func() Slowness, wait func(time.Duration) bool) bool {
 	for len(b) > 0 {
 		s := slow()
@@ -69,7 +66,7 @@ func (c *pacer) send(to io.Writer, b []byte, slow func() Slowness, wait func(tim
 	return true
 }
 
-// owed is how long to wait until n bytes more are through.
+// owed returns how long to wait until n more bytes have passed.
 func (c *pacer) owed(s Slowness, n int) time.Duration {
 	now := time.Now()
 	if s.BytesPerSecond <= 0 {

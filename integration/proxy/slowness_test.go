@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// long is a line that takes a while in a bad network.
+// long is a line that takes some time in a slow network.
 var long = strings.Repeat("0123456789", 200)
 
-// TestSlow: a slow network takes its time and changes nothing.
+// TestSlow: a slow network delays data and changes none.
 func TestSlow(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name  string
 		slow  Slowness
-		least time.Duration // that two lines take
+		least time.Duration // minimum time for two lines
 	}{
 		{"Latency", Slowness{Latency: 200 * time.Millisecond}, 200 * time.Millisecond},
-		{"Bandwidth", Slowness{BytesPerSecond: 20_000}, 300 * time.Millisecond}, // 4 kB there, 4 kB back
+		{"Bandwidth", Slowness{BytesPerSecond: 20_000}, 300 * time.Millisecond}, // 4 kB in each direction
 		{"Pieces", Slowness{Piece: 3}, 0},
 		{"All", Slowness{Latency: 50 * time.Millisecond, BytesPerSecond: 40_000, Piece: 100}, 150 * time.Millisecond},
 	} {
@@ -27,7 +27,7 @@ func TestSlow(t *testing.T) {
 			server := newAsker(t)
 			p := newProxy(t, server.addr, nil)
 			client := dial(t, p)
-			client.send("before\n") // while the network was good, on the same connection
+			client.send("before\n") // while the network was fast, on the same connection
 			client.want("re: before")
 			p.Slow(c.slow)
 			began := time.Now()
@@ -45,14 +45,14 @@ func TestSlow(t *testing.T) {
 	}
 }
 
-// TestSlowPieces: no more bytes go at once than were asked for.
+// TestSlowPieces: no write has more bytes than Piece.
 func TestSlowPieces(t *testing.T) {
 	t.Parallel()
 	var to pieces
 	var c pacer
 	ok := c.send(&to, []byte(long), func() Slowness { return Slowness{Piece: 7} }, nil)
 	if !ok || strings.Join(to, "") != long {
-		t.Fatalf("send = %t and %q, want true and what was sent", ok, to)
+		t.Fatalf("send = %t and %q, want true and the sent bytes", ok, to)
 	}
 	for i, piece := range to[:len(to)-1] {
 		if len(piece) != 7 {
@@ -61,7 +61,7 @@ func TestSlowPieces(t *testing.T) {
 	}
 }
 
-// pieces is what was written, write by write.
+// pieces records the bytes of each write.
 type pieces []string
 
 func (p *pieces) Write(b []byte) (int, error) {
@@ -69,8 +69,7 @@ func (p *pieces) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestSlowConnectionsEnd: whoever breaks a connection does not wait for what is
-// still on its way.
+// TestSlowConnectionsEnd: breaking a connection does not wait for delayed bytes.
 func TestSlowConnectionsEnd(t *testing.T) {
 	t.Parallel()
 	for name, slow := range map[string]Slowness{

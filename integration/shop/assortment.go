@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// What the shop sells and to whom.
+// The products and customers of the shop.
 var (
 	products = []struct {
 		id, title string
@@ -30,7 +30,7 @@ const people = 100
 
 type somebody struct{ name, country string }
 
-// person is one of the people who buy here.
+// person returns the n-th customer.
 func person(n int) somebody {
 	return somebody{
 		name:    firstNames[n/len(lastNames)%len(firstNames)] + " " + lastNames[n%len(lastNames)],
@@ -49,12 +49,12 @@ func pick(rng *rand.Rand) []item {
 	return items
 }
 
-// total is what the items cost together.
+// total returns the sum of the items' prices.
 func total(items []item) json.Number {
 	sum := 0
 	for _, it := range items {
 		var euros, cents int
-		// money has written it, so it has this form.
+		// money wrote the price, so it has this format.
 		_, _ = fmt.Sscanf(it.UnitPrice.String(), "%d.%d", &euros, &cents)
 		sum += it.Quantity * (euros*100 + cents)
 	}

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// The bodies of the three topics.
+// The bodies of the records in the three topics.
 type (
 	orderBody struct {
 		ID       string      `json:"order_id"`
@@ -44,7 +44,7 @@ type (
 	}
 )
 
-// defect is what makes a body unreadable.
+// defect is a reason why a body is unreadable.
 type defect int
 
 const (
@@ -55,8 +55,8 @@ const (
 	amountIsText
 )
 
-// read fills body, a pointer to one of the types above. It tells defects apart
-// that each framework reports in its own words.
+// read decodes into body, a pointer to one of the types above. It distinguishes the defects that
+// each framework reports with different texts.
 func read(value []byte, body any) defect {
 	switch {
 	case value == nil:
@@ -76,8 +76,8 @@ func read(value []byte, body any) defect {
 	}
 }
 
-// amountIsNumber looks at the amount itself, because json.Number also takes a
-// number in quotes.
+// amountIsNumber checks the JSON type of the amount, because json.Number also accepts a number in
+// quotes.
 func amountIsNumber(value []byte) bool {
 	var body struct {
 		Amount json.RawMessage `json:"amount"`

@@ -8,14 +8,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// The functions of this file return the headers of a dead letter, byte for byte
-// as the framework writes them. None of them changes the record.
+// The functions of this file return the headers of a dead letter, byte for byte as the framework
+// writes them. None of them changes the record.
 
 const springWrapper = "org.springframework.kafka.listener.ListenerExecutionFailedException"
 
-// springHeaders are those of Spring's DeadLetterPublishingRecoverer: the
-// record's, then the position, added to earlier ones, then the exception, in
-// place of an earlier one. Numbers are binary, big-endian.
+// springHeaders returns the headers of Spring's DeadLetterPublishingRecoverer: those of the record,
+// then the position, added to earlier ones, then the exception, in place of an earlier one. Numbers
+// are binary, big-endian.
 func springHeaders(group string) func(*kgo.Record, *failure) []kgo.RecordHeader {
 	return func(rec *kgo.Record, f *failure) []kgo.RecordHeader {
 		thrown := &throwable{
@@ -44,8 +44,8 @@ func springHeaders(group string) func(*kgo.Record, *failure) []kgo.RecordHeader 
 	}
 }
 
-// smallryeHeaders are those of SmallRye's dead-letter queue: its own first, the
-// record's behind them, numbers as text.
+// smallryeHeaders returns the headers of SmallRye's dead-letter queue: its own first, then those of
+// the record, with numbers as text.
 func smallryeHeaders(rec *kgo.Record, f *failure) []kgo.RecordHeader {
 	list := []kgo.RecordHeader{
 		text("dead-letter-exception-class-name", f.thrown.class),
@@ -60,8 +60,8 @@ func smallryeHeaders(rec *kgo.Record, f *failure) []kgo.RecordHeader {
 	return append(list, rec.Headers...)
 }
 
-// connectHeaders are those of a Kafka Connect sink with context headers: the
-// record's, then its own, all text.
+// connectHeaders returns the headers of a Kafka Connect sink with context headers: those of the
+// record, then its own, all as text.
 func connectHeaders(connector string) func(*kgo.Record, *failure) []kgo.RecordHeader {
 	return func(rec *kgo.Record, f *failure) []kgo.RecordHeader {
 		const prefix = "__connect.errors."
@@ -80,7 +80,7 @@ func connectHeaders(connector string) func(*kgo.Record, *failure) []kgo.RecordHe
 	}
 }
 
-// plainHeaders are the two that teams write by hand.
+// plainHeaders adds the two headers of hand-written code.
 func plainHeaders(rec *kgo.Record, f *failure) []kgo.RecordHeader {
 	return append(slices.Clone(rec.Headers), text("original_topic", rec.Topic), text("error", f.plain))
 }
@@ -89,7 +89,7 @@ func text(key, value string) kgo.RecordHeader {
 	return kgo.RecordHeader{Key: key, Value: []byte(value)}
 }
 
-// replaced returns a list of its own in which the header exists once, at the end.
+// replaced returns a new list in which the header exists once, at the end.
 func replaced(headers []kgo.RecordHeader, key string, value []byte) []kgo.RecordHeader {
 	list := make([]kgo.RecordHeader, 0, len(headers)+1)
 	for _, h := range headers {

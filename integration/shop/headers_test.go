@@ -14,7 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// failing is a record at orders.events.v1/2/1234 with two headers of its own.
+// failing returns a record at orders.events.v1/2/1234 with two application headers.
 func failing() *kgo.Record {
 	return &kgo.Record{
 		Topic: OrdersTopic, Partition: 2, Offset: 1234, Timestamp: time.UnixMilli(1714554000000),
@@ -81,13 +81,12 @@ func TestHeaders(t *testing.T) {
 			t.Parallel()
 			rec := failing()
 			compareHeaders(t, c.write(rec, broke()), c.want)
-			compareHeaders(t, rec.Headers, own) // the record itself is as it was
+			compareHeaders(t, rec.Headers, own) // the record itself is unchanged
 		})
 	}
 }
 
-// compareHeaders compares in order. In a wanted value "..." stands for anything
-// before what follows it.
+// compareHeaders compares headers in order. "..." in a wanted value matches any text.
 func compareHeaders(t *testing.T, got []kgo.RecordHeader, want []string) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -141,7 +140,7 @@ func TestHeadersOfASecondFailure(t *testing.T) {
 	}
 }
 
-// TestDeadLetterIsUnderstood reads every kind of dead letter as dlq-manager does.
+// TestDeadLetterIsUnderstood decodes every kind of dead letter with dlq-manager's decoder.
 func TestDeadLetterIsUnderstood(t *testing.T) {
 	t.Parallel()
 	patterns, err := deadletter.ParsePatterns("*.dlq.v1")

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// logbook writes whole lines for several writers at once.
+// logbook writes whole lines for several goroutines.
 type logbook struct {
 	mu sync.Mutex
 	w  io.Writer

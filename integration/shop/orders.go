@@ -4,8 +4,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// newOrders is a Spring application: it checks the products of an order. One of
-// its causes is reported by code of its own, with two plain headers.
+// newOrders returns a Spring application that checks the products of an order. Its own code reports
+// one of the causes, with two plain headers.
 func newOrders(prefix string, w *world, log *logbook) *service {
 	group, dead := prefix+OrdersGroup, prefix+OrdersDeadLetters
 	return &service{
@@ -62,7 +62,7 @@ func unreadableOrder(d defect) *failure {
 	}}
 }
 
-// jackson is what Spring's JSON library says about a body.
+// jackson returns the error of Spring's JSON library about a body.
 func jackson(d defect) *throwable {
 	parser := []string{
 		"com.fasterxml.jackson.core.base.ParserMinimalBase._reportInvalidEOF(ParserMinimalBase.java:585)",

@@ -4,7 +4,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// newPayments is a Quarkus application: it asks a provider to take the money.
+// newPayments returns a Quarkus application that charges payments at a provider.
 func newPayments(prefix string, w *world, log *logbook) *service {
 	dead := prefix + PaymentsDeadLetters
 	return &service{

@@ -8,7 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// produce writes the burst at once and then one record every interval.
+// produce writes the burst at once and then one record per interval.
 func (s *Shop) produce(ctx context.Context) error {
 	client, err := s.client()
 	if err != nil {

@@ -1,7 +1,7 @@
 package shop
 
-// recent is a map that forgets its oldest entries, so that a shop that stays
-// open for weeks does not grow. It is not safe for concurrent use.
+// recent is a map that drops its oldest entries, so that the memory of a shop that runs for weeks
+// is bounded. It is not safe for concurrent use.
 type recent[K comparable, V any] struct {
 	limit  int
 	values map[K]V

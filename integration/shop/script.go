@@ -11,8 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// script knows every record that will ever be written: the n-th one follows
-// from the seed alone. Orders, payments and users take turns.
+// script determines every record from the seed and its number alone. Orders, payments and users
+// alternate.
 type script struct {
 	prefix string
 	seed   uint64
@@ -22,9 +22,9 @@ func newScript(cfg Config) script { return script{prefix: cfg.Prefix, seed: cfg.
 
 const streams = 3
 
-// record returns the n-th record as it is written at a time.
+// record returns the n-th record as written at a time.
 func (s script) record(n int, at time.Time) *kgo.Record {
-	// Not for secrets: the same numbers again are what is wanted.
+	// Not for secrets: the sequence must be reproducible.
 	rng := rand.New(rand.NewPCG(s.seed, uint64(n)))
 	i := n / streams
 	var rec *kgo.Record
@@ -42,7 +42,7 @@ func (s script) record(n int, at time.Time) *kgo.Record {
 	return rec
 }
 
-// The turns of each stream that go wrong; they come again every round.
+// The turns of each stream with a defect; they repeat every round.
 const round = 20
 
 var (
@@ -88,7 +88,7 @@ func payment(i int, rng *rand.Rand, at time.Time) *kgo.Record {
 func user(i int, rng *rand.Rand, at time.Time) *kgo.Record {
 	who, owner := person(rng.IntN(people)), i
 	if takenEmailTurns[i%round] {
-		owner = i - 5 // one whose own record is sound
+		owner = i - 5 // a user whose record has no defect
 	}
 	body := userBody{
 		ID: fmt.Sprintf("U-%d", 301+i), Name: who.name, Email: fmt.Sprintf("customer%d@mail.example", 301+owner),
@@ -97,7 +97,7 @@ func user(i int, rng *rand.Rand, at time.Time) *kgo.Record {
 	return &kgo.Record{Topic: UsersTopic, Key: []byte(body.ID), Value: spoil(encode(body), userDefects[i%round])}
 }
 
-// spoil gives a sound body a defect.
+// spoil gives a body without defects a defect.
 func spoil(body []byte, d defect) []byte {
 	switch d {
 	case tombstone:
@@ -113,7 +113,7 @@ func spoil(body []byte, d defect) []byte {
 	}
 }
 
-// amountAsText writes the amount of a body as another country's people do.
+// amountAsText replaces the amount of a body by a text in the format of another country.
 func amountAsText(body []byte) []byte {
 	before, rest, _ := bytes.Cut(body, []byte(`"amount":`))
 	number, after, _ := bytes.Cut(rest, []byte(","))
@@ -121,7 +121,7 @@ func amountAsText(body []byte) []byte {
 	return fmt.Appendf(nil, `%s"amount":%q,%s`, before, local, after)
 }
 
-// appHeaders are what applications put on every record.
+// appHeaders returns the headers that applications add to every record.
 func appHeaders(rng *rand.Rand) []kgo.RecordHeader {
 	return []kgo.RecordHeader{
 		text("content-type", "application/json"),
@@ -132,7 +132,7 @@ func appHeaders(rng *rand.Rand) []kgo.RecordHeader {
 
 func orderID(i int) string { return fmt.Sprintf("O-%d", 1001+i) }
 
-// encode cannot fail: the bodies hold nothing but text and numbers.
+// encode cannot fail: the bodies contain only texts and numbers.
 func encode(body any) []byte {
 	out, err := json.Marshal(body)
 	if err != nil {

@@ -8,18 +8,17 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// idHeader names a record that was sent back, the same for every attempt.
+// idHeader identifies a republished record; it is the same for every attempt.
 const idHeader = "dlq-message-id"
 
 const (
-	// acceptedIDs bounds how many records that were sent back are remembered.
+	// acceptedIDs limits how many republished records are remembered.
 	acceptedIDs = 10_000
 
-	// tries is how often a consumer tries a record that may work the next time.
+	// tries is how often a consumer tries a record with a temporary failure.
 	tries = 3
 
-	// finishPatience bounds the work on records that were fetched when the shop
-	// was told to stop.
+	// finishPatience limits the work on fetched records when the shop closes.
 	finishPatience = 5 * time.Second
 )
 
@@ -27,21 +26,20 @@ const (
 type service struct {
 	group string
 	topic string
-	noun  string // what a record of the topic is about
+	noun  string // the kind of object in the topic
 	log   *logbook
 
-	// handle does the work; nil means that the record is accepted.
+	// handle processes a record; nil means that it is accepted.
 	handle func(rec *kgo.Record) *failure
 
-	// deadLetter makes the record that goes to the dead-letter topic.
+	// deadLetter makes the record for the dead-letter topic.
 	deadLetter func(rec *kgo.Record, f *failure) *kgo.Record
 
 	accepted *recent[string, struct{}]
 }
 
-// consume works on one record and returns its dead letter, or nil when it was
-// accepted, now or before. A record that was sent back more than once is
-// consumed once.
+// consume processes one record and returns its dead letter, or nil when the record is accepted. It
+// accepts a republished record only once and skips duplicates.
 func (s *service) consume(rec *kgo.Record) *kgo.Record {
 	id, redelivered := header(rec, idHeader)
 	if _, before := s.accepted.get(id); redelivered && before {
@@ -67,7 +65,7 @@ func (s *service) accept(rec *kgo.Record, id string, redelivered bool) {
 	s.log.line("%s accepted %s (redelivered, dlq-message-id %s)", s.group, s.about(rec), id)
 }
 
-// try repeats what may work the next time, as frameworks do before they give up.
+// try repeats temporary failures, as frameworks do before they dead-letter a record.
 func (s *service) try(rec *kgo.Record) *failure {
 	for attempt := 1; ; attempt++ {
 		f := s.handle(rec)
@@ -89,7 +87,7 @@ func (f *failure) reason() string {
 	return f.thrown.root().message
 }
 
-// header returns the last header of that name, the one that counts.
+// header returns the last header of that name, which takes precedence.
 func header(rec *kgo.Record, key string) (string, bool) {
 	for i := len(rec.Headers) - 1; i >= 0; i-- {
 		if rec.Headers[i].Key == key {
@@ -99,7 +97,7 @@ func header(rec *kgo.Record, key string) (string, bool) {
 	return "", false
 }
 
-// serve consumes the topic of a service as a member of its group until ctx ends.
+// serve consumes the topic of a service as a member of its consumer group until ctx ends.
 func (s *Shop) serve(ctx context.Context, svc *service) error {
 	client, err := s.client(
 		kgo.ConsumerGroup(svc.group), kgo.ConsumeTopics(svc.topic),
@@ -125,8 +123,8 @@ func (s *Shop) serve(ctx context.Context, svc *service) error {
 	return nil
 }
 
-// finish works on what was fetched, also when the shop closes meanwhile, and
-// commits it. A dead letter is safe in its topic before its record is done.
+// finish processes fetched records, even if the shop closes meanwhile, and commits them. A dead
+// letter is in its topic before the offset of its record is committed.
 func (s *service) finish(ctx context.Context, client *kgo.Client, records []*kgo.Record) error {
 	if len(records) == 0 {
 		return nil
@@ -148,7 +146,7 @@ func (s *service) finish(ctx context.Context, client *kgo.Client, records []*kgo
 	return nil
 }
 
-// finishContext ends some time after ctx does.
+// finishContext returns a context that ends some time after ctx.
 func finishContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(finishPatience, cancel) })

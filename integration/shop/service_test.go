@@ -12,7 +12,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// first returns the first record of the script that has the wanted property.
+// first returns the first record of the script that satisfies wanted.
 func first(t *testing.T, topic string, wanted func(turn int) bool) *kgo.Record {
 	t.Helper()
 	for n := range streams * round {
@@ -29,7 +29,7 @@ func withNewProduct(turn int) bool { return newProductTurns[turn] }
 
 func cutOff(turn int) bool { return orderDefects[turn] == truncated }
 
-// sentBack is the record as dlq-manager would send it.
+// sentBack returns the record as dlq-manager would republish it.
 func sentBack(rec *kgo.Record, id string) *kgo.Record {
 	again := *rec
 	again.Headers = append([]kgo.RecordHeader{}, rec.Headers...)

@@ -1,9 +1,8 @@
-// Package shop is a sample web shop that gives dlq-manager something to do: a
-// producer writes orders, payments and users to Kafka, three consumers work on
-// them, fail on some for everyday reasons, and dead-letter those as Spring,
-// SmallRye and Kafka Connect do. A record that is sent back is consumed like any
-// other: it is accepted when its cause is gone, and dead-lettered again when not.
-// What becomes of the dead letters is left to others.
+// Package shop is a sample web shop that produces work for dlq-manager: a producer writes orders,
+// payments and users to Kafka; three consumers process them, fail on some for everyday reasons, and
+// dead-letter those in the formats of Spring, SmallRye and Kafka Connect. A republished record is
+// consumed like any other: it is accepted if its cause is gone, and dead-lettered again if not. The
+// shop does not process its dead letters.
 package shop
 
 import (
@@ -17,34 +16,34 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Config says how busy the shop is and for how long things go wrong.
+// Config sets the load of the shop and the duration of its failures.
 type Config struct {
 	// Brokers are the bootstrap addresses of Kafka.
 	Brokers []string
 
-	// Prefix is put before the name of every topic and group, so that several
-	// shops can share a cluster.
+	// Prefix is the prefix of every topic and consumer group, so that several shops can share a
+	// cluster.
 	Prefix string
 
-	// Seed makes the records: the same seed makes the same ones.
+	// Seed determines the records: the same seed makes the same records.
 	Seed uint64
 
-	// Partitions is how many each topic gets.
+	// Partitions is the number of partitions of each topic.
 	Partitions int
 
-	// Burst is how many records are there at once when the shop opens; after
-	// that one follows every Interval.
+	// Burst is the number of records that exist when the shop opens; after that one record follows
+	// per Interval.
 	Burst    int
 	Interval time.Duration
 
-	// Outage is how long one of the payment providers does not answer, from the
-	// opening on. CatalogueLag is how long a new product can be ordered before
-	// the catalogue knows it. Recover ends both early.
+	// Outage is how long, from the opening on, one of the payment providers does not answer.
+	// CatalogueLag is the time between the first order of a new product and its entry in the
+	// catalogue. Recover ends both early.
 	Outage       time.Duration
 	CatalogueLag time.Duration
 }
 
-// DefaultConfig is a small shop on a quiet day. Brokers are missing in it.
+// DefaultConfig returns a small shop with little load. The caller must set Brokers.
 func DefaultConfig() Config {
 	return Config{
 		Seed: 1, Partitions: 3, Burst: 60, Interval: time.Second,
@@ -52,7 +51,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate reports everything that is wrong with the configuration.
+// Validate returns every error of the configuration.
 func (c Config) Validate() error {
 	var errs []error
 	check := func(ok bool, problem string) {
@@ -69,15 +68,15 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Shop is a shop that is not open yet. Its methods are safe for concurrent use.
+// Shop is a shop that Run opens. Its methods are safe for concurrent use.
 type Shop struct {
 	cfg   Config
 	log   *logbook
 	world *world
 }
 
-// New returns a shop. What it does with records that were sent back, and when
-// a cause of failure is gone, is written to log, one line each; nil discards it.
+// New returns a shop. It writes a line to log for each republished record that a consumer handles,
+// and when the cause of a failure ends; nil discards them.
 func New(cfg Config, log io.Writer) (*Shop, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("shop: %w", err)
@@ -85,16 +84,15 @@ func New(cfg Config, log io.Writer) (*Shop, error) {
 	return &Shop{cfg: cfg, log: newLogbook(log), world: newWorld(cfg, time.Now)}, nil
 }
 
-// Recover ends the outage of the payment provider and lets the catalogue catch
-// up with every product ordered so far. Records that failed for these reasons
-// are accepted when they are sent again.
+// Recover ends the outage of the payment provider and adds every product ordered so far to the
+// catalogue. Records that failed for these reasons are accepted when they are republished.
 func (s *Shop) Recover() {
 	s.world.recover()
 	s.log.line("the payment provider answers again and the catalogue has caught up")
 }
 
-// Run creates the topics where they are missing and does business until ctx
-// ends, which is a nil error. It returns when everything has stopped. Call it once.
+// Run creates missing topics and runs the shop until ctx ends, which is not an error. It returns
+// when everything has stopped. Call it once.
 func (s *Shop) Run(ctx context.Context) error {
 	if err := s.CreateTopics(ctx); err != nil {
 		return stopped(ctx, fmt.Errorf("shop: %w", err))
@@ -111,8 +109,8 @@ func (s *Shop) Run(ctx context.Context) error {
 	return nil
 }
 
-// BurstFailures is how many records of the burst fail, by dead-letter topic, when
-// nothing recovers before they are consumed.
+// BurstFailures returns how many records of the burst fail, by dead-letter topic, if no cause ends
+// before they are consumed.
 func (s *Shop) BurstFailures() map[string]int {
 	rehearsal := Shop{cfg: s.cfg, log: newLogbook(nil), world: newWorld(s.cfg, time.Now)}
 	rehearsal.world.open()
@@ -125,8 +123,7 @@ func (s *Shop) BurstFailures() map[string]int {
 	return failures
 }
 
-// services are the three consumers, in the order in which their records take
-// turns.
+// services returns the three consumers, in the order in which their records alternate.
 func (s *Shop) services() []*service {
 	return []*service{
 		newOrders(s.cfg.Prefix, s.world, s.log),
@@ -139,7 +136,7 @@ func (s *Shop) client(opts ...kgo.Opt) (*kgo.Client, error) {
 	return kgo.NewClient(append(opts, kgo.SeedBrokers(s.cfg.Brokers...))...)
 }
 
-// stopped turns an error into nil when it only says that ctx has ended.
+// stopped returns nil for an error that only reports the end of ctx.
 func stopped(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err

@@ -65,7 +65,7 @@ func TestShopWithoutKafkaStopsCleanly(t *testing.T) {
 	}
 }
 
-// testConfig is a shop that writes its burst and then, for a test, nothing more.
+// testConfig returns a shop that writes its burst and no further records during a test.
 func testConfig(t *testing.T) Config {
 	t.Helper()
 	cfg := DefaultConfig()
@@ -76,7 +76,7 @@ func testConfig(t *testing.T) Config {
 	return cfg
 }
 
-// deadLetters reads the dead-letter topics from their beginning until it has n.
+// deadLetters reads n records from the beginning of the dead-letter topics.
 func deadLetters(t *testing.T, ctx context.Context, cfg Config, n int) []*kgo.Record {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
@@ -129,7 +129,7 @@ func sendBack(t *testing.T, ctx context.Context, cfg Config, letter *kgo.Record,
 	check.NoError(t, client.ProduceSync(ctx, again).FirstErr())
 }
 
-// logLines is a log that a test can wait for. A shop writes each line at once.
+// logLines is a log that a test can wait for. A shop writes each line with one call.
 type logLines chan string
 
 func (l logLines) Write(line []byte) (int, error) {

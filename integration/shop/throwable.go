@@ -2,7 +2,7 @@ package shop
 
 import "strings"
 
-// throwable is a Java exception, as far as dead-letter headers show one.
+// throwable is a Java exception with the parts that dead-letter headers show.
 type throwable struct {
 	class   string
 	message string
@@ -10,7 +10,7 @@ type throwable struct {
 	cause   *throwable
 }
 
-// root is the exception that began it all.
+// root returns the innermost cause.
 func (t *throwable) root() *throwable {
 	for t.cause != nil {
 		t = t.cause
@@ -18,7 +18,7 @@ func (t *throwable) root() *throwable {
 	return t
 }
 
-// trace is the text that Java prints for the exception and its causes.
+// trace returns Java's text for the exception and its causes.
 func (t *throwable) trace() string {
 	var text strings.Builder
 	for e := t; e != nil; e = e.cause {
@@ -36,13 +36,13 @@ func (t *throwable) trace() string {
 	return text.String()
 }
 
-// failure is why a consumer did not accept a record.
+// failure is the reason why a consumer did not accept a record.
 type failure struct {
 	thrown    *throwable
-	temporary bool // trying again at once could help, so the consumer does
-	attempts  int  // tries that were made
+	temporary bool // an immediate retry may succeed, so the consumer retries
+	attempts  int  // number of tries
 
-	plain string // set: dead-letter with two plain headers and this text
+	plain string // if set: dead-letter with two plain headers and this text
 
-	stage, executing string // where Kafka Connect was
+	stage, executing string // Kafka Connect's stage and class
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// The topics of the shop and where their failures go.
+// The topics of the shop and their dead-letter topics.
 const (
 	OrdersTopic   = "orders.events.v1"
 	PaymentsTopic = "payments.events.v1"
@@ -21,14 +21,14 @@ const (
 	UsersDeadLetters    = "users.dlq.v1"
 )
 
-// The groups of the consumers.
+// The consumer groups.
 const (
 	OrdersGroup   = "orders-service"
 	PaymentsGroup = "payments-service"
 	UsersGroup    = "users-service"
 )
 
-// Topics returns all topics, without any prefix.
+// Topics returns all topics, without the prefix.
 func Topics() []string {
 	return []string{
 		OrdersTopic, OrdersDeadLetters, PaymentsTopic, PaymentsDeadLetters, UsersTopic, UsersDeadLetters,
@@ -37,8 +37,8 @@ func Topics() []string {
 
 const createPatience = 30 * time.Second
 
-// CreateTopics makes the topics that do not exist. Run does that too; calling it
-// before lets others find the topics before the shop opens.
+// CreateTopics creates the missing topics. Run does that too; call it before, if other programs
+// must find the topics before the shop opens.
 func (s *Shop) CreateTopics(ctx context.Context) error {
 	client, err := s.client()
 	if err != nil {

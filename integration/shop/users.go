@@ -4,11 +4,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// knownEmails bounds how many users' addresses are remembered.
+// knownEmails limits how many users' addresses are remembered.
 const knownEmails = 10_000
 
-// newUsers is a Kafka Connect sink: it writes users to a table in which e-mail
-// addresses are unique.
+// newUsers returns a Kafka Connect sink that writes users to a table with unique e-mail addresses.
 func newUsers(prefix string, log *logbook) *service {
 	connector, dead := prefix+UsersGroup, prefix+UsersDeadLetters
 	owners := newRecent[string, string](knownEmails)

@@ -5,15 +5,14 @@ import (
 	"time"
 )
 
-// unreliableProvider is the payment provider that has the outage.
+// unreliableProvider is the payment provider with the outage.
 const unreliableProvider = "nordpay"
 
-// newProducts bounds how many new products are remembered; a forgotten one
-// counts as known.
+// newProducts limits how many new products are remembered; a dropped one counts as known.
 const newProducts = 1000
 
-// world is what the consumers depend on and cannot change: a payment provider
-// that is away and a catalogue that lags. It is safe for concurrent use.
+// world holds the consumers' dependencies: a payment provider with an outage and a catalogue that
+// lags. It is safe for concurrent use.
 type world struct {
 	outage time.Duration
 	lag    time.Duration
@@ -35,15 +34,15 @@ func (w *world) open() {
 	w.backAt = w.now().Add(w.outage)
 }
 
-// answers says whether a payment provider does.
+// answers reports whether a payment provider answers.
 func (w *world) answers(provider string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return provider != unreliableProvider || !w.now().Before(w.backAt)
 }
 
-// lists says whether the catalogue has a product. It learns of a new one when
-// that is first asked for, and has it some time later.
+// lists reports whether the catalogue has a product. The lag of a new product starts with the first
+// call for it.
 func (w *world) lists(product string) bool {
 	if !isNew(product) {
 		return true
@@ -58,7 +57,7 @@ func (w *world) lists(product string) bool {
 	return !w.now().Before(at)
 }
 
-// recover ends the outage and the lag of every product that was asked for.
+// recover ends the outage and the lag of every product requested so far.
 func (w *world) recover() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

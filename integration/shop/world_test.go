@@ -29,7 +29,7 @@ func TestWorld(t *testing.T) {
 	w.recover()
 	expect("the newer one is listed after recovery", w.lists(newProduct(2)), true)
 	expect("the provider answers after recovery", w.answers(unreliableProvider), true)
-	expect("a product not heard of before is listed", w.lists(newProduct(3)), false)
+	expect("a product without an earlier order is listed", w.lists(newProduct(3)), false)
 }
 
 func TestOutageEndsByItself(t *testing.T) {

@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// installPatience bounds one fetch. Maven and npm retry by themselves.
+// installPatience limits one download. Maven and npm retry by themselves.
 const installPatience = 10 * time.Minute
 
-// artefact is what a package manager installs into the cache.
+// artefact is a set of packages that a package manager installs into the cache.
 type artefact struct {
 	name    string
-	files   map[string][]byte                           // what the package manager reads
-	install func(ctx context.Context, dir string) error // fetches into dir, where the files are
+	files   map[string][]byte                           // input of the package manager
+	install func(ctx context.Context, dir string) error // downloads into dir, which has the files
 }
 
-// ensure returns the folder of the installed artefact and installs it first
-// when it is missing. Any number of processes may ask at once: one installs.
+// ensure returns the folder of the artefact, after installing it if it is missing. It is safe for
+// concurrent processes: one of them installs.
 func (a artefact) ensure(ctx context.Context, cache string) (string, error) {
 	dir := filepath.Join(cache, a.name+"-"+a.fingerprint())
 	if exists(dir) {
@@ -44,8 +44,8 @@ func (a artefact) ensure(ctx context.Context, cache string) (string, error) {
 	return dir, a.installInto(ctx, dir)
 }
 
-// installInto builds the folder under another name, so that dir exists only
-// when it is complete, whenever this process may die.
+// installInto builds the folder under another name, so that dir exists only when it is complete,
+// whenever this process may die.
 func (a artefact) installInto(ctx context.Context, dir string) error {
 	building := dir + ".building"
 	if err := os.RemoveAll(building); err != nil {
@@ -65,7 +65,7 @@ func (a artefact) installInto(ctx context.Context, dir string) error {
 	return os.Rename(building, dir)
 }
 
-// fingerprint tells versions of an artefact apart by what pins them.
+// fingerprint identifies a version of an artefact by its pinned files.
 func (a artefact) fingerprint() string {
 	sum := sha256.New()
 	for _, name := range sortedKeys(a.files) {
@@ -75,8 +75,8 @@ func (a artefact) fingerprint() string {
 	return hex.EncodeToString(sum.Sum(nil))[:16]
 }
 
-// cacheFolder is where the artefacts stay between starts. Root's is outside of
-// its home, because PostgreSQL runs as a user who cannot enter that.
+// cacheFolder returns the permanent folder of the artefacts. Root's is outside its home, because
+// PostgreSQL runs as a user that cannot enter root's home.
 func cacheFolder(env environment) (string, error) {
 	if env.cache != "" {
 		return filepath.Abs(env.cache)

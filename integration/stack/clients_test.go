@@ -36,7 +36,7 @@ func execute(t *testing.T, db *sql.DB, statement string) {
 	}
 }
 
-// newClient returns a client that knows nothing of the broker yet.
+// newClient returns a client that has not contacted the broker yet.
 func newClient(t *testing.T, broker string) *kafka.Client {
 	t.Helper()
 	transport := &kafka.Transport{}
@@ -67,7 +67,7 @@ func produce(t *testing.T, broker, topic string, value []byte) {
 	}
 }
 
-// consume reads the first record of a topic as a member of a group.
+// consume reads the first record of a topic as a member of a consumer group.
 func consume(t *testing.T, broker, topic string) []byte {
 	t.Helper()
 	r := kafka.NewReader(kafka.ReaderConfig{
@@ -80,7 +80,7 @@ func consume(t *testing.T, broker, topic string) []byte {
 	return message.Value
 }
 
-// listens says whether anything accepts connections at the address.
+// listens reports whether the address accepts connections.
 func listens(address string) bool {
 	conn, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", address)
 	if err != nil {

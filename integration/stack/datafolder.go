@@ -15,16 +15,14 @@ const (
 	lockName  = "in-use.lock"
 )
 
-// dataFolder is the throwaway folder of one starter. A lock in it is held as
-// long as the starter lives, so that others can tell an abandoned folder from
-// one in use without trusting process numbers.
+// dataFolder is the temporary folder of a starter process, which holds a lock in it as long as it
+// lives. The lock shows reliably whether a folder is abandoned, which process ids cannot.
 type dataFolder struct {
 	path string
 	lock *fileLock
 }
 
-// newDataFolder makes a data folder below dir and removes those whose starters
-// died without doing so.
+// newDataFolder creates a data folder below dir and removes those that killed starters left.
 func newDataFolder(dir string) (*dataFolder, error) {
 	home, err := dataHome(dir)
 	if err != nil {
@@ -39,11 +37,11 @@ func newDataFolder(dir string) (*dataFolder, error) {
 	return makeRun(home)
 }
 
-// lockGate lets one process at a time make, remove and sweep below home: a
-// folder that has its lock not yet, or no more, must not look abandoned.
+// lockGate lets only one process at a time create, remove and sweep below home: a folder that does
+// not hold its lock yet, or any more, must not look abandoned.
 func lockGate(home string) (*fileLock, error) { return lockFile(filepath.Join(home, "lock")) }
 
-// dataHome is the folder that holds the data folders of this user.
+// dataHome returns the folder that contains this user's data folders.
 func dataHome(dir string) (string, error) {
 	if dir != "" {
 		home, err := filepath.Abs(dir)
@@ -59,8 +57,8 @@ func dataHome(dir string) (string, error) {
 	return home, checkOwner(home)
 }
 
-// checkOwner refuses a folder of somebody else: the name in the shared
-// temporary folder can be guessed, and its owner could swap what is in it.
+// checkOwner refuses a folder of another user: the name in the shared temporary folder is
+// predictable, and its owner could replace the content.
 func checkOwner(path string) error {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -78,7 +76,7 @@ func makeRun(home string) (*dataFolder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make data folder: %w", err)
 	}
-	// PostgreSQL may run as another user and has to pass through.
+	// PostgreSQL may run as another user, which must be able to enter.
 	if err := os.Chmod(path, 0o755); err != nil {
 		return nil, fmt.Errorf("open data folder to the servers: %w", err)
 	}
@@ -89,8 +87,8 @@ func makeRun(home string) (*dataFolder, error) {
 	return &dataFolder{path: path, lock: lock}, nil
 }
 
-// sweep removes the abandoned folders below home. What cannot be removed is
-// left for the next start.
+// sweep removes the abandoned folders below home. It leaves folders that it cannot remove for the
+// next start.
 func sweep(home string) {
 	entries, err := os.ReadDir(home)
 	if err != nil {
@@ -114,7 +112,7 @@ func removeIfAbandoned(path string) {
 
 func (f *dataFolder) join(name string) string { return filepath.Join(f.path, name) }
 
-// remove deletes the folder and what is in it; a nil folder is removed already.
+// remove deletes the folder with its content; a nil folder has already been removed.
 func (f *dataFolder) remove() error {
 	if f == nil {
 		return nil

@@ -5,21 +5,22 @@ import (
 	"strings"
 )
 
-// The variables that the stack listens to.
+// Environment variables of the stack.
 const (
-	// DatabaseURLVariable names a PostgreSQL server to use instead of starting one.
+	// DatabaseURLVariable names an existing PostgreSQL server to use instead of starting one.
 	DatabaseURLVariable = "DLQ_STACK_DATABASE_URL"
-	// BrokersVariable names Kafka brokers to use instead of starting one, by comma.
+	// BrokersVariable names existing Kafka brokers to use instead of starting one, separated by
+	// commas.
 	BrokersVariable = "DLQ_STACK_KAFKA_BROKERS"
-	// CacheVariable moves the folder that keeps the fetched artefacts.
+	// CacheVariable moves the folder of the downloaded artefacts.
 	CacheVariable = "DLQ_STACK_CACHE"
-	// ForceFallbackVariable acts as if no artefact could be had, when true.
+	// ForceFallbackVariable, when true, makes every artefact unavailable.
 	ForceFallbackVariable = "DLQ_STACK_FORCE_FALLBACK"
-	// CIVariable makes a fallback a failure, when true.
+	// CIVariable, when true, makes a fallback an error.
 	CIVariable = "CI"
 )
 
-// environment is what the variables say, read once.
+// environment holds the values of the variables, read once.
 type environment struct {
 	databaseURL   string
 	brokers       []string

@@ -49,7 +49,7 @@ func TestFallbackIsRefusedInCI(t *testing.T) {
 			opts.Own, opts.Dir = true, dir
 			opts.Getenv = variables(map[string]string{ForceFallbackVariable: "true", CIVariable: "true", "PATH": path})
 			_, err := Start(patient(t), opts)
-			if !errors.Is(err, ErrFallback) || !strings.Contains(err.Error(), "cannot be had") {
+			if !errors.Is(err, ErrFallback) || !strings.Contains(err.Error(), "is not available") {
 				t.Errorf("Start = %v, want %v and what is missing", err, ErrFallback)
 			}
 			if left := runFolders(t, dir); len(left) != 0 {
@@ -72,8 +72,8 @@ func TestFallbackNamesWhatIsMissing(t *testing.T) {
 	}
 }
 
-// pathWithPostgres puts the pinned programs on PATH, as if a new enough
-// PostgreSQL were installed on this machine.
+// pathWithPostgres puts the pinned programs on PATH, as if this machine had a recent PostgreSQL
+// installed.
 func pathWithPostgres(t *testing.T) string {
 	t.Helper()
 	as, err := pickUser()

@@ -66,11 +66,11 @@ func pauses(t *testing.T, s *Stack) {
 	await(t, "answer of the resumed Kafka", func() bool { return pingKafka(patient(t), broker) == nil })
 }
 
-// TestKafkaBehindAProxy: who asks the second listener is sent to the proxy, who
-// asks the first one is not.
+// TestKafkaBehindAProxy: clients of the second listener are directed to the proxy, those of the
+// first are not.
 func TestKafkaBehindAProxy(t *testing.T) {
 	t.Parallel()
-	proxy, err := net.Listen("tcp", loopback+":0") // nobody has to answer there
+	proxy, err := net.Listen("tcp", loopback+":0") // needs no answers
 	check.NoError(t, err)
 	t.Cleanup(func() { proxy.Close() })
 	s := start(t, Options{Kafka: true, KafkaAdvertise: proxy.Addr().String()})
@@ -97,7 +97,7 @@ func keepsRecords(t *testing.T, s *Stack, topic string, end func() error) {
 	broker := s.Brokers()[0]
 	createTopic(t, broker, topic)
 	produce(t, broker, topic, []byte("kept"))
-	for range 2 { // ending what has ended does nothing
+	for range 2 { // the second stop does nothing
 		if err := end(); err != nil {
 			t.Fatalf("end: %v", err)
 		}

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// fileLock is a lock between processes that ends with the process that holds it.
+// fileLock is a lock between processes. It ends with the process that holds it.
 type fileLock struct{ file *os.File }
 
-// errLocked says that somebody else holds the lock.
+// errLocked means that another process holds the lock.
 var errLocked = errors.New("locked by another process")
 
-// lockFile waits for the lock. It is for locks that are held for an instant.
+// lockFile waits for a lock that is only held for short times.
 func lockFile(path string) (*fileLock, error) { return flock(path, syscall.LOCK_EX) }
 
 // tryLockFile takes the lock or returns errLocked.
@@ -61,6 +61,6 @@ func flock(path string, how int) (*fileLock, error) {
 	return nil, fmt.Errorf("lock %s: %w", path, err)
 }
 
-// release gives the lock back. The file stays: removing it would let two
-// processes hold locks on two files of one name.
+// release releases the lock. The file stays: removing it would allow two processes to hold locks on
+// different files of one name.
 func (l *fileLock) release() error { return l.file.Close() }

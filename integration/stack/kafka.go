@@ -12,8 +12,8 @@ import (
 	"syscall"
 )
 
-// kafkaDefaults make a quick single node that takes records of 10 MB with room
-// to spare, and never makes a topic by accident.
+// kafkaDefaults configure a single node with a quick start that accepts records of 10 MB with a
+// margin and never creates topics automatically.
 var kafkaDefaults = settings{
 	"process.roles":                  "broker,controller",
 	"node.id":                        "1",
@@ -38,30 +38,30 @@ var kafkaDefaults = settings{
 
 	"broker.heartbeat.interval.ms": "500",
 
-	// Nobody else is going to join: a group may start at once. Short sessions
-	// let a test see a dead member go.
+	// No further member is expected, so a consumer group may start at once. Short sessions reveal a
+	// dead member soon.
 	"group.initial.rebalance.delay.ms": "0",
 	"group.min.session.timeout.ms":     strconv.Itoa(int(shortestSession.Milliseconds())),
 }
 
-// kafkaAddresses are where a node listens.
+// kafkaAddresses are the addresses of a node's listeners.
 type kafkaAddresses struct {
 	broker     string
 	controller string
-	behind     string // for the proxy; "" without one
+	behind     string // the listener for the proxy; "" without one
 }
 
-// kafkaNode is one broker that is its own controller.
+// kafkaNode is a broker that is its own controller.
 type kafkaNode struct {
 	java    string
-	jars    string // the folder of the artefact
+	jars    string // folder of the artefact
 	home    string
 	logFile string
 	opts    Options
 }
 
-// launchKafka returns a running broker and its addresses: Kafka itself, or the
-// stand-in where Kafka cannot be had.
+// launchKafka returns a running broker and its addresses: Kafka itself, or the stand-in where Kafka
+// is not available.
 func launchKafka(ctx context.Context, opts Options, env environment, folder *dataFolder) (srv *server, at kafkaAddresses, note string, err error) {
 	java, jars, cause := kafkaArtefacts(ctx, env)
 	if cause == nil {
@@ -73,7 +73,7 @@ func launchKafka(ctx context.Context, opts Options, env environment, folder *dat
 		return nil, at, "", cause
 	}
 	if opts.KafkaAdvertise != "" {
-		return nil, at, "", fmt.Errorf("%s cannot be had: %w; its stand-in has no second listener", pinnedKafka, cause)
+		return nil, at, "", fmt.Errorf("%s is not available: %w; its stand-in has no second listener", pinnedKafka, cause)
 	}
 	note, err = fallBack(env, pinnedKafka, "the in-process broker kfake", cause)
 	if err != nil {
@@ -81,7 +81,7 @@ func launchKafka(ctx context.Context, opts Options, env environment, folder *dat
 	}
 	srv, at.broker, err = launchKfake(ctx, opts, env, folder)
 	if err != nil {
-		return nil, at, "", fmt.Errorf("%s cannot be had: %w; nor its stand-in: %w", pinnedKafka, cause, err)
+		return nil, at, "", fmt.Errorf("%s is not available: %w; nor its stand-in: %w", pinnedKafka, cause, err)
 	}
 	return srv, at, note, nil
 }
@@ -102,7 +102,7 @@ func (n kafkaNode) launch(ctx context.Context) (srv *server, at kafkaAddresses, 
 
 func (n kafkaNode) properties() string { return filepath.Join(n.home, "server.properties") }
 
-// format makes the storage anew: the address of the controller is part of it.
+// format formats the storage on each start, because it contains the address of the controller.
 func (n kafkaNode) format(ctx context.Context, at kafkaAddresses) error {
 	if err := os.RemoveAll(n.home); err != nil {
 		return err
@@ -146,10 +146,10 @@ func (n kafkaNode) program(heapMB int, class string, args ...string) *exec.Cmd {
 		"-XX:+ExitOnOutOfMemoryError",
 		"-Djava.io.tmpdir=" + filepath.Join(n.home, "tmp"),
 		"-Dlog4j2.configurationFile=" + filepath.Join(n.home, "log4j2.xml"),
-		"-cp", filepath.Join(n.jars, "*"), // the JVM expands the star
+		"-cp", filepath.Join(n.jars, "*"), // the JVM expands the asterisk
 	}
 	if n.opts.Fast {
-		// The first compiler only: half the start for a lower peak.
+		// The first compiler only: half the start-up time for a lower peak speed.
 		options = append([]string{"-XX:TieredStopAtLevel=1"}, options...)
 	}
 	cmd := exec.Command(n.java, append(append(options, class), args...)...)
@@ -157,10 +157,10 @@ func (n kafkaNode) program(heapMB int, class string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// quickReturn shortens the session of the broker with its controller. A killed
-// broker may come back only when its last session is over, 9 s by default; but a
-// short one makes a broker on a busy machine look dead, so that it refuses to
-// make topics. Hence only a node that returns has it.
+// quickReturn shortens the session of the broker with its controller. A killed broker can return
+// only after its last session has expired, 9 s by default. But with a short session, a busy
+// machine's broker may look dead and refuse to create topics. Therefore only a restarted node gets
+// it.
 var quickReturn = []string{"--override", "broker.session.timeout.ms=3000"}
 
 func (n kafkaNode) server(broker string) *server {
@@ -178,9 +178,8 @@ func (n kafkaNode) server(broker string) *server {
 	}
 }
 
-// clusterID is a random UUID in the form Kafka writes it. One that begins with
-// "-" would be taken for an option on the command line, and Kafka itself never
-// makes such a one.
+// clusterID returns a random UUID in Kafka's format. It never begins with "-": the command line
+// would take that for an option, and Kafka itself avoids it too.
 func clusterID() string {
 	id := make([]byte, 16)
 	rand.Read(id) // never fails

@@ -29,8 +29,7 @@ func kafkaArtefacts(ctx context.Context, env environment) (java, jars string, er
 	return javaArtefacts(ctx, env, "kafka", kafkaPins)
 }
 
-// javaArtefacts returns the java program and the folder with the jars that pins, a
-// pom.xml, names.
+// javaArtefacts returns the java program and the folder with the jars of pins, a pom.xml.
 func javaArtefacts(ctx context.Context, env environment, name string, pins []byte) (java, jars string, err error) {
 	if env.forceFallback {
 		return "", "", errForced
@@ -51,8 +50,7 @@ func javaArtefacts(ctx context.Context, env environment, name string, pins []byt
 	return java, filepath.Join(dir, "jars"), err
 }
 
-// mavenInstall copies what dir/pom.xml names and everything it depends on into
-// dir/jars.
+// mavenInstall copies the dependencies of dir/pom.xml, including transitive ones, into dir/jars.
 func mavenInstall(ctx context.Context, env environment, dir string) error {
 	mvn, err := lookPath(env.path, "mvn")
 	if err != nil {
@@ -66,7 +64,7 @@ func mavenInstall(ctx context.Context, env environment, dir string) error {
 
 var javaVersion = regexp.MustCompile(`version "(\d+)`)
 
-// findJava returns a Java that can run Kafka, the one of JAVA_HOME first.
+// findJava returns a Java that can run Kafka, preferring JAVA_HOME.
 func findJava(ctx context.Context, env environment) (string, error) {
 	path := env.path
 	if env.javaHome != "" {

@@ -7,12 +7,12 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// pingKafka succeeds when the broker serves clients and groups. Asking for the
-// offsets of a group makes a new broker create the topic that keeps them, and
-// tells when a returning broker has read it; the first group would have to wait
-// for that otherwise, and kafka-go waits five seconds at a time.
+// pingKafka succeeds when the broker serves clients and consumer groups. A request for a group's
+// offsets makes a new broker create its offsets topic, and a restarted broker answers it only after
+// reading that topic. Without this, the first consumer group would wait for that, in kafka-go in
+// steps of five seconds.
 func pingKafka(ctx context.Context, broker string) error {
-	// A transport remembers that a broker was away, hence a new one each time.
+	// A transport remembers an unreachable broker, so each ping uses a new one.
 	transport := &kafka.Transport{}
 	defer transport.CloseIdleConnections()
 	client := &kafka.Client{Addr: kafka.TCP(broker), Transport: transport}
@@ -29,7 +29,7 @@ func pingKafka(ctx context.Context, broker string) error {
 		return err
 	}
 	if errors.Is(offsets.Error, kafka.GroupIdNotFound) {
-		return nil // kfake's way to say that the group has no offsets
+		return nil // kfake's answer for a consumer group without offsets
 	}
 	return offsets.Error
 }

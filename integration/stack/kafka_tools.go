@@ -9,17 +9,15 @@ import (
 	"strconv"
 )
 
-// KafkaTool prepares one of Kafka's own command line tools by the name of its
-// class, with the settings that its start scripts give it beside the heap. Only
-// tools that need nothing but the broker's jars work. It is fetched when need be,
-// as the broker is; there is no stand-in.
+// KafkaTool prepares one of Kafka's command line tools by the name of its class, with the heap size
+// and the settings of its start scripts. Only tools that need nothing but the broker's jars work.
+// It downloads the jars if they are missing; there is no stand-in.
 func KafkaTool(ctx context.Context, heapMB int, class string, args ...string) (*exec.Cmd, error) {
 	return javaTool(ctx, "kafka", kafkaPins, heapMB, class, args...)
 }
 
-// KafkaConnect prepares a standalone worker of Kafka Connect with Debezium's JDBC
-// sink and PostgreSQL's driver; args are the files of its configuration. It is
-// fetched when need be.
+// KafkaConnect prepares a standalone worker of Kafka Connect with Debezium's JDBC sink and
+// PostgreSQL's driver; args are its configuration files. It downloads the jars if they are missing.
 func KafkaConnect(ctx context.Context, heapMB int, args ...string) (*exec.Cmd, error) {
 	return javaTool(ctx, "connect", connectPins, heapMB, "org.apache.kafka.connect.cli.ConnectStandalone", args...)
 }

@@ -11,7 +11,7 @@ func TestKafkaToolRunsWithTheBrokersJars(t *testing.T) {
 	t.Parallel()
 	cmd, err := KafkaTool(t.Context(), 64, "org.apache.kafka.tools.ProducerPerformance", "--help")
 	check.NoError(t, err)
-	out, _ := cmd.CombinedOutput() // it ends with 1 when it was asked for help
+	out, _ := cmd.CombinedOutput() // --help exits with 1
 	if !strings.Contains(string(out), "--payload-file") {
 		t.Errorf("the tool's help has no --payload-file:\n%s", out)
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// What both brokers allow.
+// Limits that both brokers share.
 const (
 	largestBatch    = 70 << 20
 	shortestSession = time.Second
@@ -19,8 +19,8 @@ const (
 
 const kfakeProgram = "github.com/dlq-manager/dlq-manager/integration/stack/cmd/kfake"
 
-// launchKfake returns a running stand-in for Kafka. It is a program of its own
-// so that it can be killed and started again like the real one.
+// launchKfake returns a running stand-in for Kafka. It is a separate program, so that it can be
+// killed and restarted like Kafka.
 func launchKfake(ctx context.Context, opts Options, env environment, folder *dataFolder) (srv *server, broker string, err error) {
 	home, logFile := folder.join("kfake"), folder.join("kfake.log")
 	if err := os.Mkdir(home, 0o700); err != nil {
@@ -43,8 +43,8 @@ func launchKfake(ctx context.Context, opts Options, env environment, folder *dat
 	return srv, broker, err
 }
 
-// buildKfake compiles the program; Go's build cache makes that quick from the
-// second time on. The starter must run inside of this module, as tests do.
+// buildKfake compiles the program; Go's build cache makes later builds quick. The starter must run
+// inside this module, as tests do.
 func buildKfake(ctx context.Context, env environment, program, logFile string) error {
 	compiler, err := lookPath(env.path, "go")
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// starterVariable makes the test binary a starter that another test may kill.
+// starterVariable makes the test binary a starter that another test can kill.
 const starterVariable = "DLQ_STACK_TEST_STARTER_DIR"
 
 func TestMain(m *testing.M) {
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// beStarter starts both servers, tells where they are, and waits to be killed.
+// beStarter starts both servers, prints their addresses, and waits to be killed.
 func beStarter(dir string) {
 	s, err := Start(context.Background(), Options{Postgres: true, Kafka: true, Fast: true, Own: true, Dir: dir})
 	if err != nil {
@@ -48,7 +48,7 @@ func start(t *testing.T, opts Options) *Stack {
 	return s
 }
 
-// patient bounds what a test waits for, fetching the artefacts included.
+// patient limits the waits of a test, including the download of the artefacts.
 func patient(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
@@ -56,8 +56,8 @@ func patient(t *testing.T) context.Context {
 	return ctx
 }
 
-// openDir is a folder that also the user who runs PostgreSQL can enter, which
-// the test's own temporary folder does not promise.
+// openDir returns a folder that the PostgreSQL user can enter too; the test's temporary folder may
+// not be.
 func openDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "stack-test-")
@@ -67,7 +67,7 @@ func openDir(t *testing.T) string {
 	return dir
 }
 
-// variables replaces some variables of the environment.
+// variables returns the environment with some variables replaced.
 func variables(replaced map[string]string) func(string) string {
 	return func(name string) string {
 		if value, ok := replaced[name]; ok {
@@ -77,7 +77,7 @@ func variables(replaced map[string]string) func(string) string {
 	}
 }
 
-// await waits until the condition holds.
+// await waits until the condition is true.
 func await(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -93,7 +93,7 @@ func await(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// runFolders are the data folders that exist below dir.
+// runFolders returns the existing data folders below dir.
 func runFolders(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)

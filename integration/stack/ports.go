@@ -10,9 +10,8 @@ import (
 
 const loopback = "127.0.0.1"
 
-// The ports lie below the range from which systems choose ports for outgoing
-// connections. A port out of that range could be lost while its server is
-// stopped, even to a client that tries to reach that very server.
+// The ports are below the range of outgoing connections: a port in that range could be taken while
+// its server is stopped, even by a client that tries to connect to that server.
 const (
 	lowestPort  = 15000
 	highestPort = 32000
@@ -20,8 +19,8 @@ const (
 
 var errNoFreePort = errors.New("no free port found")
 
-// freePorts returns n different ports that nothing listens on at the moment.
-// Another process may still take one before the caller does.
+// freePorts returns n different ports that are free at the moment. Another process may take one
+// before the caller does.
 func freePorts(n int) ([]int, error) {
 	held := make([]net.Listener, 0, n)
 	defer func() {

@@ -13,11 +13,10 @@ import (
 	"strings"
 	"syscall"
 
-	_ "github.com/lib/pq" // the driver that asks the server whether it is up
+	_ "github.com/lib/pq" // the driver that checks whether the server is up
 )
 
-// postgresDefaults suit a server that lives for minutes and gets all the load
-// of a test or a bench.
+// postgresDefaults suit a server that runs for minutes under the load of a test or a benchmark.
 var postgresDefaults = settings{
 	"listen_addresses":        loopback,
 	"unix_socket_directories": "", // a path in a data folder can be too long for a socket
@@ -28,15 +27,15 @@ var postgresDefaults = settings{
 	"log_timezone":            "UTC",
 }
 
-// postgresFast leaves writing to disk to the system. Commits stay synchronous:
-// without fsync that costs next to nothing, and a kill of the server alone must
-// not lose what it acknowledged, or fault tests would blame the wrong program.
+// postgresFast turns fsync off. Commits stay synchronous: without fsync that costs almost nothing,
+// and a kill of the server process must not lose acknowledged commits, or fault tests would blame
+// the wrong program.
 var postgresFast = settings{
 	"fsync":            "off",
 	"full_page_writes": "off",
 }
 
-// postgresCluster is one data folder and what is needed to serve it.
+// postgresCluster is a data folder with the programs and settings to serve it.
 type postgresCluster struct {
 	bin      string
 	home     string // belongs to the user that runs the server
@@ -80,8 +79,8 @@ func postgresSettings(opts Options) settings {
 
 func (c postgresCluster) data() string { return filepath.Join(c.home, "data") }
 
-// init makes the data folder. Passwords are asked for, because the superuser
-// may run programs and other users of the machine can reach the port.
+// init creates the data folder. Connections require a password, because the superuser may run
+// programs and other users of the machine can reach the port.
 func (c postgresCluster) init(ctx context.Context) error {
 	if err := os.Mkdir(c.home, 0o700); err != nil {
 		return err
@@ -109,7 +108,7 @@ func (c postgresCluster) initdb(password string) *exec.Cmd {
 		"--auth=scram-sha-256", "--encoding=UTF8", "--locale=C", "--no-sync")
 }
 
-// configure appends, because in this file the last line of a name wins.
+// configure appends its settings, because in this file the last line of a name takes precedence.
 func (c postgresCluster) configure() error {
 	file, err := os.OpenFile(filepath.Join(c.data(), "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
@@ -124,8 +123,8 @@ func quotePostgres(value string) string {
 	return "'" + strings.ReplaceAll(value, "'", "''") + "'"
 }
 
-// program prepares one of PostgreSQL's programs. It gets a bare environment:
-// the starter's PG variables are meant for clients of other servers.
+// program prepares one of PostgreSQL's programs. Its environment is empty: the starter's PG
+// variables are meant for clients of other servers.
 func (c postgresCluster) program(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(c.bin, name), args...)
 	cmd.Dir = c.home
@@ -139,7 +138,7 @@ func (c postgresCluster) server(port int, url string) *server {
 		command: func() *exec.Cmd { return c.program("postgres", "-D", c.data(), "-p", strconv.Itoa(port)) },
 		answers: func(ctx context.Context) error { return pingPostgres(ctx, url) },
 		logFile: c.logFile,
-		halt:    syscall.SIGQUIT, // the immediate shutdown; SIGKILL would leave shared memory behind
+		halt:    syscall.SIGQUIT, // the immediate shutdown; SIGKILL would not free shared memory
 	}
 }
 

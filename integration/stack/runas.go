@@ -10,17 +10,17 @@ import (
 	"syscall"
 )
 
-// runAs is the user that PostgreSQL runs as. It refuses to run as root, and as
-// a user that the system has no name for.
+// runAs is the user of the PostgreSQL process. PostgreSQL refuses to run as root, or as a user
+// without a name.
 type runAs struct {
-	credential *syscall.Credential // nil: as the starter
+	credential *syscall.Credential // nil: the starter's own user
 	name       string
 }
 
-// unprivileged names the users to try in the place of root.
+// unprivileged lists the users to try in place of root.
 var unprivileged = [...]string{"nobody", "postgres"}
 
-// pickUser returns the starter itself, or for root a user without rights.
+// pickUser returns the starter's own user, or in place of root an unprivileged one.
 func pickUser() (runAs, error) {
 	if os.Getuid() != 0 {
 		return runAs{}, nil
@@ -55,7 +55,7 @@ func (r runAs) apply(cmd *exec.Cmd) {
 	}
 }
 
-// own gives path to the user.
+// own makes the user the owner of path.
 func (r runAs) own(path string) error {
 	if r.credential == nil {
 		return nil
@@ -63,8 +63,8 @@ func (r runAs) own(path string) error {
 	return os.Chown(path, int(r.credential.Uid), int(r.credential.Gid))
 }
 
-// reaches says why the user cannot get at path, if it cannot: a folder on the
-// way, like the home of root, may be closed to others.
+// reaches returns an error if the user cannot reach path: a parent folder, such as root's home, may
+// be closed to others.
 func (r runAs) reaches(path string) error {
 	if r.credential == nil {
 		return nil
@@ -76,7 +76,7 @@ func (r runAs) reaches(path string) error {
 			return err
 		}
 		if info.IsDir() && info.Mode()&othersMayPass == 0 {
-			return fmt.Errorf("%s is closed to user %s, who runs PostgreSQL in the place of root", dir, r.name)
+			return fmt.Errorf("%s is closed to user %s, which runs PostgreSQL in place of root", dir, r.name)
 		}
 		if dir == filepath.Dir(dir) {
 			return nil

@@ -14,26 +14,25 @@ import (
 )
 
 const (
-	startPatience = 90 * time.Second // a busy machine with two cores needs many seconds
+	startPatience = 90 * time.Second // a busy machine with two cores takes many seconds
 	stopPatience  = 30 * time.Second
 	probePatience = 2 * time.Second
 	probePause    = 25 * time.Millisecond
 )
 
-// errPortTaken says that a server found its port in use.
+// errPortTaken means that the port of a server is in use.
 var errPortTaken = errors.New("port is taken")
 
-// server is one server that can be stopped and started again with the same
-// port and data.
+// server is a server process that can be stopped and restarted with the same port and data.
 type server struct {
-	command func() *exec.Cmd                // a fresh command for each start
-	answers func(ctx context.Context) error // asks the server for something; nil when it serves
+	command func() *exec.Cmd                // returns a new command for each start
+	answers func(ctx context.Context) error // sends a request to the server; nil when it serves
 	logFile string
-	halt    syscall.Signal // ends the server at once, without saving anything
+	halt    syscall.Signal // stops the server at once, without saving anything
 	proc    *child.Process // nil while stopped
 }
 
-// start returns when the server answers. On failure it is not running.
+// start returns when the server answers. After an error it is not running.
 func (s *server) start(ctx context.Context) error {
 	if s.proc != nil {
 		return errors.New("is running already")
@@ -75,7 +74,7 @@ func (s *server) probe(ctx context.Context) error {
 	return s.answers(ctx)
 }
 
-// ended explains a server that ended while it was expected to come up.
+// ended returns the error of a server that ended during its start.
 func (s *server) ended() error {
 	if s.portWasTaken() {
 		return fmt.Errorf("%w: %s", errPortTaken, tail(s.logFile))
@@ -83,14 +82,14 @@ func (s *server) ended() error {
 	return fmt.Errorf("ended at once: %w: %s", s.proc.Err(), tail(s.logFile))
 }
 
-// portWasTaken looks for what every server says then, each in its own way.
+// portWasTaken searches the log for the message that every server writes in that case.
 func (s *server) portWasTaken() bool {
 	text, err := os.ReadFile(s.logFile)
 	return err == nil && bytes.Contains(bytes.ToLower(text), []byte("address already in use"))
 }
 
-// kill ends the server without giving it time to save anything. A nil or
-// stopped server is left alone.
+// kill stops the server without giving it time to save anything. It does nothing for a nil or
+// stopped server.
 func (s *server) kill() error {
 	if s == nil {
 		return nil
@@ -98,7 +97,7 @@ func (s *server) kill() error {
 	return s.stop(s.halt)
 }
 
-// stop sends sig and waits for the end; a server that ignores it is killed.
+// stop sends sig and waits for the end; it kills a server that ignores sig.
 func (s *server) stop(sig syscall.Signal) error {
 	if s.proc == nil {
 		return nil
@@ -118,7 +117,7 @@ func (s *server) stop(sig syscall.Signal) error {
 	return fmt.Errorf("%s did not stop within %v and was killed", proc.Path(), stopPatience)
 }
 
-// signal sends sig to a running server and waits for nothing.
+// signal sends sig to a running server without waiting.
 func (s *server) signal(sig syscall.Signal) error {
 	if s.proc != nil {
 		s.proc.Signal(sig)
@@ -126,7 +125,7 @@ func (s *server) signal(sig syscall.Signal) error {
 	return nil
 }
 
-// pause stops a running server and waits until all of its threads stand still.
+// pause suspends a running server and waits until all of its threads have stopped.
 func (s *server) pause() error {
 	if s.proc != nil {
 		s.proc.Pause()
@@ -134,8 +133,8 @@ func (s *server) pause() error {
 	return nil
 }
 
-// startOnFreePorts builds and starts a server, again with other ports when
-// another process took one in between.
+// startOnFreePorts builds and starts a server. It repeats that with other ports if another process
+// took one meanwhile.
 func startOnFreePorts(ctx context.Context, n int, build func(ports []int) (*server, error)) (*server, error) {
 	var last error
 	for range 5 {

@@ -19,10 +19,10 @@ func TestServerThatEndsIsExplained(t *testing.T) {
 	srv := crashing(filepath.Join(t.TempDir(), "log"), "disk full")
 	err := srv.start(patient(t))
 	if err == nil || !strings.Contains(err.Error(), "disk full") {
-		t.Errorf("start = %v, want the server's last words", err)
+		t.Errorf("start = %v, want the server's last output", err)
 	}
 	if errors.Is(err, errPortTaken) {
-		t.Errorf("start = %v, which is not about a port", err)
+		t.Errorf("start = %v, want no error about a port", err)
 	}
 }
 
@@ -80,7 +80,7 @@ func kafkaOn(t *testing.T, folder *dataFolder, port int) *server {
 	return n.server(address(port))
 }
 
-// crashing is a server that says something and ends.
+// crashing is a server that prints words and exits.
 func crashing(logFile, words string) *server {
 	return &server{
 		command: func() *exec.Cmd { return exec.Command("sh", "-c", "echo '"+words+"' >&2; exit 1") },

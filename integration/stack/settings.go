@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// settings are the lines of a server's configuration file.
+// settings holds the lines of a server's configuration file.
 type settings map[string]string
 
-// with returns a copy in which the values of others win.
+// with returns a copy in which the values of others take precedence.
 func (s settings) with(others ...map[string]string) settings {
 	merged := maps.Clone(s)
 	for _, other := range others {
@@ -19,7 +19,7 @@ func (s settings) with(others ...map[string]string) settings {
 	return merged
 }
 
-// render writes one setting a line, sorted, each value passed through quote.
+// render writes one setting per line, sorted, with each value passed through quote.
 func (s settings) render(quote func(string) string) string {
 	var text strings.Builder
 	for _, key := range sortedKeys(s) {

@@ -1,8 +1,7 @@
-// Package stack starts the servers that dlq-manager is tried and tested with:
-// PostgreSQL 17 and Apache Kafka 4, as plain processes on free ports with a
-// data folder of their own. The versions are pinned in postgres/ and kafka/ and
-// fetched by npm and Maven on first use. What runs against the servers, their
-// databases and topics, is left to the caller.
+// Package stack starts the servers for trying and testing dlq-manager: PostgreSQL 17 and Apache
+// Kafka 4, as plain processes on free ports with their own data folder. The versions are pinned in
+// postgres/ and kafka/; npm and Maven download them on first use. The caller creates databases and
+// topics.
 package stack
 
 import (
@@ -15,38 +14,36 @@ import (
 	"sync"
 )
 
-// Options tells which servers to start and how. The zero value starts nothing.
+// Options selects and configures the servers. The zero value starts none.
 type Options struct {
 	// Postgres and Kafka choose the servers.
 	Postgres bool
 	Kafka    bool
 
-	// Fast gives up safety against power loss and peak speed for a quick start
-	// and quick commits: right for tests, wrong for measurements. A killed
-	// server process still loses nothing that it acknowledged.
+	// Fast starts and commits quickly, without safety against power loss and at a lower peak speed:
+	// right for tests, wrong for measurements. A killed server process still loses no acknowledged
+	// commit.
 	Fast bool
 
-	// Own starts servers even where variables name existing ones. Tests that
-	// kill a server need it, because they must not kill a shared one.
+	// Own starts servers even if variables name existing ones. Tests that kill a server need it,
+	// because they must not kill a shared one.
 	Own bool
 
-	// Dir is where the data folder is made; empty means the system's temporary
-	// folder. The data folder itself has a random name and goes away with Stop.
+	// Dir is the parent of the data folder; empty means the system's temporary folder. The data
+	// folder has a random name, and Stop removes it.
 	Dir string
 
-	// Log receives one line per fallback, at the start and at the end. Nil
-	// discards them.
+	// Log receives one line per fallback, at the start and at the end. Nil discards them.
 	Log io.Writer
 
-	// PostgresSettings are added to postgresql.conf, KafkaSettings to
-	// server.properties; both win over the settings of this package.
+	// PostgresSettings are added to postgresql.conf, KafkaSettings to server.properties; both
+	// override the settings of this package.
 	PostgresSettings map[string]string
 	KafkaSettings    map[string]string
 
-	// KafkaAdvertise gives the broker a second listener and is the address at
-	// which that one tells its clients to find the broker: that of a proxy, which
-	// forwards to Stack.KafkaBehind. Empty means no such listener. Its name in the
-	// settings is PROXIED.
+	// KafkaAdvertise adds a second listener to the broker. It is the address that this listener
+	// advertises to its clients: that of a proxy, which forwards to Stack.KafkaBehind. Empty means
+	// no such listener. Its name in the settings is PROXIED.
 	KafkaAdvertise string
 
 	// KafkaHeapMB is the heap of the broker in megabytes; 0 means 512.
@@ -56,8 +53,8 @@ type Options struct {
 	Getenv func(string) string
 }
 
-// Stack is a set of running servers. Its methods may be called from several
-// goroutines; they run one after the other.
+// Stack is a set of running servers. Its methods are safe for concurrent use; they run one after
+// the other.
 type Stack struct {
 	opts   Options
 	env    environment
@@ -74,9 +71,9 @@ type Stack struct {
 	notes       []string
 }
 
-// Start returns when every chosen server answers requests. The first start on a
-// machine fetches the artefacts, which takes as long as the network needs; ctx
-// bounds the whole. When Start fails, nothing it started is left behind.
+// Start returns when every chosen server answers requests. The first start on a machine downloads
+// the artefacts, which may take long; ctx limits the whole start. A failed Start stops and removes
+// everything that it started.
 //
 // The servers end with the process that called Start, however it ends.
 func Start(ctx context.Context, opts Options) (*Stack, error) {
@@ -103,7 +100,7 @@ func withDefaults(o Options) Options {
 	return o
 }
 
-// useExisting takes over the servers that the environment names.
+// useExisting uses the servers that the environment names.
 func (s *Stack) useExisting() {
 	if s.opts.Own {
 		return
@@ -130,8 +127,8 @@ func (s *Stack) startMissing(ctx context.Context) error {
 	return s.startBoth(ctx, wantPostgres, wantKafka)
 }
 
-// startBoth starts the servers at the same time: each spends most of its start
-// on one core. When one fails the other is given up at once.
+// startBoth starts the servers in parallel: each spends most of its start on one core. If one
+// fails, the other is cancelled at once.
 func (s *Stack) startBoth(ctx context.Context, wantPostgres, wantKafka bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -148,7 +145,7 @@ func (s *Stack) startBoth(ctx context.Context, wantPostgres, wantKafka bool) err
 
 	var failure error
 	for range 2 {
-		// Only the first failure has a cause of its own.
+		// Only the first failure has its own cause.
 		if err := <-results; err != nil && failure == nil {
 			failure = err
 			cancel()
@@ -193,23 +190,23 @@ func (s *Stack) report() {
 	}
 }
 
-// DatabaseURL is the superuser's URL of the database "postgres", or "" without
-// PostgreSQL. Databases and roles of one's own are made through it.
+// DatabaseURL returns the superuser's URL of the database "postgres", or "" without PostgreSQL. The
+// caller uses it to create databases and roles.
 func (s *Stack) DatabaseURL() string { return s.databaseURL }
 
-// Brokers are the bootstrap addresses of Kafka, or nil without Kafka.
+// Brokers returns the bootstrap addresses of Kafka, or nil without Kafka.
 func (s *Stack) Brokers() []string { return append([]string(nil), s.brokers...) }
 
-// KafkaBehind is where the proxy of Options.KafkaAdvertise has to forward to, or
-// "" without one, and for brokers that Start did not start.
+// KafkaBehind returns the address to which the proxy of Options.KafkaAdvertise must forward, or ""
+// without one, and for brokers that Start did not start.
 func (s *Stack) KafkaBehind() string { return s.behind }
 
-// Notes has one sentence for each server that is not the pinned one but a
-// stand-in. It is empty when everything is as pinned.
+// Notes returns one sentence for each server that is not the pinned one. It is empty if all servers
+// are.
 func (s *Stack) Notes() []string { return append([]string(nil), s.notes...) }
 
-// Environ names the servers in the form KEY=VALUE, for processes that shall use
-// them instead of starting their own.
+// Environ returns the servers' addresses in the form KEY=VALUE, for processes that use these
+// servers instead of starting their own.
 func (s *Stack) Environ() []string {
 	var env []string
 	if s.databaseURL != "" {
@@ -221,8 +218,7 @@ func (s *Stack) Environ() []string {
 	return env
 }
 
-// Stop ends the servers that Start started and removes their data. Further
-// calls do nothing.
+// Stop stops the servers that Start started and removes their data. Further calls do nothing.
 func (s *Stack) Stop() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -230,7 +226,7 @@ func (s *Stack) Stop() error {
 		return nil
 	}
 	s.stopped = true
-	// The data goes away with the servers, so none of them needs to save it.
+	// The data is deleted with the servers, so none of them needs to save it.
 	errs := []error{s.kafka.kill(), s.postgres.kill(), s.folder.remove()}
 	s.report()
 	return errors.Join(errs...)

@@ -51,7 +51,7 @@ func TestStart(t *testing.T) {
 	t.Run("KafkaIsNotOlderThanFour", func(t *testing.T) {
 		answer, err := newClient(t, s.Brokers()[0]).ApiVersions(patient(t), &kafka.ApiVersionsRequest{})
 		check.NoError(t, err)
-		// Kafka 4 is the first that refuses the oldest versions of Fetch.
+		// Kafka 4 is the first version that refuses the oldest versions of Fetch.
 		const fetch = 1
 		i := slices.IndexFunc(answer.ApiKeys, func(k kafka.ApiVersionsResponseApiKey) bool { return k.ApiKey == fetch })
 		if i < 0 || answer.ApiKeys[i].MinVersion < 4 {
@@ -103,7 +103,7 @@ func TestStartFails(t *testing.T) {
 			PostgresSettings: map[string]string{"no_such_setting": "on"},
 		})
 		if err == nil || !strings.Contains(err.Error(), "no_such_setting") {
-			t.Errorf("Start with a bad setting: %v, want the server's own words", err)
+			t.Errorf("Start with a bad setting: %v, want the server's own message", err)
 		}
 		if left := runFolders(t, dir); len(left) != 0 {
 			t.Errorf("data folders after a failed start: %q, want none", left)
@@ -121,7 +121,7 @@ func TestStartFails(t *testing.T) {
 	t.Run("WhereItsUserCannotEnter", func(t *testing.T) {
 		t.Parallel()
 		if os.Getuid() != 0 {
-			return // only root hands PostgreSQL to another user
+			return // only root runs PostgreSQL as another user
 		}
 		dir := openDir(t)
 		check.NoError(t, os.Chmod(dir, 0o700))

@@ -29,7 +29,7 @@ func TestStarterIsKilled(t *testing.T) {
 	}
 
 	check.NoError(t, starter.Process.Kill())
-	_ = starter.Wait() // it was killed, that is no news
+	_ = starter.Wait() // it was killed, so an error is expected
 
 	t.Run("ServersEnd", func(t *testing.T) {
 		await(t, "end of PostgreSQL", func() bool { return !listens(postgres) })
@@ -77,7 +77,7 @@ func nextLine(t *testing.T, lines *bufio.Scanner) string {
 	return lines.Text()
 }
 
-// serverPIDs are the processes whose command line names the folder.
+// serverPIDs returns the processes whose command line contains the folder.
 func serverPIDs(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")

@@ -1,4 +1,4 @@
-// Apidoc writes docs/api.md from the OpenAPI document of the API.
+// Apidoc generates docs/api.md from the OpenAPI document of the API.
 //
 //	go run ./cmd/internal/apidoc docs/api.md
 package main
@@ -35,7 +35,7 @@ func run(args []string) error {
 	return os.WriteFile(args[0], text, 0o644) //nolint:gosec // a page that everybody may read
 }
 
-// page makes the whole text of a document.
+// page returns the page for an OpenAPI document.
 func page(document []byte) ([]byte, error) {
 	doc, err := openapi.Read(document)
 	if err != nil {
@@ -54,7 +54,7 @@ func page(document []byte) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// anchor is how links name a heading.
+// anchor returns the link target of a heading.
 func anchor(heading string) string {
 	return strings.Map(func(c rune) rune {
 		switch {
@@ -67,7 +67,7 @@ func anchor(heading string) string {
 	}, strings.ToLower(heading))
 }
 
-// cell is text for a cell of a table, which is one line.
+// cell puts text on one line, for a cell of a table.
 func cell(text string) string {
 	return strings.ReplaceAll(strings.Join(strings.Fields(text), " "), "|", `\|`)
 }
@@ -81,7 +81,7 @@ func language(answer string) string {
 	return "text"
 }
 
-// linked is the type of a field, with a link to its schema.
+// linked returns the type of a field with a link to its schema.
 func linked(f openapi.Field) string {
 	if f.Ref == "" {
 		return cell(f.Type)
@@ -89,7 +89,7 @@ func linked(f openapi.Field) string {
 	return "[" + cell(f.Type) + "](#schema-" + strings.ToLower(f.Ref) + ")"
 }
 
-// answered is the answer that an operation declares for a status.
+// answered returns the answer that an operation declares for a status.
 func answered(operation openapi.Operation, status string) string {
 	for _, answer := range operation.Answers {
 		if answer.Name == status {

@@ -5,23 +5,23 @@ import (
 	"strings"
 )
 
-// comments are what the reference file says of its keys: behind a key, on the
-// lines below it in the same column, or on whole lines above it.
+// comments holds the comments of the reference file. A comment follows its key on the same line,
+// continues on the next lines in the same column, or takes whole lines above the key.
 type comments struct {
-	of       map[string]string // by key, sections too
-	more     map[string]string // by key: what stands above it
+	of       map[string]string // comment by key or section
+	more     map[string]string // lines above, by key
 	sections []string          // in the order of the file
 }
 
-// A key, its value, and a comment. The reference file has no # in values.
+// keyLine matches a key, its value, and a comment. No value in the reference file contains #.
 var keyLine = regexp.MustCompile(`^( *)([a-z_]+):([^#]*)(?:# *(.*))?$`)
 
-// readComments reads the lines of the reference file.
+// readComments reads the reference file.
 func readComments(text string) comments {
 	c := comments{of: map[string]string{}, more: map[string]string{}}
-	var path []string // the keys that the current line stands in
+	var path []string // the key of the current line
 	var above []string
-	last, column := "", -1 // the key that a comment stood behind, and where
+	last, column := "", -1 // the last key with a comment on its line, and the column of the comment
 	for _, line := range strings.Split(text, "\n") {
 		mark := strings.IndexByte(line, '#')
 		if strings.HasPrefix(strings.TrimSpace(line), "#") {
@@ -57,8 +57,8 @@ func readComments(text string) comments {
 	return c
 }
 
-// meaning is all that is said of a key, or of its section when nothing is said of
-// the key itself; "" for a key that is not in the file.
+// meaning returns the comments of a key, or of its section when the key has none; "" for a key that
+// is not in the file.
 func (c comments) meaning(key string) string {
 	text, there := c.of[key]
 	if !there {

@@ -28,7 +28,7 @@ Secrets belong into files (` + "`*_file`" + `) rather than into this file or the
 files are read again when they change, the others need a restart.
 `
 
-// page makes the whole text. reference is the file with every key.
+// page returns the page. reference is the path of the file with every key.
 func page(reference string) (string, error) {
 	text, err := os.ReadFile(reference)
 	if err != nil {
@@ -52,18 +52,18 @@ func page(reference string) (string, error) {
 		for _, s := range bySection[section] {
 			meaning := said.meaning(s.key)
 			if meaning == "" {
-				return "", fmt.Errorf("%s says nothing of %s", reference, s.key)
+				return "", fmt.Errorf("%s has no comment for %s", reference, s.key)
 			}
 			span, meaning := s.cutRange(meaning)
 			if s.isNumber() && span == "" {
-				return "", fmt.Errorf("%s names no range of %s", reference, s.key)
+				return "", fmt.Errorf("%s has no range for %s", reference, s.key)
 			}
 			b.WriteString(row(s, span, meaning))
 		}
 		delete(bySection, section)
 	}
 	for section := range bySection {
-		return "", fmt.Errorf("%s: section %s is not there", reference, section)
+		return "", fmt.Errorf("%s: section %s is missing", reference, section)
 	}
 	return b.String(), nil
 }
@@ -76,7 +76,7 @@ func row(s setting, span, meaning string) string {
 	return fmt.Sprintf("| `%s` | `%s` | %s | %s | %s | %s |\n", s.key, s.variable(), s.typeName(), value, span, plain.Replace(meaning))
 }
 
-// plain keeps text from being taken for a mark of the page.
+// plain escapes characters that Markdown would interpret.
 var plain = strings.NewReplacer("|", `\|`, "*", `\*`, "<", "&lt;")
 
 func sentence(text string) string {

@@ -27,7 +27,7 @@ func TestConfigurationPageIsCurrent(t *testing.T) {
 	got, err := os.ReadFile(root + "/docs/configuration.md")
 	check.NoError(t, err)
 	if string(got) != want {
-		t.Error("docs/configuration.md is not what the configuration structs say: run make generate")
+		t.Error("docs/configuration.md does not match the configuration structs: run make generate")
 	}
 }
 

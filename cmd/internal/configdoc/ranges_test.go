@@ -15,8 +15,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/config"
 )
 
-// Every range of the reference file is that of Validate: its bounds are accepted, and
-// the next number beyond each is refused.
+// Every range of the reference file matches Validate: Validate accepts its bounds and refuses the
+// next number beyond each of them.
 func TestRangesAgreeWithValidate(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(reference)
@@ -70,14 +70,13 @@ func TestRangesThatDisagreeAreFound(t *testing.T) {
 	}
 }
 
-// checker asks Validate about the configuration of the reference file with one value
-// changed.
+// checker runs Validate on the configuration of the reference file with one value changed.
 type checker struct {
 	whole    reflect.Value
 	settings []setting
 }
 
-// newChecker switches on what Validate passes over while it is off.
+// newChecker enables the features whose settings Validate ignores while they are off.
 func newChecker(t *testing.T) checker {
 	t.Helper()
 	base, _, err := config.Load(reference, "DLQ_", program.DefaultConfig(), config.WithEnviron([]string{
@@ -130,7 +129,7 @@ func (c checker) disagreement(s setting, span string) string {
 	return ""
 }
 
-// number is a value of a setting, which is either whole or not.
+// number is the value of a setting: a whole number or a fraction.
 type number struct {
 	whole    int64
 	fraction float64
@@ -157,7 +156,7 @@ func (s setting) parse(text string) (n number, err error) {
 	return n, nil
 }
 
-// step is the next number above or below.
+// step returns the next number above or below n.
 func (s setting) step(n number, sign int) number {
 	return number{n.whole + int64(sign), n.fraction + float64(sign)*1e-6}
 }
@@ -180,7 +179,7 @@ func (c checker) try(s setting, n number) error {
 	return validate(c.whole)
 }
 
-// validate calls every Validate method in a configuration, as loading does.
+// validate calls every Validate method in a configuration, as config.Load does.
 func validate(v reflect.Value) error {
 	if v.Kind() == reflect.Pointer {
 		if v.IsNil() {

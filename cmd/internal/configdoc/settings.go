@@ -12,14 +12,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/config"
 )
 
-// setting is one key that takes a value.
+// setting is a key that has a value.
 type setting struct {
 	key   string
-	value reflect.Value // of the struct that it was found in
+	value reflect.Value // the field of the configuration struct
 }
 
-// settingsOf lists the settings of a configuration struct in the order of its
-// fields. Sections behind pointers must not be nil.
+// settingsOf lists the settings of a configuration struct in the order of its fields. Pointers to
+// sections must not be nil.
 func settingsOf(v reflect.Value, parent string) []setting {
 	var all []setting
 	for i := range v.NumField() {
@@ -73,7 +73,7 @@ func (s setting) cutRange(comment string) (span, meaning string) {
 	return "", comment
 }
 
-// typeName is what one writes in the file.
+// typeName returns the type as the page shows it.
 func (s setting) typeName() string {
 	typ := s.value.Type()
 	if typ.Kind() == reflect.Pointer {
@@ -99,7 +99,7 @@ func (s setting) typeName() string {
 	}
 }
 
-// format writes a value as one would write it in the file; "" is no value.
+// format returns a value in the syntax of the file; "" for no value.
 func (s setting) format() string {
 	switch v := s.value; {
 	case v.Kind() == reflect.Pointer && v.IsNil():

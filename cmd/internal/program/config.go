@@ -22,8 +22,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
 )
 
-// Config is the one file that all programs read, each section the business of
-// the package that it configures.
+// Config is the configuration file, which all programs share. Each section belongs to the package
+// that it configures.
 type Config struct {
 	App      App                 `mapstructure:"app"`
 	Log      telemetry.LogConfig `mapstructure:"log"`
@@ -45,8 +45,8 @@ type Config struct {
 	Tracing telemetry.TracingConfig `mapstructure:"tracing"`
 }
 
-// App says which deployment this is. Log lines and the metric dlq_build_info have the
-// name, the version and the tier; the console's pages have the name.
+// App identifies the deployment. Log lines and the metric dlq_build_info show the name, the version
+// and the tier; the console's pages show the name.
 type App struct {
 	Name        string `mapstructure:"name"`
 	Version     string `mapstructure:"version"`
@@ -54,7 +54,7 @@ type App struct {
 	Environment string `mapstructure:"environment"`
 }
 
-// Kafka is everything about the one cluster.
+// Kafka configures the cluster and everything that uses it.
 type Kafka struct {
 	Broker          broker.Config      `mapstructure:",squash"`
 	Republish       republisher.Config `mapstructure:",squash"`
@@ -63,7 +63,7 @@ type Kafka struct {
 	DLQTopicPattern []string           `mapstructure:"dlq_topic_pattern"`
 }
 
-// DefaultConfig is what a program uses where the file says nothing.
+// DefaultConfig returns the values for settings that the file does not contain.
 func DefaultConfig() Config {
 	database := postgres.DefaultConfig()
 	return Config{
@@ -94,16 +94,16 @@ func DefaultConfig() Config {
 	}
 }
 
-// Production reports whether the deployment must not run on substitutes.
+// Production reports whether app.environment is production, where no substitute for the database
+// may run.
 func (c Config) Production() bool { return c.App.Environment == "production" }
 
-// HasKafka reports whether there is a cluster. A section without brokers is
-// allowed where it says what happens without them (republish_required): brokers
-// that were forgotten must not look like a choice.
+// HasKafka reports whether brokers are configured. A section without brokers is only valid if it
+// sets republish_required: forgotten brokers must not look like a choice.
 func (c Config) HasKafka() bool { return c.Kafka != nil && len(c.Kafka.Broker.Brokers) > 0 }
 
-// RepublishRequired reports whether a retry is refused when there is no cluster:
-// as configured, else in production.
+// RepublishRequired reports whether a retry is refused when there is no cluster. The default is
+// true in production only.
 func (c Config) RepublishRequired() bool {
 	if c.Kafka != nil && c.Kafka.Republish.RepublishRequired != nil {
 		return *c.Kafka.Republish.RepublishRequired
@@ -111,7 +111,7 @@ func (c Config) RepublishRequired() bool {
 	return c.Production()
 }
 
-// Validate reports what spans sections.
+// Validate checks rules that concern several sections.
 func (c Config) Validate() error {
 	if c.Production() && c.Database == nil {
 		return errors.New("database: app.environment is production, so the section is needed")
@@ -119,7 +119,7 @@ func (c Config) Validate() error {
 	return c.validateHeartbeat()
 }
 
-// validateHeartbeat finds heartbeats that could never be seen.
+// validateHeartbeat refuses heartbeats that the ingester could never read.
 func (c Config) validateHeartbeat() error {
 	topic := c.Heartbeat.Topic
 	if topic == "" {
@@ -129,14 +129,13 @@ func (c Config) validateHeartbeat() error {
 		return errors.New("heartbeat.topic: heartbeats need both kafka and a database")
 	}
 	patterns, _, err := c.Kafka.DeadLetters()
-	if err == nil && !patterns.Match(topic) { // an error is told of by its own section
-		return fmt.Errorf("heartbeat.topic: %q is no dead-letter topic by kafka.dlq_topic_pattern, so nobody reads it", topic)
+	if err == nil && !patterns.Match(topic) { // the section reports its own error
+		return fmt.Errorf("heartbeat.topic: %q is no dead-letter topic by kafka.dlq_topic_pattern, so the ingester does not read it", topic)
 	}
 	return nil
 }
 
-// DeadLetters returns which topics are dead-letter topics, and a decoder of what
-// stands in them.
+// DeadLetters returns the patterns of dead-letter topics and the decoder of their records.
 func (k *Kafka) DeadLetters() (deadletter.Patterns, *deadletter.Decoder, error) {
 	patterns, err := deadletter.ParsePatterns(k.DLQTopicPattern...)
 	if err != nil {
@@ -146,7 +145,7 @@ func (k *Kafka) DeadLetters() (deadletter.Patterns, *deadletter.Decoder, error) 
 	return patterns, decoder, err
 }
 
-// Validate reports what is wrong with the section's own keys.
+// Validate checks the section's own keys.
 func (k *Kafka) Validate() error {
 	var errs []error
 	if k.ConsumerGroup == "" {

@@ -15,7 +15,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/config"
 )
 
-// root is the folder of the repository, seen from this package.
+// root is the folder of the repository, relative to this package.
 const root = "../../.."
 
 func TestShippedConfigurationsLoad(t *testing.T) {
@@ -82,7 +82,7 @@ func TestReferenceConfiguration(t *testing.T) {
 		cfg, _, err := load(t, path)
 		check.NoError(t, err)
 		want := DefaultConfig()
-		// What has no default is shown by an example.
+		// Settings without a default have an example value.
 		want.Database.Host, want.Database.Name, want.Database.User = "localhost", "dlq_db", "app"
 		want.Kafka.Broker.Brokers = []string{"localhost:9092"}
 		for _, section := range []struct{ got, want any }{
@@ -228,8 +228,7 @@ func load(t *testing.T, path string, environ ...string) (Config, []string, error
 	return config.Load(path, "DLQ_", DefaultConfig(), config.WithEnviron(environ))
 }
 
-// keysOf lists the leaves of a document. A mapping that is itself a setting
-// counts as one.
+// keysOf lists the leaves of a document. A setting that is a mapping counts as one leaf.
 func keysOf(tree map[string]any, parent string, settings []string) (keys []string) {
 	for name, value := range tree {
 		key := strings.TrimPrefix(parent+"."+name, ".")
@@ -242,8 +241,7 @@ func keysOf(tree map[string]any, parent string, settings []string) (keys []strin
 	return keys
 }
 
-// emptyIsNil copies a section with its empty lists made nil: to readers of the
-// file they are the same.
+// emptyIsNil sets the empty lists of a section to nil: both read the same in the file.
 func emptyIsNil(section any) any {
 	v := reflect.New(reflect.TypeOf(section)).Elem()
 	v.Set(reflect.ValueOf(section))
@@ -264,7 +262,7 @@ func emptyIsNil(section any) any {
 	return v.Interface()
 }
 
-// A heartbeat that nobody reads would be an alarm for ever.
+// A heartbeat that the ingester does not read would raise its alert for ever.
 func TestConfig_HeartbeatsCanBeSeen(t *testing.T) {
 	t.Parallel()
 	cfg := DefaultConfig()

@@ -17,8 +17,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// OpenDatabase opens the pool without dialling, and registers its metrics: a
-// program has one.
+// OpenDatabase opens the program's only pool without connecting, and registers its metrics.
 func (b Base) OpenDatabase() (*sqlx.DB, error) {
 	db, err := postgres.Open(*b.Config.Database, postgres.WithTracing(b.Tracing.Provider()))
 	if err != nil {
@@ -31,17 +30,16 @@ func (b Base) OpenDatabase() (*sqlx.DB, error) {
 	return db, nil
 }
 
-// openPatiently opens a pool for statements that are silent for as long as they
-// work, and that nobody waits for.
+// openPatiently opens a pool without a read timeout, for background statements that send nothing
+// while they work.
 func (b Base) openPatiently() (*sqlx.DB, error) {
 	cfg := *b.Config.Database
 	cfg.ReadTimeout = 0
 	return postgres.Open(cfg)
 }
 
-// PatientDatabase opens a pool whose statements may work in silence for as long
-// as they need, waits for the server, at most for the start-up timeout, and
-// migrates when the configuration asks for it.
+// PatientDatabase opens a pool without a read timeout, waits for the server, at most for the
+// start-up timeout, and migrates if the configuration says so.
 func (b Base) PatientDatabase(ctx context.Context) (*sqlx.DB, error) {
 	db, err := b.openPatiently()
 	if err != nil {
@@ -54,9 +52,9 @@ func (b Base) PatientDatabase(ctx context.Context) (*sqlx.DB, error) {
 	return db, nil
 }
 
-// WaitFor waits until the database and Kafka answer, both within one start-up
-// timeout, and then migrates when the configuration asks for it. A nil is not
-// waited for. The error names each that did not answer, the database first.
+// WaitFor waits until the database and Kafka answer, both within one start-up timeout, and then
+// migrates if the configuration says so. It does not wait for a nil. The error names each
+// dependency that did not answer, the database first.
 func (b Base) WaitFor(ctx context.Context, db *sqlx.DB, cluster *broker.Cluster) error {
 	var both sync.WaitGroup
 	var database, kafka error
@@ -85,13 +83,13 @@ func (b Base) migrate(ctx context.Context) error {
 	return migrate.Up(ctx, db.DB)
 }
 
-// Store returns the store on db.
+// Store returns a store that uses db.
 func (b Base) Store(db *sqlx.DB) *postgres.Store {
 	return postgres.New(db, postgres.WithPayload(postgres.PayloadMode(b.Config.Ingest.Payload), int(b.Config.Ingest.PayloadMaxBytes)))
 }
 
-// waitForKafka waits until a broker answers, at most for the start-up timeout;
-// the error then names the brokers.
+// waitForKafka waits until a broker answers, at most for the start-up timeout; then the error names
+// the brokers.
 func (b Base) waitForKafka(ctx context.Context, cluster *broker.Cluster) error {
 	limit, cancel := context.WithTimeout(ctx, b.Config.Server.StartupTimeout)
 	defer cancel()
@@ -115,9 +113,9 @@ func (b Base) waitForKafka(ctx context.Context, cluster *broker.Cluster) error {
 		strings.Join(b.Config.Kafka.Broker.Brokers, ","), b.Config.Server.StartupTimeout, last)
 }
 
-// SchemaCheck is for readiness: the schema must be at least what this program
-// was built for. Everybody may read which version is there and which is needed;
-// an error of the connection names hosts.
+// SchemaCheck is the readiness check of the schema, which must be at least the version that this
+// program was built for. Its errors about versions are public; connection errors name hosts and are
+// not.
 func SchemaCheck(db *sqlx.DB) rest.Check {
 	return rest.Check{
 		Name:     "schema",
@@ -128,7 +126,7 @@ func SchemaCheck(db *sqlx.DB) rest.Check {
 }
 
 func tellsVersion(err error) bool {
-	switch err.(type) { //nolint:errorlint // what is wrapped around them is not for everybody
+	switch err.(type) { //nolint:errorlint // an error that wraps them is not public
 	case *migrate.VersionError, *migrate.DirtyError, *migrate.NumberingError:
 		return true
 	default:
@@ -136,9 +134,9 @@ func tellsVersion(err error) bool {
 	}
 }
 
-// WaitForSchema returns once the schema is new enough; until then the program is
-// up and unready, and says which version it wants. A database that no migration
-// brings to this program's schema is an error at once.
+// WaitForSchema returns when the schema is new enough. Until then the program runs, is not ready,
+// and names the version that it needs. It returns an error at once if no migration can lead to this
+// program's schema.
 func (b Base) WaitForSchema(ctx context.Context, db *sqlx.DB) error {
 	for said := ""; ; {
 		err := migrate.Check(ctx, db.DB)

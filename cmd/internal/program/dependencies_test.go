@@ -15,7 +15,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
 )
 
-// What readiness shows of the schema names versions and no hosts.
+// The public readiness text about the schema contains versions and no hosts.
 func TestSchemaCheck_Public(t *testing.T) {
 	t.Parallel()
 	public := SchemaCheck(nil).Public
@@ -36,11 +36,11 @@ func TestSchemaCheck_Public(t *testing.T) {
 	}
 }
 
-// The database and Kafka are tried at the same time: the dead one's error comes
-// although the other one never answers and has all the time.
+// WaitFor tries the database and Kafka at the same time: the error of the one that is down arrives
+// while the other one is still silent and has time left.
 func TestWaitFor_TriesBothAtOnce(t *testing.T) {
 	t.Parallel()
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and stays silent
 	check.NoError(t, err)
 	defer silent.Close()
 	cfg := DefaultConfig()

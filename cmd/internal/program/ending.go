@@ -10,15 +10,13 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// patience is how long a program that was told to end may take. Whoever told it
-// kills it soon after: ending by itself is the difference between a stop and a
-// crash in every log that is kept.
+// patience is how long a program may take to stop after the request. Kubernetes kills it soon
+// after; a program that exits by itself appears in the logs as stopped, not as crashed.
 const patience = 24 * time.Second
 
-// attend waits for a program to end and returns its exit code; stderr gets the
-// one line that says why it is not 0, or that the program did not come to its
-// end after ctx ended. Then it is left as it is: what it waits for may never
-// answer, and a crash loses nothing either.
+// attend waits for run to return and returns the exit code. If the code is not 0, stderr gets one
+// line with the reason. If run has not returned in time after ctx ended, stderr gets a line and
+// attend returns without it: its dependencies may never answer, and a crash loses no data.
 func attend(ctx context.Context, name string, ended <-chan error, stderr io.Writer) int {
 	var err error
 	select {
@@ -29,7 +27,7 @@ func attend(ctx context.Context, name string, ended <-chan error, stderr io.Writ
 		select {
 		case err = <-ended:
 		case <-limit.C:
-			fmt.Fprintf(stderr, "%s: told to end and still at work after %s: ending now\n", name, patience)
+			fmt.Fprintf(stderr, "%s: asked to stop but still working after %s: exiting now\n", name, patience)
 			return 0
 		}
 	}

@@ -28,7 +28,7 @@ func TestAttend(t *testing.T) {
 		{name: "Failed", err: errors.New("a\nb"), code: 1, said: "p: a; b\n"},
 		{name: "ToldAndEnds", told: true, takes: 20 * time.Second, after: 20 * time.Second},
 		{name: "ToldAndFails", told: true, takes: time.Second, err: errors.New("x"), code: 1, said: "p: x\n", after: time.Second},
-		{name: "ToldAndHangs", told: true, takes: time.Hour, said: "p: told to end and still at work after 24s: ending now\n", after: 24 * time.Second},
+		{name: "ToldAndHangs", told: true, takes: time.Hour, said: "p: asked to stop but still working after 24s: exiting now\n", after: 24 * time.Second},
 		{name: "WorksForLong", takes: time.Hour, after: time.Hour},
 	} {
 		t.Run(c.name, func(t *testing.T) {

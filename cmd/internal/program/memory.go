@@ -6,19 +6,18 @@ import (
 )
 
 const (
-	// collectAt is how much garbage may gather before it is collected, in per cent
-	// of what is alive. That is little here, some megabytes: with Go's default of 100
-	// a program spends a sixth of its time on collecting them again and again.
+	// collectAt is GOGC: the garbage that may accumulate, in per cent of the live heap. The live
+	// heap is only some megabytes: with Go's default of 100, collection takes a sixth of a
+	// program's time.
 	collectAt = 400
 
-	// memoryLimit is what the runtime tries to keep within, in bytes, by collecting
-	// more often: garbage may gather only as long as there is room. It is no bound on
-	// what is alive, which the budgets for records under way are.
+	// memoryLimit is the runtime's soft memory limit in bytes: near it, the runtime collects more
+	// often. It does not limit live memory; the budgets for buffered records do.
 	memoryLimit = 96 << 20
 )
 
-// tuneMemory sets when garbage is collected, where the environment does not say so
-// with GOGC or GOMEMLIMIT, which the Go runtime has read by itself.
+// tuneMemory sets the collector's parameters, unless the environment sets GOGC or GOMEMLIMIT, which
+// the Go runtime reads by itself.
 func tuneMemory(getenv func(string) string) {
 	if getenv("GOGC") == "" {
 		debug.SetGCPercent(collectAt)
@@ -28,9 +27,9 @@ func tuneMemory(getenv func(string) string) {
 	}
 }
 
-// NeedMemory raises the limit for a program that is configured to have more alive
-// than it leaves room for: it would collect without end. It never lowers it, and
-// leaves alone what the environment says.
+// NeedMemory raises the memory limit for a program whose configuration needs more live memory,
+// which would otherwise collect without end. It never lowers the limit and never overrides the
+// environment.
 func NeedMemory(bytes int64) {
 	if os.Getenv("GOMEMLIMIT") == "" && bytes > debug.SetMemoryLimit(-1) {
 		debug.SetMemoryLimit(bytes)

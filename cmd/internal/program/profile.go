@@ -6,8 +6,8 @@ import (
 	"runtime/pprof"
 )
 
-// startProfile begins to write a CPU profile to path, for as long as the process
-// lives: there is one profile in a process, and stopProfile completes it.
+// startProfile starts a CPU profile of the whole process into path. A process has one profile;
+// stopProfile completes it.
 func startProfile(path string) error {
 	file, err := os.Create(path)
 	if err != nil {
@@ -20,7 +20,6 @@ func startProfile(path string) error {
 	return nil
 }
 
-// stopProfile writes what is missing of the profile, if one was begun. It is for
-// the very end, also of a program that had to be left at work: a profile without
-// its end cannot be read.
+// stopProfile writes the rest of the profile, if one was started. It is called last, also when a
+// program did not stop in time: a profile without its end is unreadable.
 func stopProfile() { pprof.StopCPUProfile() }

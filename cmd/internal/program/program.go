@@ -1,6 +1,5 @@
-// Package program is what the binaries have in common: the configuration file,
-// the command line, and how a program starts and ends. What a program does is
-// its own.
+// Package program holds what all programs share: the configuration file, the command line, the
+// start and the shutdown.
 package program
 
 import (
@@ -22,15 +21,15 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
 )
 
-// DefaultPath is where the configuration is looked for.
+// DefaultPath is the default path of the configuration file.
 const DefaultPath = "configs/config.yaml"
 
-// Run is a program: it works until ctx ends and returns what stopped it.
+// Run is the body of a program: it works until ctx ends and returns the error that stopped it.
 type Run func(ctx context.Context, args, environ []string, stdout io.Writer) error
 
-// Main runs a program until it ends or is told to by SIGINT or SIGTERM, and
-// exits: 0 when it ended as it should, else 1 with one line that says why. It
-// ends within 25 seconds of being told to, whatever still hangs then.
+// Main runs a program until it returns or receives SIGINT or SIGTERM, and exits: with 0 after a
+// normal end, else with 1 and one line with the reason. It exits within 25 seconds of the signal,
+// even if something hangs.
 func Main(name string, run Run) {
 	tuneMemory(os.Getenv)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -42,22 +41,21 @@ func Main(name string, run Run) {
 	os.Exit(code)
 }
 
-// oneLine keeps an error of many parts on the one line that log collectors take
-// for it.
+// oneLine puts an error of several lines on one line: log collectors treat each line as an entry.
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
-// CommandLine is what every program understands.
+// CommandLine holds the options of every program.
 type CommandLine struct {
 	Flags *pflag.FlagSet
 	Path  string   // of the configuration file
-	Args  []string // behind the flags
+	Args  []string // after the flags
 
 	profile string // a file for the CPU profile; "" for none
 	version bool
 }
 
-// NewCommandLine prepares the common flags; the caller adds its own to Flags
-// before Parse. usage is the text above the list of flags.
+// NewCommandLine defines the common flags; the caller adds more to Flags before Parse. usage is the
+// text above the list of flags.
 func NewCommandLine(name, usage string, stdout io.Writer) *CommandLine {
 	c := &CommandLine{Flags: pflag.NewFlagSet(name, pflag.ContinueOnError)}
 	c.Flags.SetOutput(stdout)
@@ -71,8 +69,8 @@ func NewCommandLine(name, usage string, stdout io.Writer) *CommandLine {
 	return c
 }
 
-// Parse reads args, and begins the CPU profile when one is asked for. done means
-// that the program has answered already (--version or --help) and is to end.
+// Parse reads args, and starts the CPU profile if a flag asks for it. done means that the program
+// has printed its answer (--version or --help) and must exit.
 func (c *CommandLine) Parse(args []string, stdout io.Writer) (done bool, err error) {
 	err = c.Flags.Parse(args)
 	switch {
@@ -94,7 +92,7 @@ func (c *CommandLine) Parse(args []string, stdout io.Writer) (done bool, err err
 	return err != nil, err
 }
 
-// NoArgs refuses words behind the flags, for programs that have no commands.
+// NoArgs refuses arguments after the flags, for programs without commands.
 func (c *CommandLine) NoArgs() error {
 	if len(c.Args) > 0 {
 		return fmt.Errorf("unknown argument %q", c.Args[0])
@@ -102,17 +100,17 @@ func (c *CommandLine) NoArgs() error {
 	return nil
 }
 
-// Base is what every program starts with.
+// Base holds what every program needs first: configuration, logger and metrics.
 type Base struct {
 	Config   Config
 	Log      *zap.Logger
 	Registry *prometheus.Registry
 	Tracing  *telemetry.Tracing // nil: none
 
-	end *endTime // of the program, for those who stop last
+	end *endTime // when the program must have stopped
 }
 
-// Start reads the configuration and builds the logger and the registry.
+// Start reads the configuration and creates the logger and the registry.
 func Start(service, path string, environ []string) (Base, error) {
 	cfg, warnings, err := config.Load(path, "DLQ_", DefaultConfig(), config.WithEnviron(environ))
 	if err != nil {

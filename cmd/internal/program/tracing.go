@@ -8,17 +8,16 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
 )
 
-// lastSpans is how long the end of a program waits for a collector to take its last
-// spans, and lastWords what it leaves of the time that a program has for its end: the
-// drain in front of it may have taken most of that.
+// lastSpans limits how long shutdown waits for a collector to accept the last spans. lastWords is
+// the part of the shutdown time that stays reserved after that: the drain before it may have used
+// most of it.
 const (
 	lastSpans = 1500 * time.Millisecond
 	lastWords = 500 * time.Millisecond
 )
 
-// WithTracing is the base of a program that makes spans, where the configuration
-// names a collector. What it returns must be stopped when everything else has ended,
-// which ctx tells it to.
+// WithTracing adds tracing to the base if the configuration names a collector. The shutdown time
+// starts when ctx ends; call StopTracing after everything else has stopped.
 func (b Base) WithTracing(ctx context.Context, service string) (Base, error) {
 	var err error
 	b.end = &endTime{}
@@ -27,18 +26,17 @@ func (b Base) WithTracing(ctx context.Context, service string) (Base, error) {
 	return b, err
 }
 
-// StopTracing sends what spans there still are, and waits no longer for it than the
-// program can afford.
+// StopTracing sends the remaining spans, for at most lastSpans and within the shutdown time.
 func (b Base) StopTracing() {
 	ctx, cancel := context.WithDeadline(context.Background(), b.end.before(time.Now().Add(lastSpans)))
 	defer cancel()
 	b.Tracing.Stop(ctx)
 }
 
-// endTime is when the end of a program is no longer waited for.
+// endTime is the time at which shutdown stops waiting.
 type endTime struct{ at atomic.Pointer[time.Time] }
 
-// watch starts the clock when ctx ends.
+// watch sets the time when ctx ends.
 func (e *endTime) watch(ctx context.Context) {
 	context.AfterFunc(ctx, func() {
 		at := time.Now().Add(patience - lastWords)
@@ -46,7 +44,7 @@ func (e *endTime) watch(ctx context.Context) {
 	})
 }
 
-// before returns the earlier of the two times.
+// before returns the earlier of until and the end time.
 func (e *endTime) before(until time.Time) time.Time {
 	if e != nil {
 		if at := e.at.Load(); at != nil && at.Before(until) {

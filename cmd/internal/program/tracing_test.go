@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// The last spans get the time that they may take, but not more than the program has
-// left for its end.
+// The last spans get their full time, but not more than the program's shutdown time leaves.
 func TestEndTime(t *testing.T) {
 	t.Parallel()
 	for drained, want := range map[time.Duration]time.Duration{
@@ -31,6 +30,6 @@ func TestEndTime(t *testing.T) {
 		})
 	}
 	if until := time.Now(); !(*endTime)(nil).before(until).Equal(until) {
-		t.Error("a program that nobody tells to end has no time of its own")
+		t.Error("before ctx ends there is no end time")
 	}
 }

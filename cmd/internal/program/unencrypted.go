@@ -5,16 +5,17 @@ import (
 	"strings"
 )
 
-// unencrypted says where production speaks to a server that anybody between may listen
-// to, or be. It may be meant so, as where a mesh encrypts: it is told, not refused.
+// unencrypted returns warnings about production connections that a third party can read or
+// impersonate. This may be intended, for example in an encrypting mesh, so it is a warning, not a
+// refusal.
 func (c Config) unencrypted() (warnings []string) {
 	if !c.Production() {
 		return nil
 	}
 	warn := func(key, value string) {
-		warnings = append(warnings, fmt.Sprintf("app.environment is production and %s is %s: what is sent can be read, and changed, on the way", key, value))
+		warnings = append(warnings, fmt.Sprintf("app.environment is production and %s is %s: data can be read and changed in transit", key, value))
 	}
-	// A path is a socket of this machine.
+	// A host that is a path is a socket on this machine.
 	if c.Database != nil && c.Database.SSLMode == "disable" && !strings.HasPrefix(c.Database.Host, "/") {
 		warn("database.ssl_mode", c.Database.SSLMode)
 	}

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestStart_WarnsOfProductionWithoutEncryption: whoever runs production in the clear is
-// told at each start, and nobody else.
+// TestStart_WarnsOfProductionWithoutEncryption: each start in production with an unencrypted
+// connection logs a warning; other configurations log none.
 func TestStart_WarnsOfProductionWithoutEncryption(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

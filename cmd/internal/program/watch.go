@@ -6,8 +6,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
 )
 
-// credentialFiles are the files that this configuration reads credentials from,
-// by what they are for; "" where it names none.
+// credentialFiles returns the files from which this configuration reads credentials, by their
+// purpose; "" where it names none.
 func (c Config) credentialFiles() map[string]string {
 	files := map[string]string{
 		"token_issuer": c.Auth.OIDC.ClientSecretFile, "tokens": c.Auth.TokensFile,
@@ -27,5 +27,5 @@ func (c Config) credentialFiles() map[string]string {
 	return files
 }
 
-// watchPool shows how far a pool is used up.
+// watchPool exports metrics of a connection pool.
 func (b Base) watchPool(db *sqlx.DB) error { return telemetry.WatchPool(b.Registry, db.DB, "dlq") }

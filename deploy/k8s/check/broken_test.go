@@ -7,10 +7,10 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
-// mistake changes a file of the base or of a component.
+// mistake is a change to a file of the base or of a component that check must report.
 type mistake struct{ name, file, old, new, want string }
 
-// in makes the mistake in a copy of the manifests. dir is what to render then.
+// in applies the mistake to a copy of the manifests and returns the folder to render.
 func (m mistake) in(t *testing.T) (tree filesys.FileSystem, dir string) {
 	t.Helper()
 	tree = loadTree(t)
@@ -27,7 +27,8 @@ func (m mistake) in(t *testing.T) (tree filesys.FileSystem, dir string) {
 	return tree, "base"
 }
 
-// Each row makes one mistake in the base or in a component, and names what is reported.
+// Each row makes one mistake in the base or in a component; its last column is the expected
+// problem.
 func TestMistakesAreFound(t *testing.T) {
 	t.Parallel()
 	for _, mistake := range []mistake{
@@ -82,8 +83,8 @@ func problems(tree filesys.FileSystem, dir string) string {
 	return strings.Join(Problems(set), "\n")
 }
 
-// A digest is the image itself. A full version is the same image where the registry does
-// not let tags move.
+// A digest always names the same image. A full version does so only in a registry with immutable
+// tags.
 func TestPinned(t *testing.T) {
 	t.Parallel()
 	const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"

@@ -96,8 +96,8 @@ func folders(t *testing.T, pattern string) []string {
 	return found
 }
 
-// kustomizations are the base, and the base with each overlay, component and example.
-// None is listed by hand: a new one is checked too.
+// kustomizations returns the base, and the base with each overlay, component and example. It reads
+// the folders, so new ones are checked too.
 func kustomizations(t *testing.T) map[string]*Set {
 	t.Helper()
 	sets := map[string]*Set{"base": render(t, loadTree(t), "base")}
@@ -132,7 +132,7 @@ func TestEveryKustomizationIsSound(t *testing.T) {
 	}
 }
 
-// What the deployment promises, of the base and of every overlay.
+// The promises about the deployment hold for the base and every overlay.
 func TestPromises(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../../docs/configuration.md")
@@ -270,8 +270,8 @@ func TestTheProductionOverlayIsProtected(t *testing.T) {
 	}
 }
 
-// The overlay of the documentation for passwords from a Secret, with a Kafka that requires
-// them, is sound, with KEDA too; without its patches it is not.
+// The documented overlay with passwords from a Secret and a Kafka that requires them has no
+// problems, with KEDA too; without its patches it has.
 func TestThePlainSecretSignsInAsDocumented(t *testing.T) {
 	t.Parallel()
 	raw, err := os.ReadFile("../README.md")

@@ -1,7 +1,7 @@
-// Package check renders the manifests of dlq-manager and checks them without a cluster.
-// Each decodes strictly into its Kubernetes type, and passes kube-score and the restricted
-// Pod Security level. The rules of this package know the product: who connects where, which
-// files hold passwords, which images are pinned.
+// Package check renders the manifests of dlq-manager and checks them without a cluster. Each
+// manifest must decode strictly into its Kubernetes type and pass kube-score and the restricted Pod
+// Security level. The rules of this package cover the product: who connects where, which files hold
+// passwords, which images are pinned.
 package check
 
 import (
@@ -27,8 +27,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// LoadTree copies the manifests below root into memory, so that tests may change them or
-// add overlays.
+// LoadTree copies the manifests below root into memory, so that tests can change them and add
+// overlays.
 func LoadTree(root string) (filesys.FileSystem, error) {
 	tree, source := filesys.MakeFsInMemory(), os.DirFS(root)
 	err := fs.WalkDir(source, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -44,13 +44,13 @@ func LoadTree(root string) (filesys.FileSystem, error) {
 	return tree, err
 }
 
-// Set is what one kustomization deploys.
+// Set holds the objects of one kustomization.
 type Set struct {
 	Objects []runtime.Object
-	text    bytes.Buffer // of all objects, as kube-score reads them
+	text    bytes.Buffer // all objects as YAML, the input of kube-score
 }
 
-// Pod is the template of one workload's pods. Once: the pods end by themselves.
+// Pod is the pod template of one workload. Once means that its pods end by themselves.
 type Pod struct {
 	Kind, Name string
 	Once       bool
@@ -76,8 +76,9 @@ func Render(tree filesys.FileSystem, dir string) (*Set, error) {
 	return set, nil
 }
 
-// Add decodes one manifest. An unknown or repeated field is an error, and so is an unknown
-// kind, but for those of KEDA: its module requires the client of every queue that it reads.
+// Add decodes one manifest. An unknown or repeated field is an error, and so is an unknown kind,
+// except those of KEDA: its Go module requires the client library of every queue that KEDA
+// supports.
 func (s *Set) Add(manifest []byte) error {
 	object, err := decode(manifest)
 	if err != nil {
@@ -121,13 +122,13 @@ func (s *Set) Pods() (pods []Pod) {
 	return pods
 }
 
-// Labels are those that selectors match.
+// Labels returns the pod's labels, which selectors match.
 func (p Pod) Labels() labels.Set { return p.Template.Labels }
 
-// Container is the program; the others are injected in the cluster.
+// Container returns the program's container; all others are injected in the cluster.
 func (p Pod) Container() corev1.Container { return p.Template.Spec.Containers[0] }
 
-// All returns the objects of one type.
+// All returns the objects of type T.
 func All[T runtime.Object](s *Set) (found []T) {
 	for _, object := range s.Objects {
 		if typed, ok := object.(T); ok {
@@ -137,9 +138,9 @@ func All[T runtime.Object](s *Set) (found []T) {
 	return found
 }
 
-// Setting returns what the pod's program reads for a key such as kafka.sasl.mechanism: its
-// variable, or else the value in the ConfigMap, "" for none. The members of a list are
-// joined by commas.
+// Setting returns the value that the pod's program reads for a key such as kafka.sasl.mechanism:
+// its environment variable, else the value in the ConfigMap, else "". Members of a list are joined
+// by commas.
 func (s *Set) Setting(pod Pod, key string) string {
 	name := "DLQ_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 	for _, variable := range pod.Container().Env {

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The peers, as pairs writes them. An overlay that moves a neighbour, or names its
-// addresses, changes this table with it.
+// The peers in the notation of pairs. An overlay that moves a peer, or names its addresses, must
+// change this table too.
 const (
 	names       = "kubernetes.io/metadata.name=kube-system/k8s-app=kube-dns:53"
 	namesByUDP  = names + "/UDP"
@@ -25,8 +25,8 @@ const (
 	prometheus  = "kubernetes.io/metadata.name=monitoring/app.kubernetes.io/name=prometheus:" // and the port of the metrics
 )
 
-// network finds pods that connect to too much or not to what they need, or that others
-// connect to in the same way.
+// network reports pods that can connect to more or less than they need, and pods that others can
+// connect to when they should not, or cannot when they should.
 func network(set *Set) (problems []string) {
 	for _, pod := range set.Pods() {
 		report := func(text string, these, others []string) {
@@ -57,7 +57,7 @@ func network(set *Set) (problems []string) {
 	return problems
 }
 
-// metricsPort is that of /metrics.
+// metricsPort returns the port of /metrics.
 func metricsPort(set *Set, pod Pod) string {
 	if port := set.Setting(pod, "server.metrics_port"); port != "" && port != "0" {
 		return port
@@ -65,8 +65,8 @@ func metricsPort(set *Set, pod Pod) string {
 	return "8080"
 }
 
-// Reach returns where the pod may connect to, and from where others may connect to it, by
-// all policies. What no policy restricts is everywhere.
+// Reach returns where the pod may connect to, and from where others may connect to it, under all
+// policies. A direction without a policy means everywhere.
 func Reach(set *Set, pod Pod) (egress, ingress []string) {
 	var restricted []networkingv1.PolicyType
 	for _, policy := range All[*networkingv1.NetworkPolicy](set) {
@@ -93,7 +93,7 @@ func Reach(set *Set, pod Pod) (egress, ingress []string) {
 	return slices.Compact(egress), slices.Compact(ingress)
 }
 
-// pairs writes each peer with each port. No peers are everywhere, no ports all of them.
+// pairs combines each peer with each port. No peers mean everywhere, no ports mean all ports.
 func pairs(peers []networkingv1.NetworkPolicyPeer, ports []networkingv1.NetworkPolicyPort) (all []string) {
 	if len(peers) == 0 || len(ports) == 0 {
 		all = append(all, "everywhere, or every port")

@@ -13,8 +13,7 @@ import (
 	"k8s.io/pod-security-admission/policy"
 )
 
-// Problems reports everything that is wrong with a set. A set without problems may be
-// applied.
+// Problems returns everything that is wrong with a set. A set without problems may be applied.
 func Problems(set *Set) (problems []string) {
 	for _, pod := range set.Pods() {
 		for _, rule := range []func(*Set, Pod) []string{podSecurity, podDefaults, images, secrets} {
@@ -43,7 +42,7 @@ func podSecurity(_ *Set, pod Pod) (problems []string) {
 	return problems
 }
 
-// drainSeconds is the longest time in which the programs drain and exit.
+// drainSeconds is the longest time that the programs need to drain and exit.
 const drainSeconds = 25
 
 func podDefaults(_ *Set, pod Pod) (problems []string) {
@@ -72,10 +71,10 @@ func podDefaults(_ *Set, pod Pod) (problems []string) {
 	return problems
 }
 
-// pinned is a tag with a version of two parts at least, or a digest.
+// pinned matches a tag with a version of at least two parts, or a digest.
 var pinned = regexp.MustCompile(`(:v?[0-9]+\.[0-9]+[0-9A-Za-z._-]*|@sha256:[0-9a-f]{64})$`)
 
-// images must be pinned, or, outside production, pulled for every pod.
+// images reports images that are neither pinned nor, outside production, pulled for every pod.
 func images(set *Set, pod Pod) (problems []string) {
 	container, production := pod.Container(), set.Setting(pod, "app.environment") == "production"
 	moves := container.ImagePullPolicy == corev1.PullAlways && !production
@@ -95,8 +94,8 @@ const vault = "vault.hashicorp.com/"
 
 func vaultInjected(pod Pod) bool { return pod.Template.Annotations[vault+"agent-inject"] == "true" }
 
-// vaultFiles returns the files that the Vault agent renders below /vault/secrets, and the
-// path in Vault of each.
+// vaultFiles returns the files that the Vault agent renders below /vault/secrets, with their paths
+// in Vault.
 func vaultFiles(pod Pod) map[string]string {
 	files := map[string]string{}
 	for name, secret := range pod.Template.Annotations {
@@ -107,8 +106,8 @@ func vaultFiles(pod Pod) map[string]string {
 	return files
 }
 
-// secrets compares the files that a program reads with those that the Vault agent renders
-// or a Secret holds.
+// secrets reports files that a program reads and that neither the Vault agent renders nor a Secret
+// holds.
 func secrets(_ *Set, pod Pod) (problems []string) {
 	var files []string
 	for file, secret := range vaultFiles(pod) {
@@ -143,13 +142,13 @@ func secrets(_ *Set, pod Pod) (problems []string) {
 	return problems
 }
 
-// kedaMechanisms are KEDA's names of kafka.sasl.mechanism.
+// kedaMechanisms maps values of kafka.sasl.mechanism to KEDA's names.
 var kedaMechanisms = map[string]string{
 	"": "", "PLAIN": "plaintext", "SCRAM-SHA-256": "scram_sha256", "SCRAM-SHA-512": "scram_sha512",
 }
 
-// scalers finds a ScaledObject that asks another Kafka than the program that it scales,
-// about another group or in another way: it measures no lag, or that of another group.
+// scalers reports a ScaledObject whose brokers, consumer group or authentication differ from those
+// of the program that it scales: it would measure no lag, or that of another consumer group.
 func scalers(set *Set) (problems []string) {
 	for _, scaler := range All[*unstructured.Unstructured](set) {
 		target, _, _ := unstructured.NestedString(scaler.Object, "spec", "scaleTargetRef", "name")

@@ -9,15 +9,15 @@ import (
 	"testing"
 )
 
-// kubeScore is installed by its version: as a library it requires an older k8s.io/api.
+// kubeScore is run as a program of this version: as a library it requires an older k8s.io/api.
 const kubeScore = "github.com/zegl/kube-score/cmd/kube-score@v1.20.0"
 
-// ignored are the checks of kube-score that do not hold here.
+// ignored lists the checks of kube-score that do not apply here, with the reason.
 var ignored = []string{
 	"container-image-pull-policy",                                  // images are pinned; rule images
 	"container-ephemeral-storage-request-and-limit",                // the root is read-only and each emptyDir has a limit; rule podDefaults
-	"deployment-has-host-podantiaffinity",                          // topologySpreadConstraints spread the pods, and let them start
-	"deployment-targeted-by-hpa-does-not-have-replicas-configured", // the API begins with the autoscaler's minimum
+	"deployment-has-host-podantiaffinity",                          // topologySpreadConstraints spread the pods without preventing their start
+	"deployment-targeted-by-hpa-does-not-have-replicas-configured", // the API starts with the autoscaler's minimum
 }
 
 func TestKubeScore(t *testing.T) {

@@ -1,5 +1,4 @@
-// Package chromium finds the browser that tests of pages run, and installs one
-// where it may.
+// Package chromium finds the browser for tests of pages, and installs one where that is allowed.
 package chromium
 
 import (
@@ -12,20 +11,20 @@ import (
 	"time"
 )
 
-// Debian's package is the browser without a window, a quarter of the whole one.
+// debianPackage is Chromium without a window, a quarter of the size of the full package.
 const debianPackage = "chromium-headless-shell"
 
-// installPatience bounds each of the two calls of apt-get.
+// installPatience limits each of the two calls of apt-get.
 const installPatience = 10 * time.Minute
 
-// names are what distributions and vendors call it, the smallest first.
+// names lists the names that distributions and vendors use, the smallest browser first.
 var names = []string{
 	"chromium-headless-shell", "headless_shell", "chrome-headless-shell",
 	"chromium", "chromium-browser", "google-chrome", "google-chrome-stable",
 }
 
-// Find returns the program that the variable CHROMIUM names, or the first known
-// one on PATH. The error says how to get one.
+// Find returns the program in the variable CHROMIUM, else the first known one on PATH. The error
+// says how to install one.
 func Find() (string, error) {
 	if path := os.Getenv("CHROMIUM"); path != "" {
 		found, err := exec.LookPath(path)
@@ -39,12 +38,12 @@ func Find() (string, error) {
 			return found, nil
 		}
 	}
-	return "", errors.New("no Chromium is on PATH, which the tests of the console need: install Debian's " + debianPackage +
+	return "", errors.New("no Chromium is on PATH, but the tests of the console need one: install Debian's " + debianPackage +
 		" or any Chromium or Chrome, or say where one is with CHROMIUM=PATH")
 }
 
-// Ensure is Find after installing what was missing, which needs root and
-// apt-get: their output goes to log. Elsewhere the error says how to get one.
+// Ensure is Find, but first installs a missing browser, which needs root and apt-get; their output
+// goes to log. If that is impossible, the error says how to install one.
 func Ensure(ctx context.Context, log io.Writer) (string, error) {
 	path, missing := Find()
 	if missing == nil || os.Getenv("CHROMIUM") != "" {

@@ -24,7 +24,7 @@ func TestFind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("PATH", c.path)
 			t.Setenv("CHROMIUM", c.variable)
-			// There is no apt-get on this PATH, so that Ensure installs nothing.
+			// This PATH has no apt-get, so Ensure installs nothing.
 			for _, find := range []func() (string, error){Find, func() (string, error) { return Ensure(t.Context(), io.Discard) }} {
 				got, err := find()
 				if c.problem != "" {

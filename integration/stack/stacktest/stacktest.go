@@ -1,6 +1,6 @@
-// Package stacktest gives tests their servers: one PostgreSQL and one Kafka per
-// test process, started when the first test asks. What a test keeps in them,
-// its database, its topics and groups, is its own to name and make.
+// Package stacktest provides servers for tests: one PostgreSQL and one Kafka per test process,
+// started for the first test that needs them. Each test creates its own database, topics and
+// consumer groups with unique names.
 package stacktest
 
 import (
@@ -16,11 +16,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/integration/stack"
 )
 
-// patience includes fetching the servers on a machine that never had them.
+// patience includes the download of the servers in the first run on a machine.
 const patience = 10 * time.Minute
 
-// shared is one server for the whole test process. It is package state because
-// tests of one process have nothing else in common.
+// shared is one server for the whole test process. It is package state because the tests of a
+// process share nothing else.
 type shared struct {
 	opts  stack.Options
 	start sync.Once
@@ -33,23 +33,23 @@ var (
 	broker   = &shared{opts: stack.Options{Kafka: true, Fast: true, Log: os.Stderr}}
 )
 
-// Postgres returns the superuser's URL of a running PostgreSQL. Without a
-// server the test fails; it is never skipped.
+// Postgres returns the superuser's URL of a running PostgreSQL. Without a server the test fails; it
+// is never skipped.
 func Postgres(t testing.TB) string {
 	t.Helper()
 	return postgres.get(t).DatabaseURL()
 }
 
-// Kafka returns the addresses of a running Kafka. It makes no topics by itself.
-// Without a broker the test fails; it is never skipped.
+// Kafka returns the addresses of a running Kafka, which creates no topics automatically. Without a
+// broker the test fails; it is never skipped.
 func Kafka(t testing.TB) []string {
 	t.Helper()
 	return broker.get(t).Brokers()
 }
 
-// Main runs the tests of a package, stops the servers they started and exits.
-// Call it from TestMain. Without it the servers still end with the process, but
-// their data stays until the next start of a stack.
+// Main runs the tests of a package, stops the servers they started and exits. Call it from
+// TestMain. Without it the servers still end with the process, but their data remains until the
+// next start of a stack.
 func Main(m interface{ Run() int }) {
 	code := m.Run()
 	postgres.stop()
@@ -60,7 +60,7 @@ func Main(m interface{ Run() int }) {
 func (s *shared) get(t testing.TB) *stack.Stack {
 	t.Helper()
 	s.start.Do(func() {
-		// Not the test's context: the server outlives the test that was first.
+		// Not the test's context: the server outlives the first test.
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		s.stack, s.err = stack.Start(ctx, s.opts)
@@ -71,14 +71,14 @@ func (s *shared) get(t testing.TB) *stack.Stack {
 	return s.stack
 }
 
-// stop is called after the last test; what it cannot remove the next start will.
+// stop runs after the last test; the next start removes what stop cannot remove.
 func (s *shared) stop() {
 	if s.stack != nil {
 		_ = s.stack.Stop()
 	}
 }
 
-// Admin is a client of the test's Kafka by kafka-go, not by the product's own code.
+// Admin returns a kafka-go client of the test's Kafka, independent of the product's code.
 func Admin(t testing.TB) *kafka.Client {
 	t.Helper()
 	transport := &kafka.Transport{MetadataTTL: 200 * time.Millisecond}
@@ -86,8 +86,9 @@ func Admin(t testing.TB) *kafka.Client {
 	return &kafka.Client{Addr: kafka.TCP(Kafka(t)...), Transport: transport}
 }
 
-// CreateTopic makes a topic with one replica, which is deleted at the end of the test. A broker that a busy machine
-// kept from its controller for some seconds is not available until it is registered again: that is waited for.
+// CreateTopic creates a topic with one replica, which is deleted at the end of the test. It waits
+// while the broker is unavailable, because a busy machine can delay its registration at the
+// controller by seconds.
 func CreateTopic(t testing.TB, name string, partitions int, settings ...kafka.ConfigEntry) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
@@ -112,7 +113,7 @@ func CreateTopic(t testing.TB, name string, partitions int, settings ...kafka.Co
 	}
 }
 
-// DeleteTopic deletes a topic, if there is one.
+// DeleteTopic deletes a topic if it exists.
 func DeleteTopic(t testing.TB, name string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

@@ -1,4 +1,4 @@
-// Package check has the few assertions that most tests need. The line of the caller is reported.
+// Package check has the assertions that most tests need. A failure names the line of the caller.
 package check
 
 import (
@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// True reports the message unless ok.
+// True fails the test with the message unless ok.
 func True(t testing.TB, ok bool, format string, args ...any) {
 	t.Helper()
 	if !ok {
@@ -26,7 +26,7 @@ func Require(t testing.TB, ok bool, format string, args ...any) {
 	}
 }
 
-// Equal reports what has another value than want, by reflect.DeepEqual.
+// Equal fails the test when got differs from want, by reflect.DeepEqual.
 func Equal[T any](t testing.TB, got, want T, what string, args ...any) {
 	t.Helper()
 	if !reflect.DeepEqual(got, want) {
@@ -34,7 +34,7 @@ func Equal[T any](t testing.TB, got, want T, what string, args ...any) {
 	}
 }
 
-// Is reports what returned an error that is not want.
+// Is fails the test unless errors.Is(err, want).
 func Is(t testing.TB, err, want error, what string, args ...any) {
 	t.Helper()
 	if !errors.Is(err, want) {
@@ -52,7 +52,7 @@ func As[E error](t testing.TB, err error, what string) E {
 	return is
 }
 
-// Eventually asks until ok, for 50 seconds at most.
+// Eventually repeats ok until it is true, for at most 50 seconds.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	ticker := time.NewTicker(20 * time.Millisecond)
@@ -66,7 +66,7 @@ func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Fatalf("never came: %s", what)
 }
 
-// NoError ends the test if there is an error.
+// NoError ends the test if err is not nil.
 func NoError(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -74,7 +74,7 @@ func NoError(t testing.TB, err error) {
 	}
 }
 
-// Must is for setup: Must(f())(t) is the value of f and ends the test if there is an error.
+// Must is for setup: Must(f())(t) returns the value of f and ends the test if f returned an error.
 func Must[T any](v T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()
@@ -83,10 +83,10 @@ func Must[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
-// Err returns the error of a call of two results.
+// Err returns the error of a call with two results.
 func Err[T any](_ T, err error) error { return err }
 
-// Same is Equal, but nil equals a slice or a map that is empty.
+// Same is Equal, except that nil equals an empty slice or map.
 func Same[T any](t testing.TB, got, want T, what string, args ...any) {
 	t.Helper()
 	if !isEmpty(got) || !isEmpty(want) {
@@ -99,7 +99,7 @@ func isEmpty(v any) bool {
 	return (r.Kind() == reflect.Slice || r.Kind() == reflect.Map) && r.Len() == 0
 }
 
-// Len reports a slice or a map that has not so many elements.
+// Len fails the test unless the slice or map has want elements.
 func Len(t testing.TB, list any, want int, what string, args ...any) {
 	t.Helper()
 	if n := reflect.ValueOf(list).Len(); n != want {
@@ -107,7 +107,7 @@ func Len(t testing.TB, list any, want int, what string, args ...any) {
 	}
 }
 
-// Says reports what returned no error with that text.
+// Says fails the test unless err contains the text.
 func Says(t testing.TB, err error, text, what string, args ...any) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), text) {
@@ -115,7 +115,7 @@ func Says(t testing.TB, err error, text, what string, args ...any) {
 	}
 }
 
-// Each returns what of returns for each element of list.
+// Each returns the value of of for each element of list.
 func Each[E, V any](list []E, of func(E) V) []V {
 	var values []V
 	for _, e := range list {

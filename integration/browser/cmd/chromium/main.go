@@ -1,5 +1,5 @@
-// Command chromium prints where the browser of the tests is. When there is none
-// it installs one, which needs root and apt-get, or says how to.
+// Command chromium prints the path of the browser of the tests. If there is none, it installs one,
+// which needs root and apt-get, or explains how to.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command kfake serves the Kafka protocol with franz-go's in-process broker. It
-// stands in for Kafka where Java or Maven cannot be had; the stack starts it.
+// Command kfake serves the Kafka protocol with franz-go's in-process broker. The stack uses it in
+// place of Kafka where Java or Maven is not available.
 package main
 
 import (

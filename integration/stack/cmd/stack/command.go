@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What shells answer for a command that cannot be run.
+// The exit code of shells for a command that cannot be run.
 const exitNoCommand = 127
 
-// runCommand runs the command with additional environment, passes signals on
-// to it and returns its exit code: 128 and the number if a signal ended it.
+// runCommand runs the command with additional environment, forwards signals to it and returns its
+// exit code: 128 plus the number of the signal if a signal ended it.
 func runCommand(command, env []string, signals <-chan os.Signal, stdout, stderr io.Writer) int {
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), env...)
@@ -26,7 +26,7 @@ func runCommand(command, env []string, signals <-chan os.Signal, stdout, stderr 
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = cmd.Wait() // how it ended is in ProcessState
+		_ = cmd.Wait() // ProcessState has the result
 	}()
 	for {
 		select {
@@ -38,16 +38,16 @@ func runCommand(command, env []string, signals <-chan os.Signal, stdout, stderr 
 	}
 }
 
-// forward passes a signal on, except a Ctrl-C at the terminal: the terminal
-// sends that to every process in the foreground, so the command has it already.
+// forward forwards a signal, except a Ctrl-C at the terminal: the terminal sends that to every
+// process in the foreground, so the command already has it.
 func forward(sig os.Signal, to *os.Process) {
 	if sig == os.Interrupt && inForeground() {
 		return
 	}
-	_ = to.Signal(sig) // it may be gone already
+	_ = to.Signal(sig) // it may have ended
 }
 
-// inForeground says whether this process gets the signals of a terminal.
+// inForeground reports whether this process gets the terminal's signals.
 func inForeground() bool {
 	group, err := unix.IoctlGetInt(int(os.Stdin.Fd()), unix.TIOCGPGRP)
 	return err == nil && group == unix.Getpgrp()

@@ -1,13 +1,11 @@
-// Command stack runs a command with PostgreSQL and Kafka at hand, or the
-// servers alone:
+// Command stack runs a command with PostgreSQL and Kafka, or only the servers:
 //
 //	stack [flags] [--] command [argument ...]
 //	stack [flags]
 //
-// The command finds the servers in DLQ_STACK_DATABASE_URL and
-// DLQ_STACK_KAFKA_BROKERS; they end with it, and its exit code is passed on.
-// Without a command the two variables are printed and the servers stay until
-// Ctrl-C.
+// The command gets the servers' addresses in DLQ_STACK_DATABASE_URL and DLQ_STACK_KAFKA_BROKERS;
+// the servers stop when it ends, and its exit code is passed on. Without a command, stack prints
+// the two variables and keeps the servers until Ctrl-C.
 package main
 
 import (
@@ -25,7 +23,7 @@ import (
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// What the program itself exits with, as shells do it.
+// Exit codes of the program itself, as shells use them.
 const (
 	exitUsage  = 2
 	exitFailed = 125
@@ -68,7 +66,7 @@ func parse(args []string, stderr io.Writer) (stack.Options, []string, error) {
 	return opts, flags.Args(), err
 }
 
-// start gives up when a signal comes.
+// start starts the servers and stops early on a signal.
 func start(opts stack.Options, signals <-chan os.Signal) (*stack.Stack, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -84,7 +82,7 @@ func start(opts stack.Options, signals <-chan os.Signal) (*stack.Stack, error) {
 	return stack.Start(ctx, opts)
 }
 
-// serve runs the command, or waits for a signal when there is none.
+// serve runs the command, or without one waits for a signal.
 func serve(servers *stack.Stack, command []string, signals <-chan os.Signal, stdout, stderr io.Writer) int {
 	if len(command) > 0 {
 		return runCommand(command, servers.Environ(), signals, stdout, stderr)

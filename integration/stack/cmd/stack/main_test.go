@@ -12,7 +12,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// existing names servers, so that these tests need not start any.
+// existing sets variables that name servers, so that these tests start none.
 func existing(t *testing.T) {
 	t.Helper()
 	t.Setenv(stack.DatabaseURLVariable, "postgres://there/db")
@@ -51,7 +51,7 @@ func TestCommand(t *testing.T) {
 
 func TestSignalsReachTheCommand(t *testing.T) {
 	existing(t)
-	// The command asks for the signal itself, once it can take it.
+	// The command sends the signal itself, once it can handle it.
 	const script = `trap 'echo got it; exit 3' TERM; kill -TERM "$STACK_PID"; while :; do read -r _ || sleep 0.05; done`
 	t.Setenv("STACK_PID", strconv.Itoa(os.Getpid()))
 	var stdout, stderr bytes.Buffer
