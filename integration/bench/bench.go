@@ -30,8 +30,9 @@ func (o options) parts() []part {
 	records, again := thousands(o.count(recordsToIngest)), thousands(o.count(recordsToRetry))
 	return []part{
 		{name: "ingest", run: ingest, load: records + " dead letters of 1 KB, in Kafka before one ingester starts"},
-		{name: "payloads", needs: "ingest", run: payloads, load: "one API starts on the ingested table; then " + thousands(floodRate) + " records/s in a new database"},
-		{name: "retry", needs: "ingest", run: retry, load: again + " messages by one request, and a fiftieth of that one by one"},
+		{name: "payloads", needs: "ingest", run: payloads, load: "one API starts on the ingested table"},
+		{name: "steady", run: steady, load: thousands(floodRate) + " records/s in a new database"},
+		{name: "retry", needs: "payloads", run: retry, load: again + " messages by one request, and a fiftieth of that one by one"},
 		{name: "search", run: search, load: fmt.Sprintf("%s messages of 300 bytes, spread over %d days, %d requests each, one after the other",
 			thousands(o.count(o.documents)), o.days, o.requests)},
 		{name: "reads", needs: "search", run: reads, load: fmt.Sprintf("%d requests each, one after the other, in the table of search", o.requests)},
@@ -57,7 +58,7 @@ func (o options) chosen() []part {
 	for _, name := range o.only {
 		wanted[name] = true
 	}
-	for _, p := range o.parts() {
+	for _, p := range slices.Backward(o.parts()) {
 		wanted[p.needs] = wanted[p.needs] || wanted[p.name]
 	}
 	return slices.DeleteFunc(o.parts(), func(p part) bool {

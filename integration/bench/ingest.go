@@ -132,7 +132,7 @@ const (
 func payloads(ctx context.Context, s *side) (figures []figure) {
 	const name = "payloads filled after ingest"
 	if !s.ingested.has(ctx, "dlq.payload_progress") {
-		return []figure{skipped(name, "no dlq.payload_progress: the payload is stored with the message"), s.steadyPayloads(ctx)}
+		return []figure{skipped(name, "no dlq.payload_progress: the payload is stored with the message")}
 	}
 	s.with(ctx, "api", s.ingested, func(program) {
 		work := timed(func() int {
@@ -143,13 +143,13 @@ func payloads(ctx context.Context, s *side) (figures []figure) {
 		})
 		figures = []figure{work.figure(name+", all", "s", work.took.Seconds()), work.rate(name)}
 	}, noRedrives)
-	return append(figures, s.steadyPayloads(ctx))
+	return figures
 }
 
-// steadyPayloads measures the share of messages whose payload is filled in time while records
+// steady measures the share of messages whose payload is filled in time while records
 // arrive at a steady rate. It checks every second the messages of one second.
-func (s *side) steadyPayloads(ctx context.Context) (f figure) {
-	f = skipped("payloads filled within 5 s, with 2,000 records/s", "no message was stored in time")
+func steady(ctx context.Context, s *side) []figure {
+	f := skipped("payloads filled within 5 s, with 2,000 records/s", "no message was stored in time")
 	prefix, names := s.createFlood(ctx)
 	d := s.database(ctx, "steady", prefix)
 	defer s.drop(ctx, d)
@@ -177,5 +177,5 @@ func (s *side) steadyPayloads(ctx context.Context) (f figure) {
 			check(flood.stop())
 		}, noRedrives)
 	})
-	return f
+	return []figure{f}
 }
