@@ -9,24 +9,23 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Ingest is how records come in: exactly one message for each (incarnation,
-// partition, offset), whatever is redelivered, also after messages were deleted
-// or archived. Positions move in the same step as the messages are stored.
+// Ingest stores incoming records: exactly one message for each (incarnation, partition, offset), however often it is
+// redelivered, also after messages were deleted or archived. Positions move in the same step as the messages are
+// stored.
 type Ingest interface {
-	// OpenTopics returns the store's numbers for dead-letter topics, in the order
-	// of topics, and makes those that are new.
+	// OpenTopics returns the store's numbers for dead-letter topics, in the order of topics, and assigns numbers to
+	// new ones.
 	OpenTopics(ctx context.Context, topics []Topic) ([]TopicRef, error)
 
 	// OpenPosition returns the next offset to store for each partition, in the
 	// order of starts; a partition without a position gets its start.
 	OpenPosition(ctx context.Context, starts []Position) ([]Position, error)
 
-	// Mark returns what NoteMark noted last for a partition, nil when nothing was.
+	// Mark returns the last mark that NoteMark stored for a partition, nil when there is none.
 	Mark(ctx context.Context, p Partition) (*Mark, error)
 
-	// NoteMark notes a record below the position, by which the log is recognised
-	// where its broker gives topics no ids. A partition that has no position is left
-	// alone.
+	// NoteMark stores the mark of a record below the position. Marks identify the log where its broker gives topics
+	// no ids. For a partition without a position nothing is stored.
 	NoteMark(ctx context.Context, p Partition, m Mark) error
 
 	// A message that the store refuses for good goes into Quarantine in the step that
@@ -64,14 +63,14 @@ type Ingest interface {
 	Store(ctx context.Context, batch Batch) (Stored, error)
 }
 
-// Topic is a dead-letter topic as the cluster knows it: its name, and the id of
-// its present life (a topic that is deleted and made again gets another).
+// Topic is a dead-letter topic as the cluster knows it: its name, and the id of its present incarnation (a topic that
+// is deleted and created again gets another id).
 type Topic struct{ Name, Incarnation string }
 
-// TopicRef is the store's number of a topic's name and of its present life.
+// TopicRef has the store's numbers of a topic's name and of its present incarnation.
 type TopicRef struct{ TopicID, Incarnation int32 }
 
-// Partition is one partition of one life of a dead-letter topic.
+// Partition is one partition of one incarnation of a dead-letter topic.
 type Partition struct{ Incarnation, Partition int32 }
 
 // Position is the next offset to store of a partition.
@@ -80,17 +79,16 @@ type Position struct {
 	Next int64
 }
 
-// Mark is what is known of a record that was read: its offset, and the latest time in
-// milliseconds and the checksum of the batch that it is in.
+// Mark identifies a record that was read: its offset, and the latest timestamp in milliseconds and the checksum of
+// its batch.
 type Mark struct {
 	Offset int64
 	Time   int64
 	CRC    uint32
 }
 
-// Range is the step that a batch takes in one partition: every offset from From
-// up to, not including, To has been dealt with. It may hold no message (control
-// records, gaps).
+// Range is the step of a batch in one partition: every offset from From up to, not including, To has been processed.
+// It may hold no message (control records, gaps).
 type Range struct {
 	Partition
 	From, To int64
@@ -100,33 +98,33 @@ type Range struct {
 type Batch struct {
 	Ranges       []Range
 	Messages     []entity.Message
-	ReturnWindow time.Duration // 0: returns are known by headers only
-	// Declared reports whether the message's dead-letter topic is declared for its
-	// original topic; nil: none is.
+	ReturnWindow time.Duration // 0: returns are recognised by headers only
+	// Declared reports whether the message's dead-letter topic is declared for its original topic; nil means that
+	// none is.
 	Declared func(*entity.Message) bool
 }
 
-// Stored is what became of a batch.
+// Stored is the result of storing a batch.
 type Stored struct {
-	Ranges  []Partition // that counted, in no particular order
-	Returns []Arrival   // messages of those that are returns
+	Ranges  []Partition // ranges that counted, in no particular order
+	Returns []Arrival   // the returns among the stored messages
 
-	Quarantined []Refused // messages of those that went into quarantine instead
+	Quarantined []Refused // messages that went into quarantine instead
 }
 
-// Refused is a record that was not stored as a message, and why, as PostgreSQL classifies
-// it: its message may quote the record, which may be masked.
+// Refused is a record that was not stored as a message, and the reason as PostgreSQL classifies it. The server's own
+// message is not kept: it may quote the record, which may be masked.
 type Refused struct {
 	Source   entity.Source
 	SQLState string
 }
 
-// Arrival is a message that came back.
+// Arrival is a returned message.
 type Arrival struct {
 	MessageID, Parent, Root uuid.UUID
 	Topic                   string // original
 	RetryCount, MaxRetries  int
 	Status                  entity.Status // DEAD at the limit: a loop was stopped
-	ByContent               bool          // known by key and value, not by headers
+	ByContent               bool          // recognised by key and value, not by headers
 	Confirmed               bool          // it changed the parent's outcome
 }
