@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// MaskConfig says what only principals with the grant to unmask may see.
+// MaskConfig lists the fields that only principals with the grant to unmask may see.
 type MaskConfig struct {
 	Payload []string `mapstructure:"payload"` // paths such as $.card.number or $.items[*].sku, of JSON values
 	Headers []string `mapstructure:"headers"` // names, in any case; * stands for any characters

@@ -29,37 +29,31 @@ type Ingest interface {
 	NoteMark(ctx context.Context, p Partition, m Mark) error
 
 	// A message that the store refuses for good goes into Quarantine in the step that
+	// Store appends a batch. A range counts only when the partition's position is exactly its From
+	// (compare-and-swap): its messages are stored and the position becomes its To. Ranges that do not match are left
+	// out with all their messages, the others are stored. Store returns the ranges that counted, in no particular
+	// order. A batch has at most one range for a partition; every message belongs to a range of the batch. The store
+	// sets CreatedAt and UpdatedAt. A message that the store refuses for good goes into Quarantine in the step that
 	// moves the position past it; the others are stored.
 	//
-	// Store appends a batch. A range counts only when the partition's position
-	// is exactly its From (compare-and-swap): its messages are stored and the
-	// position becomes its To. Ranges that do not match are left out with all
-	// their messages, the others are stored. It returns the ranges that counted,
-	// in no particular order. A batch has at most one range for a partition; every message belongs to a
-	// range of the batch. CreatedAt and UpdatedAt are the store's own.
+	// A message with a Return becomes the child of that parent (see entity.Message.Descend) if the Return names an
+	// attempt on the parent (in its history, or its present claim) that went to the message's own original topic. The
+	// parent's outcome becomes returned in the same step, also when the attempt has no result yet. Without that proof
+	// the Return is ignored. The return is not confirmed when it arrives neither in the parent's dead-letter topic
+	// nor in one that Batch.Declared accepts: the parent's outcome and the counts of the redrive then do not change.
+	// The message still becomes the child of its parent, so that loops end, and is marked; see
+	// entity.Message.UnconfirmedReturn.
 	//
-	// A message with a Return whose attempt is one of that parent's (in its
-	// history, or claiming it now), and went to the message's own original topic,
-	// is the parent's child: see entity.Message.Descend. The parent's outcome
-	// becomes returned in the same step, also when its attempt has no result yet.
-	// Without that proof the Return is ignored. The outcome stays as it is, and so do
-	// the counts of a redrive, when the return is not confirmed: when it arrives neither
-	// in the parent's dead-letter topic nor in one that Batch.Declared declares. The
-	// message is the child of its parent all the same, so that no line is endless, and is
-	// marked; see entity.Message.UnconfirmedReturn.
+	// A store with a database also recognises returns by their content, because frameworks may drop the headers of
+	// dlq-manager: a message without a Return, whose key and value are not empty, becomes a child when an attempt of
+	// the last Batch.ReturnWindow that was acknowledged, or has no result yet, sent the same key and value to its
+	// original topic and nothing has come back for that attempt yet. Of several such attempts it takes the latest,
+	// and prefers those for which the return is confirmed. Only one confirmed and one unconfirmed message are ever
+	// matched to an attempt by content. Return and result may be stored in any order and at the same time. A result
+	// that says that nothing was sent takes the outcome back; the message stays a child.
 	//
-	// A store with a database knows returns by their content, too: a message without a
-	// Return, whose key and value are not empty, is a child too
-	// when an attempt of the last Batch.ReturnWindow that was acknowledged, or has no
-	// result yet, sends the same key and value to its original topic and nothing has
-	// come back for that attempt yet: frameworks may drop our headers. Of several the
-	// latest is the parent, after those of which it is a confirmed return. One confirmed
-	// and one unconfirmed message only are ever the return of an attempt in this way. Return and result may be stored in any order and at the same time. A result
-	// that nothing was sent takes the outcome back; the message stays a child.
-	//
-	// Of a batch with a message that is refused, a part may be stored although there is an
-	// error: the positions say up to where, and Stored what it was. The rest of the batch
-	// can be stored from there.
+	// When a batch has a refused message, a part of the batch may be stored although Store returns an error: the
+	// positions show how far, and Stored has that part. The caller can store the rest of the batch from there.
 	Store(ctx context.Context, batch Batch) (Stored, error)
 }
 

@@ -168,7 +168,7 @@ type NoticeClaim struct {
 	Pace  time.Duration
 }
 
-// NoticeResult ends a claim. Unless Sent, the notice is due again in RetryIn. No notice is claimed for the sink
+// NoticeResult ends a claim. Unless Sent, the notice is due again in RetryIn, and no notice is claimed for the sink
 // during Pause.
 type NoticeResult struct {
 	Notice  uuid.UUID
@@ -179,8 +179,8 @@ type NoticeResult struct {
 	Pause   time.Duration
 }
 
-// WaitingNotices counts the open notices of one sink. Overdue is the time, as of Now, since which the oldest should
-// have been sent; zero when none is overdue.
+// WaitingNotices counts the open notices of one sink. Overdue is how long ago the oldest of them should have been
+// sent; zero when none is overdue.
 type WaitingNotices struct {
 	Sink    string
 	Notices int64

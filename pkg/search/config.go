@@ -9,21 +9,20 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Config says how much of each record can be searched, and how eagerly it is
-// made so. Another PayloadBytes has everything catalogued anew.
+// Config limits how much of each record is indexed, and sets how often. After a change of PayloadBytes all messages
+// are indexed again.
 type Config struct {
-	PayloadBytes int64         `mapstructure:"payload_bytes"` // of each record's text that free text is searched in
-	Batch        int           `mapstructure:"batch"`         // messages that are catalogued together
-	Interval     time.Duration `mapstructure:"interval"`      // between two looks for new messages
+	PayloadBytes int64         `mapstructure:"payload_bytes"` // of each record's text, for free-text search
+	Batch        int           `mapstructure:"batch"`         // messages that are indexed together
+	Interval     time.Duration `mapstructure:"interval"`      // between two polls for new messages
 }
 
-// DefaultConfig is 4 KiB of each record, and new messages twice a second.
+// DefaultConfig indexes 4 KiB of each record, and polls twice a second.
 func DefaultConfig() Config {
 	return Config{PayloadBytes: 4 << 10, Batch: 500, Interval: 500 * time.Millisecond}
 }
 
-// Validate reports every problem at once. No payload bytes are allowed: then free
-// text is searched in error messages alone.
+// Validate reports every problem at once. PayloadBytes may be 0: then free text searches error messages only.
 func (c Config) Validate() error {
 	var errs []error
 	if c.PayloadBytes < 0 || c.PayloadBytes > maxValue {

@@ -50,7 +50,7 @@ type Config struct {
 	AutoMigrate     bool          `mapstructure:"auto_migrate"`
 }
 
-// DefaultConfig is a small pool without TLS. Host, Name and User have no default.
+// DefaultConfig has a small pool without TLS. Host, Name and User have no default.
 func DefaultConfig() Config {
 	return Config{
 		Port:            5432,
@@ -63,15 +63,15 @@ func DefaultConfig() Config {
 	}
 }
 
-// Address names the database as host:port/name, for logs and errors.
+// Address returns host:port/name of the database, for logs and errors.
 func (c Config) Address() string {
 	return net.JoinHostPort(c.Host, strconv.Itoa(c.Port)) + "/" + c.Name
 }
 
-// sslModes are libpq's, from no TLS to a checked host name.
+// sslModes are libpq's, from no TLS to a verified host name.
 var sslModes = []string{"disable", "allow", "prefer", "require", "verify-ca", "verify-full"}
 
-// Validate reports every problem that can be seen without the server or the files.
+// Validate reports every problem that can be detected without the server or the files.
 func (c Config) Validate() error {
 	var errs []error
 	complain := func(bad bool, format string, args ...any) {
@@ -98,13 +98,13 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// credentials are what one connection signs in with.
+// credentials are the user and password of one connection.
 type credentials struct {
 	user     string
 	password secret.Text
 }
 
-// credentials reads them where the configuration says they are.
+// credentials reads them from where the configuration says.
 func (c Config) credentials() (credentials, error) {
 	switch {
 	case c.CredentialsFile != "":
@@ -117,12 +117,11 @@ func (c Config) credentials() (credentials, error) {
 	}
 }
 
-// rotates says that reading the credentials again may give others.
+// rotates reports whether reading the credentials again may return others.
 func (c Config) rotates() bool { return c.CredentialsFile != "" || c.PasswordFile != "" }
 
-// readCredentials reads user and password from one file. They share it because
-// two files cannot be replaced at one moment: a reader between the two would
-// sign in the new user with the old password.
+// readCredentials reads user and password from one file. They share a file because two files cannot be replaced at
+// the same moment: a reader in between would use the new user with the old password.
 func readCredentials(path string) (credentials, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -135,7 +134,7 @@ func readCredentials(path string) (credentials, error) {
 	return c, nil
 }
 
-// parseCredentials reads either form. Its errors hold no piece of the text.
+// parseCredentials parses either form. Its errors contain nothing of the text.
 func parseCredentials(text string) (credentials, error) {
 	parse := parseLines
 	if strings.HasPrefix(strings.TrimSpace(text), "{") {

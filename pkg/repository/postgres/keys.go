@@ -66,7 +66,7 @@ func (s *Store) OpenKey(ctx context.Context, k repository.Key, lease time.Durati
 			return found[0].state(k), nil
 		}
 	}
-	return repository.KeyState{}, &unavailableError{"open idempotency key", errors.New("other callers make and drop it all the while")}
+	return repository.KeyState{}, &unavailableError{"open idempotency key", errors.New("other callers keep creating and dropping it")}
 }
 
 // state is what the row means to the caller who sent k.

@@ -102,7 +102,7 @@ func claimOwnIntents(h *harness) {
 	check.Require(h, len(taken) == len(claims), "Claim took %d, want %d", len(taken), len(claims))
 	for _, m := range taken {
 		i := slices.IndexFunc(claims, func(c repository.Claim) bool { return c.MessageID == m.ID })
-		check.Require(h, i >= 0, "Claim took %s, which nobody asked for", m.ID)
+		check.Require(h, i >= 0, "Claim took %s, which was not requested", m.ID)
 		got := repository.Claim{MessageID: m.ID, ID: m.Claim.ID, Topic: m.Claim.Topic, Partition: m.Claim.Partition, EndOffset: m.Claim.EndOffset}
 		check.Same(h, got, claims[i], "Claim stored")
 	}
