@@ -12,7 +12,7 @@ var noteGroupsQuery = `
 		SELECT DISTINCT topic, consumer_group FROM unnest($1::text[], $2::text[]) AS n (topic, consumer_group)
 	)` + noteGiven
 
-// noteGiven notes the groups of given, new ones as long as their topic has fewer than
+// noteGiven stores the consumer groups of given; new ones only while their topic has fewer than
 // repository.MaxTopicGroups.
 var noteGiven = `
 	INSERT INTO dlq.topic_groups AS g (topic, consumer_group, noted)
@@ -58,7 +58,7 @@ func (s *Store) ConfigureGroups(ctx context.Context, groups []repository.TopicGr
 	return translate("configure groups", s.exec(ctx, configureGroupsQuery, topics, names))
 }
 
-// watchedQuery takes from the counters which topics have messages that were sent.
+// watchedQuery reads from the counters which topics have messages that were sent.
 const watchedQuery = `
 	SELECT topic, consumer_group FROM dlq.topic_groups g
 	WHERE configured OR (
@@ -82,8 +82,7 @@ func (s *Store) WatchedGroups(ctx context.Context) ([]repository.TopicGroup, err
 	return groups, nil
 }
 
-// noteCommittedQuery writes what is new and nothing else: most polls find most
-// groups where they were.
+// noteCommittedQuery writes only changed offsets: most polls find most groups unchanged.
 const noteCommittedQuery = `
 	INSERT INTO dlq.committed_offsets AS known (consumer_group, topic, topic_id, partition, committed, seen_at)
 	SELECT consumer_group, topic, topic_id, partition, max(committed), coalesce($6::timestamptz, now())
