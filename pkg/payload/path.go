@@ -70,7 +70,7 @@ func readStep(text string) (step, string, error) {
 	case strings.HasPrefix(text, ".."):
 		return step{}, "", errors.New("recursive descent (..) is not offered: write the whole path")
 	case strings.HasPrefix(text, ".*"):
-		return step{}, "", errors.New("a wildcard for names (.*) is not offered: [*] stands for the elements of an array")
+		return step{}, "", errors.New("a wildcard for names (.*) is not offered: [*] matches the elements of an array")
 	}
 	return step{}, "", errors.New("a name must follow the dot, as in $.customer.id")
 }

@@ -15,7 +15,7 @@ type Redrives interface {
 	// CreateRedrive fixes the selection in one snapshot, oldest first or in the order of
 	// the ids, and stores the redrive in batches of at most NewRedrive.BatchSize. Messages
 	// that the action cannot take now are counted as skipped. If the id exists, that
-	// redrive is returned as it is now. An empty selection is finished at once.
+	// redrive is returned in its present state. An empty selection is finished at once.
 	CreateRedrive(ctx context.Context, r NewRedrive) (entity.Redrive, error)
 
 	// Redrive returns one redrive with its counts; *entity.RedriveNotFoundError when

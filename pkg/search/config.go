@@ -48,15 +48,15 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	return &metrics{
 		documents: build.NewCounter(prometheus.CounterOpts{
 			Name: "dlq_catalogue_documents_total",
-			Help: "Messages that this process made searchable, each time that it did.",
+			Help: "Messages that this process indexed for search; a message that is indexed again counts again.",
 		}),
 		lag: build.NewGauge(prometheus.GaugeOpts{
 			Name: "dlq_catalogue_lag_seconds",
-			Help: "Age of the oldest message that cannot be searched for yet; 0 when there is none, and in processes that leave the work to another.",
+			Help: "Age of the oldest message that is not indexed for search yet; 0 when there is none, and in processes without the indexer lease.",
 		}),
 		markAge: build.NewGauge(prometheus.GaugeOpts{
 			Name: "dlq_catalogue_mark_age_seconds",
-			Help: "For how long an open transaction of the database has kept the search catalogue from being sure of what lies behind it; 0 when none does.",
+			Help: "How long an open database transaction has delayed the search index; 0 when none does.",
 		}),
 	}
 }

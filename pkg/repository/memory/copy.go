@@ -109,7 +109,7 @@ func LeaveOutKey(r *entity.Record, limit int64) {
 	}
 }
 
-// PageRoom is what a page may still load.
+// PageRoom counts how much a page may still load.
 type PageRoom struct {
 	bytes   int64
 	headers int

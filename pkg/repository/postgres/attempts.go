@@ -210,8 +210,8 @@ func distinct(messages []entity.Message) []entity.Message {
 
 // finishQuery ends attempts of the claim's holder and appends their history. Verdicts are numbered as entity.Verdict:
 // 1 acknowledged, 2 skipped, 3 failed, 4 rejected, 5 refused, 6 given back, 7 in doubt, 8 rescued. Rows are locked in
-// the order of their ids: a late worker and the settler may end the same attempts. With $16 true it defers attempts
-// that sent nothing, if their messages came back: refuteQuery, which needs a later snapshot, must run first.
+// the order of their ids: a late worker and the settler may end the same attempts. With $16 true it leaves out
+// attempts that sent nothing but have returns: finishAndRefute ends these, as refuteQuery needs a later snapshot.
 var finishQuery = `
 	WITH result AS MATERIALIZED (
 		SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[],
@@ -276,9 +276,8 @@ var finishQuery = `
 	SELECT id, status, retry_count, max_retries, next_attempt_at, claim_id, false FROM ended
 	UNION ALL SELECT id, '', 0, 0, NULL, claim_id, true FROM held WHERE deferred`
 
-// refuteQuery deletes the returns by content of attempts $1, which turned out to have sent nothing: another producer
-// had sent an equal record. The message of such a return stays a child, which only makes it stop at the limit
-// earlier.
+// refuteQuery deletes the returns by content of attempts $1, which have sent nothing: an equal record had come in. Its
+// message stays a child, which only makes it stop at the limit earlier.
 const refuteQuery = `
 	WITH gone AS (
 		DELETE FROM dlq.returns WHERE attempt_id = ANY ($1::uuid[]) AND by_content RETURNING attempt_id, parent_id

@@ -14,12 +14,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/secret"
 )
 
-// Config says which database is used, as whom, and with how many connections.
+// Config sets the database, the credentials, and the number of connections.
 //
-// The password stands in Password or in the file PasswordFile. CredentialsFile
-// holds user and password together, for roles that change both. Files are read
-// again for every new connection, so credentials that are replaced there need
-// no restart. It is a JSON object,
+// The password is in Password or in the file PasswordFile. CredentialsFile holds user and password together, for roles
+// that change both. Files are read again for every new connection, so replaced credentials need no restart.
+// CredentialsFile is a JSON object,
 //
 //	{"username": "v-dlq-rw-8f3k", "password": "any text"}
 //

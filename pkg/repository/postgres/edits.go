@@ -31,7 +31,7 @@ func sentHashOf(from, message, attempt string) string {
 		` AND e.attempt_id = ` + from + `.` + attempt + `), ` + from + `.record_hash), 0)`
 }
 
-// editOf returns the edit of a claim as it is stored; nil when it changes nothing. The value that a redrive's patch
+// editOf returns the stored form of the edit of a claim; nil when it changes nothing. The value that a redrive's patch
 // made is not stored.
 func editOf(c repository.Claim) *entity.Edit {
 	if c.Edit.Empty() && (c.Edit == nil || c.Edit.Patch == nil) {

@@ -173,7 +173,7 @@ func (c *int32Cell) Scan(src any) error {
 	case nil:
 		*c = int32Cell{}
 	case int64:
-		if int64(int32(v)) != v { //nolint:gosec // that is what is asked
+		if int64(int32(v)) != v { //nolint:gosec // the check for overflow
 			return (*sql.NullInt32)(c).Scan(src) // it returns the error
 		}
 		c.Int32, c.Valid = int32(v), true

@@ -38,7 +38,7 @@ func (h *harness) restore(id uuid.UUID) entity.Message {
 	return check.Must(h.Repository.Restore(h.Context(), id, entity.By("alice")))(h)
 }
 
-// archived is a message in the archive that has seen everything.
+// archived is a message in the archive with all of its fields set.
 func (h *harness) archived() entity.Message {
 	h.Helper()
 	m := h.put(func(m *entity.Message) {
@@ -152,7 +152,7 @@ func archivedRace(h *harness) {
 func archivedUncatalogued(h *harness) {
 	m := h.archived()
 	h.hold(catalogueVersion)
-	for range 3 { // the catalogue comes by, and leaves the place behind
+	for range 3 { // the indexer polls, and moves past the message
 		for _, id := range h.puts(3, func(m *entity.Message) { m.Group = someGroup }) {
 			h.document(catalogueVersion, entity.Document{MessageID: id})
 		}
@@ -303,7 +303,7 @@ func exportPromises() []promise {
 	}
 }
 
-// exported exports, and does something with each message before the next.
+// exported exports, and calls with for each message before the next.
 func (h *harness) exported(q repository.ExportQuery, with func(*entity.Message)) []uuid.UUID {
 	h.Helper()
 	var all []uuid.UUID
@@ -344,7 +344,7 @@ func exportWhole(h *harness) {
 }
 
 func exportMoment(h *harness) {
-	// So large that each is read by itself.
+	// Each is so large that it is read alone.
 	want := h.puts(30, func(m *entity.Message) { m.Record.Value = bytes.Repeat([]byte("v"), 40_000) })
 	slices.Reverse(want)
 	changed := false
@@ -384,10 +384,10 @@ func exportStops(h *harness) {
 		}
 		return nil
 	})
-	if err != enough || seen != 3 { //nolint:errorlint // the caller's own error, as it is
+	if err != enough || seen != 3 { // the caller's own error, unwrapped
 		h.Errorf("Export = %v after %d messages, want the caller's error after 3", err, seen)
 	}
-	h.put() // and the store goes on
+	h.put() // the store still works
 }
 
 func exportLargeValues(h *harness) {

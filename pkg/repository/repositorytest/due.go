@@ -135,7 +135,7 @@ func dueRoom(h *harness) {
 	check.Same(h, next, want, "Due goes on at, want behind the last that was returned")
 }
 
-// dueAll walks over many messages of other topics.
+// dueAll walks past many messages of other topics.
 func dueAll(h *harness) {
 	const n = 5000
 	s := h.open(deadLetter, 0, 0)

@@ -235,7 +235,7 @@ func mapReturns(h *harness) {
 	h.wantReturn(got, child[0], messages[0].ID, 1)
 }
 
-// mapRace has callers name the same messages in opposite orders.
+// mapRace: callers name the same messages in opposite orders.
 func mapRace(h *harness) {
 	forth := h.puts(10, unknownOrigin)
 	back := slices.Clone(forth)

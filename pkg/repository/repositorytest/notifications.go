@@ -55,8 +55,7 @@ func noticesPromises() []promise {
 
 const patience = time.Hour
 
-// look finds events until there are as many as that: others may still be writing
-// elsewhere in the same server.
+// look polls until it has found that many events: other tests may still be writing to the same server.
 func (h *harness) look(want int, changes ...func(*repository.EventQuery)) repository.Events {
 	h.Helper()
 	q := repository.EventQuery{Limit: 100, Patience: patience}
@@ -76,7 +75,7 @@ func (h *harness) look(want int, changes ...func(*repository.EventQuery)) reposi
 	return repository.Events{}
 }
 
-// watch has events begin, and lets a second pass.
+// watch makes the first call of Events, and advances the clock by a second.
 func (h *harness) watch() {
 	h.Helper()
 	h.keep(h.look(0))
@@ -94,7 +93,7 @@ func (h *harness) keepIn(k repository.KeptNotices) {
 	check.Require(h, ok, "KeepNotices = %v, want it kept", ok)
 }
 
-// news finds events, keeps them, and returns those that are news.
+// news finds events, keeps them, and returns those that are to be reported.
 func (h *harness) news(want int, changes ...func(*repository.EventQuery)) []repository.Event {
 	h.Helper()
 	var news []repository.Event
@@ -245,7 +244,7 @@ func eventsMuted(h *harness) {
 	check.True(h, got.Muted && got.Object == ids[0], "got %+v, want a muted one of %s", got, ids[0])
 }
 
-// eventsMutedInATopic: nobody hears of the topic that is muted, and everybody of others.
+// eventsMutedInATopic: the muted topic is not reported, others are.
 func eventsMutedInATopic(h *harness) {
 	f := h.fingerprint("out of stock")
 	mine := h.came(f, 1)
@@ -362,7 +361,7 @@ func eventsTogether(h *harness) {
 	check.Same(h, kept.Load(), 1, "kept the events")
 }
 
-// notice is one that was not kept yet.
+// notice is a new notice.
 func (h *harness) notice(changes ...func(*repository.NewNotice)) repository.NewNotice {
 	n := repository.NewNotice{
 		ID: uuid.New(), Sink: "ops", Kind: repository.MessageDead, Object: original, Topics: []string{original}, Events: 1,

@@ -14,7 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// notice is a notice and what the store knows beside it.
+// notice is a notice and internal data of the store.
 type notice struct {
 	repository.Notice
 	readyAt        time.Time // when it was to be sent first
@@ -74,7 +74,7 @@ func (s *Store) keepNotice(n repository.NewNotice, k repository.KeptNotices, now
 	}
 }
 
-// add has an open notice say more.
+// add adds an event to an open notice.
 func (n *notice) add(more repository.NewNotice) {
 	n.Events += more.Events
 	if first := entity.Moment(more.First); first.Before(n.First) {

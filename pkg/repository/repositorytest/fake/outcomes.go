@@ -10,11 +10,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// groupOrigin says where a topic's consumer group is known from.
+// groupOrigin is the source of a topic's consumer group.
 type groupOrigin struct{ noted, configured bool }
 
-// partitionOfGroup is what a group commits offsets for: a partition of one life
-// of a topic.
+// partitionOfGroup is the key of a committed offset: a partition of one topic id, and the group.
 type partitionOfGroup struct {
 	repository.TopicGroup
 	topicID   string
@@ -36,7 +35,7 @@ func (s *Store) NoteGroups(ctx context.Context, groups []repository.TopicGroup) 
 	})
 }
 
-// noteGroup notes a group, a new one as long as its topic has few.
+// noteGroup records a consumer group, a new one only while its topic has few.
 func (s *Store) noteGroup(g repository.TopicGroup) {
 	known, there := s.groups[g]
 	if !there && s.topicGroups(g.Topic) >= repository.MaxTopicGroups {
@@ -112,8 +111,8 @@ func (s *Store) NoteCommitted(ctx context.Context, offsets []repository.Committe
 	})
 }
 
-// observed returns m, the message of r, as far as committed offsets tell what
-// became of its record; of several groups the furthest tells.
+// observed returns m, the message of r, with the outcome that committed offsets show; of several groups the furthest
+// counts.
 func (s *Store) observed(r *row, m entity.Message) entity.Message {
 	if m.Status != entity.Resolved || m.Outcome != entity.Published || len(r.Attempts) == 0 {
 		return m
@@ -134,8 +133,8 @@ func (s *Store) observed(r *row, m entity.Message) entity.Message {
 	return m
 }
 
-// groupsOf returns which groups tell of a message that was sent to topic: its
-// own, else those that are configured, in order.
+// groupsOf returns the groups whose offsets give the outcome of a message that was sent to topic: its own, else the
+// configured ones, in order.
 func (s *Store) groupsOf(m *entity.Message, topic string) []string {
 	if m.Failure.ConsumerGroup != "" {
 		return []string{m.Failure.ConsumerGroup}
