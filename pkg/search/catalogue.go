@@ -107,7 +107,7 @@ func (w *Worker) Run(ctx context.Context) {
 	for rest := w.cfg.Interval; ctx.Err() == nil; {
 		began := time.Now()
 		worked, more, err := w.step(ctx)
-		w.outage.Report(ctx, w.log, err, "messages cannot be catalogued: searches do not find new ones", "messages are catalogued again")
+		w.outage.Report(ctx, w.log, err, "messages cannot be indexed; searches do not find new ones; retrying", "messages are indexed again")
 		switch {
 		case more:
 			rest = min(time.Since(began), maxWait) // at most half of the time while there is more to do
@@ -211,7 +211,7 @@ func (w *Worker) keep(ctx context.Context, documents []entity.Document) error {
 	case documents[0].Text == "" && documents[0].Terms == nil:
 		return err
 	}
-	w.log.Warn("a message cannot be searched", zap.Stringer("message_id", documents[0].MessageID), zap.Error(err))
+	w.log.Warn("message cannot be indexed; searches do not find it", zap.Stringer("message_id", documents[0].MessageID), zap.Error(err))
 	return w.keep(ctx, []entity.Document{{MessageID: documents[0].MessageID, CreatedAt: documents[0].CreatedAt, Fingerprint: documents[0].Fingerprint}})
 }
 

@@ -495,7 +495,7 @@ func TestPayloadFiller(t *testing.T) {
 		before := store.batches.Load()
 		<-time.After(40 * time.Second)
 		filled := before - store.batches.Load()
-		check.True(t, filled >= 19 && filled <= 21, "%d batches were filled in 40 s beside urgent work, want 20", filled)
+		check.True(t, filled >= 19 && filled <= 21, "%d batches were filled in 40 s under load, want 20", filled)
 		store.away.Store(true)
 		<-time.After(time.Minute)
 		store.away.Store(false)

@@ -48,7 +48,7 @@ func (s *Store) Claim(ctx context.Context, claims []repository.Claim, how reposi
 // Claimable implements repository.Attempts.
 func (s *Store) Claimable(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID, error) {
 	var free []uuid.UUID
-	err := s.Step(ctx, "look for claimable messages", func(time.Time) error {
+	err := s.Step(ctx, "find claimable messages", func(time.Time) error {
 		for _, id := range ids {
 			if r, ok := s.Rows[id]; ok && r.Message.CanClaim() == nil {
 				free = append(free, id)

@@ -117,7 +117,7 @@ type operation struct {
 // Performed implements repository.Operations.
 func (s *Store) Performed(ctx context.Context, id uuid.UUID) (bool, error) {
 	found := false
-	err := s.Step(ctx, "look for an operation", func(time.Time) error {
+	err := s.Step(ctx, "find an operation", func(time.Time) error {
 		found = id != uuid.Nil && slices.ContainsFunc(s.operations, func(o operation) bool { return o.id == id })
 		return nil
 	})

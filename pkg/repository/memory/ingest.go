@@ -74,7 +74,7 @@ func (s *Store) Mark(ctx context.Context, p repository.Partition) (mark *reposit
 
 // NoteMark implements repository.Ingest.
 func (s *Store) NoteMark(ctx context.Context, p repository.Partition, m repository.Mark) error {
-	return s.Step(ctx, "note mark", func(time.Time) error {
+	return s.Step(ctx, "store mark", func(time.Time) error {
 		if _, ok := s.Positions[p]; ok {
 			s.marks[p] = m
 		}

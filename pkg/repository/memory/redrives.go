@@ -50,7 +50,7 @@ func retriesTopic(n repository.NewRedrive) error {
 	case n.Action != entity.RedriveRetry || !reflect.ValueOf(n.Options).IsZero() || !reflect.ValueOf(more).IsZero():
 		return &repository.NeedsDatabaseError{Feature: "a redrive that is more than a retry of a topic"}
 	case n.Selection.Topic == "":
-		return fmt.Errorf("a selection that nothing narrows: %w", entity.ErrInvalid)
+		return fmt.Errorf("selection without any condition: %w", entity.ErrInvalid)
 	case n.BatchSize < 1:
 		return fmt.Errorf("batches of %d messages: %w", n.BatchSize, entity.ErrInvalid)
 	}
@@ -213,7 +213,7 @@ func (s *Store) Moved(now time.Time, action entity.Action, from entity.RedriveSt
 
 // NoteWaiting implements repository.Redrives. An inactive redrive keeps its note, which is the reason for its state.
 func (s *Store) NoteWaiting(ctx context.Context, id uuid.UUID, waiting bool, note string) error {
-	return s.WithRedrive(ctx, "note that a redrive waits", id, func(r *Redrive, now time.Time) error {
+	return s.WithRedrive(ctx, "record that a redrive waits", id, func(r *Redrive, now time.Time) error {
 		e := &r.Entity
 		if !e.State.Active() {
 			return nil

@@ -154,7 +154,7 @@ const purgeQuery = `
 // they are missing, and returns how many it created.
 func (s *Store) CreatePartitions(ctx context.Context, ahead int) (made int64, err error) {
 	err = s.selectOne(ctx, &made, `SELECT dlq.create_archive_partitions($1)`, ahead)
-	return made, translate("make partitions of the archive", err)
+	return made, translate("create partitions of the archive", err)
 }
 
 // PurgePartitions detaches the partitions whose messages have all been in the archive longer than days, and deletes
@@ -167,7 +167,7 @@ func (s *Store) PurgePartitions(ctx context.Context, days, batch int) (int64, er
 	var taken int64
 	err := s.selectOne(ctx, &taken, `SELECT dlq.detach_archive_partitions($1)`, days)
 	total, purged := s.purge(ctx, "purge partitions of the archive", `SELECT dlq.purge_detached($1)`, batch)
-	return total, errors.Join(translate("take partitions off the archive", err), purged)
+	return total, errors.Join(translate("detach partitions of the archive", err), purged)
 }
 
 // PurgeArchive deletes messages that have been in the archive longer than days, with their attempts, edits and
@@ -324,7 +324,7 @@ const keepArchiveRunQuery = `
 
 // KeepArchiveRun implements repository.ArchiveRuns.
 func (s *Store) KeepArchiveRun(ctx context.Context, run repository.ArchiveRun) error {
-	return translate("keep an archive run", s.exec(ctx, keepArchiveRunQuery, s.clock(), run.ID, string(run.Result),
+	return translate("record an archive run", s.exec(ctx, keepArchiveRunQuery, s.clock(), run.ID, string(run.Result),
 		run.Moved, run.Purged, run.Bookkept, repository.BoundArchiveError(clean(run.Error)), run.Took.Microseconds()))
 }
 

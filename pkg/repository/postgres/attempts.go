@@ -136,7 +136,7 @@ const claimableQuery = `
 func (s *Store) Claimable(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID, error) {
 	var free []uuid.UUID
 	err := s.selectRows(ctx, &free, claimableQuery, uuids(ids))
-	return free, translate("look for claimable messages", err)
+	return free, translate("find claimable messages", err)
 }
 
 // claimed reads the answer to claims.

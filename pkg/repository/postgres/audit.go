@@ -100,7 +100,7 @@ const performedQuery = `SELECT EXISTS (SELECT FROM dlq.audit WHERE operation_id 
 func (s *Store) Performed(ctx context.Context, operation uuid.UUID) (bool, error) {
 	var found []bool
 	if err := s.selectRows(ctx, &found, performedQuery, operation); err != nil {
-		return false, translate("look for an operation", err)
+		return false, translate("find an operation", err)
 	}
 	return len(found) > 0 && found[0], nil
 }
@@ -128,7 +128,7 @@ func (s *Store) PerformedOn(ctx context.Context, operation uuid.UUID, action ent
 		return nil, nil
 	}
 	found, err := s.performedOn(ctx, operation, action, unique(ids))
-	return found, translate("look for changes of an operation", err)
+	return found, translate("find changes of an operation", err)
 }
 
 // recordQuery appends one entry for an operation, an action and an object: the driver sends a statement twice when

@@ -149,7 +149,7 @@ func parseCredentials(text string) (credentials, error) {
 func parseJSON(text string) (credentials, error) {
 	var both struct{ Username, Password string }
 	if err := json.Unmarshal([]byte(text), &both); err != nil {
-		return credentials{}, errors.New("it is not whole JSON with a username and a password")
+		return credentials{}, errors.New("it is not complete JSON with a username and a password")
 	}
 	return credentials{both.Username, secret.Text(both.Password)}, nil
 }

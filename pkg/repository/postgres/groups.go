@@ -35,9 +35,9 @@ func (s *Store) NoteFingerprints(ctx context.Context, fingerprints []entity.Fing
 	}
 	c, err := newFingerprintColumns(fingerprints, func(f entity.Fingerprint) entity.Fingerprint { return f })
 	if err != nil {
-		return fmt.Errorf("note fingerprints: %w", err)
+		return fmt.Errorf("store fingerprints: %w", err)
 	}
-	return translate("note fingerprints", s.exec(ctx, noteQuery, c.args()...))
+	return translate("store fingerprints", s.exec(ctx, noteQuery, c.args()...))
 }
 
 // fingerprintColumns are fingerprints as arguments of a statement.

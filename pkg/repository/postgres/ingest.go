@@ -76,7 +76,7 @@ func (s *Store) Mark(ctx context.Context, p repository.Partition) (*repository.M
 
 // NoteMark implements repository.Ingest.
 func (s *Store) NoteMark(ctx context.Context, p repository.Partition, m repository.Mark) error {
-	return translate("note mark", s.exec(ctx, `
+	return translate("store mark", s.exec(ctx, `
 		UPDATE dlq.ingest_positions SET mark_offset = $3, mark_time = $4, mark_crc = $5
 		WHERE incarnation_id = $1 AND partition = $2`, p.Incarnation, p.Partition, m.Offset, m.Time, int64(m.CRC)))
 }

@@ -73,7 +73,7 @@ func (s *Store) KeepNotices(ctx context.Context, k repository.KeptNotices) (bool
 	}
 	columns, err := noticeColumns(k.Notices)
 	if err != nil {
-		return false, fmt.Errorf("keep notices: %w", err)
+		return false, fmt.Errorf("store notices: %w", err)
 	}
 	groups, regressed, topics := toldColumns(k.Seen.List)
 	args := append([]any{s.clock(), version, xid, id, groups, regressed, topics}, columns.args[:9]...)
@@ -81,7 +81,7 @@ func (s *Store) KeepNotices(ctx context.Context, k repository.KeptNotices) (bool
 		repository.SpikeOver.Microseconds(), repository.NoticeLife.Microseconds())
 	var kept []bool
 	if err := s.selectRows(ctx, &kept, keepNoticesQuery, args...); err != nil {
-		return false, translate("keep notices", err)
+		return false, translate("store notices", err)
 	}
 	return len(kept) > 0, nil
 }

@@ -29,7 +29,7 @@ var noteGiven = `
 // NoteGroups implements repository.Outcomes.
 func (s *Store) NoteGroups(ctx context.Context, groups []repository.TopicGroup) error {
 	topics, names := groupColumns(groups)
-	return translate("note groups", s.exec(ctx, noteGroupsQuery, topics, names))
+	return translate("store consumer groups", s.exec(ctx, noteGroupsQuery, topics, names))
 }
 
 // configureGroupsQuery changes only rows that differ: replicas that start together
@@ -55,7 +55,7 @@ const configureGroupsQuery = `
 // ConfigureGroups implements repository.Outcomes.
 func (s *Store) ConfigureGroups(ctx context.Context, groups []repository.TopicGroup) error {
 	topics, names := groupColumns(groups)
-	return translate("configure groups", s.exec(ctx, configureGroupsQuery, topics, names))
+	return translate("configure consumer groups", s.exec(ctx, configureGroupsQuery, topics, names))
 }
 
 // watchedQuery reads from the counters which topics have messages that were sent.
@@ -73,7 +73,7 @@ func (s *Store) WatchedGroups(ctx context.Context) ([]repository.TopicGroup, err
 		Group string `db:"consumer_group"`
 	}
 	if err := s.selectRows(ctx, &found, watchedQuery); err != nil {
-		return nil, translate("list groups", err)
+		return nil, translate("list consumer groups", err)
 	}
 	groups := make([]repository.TopicGroup, len(found))
 	for i, f := range found {
@@ -104,7 +104,7 @@ func (s *Store) NoteCommitted(ctx context.Context, offsets []repository.Committe
 		partitions.int32(o.Partition)
 		committed.int64(o.Offset)
 	}
-	return translate("note committed offsets", s.exec(ctx, noteCommittedQuery,
+	return translate("store committed offsets", s.exec(ctx, noteCommittedQuery,
 		groups.arg(), topics.arg(), topicIDs.arg(), partitions.arg(), committed.arg(), s.clock()))
 }
 

@@ -180,7 +180,7 @@ func (s *Store) PayloadLag(ctx context.Context) (time.Duration, error) {
 	err := s.selectRows(ctx, &seconds, `
 		SELECT extract(epoch FROM coalesce($1::timestamptz, clock_timestamp()) - min(stored_at))::float8 FROM dlq.payload_queue`, s.clock())
 	if err != nil || len(seconds) == 0 {
-		return 0, translate("read how far payloads are", err)
+		return 0, translate("read the payload lag", err)
 	}
 	return time.Duration(max(0, seconds[0].Float64) * float64(time.Second)), nil
 }

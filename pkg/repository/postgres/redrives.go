@@ -142,7 +142,7 @@ const surveyQuery = `
 func (s *Store) Survey(ctx context.Context, r repository.NewRedrive) ([]repository.SurveyGroup, error) {
 	selection, err := s.newSelection(ctx, r, 1)
 	if err != nil {
-		return nil, translate("survey messages", err)
+		return nil, translate("preview a redrive", err)
 	}
 	var found []struct {
 		Messages   int       `db:"messages"`
@@ -152,7 +152,7 @@ func (s *Store) Survey(ctx context.Context, r repository.NewRedrive) ([]reposito
 		Sample     uuid.UUID `db:"sample"`
 	}
 	if err := s.selectOnce(ctx, &found, selection.within(surveyQuery), selection.values...); err != nil {
-		return nil, translate("survey messages", err)
+		return nil, translate("preview a redrive", err)
 	}
 	groups := make([]repository.SurveyGroup, len(found))
 	for i, f := range found {
@@ -436,10 +436,10 @@ const noteWaitingQuery = `
 func (s *Store) NoteWaiting(ctx context.Context, id uuid.UUID, waiting bool, note string) error {
 	var noted []bool
 	if err := s.selectRows(ctx, &noted, noteWaitingQuery, id, s.clock(), waiting, clean(note)); err != nil {
-		return translate("note that a redrive waits", err)
+		return translate("record that a redrive waits", err)
 	}
 	if len(noted) > 0 {
 		return nil
 	}
-	return s.mustExist(ctx, "note that a redrive waits", id)
+	return s.mustExist(ctx, "record that a redrive waits", id)
 }

@@ -236,7 +236,7 @@ func (c bytesCell) Scan(src any) error {
 		c.row.bytes = append(c.row.bytes, v...)
 		c.row.parts = append(c.row.parts, part{c.to, from, len(c.row.bytes)})
 	default:
-		return fmt.Errorf("bytes come as %T", src)
+		return fmt.Errorf("cannot read bytes from %T", src)
 	}
 	return nil
 }
@@ -275,7 +275,7 @@ func scannedRowFor(columns []string) (*scannedRow, error) {
 	for _, name := range columns {
 		place := r.place(name)
 		if place == nil {
-			return nil, fmt.Errorf("a message has no place for column %s", name)
+			return nil, fmt.Errorf("a message has no field for column %s", name)
 		}
 		r.places = append(r.places, place)
 	}

@@ -54,7 +54,7 @@ func (s *Store) HoldCatalogue(ctx context.Context, owner uuid.UUID, version int6
 	if err == nil && len(held) > 0 {
 		err = s.exec(ctx, createPartitionsQuery, s.clock())
 	}
-	return len(held) > 0, translate("hold the search index", err)
+	return len(held) > 0, translate("acquire the indexer lease", err)
 }
 
 // uncataloguedQuery continues at the position in dlq.search_index, and moves it up to the first message that it
@@ -171,13 +171,13 @@ type uncataloguedRow struct {
 func (s *Store) Uncatalogued(ctx context.Context, version int64, limit int, maxBytes, maxValue int64) ([]entity.Message, error) {
 	var found []uncataloguedRow
 	if err := s.selectRows(ctx, &found, uncataloguedQuery, version, limit, maxBytes, maxValue, s.clock()); err != nil {
-		return nil, translate("find messages to catalogue", err)
+		return nil, translate("find messages to index", err)
 	}
 	messages := make([]entity.Message, len(found))
 	for i := range found {
 		var err error
 		if messages[i], err = found[i].messageToShow(); err != nil {
-			return nil, fmt.Errorf("find messages to catalogue: %w", err)
+			return nil, fmt.Errorf("find messages to index: %w", err)
 		}
 	}
 	return messages, nil
@@ -338,7 +338,7 @@ const crowdedQuery = `
 func (s *Store) Crowded(ctx context.Context) (bool, error) {
 	var answer []bool
 	err := s.selectRows(ctx, &answer, crowdedQuery, s.clock())
-	return len(answer) > 0 && answer[0], translate("ask whether the store is crowded", err)
+	return len(answer) > 0 && answer[0], translate("check the load of the store", err)
 }
 
 // inPartitions stores documents, and creates the missing partitions that they need. The archiver may drop such a
@@ -404,7 +404,7 @@ func termsText(terms []int64) string {
 func (s *Store) CataloguedUntil(ctx context.Context) (time.Time, error) {
 	var until []sql.NullTime
 	if err := s.selectRows(ctx, &until, `SELECT found_until FROM dlq.search_index`); err != nil {
-		return time.Time{}, translate("read the catalogue's state", err)
+		return time.Time{}, translate("read the state of the search index", err)
 	}
 	if len(until) == 0 {
 		return time.Time{}, nil
@@ -427,7 +427,7 @@ func (s *Store) CatalogueStall(ctx context.Context) (repository.CatalogueStall, 
 		Holder  string  `db:"holder"`
 	}
 	if err := s.selectRows(ctx, &found, catalogueStallQuery, s.clock()); err != nil || len(found) == 0 {
-		return repository.CatalogueStall{}, translate("read the catalogue's state", err)
+		return repository.CatalogueStall{}, translate("read the state of the search index", err)
 	}
 	age := time.Duration(max(0, found[0].Seconds) * float64(time.Second))
 	return repository.CatalogueStall{Age: age, Holder: found[0].Holder}, nil

@@ -28,7 +28,7 @@ func (s *Store) newSelection(ctx context.Context, r repository.NewRedrive, first
 		return nil, err
 	}
 	if r.Selection.Empty() {
-		return nil, fmt.Errorf("a selection that nothing narrows: %w", entity.ErrInvalid)
+		return nil, fmt.Errorf("selection without any condition: %w", entity.ErrInvalid)
 	}
 	n, err := s.namesOf(ctx, r.Selection.Filter, sourceOf(false))
 	if err != nil {

@@ -263,7 +263,7 @@ func (s *Store) OpenTopics(ctx context.Context, topics []repository.Topic) ([]re
 			return nil, translate("open topics", err)
 		}
 	}
-	return nil, errors.New("open topics: a topic's row vanished as soon as it was made")
+	return nil, errors.New("open topics: the row of a new topic was not found")
 }
 
 // knownTopics returns the numbers of n topics, nil when one of them is new.

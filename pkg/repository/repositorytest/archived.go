@@ -79,7 +79,7 @@ func archivedRestore(h *harness) {
 	}
 	check.Same(h, got, want, "restored")
 	check.True(h, answer.ID == m.ID && answer.Status == entity.Pending && answer.UpdatedAt == got.UpdatedAt,
-		"Restore = %+v, want the message as it is now", answer)
+		"Restore = %+v, want the present message", answer)
 	h.wantNotFound("GetArchived after a restore", m.ID, check.Err(h.Repository.GetArchived(h.Context(), m.ID, whole)))
 }
 
@@ -102,7 +102,7 @@ func archivedHistory(h *harness) {
 	check.Same(h, len(h.history(m.ID)), 2, "attempts in the history")
 	h.attempt(m.ID, entity.Acknowledged)
 	all := h.history(m.ID)
-	check.True(h, len(all) == 3 && all[2].Number == 3, "history %+v, want the third attempt behind the others", all)
+	check.True(h, len(all) == 3 && all[2].Number == 3, "history %+v, want the third attempt after the others", all)
 }
 
 func archivedAudit(h *harness) {
@@ -284,7 +284,7 @@ func recentGroupsLeftOut(h *harness) {
 		h.attempt(h.came(f, 1)[0], entity.Acknowledged)
 		h.came(f, 1)
 	}
-	h.wantRecent("of nobody", 2, 2)
+	h.wantRecent("without exceptions", 2, 2)
 	h.wantRecent("but the named one", 1, 1, named.ID(), uuid.New())
 	yes := true
 	check.Must(h.Repository.AnnotateGroup(h.Context(), muted.ID(), repository.Annotation{Muted: &yes}, nil, entity.By("alice")))(h)

@@ -126,7 +126,7 @@ func auditTakeOver(h *harness) {
 	how := repository.Claiming{Expiry: expiry, Cause: cause, Audit: true}
 	check.Len(h, check.Must(h.Repository.Claim(h.Context(), []repository.Claim{c}, how))(h), 1, "Claim messages")
 	want := h.auditEntry(entity.ActionRetry, m.ID, entity.Retrying, entity.Retrying, 2, cause)
-	want.Class, want.LastError = entity.UnknownClass, "the log starts behind the noted offset"
+	want.Class, want.LastError = entity.UnknownClass, "the log starts after the noted offset"
 	h.wantEntries(m.ID, want)
 }
 
@@ -317,7 +317,7 @@ func auditOrder(h *harness) {
 	check.Require(h, len(all) == 10, "trail has %d entries, want 10", len(all))
 	for i := 1; i < len(all); i++ {
 		check.True(h, all[i].ID < all[i-1].ID && !all[i].At.After(all[i-1].At),
-			"entry %d of %v stands behind %d of %v, want the newest first", all[i].ID, all[i].At, all[i-1].ID, all[i-1].At)
+			"entry %d of %v comes after %d of %v, want the newest first", all[i].ID, all[i].At, all[i-1].ID, all[i-1].At)
 	}
 	for _, limit := range []int{1, 3, 9} {
 		check.Same(h, h.trail(repository.TrailQuery{Limit: limit}), all[:limit], "Limit %d, want the newest of them", limit)

@@ -99,7 +99,7 @@ func catalogueVersions(h *harness) {
 	h.wantIDs("by a word of the old version", h.search(byWord("boom")), nil)
 	h.wantIDs("uncatalogued in the new version", h.uncatalogued(8), []uuid.UUID{a.ID, b.ID})
 	h.document(8, entity.Document{MessageID: a.ID, Text: "boom"})
-	h.document(catalogueVersion, entity.Document{MessageID: b.ID, Text: "boom"}) // by a worker that does not know the new version
+	h.document(catalogueVersion, entity.Document{MessageID: b.ID, Text: "boom"}) // by a worker with the old version
 	h.wantIDs("by a word", h.search(byWord("boom")), []uuid.UUID{a.ID})
 	h.wantIDs("uncatalogued", h.uncatalogued(8), []uuid.UUID{b.ID})
 }

@@ -283,7 +283,7 @@ func deleteUnsettleable(h *harness) {
 	h.unsettleable(m.ID)
 	before := h.get(m.ID)
 	err := h.Repository.Delete(h.Context(), m.ID, entity.By("alice"))
-	h.wantClaimed("Delete of what nobody can settle", m.ID, err)
+	h.wantClaimed("Delete of an unsettleable message", m.ID, err)
 	var claimed *entity.ClaimedError
 	check.True(h, errors.As(err, &claimed) && claimed.Unsettled,
 		"Delete = %v, want it to say that the attempt cannot be settled", err)
@@ -414,7 +414,7 @@ func giveUpHistory(h *harness) {
 func (h *harness) wantAbandoned(before entity.Message, actor string, to entity.Status) {
 	h.Helper()
 	attempts := h.history(before.ID)
-	check.Require(h, len(attempts) != 0, "history is empty, want the attempt that nobody could settle")
+	check.Require(h, len(attempts) != 0, "history is empty, want the unsettled attempt")
 	got := attempts[len(attempts)-1]
 	if got.ID != before.Claim.ID || got.Actor != actor || got.From != entity.Retrying || got.To != to ||
 		got.Class != entity.UnknownClass || got.Topic != before.Claim.Topic || got.Partition != before.Claim.Partition ||

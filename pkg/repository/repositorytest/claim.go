@@ -344,7 +344,7 @@ func claimWait(h *harness) {
 		})
 		check.Require(h, claimErr == nil, "Claim: %v", claimErr)
 		if len(taken) == 1 {
-			h.wantClaimed("GiveUp behind a claim", m.ID, giveUpErr)
+			h.wantClaimed("GiveUp after a claim", m.ID, giveUpErr)
 			h.wantStatus(m.ID, entity.Retrying)
 			continue
 		}

@@ -43,7 +43,7 @@ func raceClaimDelete(h *harness) {
 		})
 		check.Require(h, claimErr == nil, "Claim: %v", claimErr)
 		if len(taken) == 1 {
-			h.wantClaimed("Delete behind a claim", m.ID, deleteErr)
+			h.wantClaimed("Delete after a claim", m.ID, deleteErr)
 			h.wantStatus(m.ID, entity.Retrying)
 			continue
 		}

@@ -83,7 +83,7 @@ func (h *harness) unsettleable(id uuid.UUID) {
 	h.Helper()
 	r := result(h.claim(id), entity.InDoubt)
 	h.clock.Advance(2 * expiry)
-	r.Class, r.Error = entity.UnknownClass, "the log starts behind the noted offset"
+	r.Class, r.Error = entity.UnknownClass, "the log starts after the noted offset"
 	got := h.finishAll(r)
 	check.Require(h, len(got) == 1 && got[0].Status == entity.Retrying, "Finish = %+v, want one in RETRYING", got)
 }

@@ -310,8 +310,8 @@ func groupsVisible(h *harness) {
 		h.wantPaged(repository.GroupQuery{Visible: seen, Sort: sort}, "a")
 		h.wantPaged(repository.GroupQuery{Visible: seen, Sort: sort, Topic: "payments.eu", Open: true}, "a")
 		h.wantGroups("of a topic that is not visible", repository.GroupQuery{Visible: seen, Sort: sort, Topic: original})
-		h.wantGroups("for somebody who sees nothing", repository.GroupQuery{Visible: h.visible("nobody"), Sort: sort})
-		h.wantGroups("for somebody who sees no patterns", repository.GroupQuery{Visible: &entity.TopicPatterns{}, Sort: sort})
+		h.wantGroups("for a user who sees nothing", repository.GroupQuery{Visible: h.visible("nobody"), Sort: sort})
+		h.wantGroups("for a user without patterns", repository.GroupQuery{Visible: &entity.TopicPatterns{}, Sort: sort})
 	}
 	trend := repository.Trend{Since: start, Until: h.clock.Now().Add(time.Hour)}
 	got := check.Must(h.Repository.ErrorGroup(h.Context(), a.ID(), seen, trend))(h)
@@ -327,7 +327,7 @@ func groupsVisible(h *harness) {
 	_, err := h.Repository.ErrorGroup(h.Context(), b.ID(), seen, trend)
 	h.wantNoGroup("ErrorGroup of a group that is not visible", b.ID(), err)
 	_, err = h.Repository.ErrorGroup(h.Context(), c.ID(), h.visible("^.*$"), trend)
-	h.wantNoGroup("ErrorGroup of unknown origin for somebody with patterns", c.ID(), err)
+	h.wantNoGroup("ErrorGroup of unknown origin for a user with patterns", c.ID(), err)
 
 	for _, id := range payments {
 		check.NoError(h, h.Repository.Delete(h.Context(), id, entity.By("alice")))

@@ -252,7 +252,7 @@ func listBounded(h *harness) {
 		case i < fits-1 && !loaded:
 			h.Fatalf("value %d of the page is not loaded, want those that fit", i)
 		case i > fits && loaded:
-			h.Fatalf("value %d of the page is loaded, want none behind %d bytes", i, repository.ListPageLimit)
+			h.Fatalf("value %d of the page is loaded, want none after the first %d bytes", i, repository.ListPageLimit)
 		case m.Record.Size != size:
 			h.Fatalf("value %d of the page has size %d, want %d", i, m.Record.Size, size)
 		}

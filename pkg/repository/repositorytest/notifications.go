@@ -137,7 +137,7 @@ func eventsBeginAnew(h *harness) {
 	h.watch()
 	h.clock.Advance(patience - 2*time.Second)
 	if found := h.look(0); found.Since == found.Now {
-		h.Errorf("events began anew before the patience ended")
+		h.Errorf("events began again before q.Patience had passed")
 	}
 	h.keep(h.look(0))
 	h.in(entity.Dead)
@@ -439,7 +439,7 @@ func noticesWindow(h *harness) {
 	h.clock.Advance(59 * time.Second)
 	h.wantTaken("before the window ends", uuid.Nil)
 	h.clock.Advance(2 * time.Second)
-	h.wantTaken("behind it", n.ID)
+	h.wantTaken("after it", n.ID)
 }
 
 func noticesGrouped(h *harness) {
@@ -456,7 +456,7 @@ func noticesGrouped(h *harness) {
 	want.MessageIDs = append(want.MessageIDs, more.MessageIDs...)[:repository.MaxNoticeMessages]
 	got, _ := h.take("ops", 0)
 	h.wantNotice(got, want)
-	h.wantTaken("behind the one", uuid.Nil)
+	h.wantTaken("after the one", uuid.Nil)
 }
 
 func noticesApart(h *harness) {
@@ -577,7 +577,7 @@ func noticesForeignClaim(h *harness) {
 	h.wantTaken("at first", n.ID)
 	h.settle(repository.NoticeResult{Notice: n.ID, Claim: uuid.New(), Sent: true})
 	h.clock.Advance(noticeLease)
-	h.wantTaken("after somebody else's settling", n.ID)
+	h.wantTaken("after another claim's settling", n.ID)
 }
 
 func noticesGivenUp(h *harness) {
@@ -598,7 +598,7 @@ func noticesGivenUp(h *harness) {
 		h.Errorf("took %s, want %s", n.ID, taken.ID)
 	}
 	if ended, err := h.Repository.GiveUpNotices(h.Context(), time.Hour-time.Second, 10); err != nil || len(ended) != 1 {
-		h.Errorf("GiveUpNotices = %v, %v, want only the one that nobody has in hand", ended, err)
+		h.Errorf("GiveUpNotices = %v, %v, want only the unclaimed one", ended, err)
 	}
 }
 

@@ -125,7 +125,7 @@ func wholeFilter(h *harness) entity.Filter {
 func redriveSelectionWhole(h *harness) {
 	id := h.put().ID
 	for name, f := range map[string]entity.Filter{
-		"everything": wholeFilter(h), "a key": {Key: []byte("k")}, "what nobody sees": {Visible: &entity.TopicPatterns{}},
+		"everything": wholeFilter(h), "a key": {Key: []byte("k")}, "nothing visible": {Visible: &entity.TopicPatterns{}},
 	} {
 		n := retryAll(func(n *repository.NewRedrive) { n.Selection = entity.Selection{IDs: []uuid.UUID{id}, Filter: f} })
 		h.create(n)

@@ -220,7 +220,7 @@ func leaseOrdered(h *harness) {
 	again := h.wantLease(r.ID, 0)
 	h.clock.Advance(expiry)
 	over := h.wantLease(r.ID, 0)
-	check.True(h, over.TakenOver, "an expired batch is handed out as if nobody had begun it")
+	check.True(h, over.TakenOver, "an expired batch is leased without TakenOver")
 	check.True(h, !h.saveItems(again), "SaveBatch by who lost the batch = true, want false")
 	h.saveAll(over, entity.ItemSucceeded)
 	h.wantLease(r.ID, 1)
@@ -303,7 +303,7 @@ func saveLost(h *harness) {
 	now := h.wantLease(r.ID, 0)
 	foreign := &held{&repository.RedriveBatch{RedriveID: r.ID, Number: 99}, now.owner}
 	check.True(h, !h.saveItems(late, item) && !h.saveItems(foreign, item) && !h.saveItems(&held{now.RedriveBatch, uuid.Nil}, item),
-		"SaveBatch by somebody else, or of no batch = true, want false")
+		"SaveBatch by another owner, or of no batch = true, want false")
 	h.wantRedriveCounts(r.ID, entity.RedriveCounts{Waiting: 2, UnderWay: 2})
 	h.saveAll(now, entity.ItemSucceeded)
 	h.wantRedriveCounts(r.ID, entity.RedriveCounts{Succeeded: 2})
@@ -426,9 +426,9 @@ func itemsConfigured(h *harness) {
 		h.Helper()
 		got := h.items(r.ID, repository.ItemQuery{})
 		check.True(h, got[0].Group == group && got[0].Outcome == outcome,
-			"item without a group is told of by %q: %s, want %q: %s", got[0].Group, got[0].Outcome, group, outcome)
+			"item without a group has outcome of %q: %s, want %q: %s", got[0].Group, got[0].Outcome, group, outcome)
 		check.True(h, got[1].Group == "shipping" && got[1].Outcome == entity.Published,
-			"item of shipping is told of by %q: %s, want shipping: published", got[1].Group, got[1].Outcome)
+			"item of shipping has outcome of %q: %s, want shipping: published", got[1].Group, got[1].Outcome)
 	}
 	h.noteCommitted(committed(billing, 50))
 	want("", entity.Published)
@@ -585,7 +585,7 @@ func racePause(h *harness) {
 					To: entity.RedrivePaused, Action: entity.ActionPause, Cause: entity.By("bob"),
 				})
 				if b, err := h.Repository.LeaseBatch(h.Context(), r.ID, uuid.New(), expiry); err != nil || b != nil {
-					h.Errorf("LeaseBatch behind the pause = %+v, %v, want none", b, err)
+					h.Errorf("LeaseBatch after the pause = %+v, %v, want none", b, err)
 				}
 				return
 			}

@@ -363,7 +363,7 @@ func redrivePass(h *harness) {
 		h.Error("PassCanary left the canary not passed")
 	}
 	if without, _ := h.began(1); !without.CanaryPassed {
-		h.Error("nobody asked for a canary and it is not passed, want passed")
+		h.Error("a redrive without a canary has not passed it, want passed")
 	}
 }
 

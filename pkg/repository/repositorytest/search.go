@@ -321,7 +321,7 @@ func searchByLastRetry(h *harness) {
 	up := repository.Sort{By: repository.ByLastRetry, Ascending: true}
 	h.wantIDs("ascending", h.search(repository.SearchQuery{Sort: up}), retried)
 	place := repository.Place{CreatedAt: h.get(retried[1]).LastRetryAt, ID: retried[1]}
-	h.wantIDs("behind a place", h.search(repository.SearchQuery{Sort: up, After: place}), retried[2:])
+	h.wantIDs("after a place", h.search(repository.SearchQuery{Sort: up, After: place}), retried[2:])
 	h.wantIDs("of a topic", h.search(repository.SearchQuery{Sort: up, Filter: entity.Filter{Topic: original}}), retried)
 	slices.Reverse(retried)
 	h.wantIDs("last first", h.search(repository.SearchQuery{Sort: repository.Sort{By: repository.ByLastRetry}}), retried)

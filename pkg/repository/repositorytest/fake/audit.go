@@ -45,7 +45,7 @@ func asked(e entity.AuditEntry, q repository.TrailQuery) bool {
 // PerformedOn implements repository.Selections, in the order of ids.
 func (s *Store) PerformedOn(ctx context.Context, operation uuid.UUID, action entity.Action, ids []uuid.UUID) ([]uuid.UUID, error) {
 	var found []uuid.UUID
-	err := s.Step(ctx, "look for changes of an operation", func(time.Time) error {
+	err := s.Step(ctx, "find changes of an operation", func(time.Time) error {
 		performed := s.Did(operation, action)
 		for _, id := range memory.Unique(ids) {
 			if performed[id] {
@@ -121,7 +121,7 @@ func (s *Store) append(e entity.AuditEntry) {
 
 // KeepArchiveRun implements repository.ArchiveRuns.
 func (s *Store) KeepArchiveRun(ctx context.Context, run repository.ArchiveRun) error {
-	return s.Step(ctx, "keep an archive run", func(now time.Time) error {
+	return s.Step(ctx, "record an archive run", func(now time.Time) error {
 		run.StartedAt, run.FinishedAt = now, time.Time{}
 		if run.Result != repository.ArchiveRunning {
 			run.StartedAt = now.Add(-run.Took)

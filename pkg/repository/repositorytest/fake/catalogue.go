@@ -49,7 +49,7 @@ func (s *Store) AnswerFrom(version int64) {
 // Uncatalogued implements repository.Catalogue. Messages of the archive come after those of the live table.
 func (s *Store) Uncatalogued(ctx context.Context, version int64, limit int, maxBytes, maxValue int64) ([]entity.Message, error) {
 	var messages []entity.Message
-	err := s.Step(ctx, "find messages to catalogue", func(time.Time) error {
+	err := s.Step(ctx, "find messages to index", func(time.Time) error {
 		if !s.catalogue.is(version) {
 			return nil
 		}
@@ -125,7 +125,7 @@ func (s *Store) Crowded(ctx context.Context) (bool, error) { return false, ctx.E
 // CataloguedUntil implements repository.Catalogue.
 func (s *Store) CataloguedUntil(ctx context.Context) (time.Time, error) {
 	var until time.Time
-	err := s.Step(ctx, "read the catalogue's state", func(now time.Time) error {
+	err := s.Step(ctx, "read the state of the search index", func(now time.Time) error {
 		until = s.cataloguedUntil(now)
 		return nil
 	})
@@ -146,5 +146,5 @@ func (s *Store) cataloguedUntil(now time.Time) time.Time {
 
 // CatalogueStall implements repository.Catalogue. There are no transactions.
 func (s *Store) CatalogueStall(ctx context.Context) (repository.CatalogueStall, error) {
-	return repository.CatalogueStall{}, s.Step(ctx, "read the catalogue's state", func(time.Time) error { return nil })
+	return repository.CatalogueStall{}, s.Step(ctx, "read the state of the search index", func(time.Time) error { return nil })
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// told is the state up to which events were found and kept.
+// told is the state of events: up to where they were found and kept.
 type told struct {
 	version   int64 // increases with every change
 	mark      int64 // the last entry of the audit trail

@@ -42,7 +42,7 @@ type groupArrival struct {
 
 // NoteFingerprints implements repository.Groups.
 func (s *Store) NoteFingerprints(ctx context.Context, fingerprints []entity.Fingerprint) error {
-	return s.Step(ctx, "note fingerprints", func(time.Time) error {
+	return s.Step(ctx, "store fingerprints", func(time.Time) error {
 		for _, f := range fingerprints {
 			g := s.errorGroup(f.ID())
 			if g.Class == "" && g.Title == "" && g.Rule == "" {

@@ -29,7 +29,7 @@ type notice struct {
 // KeepNotices implements repository.Notifications.
 func (s *Store) KeepNotices(ctx context.Context, k repository.KeptNotices) (bool, error) {
 	kept := false
-	err := s.Step(ctx, "keep notices", func(now time.Time) error {
+	err := s.Step(ctx, "store notices", func(now time.Time) error {
 		version, mark, ok := placeOfEvents(k.Seen.Place)
 		if !ok || version != s.told.version {
 			return nil

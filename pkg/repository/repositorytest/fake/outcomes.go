@@ -27,7 +27,7 @@ type commit struct {
 
 // NoteGroups implements repository.Outcomes.
 func (s *Store) NoteGroups(ctx context.Context, groups []repository.TopicGroup) error {
-	return s.Step(ctx, "note groups", func(time.Time) error {
+	return s.Step(ctx, "store consumer groups", func(time.Time) error {
 		for _, g := range groups {
 			s.noteGroup(g)
 		}
@@ -56,7 +56,7 @@ func (s *Store) topicGroups(topic string) (n int) {
 
 // ConfigureGroups implements repository.Outcomes.
 func (s *Store) ConfigureGroups(ctx context.Context, groups []repository.TopicGroup) error {
-	return s.Step(ctx, "configure groups", func(time.Time) error {
+	return s.Step(ctx, "configure consumer groups", func(time.Time) error {
 		for g, known := range s.groups {
 			known.configured = false
 			s.groups[g] = known
@@ -76,7 +76,7 @@ func (s *Store) ConfigureGroups(ctx context.Context, groups []repository.TopicGr
 // WatchedGroups implements repository.Outcomes, in order of topic and group.
 func (s *Store) WatchedGroups(ctx context.Context) ([]repository.TopicGroup, error) {
 	var watched []repository.TopicGroup
-	err := s.Step(ctx, "list groups", func(time.Time) error {
+	err := s.Step(ctx, "list consumer groups", func(time.Time) error {
 		sent := map[string]bool{}
 		for _, r := range s.Rows {
 			if r.Message.Status == entity.Resolved {
@@ -100,7 +100,7 @@ func compareGroups(a, b repository.TopicGroup) int {
 
 // NoteCommitted implements repository.Outcomes.
 func (s *Store) NoteCommitted(ctx context.Context, offsets []repository.Committed) error {
-	return s.Step(ctx, "note committed offsets", func(now time.Time) error {
+	return s.Step(ctx, "store committed offsets", func(now time.Time) error {
 		for _, o := range offsets {
 			at := partitionOfGroup{o.TopicGroup, o.TopicID, o.Partition}
 			if known, ok := s.committed[at]; !ok || o.Offset > known.offset {

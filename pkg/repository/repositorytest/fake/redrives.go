@@ -318,7 +318,7 @@ func (s *Store) selection(n repository.NewRedrive) ([]selected, error) {
 		return nil, err
 	}
 	if n.Selection.Empty() {
-		return nil, fmt.Errorf("a selection that nothing narrows: %w", entity.ErrInvalid)
+		return nil, fmt.Errorf("selection without any condition: %w", entity.ErrInvalid)
 	}
 	if len(n.Selection.IDs) > 0 {
 		return s.selectByID(n, takes), nil
@@ -394,7 +394,7 @@ func mappable(m *entity.Message) bool { return m.Status == entity.Pending || m.S
 // Survey implements repository.Selections.
 func (s *Store) Survey(ctx context.Context, n repository.NewRedrive) ([]repository.SurveyGroup, error) {
 	var groups []repository.SurveyGroup
-	err := s.Step(ctx, "survey messages", func(time.Time) error {
+	err := s.Step(ctx, "preview a redrive", func(time.Time) error {
 		found, err := s.selection(n)
 		if err != nil {
 			return err
