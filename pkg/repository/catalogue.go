@@ -47,9 +47,9 @@ type Catalogue interface {
 	// second.
 	Crowded(ctx context.Context) (bool, error)
 
-	// CataloguedUntil returns the time up to which the last call of Uncatalogued saw every live message, at most
-	// CatalogueSettles before that call; the zero time when it was never called. Messages that a longer transaction
-	// stored may be missing.
+	// CataloguedUntil returns the time up to which the last call of Uncatalogued saw every live message, at the
+	// latest CatalogueSettles before that call; the zero time when it was never called. Messages of a longer transaction
+	// may be missing.
 	CataloguedUntil(ctx context.Context) (time.Time, error)
 
 	// CatalogueStall reports whether an open transaction keeps the indexer from knowing that it has seen all older

@@ -13,7 +13,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-func TestAllocations(t *testing.T) { // parallel tests would be counted too
+func TestAllocations(t *testing.T) { //nolint:paralleltest // parallel tests would be counted too
 	recordtest.Allocations(t, recordPaths(t))
 }
 

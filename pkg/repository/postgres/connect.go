@@ -394,7 +394,7 @@ func (c *timedConn) deadline() time.Time {
 }
 
 func (c *timedConn) closeOnTimeout(err error) error {
-	if timeout, ok := err.(net.Error); ok && timeout.Timeout() { // package net does not wrap it
+	if timeout, ok := err.(net.Error); ok && timeout.Timeout() { //nolint:errorlint // package net does not wrap it
 		_ = c.Close()
 	}
 	return err

@@ -95,7 +95,7 @@ func (s *session) BeginTx(ctx context.Context, options driver.TxOptions) (driver
 	return &sessionTx{tx, s}, nil
 }
 
-// judge checks whether the error of a statement means that the role is gone.
+// judge makes database/sql try a failed statement on another connection if the session is lost or its role is gone.
 func (s *session) judge(ctx context.Context, err error) error {
 	switch {
 	case err == nil:

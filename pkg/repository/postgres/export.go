@@ -136,7 +136,7 @@ func (e *exporter) run(ctx context.Context, yield func(*entity.Message) error) (
 			}
 			step[i] = exported{} // release its bytes
 		}
-		ctx = traces.Quiet(ctx) // wrapped once; the first read has a span, and thousands may follow
+		ctx = traces.Quiet(ctx) //nolint:fatcontext // wrapped once; only the first read has a span
 		if len(step) < exportStep {
 			return nil, nil
 		}

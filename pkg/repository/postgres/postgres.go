@@ -88,7 +88,7 @@ func (s *Store) stmt(ctx context.Context, query string) (*sqlx.Stmt, error) {
 // selectRows runs a prepared query into dest, a pointer to a slice.
 func (s *Store) selectRows(ctx context.Context, dest any, query string, args ...any) error {
 	return again(ctx, func() error {
-		st, err := s.stmt(ctx, query) // it stays prepared
+		st, err := s.stmt(ctx, query) //nolint:sqlclosecheck // it stays prepared
 		if err != nil {
 			return err
 		}
@@ -99,7 +99,7 @@ func (s *Store) selectRows(ctx context.Context, dest any, query string, args ...
 // exec runs a prepared statement that returns no rows.
 func (s *Store) exec(ctx context.Context, query string, args ...any) error {
 	return again(ctx, func() error {
-		st, err := s.stmt(ctx, query) // it stays prepared
+		st, err := s.stmt(ctx, query) //nolint:sqlclosecheck // it stays prepared
 		if err != nil {
 			return err
 		}

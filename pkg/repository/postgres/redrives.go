@@ -119,7 +119,7 @@ func actionOf(stored string) entity.RedriveAction {
 	return entity.RedriveAction(stored)
 }
 
-// batchSize limits the batches of a redrive with a rate to the messages of one second: a whole batch is sent at once.
+// batchSize limits the batches of a redrive with a rate to the messages of one second: the rate admits whole batches.
 func batchSize(r repository.NewRedrive) (int, error) {
 	if r.BatchSize < 1 {
 		return 0, fmt.Errorf("batches of %d messages: %w", r.BatchSize, entity.ErrInvalid)

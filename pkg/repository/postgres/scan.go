@@ -135,7 +135,7 @@ func (s *Store) query(ctx context.Context, query string, args []any) (*sql.Rows,
 		if err != nil {
 			return nil, err
 		}
-		return st.QueryContext(ctx, args...) // the caller closes the rows
+		return st.QueryContext(ctx, args...) //nolint:sqlclosecheck // the caller closes the rows
 	}
 	st, err := s.db.PrepareContext(ctx, query)
 	if err != nil {
@@ -267,7 +267,7 @@ var scannedRows = sync.Pool{New: func() any { return new(scannedRow) }}
 
 // scannedRowFor returns a row with a place for each of the columns.
 func scannedRowFor(columns []string) (*scannedRow, error) {
-	r := scannedRows.Get().(*scannedRow) // the pool has no other type
+	r := scannedRows.Get().(*scannedRow) //nolint:forcetypeassert // the pool has no other type
 	if slices.Equal(r.columns, columns) {
 		return r, nil
 	}

@@ -114,7 +114,7 @@ func headersOneByOne(packed []byte) ([]entity.Header, error) {
 		if read <= 0 || length > uint64(len(rest)-read) {
 			return nil, errHeaders
 		}
-		h.Key, rest = string(rest[read:read+int(length)]), rest[read+int(length):] // no more than the bytes
+		h.Key, rest = string(rest[read:read+int(length)]), rest[read+int(length):] //nolint:gosec // no more than the bytes
 		if length, read = binary.Uvarint(rest); read <= 0 || length > uint64(len(rest)-read)+1 {
 			return nil, errHeaders
 		}

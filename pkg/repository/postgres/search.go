@@ -344,8 +344,8 @@ func isCanceled(err error) bool {
 	return errors.As(err, &pe) && pe.Code == "57014"
 }
 
-// readRows runs a query into dest, a pointer to a slice. It is prepared so that bytes are sent in binary, see
-// Store.stmt, and still planned for its arguments: PostgreSQL does so the first five times.
+// readRows runs a query into dest, a pointer to a slice. It is prepared to read bytea in binary, see Store.stmt,
+// and still planned for its arguments: PostgreSQL does so the first five times.
 func readRows(ctx context.Context, tx *sqlx.Tx, dest any, query string, args ...any) error {
 	st, err := tx.PreparexContext(ctx, query)
 	if err != nil {

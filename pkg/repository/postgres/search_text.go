@@ -228,8 +228,7 @@ func (r *rangeReader) begin(ctx context.Context, t *textSearch) ([]day, error) {
 	return daysOf(ctx, r.tx, t.q.Sort.Ascending)
 }
 
-// end prepares the statement that reads the page: it has the longer time limit, so that a page that was found is not
-// lost.
+// end sets the longer time limit for the statement that reads the page, so that a page that was found is not lost.
 func (r *rangeReader) end(ctx context.Context) error {
 	_, err := r.tx.ExecContext(ctx, foundTogether+inAnyWay+timeout(r.long))
 	return err

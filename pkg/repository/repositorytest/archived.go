@@ -384,7 +384,7 @@ func exportStops(h *harness) {
 		}
 		return nil
 	})
-	if err != enough || seen != 3 { // the caller's own error, unwrapped
+	if err != enough || seen != 3 { //nolint:errorlint // the caller's own error, unwrapped
 		h.Errorf("Export = %v after %d messages, want the caller's error after 3", err, seen)
 	}
 	h.put() // the store still works
