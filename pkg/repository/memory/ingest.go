@@ -136,7 +136,7 @@ func (s *Store) counting(messages []entity.Message, steps map[repository.Partiti
 	return out, nil
 }
 
-// NewRow makes the row of a message and registers the name of its topic under its number, as every reader sees it.
+// NewRow makes the row of a message, with the name that the store has for the number of its topic.
 func (s *Store) NewRow(m entity.Message) *Row {
 	if name, ok := s.topicNames[m.Source.TopicID]; ok {
 		m.Source.Topic = name

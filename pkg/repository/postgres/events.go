@@ -17,8 +17,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// noticeStateQuery returns how far events were read; no row when that was too long ago, or when the stored
-// transaction id is in the future: the data were moved to another server, whose ids start again.
+// noticeStateQuery returns how far events were read; stale when that was too long ago, or when the stored transaction
+// id is in the future: the data were moved to another server, whose ids start again.
 const noticeStateQuery = `
 	SELECT version, mark_xid::text AS mark_xid, mark_id, began_at, n.moment,
 		watched_at IS NULL OR watched_at < n.moment - $2::bigint * interval '1 microsecond'

@@ -232,7 +232,7 @@ func mutedIn(row string) string {
 type groupsQuery struct {
 	text string
 	args []any
-	with string // common table expressions of the conditions
+	with string // the common table expression that the conditions use
 }
 
 // arg adds a value and returns its parameter.
