@@ -28,7 +28,6 @@ type Ingest interface {
 	// no ids. For a partition without a position nothing is stored.
 	NoteMark(ctx context.Context, p Partition, m Mark) error
 
-	// A message that the store refuses for good goes into Quarantine in the step that
 	// Store appends a batch. A range counts only when the partition's position is exactly its From
 	// (compare-and-swap): its messages are stored and the position becomes its To. Ranges that do not match are left
 	// out with all their messages, the others are stored. Store returns the ranges that counted, in no particular
