@@ -1,7 +1,5 @@
-// Package archive moves finished messages out of the way: from the live table
-// to the archive, and out of the archive in the end. How rows are moved without
-// losing any is the store's business; when it happens is the caller's, or
-// RunOnSchedule's.
+// Package archive moves finished messages from the live table to the archive and finally deletes them from the
+// archive. The store moves rows without losing any; the caller, or RunOnSchedule, decides when a run starts.
 package archive
 
 import (
@@ -16,9 +14,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Store is what a run needs of the database. Every method commits batch by
-// batch, so work that was done before an error or the end of ctx stays done;
-// the count is that of the rows that are gone for certain.
+// Store has the methods that a run calls. Every method commits batch by batch, so work that was done before an error
+// or the end of ctx is kept; the count covers only rows that were certainly processed.
 type Store interface {
 	// TryLock takes the archiver's lock if it is free. unlock must be called
 	// when ok is true and is nil otherwise.
@@ -26,26 +23,24 @@ type Store interface {
 	// ArchiveOld moves messages in a final state whose last change is older
 	// than the retention.
 	ArchiveOld(ctx context.Context, retentionDays, batch int) (int64, error)
-	// CreatePartitions makes room for what is archived now and in the next ahead
-	// quarters, and says how many quarters it made.
+	// CreatePartitions creates the partitions for the present quarter and for the next ahead quarters, and returns
+	// how many it created.
 	CreatePartitions(ctx context.Context, ahead int) (int64, error)
-	// PurgePartitions deletes the quarters of which everything has been in the archive
-	// for longer than days; one that is being read may stay for the next run.
+	// PurgePartitions deletes the quarters in which every message has been in the archive for longer than days; a
+	// partition that is being read may stay until the next run.
 	PurgePartitions(ctx context.Context, days, batch int) (int64, error)
-	// PurgeArchive deletes, message by message, what has been in the archive for
-	// longer than days.
+	// PurgeArchive deletes, message by message, those that have been in the archive for longer than days.
 	PurgeArchive(ctx context.Context, days, batch int) (int64, error)
-	// PurgeBookkeeping deletes expired idempotency keys, redrives that ended
-	// longer than redriveDays ago, and audit entries older than auditDays, which
-	// is at least 365. A kind that fails does not keep it from the others.
+	// PurgeBookkeeping deletes expired idempotency keys, redrives that ended longer than redriveDays ago, and audit
+	// entries older than auditDays, which is at least 365. If one kind fails, it continues with the others.
 	PurgeBookkeeping(ctx context.Context, redriveDays, auditDays, batch int) (int64, error)
-	// KeepArchiveRun notes what became of a run, for those who watch.
+	// KeepArchiveRun stores a run and its result for monitoring.
 	KeepArchiveRun(ctx context.Context, run repository.ArchiveRun) error
 }
 
-// Report says what one run did.
+// Report has the results of one run.
 type Report struct {
-	Partitions int64 // quarters of the archive that were made
+	Partitions int64 // quarters of the archive that were created
 	Archived   int64 // messages moved to the archive
 	Purged     int64 // messages deleted from the archive
 	Bookkept   int64 // keys, redrives and audit entries deleted
@@ -53,23 +48,23 @@ type Report struct {
 	OtherRuns  bool // another archiver holds the lock, so nothing was done
 }
 
-// Archiver does runs. It keeps nothing between them.
+// Archiver performs runs. It keeps no state between them.
 type Archiver struct {
 	cfg   Config
 	store Store
 	log   *zap.Logger
 	now   func() time.Time
-	pause time.Duration // before a note is tried again; twice that the next time
+	pause time.Duration // before the next try to store a run; doubled for each try
 }
 
 // Option changes an Archiver.
 type Option func(*Archiver)
 
-// WithClock replaces time.Now for durations.
+// WithClock replaces time.Now for measuring durations.
 func WithClock(now func() time.Time) Option { return func(a *Archiver) { a.now = now } }
 
-// New returns an archiver. What became of a run is in the log and in the store; nobody
-// could ask a program that is gone.
+// New returns an archiver. The result of a run is in the log and in the store, because the program has often ended
+// before it could be asked.
 func New(cfg Config, store Store, log *zap.Logger, opts ...Option) *Archiver {
 	a := &Archiver{cfg: cfg, store: store, log: log, now: time.Now, pause: notePause}
 	for _, o := range opts {
@@ -78,12 +73,10 @@ func New(cfg Config, store Store, log *zap.Logger, opts ...Option) *Archiver {
 	return a
 }
 
-// Run does one run and logs one line about it. When another archiver is at
-// work it does nothing, says so in the log and the report, and that is not an
-// error. That a run cannot be noted in the store does not keep it from its work.
-// The steps do not depend on one another: when one fails the others are still
-// tried, and the error holds every failure. A run that ctx ends reports what it
-// had done.
+// Run performs one run and logs one line about it. When another archiver is running it does nothing, and reports that
+// in the log and the report; that is not an error. A failure to record the run in the store does not stop it. The
+// steps are independent: when one fails the others are still tried, and the error holds every failure. A run that ctx
+// ends reports what it had done.
 func (a *Archiver) Run(ctx context.Context) (Report, error) {
 	began := a.now()
 	unlock, ok, err := a.store.TryLock(ctx)
@@ -106,8 +99,7 @@ func (a *Archiver) Run(ctx context.Context) (Report, error) {
 	return r, err
 }
 
-// quartersAhead are made before anything needs them, so that half a year without an
-// archiver does no harm.
+// quartersAhead partitions are created in advance, so that half a year without a run does no harm.
 const quartersAhead = 2
 
 func (a *Archiver) steps(ctx context.Context, r *Report) error {
@@ -136,8 +128,7 @@ func (a *Archiver) steps(ctx context.Context, r *Report) error {
 	return errors.Join(errs...)
 }
 
-// purge takes whole quarters first, as that is cheaper; what a reader kept it from
-// taking goes row by row.
+// purge first drops whole quarters, which is cheaper; those that a reader blocked are then purged row by row.
 func (a *Archiver) purge(ctx context.Context) (int64, error) {
 	whole, err := a.store.PurgePartitions(ctx, a.cfg.PurgeDays, a.cfg.BatchSize)
 	if a.cfg.PurgeWholeQuarters || ctx.Err() != nil {
@@ -147,8 +138,8 @@ func (a *Archiver) purge(ctx context.Context) (int64, error) {
 	return whole + rows, errors.Join(err, failed)
 }
 
-// account writes the line of the run. The error is part of the line because
-// the counts explain it; callers add their own words only to the exit.
+// account logs the line of the run. The line includes the error because the counts explain it; callers log only their
+// exit.
 func (a *Archiver) account(r Report, err error) {
 	fields := []zap.Field{
 		zap.Int64("partitions", r.Partitions),
@@ -172,8 +163,8 @@ const (
 	endNotes    = 3
 )
 
-// note leaves a run in the store, in so many tries. Where that has no place for it yet,
-// or is away, there is the log.
+// note records a run in the store, with that many tries. If the store has no table for it yet, or is unavailable, the
+// failure is logged.
 func (a *Archiver) note(ctx context.Context, run repository.ArchiveRun, tries int) {
 	ctx = context.WithoutCancel(ctx)
 	err := a.keep(ctx, run)
@@ -182,7 +173,7 @@ func (a *Archiver) note(ctx context.Context, run repository.ArchiveRun, tries in
 		err = a.keep(ctx, run)
 	}
 	if err != nil {
-		a.log.Warn("nobody is told of the archive run", zap.String("result", string(run.Result)), zap.Error(err))
+		a.log.Warn("the archive run could not be recorded", zap.String("result", string(run.Result)), zap.Error(err))
 	}
 }
 

@@ -20,15 +20,15 @@ import (
 
 var errStore = errors.New("store is broken")
 
-// fakeStore keeps what it was asked and answers as told.
+// fakeStore records its calls and returns configured answers.
 type fakeStore struct {
 	mu      sync.Mutex
 	calls   []string
-	taken   bool // somebody has the lock
+	taken   bool // another archiver has the lock
 	lockErr error
 	fail    map[string]error
 	runs    []repository.ArchiveRun
-	away    int                       // so many notes are refused
+	away    int                       // this many calls of KeepArchiveRun fail
 	during  func(ctx context.Context) // runs inside ArchiveOld
 }
 
@@ -158,7 +158,7 @@ func TestRun(t *testing.T) {
 
 	t.Run("IsNotedWhenTheStoreIsBackSoon", func(t *testing.T) {
 		t.Parallel()
-		f := newFixture(&fakeStore{away: 3}, ticking()) // the beginning, and the end twice
+		f := newFixture(&fakeStore{away: 3}, ticking()) // the start, and twice the end
 		_, _ = f.Run(t.Context())
 		if len(f.store.runs) != 1 || f.store.runs[0].Result != repository.ArchiveComplete || f.store.runs[0].Took != 2*time.Second {
 			t.Errorf("noted %+v, want one that is complete and took 2s", f.store.runs)
@@ -187,7 +187,7 @@ func TestRun(t *testing.T) {
 		f := newFixture(&fakeStore{fail: map[string]error{"note": errStore}})
 		got := check.Must(f.Run(t.Context()))(t)
 		check.True(t, got.Archived == 10 && got.Bookkept == 30, "got %+v, want all of it and no error", got)
-		check.Same(t, f.lines.FilterMessage("nobody is told of the archive run").Len(), 2, "lines about it")
+		check.Same(t, f.lines.FilterMessage("the archive run could not be recorded").Len(), 2, "lines about it")
 	})
 
 	t.Run("LeavesTheWorkToAnotherArchiver", func(t *testing.T) {
@@ -260,7 +260,7 @@ func TestConfig(t *testing.T) {
 	})
 }
 
-// wantNoted expects that a run began and what became of it.
+// wantNoted checks that a run was recorded at its start and at its end.
 func (f fixture) wantNoted(t *testing.T, want repository.ArchiveRun) {
 	t.Helper()
 	check.Require(t, len(f.store.runs) == 2 && f.store.runs[0].ID != uuid.Nil, "noted %+v, want a run and its end", f.store.runs)

@@ -11,16 +11,14 @@ import (
 	"go.uber.org/zap"
 )
 
-// drainTime is what a run may take on after the end of the program was asked
-// for. Batches that are committed stay, so cutting it off costs nothing.
+// drainTime is how long a run may continue after the program was asked to end. Committed batches are kept, so
+// cancelling the rest loses nothing.
 const drainTime = 20 * time.Second
 
-// RunOnSchedule runs whenever the schedule says so, in UTC, until ctx ends.
-// The schedule has the five fields of cron, or is a word such as @daily. A run
-// that is due while the one before is still at work is left out. A failed run
-// is logged and the next one comes as planned. When ctx ends, a run at work
-// has 20 seconds to finish and is then cancelled; the result is nil, as that
-// is how a schedule ends. Only a bad schedule is an error.
+// RunOnSchedule starts runs by the schedule, in UTC, until ctx ends. The schedule has the five fields of cron, or is
+// a word such as @daily. A run that is due while the previous one is still running is skipped. A failed run is logged
+// and the next one starts as scheduled. When ctx ends, a present run has 20 seconds to finish and is then cancelled;
+// the result is nil, because that is the normal end. Only an invalid schedule is an error.
 func (a *Archiver) RunOnSchedule(ctx context.Context, schedule string) error {
 	plan, err := parseSchedule(schedule)
 	if err != nil {
@@ -43,15 +41,15 @@ func (a *Archiver) RunOnSchedule(ctx context.Context, schedule string) error {
 	return nil
 }
 
-// scheduled keeps the error of a run that never got to write its line.
+// scheduled logs the error of a run that failed before it could log its own line.
 func (a *Archiver) scheduled(ctx context.Context) {
 	if r, err := a.Run(ctx); err != nil && r == (Report{}) {
 		a.log.Error("archive run could not start", zap.Error(err))
 	}
 }
 
-// parseSchedule refuses what the cron package takes but we would not mean: a
-// time zone of its own, and dates that never come, such as 30 February.
+// parseSchedule rejects what the cron package accepts but is not meant here: a time zone, and dates that never occur,
+// such as 30 February.
 func parseSchedule(schedule string) (cron.Schedule, error) {
 	if strings.Contains(schedule, "TZ=") {
 		return nil, fmt.Errorf("schedule %q: times are in UTC, a time zone cannot be set", schedule)
@@ -61,31 +59,29 @@ func parseSchedule(schedule string) (cron.Schedule, error) {
 		return nil, fmt.Errorf("schedule %q is not five cron fields (minute hour day month weekday): %w", schedule, err)
 	}
 	if plan.Next(time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
-		return nil, fmt.Errorf("schedule %q never comes", schedule)
+		return nil, fmt.Errorf("schedule %q never occurs", schedule)
 	}
 	return plan, nil
 }
 
-// cronLog passes on that a run was left out; the package's other lines say
-// nothing that a run's own line does not.
+// cronLog logs that a run was skipped; the package's other lines repeat those of a run.
 type cronLog struct{ log *zap.Logger }
 
 func (l cronLog) Info(msg string, _ ...any) {
 	if msg == "skip" {
-		l.log.Warn("archive run is left out: the one before is still at work")
+		l.log.Warn("archive run is skipped: the previous one is still running")
 	}
 }
 
 func (l cronLog) Error(err error, msg string, _ ...any) { l.log.Error(msg, zap.Error(err)) }
 
-// Config says how long finished messages are kept, and where.
+// Config sets how long finished messages are kept, and where.
 type Config struct {
 	RetentionDays int `mapstructure:"retention_days"` // days in the live table after the last change
 	BatchSize     int `mapstructure:"batch_size"`     // rows moved or deleted between two commits, at most
 	PurgeDays     int `mapstructure:"purge_days"`     // days in the archive; for redrives, after their end
-	// PurgeWholeQuarters lets messages stay in the archive until all of their quarter
-	// have been there for PurgeDays: up to three months longer, and nothing is deleted
-	// row by row.
+	// PurgeWholeQuarters keeps messages in the archive until all messages of their quarter have been there for
+	// PurgeDays: up to three months longer, and nothing is deleted row by row.
 	PurgeWholeQuarters bool   `mapstructure:"purge_whole_quarters"`
 	AuditDays          int    `mapstructure:"audit_days"` // days that the audit trail is kept, at least 365
 	Schedule           string `mapstructure:"schedule"`   // five cron fields in UTC; empty: one run
@@ -99,13 +95,12 @@ func DefaultConfig() Config {
 const (
 	// maxDays keeps every cut-off inside the range of PostgreSQL's timestamps.
 	maxDays = 365_000
-	// minAuditDays is how long the store keeps the audit trail at least: who changed what
-	// must not vanish with the change itself.
+	// minAuditDays is the minimum time for which the store keeps the audit trail: the record of a change must outlive
+	// the change.
 	minAuditDays = 365
 )
 
-// Validate reports every problem at once. 0 days is allowed for messages: at
-// once.
+// Validate reports every problem at once. For messages, 0 days is allowed and means at once.
 func (c Config) Validate() error {
 	var errs []error
 	for _, d := range []struct {

@@ -96,7 +96,7 @@ func TestParseSchedule(t *testing.T) {
 		"61 * * * *":               "five cron fields",
 		"CRON_TZ=Asia/X 0 3 * * *": "times are in UTC",
 		"TZ=":                      "times are in UTC",
-		"0 0 30 2 *":               "never comes",
+		"0 0 30 2 *":               "never occurs",
 	} {
 		f := newFixture(&fakeStore{})
 		err := f.RunOnSchedule(t.Context(), bad)
@@ -104,7 +104,7 @@ func TestParseSchedule(t *testing.T) {
 	}
 }
 
-// start runs the schedule and returns what ends it and waits for the end.
+// start runs the schedule and returns a function that ends it and waits for its end.
 func (f fixture) start(t *testing.T, schedule string) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -116,7 +116,7 @@ func (f fixture) start(t *testing.T, schedule string) (stop func()) {
 	}
 }
 
-// wait moves the bubble's clock.
+// wait advances the bubble's clock.
 func wait(d time.Duration) { <-time.After(d) }
 
 func pause(ctx context.Context, d time.Duration) {

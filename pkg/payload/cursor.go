@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// cursor walks over a valid JSON text by offsets: what is skipped costs nothing and keeps its bytes.
+// cursor walks over a valid JSON text by offsets: it neither copies nor decodes what it skips.
 type cursor struct {
 	data []byte
 	pos  int
@@ -30,8 +30,8 @@ func (c *cursor) space() {
 
 func (c *cursor) kind() byte { return c.data[c.pos] }
 
-// object calls member for each member of the object, with its name, still quoted, and the cursor at its value, which
-// member must go past. It ends early when member returns false; the cursor's position is undefined then.
+// object calls member for each member of the object, with its quoted name and the cursor at its value, which member
+// must skip. It ends early when member returns false; the cursor's position is undefined then.
 func (c *cursor) object(member func(name []byte) bool) bool {
 	return c.items('}', func() bool {
 		name := c.text()
@@ -61,7 +61,7 @@ func (c *cursor) items(end byte, item func() bool) bool {
 	return true
 }
 
-// text goes past the string at the cursor and returns it with its quotes.
+// text skips the string at the cursor and returns it with its quotes.
 func (c *cursor) text() []byte {
 	from := c.pos
 	for c.pos++; c.data[c.pos] != '"'; c.pos++ {
@@ -73,7 +73,7 @@ func (c *cursor) text() []byte {
 	return c.data[from:c.pos]
 }
 
-// scalar goes past a string, number or word and returns its text.
+// scalar skips a string, number or word and returns its text.
 func (c *cursor) scalar() []byte {
 	if c.kind() == '"' {
 		return c.text()
@@ -85,7 +85,7 @@ func (c *cursor) scalar() []byte {
 	return c.data[from:c.pos]
 }
 
-// ends reports whether a number or word is over before b.
+// ends reports whether b ends a number or word.
 func ends(b byte) bool { return b <= ' ' || b == ',' || b == ']' || b == '}' }
 
 func (c *cursor) skip() {
@@ -109,7 +109,7 @@ func (c *cursor) skip() {
 	}
 }
 
-// unquote returns what a JSON string says; where it says no valid Unicode, U+FFFD.
+// unquote decodes a JSON string, with U+FFFD for invalid Unicode.
 func unquote(quoted []byte) string {
 	inner := quoted[1 : len(quoted)-1]
 	if bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) {
@@ -122,7 +122,7 @@ func unquote(quoted []byte) string {
 	return text
 }
 
-// says reports whether a JSON string says name.
+// says reports whether a quoted JSON string decodes to name.
 func says(quoted []byte, name string) bool {
 	inner := quoted[1 : len(quoted)-1]
 	if bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) {

@@ -10,8 +10,8 @@ import (
 
 var errNotJSON = errors.New("a value is not JSON")
 
-// Diff returns what changes before into after, as a JSON Patch (RFC 6902) for people: [] for no change. Numbers are
-// compared as text. The error says that either is not JSON.
+// Diff returns a JSON Patch (RFC 6902) from before to after, to show it to people: [] for no change. Numbers are
+// compared as text. The error reports that one of them is not JSON.
 func Diff(before, after []byte) (patch []byte, err error) {
 	if !json.Valid(before) || !json.Valid(after) {
 		return nil, errNotJSON
@@ -26,7 +26,7 @@ func Diff(before, after []byte) (patch []byte, err error) {
 		if o.Type != jsondiff.OperationRemove {
 			next.Value = &o.Value
 		}
-		if o.Path == "" { // adding at the root is what the library calls replacing it
+		if o.Path == "" { // the library calls replacing the root an add
 			next.Op = jsondiff.OperationReplace
 		}
 		shown = append(shown, next)
@@ -40,14 +40,14 @@ func Diff(before, after []byte) (patch []byte, err error) {
 	return bytes.TrimSpace(b.Bytes()), nil
 }
 
-// operation has its members in the order in which people read them.
+// operation has its members in the order in which they are shown.
 type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
-	Value *any   `json:"value,omitempty"` // nil: none, which null is not
+	Value *any   `json:"value,omitempty"` // nil: no value; null is a value
 }
 
-// exactly reads JSON without making floats of numbers, which would lose digits.
+// exactly decodes JSON without converting numbers to floats, which would lose digits.
 func exactly(text []byte, into any) error {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()

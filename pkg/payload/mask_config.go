@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// MaskConfig says what only principals with the grant to unmask may see.
+// MaskConfig lists the fields that only principals with the grant to unmask may see.
 type MaskConfig struct {
 	Payload []string `mapstructure:"payload"` // paths such as $.card.number or $.items[*].sku, of JSON values
-	Headers []string `mapstructure:"headers"` // names, in any case; * stands for any characters
+	Headers []string `mapstructure:"headers"` // names, in any case; * matches any characters
 }
 
 // DefaultMaskConfig masks nothing.

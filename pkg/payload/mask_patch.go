@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Patch returns a JSON Patch (RFC 6902) in which masked values of its record are masked: those that an operation sets
-// or tests, or parts of them. What cannot be read is masked as a whole.
+// Patch returns a JSON Patch (RFC 6902) with the masked values of its record masked: values, or parts of them, that
+// an operation sets or tests. A patch that cannot be parsed is masked as a whole.
 func (m *Masks) Patch(patch []byte) []byte {
 	if len(m.rules()) == 0 || len(patch) == 0 {
 		return patch
@@ -23,7 +23,7 @@ func (m *Masks) Patch(patch []byte) []byte {
 	return w.result()
 }
 
-// operation masks the values of an operation. Its path may follow them.
+// operation masks the values of an operation. Its path may come after them.
 func (m *masker) operation() {
 	if m.kind() != '{' {
 		m.skip()
@@ -51,7 +51,7 @@ func (m *masker) operation() {
 	})
 }
 
-// at returns the states at a JSON Pointer, whose numbers are taken both for an index and for a name.
+// at returns the states at a JSON Pointer, whose numbers may be an index or a name.
 func (r rules) at(pointer string) []state {
 	states := r.begin()
 	for _, name := range tokens(pointer) {
@@ -76,7 +76,7 @@ func isIndex(token string) bool {
 	return token == "-" || token != "" && strings.Trim(token, "0123456789") == ""
 }
 
-// CoversPatch reports whether a patch reads or changes what is masked, a part of it, or something that contains it.
+// CoversPatch reports whether a patch reads or changes a masked value, a part of one, or a value that contains one.
 func (m *Masks) CoversPatch(p *Patch) bool {
 	return slices.ContainsFunc(p.pointers, func(pointer string) bool { return len(m.rules().at(pointer)) > 0 })
 }

@@ -11,8 +11,7 @@ import (
 // Mask replaces a masked value, as a JSON string.
 const Mask = `"***"`
 
-// Masks are rules of what must not be seen. They never change, and are safe for concurrent use. A nil *Masks masks
-// nothing.
+// Masks are rules for the values to mask. They are immutable and safe for concurrent use. A nil *Masks masks nothing.
 type Masks struct {
 	paths   rules
 	headers []string // lower case, may hold *
@@ -49,7 +48,7 @@ func (m *Masks) rules() rules {
 // Empty reports whether nothing is masked.
 func (m *Masks) Empty() bool { return m == nil || len(m.paths)+len(m.headers) == 0 }
 
-// Version is a number that changes with the masks, and so with the text that may be searched.
+// Version is a hash of the masks. It changes whenever the text that may be searched changes.
 func (m *Masks) Version() uint64 {
 	h := sha256.New()
 	for _, p := range m.rules() {
@@ -72,15 +71,15 @@ func (m *Masks) Header(name string) bool {
 	return slices.ContainsFunc(m.headers, func(glob string) bool { return matches(glob, name) })
 }
 
-// separators are what header names are spelled with, one way or another.
+// separators are the characters that spellings of a header name vary in.
 var separators = strings.NewReplacer("-", "", "_", "", ".", "")
 
-// HeaderLike reports whether a masked header may have that name, in lower case and without - _ and dots.
+// HeaderLike reports whether a masked header may have that name, which is in lower case and without - _ and dots.
 func (m *Masks) HeaderLike(folded string) bool {
 	return m != nil && slices.ContainsFunc(m.headers, func(glob string) bool { return matches(separators.Replace(glob), folded) })
 }
 
-// matches is linear: each part between two stars is taken where it comes first.
+// matches takes linear time: each part between two stars is matched at its first occurrence.
 func matches(glob, name string) bool {
 	parts := strings.Split(glob, "*")
 	last := len(parts) - 1
@@ -101,7 +100,7 @@ func matches(glob, name string) bool {
 	return strings.HasSuffix(rest, parts[last])
 }
 
-// CoversPath reports whether the value at p is masked, or a part of it, or what it is a part of.
+// CoversPath reports whether the value at p is masked, is part of a masked value, or contains one.
 func (m *Masks) CoversPath(p Path) bool {
 	states := m.rules().begin()
 	for _, s := range p.steps {

@@ -164,7 +164,7 @@ func FuzzMask(f *testing.F) {
 	})
 }
 
-// leaks reads what was masked in the way most readers do.
+// leaks reads masked values in the way most readers do.
 func leaks(doc any) bool {
 	switch d := doc.(type) {
 	case []any:

@@ -8,13 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// MaxPath is how long the text of a path may be, in bytes. Longer ones are refused, and not found in records.
+// MaxPath is the maximum length of a path's text, in bytes. Longer paths are rejected, and not indexed.
 const MaxPath = 1024
 
 const maxDepth = 200
 
-// Path is a place in a JSON text: `$` is the whole, `.name` or `['any name']` the member of an object, `[*]` every
-// element of an array. The zero value is `$`.
+// Path addresses values in a JSON text: `$` is the whole text, `.name` or `['any name']` the member of an object,
+// `[*]` every element of an array. The zero value is `$`.
 type Path struct{ steps []step }
 
 type step struct {
@@ -22,8 +22,8 @@ type step struct {
 	each bool
 }
 
-// ParsePath reads a path. The error is a sentence for its author: indexes, filters, slices, wildcards for names and
-// recursive descent are not offered, since the search has no order of elements.
+// ParsePath parses a path. The error is a sentence for the user. Indexes, filters, slices, wildcards for names and
+// recursive descent are not supported, since the search index has no order of elements.
 func ParsePath(text string) (Path, error) {
 	p, rest, err := ReadPath(text)
 	if err == nil && rest != "" {
@@ -35,7 +35,7 @@ func ParsePath(text string) (Path, error) {
 	return p, nil
 }
 
-// ReadPath reads the path at the beginning of text and returns what follows it, as in `$.customer.id = 42`.
+// ReadPath parses the path at the beginning of text and returns the rest, as in `$.customer.id = 42`.
 func ReadPath(text string) (p Path, rest string, err error) {
 	rest, ok := strings.CutPrefix(text, "$")
 	if !ok {
@@ -70,12 +70,12 @@ func readStep(text string) (step, string, error) {
 	case strings.HasPrefix(text, ".."):
 		return step{}, "", errors.New("recursive descent (..) is not offered: write the whole path")
 	case strings.HasPrefix(text, ".*"):
-		return step{}, "", errors.New("a wildcard for names (.*) is not offered: [*] stands for the elements of an array")
+		return step{}, "", errors.New("a wildcard for names (.*) is not offered: [*] matches the elements of an array")
 	}
 	return step{}, "", errors.New("a name must follow the dot, as in $.customer.id")
 }
 
-// plain is what a name after a dot consists of.
+// plain reports whether r may be in a name after a dot.
 func plain(r rune) bool {
 	return r == '_' || r == '-' || r == '@' || r == ':' || r == '$' || r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r))
 }
@@ -97,7 +97,7 @@ func readBracket(text string) (step, string, error) {
 	return step{name: strings.ToValidUTF8(name, "\uFFFD")}, rest, nil
 }
 
-// readQuoted reads a name between quotes of either kind, with backslashes before quotes and backslashes.
+// readQuoted reads a name in quotes of either kind, in which a backslash escapes quotes and backslashes.
 func readQuoted(text string) (name, rest string, ok bool) {
 	var b strings.Builder
 	for i := 1; i < len(text); i++ {
@@ -114,7 +114,7 @@ func readQuoted(text string) (name, rest string, ok bool) {
 	return "", "", false
 }
 
-// String is the path in the one form that searches, terms and masks compare: names of ASCII letters, digits, _ and -
+// String returns the canonical form that searches, terms and masks compare: names of ASCII letters, digits, _ and -
 // after a dot, all others in brackets.
 func (p Path) String() string {
 	text := []byte("$")

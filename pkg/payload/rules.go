@@ -2,11 +2,11 @@ package payload
 
 import "slices"
 
-// rules are the masked paths. Each state says how far one rule has come on the way from the root; a finished rule
-// covers the value and all that is in it.
+// rules are the masked paths. Each state says how many steps of one rule have matched from the root; a rule that has
+// matched covers the value and everything in it.
 //
-// They rather hide more than less, since producers vary: an array where a rule has a name is looked through, and [*]
-// also covers a value without its array.
+// Where producers vary, the rules mask more rather than less: a rule with a name also looks into an array at that
+// position, and [*] also covers a value without its array.
 type rules []Path
 
 type state struct{ rule, at int }
@@ -23,7 +23,7 @@ func (r rules) finished(s state) bool { return s.at == len(r[s.rule].steps) }
 
 func (r rules) next(s state) step { return r[s.rule].steps[s.at] }
 
-// single is the state at a value that is no array.
+// single is the state at a value that is not an array.
 func (r rules) single(s state) state {
 	for !r.finished(s) && r.next(s).each {
 		s.at++
@@ -31,7 +31,7 @@ func (r rules) single(s state) state {
 	return s
 }
 
-// element is the state at an element of the array that s is at.
+// element is the state at an element of the array at s.
 func (r rules) element(s state) state {
 	if !r.finished(s) && r.next(s).each {
 		s.at++
@@ -39,7 +39,7 @@ func (r rules) element(s state) state {
 	return s
 }
 
-// member is the state at a member of the object at s; ok is false when the rule does not go there.
+// member is the state at a member of the object at s; ok is false when the rule does not match it.
 func (r rules) member(s state, is func(name string) bool) (next state, ok bool) {
 	if s = r.single(s); r.finished(s) {
 		return s, true
@@ -51,7 +51,7 @@ func (r rules) member(s state, is func(name string) bool) (next state, ok bool) 
 	return s, true
 }
 
-// follow moves states to a member of that name, to an element of an array, or to either for a JSON Pointer.
+// follow advances states to the member of that name, to an element of an array, or to both for a JSON Pointer.
 func (r rules) follow(states []state, name string, member, element bool) []state {
 	var all []state
 	add := func(s state) {
@@ -70,14 +70,14 @@ func (r rules) follow(states []state, name string, member, element bool) []state
 	return all
 }
 
-// walk is a cursor with the states of its position. The states of a value are the last ones when its turn comes.
+// walk is a cursor with the states of its position. The states of the value at the cursor are the last ones.
 type walk struct {
 	*cursor
 	rules  rules
 	states []state
 }
 
-// enter takes the states from onwards to the value at the cursor and reports whether it is masked.
+// enter advances the states from index from on to the value at the cursor and reports whether it is masked.
 func (w *walk) enter(from int) bool {
 	if w.kind() != '[' {
 		for i, s := range w.states[from:] {
@@ -91,7 +91,7 @@ func (w *walk) masked(from int) bool {
 	return slices.ContainsFunc(w.states[from:], w.rules.finished)
 }
 
-// toMember adds the states of a member of the object with the states from to base.
+// toMember appends the states of a member of the object whose states are those from index from to base.
 func (w *walk) toMember(from, base int, name []byte) {
 	w.states = w.states[:base]
 	for _, s := range w.states[from:base] {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Scalar returns the canonical form of a JSON string, number, true, false or null, the same for all spellings of a
-// value: 42, 42.0 and 4.2e1 agree, exactly and at any size. ok is false for everything else.
+// Scalar returns the canonical form of a JSON string, number, true, false or null. All spellings of a value have the
+// same form: 42, 42.0 and 4.2e1 agree, exactly and at any size. ok is false for everything else.
 func Scalar(value []byte) (text string, ok bool) {
 	c, ok := open(value)
 	if !ok || c.kind() == '{' || c.kind() == '[' {
@@ -17,8 +17,8 @@ func Scalar(value []byte) (text string, ok bool) {
 	return canonical(c.scalar()), true
 }
 
-// ParseScalars returns the canonical forms that a text in a query may mean: a bare text that string, and the number,
-// true, false or null of that spelling; a text in double quotes the string alone.
+// ParseScalars returns the canonical forms that a text in a query may mean: a text without quotes means that string,
+// and also the number, true, false or null of that spelling; a text in double quotes means only the string.
 func ParseScalars(text string) []string {
 	text = strings.TrimSpace(text)
 	scalar, ok := Scalar([]byte(text))
@@ -42,15 +42,15 @@ func canonical(raw []byte) string {
 	return canonicalNumber(string(raw))
 }
 
-// canonicalNumber is the digits of a number without zeros at either end, and their power of ten: 4200 is 42e2, 0.5 is
-// 5e-1. Nothing is computed, so no number is too large or too exact.
+// canonicalNumber returns the digits of a number without zeros at either end, and their power of ten: 4200 is 42e2,
+// 0.5 is 5e-1. It does no arithmetic, so it has no limit of size or precision.
 func canonicalNumber(raw string) string {
 	mantissa, power, _ := strings.Cut(strings.ToLower(raw), "e")
 	exponent := int64(0)
 	if power != "" {
 		n, err := strconv.ParseInt(power, 10, 48)
 		if err != nil {
-			return raw // beyond every use: only the same spelling is the same number
+			return raw // out of any useful range: equal only to the same spelling
 		}
 		exponent = n
 	}
@@ -72,13 +72,13 @@ func canonicalNumber(raw string) string {
 	return sign + short + "e" + strconv.FormatInt(exponent, 10)
 }
 
-// quote writes a JSON string in one way only.
+// quote writes a JSON string in one canonical way.
 func quote(text string) string {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(text); err != nil {
-		return strconv.Quote(text) // strings cannot fail
+		return strconv.Quote(text) // cannot happen: strings always encode
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }

@@ -7,19 +7,19 @@ import (
 )
 
 const (
-	// MaxScan is how deep a text may nest that Scan reads to its end.
+	// MaxScan is the maximum nesting depth of a text that Scan reads to its end.
 	MaxScan = 512
 
-	// Bounds of the numbers that jsonb takes as they are meant.
+	// Bounds of the numbers that jsonb stores unchanged.
 	maxExponent = 1000 // 1e131071 is 8 bytes in and 131,072 characters out
 	maxDigits   = 1000 // jsonb itself refuses more than 16,383 after the point
 )
 
-// Form is what Scan finds of a text.
+// Form is the result of Scan.
 type Form struct {
 	Valid  bool // it is one JSON value, as encoding/json.Valid says
-	Depth  int  // how deep it nests; of a text that is not valid, until that was known
-	Text   bool // it has the escape of NUL or of half of a surrogate pair: jsonb has neither
+	Depth  int  // nesting depth; of an invalid text, up to where it was read
+	Text   bool // it has the escape of NUL or of half of a surrogate pair: jsonb rejects both
 	Number bool // it has a number that is out of bounds for jsonb
 }
 
@@ -44,7 +44,7 @@ func Valid(text []byte) bool {
 	return form.Valid || form.Depth > MaxScan && json.Valid(text)
 }
 
-// scan reads one text without recursion. Its methods advance i; once bad is set the rest has no meaning.
+// scan reads one text without recursion. Its methods advance i; once bad is set the other fields are undefined.
 type scan struct {
 	b    []byte
 	i    int
@@ -55,7 +55,7 @@ type scan struct {
 	objects [MaxScan]bool // whether each open level is an object
 }
 
-// value reads a value, or the opening of one, and then all that closes; more says that another value has to follow.
+// value reads a value, or its opening bracket, and then all that closes; more reports that another value must follow.
 func (s *scan) value() (more bool) {
 	s.space()
 	switch c := s.peek(); {
@@ -99,7 +99,7 @@ func (s *scan) open(object bool) (more bool) {
 	return !s.bad
 }
 
-// closing reads what may follow a value: the ends of levels, and a comma before the next value.
+// closing reads what may follow a value: closing brackets, and a comma before the next value.
 func (s *scan) closing() (more bool) {
 	for !s.bad {
 		s.space()
@@ -141,7 +141,7 @@ func (s *scan) key() {
 	s.i++
 }
 
-// peek returns the next byte, 0 at the end: no JSON has it outside a string.
+// peek returns the next byte, 0 at the end: valid JSON has no byte 0 outside a string.
 func (s *scan) peek() byte {
 	if s.i < len(s.b) {
 		return s.b[s.i]
@@ -168,7 +168,7 @@ func (s *scan) word(w string) {
 	s.i += len(w)
 }
 
-// text reads a string from after its opening quote to after its closing one.
+// text reads a string, from after its opening quote to after its closing quote.
 func (s *scan) text() {
 	for !s.bad {
 		s.plain()
@@ -178,14 +178,14 @@ func (s *scan) text() {
 			return
 		case '\\':
 			s.escape()
-		default: // a control character, or it never closed
+		default: // a control character, or the string is not closed
 			s.bad = true
 		}
 	}
 }
 
-// plain skips ordinary text, eight bytes at a time: stop has the top bit of the first byte set that ends it. Later
-// bytes may have bits of a borrow that mean nothing.
+// plain skips ordinary text, eight bytes at a time: in stop the lowest top bit marks the first byte that ends it.
+// Bits of later bytes may come from a borrow and mean nothing.
 func (s *scan) plain() {
 	const each, top = 0x0101010101010101, 0x8080808080808080
 	b, i := s.b, s.i
@@ -204,7 +204,7 @@ func (s *scan) plain() {
 	s.i = i
 }
 
-// escape reads one escape; both halves of a surrogate pair are one.
+// escape reads one escape; the two halves of a surrogate pair count as one.
 func (s *scan) escape() {
 	s.i++
 	switch s.peek() {
@@ -226,7 +226,7 @@ func (s *scan) escape() {
 	}
 }
 
-// lowHalf reads the second half of a surrogate pair, if it is there.
+// lowHalf reads the second half of a surrogate pair, if it follows.
 func (s *scan) lowHalf() {
 	if s.i+1 >= len(s.b) || s.b[s.i] != '\\' || s.b[s.i+1] != 'u' {
 		s.form.Text = true
@@ -236,7 +236,7 @@ func (s *scan) lowHalf() {
 	s.i += 2
 	if unit := s.hex4(); !s.bad && (unit < 0xDC00 || unit > 0xDFFF) {
 		s.form.Text = true
-		s.i = back // it is an escape of its own
+		s.i = back // a separate escape
 	}
 }
 

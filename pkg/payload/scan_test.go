@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// validSeeds are texts at the borders of the grammar.
+// validSeeds are texts at the edges of the grammar.
 var validSeeds = []string{
 	``, ` `, `null`, `true`, `false`, `0`, `-0`, `-`, `01`, `1.`, `1.5`, `.5`, `1e5`, `1E+5`, `1e-05`, `1e`, `-1.25e-7`,
 	`""`, `"a"`, `"\n\"\\\/\b\f\r\t"`, `"\x"`, `"\u0041"`, `"\u00g1"`, `"\ud83d\ude00"`, `"\ud83d"`, `"\ud83d\u0041"`, `"\ude00"`,
@@ -21,13 +21,12 @@ var validSeeds = []string{
 	`true`, `tru`, `truee`, `false`, `null`, `nul`, `nullnull`, `true false`, "1\v", "\ufeff1", "1\n\r\t ", `{"a":1}}`, `[1]]`,
 }
 
-// TestScanAgreesWithTheGrammar: what the scan calls JSON, and nothing else, is what
-// encoding/json calls JSON.
+// TestScanAgreesWithTheGrammar: Scan accepts exactly the texts that encoding/json accepts.
 func TestScanAgreesWithTheGrammar(t *testing.T) {
 	t.Parallel()
 	for _, text := range validSeeds {
 		wantSameGrammar(t, text)
-		for cut := range len(text) { // every way in which it may have been cut off
+		for cut := range len(text) { // every prefix of the text
 			wantSameGrammar(t, text[:cut])
 			wantSameGrammar(t, text[:cut]+"x"+text[cut:])
 		}
@@ -67,8 +66,8 @@ func BenchmarkValidJSON(b *testing.B) {
 	}
 }
 
-// TestValidJSON_AnyByteAnywhere: strings are looked at in pieces, and no piece may
-// hide what does not belong into one.
+// TestValidJSON_AnyByteAnywhere: strings are scanned in chunks, and an invalid byte must be found at any position of
+// a chunk.
 func TestValidJSON_AnyByteAnywhere(t *testing.T) {
 	t.Parallel()
 	for length := range 26 {
@@ -84,8 +83,8 @@ func TestValidJSON_AnyByteAnywhere(t *testing.T) {
 	}
 }
 
-// TestTextIsSkippedUpToWhatEndsIt puts every byte at every place of a word, in front
-// of and behind others that the arithmetic on whole words could mistake.
+// TestTextIsSkippedUpToWhatEndsIt puts every byte at every position of a word, before and after bytes that the
+// arithmetic on whole words could mistake.
 func TestTextIsSkippedUpToWhatEndsIt(t *testing.T) {
 	t.Parallel()
 	for _, filler := range []string{"a", " ", "!", "#", "[", "]", "\x7f", "\x80", "\xff", "\x1f", `"`, `\`, "\x00"} {

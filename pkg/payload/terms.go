@@ -1,5 +1,5 @@
-// Package payload reads records' values as JSON: finds values in them, makes them searchable, masks and patches them.
-// It works on the producer's own text and does no I/O.
+// Package payload reads the JSON values of records: it finds values in them, indexes them, masks them and patches
+// them. It works on the producer's own text and does no I/O.
 package payload
 
 import (
@@ -8,10 +8,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Terms returns what a search for fields finds a record by: for each JSON value the entity.FieldTerm of its path and,
-// for scalars, of its path and value, sorted and each once. Only the first limit values count, and none whose path is
-// longer than MaxPath or deeper than 200 steps. A repeated member counts with each value. Other text than JSON has no
-// terms: nil.
+// Terms returns the terms by which a field search finds a record: for each JSON value the entity.FieldTerm of its
+// path and, for scalars, of its path and value, sorted and without duplicates. Only the first limit values count, and
+// none whose path is longer than MaxPath or deeper than 200 steps. A repeated member counts with each value. Text
+// that is not JSON has no terms: nil.
 func Terms(value []byte, limit int) []int64 {
 	c, ok := open(value)
 	if !ok {
@@ -30,7 +30,7 @@ type termer struct {
 	terms []int64
 }
 
-// value goes past a value and reports whether the limit allows more.
+// value skips a value and reports whether the limit allows more.
 func (t *termer) value(depth int) bool {
 	if t.left--; t.left < 0 {
 		return false

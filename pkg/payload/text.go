@@ -5,9 +5,9 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns what free text is searched in: of JSON the strings, numbers and member names with spaces between them,
-// but nothing at or below a masked path; of other text the text itself, "" if there are masked paths; "" for bytes
-// that are not UTF-8. It is in lower case by strings.ToLower, valid UTF-8, without NUL, and at most limit bytes long.
+// Text returns the text for free-text search: of JSON the strings, numbers and member names, separated by spaces,
+// without anything at or below a masked path; other text itself, "" if there are masked paths; "" for bytes that are
+// not UTF-8. It is in lower case by strings.ToLower, valid UTF-8, without NUL, and at most limit bytes long.
 func Text(value []byte, masks *Masks, limit int) string {
 	c, ok := open(value)
 	switch {
@@ -27,7 +27,7 @@ type texter struct {
 	text  strings.Builder
 }
 
-// value goes past a value, for which the states from onwards are, and reports whether there is room for more.
+// value skips a value whose states are those from index from on, and reports whether the limit allows more.
 func (t *texter) value(from int) bool {
 	base := len(t.states)
 	if t.enter(from) {
@@ -65,7 +65,7 @@ func (t *texter) add(text string) {
 	t.text.WriteString(cut(text, max(0, t.limit-t.text.Len())))
 }
 
-// lower leaves out NUL, which PostgreSQL's texts cannot hold.
+// lower removes NUL, which PostgreSQL text columns cannot hold.
 func lower(text string, limit int) string {
 	return cut(strings.ToLower(strings.ReplaceAll(text, "\x00", " ")), limit)
 }

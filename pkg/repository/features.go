@@ -12,20 +12,19 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Activity is how much comes in over time. A message is counted once, in the step in which
-// StoreDocuments first stores a document of it, for the original topic that it has then.
-// One that is deleted before is never counted; later changes do not matter.
+// Activity counts arrivals over time. A message is counted once, when StoreDocuments first stores a document of it,
+// under the original topic that it has then. A message that is deleted earlier is never counted; later changes of a
+// message do not change the count.
 type Activity interface {
-	// Arrivals returns how many messages were stored in each step of the time, also none,
-	// oldest first. Messages of unknown origin are visible to those who see all topics, and
-	// are of no Topic. A topic that does not exist or is not visible has points of nothing.
+	// Arrivals returns how many messages were stored in each time step, including empty steps, oldest first. Messages
+	// of unknown origin are visible only to users who see all topics, and belong to no Topic. A topic that does not
+	// exist or is not visible has zero in every step.
 	Arrivals(ctx context.Context, q ArrivalsQuery) (Arrivals, error)
 }
 
-// ArrivalsQuery asks for the steps from Since on that begin before Until. Step is
-// FineArrivalsStep, or a multiple of ArrivalsStep, and Since one of Step, counted from
-// 1970 on. What is older than FineArrivalsLife, or ArrivalsLife, may be forgotten, and
-// what was older when its document was made was never counted.
+// ArrivalsQuery selects the steps from Since on that begin before Until. Step is FineArrivalsStep or a multiple of
+// ArrivalsStep, and Since is a multiple of Step since 1970. Counts older than FineArrivalsLife or ArrivalsLife may be
+// deleted; a message already older than that when its document was made was never counted.
 type ArrivalsQuery struct {
 	Visible *entity.TopicPatterns // nil: all topics
 	Topic   string                // only this original topic; "": all
@@ -34,8 +33,7 @@ type ArrivalsQuery struct {
 	Step    time.Duration
 }
 
-// The steps that are told apart, and for how long it is kept at least how much came
-// in each.
+// The two step lengths of the counts, and the minimum time for which the counts of each are kept.
 const (
 	FineArrivalsStep = 5 * time.Minute
 	FineArrivalsLife = 2 * time.Hour
@@ -44,25 +42,24 @@ const (
 	ArrivalsLife = 8 * 24 * time.Hour
 )
 
-// Fine reports whether the query is for steps that are shorter than ArrivalsStep.
+// Fine reports whether the steps of the query are shorter than ArrivalsStep.
 func (q ArrivalsQuery) Fine() bool { return q.Step < ArrivalsStep }
 
-// Arrivals is what came, and CataloguedUntil of the same moment: what came later may
-// not be counted yet.
+// Arrivals are the counts and CataloguedUntil as of the same moment: messages stored after it may not be counted yet.
 type Arrivals struct {
 	Points []ArrivalsPoint
 	Until  time.Time
 }
 
-// ArrivalsPoint is a step that begins at At. Returned are those of Arrived that came
-// back from a replay.
+// ArrivalsPoint is the count of a step that begins at At. Returned is the part of Arrived that came back after a
+// replay.
 type ArrivalsPoint struct {
 	At       time.Time
 	Arrived  int64
 	Returned int64
 }
 
-// Empty returns the points that q asks for, with nothing in them, in UTC.
+// Empty returns the points of q with zero counts, in UTC.
 func (q ArrivalsQuery) Empty() []ArrivalsPoint {
 	var points []ArrivalsPoint
 	for at := q.Since.UTC(); at.Before(q.Until); at = at.Add(q.Step) {
@@ -71,7 +68,7 @@ func (q ArrivalsQuery) Empty() []ArrivalsPoint {
 	return points
 }
 
-// Add puts what came at a moment into the point that it belongs to, if there is one.
+// Add adds counts to the point that contains the time at, if there is one.
 func (q ArrivalsQuery) Add(points []ArrivalsPoint, at time.Time, arrived, returned int64) {
 	if at.Before(q.Since) || !at.Before(q.Until) {
 		return
@@ -81,44 +78,42 @@ func (q ArrivalsQuery) Add(points []ArrivalsPoint, at time.Time, arrived, return
 	p.Returned += returned
 }
 
-// Topics are the original topics of the messages that are there.
+// Topics describes the original topics of the stored messages.
 type Topics interface {
-	// TopicSummaries returns the visible original topics that have messages, in the
-	// order of the bytes of their names; "" stands for messages of unknown origin, of
-	// which those of visible dead-letter topics count.
+	// TopicSummaries returns the visible original topics that have messages, in byte order of their names. The name
+	// "" is used for messages of unknown origin; those of visible dead-letter topics are counted.
 	TopicSummaries(ctx context.Context, q TopicQuery) ([]TopicSummary, error)
 
-	// TopicTotals counts the messages of each of the named original topics that has some,
-	// of those without one as "", and of all other topics together. nil names the first
-	// MaxTotals of them.
+	// TopicTotals counts the messages of each named original topic that has any, those without an original topic as
+	// "", and those of all other topics together. If names is nil, the first MaxTotals topics are named.
 	TopicTotals(ctx context.Context, names []string) ([]TopicTotal, error)
 
-	// IngestPositions returns how far each partition of the dead-letter topics has
-	// been stored, of their present lives only, by topic and partition.
+	// IngestPositions returns the next offset of each partition of the dead-letter topics, of their present
+	// incarnations only, by topic and partition.
 	IngestPositions(ctx context.Context) ([]IngestPosition, error)
 }
 
-// TopicQuery asks for a part of the original topics.
+// TopicQuery selects a part of the original topics.
 type TopicQuery struct {
 	Visible *entity.TopicPatterns // nil: all topics
 	After   *string               // only topics whose names follow this one; nil: from the first
 	Limit   int                   // 0: all
 }
 
-// TopicSummary is what there is of an original topic.
+// TopicSummary describes the messages of an original topic.
 type TopicSummary struct {
 	Topic          string
-	DLQTopics      []string // where its messages came from, by name
+	DLQTopics      []string // dead-letter topics of its messages, by name
 	Counts         map[entity.Status]int64
 	OldestPending  time.Time // created_at; zero when none is PENDING
 	LastSeen       time.Time // created_at of the newest message
-	ConsumerGroups []string  // that failed on it or are configured for it, at most MaxTopicGroups, by name
+	ConsumerGroups []string  // groups that failed on it or are configured for it, at most MaxTopicGroups, by name
 }
 
-// MaxTotals is how many topics TopicTotals names by itself.
+// MaxTotals is the maximum number of topics that TopicTotals names when it gets no names.
 const MaxTotals = 1000
 
-// TopicTotal is how many messages of an original topic, or of all others, there are.
+// TopicTotal counts the messages of an original topic, or of all other topics.
 type TopicTotal struct {
 	Topic         string
 	Others        bool // of all topics that are not named
@@ -139,39 +134,37 @@ func (p IngestPosition) Compare(q IngestPosition) int {
 	return cmp.Or(strings.Compare(p.Topic, q.Topic), cmp.Compare(p.Partition, q.Partition))
 }
 
-// Outcomes say what became of records that were sent. A message's outcome is
-// consumed when the offset that its consumer group committed has passed its
-// record; it is derived when the message is read and never goes back.
+// Outcomes tracks whether consumers processed the records that were sent. The outcome of a message is consumed when
+// the committed offset of its consumer group has passed its record; it is derived when the message is read and never
+// goes back.
 type Outcomes interface {
-	// NoteGroups remembers that consumer groups failed on records of topics; their
-	// committed offsets tell what became of what is sent there.
+	// NoteGroups records which consumer groups failed on records of topics; the committed offsets of these groups
+	// give the outcomes of records that are sent there.
 	NoteGroups(ctx context.Context, groups []TopicGroup) error
 
 	// WatchedGroups returns the consumer groups and topics that have messages which
 	// were sent.
 	WatchedGroups(ctx context.Context) ([]TopicGroup, error)
 
-	// ConfigureGroups says which group tells of topics whose messages name none, in
-	// place of what was said before.
+	// ConfigureGroups sets the consumer group of topics whose messages name none, and replaces earlier settings.
 	ConfigureGroups(ctx context.Context, groups []TopicGroup) error
 
-	// NoteCommitted stores committed offsets. An offset that is lower than the one
-	// known for the same life of a topic changes nothing.
+	// NoteCommitted stores committed offsets. An offset that is lower than the known one for the same topic id
+	// changes nothing.
 	NoteCommitted(ctx context.Context, offsets []Committed) error
 }
 
-// MaxTopicGroups is how many consumer groups are noted for a topic: the names are text of
-// records, which anyone may write.
+// MaxTopicGroups is how many consumer groups are stored for a topic: their names come from records, which any
+// producer may write.
 const MaxTopicGroups = 100
 
 // TopicGroup is a consumer group of a topic.
 type TopicGroup struct{ Topic, Group string }
 
-// Committed is the offset that a group has committed for a partition: the next
-// one it will read.
+// Committed is the offset that a consumer group has committed for a partition: the next offset that it will read.
 type Committed struct {
 	TopicGroup
-	TopicID   string // Kafka's, of the topic's present life
+	TopicID   string // Kafka's, of the topic's present incarnation
 	Partition int32
 	Offset    int64
 }
@@ -182,19 +175,17 @@ type Audit interface {
 	Trail(ctx context.Context, q TrailQuery) ([]entity.AuditEntry, error)
 }
 
-// Operations are the changes that were made, by their entity.Cause.Operation.
+// Operations are the changes that were made, identified by entity.Cause.Operation.
 type Operations interface {
 	// Performed reports whether a change with that operation was made.
 	Performed(ctx context.Context, operation uuid.UUID) (bool, error)
 
-	// Record makes an operation of something that changes nothing and must be known
-	// all the same: an entry of the audit trail. ID and At are the store's own. A cause with an operation is
-	// recorded once for each action and object.
+	// Record appends an audit entry for an operation that changes nothing but must be known. The store sets ID and
+	// At. A cause with an operation is recorded once for each action and object.
 	Record(ctx context.Context, entry entity.AuditEntry) error
 }
 
-// TrailQuery asks for entries of the audit trail. Fields that are set must all
-// hold.
+// TrailQuery selects entries of the audit trail. An entry must match all fields that are set.
 type TrailQuery struct {
 	ObjectID  uuid.UUID
 	Kind      entity.Kind
@@ -203,39 +194,35 @@ type TrailQuery struct {
 	RequestID string
 	After     time.Time // inclusive
 	Before    int64     // only entries with a lower id; 0: all
-	// Visible leaves out entries that name topics of which none matches; nil: none is
-	// left out.
+	// Visible leaves out entries that name topics if none of these topics matches; nil leaves out none.
 	Visible *entity.TopicPatterns
 	Limit   int
 }
 
-// Mappings is the list of rules that say where dead letters belong.
+// Mappings are the rules that assign dead letters to original topics.
 type Mappings interface {
-	// Mapping returns the rules.
+	// Mapping returns the mapping rules.
 	Mapping(ctx context.Context) (entity.Mapping, error)
 
-	// ReplaceMapping sets the rules if expected is still their version, else it is a
-	// *entity.MappingConflictError. The audit trail has both versions, with RulesText of
-	// the new rules as LastError.
+	// ReplaceMapping sets the rules if expected is still their version, else the error is a
+	// *entity.MappingConflictError. The audit entry has both versions, and RulesText of the new rules as LastError.
 	ReplaceMapping(ctx context.Context, rules []entity.TopicRule, expected int64, cause entity.Cause) (entity.Mapping, error)
 
-	// Unmapped returns the visible dead-letter topics that have messages of unknown
-	// origin, the most of them first.
+	// Unmapped returns the visible dead-letter topics that have messages of unknown origin, those with the most
+	// messages first.
 	Unmapped(ctx context.Context, visible *entity.TopicPatterns) ([]UnmappedTopic, error)
 }
 
-// UnmappedTopic is a dead-letter topic with messages of unknown origin; "" for
-// rows that were put in by SQL.
+// UnmappedTopic is a dead-letter topic with messages of unknown origin; "" for rows that were inserted by SQL.
 type UnmappedTopic struct {
 	DLQTopic string
 	Messages int64
 }
 
-// maxRulesText is how much of the rules the audit trail keeps, in bytes.
+// maxRulesText is the maximum length of the rules in the audit trail, in bytes.
 const maxRulesText = 8 << 10
 
-// RulesText is rules as the audit trail shows them, one a line, and cut off where
-// they are too long for it.
+// RulesText formats rules for the audit trail, one a line, and cuts them off at maxRulesText.
 func RulesText(rules []entity.TopicRule) string {
 	var text strings.Builder
 	for i, r := range rules {
@@ -249,17 +236,16 @@ func RulesText(rules []entity.TopicRule) string {
 	return strings.TrimSuffix(text.String(), "\n")
 }
 
-// ArchiveRuns is what became of the archiver's runs. The archiver is gone before
-// anybody could ask it, so it leaves that here.
+// ArchiveRuns stores the runs of the archiver and their results. The archiver ends after a run and cannot be asked,
+// so it stores the result here.
 type ArchiveRuns interface {
-	// KeepArchiveRun stores a run, or the result, numbers and error of one that was stored
-	// before under the same id. StartedAt and FinishedAt are ignored: a run starts when it
-	// is first stored, or, if it is over then, Took before. It is over when its result is
-	// first not ArchiveRunning; later calls change nothing.
+	// KeepArchiveRun stores a run, or updates the result, numbers and error of the run with the same id. StartedAt
+	// and FinishedAt are ignored: a run starts when it is first stored, or, if it has ended by then, Took earlier. A
+	// run ends when its result is first not ArchiveRunning; later calls change nothing.
 	KeepArchiveRun(ctx context.Context, run ArchiveRun) error
 
-	// LatestArchiveRuns returns the run that started last and the complete one that
-	// finished last, which may be the same; nil where there is none.
+	// LatestArchiveRuns returns the run that started last and the complete run that finished last, which may be the
+	// same run; nil where there is none.
 	LatestArchiveRuns(ctx context.Context) (last, complete *ArchiveRun, err error)
 }
 
@@ -269,22 +255,22 @@ type ArchiveRun struct {
 	Result     ArchiveResult
 	StartedAt  time.Time
 	FinishedAt time.Time     // zero while it runs
-	Took       time.Duration // for KeepArchiveRun alone, of one that is over; LatestArchiveRuns has 0
-	Moved      int64         // messages, to the archive; where its error was a lost connection, at least
-	Purged     int64         // messages, out of the archive for good
+	Took       time.Duration // set only for KeepArchiveRun, of a run that ended; 0 in LatestArchiveRuns
+	Moved      int64         // messages moved to the archive; a minimum when the error was a lost connection
+	Purged     int64         // messages deleted from the archive
 	Bookkept   int64         // rows of other kinds that were deleted
-	Error      string        // the first MaxArchiveError bytes are kept
+	Error      string        // the first MaxArchiveError bytes are stored
 }
 
-// ArchiveResult says how a run ended. The set is closed.
+// ArchiveResult is the result of a run. The set is closed.
 type ArchiveResult string
 
 // The results of runs.
 const (
-	ArchiveRunning    ArchiveResult = "running"    // not over; or killed
+	ArchiveRunning    ArchiveResult = "running"    // not ended, or killed
 	ArchiveComplete   ArchiveResult = "complete"   // every step was done
 	ArchiveIncomplete ArchiveResult = "incomplete" // a step failed
-	ArchiveStopped    ArchiveResult = "stopped"    // it was told to end
+	ArchiveStopped    ArchiveResult = "stopped"    // it was asked to stop
 )
 
 // ArchiveResults lists every result.
@@ -292,22 +278,20 @@ func ArchiveResults() []ArchiveResult {
 	return []ArchiveResult{ArchiveRunning, ArchiveComplete, ArchiveIncomplete, ArchiveStopped}
 }
 
-// MaxArchiveError is how much of a run's error is kept, in bytes.
+// MaxArchiveError is how many bytes of a run's error are stored.
 const MaxArchiveError = 1000
 
-// BoundArchiveError is what stores keep of a run's error.
+// BoundArchiveError shortens a run's error to the part that stores keep.
 func BoundArchiveError(text string) string { return bound(text, MaxArchiveError) }
 
-// ArchiveRunLife is for how long runs are kept at least; the last complete one is kept
-// for ever.
+// ArchiveRunLife is the minimum time for which runs are kept; the last complete run is kept for ever.
 const ArchiveRunLife = 90 * 24 * time.Hour
 
 // QuarantineRest is how long a quarantined record waits for its next try.
 const QuarantineRest = 10 * time.Minute
 
-// Quarantine keeps the records that Store could not store as messages: one row for each
-// (incarnation, partition, offset). Ids that are not there answer
-// *entity.QuarantineNotFoundError.
+// Quarantine keeps the records that Store could not store as messages: one row for each (incarnation, partition,
+// offset). Ids that do not exist answer *entity.QuarantineNotFoundError.
 type Quarantine interface {
 	// Quarantined returns records, the latest first, without keys, values and headers
 	// longer than ListValueLimit.
@@ -316,30 +300,29 @@ type Quarantine interface {
 	// QuarantinedRecord returns one record as Quarantined does.
 	QuarantinedRecord(ctx context.Context, id uuid.UUID) (entity.Quarantined, error)
 
-	// QuarantineCounts returns how many records of each dead-letter topic there are.
+	// QuarantineCounts returns the number of quarantined records of each dead-letter topic.
 	QuarantineCounts(ctx context.Context) ([]QuarantineCount, error)
 
-	// WakeQuarantined makes all records due.
+	// WakeQuarantined makes all quarantined records due.
 	WakeQuarantined(ctx context.Context) error
 
 	// RetryQuarantined makes a record due.
 	RetryQuarantined(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Quarantined, error)
 
-	// TakeQuarantined returns a record that is due, whole, and begins a try of it; nil
-	// when none is. No other caller gets it before QuarantineRest is over.
+	// TakeQuarantined returns a complete record that is due and begins its next try; nil when none is due. No other
+	// caller gets the record before QuarantineRest is over.
 	TakeQuarantined(ctx context.Context) (*entity.Quarantined, error)
 
-	// Release stores a batch of the one message that a record makes, with the record's id
-	// and source, as Store does, and ends its quarantine in the same step. A message that
-	// is refused again stays in quarantine: the error is entity.ErrRefused. A record that
-	// is not in quarantine stores nothing.
+	// Release stores a batch with the one message of a quarantined record, which has the record's id and source, as
+	// Store does, and ends the quarantine in the same step. If the store refuses the message again, the record stays
+	// in quarantine and the error is entity.ErrRefused. For a record that is not in quarantine nothing is stored.
 	Release(ctx context.Context, batch Batch) (Stored, error)
 
-	// DeleteQuarantined removes a record for good.
+	// DeleteQuarantined deletes a record for good.
 	DeleteQuarantined(ctx context.Context, id uuid.UUID, cause entity.Cause) error
 }
 
-// QuarantineQuery asks for quarantined records.
+// QuarantineQuery selects quarantined records.
 type QuarantineQuery struct {
 	Topic   string                // dead-letter topic; "" for any
 	Visible *entity.TopicPatterns // of dead-letter topics; nil: all
@@ -347,7 +330,7 @@ type QuarantineQuery struct {
 	Limit   int
 }
 
-// QuarantineCount is how many records of a dead-letter topic are in quarantine.
+// QuarantineCount is the number of quarantined records of a dead-letter topic.
 type QuarantineCount struct {
 	Topic   string
 	Records int64

@@ -12,40 +12,36 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Groups are messages of the same cause, counted together. Their numbers are kept
-// with every change of a message, in the same step, and are exact.
+// Groups are error groups: messages of the same cause, counted together. The counts are updated in the same step as
+// every change of a message, and are exact.
 type Groups interface {
-	// NoteFingerprints stores the names of groups, as BoundFingerprint has them, and
-	// changes no known one. Note a message's group before the message is stored: until then
-	// the group has numbers and no name. A group may be forgotten when nothing of it is
-	// stored in either table, nothing came for TrendLife, and it has no annotation; when it
-	// comes again it is new.
+	// NoteFingerprints stores the descriptions of error groups, shortened by BoundFingerprint; known groups are not
+	// changed. Call it before a message of the group is stored: until then the group has counts and no name. A group
+	// may be deleted when neither table has a message of it, none arrived within TrendLife, and it has no annotation;
+	// when it occurs again it is a new group.
 	NoteFingerprints(ctx context.Context, fingerprints []entity.Fingerprint) error
 
-	// AdmitFingerprints is NoteFingerprints for failures of dead-letter topics, each of
-	// which may create MaxNewGroups groups in an hour of the store's clock, over all
-	// callers; known groups are never refused. It returns the failures that it refused,
-	// whose messages belong to entity.Unclassified of their topic. In a topic it goes by
-	// the order of failures.
+	// AdmitFingerprints does the same as NoteFingerprints for failures of dead-letter topics, each of which may
+	// create MaxNewGroups groups in an hour of the store's clock, over all callers; known groups are never refused.
+	// It returns the refused failures, whose messages belong to entity.Unclassified of their topic. Within a topic,
+	// failures are admitted in their order.
 	AdmitFingerprints(ctx context.Context, failures []TopicFailure) (refused []TopicFailure, err error)
 
-	// ErrorGroups returns groups of which messages were ever stored, in the order of
-	// q.Sort, the highest first, ties by id descending. Counts, arrivals, shares, times and
-	// the order are of visible topics only; RegressedAt is zero unless something arrived in
-	// one of them since; a group without arrivals in one is left out. Annotations are those
-	// of visible topics and of entity.AllTopics. Messages of unknown origin are visible to
-	// those who see all topics.
+	// ErrorGroups returns groups that ever had a stored message, in the order of q.Sort, the highest first, ties by
+	// id descending. Counts, arrivals, shares, times and the order cover visible topics only; RegressedAt is zero
+	// unless a message arrived in a visible topic since then; a group without arrivals in visible topics is left out.
+	// Annotations are those of visible topics and of entity.AllTopics. Messages of unknown origin are visible only to
+	// users who see all topics.
 	ErrorGroups(ctx context.Context, q GroupQuery) ([]ListedGroup, error)
 
-	// ErrorGroup returns one group with its trend; *entity.GroupNotFoundError when
-	// there is none, or none of its messages is visible.
+	// ErrorGroup returns one group with its trend; *entity.GroupNotFoundError when it does not exist or none of its
+	// messages is visible.
 	ErrorGroup(ctx context.Context, id uuid.UUID, visible *entity.TopicPatterns, trend Trend) (entity.ErrorGroup, error)
 
-	// AnnotateGroup sets annotations of a group for the topics that match where and in
-	// which it ever arrived; with a nil where for all topics, also later ones, replacing
-	// those of single topics. nil fields stay. It returns the topics by name,
-	// entity.AllTopics for all. The audit trail has Annotation.String as LastError, and the
-	// topics unless it is all. A group that ErrorGroup does not know for where is a
+	// AnnotateGroup sets annotations of a group for the topics that match where and in which the group ever had an
+	// arrival. A nil where sets them for all topics, also later ones, and replaces those of single topics. nil fields
+	// are not changed. It returns the topics by name, entity.AllTopics for all. The audit entry has Annotation.String
+	// as LastError, and the topics unless all are meant. A group that ErrorGroup does not return for where is a
 	// *entity.GroupNotFoundError.
 	AnnotateGroup(ctx context.Context, id uuid.UUID, a Annotation, where *entity.TopicPatterns, cause entity.Cause) ([]string, error)
 }
@@ -53,19 +49,19 @@ type Groups interface {
 // MaxNewGroups is how many error groups a dead-letter topic may create in an hour.
 const MaxNewGroups = 200
 
-// TopicFailure is a fingerprint and the dead-letter topic that it came from.
+// TopicFailure is a fingerprint and the dead-letter topic of its record.
 type TopicFailure struct {
 	DLQTopic string
 	entity.Fingerprint
 }
 
-// GroupQuery asks for a part of the error groups.
+// GroupQuery selects a part of the error groups.
 type GroupQuery struct {
 	Visible *entity.TopicPatterns // nil: all topics
-	Topic   string                // only groups with messages of this original topic in the live table; "": all
-	Open    bool                  // only groups with messages that are not RESOLVED, of Topic where that is set
+	Topic   string                // only groups with live messages of this original topic; "": all
+	Open    bool                  // only groups with messages that are not RESOLVED; if Topic is set, in that topic
 	Sort    GroupSort
-	After   *GroupPlace // only what stands behind it in the order
+	After   *GroupPlace // only groups after it in the order
 	Limit   int
 	Trend   Trend
 }
@@ -74,44 +70,42 @@ type GroupQuery struct {
 type GroupSort int
 
 const (
-	// GroupsByLastSeen sorts by when the last message came; of all topics that is
-	// exact to a minute.
+	// GroupsByLastSeen sorts by the arrival of the latest message; for all topics that is exact to a minute.
 	GroupsByLastSeen GroupSort = iota
-	// GroupsByFirstSeen sorts by when the first message came.
+	// GroupsByFirstSeen sorts by the arrival of the first message.
 	GroupsByFirstSeen
-	// GroupsByOpen sorts by how many messages are not RESOLVED.
+	// GroupsByOpen sorts by the number of messages that are not RESOLVED.
 	GroupsByOpen
 )
 
-// ListedGroup is a group and where it stands in the list.
+// ListedGroup is a group and its position in the list.
 type ListedGroup struct {
 	entity.ErrorGroup
 	Place GroupPlace
 }
 
-// GroupPlace is where a group stands: microseconds since 1970 of the time, or the
-// number, that the list is sorted by.
+// GroupPlace is the position of a group in a list: the sort key, as microseconds since 1970 for a time or as a
+// number, and the id.
 type GroupPlace struct {
 	Key int64
 	ID  uuid.UUID
 }
 
-// Trend is the time that hourly counts are of: the hours from that of Since on
-// that begin before Until. The zero value asks for none. Hours older than TrendLife
-// may be forgotten.
+// Trend is the time range of hourly counts: from the hour of Since to the last hour that begins before Until. The
+// zero value asks for none. Hours older than TrendLife may be deleted.
 type Trend struct{ Since, Until time.Time }
 
-// Annotation is what an operator says of a group.
+// Annotation has the fields of a group that an operator sets.
 type Annotation struct {
 	Note  *string
 	Link  *string
 	Muted *bool
 }
 
-// TrendLife is for how long it is kept at least how much came in an hour.
+// TrendLife is the minimum time for which hourly counts are kept.
 const TrendLife = 90 * 24 * time.Hour
 
-// String is what was set, as the audit trail shows it: a line for each thing.
+// String lists the fields that are set, one a line, for the audit trail.
 func (a Annotation) String() string {
 	var lines []string
 	if a.Note != nil {
@@ -126,15 +120,14 @@ func (a Annotation) String() string {
 	return strings.Join(lines, "\n")
 }
 
-// How much of a fingerprint is kept: bytes of its class and of each frame, of its
-// title, and frames.
+// Limits of a stored fingerprint: bytes of its class, of each frame and of its title, and the number of frames.
 const (
 	maxGroupName   = 300
 	maxGroupTitle  = 1000
 	maxGroupFrames = 10
 )
 
-// BoundFingerprint is what stores keep of a fingerprint under its id.
+// BoundFingerprint shortens a fingerprint to the limits of stores; the id stays.
 func BoundFingerprint(f entity.Fingerprint) entity.Fingerprint {
 	f.Class, f.Rule, f.Title = bound(f.Class, maxGroupName), bound(f.Rule, maxGroupName), bound(f.Title, maxGroupTitle)
 	var frames []string
@@ -145,7 +138,7 @@ func BoundFingerprint(f entity.Fingerprint) entity.Fingerprint {
 	return f
 }
 
-// bound cuts text off behind at most n bytes, between two characters.
+// bound shortens text to at most n bytes, between two characters.
 func bound(text string, n int) string {
 	if len(text) <= n {
 		return text
@@ -156,13 +149,13 @@ func bound(text string, n int) string {
 	return text[:n]
 }
 
-// RecentGroups counts what somebody may want to look at.
+// RecentGroups counts the error groups that need attention.
 type RecentGroups interface {
-	// CountRecentGroups returns how many error groups came first, and how many came back
-	// after all of theirs was resolved, within that time before now; muted groups and
-	// those of except are left out. A group that did both is in both.
+	// CountRecentGroups returns how many error groups first arrived, and how many regressed (came back after all
+	// their messages were resolved), within that time before now; muted groups and those of except are left out. A
+	// group that did both is in both counts.
 	CountRecentGroups(ctx context.Context, within time.Duration, except []uuid.UUID) (RecentCount, error)
 }
 
-// RecentCount is how many error groups came, and came back.
+// RecentCount is the number of new and of regressed error groups.
 type RecentCount struct{ New, Regressed int64 }

@@ -7,33 +7,32 @@ import (
 	"github.com/google/uuid"
 )
 
-// Keys make a request that is sent again find what it did the first time.
+// Keys are Idempotency-Keys. A repeated request finds the result of the first one by its key.
 type Keys interface {
-	// OpenKey begins the work of a key, or tells what is known of it. Of a key at
-	// work its owner is told again what the first call said, and has the lease anew.
+	// OpenKey begins the work of a key, or returns the known state of the key. When the owner of a key in progress
+	// calls it again, it returns the first answer again and renews the lease.
 	OpenKey(ctx context.Context, k Key, lease time.Duration) (KeyState, error)
 
-	// HoldKey prolongs the lease of a key at work.
+	// HoldKey renews the lease of a key in progress.
 	HoldKey(ctx context.Context, k Key, lease time.Duration) error
 
-	// CloseKey stores the answer of a key at work; further answers change nothing.
+	// CloseKey stores the answer of a key in progress; further answers change nothing.
 	CloseKey(ctx context.Context, k Key, answer Answer) error
 
-	// DropKey forgets a key at work: nothing was begun, and the same key may be
-	// used again.
+	// DropKey deletes a key in progress: no work was begun, and the same key may be used again.
 	DropKey(ctx context.Context, k Key) error
 }
 
-// Key is an Idempotency-Key with what it stands for.
+// Key is an Idempotency-Key with the request that it identifies.
 type Key struct {
 	Principal string
 	Key       string
 	Request   [32]byte  // digest of method, path and body
-	Operation uuid.UUID // a new one; the store answers with that of the first request
+	Operation uuid.UUID // a new id; the store answers with the id of the first request
 	Owner     uuid.UUID // of this request's lease
 }
 
-// KeyState is what is known of a key.
+// KeyState is the known state of a key.
 type KeyState struct {
 	Phase     KeyPhase
 	Operation uuid.UUID // of the work; see entity.Cause
@@ -44,20 +43,19 @@ type KeyState struct {
 type KeyPhase int
 
 const (
-	// KeyNew: the key is the caller's, who begins the work.
+	// KeyNew: the caller owns the key and begins the work.
 	KeyNew KeyPhase = iota + 1
-	// KeyAbandoned: the key is the caller's; an earlier owner has begun the work and
-	// did not answer within its lease.
+	// KeyAbandoned: the caller owns the key; an earlier owner began the work and did not answer within its lease.
 	KeyAbandoned
-	// KeyAtWork: another caller is at work on it.
+	// KeyAtWork: another caller works on the request.
 	KeyAtWork
-	// KeyDone: the answer is known.
+	// KeyDone: the answer is stored.
 	KeyDone
 	// KeyOther: the key was used with another request.
 	KeyOther
 )
 
-// Answer is what a request was answered with.
+// Answer is the stored response of a request.
 type Answer struct {
 	Status   int
 	Location string // header; "" for none

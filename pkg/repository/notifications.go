@@ -9,50 +9,46 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Notifications are events, which the store finds in what it keeps of every change, and
-// notices, which are events on their way to a sink. Nothing that happens while a process
-// asks from time to time is lost, also over a crash; a notice may be sent twice, with the
-// same id and content.
+// Notifications finds events in the stored changes and keeps notices, which are events on their way to a sink. No
+// event is lost while a process polls from time to time, also over a crash; a notice may be sent twice, with the same
+// id and content.
 type Notifications interface {
-	// Events returns what happened and was not kept yet. It changes nothing, unless no
-	// process asked for q.Patience: then everything before this moment is left out for
-	// good. An event is found once its transaction, and all that began before, is over.
+	// Events returns the events that were not kept yet. It changes nothing, unless no process has called it for
+	// q.Patience: then all earlier events are skipped for good. An event is found once its transaction, and all that
+	// began earlier, have ended.
 	Events(ctx context.Context, q EventQuery) (Events, error)
 
-	// KeepNotices ends what Events began: the events of k.Seen are not found again,
-	// and the notices are kept. An open notice for the same sink about the same takes
-	// up a new one. It answers false, and keeps nothing, when somebody else was faster.
+	// KeepNotices completes a call of Events: the events of k.Seen are not found again, and the notices are stored.
+	// An open notice for the same sink, kind and object absorbs a new one. It returns false, and stores nothing, when
+	// another process was faster.
 	KeepNotices(ctx context.Context, k KeptNotices) (bool, error)
 
-	// ClaimNotice takes the notice that has been due longest, for c.Lease; nothing is
-	// added to it from then on. None is taken before c.Pace has passed since the last
-	// for that sink was, by any process.
+	// ClaimNotice claims the notice that has been due longest, for c.Lease; from then on no event is added to it. No
+	// notice is claimed before c.Pace has passed since any process last claimed one for that sink.
 	ClaimNotice(ctx context.Context, c NoticeClaim) (n Notice, found bool, err error)
 
-	// SettleNotice says what became of a notice. A claim that is not the notice's any
-	// more changes nothing.
+	// SettleNotice stores the result of a claim. A claim that no longer holds the notice changes nothing.
 	SettleNotice(ctx context.Context, r NoticeResult) error
 
-	// GiveUpNotices ends up to limit notices that were kept longer than after ago and
-	// that nobody has in hand, and returns them.
+	// GiveUpNotices ends up to limit notices that are older than after and not claimed, and returns them.
 	GiveUpNotices(ctx context.Context, after time.Duration, limit int) ([]Notice, error)
 
-	// WaitingNotices says by sink what is not ended, in the order of their names.
+	// WaitingNotices counts the open notices of each sink, ordered by the name of the sink.
 	WaitingNotices(ctx context.Context) ([]WaitingNotices, error)
 }
 
-// EventKind says what happened. The set is closed.
+// EventKind is the kind of an event. The set is closed.
 type EventKind string
 
-// What people are told of.
+// The kinds of events.
 const (
-	GroupNew        EventKind = "group_new"        // an error group came that was not known
-	GroupRegressed  EventKind = "group_regressed"  // one came back after all of it were resolved
-	Spike           EventKind = "spike"            // far more came of a topic than usual
+	GroupNew        EventKind = "group_new"        // a new error group arrived
+	GroupRegressed  EventKind = "group_regressed"  // a group came back after all its messages were resolved
+	Spike           EventKind = "spike"            // far more messages of a topic arrived than usual
 	LoopStopped     EventKind = "loop_stopped"     // a message came back too often and was stored DEAD
-	MessageDead     EventKind = "message_dead"     // a message became DEAD in any other way
-	RedriveFinished EventKind = "redrive_finished" // a redrive has an answer for every message
-	RedriveStopped  EventKind = "redrive_stopped"  // one stopped itself
+	MessageDead     EventKind = "message_dead"     // a message became DEAD in another way
+	RedriveFinished EventKind = "redrive_finished" // a redrive has a result for every message
+	RedriveStopped  EventKind = "redrive_stopped"  // a redrive stopped itself
 )
 
 // EventKinds lists every kind.
@@ -60,37 +56,35 @@ func EventKinds() []EventKind {
 	return []EventKind{GroupNew, GroupRegressed, Spike, LoopStopped, MessageDead, RedriveFinished, RedriveStopped}
 }
 
-// EventQuery asks for events. Limit is of each way in which they are found; at least
-// one of each is returned where there is any.
+// EventQuery selects events. Limit applies to each of the queries that find events; each returns at least one event
+// when there is any.
 type EventQuery struct {
 	Limit    int
 	Patience time.Duration
-	Spikes   *SpikeRule // nil: none are looked for
+	Spikes   *SpikeRule // nil: do not look for spikes
 }
 
-// SpikeRule says when what came of a topic in the last ten to fifteen minutes is far
-// more than usual: at least Minimum, and more than Factor times what came in a quarter
-// of an hour on the average of the week before, or since the topic was first seen.
+// SpikeRule defines a spike: in the last ten to fifteen minutes at least Minimum messages of a topic arrived, and
+// more than Factor times the average of a quarter of an hour in the week before, or since the topic was first seen.
 type SpikeRule struct {
 	Factor  float64
 	Minimum int64
 }
 
-// The times that spikes are told apart by.
+// The times of the spike rule.
 const (
-	// SpikeRecent reaches back to the step of FineArrivalsStep that holds this moment
-	// ago.
+	// SpikeRecent is the length of the recent time range, which begins with the step of FineArrivalsStep that
+	// contains its start.
 	SpikeRecent = 10 * time.Minute
-	// SpikeUsual is how far the average goes back. It leaves out the present hour and
-	// the one before, in which the spike may have begun.
+	// SpikeUsual is the time range of the average. It excludes the present hour and the one before, in which the
+	// spike may have begun.
 	SpikeUsual = 7 * 24 * time.Hour
-	// SpikeOver is for how long a topic must be quiet until its next spike is another
-	// one.
+	// SpikeOver is how long a topic must have no spike until the next one is a new spike.
 	SpikeOver = time.Hour
 )
 
-// Events are what was found at Now. What happened before Since is nobody's news, and
-// is here only to be kept, so that it is not found again. Place is the store's own.
+// Events are the events found at Now. Events before Since are not to be reported; they are returned only to be kept,
+// so that they are not found again. Place is internal to the store.
 type Events struct {
 	List  []Event
 	Now   time.Time
@@ -99,53 +93,52 @@ type Events struct {
 	Place string
 }
 
-// Event is one thing that happened.
+// Event is one event.
 type Event struct {
 	Kind EventKind
 	At   time.Time
-	// Object is the group, the message or the redrive; uuid.Nil for a spike.
+	// Object is the id of the group, the message or the redrive; uuid.Nil for a spike.
 	Object uuid.UUID
-	// Topics are those that it is about: original topics or, of a message of unknown
-	// origin, its dead-letter topic. None when nobody knows.
+	// Topics are the topics of the event: original topics or, for a message of unknown origin, its dead-letter topic.
+	// Empty when they are unknown.
 	Topics []string
-	Muted  bool // nobody wants to be told of the group that it is about
+	Muted  bool // the error group of the event is muted
 
-	// Class and Title are of GroupNew and GroupRegressed, and when the group came back
-	// last, if it ever did.
+	// Class and Title are set for GroupNew and GroupRegressed, and so is the time when the group last regressed, if
+	// it ever did.
 	Class, Title string
 	RegressedAt  time.Time
-	// Arrived and Usual are of a Spike, in the time that its rule speaks of. Again: it
-	// was found before and is not over.
+	// Arrived and Usual are set for a Spike, for the time ranges of its rule. Again: the spike was found earlier and
+	// continues.
 	Arrived int64
 	Usual   float64
 	Again   bool
-	Redrive RedriveEnd // of RedriveFinished and RedriveStopped
+	Redrive RedriveEnd // set for RedriveFinished and RedriveStopped
 }
 
-// RedriveEnd is how far a redrive came. Note is empty when it has gone on since.
+// RedriveEnd is the progress of a redrive at its end. Note is empty when the redrive has been resumed since.
 type RedriveEnd struct {
 	Action                                        string
 	Note                                          string
 	Selected, Succeeded, Failed, InDoubt, Skipped int
 }
 
-// KeptNotices are made of the events of Seen.
+// KeptNotices are the notices made of the events in Seen.
 type KeptNotices struct {
 	Seen    Events
 	Notices []NewNotice
-	// Window is how long a notice waits for more of the same. Repeat is the least time
-	// between two about the same, for one sink; at most NoticeLife.
+	// Window is how long a notice collects events before it is sent. Repeat is the minimum time between two notices
+	// on the same object for one sink; at most NoticeLife.
 	Window, Repeat time.Duration
 }
 
-// NoticeLife is for how long it is kept at least that a notice was sent.
+// NoticeLife is the minimum time for which a sent notice is remembered.
 const NoticeLife = 24 * time.Hour
 
-// MaxNoticeMessages is how many messages a notice names.
+// MaxNoticeMessages is the maximum number of message ids in a notice.
 const MaxNoticeMessages = 10
 
-// NewNotice is what is to be said to a sink. Of one call, no two may be for the same
-// sink, of the same kind and about the same object.
+// NewNotice is a notice for a sink. Within one call, no two may have the same sink, kind and object.
 type NewNotice struct {
 	ID         uuid.UUID
 	Sink       string
@@ -155,15 +148,15 @@ type NewNotice struct {
 	Events     int64
 	First      time.Time // when the first of the events happened
 	Last       time.Time
-	MessageIDs []uuid.UUID // some of them; at most MaxNoticeMessages are kept, the first
-	Detail     []byte      // JSON; a later one takes its place
+	MessageIDs []uuid.UUID // some of the messages; the first MaxNoticeMessages are stored
+	Detail     []byte      // JSON; a later value replaces it
 }
 
-// Notice is a notice on its way.
+// Notice is a notice on its way to a sink.
 type Notice struct {
 	NewNotice
 	CreatedAt time.Time
-	Attempts  int // claims, this one included
+	Attempts  int // claims, including this one
 	LastError string
 }
 
@@ -175,8 +168,8 @@ type NoticeClaim struct {
 	Pace  time.Duration
 }
 
-// NoticeResult ends a claim. Unless Sent, the notice is due again in RetryIn, and
-// nothing is taken for the sink for Pause.
+// NoticeResult ends a claim. Unless Sent, the notice is due again in RetryIn, and no notice is claimed for the sink
+// during Pause.
 type NoticeResult struct {
 	Notice  uuid.UUID
 	Claim   uuid.UUID
@@ -186,15 +179,15 @@ type NoticeResult struct {
 	Pause   time.Duration
 }
 
-// WaitingNotices are the notices of one sink that are not ended. Overdue is since when
-// the oldest should have been sent, as of Now; zero when none should.
+// WaitingNotices counts the open notices of one sink. Overdue is how long ago the oldest of them should have been
+// sent; zero when none is overdue.
 type WaitingNotices struct {
 	Sink    string
 	Notices int64
 	Overdue time.Duration
 }
 
-// EndOf is how far a redrive came that entered state.
+// EndOf returns the progress of a redrive that entered state.
 func EndOf(r entity.Redrive, state entity.RedriveState) RedriveEnd {
 	end := RedriveEnd{
 		Action: string(r.Action), Selected: r.Selected, Succeeded: r.Counts.Succeeded, Failed: r.Counts.Failed,

@@ -8,43 +8,41 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Searcher finds messages by filters. What takes the store too long, because a
-// filter is wide and nothing can answer it quickly, is a *TooBroadError.
+// Searcher finds messages by filters. If a filter is wide and no index can answer it in time, the error is a
+// *TooBroadError.
 type Searcher interface {
-	// Search returns a part of the messages that match, in the order of q.Sort, ties
-	// by id in the same direction. What it loads of bytes is bounded as in List.
+	// Search returns a part of the matching messages, in the order of q.Sort, ties by id in the same direction.
+	// Loaded keys, values and headers are limited as in List.
 	Search(ctx context.Context, q SearchQuery) (SearchPage, error)
 
-	// CountMatching returns how many messages match; Exact says whether that is counted.
-	// CountEstimate may answer an estimate, CountExact does when counting takes too long.
-	// An estimate is of all messages: with Visible it counts as CountLimited does, unless
-	// the counters have the exact number.
+	// CountMatching returns how many messages match; Exact reports whether the number is exact. CountEstimate may
+	// return an estimate, and so may CountExact when counting takes too long. An estimate covers all messages: with
+	// Visible the method counts as CountLimited does, unless the counters have the exact number.
 	CountMatching(ctx context.Context, q CountQuery) (MatchCount, error)
 
-	// Export calls yield for the messages that match, newest first (created_at, then id,
-	// descending), as of one moment, until there were limit or yield answers an error,
-	// which it returns. Values longer than maxValue bytes are not loaded. A message is
-	// yield's until it returns; memory does not grow with their number.
+	// Export calls yield for the matching messages, newest first (created_at, then id, descending), as of one moment,
+	// until limit is reached or yield returns an error, which Export returns. Values longer than maxValue bytes are
+	// not loaded. yield may use a message only until it returns; memory does not grow with their number.
 	Export(ctx context.Context, q ExportQuery, yield func(*entity.Message) error) error
 }
 
-// SearchQuery asks for a part of the messages that match.
+// SearchQuery selects a part of the matching messages.
 type SearchQuery struct {
 	Filter   entity.Filter
-	Archived bool // in the archive instead of the live table
+	Archived bool // search the archive instead of the live table
 	Sort     Sort
-	After    Place // only what stands behind it in the order; the zero Place for all
+	After    Place // only messages after it in the order; the zero Place for all
 	Limit    int
-	// NoValues leaves values where they are: their state is entity.ValueNotLoaded, and
-	// they take no room of the page. An empty value is there.
+	// NoValues does not load values: their state is entity.ValueNotLoaded, and they do not count towards the limit of
+	// the page. An empty value is still reported as empty.
 	NoValues bool
 }
 
-// SearchPage is a part of the messages that match.
+// SearchPage is a part of the matching messages.
 type SearchPage struct {
 	Messages []entity.Message
-	// Next is where the search goes on when its time was over before the page was full. The
-	// zero Place: the page is full, or nothing follows it. It is always behind q.After.
+	// Next is the cursor with which the search continues when its time limit ended before the page was full. The zero
+	// Place: the page is full, or no more messages match. It is always after q.After in the order.
 	Next Place
 }
 
@@ -54,46 +52,44 @@ type Sort struct {
 	Ascending bool
 }
 
-// SortKey is a time of a message.
+// SortKey is the time by which messages are sorted.
 type SortKey int
 
 const (
 	// ByCreated sorts by created_at.
 	ByCreated SortKey = iota
-	// ByLastRetry sorts by last_retry_at; messages that were never retried are left
-	// out.
+	// ByLastRetry sorts by last_retry_at; messages that were never retried are left out.
 	ByLastRetry
 )
 
-// CountQuery asks how many messages match.
+// CountQuery counts the matching messages.
 type CountQuery struct {
 	Filter   entity.Filter
 	Archived bool
 	How      Counting
 }
 
-// Counting says how much a number is worth.
+// Counting selects how exactly messages are counted.
 type Counting int
 
 const (
-	// CountEstimate takes what the store knows without looking.
+	// CountEstimate uses the numbers that the store has without counting rows.
 	CountEstimate Counting = iota
-	// CountExact counts, for some seconds at most.
+	// CountExact counts rows, for some seconds at most.
 	CountExact
 )
 
-// CountLimit is how far matching messages are counted for a caller who sees some topics
-// only.
+// CountLimit is the highest number up to which matching messages are counted for a caller who sees only some topics.
 const CountLimit = 10_000
 
-// MatchCount is how many messages match.
+// MatchCount is the number of matching messages.
 type MatchCount struct {
 	Messages int64
 	Exact    bool
 	AtLeast  bool // there may be more than Messages, not fewer; Exact is false
 }
 
-// LimitedCount is what is said of a number of messages up to CountLimit.
+// LimitedCount describes a number of messages that was counted up to CountLimit.
 func LimitedCount(messages int64) MatchCount {
 	if messages > CountLimit {
 		return MatchCount{Messages: CountLimit, AtLeast: true}
@@ -101,7 +97,7 @@ func LimitedCount(messages int64) MatchCount {
 	return MatchCount{Messages: messages, Exact: true}
 }
 
-// ExportQuery asks for all messages that match.
+// ExportQuery selects messages to export.
 type ExportQuery struct {
 	Filter   entity.Filter
 	Archived bool
@@ -109,7 +105,7 @@ type ExportQuery struct {
 	MaxValue int64 // bytes
 }
 
-// TooBroadError says that the filter matches too slowly. Its kind is entity.ErrInvalid.
+// TooBroadError reports that the filter matches too slowly. Its kind is entity.ErrInvalid.
 type TooBroadError struct{}
 
 func (e *TooBroadError) Error() string {
@@ -119,13 +115,12 @@ func (e *TooBroadError) Error() string {
 // Is makes the error's kind entity.ErrInvalid.
 func (e *TooBroadError) Is(target error) bool { return target == entity.ErrInvalid }
 
-// Archive is where messages go that are done with. Searcher finds them there.
+// Archive keeps messages in a final state after the live table. Searcher finds them there.
 type Archive interface {
 	// GetArchived returns one message of the archive, as Get does of the live table.
 	GetArchived(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
 
-	// Restore moves a message from the archive back, as PENDING with no attempts
-	// used, due at once. It keeps its id, bytes, history and created_at. An id that
-	// is not in the archive is a *entity.NotFoundError.
+	// Restore moves a message from the archive to the live table, as PENDING with no attempts used, due at once. It
+	// keeps its id, bytes, history and created_at. An id that is not in the archive is a *entity.NotFoundError.
 	Restore(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error)
 }

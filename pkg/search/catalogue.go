@@ -1,7 +1,6 @@
-// Package search makes what messages are searched in: it reads those that have
-// no document yet, or none of the present version, and stores one for each, with
-// an error group where the message has none. It works behind the messages, so
-// that storing them does not wait for it; answering searches is left to the store.
+// Package search builds the search index: it reads messages without a document of the present version and stores one
+// for each, with an error group where the message has none. It runs after messages are stored, so that ingest does
+// not wait for it; the store answers the searches.
 package search
 
 import (
@@ -22,36 +21,34 @@ import (
 )
 
 const (
-	// lease is for how long one worker is the only one. When it dies another takes
-	// over after that time.
+	// lease is how long a worker holds the indexer lease. When it dies another worker takes over after that time.
 	lease = 30 * time.Second
-	// renewal is how long a lease is trusted before it is renewed.
+	// renewal is how long after a renewal the lease is renewed again.
 	renewal = lease / 3
-	// maxWait is the longest time between two looks for work, and between two tries
-	// while the store is away.
+	// maxWait is the longest pause between two polls for work, and between two tries while the store is unavailable.
 	maxWait = 2 * time.Second
-	// maxValue is how long a record's value may be to be looked into.
+	// maxValue is the maximum size in bytes of a value that is indexed.
 	maxValue = 1 << 20
-	// maxBytes is how much of records is in memory at once.
+	// maxBytes is how many bytes of records are in memory at once.
 	maxBytes = 16 << 20
-	// asking is how often the store is asked what it waits for, patience how long it
-	// may wait until somebody should know, and silence how long he then does.
+	// asking is the interval at which the worker checks for a stall; patience is how long a stall may last before a
+	// warning, and silence is the time between two warnings.
 	asking   = time.Minute
 	patience = 10 * time.Minute
 	silence  = time.Hour
 )
 
-// Store is what the worker needs of the repository.
+// Store has the methods of the repository that the worker calls.
 type Store interface {
-	// HoldCatalogue makes owner the one worker if nobody else is, and sets the
-	// version that searches answer from.
+	// HoldCatalogue acquires the indexer lease for owner, unless another worker holds it, and sets the version that
+	// searches answer from.
 	HoldCatalogue(ctx context.Context, owner uuid.UUID, version int64, lease time.Duration) (bool, error)
-	// AnswerFrom says which documents searches of this process may find.
+	// AnswerFrom limits the searches of this process to documents of that version.
 	AnswerFrom(version int64)
 	// Uncatalogued returns messages without a document of that version or without
 	// a group.
 	Uncatalogued(ctx context.Context, version int64, limit int, maxBytes, maxValue int64) ([]entity.Message, error)
-	// StoreDocuments keeps documents, each in place of one before.
+	// StoreDocuments stores documents and replaces earlier ones.
 	StoreDocuments(ctx context.Context, version int64, documents []entity.Document) error
 	// Unclassified returns messages of entity.Unclassified that may get their own group.
 	Unclassified(ctx context.Context, limit int, maxBytes int64) ([]entity.Message, error)
@@ -60,12 +57,12 @@ type Store interface {
 	AdmitFingerprints(ctx context.Context, failures []repository.TopicFailure) ([]repository.TopicFailure, error)
 	// Classify moves messages out of entity.Unclassified.
 	Classify(ctx context.Context, moves []repository.Classification) error
-	// CatalogueStall says whether an open transaction holds the catalogue up.
+	// CatalogueStall reports whether an open transaction holds up the index.
 	CatalogueStall(ctx context.Context) (repository.CatalogueStall, error)
 }
 
-// Worker catalogues messages. Any number of them may run against one store, in
-// any number of processes; one of them works, the others wait to take over.
+// Worker indexes messages. Any number of workers may run against one store, in any number of processes; one of them
+// works, the others wait to take over.
 type Worker struct {
 	cfg     Config
 	store   Store
@@ -79,20 +76,19 @@ type Worker struct {
 	owner   uuid.UUID
 	version int64
 
-	// What follows is Run's.
-	held   time.Time // when the lease was renewed last; zero when it is another's
-	first  uuid.UUID // of the batch before
+	// Only Run uses the following fields.
+	held   time.Time // last renewal of the lease; zero when another worker has it
+	first  uuid.UUID // first message of the previous batch
 	outage outage.Log
 
-	classified    time.Time // when the last look for unclassified messages found none
-	asked, warned time.Time // for and of a transaction that holds the catalogue up
+	classified    time.Time // when the last query for unclassified messages found none
+	asked, warned time.Time // last check for a stall, and last warning about one
 }
 
-// New returns a worker. decode reads of a message what its group is made of, and
-// is asked only for messages without one. hidden says which fields of a message come
-// from masked headers: they are not in its text. The metrics are registered with
-// registry. From then on the store answers searches from documents alone that are
-// made as cfg and masks say.
+// New returns a worker. decode reads the input of a message's error group, and is called only for messages without a
+// group. hidden reports which fields of a message come from masked headers: they are left out of its text. The
+// metrics are registered with registry. From then on the searches of the store use only documents that match cfg and
+// masks.
 func New(cfg Config, store Store, decode func(entity.Message) (class, message, stack string), maker *fingerprint.Maker,
 	masks *payload.Masks, hidden func(*entity.Message) entity.MaskedFields, registry prometheus.Registerer, log *zap.Logger,
 ) *Worker {
@@ -104,18 +100,17 @@ func New(cfg Config, store Store, decode func(entity.Message) (class, message, s
 	return w
 }
 
-// Run works until ctx ends, and lets another worker take over at once then. It
-// must not run twice at a time. A store that is away is logged once, and tried
-// again until it is back.
+// Run works until ctx ends, and then releases the lease so that another worker takes over at once. It must not run
+// twice at a time. When the store becomes unavailable it logs that once, and retries until the store is back.
 func (w *Worker) Run(ctx context.Context) {
 	defer w.release(ctx)
 	for rest := w.cfg.Interval; ctx.Err() == nil; {
 		began := time.Now()
 		worked, more, err := w.step(ctx)
-		w.outage.Report(ctx, w.log, err, "messages cannot be catalogued: searches do not find new ones", "messages are catalogued again")
+		w.outage.Report(ctx, w.log, err, "messages cannot be indexed; searches do not find new ones; retrying", "messages are indexed again")
 		switch {
 		case more:
-			rest = min(time.Since(began), maxWait) // half of the time is for what is waited for
+			rest = min(time.Since(began), maxWait) // at most half of the time while there is more to do
 		case worked:
 			rest = w.cfg.Interval
 		default:
@@ -125,7 +120,7 @@ func (w *Worker) Run(ctx context.Context) {
 	}
 }
 
-// step catalogues one batch. more reports that there is more for certain.
+// step indexes one batch. more reports that there is certainly more.
 func (w *Worker) step(ctx context.Context) (worked, more bool, err error) {
 	if ok, err := w.hold(ctx); err != nil || !ok {
 		w.metrics.lag.Set(0)
@@ -158,14 +153,14 @@ func (w *Worker) step(ctx context.Context) (worked, more bool, err error) {
 	if _, err := w.classify(ctx); err != nil {
 		return true, false, err
 	}
-	// What comes back as it was would come back for ever, so it has to wait.
+	// A message that is returned again must wait, or the loop would never pause.
 	again := messages[0].ID == w.first
 	w.first = messages[0].ID
 	return !again, !again && (len(messages) > w.cfg.Batch/2 || bytes > maxBytes/2), nil
 }
 
-// watch tells of a transaction that stays open: nothing is lost by it, but what it
-// stores is found late, and looking again takes ever more.
+// watch warns about a transaction that stays open: no message is lost, but its messages are found late, and each poll
+// costs more.
 func (w *Worker) watch(ctx context.Context) error {
 	if time.Since(w.asked) < asking {
 		return nil
@@ -178,13 +173,13 @@ func (w *Worker) watch(ctx context.Context) error {
 	w.metrics.markAge.Set(stall.Age.Seconds())
 	if stall.Age > patience && time.Since(w.warned) >= silence {
 		w.warned = w.asked
-		w.log.Warn("an open transaction holds up the search catalogue: messages that are stored late are found late",
+		w.log.Warn("an open transaction delays the search index; the messages that it stores are found late",
 			zap.Duration("for", stall.Age), zap.String("holder", stall.Holder))
 	}
 	return nil
 }
 
-// hold renews the lease when it is time, and reports whether it is this worker's.
+// hold renews the lease when it is due, and reports whether this worker has it.
 func (w *Worker) hold(ctx context.Context) (bool, error) {
 	if !w.held.IsZero() && time.Since(w.held) < renewal {
 		return true, nil
@@ -198,8 +193,8 @@ func (w *Worker) hold(ctx context.Context) (bool, error) {
 	return ok && err == nil, err
 }
 
-// keep stores documents. One that the store cannot take at all is stored without
-// what it says: its message is not found then, but all others are.
+// keep stores documents. If the store rejects one, it is stored without its content: that message is then not found,
+// but all others are.
 func (w *Worker) keep(ctx context.Context, documents []entity.Document) error {
 	err := w.store.StoreDocuments(ctx, w.version, documents)
 	switch half := len(documents) / 2; {
@@ -216,11 +211,11 @@ func (w *Worker) keep(ctx context.Context, documents []entity.Document) error {
 	case documents[0].Text == "" && documents[0].Terms == nil:
 		return err
 	}
-	w.log.Warn("a message cannot be searched", zap.Stringer("message_id", documents[0].MessageID), zap.Error(err))
+	w.log.Warn("message cannot be indexed; searches do not find it", zap.Stringer("message_id", documents[0].MessageID), zap.Error(err))
 	return w.keep(ctx, []entity.Document{{MessageID: documents[0].MessageID, CreatedAt: documents[0].CreatedAt, Fingerprint: documents[0].Fingerprint}})
 }
 
-// release ends the lease, if it is this worker's.
+// release ends the lease, if this worker has it.
 func (w *Worker) release(ctx context.Context) {
 	if w.held.IsZero() {
 		return
@@ -228,7 +223,7 @@ func (w *Worker) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxWait)
 	defer cancel()
 	if _, err := w.store.HoldCatalogue(ctx, w.owner, w.version, 0); err != nil {
-		w.log.Debug("the catalogue's lease runs out by itself", zap.Error(err))
+		w.log.Debug("the indexer lease was not released and will expire", zap.Error(err))
 	}
 	w.held = time.Time{}
 }
@@ -244,26 +239,25 @@ func oldest(messages []entity.Message) time.Time {
 }
 
 const (
-	// crowdedAge is how long an answer to whether the store is under load holds.
+	// crowdedAge is how long an answer about the load of the store is used.
 	crowdedAge = time.Second
-	// longestRest keeps a filler at work whose steps take long.
+	// longestRest limits the pause of a filler whose steps take long.
 	longestRest = 10 * time.Second
 )
 
-// crowd says whether the store has more urgent work than payloads.
+// crowd reports whether the store is under load.
 type crowd interface {
 	Crowded(ctx context.Context) (bool, error)
 }
 
-// pace makes the PayloadFiller give way to redrives and to a flood of messages: while
-// there are any, it rests as long as it works.
+// pace slows the PayloadFiller down during redrives and heavy ingest: it then pauses for as long as it works.
 type pace struct {
-	asked   time.Time // when the store was asked last
+	asked   time.Time // when the store was last asked
 	crowded bool
 }
 
-// rest is how long to wait after a step that took so long, when there is more to do.
-// A store that does not answer is taken for crowded.
+// rest returns the pause after a step of that duration when there is more to do. A store that does not answer counts
+// as under load.
 func (p *pace) rest(ctx context.Context, store crowd, took time.Duration) time.Duration {
 	if now := time.Now(); p.asked.IsZero() || now.Sub(p.asked) >= crowdedAge {
 		crowded, err := store.Crowded(ctx)
@@ -275,12 +269,11 @@ func (p *pace) rest(ctx context.Context, store crowd, took time.Duration) time.D
 	return min(took, longestRest)
 }
 
-// classifyInterval is the time between two looks for unclassified messages when the
-// last one found none.
+// classifyInterval is the time between two queries for unclassified messages when the last one found none.
 const classifyInterval = 10 * time.Second
 
-// classify gives messages that are in entity.Unclassified their own group, as far as
-// the limits of their dead-letter topics allow. It reports whether it moved any.
+// classify moves messages from entity.Unclassified to their own group, as far as the limits of their dead-letter
+// topics allow. It reports whether it moved any.
 func (w *Worker) classify(ctx context.Context) (moved bool, err error) {
 	if time.Since(w.classified) < classifyInterval {
 		return false, nil
@@ -305,7 +298,7 @@ func (w *Worker) classify(ctx context.Context) (moved bool, err error) {
 	return true, w.store.Classify(ctx, moves)
 }
 
-// classifications are the groups of the messages whose failure was admitted.
+// classifications returns the groups of the messages whose failure was admitted.
 func classifications(messages []entity.Message, failures, refused []repository.TopicFailure) []repository.Classification {
 	type key struct {
 		topic string

@@ -27,8 +27,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// fakeStore holds messages that wait and documents that were stored. It takes no
-// text with "poison" in it.
+// fakeStore holds pending messages and stored documents. It rejects text that contains "poison".
 type fakeStore struct {
 	mu        sync.Mutex
 	waiting   []entity.Message
@@ -41,7 +40,7 @@ type fakeStore struct {
 	fail      error
 	answers   int64
 	stall     repository.CatalogueStall
-	forgets   bool // documents do not make a message catalogued
+	forgets   bool // messages stay pending although their document was stored
 
 	unclassified []entity.Message
 	admits       []string // titles of groups
@@ -67,7 +66,7 @@ func (f *fakeStore) HoldCatalogue(_ context.Context, owner uuid.UUID, version in
 func (f *fakeStore) Uncatalogued(_ context.Context, version int64, limit int, _, _ int64) ([]entity.Message, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.looks++; f.looks > 100_000 { // a worker that spins stops the bubble's clock: let it come to an end
+	if f.looks++; f.looks > 100_000 { // a worker in a busy loop stops the bubble's clock: let the test end
 		f.waiting = nil
 	}
 	if version != f.version {
@@ -81,7 +80,7 @@ func (f *fakeStore) StoreDocuments(_ context.Context, _ int64, documents []entit
 	takes := f.takes
 	f.mu.Unlock()
 	if takes > 0 {
-		<-time.After(takes) // not under the lock, which would hold up the bubble's clock
+		<-time.After(takes) // not under the lock, which would block the bubble's clock
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -182,7 +181,7 @@ func many(n int) []entity.Message {
 	return all
 }
 
-// after lets the bubble's time go by.
+// after advances the bubble's clock.
 func after(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
@@ -202,7 +201,7 @@ func TestWorker_MakesDocuments(t *testing.T) {
 
 		got := f.store.documents
 		for id, want := range map[uuid.UUID]string{
-			grouped.ID: "order 2 failed\nname ann", large.ID: "too large", bare.ID: "order 1 failed", // masked: nobody knows what is in a text that is not JSON
+			grouped.ID: "order 2 failed\nname ann", large.ID: "too large", bare.ID: "order 1 failed", // masked: hidden as a whole
 		} {
 			check.Same(t, got[id].Text, want, "text")
 		}
@@ -431,7 +430,7 @@ func FuzzDocument(f *testing.F) {
 	})
 }
 
-// The worker takes half of the time while there is more to do.
+// The worker uses at most half of the time while there is more to do.
 func TestWorker_GivesWay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -446,7 +445,7 @@ func TestWorker_GivesWay(t *testing.T) {
 	})
 }
 
-// payloadQueue is a PayloadStore whose batches of 100 messages take a second each.
+// payloadQueue is a PayloadStore whose batches of 100 messages take one second each.
 type payloadQueue struct {
 	batches atomic.Int64
 	crowded atomic.Bool
@@ -471,8 +470,8 @@ func (q *payloadQueue) PayloadLag(context.Context) (time.Duration, error) {
 	return time.Duration(q.batches.Load()) * time.Minute, nil
 }
 
-// The filler works without a rest, but for half of the time while the store has more
-// urgent work, and survives a database that goes away.
+// The filler works without a pause, but only half of the time while the store is under load, and survives an
+// unavailable database.
 func TestPayloadFiller(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -496,7 +495,7 @@ func TestPayloadFiller(t *testing.T) {
 		before := store.batches.Load()
 		<-time.After(40 * time.Second)
 		filled := before - store.batches.Load()
-		check.True(t, filled >= 19 && filled <= 21, "%d batches were filled in 40 s beside urgent work, want 20", filled)
+		check.True(t, filled >= 19 && filled <= 21, "%d batches were filled in 40 s under load, want 20", filled)
 		store.away.Store(true)
 		<-time.After(time.Minute)
 		store.away.Store(false)

@@ -9,21 +9,20 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Config says how much of each record can be searched, and how eagerly it is
-// made so. Another PayloadBytes has everything catalogued anew.
+// Config limits how much of each record is indexed, and sets how often. After a change of PayloadBytes all messages
+// are indexed again.
 type Config struct {
-	PayloadBytes int64         `mapstructure:"payload_bytes"` // of each record's text that free text is searched in
-	Batch        int           `mapstructure:"batch"`         // messages that are catalogued together
-	Interval     time.Duration `mapstructure:"interval"`      // between two looks for new messages
+	PayloadBytes int64         `mapstructure:"payload_bytes"` // of each record's text, for free-text search
+	Batch        int           `mapstructure:"batch"`         // messages that are indexed together
+	Interval     time.Duration `mapstructure:"interval"`      // between two polls for new messages
 }
 
-// DefaultConfig is 4 KiB of each record, and new messages twice a second.
+// DefaultConfig indexes 4 KiB of each record, and polls twice a second.
 func DefaultConfig() Config {
 	return Config{PayloadBytes: 4 << 10, Batch: 500, Interval: 500 * time.Millisecond}
 }
 
-// Validate reports every problem at once. No payload bytes are allowed: then free
-// text is searched in error messages alone.
+// Validate reports every problem at once. PayloadBytes may be 0: then free text searches error messages only.
 func (c Config) Validate() error {
 	var errs []error
 	if c.PayloadBytes < 0 || c.PayloadBytes > maxValue {
@@ -49,15 +48,15 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	return &metrics{
 		documents: build.NewCounter(prometheus.CounterOpts{
 			Name: "dlq_catalogue_documents_total",
-			Help: "Messages that this process made searchable, each time that it did.",
+			Help: "Messages that this process indexed for search; a message that is indexed again counts again.",
 		}),
 		lag: build.NewGauge(prometheus.GaugeOpts{
 			Name: "dlq_catalogue_lag_seconds",
-			Help: "Age of the oldest message that cannot be searched for yet; 0 when there is none, and in processes that leave the work to another.",
+			Help: "Age of the oldest message that is not indexed for search yet; 0 when there is none, and in processes without the indexer lease.",
 		}),
 		markAge: build.NewGauge(prometheus.GaugeOpts{
 			Name: "dlq_catalogue_mark_age_seconds",
-			Help: "For how long an open transaction of the database has kept the search catalogue from being sure of what lies behind it; 0 when none does.",
+			Help: "How long an open database transaction has delayed the search index; 0 when none does.",
 		}),
 	}
 }

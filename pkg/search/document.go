@@ -14,22 +14,22 @@ import (
 )
 
 const (
-	// format is raised when documents are made in another way: all are made anew.
+	// format is raised when the content of documents changes: all messages are then indexed again.
 	format = 1
 
-	maxFields       = 500     // values of a record's JSON that can be searched for
-	maxHeaders      = 200     // headers of a record that can be searched for
-	maxHeaderValue  = 1 << 10 // bytes; of longer ones only the name can be
+	maxFields       = 500     // indexed values of a record's JSON
+	maxHeaders      = 200     // indexed headers of a record
+	maxHeaderValue  = 1 << 10 // bytes; of longer values only the name is indexed
 	maxErrorMessage = 16 << 10
 )
 
-// version stands for everything that documents depend on but messages.
+// version is a hash of everything that documents depend on except messages.
 func version(cfg Config, masks *payload.Masks) int64 {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d %d %d", format, masks.Version(), cfg.PayloadBytes))
 	return int64(binary.BigEndian.Uint64(sum[:])) //nolint:gosec // any 64 bits will do
 }
 
-// document is what a message is found by.
+// document returns the indexed document of a message.
 func (w *Worker) document(m *entity.Message) entity.Document {
 	d := entity.Document{MessageID: m.ID, CreatedAt: m.CreatedAt, Text: w.text(m), Terms: terms(&m.Record)}
 	if m.Group == uuid.Nil {
@@ -39,8 +39,7 @@ func (w *Worker) document(m *entity.Message) entity.Document {
 	return d
 }
 
-// text is the error message and the record's text, each on lines of its own so
-// that no phrase is found across both.
+// text is the error message and the record's text, on separate lines so that no phrase matches across both.
 func (w *Worker) text(m *entity.Message) string {
 	message := m.ErrorMessage
 	if w.hidden(m).ErrorMessage {
@@ -55,8 +54,7 @@ func (w *Worker) text(m *entity.Message) string {
 	return strings.ToLower(message) + "\n" + value
 }
 
-// terms are of everything, masked or not: whoever may not see a field may not
-// search for it either.
+// terms covers all fields, masked or not: a user without access to a field may not search for it either.
 func terms(r *entity.Record) []int64 {
 	all := payload.Terms(stored(r), maxFields)
 	if r.Key != nil {
@@ -66,7 +64,7 @@ func terms(r *entity.Record) []int64 {
 		all = append(all, entity.HeaderTerm(h.Key, nil))
 		switch {
 		case h.Value == nil:
-			all = append(all, entity.HeaderTerm(h.Key, []byte{})) // null is as empty
+			all = append(all, entity.HeaderTerm(h.Key, []byte{})) // null is indexed as empty
 		case len(h.Value) <= maxHeaderValue:
 			all = append(all, entity.HeaderTerm(h.Key, h.Value))
 		}

@@ -31,10 +31,10 @@ type PayloadFiller struct {
 	filled   prometheus.Counter
 	lag      prometheus.Gauge
 
-	// What follows is Run's.
+	// Only Run uses the following fields.
 	pace   pace
 	outage outage.Log
-	lagged time.Time // when the store was asked for the lag
+	lagged time.Time // last query for the lag
 }
 
 // NewPayloadFiller returns a filler that looks for messages at the interval of cfg. Its

@@ -14,8 +14,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Claim implements repository.Attempts. Under one lock nobody is ever in the
-// middle of taking a message, so there is nothing to wait for.
+// Claim implements repository.Attempts. One lock serialises all steps, so no message is ever locked by another
+// session and Wait has no effect.
 func (s *Store) Claim(ctx context.Context, claims []repository.Claim, how repository.Claiming) ([]entity.Message, error) {
 	var taken []entity.Message
 	err := s.Step(ctx, "claim messages", func(now time.Time) error {
@@ -24,7 +24,7 @@ func (s *Store) Claim(ctx context.Context, claims []repository.Claim, how reposi
 			if !ok {
 				continue
 			}
-			if r.Message.Claimed() && r.Message.Claim.ID == c.ID { // asked for a second time
+			if r.Message.Claimed() && r.Message.Claim.ID == c.ID { // repeated request
 				taken = append(taken, r.answer(how))
 				continue
 			}
@@ -48,7 +48,7 @@ func (s *Store) Claim(ctx context.Context, claims []repository.Claim, how reposi
 // Claimable implements repository.Attempts.
 func (s *Store) Claimable(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID, error) {
 	var free []uuid.UUID
-	err := s.Step(ctx, "look for claimable messages", func(time.Time) error {
+	err := s.Step(ctx, "find claimable messages", func(time.Time) error {
 		for _, id := range ids {
 			if r, ok := s.Rows[id]; ok && r.Message.CanClaim() == nil {
 				free = append(free, id)
@@ -59,7 +59,7 @@ func (s *Store) Claimable(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID, er
 	return free, err
 }
 
-// answer is what a claim tells of the message it took.
+// answer returns the fields of the claimed message that a claim answers with.
 func (r *Row) answer(how repository.Claiming) entity.Message {
 	m := r.Bare()
 	if !how.Brief {
@@ -122,7 +122,7 @@ func (s *Store) Finish(ctx context.Context, results []repository.Result, cause e
 	return finished, err
 }
 
-// abandon ends an attempt that nobody can settle.
+// abandon ends an attempt that cannot be settled.
 func (r *Row) abandon(now time.Time, actor string, to entity.Status) {
 	m := &r.Message
 	r.Attempts = append(r.Attempts, entity.Attempt{
@@ -158,14 +158,14 @@ func (r *Row) finish(res repository.Result, now time.Time, actor string) error {
 	return nil
 }
 
-// end moves the message to where the verdict leads and lets go of the claim.
+// end moves the message to the status of the verdict and releases the claim.
 func (r *Row) end(res repository.Result, now time.Time) error {
 	m := &r.Message
 	r.countRescues(res.Verdict)
 	m.Claim, m.Unsettled = entity.Claim{}, false
 	switch res.Verdict {
 	case entity.Acknowledged:
-		if m.Outcome == "" { // a record that came back already says more
+		if m.Outcome == "" { // keep the outcome of a record that already came back
 			m.Outcome = entity.Published
 		}
 		return r.resolve(now)
@@ -182,19 +182,19 @@ func (r *Row) end(res repository.Result, now time.Time) error {
 			return m.MarkDead(now)
 		}
 		return r.wait(res.RetryIn, now)
-	default: // Rejected; InDoubt never comes here
+	default: // Rejected; InDoubt is never passed
 		return m.MarkDead(now)
 	}
 }
 
-// wait makes the message PENDING until its next automatic attempt is due.
+// wait makes the message PENDING; its next automatic attempt is due after d.
 func (r *Row) wait(d time.Duration, now time.Time) error {
 	r.Message.NextAttemptAt = entity.Moment(now.Add(d))
 	return r.Message.MarkPending(now)
 }
 
-// countRescues counts rescues in a row. An attempt that was given back says
-// nothing about them; any other end starts anew.
+// countRescues counts rescues in a row. An attempt that was given back does not change the count; any other end
+// resets it.
 func (r *Row) countRescues(v entity.Verdict) {
 	switch v {
 	case entity.Rescued:
@@ -205,7 +205,7 @@ func (r *Row) countRescues(v entity.Verdict) {
 	}
 }
 
-// resolve leaves no error behind: what went wrong before is in the history.
+// resolve clears the last error; the history keeps earlier errors.
 func (r *Row) resolve(now time.Time) error {
 	r.Message.LastPublishError, r.Message.LastPublishErrorClass = "", ""
 	return r.Message.MarkResolved(now)
@@ -244,7 +244,7 @@ func wanted(m *entity.Message, q repository.ExpiredQuery, now time.Time) bool {
 	return bytes.Compare(m.ID[:], q.After.ID[:]) > 0
 }
 
-// expired reports whether m is RETRYING under a claim whose time is over.
+// expired reports whether m is RETRYING under an expired claim.
 func expired(m *entity.Message, now time.Time) bool {
 	return m.Claimed() && !m.Claim.ExpiresAt.After(now)
 }
@@ -269,8 +269,8 @@ func (s *Store) History(ctx context.Context, id uuid.UUID) ([]entity.Attempt, er
 	return attempts, err
 }
 
-// AttemptsOf implements repository.Attempts, in the order of ids. Who made an
-// attempt that is still a claim is not known.
+// AttemptsOf implements repository.Attempts, in the order of ids. The actor of an attempt that is still claimed is
+// not known.
 func (s *Store) AttemptsOf(ctx context.Context, redrive uuid.UUID, ids []uuid.UUID) ([]entity.Attempt, error) {
 	var attempts []entity.Attempt
 	err := s.Step(ctx, "find attempts of a redrive", func(time.Time) error {
@@ -320,8 +320,8 @@ func Unique(ids []uuid.UUID) []uuid.UUID {
 	return once
 }
 
-// keepEdit stores the edit of a claim with the attempt that it begins; nothing
-// when nothing differs. The value that a redrive's patch made is not kept.
+// keepEdit stores the edit of a claim with the attempt that it begins; nothing when the edit changes nothing. The
+// value that a redrive's patch made is not stored.
 func (r *Row) keepEdit(c repository.Claim) {
 	if c.Edit.Empty() && (c.Edit == nil || c.Edit.Patch == nil) {
 		return
@@ -336,8 +336,8 @@ func (r *Row) keepEdit(c repository.Claim) {
 	r.Edits[c.ID] = c
 }
 
-// Due implements repository.Attempts. It goes through everything at once: there
-// is a place to go on only when not all that were never attempted fit.
+// Due implements repository.Attempts. It scans all messages at once: it returns a cursor only when not all messages
+// that were never attempted fit.
 func (s *Store) Due(ctx context.Context, q repository.DueQuery) ([]uuid.UUID, repository.Place, error) {
 	var due []uuid.UUID
 	var next repository.Place
@@ -375,7 +375,7 @@ func dueNow(m *entity.Message, q repository.DueQuery, now time.Time) bool {
 	}
 }
 
-// behind reports whether m stands behind a place.
+// behind reports whether m comes after a place in the order.
 func behind(m *entity.Message, p repository.Place) bool {
 	if order := m.CreatedAt.Compare(p.CreatedAt); order != 0 {
 		return order > 0

@@ -21,12 +21,12 @@ func (s *Store) Delete(ctx context.Context, id uuid.UUID, cause entity.Cause) er
 	})
 }
 
-// Requeue implements repository.Core. The message comes without its bytes.
+// Requeue implements repository.Core. It returns the message without its bytes.
 func (s *Store) Requeue(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
 	return s.move(ctx, "requeue message", entity.ActionRequeue, id, cause)
 }
 
-// GiveUp implements repository.Core. The message comes without its bytes.
+// GiveUp implements repository.Core. It returns the message without its bytes.
 func (s *Store) GiveUp(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
 	return s.move(ctx, "give message up", entity.ActionDead, id, cause)
 }
@@ -45,8 +45,8 @@ func (s *Store) move(ctx context.Context, where string, action entity.Action, id
 	return m, err
 }
 
-// ChangeOne deletes, requeues or gives up one message, within a step. It fails only with
-// errors of the kinds ErrNotFound and ErrConflict.
+// ChangeOne deletes, requeues or gives up one message, within a step. It fails only with errors of the kinds
+// ErrNotFound and ErrConflict.
 func (s *Store) ChangeOne(now time.Time, action entity.Action, id uuid.UUID, cause entity.Cause) error {
 	r, err := s.row(id)
 	if err != nil {
@@ -75,8 +75,7 @@ func (s *Store) changed(now time.Time, action entity.Action, before entity.Messa
 	s.Hooks.Changed(now, action, before, r, cause)
 }
 
-// requeue asks for DEAD itself: RETRYING has an arrow to PENDING too, but only
-// the attempt's own result may follow that one.
+// requeue checks for DEAD itself: RETRYING may become PENDING too, but only by the result of the attempt.
 func (r *Row) requeue(now time.Time) error {
 	m := &r.Message
 	if m.Status != entity.Dead {
@@ -104,8 +103,8 @@ func (r *Row) giveUp(now time.Time, actor string) error {
 	return nil
 }
 
-// operationsLimit is how many changes are remembered, the newest: the memory of a
-// process must not grow with everything that ever happened in it.
+// operationsLimit is the number of latest changes that are remembered, so that the memory of a long-running process
+// does not grow without limit.
 const operationsLimit = 100_000
 
 // operation is a change that was made by an operation (entity.Cause).
@@ -118,7 +117,7 @@ type operation struct {
 // Performed implements repository.Operations.
 func (s *Store) Performed(ctx context.Context, id uuid.UUID) (bool, error) {
 	found := false
-	err := s.Step(ctx, "look for an operation", func(time.Time) error {
+	err := s.Step(ctx, "find an operation", func(time.Time) error {
 		found = id != uuid.Nil && slices.ContainsFunc(s.operations, func(o operation) bool { return o.id == id })
 		return nil
 	})
@@ -133,8 +132,7 @@ func (s *Store) Record(ctx context.Context, e entity.AuditEntry) error {
 	})
 }
 
-// Did returns the objects to which an operation has done what action says,
-// as far as the store remembers.
+// Did returns the objects on which an operation has performed the action, as far as the store remembers.
 func (s *Store) Did(id uuid.UUID, action entity.Action) map[uuid.UUID]bool {
 	objects := map[uuid.UUID]bool{}
 	for _, o := range s.operations {

@@ -8,11 +8,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// whole asks for values whatever their size.
+// whole loads values whatever their size.
 const whole = -1
 
-// clone returns m with nothing shared. Nil and empty stay apart: a null key is
-// not an empty one.
+// clone returns a deep copy of m. It keeps nil and empty apart: a null key is not an empty one.
 func clone(m entity.Message) entity.Message {
 	m.Record.Key = bytes.Clone(m.Record.Key)
 	m.Record.Value = bytes.Clone(m.Record.Value)
@@ -32,7 +31,7 @@ func cloneHeaders(headers []entity.Header) []entity.Header {
 	return headers
 }
 
-// cloneEdit returns e with nothing shared; nil for nil.
+// cloneEdit returns a deep copy of e; nil for nil.
 func cloneEdit(e *entity.Edit) *entity.Edit {
 	if e == nil {
 		return nil
@@ -54,8 +53,8 @@ func clonePointer[T any](p *T) *T {
 	return &v
 }
 
-// kept returns m as the store keeps it: its own copy, moments as they are
-// stored, and nothing that can be read from the headers again.
+// kept returns m as the store keeps it: its own copy, times truncated as in a database, and without fields that can
+// be read from the headers.
 func kept(m entity.Message) entity.Message {
 	m = clone(m)
 	m.CreatedAt = entity.Moment(m.CreatedAt)
@@ -72,8 +71,7 @@ func kept(m entity.Message) entity.Message {
 	return m
 }
 
-// Loaded returns the message for a reader who wants values up to maxValue bytes,
-// all of them when it is negative.
+// Loaded returns a copy of the message with its value up to maxValue bytes; a negative maxValue has no limit.
 func (r *Row) Loaded(maxValue int64) entity.Message {
 	m := r.Message
 	if maxValue >= 0 && int64(len(m.Record.Value)) > maxValue {
@@ -82,14 +80,14 @@ func (r *Row) Loaded(maxValue int64) entity.Message {
 	return clone(m)
 }
 
-// Shown returns the message as WithFirstHeaders does, without a long key.
+// Shown returns the message as WithFirstHeaders does, without a key longer than the limit.
 func (r *Row) Shown(maxValue int64) entity.Message {
 	m := r.WithFirstHeaders(maxValue)
 	LeaveOutKey(&m.Record, repository.KeyLimit)
 	return m
 }
 
-// WithFirstHeaders returns the message as Loaded does, with the first of many headers.
+// WithFirstHeaders returns the message as Loaded does, with only the first headers if there are many.
 func (r *Row) WithFirstHeaders(maxValue int64) entity.Message {
 	m := r.Loaded(maxValue)
 	n, bytes := 0, 0
@@ -104,32 +102,32 @@ func (r *Row) WithFirstHeaders(maxValue int64) entity.Message {
 	return m
 }
 
-// LeaveOutKey leaves a key out that is longer than limit.
+// LeaveOutKey removes a key that is longer than limit.
 func LeaveOutKey(r *entity.Record, limit int64) {
 	if n := int64(len(r.Key)); n > limit {
 		r.Key, r.KeyOmitted = nil, n
 	}
 }
 
-// PageRoom is what a page may load yet.
+// PageRoom counts how much a page may still load.
 type PageRoom struct {
 	bytes   int64
 	headers int
 }
 
-// NewPageRoom returns the room of an empty page.
+// NewPageRoom returns the PageRoom of an empty page.
 func NewPageRoom() *PageRoom {
 	return &PageRoom{bytes: repository.ListPageLimit, headers: repository.ListHeaderLimit}
 }
 
-// Listed returns the message for a page that has room.
+// Listed returns the message for a page, with what fits into room.
 func (r *Row) Listed(room *PageRoom) entity.Message {
 	m := r.Message
 	limit := int64(repository.ListValueLimit)
 	key, value, headers := int64(len(m.Record.Key)), int64(len(m.Record.Value)), headerBytes(m.Record.Headers)
 	room.bytes -= int64(len(m.ErrorMessage))
 	for _, size := range []int64{key, value, headers} {
-		if size <= limit { // what is too large by itself takes no room
+		if size <= limit { // what is too large by itself does not count towards the page
 			room.bytes -= size
 		}
 	}

@@ -26,8 +26,7 @@ func (s *Store) OpenTopics(ctx context.Context, topics []repository.Topic) ([]re
 	return refs, nil
 }
 
-// ref returns the numbers of a topic and makes those that are new. They count
-// from 1, so that 0 stays "none".
+// ref returns the numbers of a topic and assigns new ones. They count from 1, so that 0 means "none".
 func (s *Store) ref(t repository.Topic) repository.TopicRef {
 	id, ok := s.topicIDs[t.Name]
 	if !ok {
@@ -75,7 +74,7 @@ func (s *Store) Mark(ctx context.Context, p repository.Partition) (mark *reposit
 
 // NoteMark implements repository.Ingest.
 func (s *Store) NoteMark(ctx context.Context, p repository.Partition, m repository.Mark) error {
-	return s.Step(ctx, "note mark", func(time.Time) error {
+	return s.Step(ctx, "store mark", func(time.Time) error {
 		if _, ok := s.Positions[p]; ok {
 			s.marks[p] = m
 		}
@@ -83,9 +82,8 @@ func (s *Store) NoteMark(ctx context.Context, p repository.Partition, m reposito
 	})
 }
 
-// Store implements repository.Ingest. It knows returns by their headers only, whatever
-// the batch's window. An id that exists already is entity.ErrConflict, and nothing of
-// the batch is stored.
+// Store implements repository.Ingest. It recognises returns by their headers only, whatever the batch's window. An id
+// that already exists is entity.ErrConflict, and nothing of the batch is stored.
 func (s *Store) Store(ctx context.Context, batch repository.Batch) (repository.Stored, error) {
 	var stored repository.Stored
 	err := s.Step(ctx, "store messages", func(now time.Time) error {
@@ -111,8 +109,7 @@ func (s *Store) Store(ctx context.Context, batch repository.Batch) (repository.S
 	return stored, err
 }
 
-// matching returns where the ranges lead that begin exactly at their partition's
-// position.
+// matching returns the new positions of the ranges that begin exactly at their partition's position.
 func (s *Store) matching(ranges []repository.Range) map[repository.Partition]int64 {
 	steps := make(map[repository.Partition]int64, len(ranges))
 	for _, r := range ranges {
@@ -139,7 +136,7 @@ func (s *Store) counting(messages []entity.Message, steps map[repository.Partiti
 	return out, nil
 }
 
-// NewRow keeps the topic's name under its number, as every reader sees it.
+// NewRow makes the row of a message, with the name that the store has for the number of its topic.
 func (s *Store) NewRow(m entity.Message) *Row {
 	if name, ok := s.topicNames[m.Source.TopicID]; ok {
 		m.Source.Topic = name
@@ -147,9 +144,8 @@ func (s *Store) NewRow(m entity.Message) *Row {
 	return &Row{Message: kept(m)}
 }
 
-// Insert puts a message in as it is, in any state, over one with the same id.
-// It is for tests and development and not part of the contract. A source that
-// has a topic's name and no numbers gets them.
+// Insert stores a message unchanged, in any state, and replaces one with the same id. It is for tests and development
+// and not part of the contract. A source that has a topic's name and no numbers gets them.
 func (s *Store) Insert(m entity.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,7 +158,7 @@ func (s *Store) Insert(m entity.Message) {
 	s.Hooks.Arrived(r)
 }
 
-// returns makes messages that say so children of their parents.
+// returns makes messages with a proven Return the children of their parents.
 func (s *Store) returns(messages []*entity.Message, batch repository.Batch, _ time.Time) []repository.Arrival {
 	var arrivals []repository.Arrival
 	for _, m := range messages {
@@ -173,15 +169,14 @@ func (s *Store) returns(messages []*entity.Message, batch repository.Batch, _ ti
 	return arrivals
 }
 
-// Confirms reports whether a message that came in its own dead-letter topic, or in one
-// that is declared, proves the return of an attempt on parent.
+// Confirms reports whether a message that arrived in the parent's dead-letter topic, or in a declared one, confirms
+// the return of an attempt on parent.
 func Confirms(m *entity.Message, parent *Row, batch repository.Batch) bool {
 	source := m.Source.TopicID
 	return source != 0 && source == parent.Message.Source.TopicID || batch.Declared != nil && batch.Declared(m)
 }
 
-// ParentOf returns the message and the attempt that m says it is the return of; false
-// without a proof.
+// ParentOf returns the message and the attempt that the Return of m names; false without a proof.
 func (s *Store) ParentOf(m *entity.Message) (*Row, entity.Attempt, bool) {
 	if m.Return == nil {
 		return nil, entity.Attempt{}, false
@@ -201,8 +196,7 @@ func (s *Store) ParentOf(m *entity.Message) (*Row, entity.Attempt, bool) {
 	return nil, entity.Attempt{}, false
 }
 
-// Arrive makes a message the child of its parent. A confirmed return is the outcome of
-// the attempt.
+// Arrive makes a message the child of its parent. A confirmed return sets the outcome of the attempt.
 func Arrive(m *entity.Message, parent *Row, attempt entity.Attempt, confirmed bool) repository.Arrival {
 	from := parent.Message
 	from.RetryCount = attempt.RetryCount

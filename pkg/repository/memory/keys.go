@@ -11,10 +11,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// keyName is what a key is found by.
+// keyName identifies a key.
 type keyName struct{ principal, key string }
 
-// keyRow is what is known of a key. It is done when its answer has a status.
+// keyRow is the stored state of a key. It is done when its answer has a status.
 type keyRow struct {
 	name      keyName
 	request   [32]byte
@@ -25,14 +25,14 @@ type keyRow struct {
 	answer    repository.Answer
 }
 
-// Keys is a repository.Keys. It is safe for concurrent use.
+// Keys implements repository.Keys. It is safe for concurrent use.
 type Keys struct {
 	steps
 	keys  map[keyName]*keyRow
 	byAge []*keyRow // oldest first; some are no longer in keys
 }
 
-// NewKeys returns no keys. now is the clock by which they are held and forgotten.
+// NewKeys returns an empty Keys. now is the clock of leases and expiry.
 func NewKeys(now func() time.Time) *Keys {
 	return &Keys{steps: steps{now: now}, keys: map[keyName]*keyRow{}}
 }
@@ -69,7 +69,7 @@ func (r *keyRow) phase(k repository.Key, now time.Time, made bool) repository.Ke
 		return repository.KeyOther
 	case r.answer.Status != 0:
 		return repository.KeyDone
-	case r.owner == k.Owner && r.operation == k.Operation: // asked for a second time
+	case r.owner == k.Owner && r.operation == k.Operation: // repeated request
 		return repository.KeyNew
 	case r.owner != k.Owner && r.leasedTo.After(now):
 		return repository.KeyAtWork
@@ -78,8 +78,8 @@ func (r *keyRow) phase(k repository.Key, now time.Time, made bool) repository.Ke
 	}
 }
 
-// forgetKeys drops what is older than a key's life. A key that was dropped and
-// made again has another row, which its old one does not take along.
+// forgetKeys deletes keys that are older than KeyLife. A key that was dropped and made again has a new row, which
+// stays when the old row is removed.
 func (s *Keys) forgetKeys(now time.Time) {
 	for len(s.byAge) > 0 && !s.byAge[0].createdAt.Add(repository.KeyLife).After(now) {
 		old := s.byAge[0]
@@ -120,7 +120,7 @@ func (s *Keys) DropKey(ctx context.Context, k repository.Key) error {
 	})
 }
 
-// atWork returns the row of a key that k's owner is at work on; else nil.
+// atWork returns the row of a key in progress that k's owner holds; else nil.
 func (s *Keys) atWork(k repository.Key) *keyRow {
 	r, ok := s.keys[nameOf(k)]
 	if !ok || r.owner != k.Owner || r.answer.Status != 0 {

@@ -1,6 +1,5 @@
-// Package memory keeps dead letters in the memory of the process, for development and
-// tests: when no database is configured, the API serves with it what repository.Core
-// promises. Nothing survives the process.
+// Package memory keeps dead letters in the memory of the process, for development and tests: without a database the
+// API uses it for the promises of repository.Core. All data is lost when the process ends.
 package memory
 
 import (
@@ -17,13 +16,13 @@ import (
 
 var _ repository.Core = (*Store)(nil)
 
-// Store is a repository.Core. What goes in and what comes out is copied: no caller
-// shares bytes with the store or with another caller. Its fields, and the names that are
-// not of repository.Core, are for the store of tests, which adds the features.
+// Store implements repository.Core. It copies all input and output: no caller shares bytes with the store or with
+// another caller. Its fields, and the methods that are not in repository.Core, are for the test store, which adds the
+// features.
 type Store struct {
 	*Keys
 
-	steps        // guards all below; every method is one of them
+	steps        // guards all fields below; every method is one step
 	Hooks        Hooks
 	Rows         map[uuid.UUID]*Row
 	Archived     map[uuid.UUID]*Row // nil: there is no archive
@@ -38,14 +37,14 @@ type Store struct {
 
 // Hooks are called within the steps of a store.
 type Hooks struct {
-	Observe func(*Row, entity.Message) entity.Message // what a reader sees of a row's message
+	Observe func(*Row, entity.Message) entity.Message // may replace the message that a reader gets
 	Arrived func(...*Row)
 	Returns func([]*entity.Message, repository.Batch, time.Time) []repository.Arrival
 	Changed func(now time.Time, action entity.Action, before entity.Message, r *Row, cause entity.Cause)
 	Moved   func(now time.Time, action entity.Action, from entity.RedriveState, r *Redrive, cause entity.Cause)
 }
 
-// Row is a message and what a store knows of it.
+// Row is a message and the store's data about it.
 type Row struct {
 	Message  entity.Message
 	Attempts []entity.Attempt
@@ -89,8 +88,7 @@ type steps struct {
 	mu  sync.Mutex
 }
 
-// Step runs one atomic step at one moment of the clock. When ctx has ended it
-// does nothing, as a database would.
+// Step runs one atomic step at one moment of the clock. When ctx has ended it does nothing, as a database would.
 func (s *steps) Step(ctx context.Context, where string, do func(now time.Time) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,7 +102,7 @@ func (s *steps) Step(ctx context.Context, where string, do func(now time.Time) e
 	return nil
 }
 
-// row returns the row of id, or the error that it does not exist.
+// row returns the row of id, or a *entity.NotFoundError.
 func (s *Store) row(id uuid.UUID) (*Row, error) {
 	r, ok := s.Rows[id]
 	if !ok {

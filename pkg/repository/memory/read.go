@@ -50,7 +50,7 @@ func (s *Store) Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.M
 	return m, err
 }
 
-// TakeRoom takes the room of messages that were read.
+// TakeRoom reserves memory for messages that were read.
 func TakeRoom(ctx context.Context, messages ...entity.Message) error {
 	for i := range messages {
 		if err := repository.TakeRoom(ctx, repository.SizeInMemory(&messages[i])); err != nil {
@@ -125,15 +125,15 @@ func (s *Store) Counts(ctx context.Context) ([]repository.Count, error) {
 	return counts, err
 }
 
-// Named matches messages by original or dead-letter topic. A message that never
-// was a record has no dead-letter topic, not one with the empty name.
+// Named matches messages by original or dead-letter topic. A message that was never a record has no dead-letter
+// topic, so it does not match the empty name as one.
 func Named(topic string) func(*entity.Message) bool {
 	return func(m *entity.Message) bool {
 		return m.OriginalTopic == topic || m.Source.Known() && m.Source.Topic == topic
 	}
 }
 
-// OldestFirst returns the rows that match by created_at, then id.
+// OldestFirst returns the matching rows ordered by created_at, then id.
 func OldestFirst(all map[uuid.UUID]*Row, matches func(*entity.Message) bool) []*Row {
 	var rows []*Row
 	for _, r := range all {

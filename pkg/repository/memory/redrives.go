@@ -16,15 +16,15 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Redrive is a retry of a whole topic. Its counts are made when it is read.
+// Redrive is a retry of a whole topic. Its counts are computed when it is read.
 type Redrive struct {
 	Entity  entity.Redrive
 	LeftOut map[string]int
 	Batches []*Batch
 }
 
-// CreateRedrive implements repository.Redrives. It takes a retry of the messages of a
-// topic, without options; anything else is a *repository.NeedsDatabaseError.
+// CreateRedrive implements repository.Redrives. It accepts a retry of the messages of a topic, without options;
+// anything else is a *repository.NeedsDatabaseError.
 func (s *Store) CreateRedrive(ctx context.Context, n repository.NewRedrive) (entity.Redrive, error) {
 	var made entity.Redrive
 	err := s.Step(ctx, "create redrive", func(now time.Time) error {
@@ -50,7 +50,7 @@ func retriesTopic(n repository.NewRedrive) error {
 	case n.Action != entity.RedriveRetry || !reflect.ValueOf(n.Options).IsZero() || !reflect.ValueOf(more).IsZero():
 		return &repository.NeedsDatabaseError{Feature: "a redrive that is more than a retry of a topic"}
 	case n.Selection.Topic == "":
-		return fmt.Errorf("a selection that nothing narrows: %w", entity.ErrInvalid)
+		return fmt.Errorf("selection without any condition: %w", entity.ErrInvalid)
 	case n.BatchSize < 1:
 		return fmt.Errorf("batches of %d messages: %w", n.BatchSize, entity.ErrInvalid)
 	}
@@ -141,7 +141,7 @@ func (r *Redrive) counts() entity.RedriveCounts {
 	return c
 }
 
-// count adds an item of the batch.
+// count adds the result of an item to c.
 func (b *Batch) count(item entity.RedriveItem, c *entity.RedriveCounts) {
 	switch item.Result {
 	case entity.ItemWaiting:
@@ -205,16 +205,15 @@ func (s *Store) moveTo(r *Redrive, m repository.RedriveMove, now time.Time) {
 	}
 }
 
-// Moved records that a redrive was made or has another state.
+// Moved records that a redrive was created or changed its state.
 func (s *Store) Moved(now time.Time, action entity.Action, from entity.RedriveState, r *Redrive, cause entity.Cause) {
 	s.Note(action, r.Entity.ID, cause)
 	s.Hooks.Moved(now, action, from, r, cause)
 }
 
-// NoteWaiting implements repository.Redrives. A redrive that is not active keeps its
-// note, which says why.
+// NoteWaiting implements repository.Redrives. An inactive redrive keeps its note, which is the reason for its state.
 func (s *Store) NoteWaiting(ctx context.Context, id uuid.UUID, waiting bool, note string) error {
-	return s.WithRedrive(ctx, "note that a redrive waits", id, func(r *Redrive, now time.Time) error {
+	return s.WithRedrive(ctx, "record that a redrive waits", id, func(r *Redrive, now time.Time) error {
 		e := &r.Entity
 		if !e.State.Active() {
 			return nil
@@ -239,7 +238,7 @@ type Batch struct {
 	ExpiresAt time.Time
 }
 
-// cut makes the batches.
+// cut splits the ids into batches.
 func (r *Redrive) cut(ids []uuid.UUID, size int) {
 	for n, id := range ids {
 		if n%size == 0 {
@@ -266,7 +265,7 @@ func (s *Store) LeaseBatch(ctx context.Context, id, owner uuid.UUID, lease time.
 	return leased, err
 }
 
-// free returns the next batch that may be handed out; nil when there is none.
+// free returns the next batch that may be leased; nil when there is none.
 func (r *Redrive) free(now time.Time) *Batch {
 	if !r.Entity.State.Active() {
 		return r.Abandoned(now)
@@ -289,7 +288,7 @@ func (r *Redrive) Abandoned(now time.Time) *Batch {
 	return nil
 }
 
-// HandedOut returns the batch for a new owner.
+// HandedOut returns the batch as leased to a new owner.
 func (b *Batch) HandedOut(redrive uuid.UUID) *repository.RedriveBatch {
 	out := &repository.RedriveBatch{
 		RedriveID: redrive, Number: b.Number, First: b.Items[0].Number, TakenOver: b.Owner != uuid.Nil,
@@ -334,7 +333,7 @@ func (s *Store) SaveBatch(ctx context.Context, results repository.BatchResults) 
 	return saved, err
 }
 
-// save replaces results of an earlier save. The batch is done when every item has one.
+// save replaces the results of earlier saves. The batch is done when every item has a result.
 func (b *Batch) save(items []entity.RedriveItem) {
 	first := b.Items[0].Number
 	for _, item := range items {

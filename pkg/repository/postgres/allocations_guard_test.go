@@ -13,7 +13,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-func TestAllocations(t *testing.T) { //nolint:paralleltest // others' allocations would be counted
+func TestAllocations(t *testing.T) { //nolint:paralleltest // parallel tests would be counted too
 	recordtest.Allocations(t, recordPaths(t))
 }
 
@@ -56,7 +56,7 @@ func listedRow(headers []byte) *row {
 	return r
 }
 
-// springHeaders are what a Spring application's dead letter has.
+// springHeaders are the headers of a Spring application's dead letter.
 func springHeaders() []entity.Header {
 	return []entity.Header{
 		{Key: "kafka_dlt-original-topic", Value: []byte("orders.events.v1")},

@@ -15,12 +15,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// archiveLock is the advisory lock that keeps archivers apart. The number is the
-// product's own.
+// archiveLock is the advisory lock that allows one archiver at a time. The number is specific to this product.
 const archiveLock = 0x646c71617263 // "dlqarc"
 
-// TryLock takes the lock of the archiver; ok is false when another holds it. The
-// lock goes with its connection, so a process that dies leaves none behind.
+// TryLock takes the lock of the archiver; ok is false when another holds it. The lock ends with its connection, so a
+// process that dies leaves no lock.
 func (s *Store) TryLock(ctx context.Context) (unlock func(), ok bool, err error) {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
@@ -31,17 +30,15 @@ func (s *Store) TryLock(ctx context.Context) (unlock func(), ok bool, err error)
 		return nil, false, translate("lock the archive", err)
 	}
 	return func() {
-		// A cancelled caller still unlocks; where that fails the connection is
-		// broken, and its lock went with it.
+		// A cancelled caller still unlocks; if that fails, the connection is broken and its lock has ended with it.
 		_, _ = conn.ExecContext(context.WithoutCancel(ctx), `SELECT pg_advisory_unlock($1)`, int64(archiveLock))
 		_ = conn.Close()
 	}, true, nil
 }
 
-// ArchiveOld moves final messages that last changed longer than days ago into the archive,
-// batch rows a transaction, and returns how many. Locked rows wait for the next run. When
-// ctx ends or a batch fails, what was moved stays moved and is counted, unless the
-// connection is lost.
+// ArchiveOld moves final messages that last changed longer than days ago into the archive, batch rows a transaction,
+// and returns how many. Locked rows wait for the next run. When ctx ends or a batch fails, what was moved is kept and
+// counted, unless the connection is lost.
 func (s *Store) ArchiveOld(ctx context.Context, days, batch int) (int64, error) {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
@@ -49,7 +46,7 @@ func (s *Store) ArchiveOld(ctx context.Context, days, batch int) (int64, error) 
 	}
 	defer func() { _ = conn.Close() }()
 	var total int64
-	err = again(ctx, func() error { // what a call moved before it met other sessions stays moved
+	err = again(ctx, func() error { // what a call moved before a conflict with other sessions is kept
 		n, err := s.archiveOnce(ctx, conn, days, batch)
 		total += n
 		return err
@@ -57,23 +54,23 @@ func (s *Store) ArchiveOld(ctx context.Context, days, batch int) (int64, error) 
 	return total, translate("archive messages", err)
 }
 
-// archiveOnce calls the procedure, and says how many messages it moved.
+// archiveOnce calls the procedure, and returns how many messages it moved.
 func (s *Store) archiveOnce(ctx context.Context, conn *sql.Conn, days, batch int) (int64, error) {
 	var session int
-	// The count of a call of before would be taken for that of one that failed at once.
+	// Reset the count: if this call fails at once, that of an earlier call must not be used.
 	if err := conn.QueryRowContext(ctx, `SELECT pg_backend_pid() FROM set_config('dlq.archived', '0', false)`).Scan(&session); err != nil {
 		return 0, err
 	}
 	failed := s.callArchive(ctx, conn, session, days, batch)
 	n, err := archived(ctx, conn)
-	if failed != nil { // which is why it may not be known
+	if failed != nil { // so the count may not be known
 		return n, failed
 	}
 	return n, err
 }
 
-// callArchive calls the procedure until it is done or ctx ends. The driver would close the
-// connection, which knows the count: the server is asked to stop first.
+// callArchive calls the procedure until it is done or ctx ends. The driver would close the connection on which the
+// count is stored, so the server is asked to stop first.
 func (s *Store) callArchive(ctx context.Context, conn *sql.Conn, session, days, batch int) error {
 	patient, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
@@ -99,11 +96,11 @@ func (s *Store) callArchive(ctx context.Context, conn *sql.Conn, session, days, 
 // stopPatience is how long a statement may take to stop.
 const stopPatience = 2 * time.Second
 
-// stopSession cancels the statement of a session until it has ended, for a time.
+// stopSession cancels the statement of a session until it has ended, for at most stopPatience.
 func (s *Store) stopSession(ctx context.Context, session int, ended <-chan struct{}) {
 	bounded, cancel := context.WithTimeout(ctx, stopPatience)
 	defer cancel()
-	for { // one that had not begun when it was cancelled has to be once more
+	for { // a statement that had not started must be cancelled again
 		_, err := s.db.ExecContext(bounded, `SELECT pg_cancel_backend($1)`, session)
 		again := time.NewTimer(100 * time.Millisecond)
 		select {
@@ -119,8 +116,7 @@ func (s *Store) stopSession(ctx context.Context, session int, ended <-chan struc
 	}
 }
 
-// archived is how many the last call in a session moved, which every batch of it wrote
-// down.
+// archived returns how many messages the last call in a session moved; every batch stored the count.
 func archived(ctx context.Context, conn *sql.Conn) (int64, error) {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
 	defer cancel()
@@ -135,7 +131,7 @@ func archived(ctx context.Context, conn *sql.Conn) (int64, error) {
 	return n, nil
 }
 
-// The cut-off stands in both, so that neither looks at a later partition.
+// The cut-off is in both conditions, so that neither reads a later partition.
 const purgeQuery = `
 	WITH due AS MATERIALIZED (
 		SELECT id, archived_at FROM dlq.dlq_messages_archive
@@ -154,17 +150,16 @@ const purgeQuery = `
 	)
 	SELECT count(*) FROM gone`
 
-// CreatePartitions makes the partition of the archive into which messages go now, and
-// ahead more behind it, where they are not there, and says how many it made.
+// CreatePartitions creates the partition of the archive for the present quarter and for ahead more quarters, where
+// they are missing, and returns how many it created.
 func (s *Store) CreatePartitions(ctx context.Context, ahead int) (made int64, err error) {
 	err = s.selectOne(ctx, &made, `SELECT dlq.create_archive_partitions($1)`, ahead)
-	return made, translate("make partitions of the archive", err)
+	return made, translate("create partitions of the archive", err)
 }
 
-// PurgePartitions detaches the partitions whose messages are all in the archive longer than
-// days, and deletes what belongs to those messages as PurgeArchive does; it returns how
-// many messages that were. A partition that is being read is left. It also ends what an
-// earlier call began.
+// PurgePartitions detaches the partitions whose messages have all been in the archive longer than days, and deletes
+// the rows of those messages as PurgeArchive does; it returns the number of messages. A partition that is being read
+// is left. It also completes what an earlier call began.
 func (s *Store) PurgePartitions(ctx context.Context, days, batch int) (int64, error) {
 	if days < 0 || batch < 1 {
 		return 0, fmt.Errorf("purge partitions of the archive: days %d, batch %d", days, batch)
@@ -172,11 +167,11 @@ func (s *Store) PurgePartitions(ctx context.Context, days, batch int) (int64, er
 	var taken int64
 	err := s.selectOne(ctx, &taken, `SELECT dlq.detach_archive_partitions($1)`, days)
 	total, purged := s.purge(ctx, "purge partitions of the archive", `SELECT dlq.purge_detached($1)`, batch)
-	return total, errors.Join(translate("take partitions off the archive", err), purged)
+	return total, errors.Join(translate("detach partitions of the archive", err), purged)
 }
 
-// PurgeArchive deletes what has been in the archive longer than days, with its attempts,
-// edits and returns, batch rows a transaction, and returns how many messages.
+// PurgeArchive deletes messages that have been in the archive longer than days, with their attempts, edits and
+// returns, batch rows a transaction, and returns how many messages.
 func (s *Store) PurgeArchive(ctx context.Context, days, batch int) (int64, error) {
 	if days < 0 || batch < 1 {
 		return 0, fmt.Errorf("purge the archive: days %d, batch %d", days, batch)
@@ -184,8 +179,7 @@ func (s *Store) PurgeArchive(ctx context.Context, days, batch int) (int64, error
 	return s.purge(ctx, "purge the archive", purgeQuery, days, batch)
 }
 
-// purge runs a query that deletes a batch and says how many rows that were, until
-// there are none.
+// purge runs a query that deletes a batch and returns its number of rows, until that is 0.
 func (s *Store) purge(ctx context.Context, where, query string, args ...any) (total int64, err error) {
 	for {
 		var n int64
@@ -198,12 +192,12 @@ func (s *Store) purge(ctx context.Context, where, query string, args ...any) (to
 	}
 }
 
-// selectOne runs a query that answers one value, and forgets it.
+// selectOne runs a query that returns one value, without keeping it prepared.
 func (s *Store) selectOne(ctx context.Context, dest any, query string, args ...any) error {
 	return again(ctx, func() error { return s.db.GetContext(ctx, dest, query, args...) })
 }
 
-// A cut-off counts from the moment of the store's clock, $1.
+// A cut-off is relative to the time of the store's clock, $1.
 const (
 	purgeKeysQuery = `
 	WITH gone AS (
@@ -215,7 +209,7 @@ const (
 	)
 	SELECT count(*) FROM gone`
 
-	// Redrives take their batches along, a row for some hundreds of messages each.
+	// Redrives are deleted with their batches, a row for some hundreds of messages each.
 	purgeRedrivesQuery = `
 	WITH gone AS (
 		DELETE FROM dlq.redrives WHERE id = ANY (ARRAY(
@@ -226,8 +220,8 @@ const (
 	)
 	SELECT count(*) FROM gone`
 
-	// Returns go with their attempts. One that came in while its message was being
-	// deleted has none; it proves nothing and is looked for here.
+	// Returns are deleted with their attempts. A return that arrived while its message was being deleted has no
+	// attempt; it proves nothing and is found here.
 	purgeReturnsQuery = `
 	WITH gone AS (
 		DELETE FROM dlq.returns WHERE attempt_id = ANY (ARRAY(
@@ -239,7 +233,7 @@ const (
 	)
 	SELECT count(*) FROM gone`
 
-	// What is known of unconfirmed returns goes after the message that came back.
+	// The row of an unconfirmed return is deleted after the returned message.
 	purgeUnconfirmedQuery = `
 	WITH gone AS (
 		DELETE FROM dlq.unconfirmed_returns WHERE child_id = ANY (ARRAY(
@@ -254,8 +248,8 @@ const (
 
 	purgeAuditQuery = `SELECT dlq.purge_audit($1, $2)`
 
-	// Edits go with their message, unless a program deleted it that knows of none. It
-	// looks at all of them.
+	// Edits are deleted with their message, unless an older program that knows no edits deleted it. The query scans
+	// all edits.
 	purgeEditsQuery = `
 	WITH gone AS (
 		DELETE FROM dlq.edits WHERE ctid = ANY (ARRAY(
@@ -272,18 +266,17 @@ const (
 	purgeArrivalsQuery = `SELECT dlq.purge_arrivals($1, $2)`
 )
 
-// minAuditDays is the least that dlq.purge_audit takes, in days.
+// minAuditDays is the minimum that dlq.purge_audit accepts, in days.
 const minAuditDays = 365
 
 const trendDays = int(repository.TrendLife / (24 * time.Hour))
 
-// PurgeBookkeeping deletes what is kept for a time only: idempotency keys after their life;
-// ended redrives, and returns without an attempt, after redriveDays; audit entries after
-// auditDays (at least 365); documents and edits without a message, and empty partitions of
-// documents; hourly arrivals after repository.TrendLife; groups that may be forgotten
-// (repository.Groups); archive runs after repository.ArchiveRunLife; ended sessions whose
-// token has ended. It deletes at most batch rows a transaction (of redrives 10, with their
-// batches) and returns how many rows. When one kind fails it goes on with the others.
+// PurgeBookkeeping deletes rows that are kept for a limited time: idempotency keys after their life; ended redrives,
+// and returns without an attempt, after redriveDays; audit entries after auditDays (at least 365); documents and
+// edits without a message, and empty partitions of documents; hourly arrivals after repository.TrendLife; error
+// groups that may be deleted (repository.Groups); archive runs after repository.ArchiveRunLife; ended sessions whose
+// token has expired. It deletes at most batch rows a transaction (of redrives 10, with their batches) and returns how
+// many rows. When one kind fails it continues with the others.
 func (s *Store) PurgeBookkeeping(ctx context.Context, redriveDays, auditDays, batch int) (int64, error) {
 	if redriveDays < 0 || auditDays < minAuditDays || batch < 1 {
 		return 0, fmt.Errorf("purge bookkeeping: redrive days %d, audit days %d, batch %d", redriveDays, auditDays, batch)
@@ -331,7 +324,7 @@ const keepArchiveRunQuery = `
 
 // KeepArchiveRun implements repository.ArchiveRuns.
 func (s *Store) KeepArchiveRun(ctx context.Context, run repository.ArchiveRun) error {
-	return translate("keep an archive run", s.exec(ctx, keepArchiveRunQuery, s.clock(), run.ID, string(run.Result),
+	return translate("record an archive run", s.exec(ctx, keepArchiveRunQuery, s.clock(), run.ID, string(run.Result),
 		run.Moved, run.Purged, run.Bookkept, repository.BoundArchiveError(clean(run.Error)), run.Took.Microseconds()))
 }
 
@@ -372,7 +365,7 @@ func (s *Store) LatestArchiveRuns(ctx context.Context) (last, complete *reposito
 	return last, complete, nil
 }
 
-// purgeArchiveRunsQuery keeps the one that tells when the last success was.
+// purgeArchiveRunsQuery keeps the run that shows when the last success was.
 const purgeArchiveRunsQuery = `
 	WITH gone AS (
 		DELETE FROM dlq.archive_runs WHERE id = ANY (ARRAY(

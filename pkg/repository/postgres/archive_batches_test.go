@@ -11,9 +11,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// TestArchiveBatches: nobody waits long for a row that is being archived, and an
-// archiver is not slow for that. A wait that is made here lasts at least as long as it
-// says, on any machine; that something is quick is asked of one batch of many.
+// TestArchiveBatches: a row that is being archived is locked only briefly, and the archiver stays fast all the same.
+// A wait in this test lasts at least its time on any machine; that something is quick is required of only one batch
+// of many.
 func TestArchiveBatches(t *testing.T) {
 	t.Parallel()
 
@@ -53,7 +53,7 @@ func TestArchiveBatches(t *testing.T) {
 	})
 }
 
-// archiveAll wants an archiver with the usual settings to move so many.
+// archiveAll expects an archiver with the usual settings to move want messages.
 func archiveAll(t *testing.T, db *sqlx.DB, want int64) {
 	t.Helper()
 	moved, err := New(db).ArchiveOld(t.Context(), 30, 1000)
@@ -70,8 +70,8 @@ func archivedAtOnce(t *testing.T, db *sqlx.DB, topic string) (sizes []int) {
 	return sizes
 }
 
-// TestArchiveWalk: what is not due costs the archiver nothing, however much there
-// is of it, and what is due is found however it was aged.
+// TestArchiveWalk: messages that are not due cost the archiver nothing, however many there are, and due ones are
+// found however they were aged.
 func TestArchiveWalk(t *testing.T) {
 	t.Parallel()
 	for name, statistics := range map[string]string{
@@ -79,7 +79,7 @@ func TestArchiveWalk(t *testing.T) {
 		"WithoutStatistics": `SELECT 1`,
 	} {
 		withDB(t, name, func(t *testing.T, db *sqlx.DB) {
-			db.SetMaxOpenConns(1) // a session shows its own numbers when it is asked to
+			db.SetMaxOpenConns(1) // a session always sees its own statistics
 			seedAged(t, db, 20_000)
 			exec(t, db, statistics)
 			for _, run := range []struct{ moved, most int64 }{{11, 100}, {0, 20}} {
@@ -96,9 +96,8 @@ func TestArchiveWalk(t *testing.T) {
 	}
 }
 
-// seedAged puts in n final messages that are not due, half of them backdated, and
-// eleven that are: in the order of things, aged by hand, and with times that never
-// were or never will be.
+// seedAged inserts n final messages that are not due, half of them backdated, and eleven that are: in natural order,
+// aged by hand, and with impossible or infinite times.
 func seedAged(t *testing.T, db *sqlx.DB, n int) {
 	t.Helper()
 	exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, status, created_at, updated_at)
@@ -115,8 +114,7 @@ func seedAged(t *testing.T, db *sqlx.DB, n int) {
 		UNION ALL SELECT 'orders', 'boom', 'RESOLVED', now(), '-infinity'`)
 }
 
-// visits is how many rows of the messages' table, and entries of its indexes, were
-// read so far.
+// visits is how many rows of the messages' table, and entries of its indexes, have been read so far.
 func visits(t *testing.T, db *sqlx.DB) (n int64) {
 	t.Helper()
 	exec(t, db, `SELECT pg_stat_force_next_flush()`)
@@ -126,7 +124,7 @@ func visits(t *testing.T, db *sqlx.DB) (n int64) {
 	return n
 }
 
-// TestArchiveRuns: old runs go, but never the one that tells when the last success was.
+// TestArchiveRuns: old runs are deleted, but never the one that shows when the last success was.
 func TestArchiveRuns(t *testing.T) {
 	t.Parallel()
 
@@ -155,18 +153,17 @@ func TestArchiveRuns(t *testing.T) {
 	})
 }
 
-// TestRecentGroupsAreReadByTheirIndexes: metrics must not cost more with every group
-// that ever was.
+// TestRecentGroupsAreReadByTheirIndexes: the cost of metrics must not grow with the number of all groups.
 func TestRecentGroupsAreReadByTheirIndexes(t *testing.T) {
 	db := freshDB(t)
 	db.SetMaxOpenConns(1)
-	// In no order, as groups that come back are.
+	// In no order, like groups that regress.
 	exec(t, db, `INSERT INTO dlq.error_groups (id, first_seen, last_seen, regressed_at)
 		SELECT gen_random_uuid(), now() - n * interval '1 minute', now(), CASE WHEN n % 2 = 0 THEN now() - n * interval '1 minute' END
 		FROM generate_series(1, 20000) n ORDER BY random()`)
 	exec(t, db, `ANALYZE dlq.error_groups`)
 	exec(t, db, `PREPARE recent AS `+recentGroupsQuery)
-	for range 10 { // by then the server has decided whether it plans it each time
+	for range 10 { // by then the server has chosen between a generic and a custom plan
 		exec(t, db, `EXECUTE recent (NULL, 3600000000, '{}')`)
 	}
 	lines := getAll[string](t, db, `EXPLAIN EXECUTE recent (NULL, 3600000000, '{}')`)

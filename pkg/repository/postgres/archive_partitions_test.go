@@ -56,8 +56,8 @@ func TestArchiveMigration(t *testing.T) {
 		want := catalogue(t, db)
 		reader := begin(t, db)
 		getOne[int](t, reader, `SELECT count(*) FROM dlq.dlq_messages_archive`)
-		check.Says(t, migrate.Up(t.Context(), db.DB), "lock timeout", "behind a reader, want the lock timeout")
-		wantLines(t, "behind a reader", catalogue(t, db), want)
+		check.Says(t, migrate.Up(t.Context(), db.DB), "lock timeout", "during a read, want the lock timeout")
+		wantLines(t, "during a read", catalogue(t, db), want)
 		check.NoError(t, reader.Rollback())
 		check.NoError(t, migrate.Up(t.Context(), db.DB))
 	})
@@ -124,7 +124,7 @@ func TestCreateArchivePartitions(t *testing.T) {
 	withDB(t, "WithoutWaitingForReadersAndWriters", func(t *testing.T, db *sqlx.DB) {
 		other := begin(t, db)
 		other.MustExec(`INSERT INTO dlq.dlq_messages_archive (original_topic, error_message) VALUES ('orders', 'boom')`)
-		check.Same(t, check.Must(New(db).CreatePartitions(t.Context(), 2))(t), 1, "beside a writer")
+		check.Same(t, check.Must(New(db).CreatePartitions(t.Context(), 2))(t), 1, "during a write")
 	})
 
 	withDB(t, "IsDoneByTheProcedureToo", func(t *testing.T, db *sqlx.DB) {
@@ -146,8 +146,7 @@ func TestPurgePartitions(t *testing.T) {
 			check.Same(t, count(t, db, table), want, "%s", table)
 		}
 	}
-	// due are the rows of partitions that are due as a whole, and of those that are
-	// not.
+	// due counts the rows of partitions that are due as a whole, of partly due ones, and of young ones.
 	due := func(t *testing.T, db *sqlx.DB) (whole, partly, young int) {
 		t.Helper()
 		var n struct {
@@ -195,7 +194,7 @@ func TestPurgePartitions(t *testing.T) {
 
 		taken := getOne[int](t, db, `SELECT dlq.detach_archive_partitions(365)`)
 		check.Require(t, taken >= 2, "got %d partitions, want some", taken)
-		wantMoved(t, db, 0, partly+young) // in no list any more
+		wantMoved(t, db, 0, partly+young) // no longer in any list
 		check.Is(t, check.Err(store.GetArchived(t.Context(), gone, 0)), entity.ErrNotFound,
 			"one of a partition that was taken off, want that there is none")
 		check.Is(t, check.Err(store.Restore(t.Context(), gone, entity.By("alice"))), entity.ErrNotFound,
@@ -206,7 +205,7 @@ func TestPurgePartitions(t *testing.T) {
 		check.Same(t, n, 3, "want a batch of 3")
 		wantOf(t, db, whole+partly+young-3)
 
-		tx, err := db.Beginx() // which dies with the batch
+		tx, err := db.Beginx() // it is rolled back with the batch
 		check.NoError(t, err)
 		check.NoError(t, tx.Get(&n, `SELECT dlq.purge_detached(100)`))
 		check.NoError(t, tx.Rollback())
@@ -225,7 +224,7 @@ func TestPurgePartitions(t *testing.T) {
 		reader := begin(t, db)
 		getOne[int](t, reader, `SELECT count(*) FROM dlq.dlq_messages_archive`)
 		store := New(db)
-		check.Same(t, check.Must(store.PurgePartitions(t.Context(), 365, 10))(t), 0, "behind a reader")
+		check.Same(t, check.Must(store.PurgePartitions(t.Context(), 365, 10))(t), 0, "during a read")
 		check.Same(t, check.Must(store.PurgeArchive(t.Context(), 365, 10))(t), int64(whole+partly), "by rows")
 		check.NoError(t, reader.Rollback())
 		check.Same(t, check.Must(store.PurgePartitions(t.Context(), 365, 10))(t), 0, "of nothing")
@@ -380,7 +379,7 @@ func TestArchivedIDs(t *testing.T) {
 	})
 }
 
-// TestArchivePruning: what is looked for by its id is looked for in one partition.
+// TestArchivePruning: a query by id reads only one partition.
 func TestArchivePruning(t *testing.T) {
 	t.Parallel()
 	db := quarters(t)
@@ -401,8 +400,8 @@ func TestArchivePruning(t *testing.T) {
 		{"Get", getArchivedQuery, []string{one, "-1"}, 1},
 		{"Restore", restoreQuery, []string{one, "NULL", "'alice'", "NULL", "NULL", "NULL", "NULL"}, 1},
 		{"Parent", parentQuery, []string{"'{" + id.String() + "}'", "'{" + id.String() + "}'", "'{orders}'", "'{1}'", "'{true}'"}, 1},
-		{"Page", page, nil, len(partitions(t, db)) + 1}, // the walk looks at each
-		{"Purge", purgeQuery, []string{"700", "10"}, 4}, // those before the cut-off alone
+		{"Page", page, nil, len(partitions(t, db)) + 1}, // the walk reads each
+		{"Purge", purgeQuery, []string{"700", "10"}, 4}, // only those before the cut-off
 	} {
 		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 			t.Run(c.name+"/"+mode, func(t *testing.T) {
@@ -437,7 +436,7 @@ func partitions(t *testing.T, db *sqlx.DB) (names []string) {
 	return names
 }
 
-// quarters is a database whose archive has partitions for two years.
+// quarters returns a database whose archive has partitions for two years.
 func quarters(t *testing.T) *sqlx.DB {
 	t.Helper()
 	db := postgrestest.Open(t)
@@ -462,8 +461,8 @@ func withoutPartitions(t *testing.T, db *sqlx.DB) {
 	exec(t, db, `DELETE FROM dlq.archive_partitions`)
 }
 
-// seedQuarters puts each messages into every partition of quarters but the next,
-// with an attempt, an edit, a return and a document each.
+// seedQuarters inserts that many messages into every partition of quarters except the next, each with an attempt, an
+// edit, a return and a document.
 func seedQuarters(t *testing.T, db *sqlx.DB, each int) {
 	t.Helper()
 	exec(t, db, `INSERT INTO dlq.dlq_messages_archive (original_topic, error_message, status, created_at, archived_at)
@@ -474,7 +473,7 @@ func seedQuarters(t *testing.T, db *sqlx.DB, each int) {
 	storeDocuments(t, db, `''`, `'{}'`, `dlq.dlq_messages_archive m`)
 }
 
-// wantKeptIDs compares what is kept of the archive's ids with the archive.
+// wantKeptIDs compares the stored ids of archived messages with the archive.
 func wantKeptIDs(t *testing.T, db *sqlx.DB) {
 	t.Helper()
 	wrong := getOne[int](t, db, `SELECT count(*) FROM dlq.archive_ids i FULL JOIN dlq.dlq_messages_archive a USING (id, archived_at)
@@ -482,7 +481,7 @@ func wantKeptIDs(t *testing.T, db *sqlx.DB) {
 	check.Same(t, wrong, 0, "ids are not kept as the archive has them")
 }
 
-// TestDeletesByPlaceAreRefused: they would delete rows of other partitions too.
+// TestDeletesByPlaceAreRefused: they would also delete rows of other partitions.
 func TestDeletesByPlaceAreRefused(t *testing.T) {
 	db := freshDB(t)
 	exec(t, db, `INSERT INTO dlq.dlq_messages_archive (id, original_topic, error_message, archived_at)

@@ -19,8 +19,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestArchiveProcedure holds for the procedure as the third migration makes it,
-// and for the newest.
+// TestArchiveProcedure tests the procedure of the third migration, and the newest one.
 func TestArchiveProcedure(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(*testing.T) *sqlx.DB{
@@ -62,8 +61,7 @@ func TestArchiveProcedure(t *testing.T) {
 	}
 }
 
-// archiveUnderLocks: 1,500 rows are due, another session has 600 of them, four
-// archivers work at once.
+// archiveUnderLocks: 1,500 rows are due, another session has locked 600 of them, four archivers work at once.
 func archiveUnderLocks(t *testing.T, db *sqlx.DB) {
 	seedFinal(t, db, 750, "RESOLVED")
 	seedFinal(t, db, 750, "DEAD")
@@ -152,7 +150,7 @@ func TestArchiveOld(t *testing.T) {
 
 	withDB(t, "LosesNothingWhenCancelled", func(t *testing.T, db *sqlx.DB) {
 		seedFinal(t, db, 100, "RESOLVED")
-		// The batch behind the fiftieth message waits for a lock that the test holds.
+		// The batch after the fiftieth message waits for a lock that the test holds.
 		exec(t, db, `CREATE FUNCTION public.wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			IF (SELECT count(*) FROM dlq.dlq_messages_archive) >= 50 THEN PERFORM pg_advisory_xact_lock(77); END IF; RETURN NEW; END $$`)
 		exec(t, db, `CREATE TRIGGER wait BEFORE INSERT ON dlq.dlq_messages_archive FOR EACH ROW EXECUTE FUNCTION public.wait()`)
@@ -184,7 +182,7 @@ func TestArchiveOld(t *testing.T) {
 	})
 
 	withDB(t, "CountsWhatWasMovedBeforeABatchThatFails", func(t *testing.T, db *sqlx.DB) {
-		db.SetMaxOpenConns(1) // so a count of before would be seen
+		db.SetMaxOpenConns(1) // so that an earlier count would be visible
 		seedFinal(t, db, 100, "RESOLVED")
 		exec(t, db, `CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			IF (SELECT count(*) FROM dlq.dlq_messages_archive) >= 50 THEN RAISE 'no room'; END IF; RETURN NEW; END $$`)
@@ -224,8 +222,7 @@ func TestPurgeArchive(t *testing.T) {
 	}
 }
 
-// seedAttempts puts each attempts of every message in, live or archived, with a return and
-// an edit for each.
+// seedAttempts inserts that many attempts of every message, live or archived, with a return and an edit for each.
 func seedAttempts(t *testing.T, db *sqlx.DB, each int) {
 	t.Helper()
 	exec(t, db, `INSERT INTO dlq.attempts (message_id, attempt_no, retry_count, attempt_id, actor, started_at, ended_at, from_status, to_status, target_topic)
@@ -237,7 +234,7 @@ func seedAttempts(t *testing.T, db *sqlx.DB, each int) {
 		SELECT message_id, attempt_id, true, false, false, 7, now() FROM dlq.attempts`)
 }
 
-// TestDelete: what only proved something of the message goes with it.
+// TestDelete: evidence about a message is deleted with it.
 func TestDelete(t *testing.T) {
 	db := freshDB(t)
 	gone, stays := seedTen(t, db, "DEAD", "2001-01-01"), seedTen(t, db, "DEAD", "2001-01-01")
@@ -260,18 +257,18 @@ func TestPurgeBookkeeping(t *testing.T) {
 	}
 
 	withDB(t, "DeletesWhatHadItsTimeAndNothingElse", func(t *testing.T, db *sqlx.DB) {
-		seedBookkeeping(t, db, 25, "1000d") // oldest first, as time goes
-		seedBookkeeping(t, db, 25, "366d")  // redrives and returns that go, audit entries that stay
-		seedBookkeeping(t, db, 25, "364d")  // redrives and returns that stay
-		seedBookkeeping(t, db, 25, "29d")   // keys that go
-		seedBookkeeping(t, db, 25, "23h")   // keys that stay
+		seedBookkeeping(t, db, 25, "1000d") // oldest first, as in production
+		seedBookkeeping(t, db, 25, "366d")  // redrives and returns to delete, audit entries to keep
+		seedBookkeeping(t, db, 25, "364d")  // redrives and returns to keep
+		seedBookkeeping(t, db, 25, "29d")   // keys to delete
+		seedBookkeeping(t, db, 25, "23h")   // keys to keep
 		seedBookkeeping(t, db, 25, "0")
 		countDeletes(t, db, tables...)
 		n, err := New(db).PurgeBookkeeping(t.Context(), 365, 400, 10)
 		if want := int64(4*25 + 2*25 + 2*25 + 25); err != nil || n != want {
 			t.Errorf("got %d, %v, want %d", n, err, want)
 		}
-		// Redrives that are not over, and returns whose attempts are there, are kept.
+		// Unfinished redrives, and returns whose attempts exist, are kept.
 		wantRows(t, db, 2*25, 6*25+4*25, 2*(6*25+4*25), 6*25+4*25, 5*25)
 		most := getAll[string](t, db, `SELECT t || ' ' || max(n) FROM public.deletes GROUP BY t ORDER BY 1`)
 		if want := []string{"audit 10", "idempotency_keys 10", "redrive_batches 20", "redrives 10", "returns 10"}; !slices.Equal(most, want) {
@@ -337,9 +334,8 @@ func TestPurgeBookkeeping(t *testing.T) {
 	})
 }
 
-// seedBookkeeping puts in n of everything that was made and ended so long ago:
-// keys; redrives with two batches each, and as many that are not over; returns,
-// and as many whose attempts are there; entries of the audit trail.
+// seedBookkeeping inserts n of every kind that was made and ended that long ago: keys; redrives with two batches
+// each, and as many unfinished ones; returns, and as many whose attempts exist; entries of the audit trail.
 func seedBookkeeping(t *testing.T, db *sqlx.DB, n int, ago string) {
 	t.Helper()
 	exec(t, db, `INSERT INTO dlq.idempotency_keys (principal, key, request, operation_id, owner, lease_expires_at, created_at)
@@ -361,7 +357,7 @@ func seedBookkeeping(t *testing.T, db *sqlx.DB, n int, ago string) {
 		SELECT now() - $2::interval, 'dead', 'message', gen_random_uuid(), 'a' FROM generate_series(1, $1::int)`, n, ago)
 }
 
-// countDeletes notes in public.deletes how many rows each statement deletes.
+// countDeletes records in public.deletes how many rows each statement deletes.
 func countDeletes(t *testing.T, db *sqlx.DB, tables ...string) {
 	t.Helper()
 	exec(t, db, `CREATE TABLE public.deletes (t TEXT, n INT)`)
@@ -373,7 +369,7 @@ func countDeletes(t *testing.T, db *sqlx.DB, tables ...string) {
 	}
 }
 
-// count says how many rows there are of a table, or of a table with a condition.
+// count returns the number of rows of a table, or of a table with a condition.
 func count(t *testing.T, db *sqlx.DB, of string, args ...any) (n int) {
 	t.Helper()
 	check.NoError(t, db.Get(&n, `SELECT count(*) FROM dlq.`+of, args...))
@@ -410,8 +406,7 @@ func TestTryLock(t *testing.T) {
 	unlock()
 }
 
-// waitingQuery asks whether a session of this database runs a query like $1 and
-// waits for a lock.
+// waitingQuery checks whether a session of this database runs a query like $1 and waits for a lock.
 const waitingQuery = `SELECT EXISTS (SELECT FROM pg_stat_activity
 	WHERE datname = current_database() AND query LIKE $1 AND wait_event_type = 'Lock')`
 
@@ -422,7 +417,7 @@ func seedFinal(t *testing.T, db *sqlx.DB, n int, status string) {
 		FROM generate_series(1, $1::int) n`, n, status)
 }
 
-// fullRow inserts a row that has a value in every column.
+// fullRow inserts a row with a value in every column.
 func fullRow(columns []columnOf, status string) string {
 	var names, values []string
 	for _, c := range columns {

@@ -12,7 +12,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// PostgreSQL's type numbers of the elements that we send.
+// PostgreSQL's type numbers of the array elements.
 const (
 	oidBool        = 16
 	oidBytea       = 17
@@ -23,12 +23,11 @@ const (
 	oidUUID        = 2950
 )
 
-// postgresEpoch is where PostgreSQL counts its microseconds from.
+// postgresEpoch is the zero of PostgreSQL's timestamps, which count microseconds.
 var postgresEpoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// column builds one array in PostgreSQL's binary form, which the connection's
-// binary_parameters=yes sends as it is, without quoting or hex: 1.4 times the rows a second
-// of text arrays.
+// column builds one array in PostgreSQL's binary form, which binary_parameters=yes of the connection sends unchanged,
+// without quoting or hex: 1.4 times as many rows per second as text arrays.
 type column struct {
 	buf []byte
 	n   uint32
@@ -157,8 +156,8 @@ func (c *column) time(t time.Time) {
 	c.int64(t.UnixMicro() - postgresEpoch.UnixMicro())
 }
 
-// clean makes s fit for a text column, which takes neither NUL nor bytes that
-// are not UTF-8: both become U+FFFD. The bytes themselves are kept elsewhere.
+// clean makes s valid for a text column, which accepts neither NUL nor bytes that are not UTF-8: both become U+FFFD.
+// The original bytes are stored elsewhere.
 func clean(s string) string {
 	if !utf8.ValidString(s) {
 		s = strings.ToValidUTF8(s, "\uFFFD")

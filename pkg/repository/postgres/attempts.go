@@ -14,16 +14,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Claims and results name their messages by id, and only the primary key may find them:
-// statistics a minute old say that hardly any row is RETRYING, and a plan that trusts them
-// reads all such rows for each message. So the status is compared in a form that no index
-// answers, (status = ...) IS TRUE; for RETRYING IS NOT FALSE, as IS TRUE is the predicate
-// of idx_dlq_messages_claimed_hash.
+// Claims and results name their messages by id, and only the primary key may be used to find them: statistics that
+// are a minute old may say that hardly any row is RETRYING, and a plan that trusts them reads all such rows for each
+// message. So the status is compared in a form that no index answers, (status = ...) IS TRUE; for RETRYING IS NOT
+// FALSE, as IS TRUE is the predicate of idx_dlq_messages_claimed_hash.
 
-// claimQuery takes messages. Rows are locked in the order of their ids, so that callers
-// never deadlock, and the lock checks the status again. %LOCK% decides about rows that
-// another caller holds, %EDITED% whether edits are stored, %KEPT% and %ANSWER% which
-// columns come back.
+// claimQuery claims messages. Rows are locked in the order of their ids, so that callers never deadlock, and the lock
+// checks the status again. %LOCK% sets how rows that another caller has locked are treated, %EDITED% whether edits
+// are stored, %KEPT% and %ANSWER% which columns are returned.
 var claimQuery = `
 	WITH want AS (
 		SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::int4[], $5::int8[], $6::bool[],
@@ -78,8 +76,8 @@ var claimQuery = `
 	)%EDITED%
 	SELECT %ANSWER%`
 
-// Answers of a claim: all but the bytes, or only what the claim sets. Copying and sending
-// some fifty columns is a tenth of a claim's work.
+// Columns that a claim returns: all but the bytes, or only those that the claim sets. Copying and sending some fifty
+// columns is a tenth of a claim's work.
 const (
 	wholeAnswer = stateColumns + `
 	FROM claimed m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id`
@@ -119,8 +117,8 @@ func (s *Store) Claim(ctx context.Context, claims []repository.Claim, how reposi
 		return nil, translate("claim messages", err)
 	}
 	if len(taken) < n {
-		// The driver may have sent the statement twice: once it was carried out and
-		// its connection ended before the answer came. What it took then is ours.
+		// The driver may have sent the statement twice: the first one was executed and its connection ended before
+		// the answer arrived. Those claims belong to this caller.
 		mine, err := s.claimed(ctx, claims, how, claimedBefore(how.Brief), ids.arg(), claimIDs.arg())
 		if err != nil {
 			return nil, translate("claim messages", err)
@@ -138,7 +136,7 @@ const claimableQuery = `
 func (s *Store) Claimable(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID, error) {
 	var free []uuid.UUID
 	err := s.selectRows(ctx, &free, claimableQuery, uuids(ids))
-	return free, translate("look for claimable messages", err)
+	return free, translate("find claimable messages", err)
 }
 
 // claimed reads the answer to claims.
@@ -157,7 +155,7 @@ func (s *Store) claimed(ctx context.Context, claims []repository.Claim, how repo
 	return taken, err
 }
 
-// briefly reads an answer of briefColumns; the rest of a claim is as it was asked for.
+// briefly reads an answer of briefColumns; the other fields of a claim are those of the request.
 func (s *Store) briefly(ctx context.Context, claims []repository.Claim, query string, args ...any) ([]entity.Message, error) {
 	asked := make(map[uuid.UUID]*repository.Claim, len(claims))
 	for i := range claims {
@@ -170,7 +168,7 @@ func (s *Store) briefly(ctx context.Context, claims []repository.Claim, query st
 	err := s.each(ctx, query, args, []any{&id, &claim, &count, &limit, &began, &expires}, func() error {
 		c := asked[claim]
 		if c == nil {
-			return fmt.Errorf("message %s is claimed as %s, which nobody asked for", id, claim)
+			return fmt.Errorf("message %s is claimed as %s, which was not requested", id, claim)
 		}
 		at := moment(began)
 		taken = append(taken, entity.Message{
@@ -185,7 +183,7 @@ func (s *Store) briefly(ctx context.Context, claims []repository.Claim, query st
 	return taken, err
 }
 
-// claimedBeforeQuery finds messages that are claimed under these very ids.
+// claimedBeforeQuery finds messages that are already claimed under exactly these ids.
 const claimedBeforeQuery = `
 	WITH claimed AS (
 		SELECT m.* FROM unnest($1::uuid[], $2::uuid[]) AS w (message_id, claim_id)
@@ -200,7 +198,7 @@ func claimedBefore(brief bool) string {
 	return claimedBeforeQuery + wholeAnswer
 }
 
-// distinct keeps the first of each message.
+// distinct keeps the first entry of each message.
 func distinct(messages []entity.Message) []entity.Message {
 	seen := make(map[uuid.UUID]bool, len(messages))
 	return slices.DeleteFunc(messages, func(m entity.Message) bool {
@@ -210,12 +208,10 @@ func distinct(messages []entity.Message) []entity.Message {
 	})
 }
 
-// finishQuery ends attempts of the claim's holder and appends their history. Verdicts are
-// numbered as entity.Verdict: 1 acknowledged, 2 skipped, 3 failed, 4 rejected, 5 refused, 6
-// given back, 7 in doubt, 8 rescued. Rows are locked in the order of their ids: a late
-// worker and the settler may end the same attempts. With $16 it defers (true) attempts that
-// sent nothing of messages that came back: they end with refuteQuery, which needs a later
-// snapshot.
+// finishQuery ends attempts of the claim's holder and appends their history. Verdicts are numbered as entity.Verdict:
+// 1 acknowledged, 2 skipped, 3 failed, 4 rejected, 5 refused, 6 given back, 7 in doubt, 8 rescued. Rows are locked in
+// the order of their ids: a late worker and the settler may end the same attempts. With $16 true it leaves out
+// attempts that sent nothing but have returns: finishAndRefute ends these, as refuteQuery needs a later snapshot.
 var finishQuery = `
 	WITH result AS MATERIALIZED (
 		SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[],
@@ -280,8 +276,8 @@ var finishQuery = `
 	SELECT id, status, retry_count, max_retries, next_attempt_at, claim_id, false FROM ended
 	UNION ALL SELECT id, '', 0, 0, NULL, claim_id, true FROM held WHERE deferred`
 
-// refuteQuery deletes returns by content of attempts, $1, that then sent nothing: an equal
-// record had come in meanwhile. Its message stays a child, which only stops it earlier.
+// refuteQuery deletes the returns by content of attempts $1, which have sent nothing: an equal record had come in. Its
+// message stays a child, which only makes it stop at the limit earlier.
 const refuteQuery = `
 	WITH gone AS (
 		DELETE FROM dlq.returns WHERE attempt_id = ANY ($1::uuid[]) AND by_content RETURNING attempt_id, parent_id
@@ -370,14 +366,13 @@ func (s *Store) Finish(ctx context.Context, results []repository.Result, cause e
 	return finished, translate("finish attempts", err)
 }
 
-// finishAndRefute ends attempts that sent nothing and takes back what returns by content
-// said of them, in one transaction.
+// finishAndRefute ends attempts that sent nothing and deletes their returns by content, in one transaction.
 func (s *Store) finishAndRefute(ctx context.Context, results []repository.Result, cause entity.Cause) ([]repository.Finished, error) {
 	tx, err := s.db.BeginTxx(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = tx.Rollback() }() // a no-op behind Commit
+	defer func() { _ = tx.Rollback() }() // no effect after Commit
 	finish, err := tx.PrepareContext(ctx, finishQuery)
 	if err != nil {
 		return nil, err
@@ -387,7 +382,7 @@ func (s *Store) finishAndRefute(ctx context.Context, results []repository.Result
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = rows.Close() }() // Err tells
+	defer func() { _ = rows.Close() }() // rows.Err reports it
 	var finished []repository.Finished
 	var attempts []uuid.UUID
 	var r finishedRow
@@ -411,8 +406,8 @@ func (s *Store) finishAndRefute(ctx context.Context, results []repository.Result
 	return finished, tx.Commit()
 }
 
-// expiredQuery needs no index of its own: few messages are RETRYING at a time,
-// and the status index has them in this order.
+// expiredQuery needs no index of its own: few messages are RETRYING at a time, and the status index returns them in
+// this order.
 const expiredQuery = `
 	SELECT ` + stateColumns + `
 	FROM dlq.dlq_messages m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id
@@ -470,10 +465,10 @@ type attemptRow struct {
 	Partition int32         `db:"target_partition"`
 	Offset    int64         `db:"target_offset"`
 
-	ConsumerGroup string `db:"consumer_group"` // "" where a query does not ask for it
+	ConsumerGroup string `db:"consumer_group"` // "" where a query does not select it
 }
 
-// attemptColumns are an attemptRow of dlq.attempts, which is a.
+// attemptColumns are the columns of an attemptRow, from dlq.attempts a.
 const attemptColumns = `
 	a.message_id, a.attempt_no, a.attempt_id, a.redrive_id, a.retry_count, coalesce(a.verdict, '') AS verdict, a.actor,
 	a.started_at, a.ended_at, a.from_status, a.to_status,
@@ -493,7 +488,7 @@ func (r *attemptRow) attempt() entity.Attempt {
 	}
 }
 
-// claimWay is what tells the statements of a claim apart.
+// claimWay distinguishes the statements of a claim.
 type claimWay struct{ wait, edited, brief bool }
 
 var claimWays = map[claimWay]string{

@@ -56,8 +56,7 @@ func (s *Store) Trail(ctx context.Context, q repository.TrailQuery) ([]entity.Au
 	}
 	query, args := trailQuery(q, visible)
 	var found []auditRow
-	// Not prepared: a plan for any value walks the trail back to its beginning for
-	// a rare actor or a moment ago.
+	// Not prepared: a generic plan would scan the trail back to its beginning for a rare actor or a recent time.
 	if err := s.db.SelectContext(ctx, &found, query, args...); err != nil {
 		return nil, translate("read the audit trail", err)
 	}
@@ -68,8 +67,7 @@ func (s *Store) Trail(ctx context.Context, q repository.TrailQuery) ([]entity.Au
 	return entries, nil
 }
 
-// trailQuery names only the conditions that are asked for, so that each set of
-// them has its own plan.
+// trailQuery contains only the conditions that are set, so that each combination has its own plan.
 func trailQuery(q repository.TrailQuery, visible seenTopics) (query string, args []any) {
 	var where []string
 	add := func(asked bool, condition string, arg any) {
@@ -102,13 +100,13 @@ const performedQuery = `SELECT EXISTS (SELECT FROM dlq.audit WHERE operation_id 
 func (s *Store) Performed(ctx context.Context, operation uuid.UUID) (bool, error) {
 	var found []bool
 	if err := s.selectRows(ctx, &found, performedQuery, operation); err != nil {
-		return false, translate("look for an operation", err)
+		return false, translate("find an operation", err)
 	}
 	return len(found) > 0 && found[0], nil
 }
 
-// performedOnQuery goes by the objects, which have few entries each; an operation may have
-// millions, so no index may find it by that.
+// performedOnQuery searches by object, because an object has few entries; an operation may have millions, so no index
+// of operations may be used.
 const performedOnQuery = `
 	SELECT w.id FROM unnest($3::uuid[]) AS w (id)
 	CROSS JOIN LATERAL (
@@ -117,8 +115,7 @@ const performedOnQuery = `
 		LIMIT 1
 	) a`
 
-// performedOn returns the objects among ids, in that order, to which an operation
-// has done what action says.
+// performedOn returns the objects among ids, in that order, on which an operation has performed the action.
 func (s *Store) performedOn(ctx context.Context, operation uuid.UUID, action entity.Action, ids []uuid.UUID) ([]uuid.UUID, error) {
 	var found []uuid.UUID
 	err := s.selectRows(ctx, &found, performedOnQuery, operation, string(action), uuids(ids))
@@ -131,11 +128,11 @@ func (s *Store) PerformedOn(ctx context.Context, operation uuid.UUID, action ent
 		return nil, nil
 	}
 	found, err := s.performedOn(ctx, operation, action, unique(ids))
-	return found, translate("look for changes of an operation", err)
+	return found, translate("find changes of an operation", err)
 }
 
-// recordQuery appends once for an operation, an action and an object: the driver
-// sends a statement twice when its connection ended before the answer came.
+// recordQuery appends one entry for an operation, an action and an object: the driver sends a statement twice when
+// its connection ended before the answer arrived.
 const recordQuery = `
 	INSERT INTO dlq.audit (at, action, kind, object_id, from_state, to_state, retry_count, error_class, last_error,
 		actor, reason, request_id, trace_id, operation_id)
@@ -158,16 +155,16 @@ func (s *Store) Record(ctx context.Context, e entity.AuditEntry) error {
 	return translate("record in the audit trail", s.exec(ctx, recordQuery, args...))
 }
 
-// The five values of a cause for the columns actor, reason, request_id, trace_id and
-// operation_id, from the parameter of that number on; see causeArgs.
+// The five values of a cause for the columns actor, reason, request_id, trace_id and operation_id, from the parameter
+// with that number on; see causeArgs.
 const (
 	causeFrom3  = `$3::text, $4::text, $5::text, $6::text, $7::uuid`
 	causeFrom11 = `$11::text, $12::text, $13::text, $14::text, $15::uuid`
 	causeFrom12 = `$12::text, $13::text, $14::text, $15::text, $16::uuid`
 )
 
-// withOperation gives a cause an operation of its own when it has none, so that
-// what a statement changed is known again when the driver sends it twice.
+// withOperation adds an operation to a cause without one, so that the changes of a statement can be recognised when
+// the driver sends it twice.
 func withOperation(c entity.Cause) entity.Cause {
 	if c.Operation == uuid.Nil {
 		c.Operation = entity.NewID()

@@ -46,8 +46,7 @@ func BenchmarkStore(b *testing.B) {
 	b.ReportMetric(float64(next)/b.Elapsed().Seconds(), "rows/s")
 }
 
-// storeDocuments stores documents by SQL: of messages of a FROM clause m, with the columns
-// text and terms.
+// storeDocuments stores documents by SQL, of messages in a FROM clause m, with the columns text and terms.
 func storeDocuments(t testing.TB, db *sqlx.DB, text, terms, from string, args ...any) {
 	t.Helper()
 	for _, s := range []struct {
@@ -61,8 +60,8 @@ func storeDocuments(t testing.TB, db *sqlx.DB, text, terms, from string, args ..
 	}
 }
 
-// BenchmarkStoreDocuments stores documents of 660 random letters and digits, 500 at a time.
-// Those of the messages before are in the table.
+// BenchmarkStoreDocuments stores documents of 660 random letters and digits, 500 at a time. The table already has
+// those of earlier messages.
 func BenchmarkStoreDocuments(b *testing.B) {
 	const batch = 500
 	db := postgrestest.Open(b)
@@ -78,8 +77,8 @@ func BenchmarkStoreDocuments(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(next), "µs/document")
 }
 
-// BenchmarkSearchBehindAFlood looks for a word that 10,000 old messages have, and of the
-// newer ones, so many, none.
+// BenchmarkSearchBehindAFlood searches for a word that 10,000 old messages have and none of the given number of newer
+// ones.
 func BenchmarkSearchBehindAFlood(b *testing.B) {
 	for _, flood := range []int{0, 500, 5_000, 50_000} {
 		b.Run(fmt.Sprint(flood), func(b *testing.B) {
@@ -110,7 +109,7 @@ func BenchmarkSearchBehindAFlood(b *testing.B) {
 	}
 }
 
-// floodOf puts in messages of a millisecond each and returns their ids in that order.
+// floodOf inserts messages one millisecond apart and returns their ids in that order.
 func floodOf(b *testing.B, db *sqlx.DB, messages int) (ids []uuid.UUID) {
 	b.Helper()
 	if _, err := db.Exec(`INSERT INTO dlq.dlq_messages (original_topic, error_message, created_at)
@@ -135,8 +134,8 @@ func documentsOf(random *rand.Rand, ids []uuid.UUID) []entity.Document {
 	return documents
 }
 
-// BenchmarkAttempts claims batches of 500 messages and stores their results, with
-// the record as it was and with a value of 1 KB in its place.
+// BenchmarkAttempts claims batches of 500 messages and stores their results, with the record unchanged and with its
+// value replaced by one of 1 KB.
 func BenchmarkAttempts(b *testing.B) {
 	b.Run("AsTheyAre", func(b *testing.B) { attempts(b, nil) })
 	b.Run("Edited", func(b *testing.B) {
@@ -174,9 +173,8 @@ func attempts(b *testing.B, edit *entity.Edit) {
 	b.ReportMetric(float64(finishing.Microseconds())/1000/float64(batches), "ms/finish")
 }
 
-// benchmarkCounters writes what the triggers would have written for millions of
-// messages: 1,000 groups of three topics each with a week of arrivals, 200 topics,
-// every shard in use. The messages themselves are 100,000.
+// benchmarkCounters writes the rows that the triggers would have written for millions of messages: 1,000 groups of
+// three topics each with a week of arrivals, 200 topics, every shard in use. There are 100,000 messages.
 func benchmarkCounters(b *testing.B, db *sqlx.DB) {
 	b.Helper()
 	for _, statement := range []string{
@@ -255,7 +253,7 @@ func retryAll(topic string) repository.NewRedrive {
 	}
 }
 
-// pending puts n PENDING messages of one topic in.
+// pending inserts n PENDING messages of one topic.
 func pending(tb testing.TB, db *sqlx.DB, topic string, n int) {
 	tb.Helper()
 	for _, statement := range []string{
@@ -271,7 +269,7 @@ func pending(tb testing.TB, db *sqlx.DB, topic string, n int) {
 	}
 }
 
-// BenchmarkCreateRedrive fixes a retry of everything.
+// BenchmarkCreateRedrive creates a retry of all messages.
 func BenchmarkCreateRedrive(b *testing.B) {
 	for _, n := range []int{100_000, 1_000_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

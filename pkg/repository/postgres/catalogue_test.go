@@ -17,7 +17,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// finder is the catalogue's worker, with a clock of its own.
+// finder is an indexer with its own clock.
 type finder struct {
 	*testing.T
 	db    *sqlx.DB
@@ -34,8 +34,8 @@ func newFinder(t *testing.T) *finder {
 	return f
 }
 
-// insert puts a message in by SQL, as so old, in a group and of a topic of its own:
-// nobody waits for a counter.
+// insert inserts a message of that age by SQL, in a group and of a topic of its own, so that no session waits for a
+// counter.
 func (f *finder) insert(db sqlx.Ext, age time.Duration) uuid.UUID {
 	f.Helper()
 	var id uuid.UUID
@@ -64,7 +64,7 @@ func (f *finder) keep(ids []uuid.UUID) {
 	check.NoError(f.T, f.store.StoreDocuments(f.Context(), 1, documents))
 }
 
-// work looks once and keeps documents of what it finds.
+// work polls once and stores documents of the messages that it finds.
 func (f *finder) work() []uuid.UUID {
 	f.Helper()
 	ids := f.look()
@@ -79,7 +79,7 @@ func (f *finder) want(what string, got []uuid.UUID, want ...uuid.UUID) {
 	}
 }
 
-// open is a transaction that has written and stays open.
+// open returns a transaction that has written and stays open.
 func (f *finder) open() *sqlx.Tx {
 	f.Helper()
 	tx := check.Must(f.db.Beginx())(f.T)
@@ -88,8 +88,8 @@ func (f *finder) open() *sqlx.Tx {
 	return tx
 }
 
-// TestCatalogueBehindAnOpenTransaction: other transactions of the same cluster come
-// and go in these tests, so they open their own.
+// TestCatalogueBehindAnOpenTransaction: tests of the same cluster open and end other transactions, so these tests
+// open their own.
 func TestCatalogueBehindAnOpenTransaction(t *testing.T) {
 	t.Parallel()
 
@@ -108,7 +108,7 @@ func TestCatalogueBehindAnOpenTransaction(t *testing.T) {
 		check.NoError(t, f.db.QueryRow(`SELECT extract(epoch FROM $1::timestamptz - walked_at)::float8, extract(epoch FROM $1::timestamptz - greatest(mark, '2000-01-01'))::float8
 			FROM dlq.search_index`, f.now).Scan(&walked, &behind))
 		check.True(t, behind >= 1900 && walked <= 11,
-			"it is sure of all but %v s and looks at %v s, want the last seconds looked at alone", behind, walked)
+			"the mark is %v s old and the scan covers %v s, want an old mark and a scan of only the last seconds", behind, walked)
 		n := len(again)
 		check.True(t, n >= 8 && n <= 35, "it looked again %d times in 35 minutes, want once a minute at most", n)
 	})
@@ -138,11 +138,11 @@ func TestCatalogueBehindAnOpenTransaction(t *testing.T) {
 		f.work()
 		stall := check.Must(f.store.CatalogueStall(t.Context()))(t)
 		check.True(t, stall.Age == 15*time.Minute && stall.Holder != "", "CatalogueStall = %+v, want 15m and a process", stall)
-		// Nothing can be said of the end: other tests have transactions too.
+		// The final state cannot be checked: other tests have transactions too.
 	})
 }
 
-// TestCatalogueTakesWhatIsOld: rows that lie behind the catalogue's mark as they come.
+// TestCatalogueTakesWhatIsOld: rows that are older than the indexer's mark when they are stored.
 func TestCatalogueTakesWhatIsOld(t *testing.T) {
 	t.Parallel()
 	f := newFinder(t)
@@ -162,7 +162,7 @@ func TestCatalogueTakesWhatIsOld(t *testing.T) {
 	f.want("deleted", f.look())
 	check.Same(t, count(t, f.db, "late_messages"), 0, "messages noted as late, want none that is gone")
 
-	// A look that began before a restore ends after it.
+	// A poll that began before a restore ends after it.
 	lost := f.insert(f.db, 0)
 	archive(t, f.db, lost)
 	exec(t, f.db, `UPDATE dlq.dlq_messages_archive SET created_at = created_at - interval '30 days'`)
@@ -187,10 +187,10 @@ func waitForLock(t *testing.T, db *sqlx.DB) {
 			return
 		}
 	}
-	t.Fatal("nobody waits for a lock")
+	t.Fatal("no session waits for a lock")
 }
 
-// TestDocumentsAgainstDeletions: each locks messages and documents, in its own order.
+// TestDocumentsAgainstDeletions: indexer and deletion lock messages and documents, each in its own order.
 func TestDocumentsAgainstDeletions(t *testing.T) {
 	t.Parallel()
 	f := newFinder(t)
@@ -232,8 +232,7 @@ func TestDocumentsAgainstDeletions(t *testing.T) {
 	wantExactCounters(t, f.db)
 }
 
-// A flood is told from messages that came one by one, and a redrive that sends from
-// one that waits.
+// Heavy ingest is distinguished from single messages, and a sending redrive from one that waits.
 func TestCatalogue_Crowded(t *testing.T) {
 	t.Parallel()
 	f := newFinder(t)

@@ -14,12 +14,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/secret"
 )
 
-// Config says which database is used, as whom, and with how many connections.
+// Config sets the database, the credentials, and the number of connections.
 //
-// The password stands in Password or in the file PasswordFile. CredentialsFile
-// holds user and password together, for roles that change both. Files are read
-// again for every new connection, so credentials that are replaced there need
-// no restart. It is a JSON object,
+// The password is in Password or in the file PasswordFile. CredentialsFile holds user and password together, for roles
+// that change both. Files are read again for every new connection, so replaced credentials need no restart.
+// CredentialsFile is a JSON object,
 //
 //	{"username": "v-dlq-rw-8f3k", "password": "any text"}
 //
@@ -50,7 +49,7 @@ type Config struct {
 	AutoMigrate     bool          `mapstructure:"auto_migrate"`
 }
 
-// DefaultConfig is a small pool without TLS. Host, Name and User have no default.
+// DefaultConfig has a small pool without TLS. Host, Name and User have no default.
 func DefaultConfig() Config {
 	return Config{
 		Port:            5432,
@@ -63,15 +62,15 @@ func DefaultConfig() Config {
 	}
 }
 
-// Address names the database as host:port/name, for logs and errors.
+// Address returns host:port/name of the database, for logs and errors.
 func (c Config) Address() string {
 	return net.JoinHostPort(c.Host, strconv.Itoa(c.Port)) + "/" + c.Name
 }
 
-// sslModes are libpq's, from no TLS to a checked host name.
+// sslModes are libpq's, from no TLS to a verified host name.
 var sslModes = []string{"disable", "allow", "prefer", "require", "verify-ca", "verify-full"}
 
-// Validate reports every problem that can be seen without the server or the files.
+// Validate reports every problem that can be detected without the server or the files.
 func (c Config) Validate() error {
 	var errs []error
 	complain := func(bad bool, format string, args ...any) {
@@ -98,13 +97,13 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// credentials are what one connection signs in with.
+// credentials are the user and password of one connection.
 type credentials struct {
 	user     string
 	password secret.Text
 }
 
-// credentials reads them where the configuration says they are.
+// credentials reads them from where the configuration says.
 func (c Config) credentials() (credentials, error) {
 	switch {
 	case c.CredentialsFile != "":
@@ -117,12 +116,11 @@ func (c Config) credentials() (credentials, error) {
 	}
 }
 
-// rotates says that reading the credentials again may give others.
+// rotates reports whether reading the credentials again may return others.
 func (c Config) rotates() bool { return c.CredentialsFile != "" || c.PasswordFile != "" }
 
-// readCredentials reads user and password from one file. They share it because
-// two files cannot be replaced at one moment: a reader between the two would
-// sign in the new user with the old password.
+// readCredentials reads user and password from one file. They share a file because two files cannot be replaced at
+// the same moment: a reader in between would use the new user with the old password.
 func readCredentials(path string) (credentials, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -135,7 +133,7 @@ func readCredentials(path string) (credentials, error) {
 	return c, nil
 }
 
-// parseCredentials reads either form. Its errors hold no piece of the text.
+// parseCredentials parses either form. Its errors contain nothing of the text.
 func parseCredentials(text string) (credentials, error) {
 	parse := parseLines
 	if strings.HasPrefix(strings.TrimSpace(text), "{") {
@@ -151,7 +149,7 @@ func parseCredentials(text string) (credentials, error) {
 func parseJSON(text string) (credentials, error) {
 	var both struct{ Username, Password string }
 	if err := json.Unmarshal([]byte(text), &both); err != nil {
-		return credentials{}, errors.New("it is not whole JSON with a username and a password")
+		return credentials{}, errors.New("it is not complete JSON with a username and a password")
 	}
 	return credentials{both.Username, secret.Text(both.Password)}, nil
 }

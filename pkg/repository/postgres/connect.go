@@ -57,14 +57,14 @@ func Open(cfg Config, options ...OpenOption) (*sqlx.DB, error) {
 	return db, nil
 }
 
-// shorten takes up to a tenth off a lifetime. Replicas that were started
-// together would otherwise all renew their connections together, for ever.
+// shorten reduces a lifetime by up to a tenth. Replicas that were started together would otherwise always renew their
+// connections at the same time.
 func shorten(lifetime time.Duration, random float64) time.Duration {
 	return lifetime - time.Duration(random*float64(lifetime)/10)
 }
 
-// tlsFilesExist is asked for each connection because the driver takes a missing
-// root certificate for none at all, and then checks less than it was told to.
+// tlsFilesExist is called for each connection because the driver treats a missing root certificate as none
+// configured, and then verifies less than it was configured to.
 func tlsFilesExist(cfg Config) error {
 	var errs []error
 	for _, path := range []string{cfg.SSLRootCert, cfg.SSLCert, cfg.SSLKey} {
@@ -82,11 +82,11 @@ func tlsFilesExist(cfg Config) error {
 type connector struct {
 	cfg    Config
 	dial   func(context.Context, pq.Config) (driver.Conn, error)
-	idle   *idle                // nil: of no pool
-	traces trace.TracerProvider // nil: there are no spans
+	idle   *idle                // nil: no pool
+	traces trace.TracerProvider // nil: no spans
 
 	logins     *secret.Rotation[credentials]
-	generation atomic.Int64 // connections of an earlier one are thrown away
+	generation atomic.Int64 // connections of an earlier generation are closed
 }
 
 func newConnector(cfg Config, dial func(context.Context, pq.Config) (driver.Conn, error)) *connector {
@@ -107,11 +107,11 @@ func dialPQ(readTimeout time.Duration) func(context.Context, pq.Config) (driver.
 // Driver is part of driver.Connector.
 func (c *connector) Driver() driver.Driver { return &pq.Driver{} }
 
-// Connect opens one connection. Its errors say that the database is unavailable:
-// none of them is about a statement.
+// Connect opens one connection. Its errors are of the kind that the database is unavailable: none of them is about a
+// statement.
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := c.connect(ctx)
-	if s, ok := conn.(*session); ok && err == nil && c.retired(s.generation) { // meanwhile its role was dropped
+	if s, ok := conn.(*session); ok && err == nil && c.retired(s.generation) { // the role was dropped meanwhile
 		_ = conn.Close()
 		conn, err = c.connect(ctx)
 	}
@@ -148,7 +148,7 @@ func (c *connector) connect(ctx context.Context) (driver.Conn, error) {
 	return c.session(conn, as, generation), nil
 }
 
-// session is the driver's connection with what is needed to see its end.
+// session wraps the driver's connection so that a dropped or replaced role is detected.
 func (c *connector) session(conn driver.Conn, as credentials, generation int64) driver.Conn {
 	able, ok := conn.(driverConn)
 	if !ok {
@@ -157,8 +157,8 @@ func (c *connector) session(conn driver.Conn, as credentials, generation int64) 
 	return &session{driverConn: able, of: c, user: as.user, generation: generation}
 }
 
-// retire throws away every connection there is, those in use when they go back to
-// the pool. It returns the generation of those that come.
+// retire closes all present connections, those in use when they return to the pool. It returns the generation of new
+// ones.
 func (c *connector) retire() int64 {
 	next := c.generation.Add(1)
 	c.dropIdle()
@@ -173,7 +173,7 @@ func (c *connector) dropIdle() {
 	}
 }
 
-// connectError is what no connection came of. It says where.
+// connectError is a failure to connect, with the address.
 type connectError struct {
 	address string
 	err     error
@@ -185,22 +185,22 @@ func (e *connectError) Error() string {
 
 func (e *connectError) Unwrap() error { return e.err }
 
-// rejected says that the server knows us and does not let us in.
+// rejected reports whether the server refused the credentials.
 func rejected(err error) bool {
 	var answer *pq.Error
 	return errors.As(err, &answer) && (answer.Code == "28P01" || answer.Code == "28000")
 }
 
-// pq gives the driver its parameters as a struct. A connection string would
-// need quoting, and would let PGOPTIONS and its like reach in from outside.
+// pq passes the parameters to the driver as a struct. A connection string would need quoting, and would let
+// environment variables such as PGOPTIONS change it.
 func (c Config) pq(as credentials) pq.Config {
 	mode := pq.SSLMode(c.SSLMode)
 	if filepath.IsAbs(c.Host) || strings.HasPrefix(c.Host, "@") {
-		mode = pq.SSLModeDisable // a socket in the file system has no TLS
+		mode = pq.SSLModeDisable // a Unix socket has no TLS
 	}
 	return pq.Config{
 		Host:               c.Host,
-		Port:               uint16(c.Port), // Validate keeps it in range
+		Port:               uint16(c.Port), // Validate checks the range
 		Database:           c.Name,
 		User:               as.user,
 		Password:           as.password.Reveal(),
@@ -216,17 +216,17 @@ func (c Config) pq(as credentials) pq.Config {
 		Datestyle:          "ISO, MDY",
 		MinProtocolVersion: pq.ProtocolVersion30,
 		MaxProtocolVersion: pq.ProtocolVersion30,
-		// To compile a plan takes longer than any of our statements gains by it.
+		// Compiling a plan takes longer than any statement of this package gains by it.
 		Runtime: map[string]string{"timezone": "UTC", "jit": "off"},
 	}
 }
 
-// readyPause is how long WaitReady rests between two tries.
+// readyPause is the pause between two tries of WaitReady.
 const readyPause = 500 * time.Millisecond
 
-// WaitReady tries to reach the database until it answers or the timeout has passed; then
-// the error is one line with the last reason and host:port/name. Refused credentials are
-// tried again: at start a sidecar may still be fetching them.
+// WaitReady tries to reach the database until it answers or the timeout has passed; then the error is one line with
+// the last reason and host:port/name. It retries after refused credentials too: at start a sidecar may still be
+// fetching them.
 func WaitReady(ctx context.Context, db *sqlx.DB, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -237,7 +237,7 @@ func WaitReady(ctx context.Context, db *sqlx.DB, timeout time.Duration) error {
 		if err == nil {
 			return nil
 		}
-		// The deadline is not a reason; what went wrong before it is.
+		// Prefer the last failure to the error of the deadline.
 		if last == nil || ctx.Err() == nil {
 			last = err
 		}
@@ -251,29 +251,28 @@ func WaitReady(ctx context.Context, db *sqlx.DB, timeout time.Duration) error {
 	}
 }
 
-// quiet is how long a pool has opened no connection before it goes back to as many
-// idle ones as it is configured to keep.
+// quiet is how long a pool must open no connection before it keeps only the configured number of idle ones again.
 const quiet = 30 * time.Second
 
-// pool is what idle needs of a database/sql pool.
+// pool is the method of a database/sql pool that idle calls.
 type pool interface{ SetMaxIdleConns(n int) }
 
-// idle lets a busy pool keep what it has opened. A pool closes every connection beyond its
-// idle ones as soon as it is unused: with more requests at a time than idle connections it
-// would open and close some all the time, and opening costs more than a request.
+// idle lets a busy pool keep the connections that it has opened. A pool closes every connection above its idle limit
+// as soon as it is unused: with more concurrent requests than idle connections it would constantly open and close
+// some, and opening costs more than a request.
 type idle struct {
 	pool      pool
 	few, most int
 
 	mu     sync.Mutex
 	timer  *time.Timer
-	last   time.Time // when one was opened
+	last   time.Time // when a connection was last opened
 	raised bool
 }
 
-// opened is to be called for every new connection.
+// opened must be called for every new connection.
 func (i *idle) opened() {
-	if i.few == 0 || i.few >= i.most { // none are to be kept, or all are
+	if i.few == 0 || i.few >= i.most { // no or all connections are kept anyway
 		return
 	}
 	i.mu.Lock()
@@ -290,7 +289,7 @@ func (i *idle) opened() {
 	i.timer.Reset(quiet)
 }
 
-// settle may come late: one may have been opened while it waited for the lock.
+// settle may run late: a connection may have been opened while it waited for the lock.
 func (i *idle) settle() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -301,7 +300,7 @@ func (i *idle) settle() {
 	i.pool.SetMaxIdleConns(i.few)
 }
 
-// drop closes the connections that are idle now.
+// drop closes the connections that are idle at present.
 func (i *idle) drop() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -313,12 +312,11 @@ func (i *idle) drop() {
 	}
 }
 
-// timedDialer makes connections with a deadline for reads. lib/pq goes on waiting for an
-// answer when the statement's context has ended: a server whose processes hang would hold
-// up every caller.
+// timedDialer makes connections with a read deadline. lib/pq continues to wait for an answer when the statement's
+// context has ended: a server with hanging processes would block every caller.
 type timedDialer struct {
 	plain net.Dialer
-	limit time.Duration // of silence; 0: none
+	limit time.Duration // maximum time of silence; 0: none
 }
 
 // Dial is part of pq.Dialer.
@@ -342,22 +340,22 @@ func (d timedDialer) DialContext(ctx context.Context, network, address string) (
 	return &timedConn{Conn: c, limit: d.limit}, nil
 }
 
-// timedConn gives every single read and write the same time. Its errors stay
-// those of package net: the driver knows the connection for broken by them.
+// timedConn applies the same time limit to every single read and write. It returns the errors of package net
+// unchanged, because the driver recognises a broken connection by them.
 type timedConn struct {
 	net.Conn
 	limit time.Duration
-	until time.Time // the driver's own deadline while it signs in
+	until time.Time // the driver's own deadline during authentication
 }
 
-// SetDeadline bounds everything up to the moment t, the zero time nothing.
+// SetDeadline limits all operations to the time t; the zero time removes the limit.
 func (c *timedConn) SetDeadline(t time.Time) error {
 	c.until = t
 	return c.Conn.SetDeadline(t)
 }
 
-// Read waits at most for the limit. After that the connection is of no use:
-// the answer may still come, and would be taken for the next one's.
+// Read waits at most for the limit. After that the connection cannot be used: the late answer would be taken for that
+// of the next statement.
 func (c *timedConn) Read(b []byte) (int, error) {
 	if err := c.SetReadDeadline(c.deadline()); err != nil {
 		return 0, err
@@ -366,11 +364,11 @@ func (c *timedConn) Read(b []byte) (int, error) {
 	return n, c.closeOnTimeout(err)
 }
 
-// writeChunk is what must be taken within the limit: the time is for silence,
-// and a large record on a slow line is not silence.
+// writeChunk is how many bytes must be sent within the limit: the limit is for silence, and a large record on a slow
+// network is not silence.
 const writeChunk = 64 << 10
 
-// Write gives each part of b the limit.
+// Write applies the limit to each chunk of b.
 func (c *timedConn) Write(b []byte) (written int, err error) {
 	for first := true; first || len(b) > 0; first = false {
 		part := b[:min(len(b), writeChunk)]
@@ -396,7 +394,7 @@ func (c *timedConn) deadline() time.Time {
 }
 
 func (c *timedConn) closeOnTimeout(err error) error {
-	if timeout, ok := err.(net.Error); ok && timeout.Timeout() { //nolint:errorlint // package net wraps nothing around it
+	if timeout, ok := err.(net.Error); ok && timeout.Timeout() { //nolint:errorlint // package net does not wrap it
 		_ = c.Close()
 	}
 	return err

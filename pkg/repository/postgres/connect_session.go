@@ -7,24 +7,23 @@ import (
 	"syscall"
 )
 
-// session is a connection that ends with its credentials: when the server refuses it
-// because its role was dropped or replaced, it answers driver.ErrBadConn, and database/sql
-// sends the statement again on another connection. A refused statement has changed nothing,
-// so that is safe.
+// session is a connection that ends with its credentials: when the server refuses a statement because the role was
+// dropped or replaced, it returns driver.ErrBadConn, and database/sql sends the statement again on another
+// connection. A refused statement has changed nothing, so that is safe.
 type session struct {
 	driverConn
 	of         *connector
 	user       string
 	generation int64
 
-	closed []driverStmt // which the server still has
+	closed []driverStmt // not yet closed on the server
 
 	inTx   bool
-	denied bool // in the transaction, which has to end before a question can be asked
+	denied bool // in this transaction; roleIsGone can only be checked after its end
 }
 
-// driverConn is what the driver's connections can do. database/sql asks for each of
-// these, and does without what it does not find.
+// driverConn has the optional interfaces of the driver's connections. database/sql checks for each of them, and works
+// without those that it does not find.
 type driverConn interface {
 	driver.Conn
 	driver.ConnBeginTx
@@ -37,15 +36,14 @@ type driverConn interface {
 	driver.Validator
 }
 
-// lostError is the server's answer to a statement that is to be tried on another
-// connection.
+// lostError is the server's error for a statement that must be tried on another connection.
 type lostError struct{ err error }
 
 func (e *lostError) Error() string { return "connection is of no use any more: " + e.err.Error() }
 
 func (e *lostError) Unwrap() []error { return []error{driver.ErrBadConn, e.err} }
 
-// ResetSession is asked before the connection is used again.
+// ResetSession is called before the connection is used again.
 func (s *session) ResetSession(ctx context.Context) error {
 	if s.of.retired(s.generation) {
 		return driver.ErrBadConn
@@ -59,7 +57,7 @@ func (s *session) ResetSession(ctx context.Context) error {
 	return s.driverConn.ResetSession(ctx)
 }
 
-// IsValid is asked when the connection goes back to the pool.
+// IsValid is called when the connection returns to the pool.
 func (s *session) IsValid() bool { return !s.of.retired(s.generation) && s.driverConn.IsValid() }
 
 // QueryContext is part of driver.QueryerContext.
@@ -97,7 +95,7 @@ func (s *session) BeginTx(ctx context.Context, options driver.TxOptions) (driver
 	return &sessionTx{tx, s}, nil
 }
 
-// judge looks at what came of a statement.
+// judge makes database/sql try a failed statement on another connection if the session is lost or its role is gone.
 func (s *session) judge(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
@@ -120,16 +118,16 @@ func (s *session) judge(ctx context.Context, err error) error {
 	return err
 }
 
-// lost: the server ended the session, and is likely to have ended others. The
-// pool's idle ones are thrown away, or a statement would be tried on them.
+// lost handles a session that the server ended. It has probably ended others too, so the pool's idle ones are closed;
+// otherwise a statement would be tried on each of them.
 func (s *session) lost(ctx context.Context) {
-	if ctx.Err() == nil { // or we ended it
+	if ctx.Err() == nil { // otherwise the caller's cancellation ended it
 		s.of.dropIdle()
 	}
 }
 
-// roleIsGone tells a role that was dropped or replaced from one that never had the
-// right. The grants of a role that was replaced may be revoked before it is dropped.
+// roleIsGone distinguishes a role that was dropped or replaced from one that never had the right. The grants of a
+// replaced role may be revoked before it is dropped.
 func (s *session) roleIsGone(ctx context.Context) bool {
 	if now, err := s.of.cfg.credentials(); err == nil && now.user != s.user {
 		return true
@@ -153,8 +151,8 @@ type sessionStmt struct {
 	s *session
 }
 
-// Close leaves it to the next use of the connection to tell the server: database/sql calls it
-// while no other connection can be taken from the pool.
+// Close postpones the message to the server until the connection is next used: database/sql calls it while no other
+// connection can be taken from the pool.
 func (t *sessionStmt) Close() error {
 	t.s.closed = append(t.s.closed, t.driverStmt)
 	return nil
@@ -175,7 +173,7 @@ type sessionTx struct {
 	s *session
 }
 
-// Commit ends the transaction. Its error is the driver's: nobody may try again.
+// Commit ends the transaction. It returns the driver's error: a commit must not be repeated.
 func (t *sessionTx) Commit() error {
 	err := t.Tx.Commit()
 	t.s.ended()
@@ -188,7 +186,7 @@ func (t *sessionTx) Rollback() error {
 	return err
 }
 
-// ended asks what could not be asked within the transaction.
+// ended makes the check that was not possible within the transaction.
 func (s *session) ended() {
 	s.inTx = false
 	if !s.denied || !s.driverConn.IsValid() {

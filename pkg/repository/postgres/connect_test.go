@@ -33,7 +33,7 @@ import (
 
 var errDialled = errors.New("no real connection in this test")
 
-// dialled is a connector whose dial keeps what it was given and answers in turn.
+// dialled returns a connector whose dial stores its configurations and returns the answers in turn.
 func dialled(cfg Config, answers ...error) (*connector, *[]pq.Config) {
 	var seen []pq.Config
 	return newConnector(cfg, func(_ context.Context, p pq.Config) (driver.Conn, error) {
@@ -178,9 +178,9 @@ func TestOpenOnServer(t *testing.T) {
 		idle := holdConnection(t, db)
 		writeSecret(t, cfg.CredentialsFile, "username: "+second.User+"\npassword: p2\n")
 		check.NoError(t, idle.Close())
-		wantUser(t, db, first.User) // which nobody dropped
+		wantUser(t, db, first.User) // its role was not dropped
 		for range 2 {
-			held := holdConnection(t, db) // one of them is new
+			held := holdConnection(t, db) // one of the connections is new
 			defer held.Close()
 		}
 		wantUser(t, db, second.User)
@@ -218,7 +218,7 @@ func TestOpenOnServer(t *testing.T) {
 	})
 }
 
-// starting is a server that refuses connections until it was asked often enough.
+// starting is a server that refuses a number of connections before it accepts.
 type starting struct {
 	connector
 	refusals int
@@ -299,8 +299,7 @@ func wantPasswords(t *testing.T, seen []pq.Config, want ...string) {
 	check.True(t, strings.Join(got, " ") == strings.Join(want, " "), "signed in with %q, want %q", got, want)
 }
 
-// serverRole makes a login role on the real server and the Config to reach it.
-// The password is not in the Config.
+// serverRole creates a login role on the real server and returns a Config for it. The password is not in the Config.
 func serverRole(t *testing.T, password string) Config {
 	t.Helper()
 	at := check.Must(url.Parse(stacktest.Postgres(t)))(t)
@@ -335,8 +334,7 @@ func openConfig(t *testing.T, c Config, options ...OpenOption) *sqlx.DB {
 	return db
 }
 
-// holdConnection takes a connection out of the pool until the test ends, so
-// that the pool has to make another.
+// holdConnection takes a connection out of the pool until the test ends, so that the pool has to open another.
 func holdConnection(t *testing.T, db *sqlx.DB) *sql.Conn {
 	t.Helper()
 	conn := check.Must(db.Conn(t.Context()))(t)
@@ -351,12 +349,11 @@ func wantUser(t *testing.T, db *sqlx.DB, want string) {
 	check.True(t, want == "" || got == want, "signed in as %s, want %s", got, want)
 }
 
-// rotated is a pool with idle connections of a first role, whose file has a second
-// role's credentials by now.
+// rotated is a pool with idle connections of a first role, whose file now has a second role's credentials.
 type rotated struct {
 	*sqlx.DB
 	first, second string
-	held          interface{ Close() error } // a connection of the first role that is in use
+	held          interface{ Close() error } // a used connection of the first role
 }
 
 const poolOfRotated = 4
@@ -386,11 +383,11 @@ func openRotated(t *testing.T, at string, options ...OpenOption) *rotated {
 	return &r
 }
 
-// Whatever comes first after the role was dropped is answered, on a new connection,
-// and no other statement meets the dropped role.
+// The first statement after the role was dropped is answered on a new connection, and no later statement meets the
+// dropped role.
 func TestSession_RoleDropped(t *testing.T) {
 	t.Parallel()
-	at := postgrestest.URL(t) // whose migrations make dlq_rw
+	at := postgrestest.URL(t) // its migrations create dlq_rw
 	const query = `SELECT count(*) FROM dlq.dlq_messages WHERE retry_count >= $1`
 	page := repository.SearchQuery{Limit: 10, Filter: entity.Filter{Topic: "orders"}}
 	for name, ask := range map[string]func(context.Context, *rotated) error{
@@ -433,7 +430,7 @@ func TestSession_RoleDropped(t *testing.T) {
 					r := openRotated(t, at, options...)
 					asAdmin(t, replaced(drop, r.first))
 					check.NoError(t, ask(ctx, r))
-					check.NoError(t, r.held.Close()) // it was in use, and goes back
+					check.NoError(t, r.held.Close()) // it was in use and returns to the pool
 					for range poolOfRotated {
 						wantUser(t, r.DB, r.second)
 						holdConnection(t, r.DB)
@@ -444,7 +441,7 @@ func TestSession_RoleDropped(t *testing.T) {
 	}
 }
 
-// A right that a role never had is the server's last word, and costs no connection.
+// A missing right is a final error of the server, and closes no connection.
 func TestSession_RoleWithoutARight(t *testing.T) {
 	t.Parallel()
 	cfg := configOf(t, postgrestest.URL(t))
@@ -478,7 +475,7 @@ func (p *idlePool) SetMaxIdleConns(n int) { p.kept = append(p.kept, n) }
 
 func (p *idlePool) now() int { return p.kept[len(p.kept)-1] }
 
-// A pool keeps all that it opened while it opens any, and few once it is quiet.
+// A pool keeps all connections while it opens any, and few once it has been quiet.
 func TestIdle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -494,7 +491,7 @@ func TestIdle(t *testing.T) {
 		check.Require(t, p.now() == 5, "got %v once it is quiet, want 5", p.kept)
 		i.opened()
 		check.Require(t, p.now() == 25, "got %v when it is busy again, want 25", p.kept)
-		i.settle() // the timer's, that had to wait for the lock
+		i.settle() // the timer's call, which had to wait for the lock
 		check.Require(t, p.now() == 25, "got %v although one has just been opened, want 25", p.kept)
 	})
 }
@@ -508,8 +505,8 @@ func TestIdle_KeepsWhatIsConfigured(t *testing.T) {
 	}
 }
 
-// silentServer signs everybody in and then says nothing, as a PostgreSQL whose
-// processes were stopped. ended tells of each connection that the client closed.
+// silentServer accepts every login and then sends nothing, like a PostgreSQL whose processes were stopped. ended
+// receives each connection that the client closed.
 func silentServer(t *testing.T, signIn bool) (cfg Config, ended chan struct{}) {
 	t.Helper()
 	listener := check.Must(net.Listen("tcp", "127.0.0.1:0"))(t)

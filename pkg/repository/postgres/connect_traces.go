@@ -20,10 +20,9 @@ import (
 // OpenOption changes what Open returns.
 type OpenOption func(*connector)
 
-// WithTracing makes a span of every statement, and of every new connection, within a
-// recorded span. Spans have the Store's method and the result, and end with the first row.
-// Neither SQL nor arguments are on them, as both may quote from dead letters; error texts
-// are in events, of which the provider must keep none.
+// WithTracing creates a span for every statement, and for every new connection, within a recorded span. Spans have
+// the Store's method and the result, and end with the first row. They contain neither SQL nor arguments, as both may
+// quote from dead letters; error texts are in events, which the provider must not keep.
 func WithTracing(provider trace.TracerProvider) OpenOption {
 	return func(c *connector) {
 		if traces.Of(provider, "") != nil {
@@ -32,7 +31,7 @@ func WithTracing(provider trace.TracerProvider) OpenOption {
 	}
 }
 
-// Attributes of the conventions for databases.
+// Attributes of the semantic conventions for databases.
 const (
 	dbSystem    = attribute.Key("db.system.name")
 	dbNamespace = attribute.Key("db.namespace")
@@ -58,7 +57,7 @@ func (c *connector) open() *sql.DB {
 		otelsql.WithSpanOptions(otelsql.SpanOptions{DisableQuery: true, OmitRows: true, SpanFilter: hasSpan}))
 }
 
-// hasSpan leaves out what is not a statement, and the settings of a transaction.
+// hasSpan excludes calls that are not statements, and the settings of a transaction.
 func hasSpan(ctx context.Context, method otelsql.Method, query string, _ []driver.NamedValue) bool {
 	switch method {
 	case otelsql.MethodConnQuery, otelsql.MethodConnExec, otelsql.MethodStmtQuery, otelsql.MethodStmtExec, otelsql.MethodConnectorConnect:
@@ -68,8 +67,7 @@ func hasSpan(ctx context.Context, method otelsql.Method, query string, _ []drive
 	}
 }
 
-// errorAttributes are the error's type, which is the SQLSTATE if the server refused
-// the statement.
+// errorAttributes returns the error's type, which is the SQLSTATE if the server refused the statement.
 func errorAttributes(err error) []attribute.KeyValue {
 	attributes := []attribute.KeyValue{traces.ErrorType.String(errorType(err))}
 	var answer *pq.Error
@@ -79,7 +77,7 @@ func errorAttributes(err error) []attribute.KeyValue {
 	return attributes
 }
 
-// errorType is the SQLSTATE of what the server refused, else one of few words.
+// errorType returns the SQLSTATE of a server error, else one of a few words.
 func errorType(err error) string {
 	var answer *pq.Error
 	switch {
@@ -102,12 +100,12 @@ func operationFor(method otelsql.Method) string {
 	return storeOperation()
 }
 
-// storeMethods is the beginning of the names of the Store's methods in a stack.
+// storeMethods is the prefix of the Store's methods in a stack.
 const storeMethods = "github.com/dlq-manager/dlq-manager/pkg/repository/postgres.(*Store)."
 
-// storeOperation names a statement after the method of the Store that sends it: LeaseBatch
-// is "lease batch"; "statement" without one. It reads the stack, which takes microseconds
-// of a recorded statement's hundreds, so that methods need not pass a name.
+// storeOperation names a statement after the method of the Store that sends it: LeaseBatch is "lease batch";
+// "statement" without one. It reads the stack, which takes some microseconds of the hundreds that a recorded
+// statement takes, so that methods need not pass a name.
 func storeOperation() string {
 	var callers [64]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(3, callers[:])])
@@ -122,20 +120,19 @@ func storeOperation() string {
 	}
 }
 
-// operationOf is the name of the Store's method that a function is, or is within; ""
-// for every other function.
+// operationOf returns the name of the Store's method that contains a function; "" for every other function.
 func operationOf(function string) string {
 	name, ok := strings.CutPrefix(function, storeMethods)
 	if !ok || !unicode.IsUpper(rune(name[0])) {
 		return ""
 	}
-	if end := strings.IndexAny(name, ".-["); end > 0 { // of a function literal, a loop's body, a type
+	if end := strings.IndexAny(name, ".-["); end > 0 { // suffix of a function literal, a loop's body, a type
 		name = name[:end]
 	}
 	return inWords(name)
 }
 
-// inWords takes apart a name in camel case.
+// inWords splits a camel-case name.
 func inWords(name string) string {
 	var words strings.Builder
 	for i, r := range name {

@@ -26,7 +26,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces/tracestest"
 )
 
-// openTraced is a pool with one connection, which is open, on a database of its own.
+// openTraced returns a pool with one open connection, on its own database.
 func openTraced(t *testing.T, provider trace.TracerProvider) (*sqlx.DB, string) {
 	t.Helper()
 	cfg := configOf(t, postgrestest.URL(t))
@@ -53,7 +53,7 @@ func TestWithTracing(t *testing.T) {
 		for _, operation := range []string{"counts", "get", "claim", "active redrives", "search"} {
 			want = append(want, operation+" "+name)
 		}
-		if got := slices.Compact(spans.Names()); !slices.Equal(got, want) { // a claim that took less looks why
+		if got := slices.Compact(spans.Names()); !slices.Equal(got, want) { // a partial claim checks why
 			t.Errorf("got the spans %q, want %q", got, want)
 		}
 		span, parent := spans.Named("claim " + name)[0], trace.SpanContextFromContext(ctx)
@@ -79,7 +79,7 @@ func TestWithTracing(t *testing.T) {
 		})
 		check.NoError(t, err)
 		check.Same(t, n, 5*exportStep, "messages")
-		// To declare and to prepare what reads, the first read, and what is read again of it.
+		// Declaring the cursor, preparing the fetch, the first fetch, and messages that are read again.
 		got := len(spans.Named("export " + name))
 		check.True(t, got >= 3 && got <= 10, "got %d spans, want a few", got)
 	})

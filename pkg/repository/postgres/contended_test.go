@@ -23,23 +23,22 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// openWith connects to a new database with a setting of its own.
+// openWith connects to a new database with that setting.
 func openWith(t *testing.T, setting string) *sqlx.DB {
 	t.Helper()
 	db := postgrestest.Open(t)
 	exec(t, db, `DO $do$ BEGIN EXECUTE format('ALTER DATABASE %I SET %s', current_database(), $set$`+setting+`$set$); END $do$`)
 	exec(t, db, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
-	db.SetMaxIdleConns(0) // sessions begin anew, with the setting
+	db.SetMaxIdleConns(0) // so that new sessions have the setting
 	return db
 }
 
-// TestDeadlockIsTriedAgain: the store is the victim of a deadlock, and its caller does
-// not notice.
+// TestDeadlockIsTriedAgain: the store is the victim of a deadlock, and its caller gets no error.
 func TestDeadlockIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, `deadlock_timeout = '3s'`)
 	store := New(db)
-	for range 5 { // a machine that is too busy finds no deadlock: the first to wait looks once
+	for range 5 { // a very busy machine may find no deadlock: the first session to wait checks only once
 		first, second := seedTen(t, db, "PENDING", "2001-01-01"), seedTen(t, db, "PENDING", "2001-01-01")
 		if strings.Compare(first.String(), second.String()) > 0 {
 			first, second = second, first // the order in which the store locks them
@@ -56,15 +55,15 @@ func TestDeadlockIsTriedAgain(t *testing.T) {
 		_, err := other.Exec(`SELECT FROM dlq.dlq_messages WHERE id = $1 FOR UPDATE`, first)
 		check.NoError(t, other.Rollback())
 		check.NoError(t, <-ended)
-		if err == nil { // the other session got on: the store's was the victim
+		if err == nil { // the other session succeeded: the store was the victim
 			return
 		}
 	}
 	t.Error("there was no deadlock in five rounds")
 }
 
-// TestSerializationFailureIsTriedAgain: a database whose operator chose a stricter
-// isolation ends statements that wait for one another's rows.
+// TestSerializationFailureIsTriedAgain: in a database with a stricter isolation level, statements that wait for one
+// another's rows fail.
 func TestSerializationFailureIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, `default_transaction_isolation = 'repeatable read'`)
@@ -82,7 +81,7 @@ func TestSerializationFailureIsTriedAgain(t *testing.T) {
 	check.NoError(t, <-ended)
 }
 
-// TestContentionThatGoesOnIsNoOutage: after some tries the error says what it is.
+// TestContentionThatGoesOnIsNoOutage: after some tries the error names the contention.
 func TestContentionThatGoesOnIsNoOutage(t *testing.T) {
 	db := freshDB(t)
 	exec(t, db, `CREATE SEQUENCE public.tries`)
@@ -100,9 +99,8 @@ func TestContentionThatGoesOnIsNoOutage(t *testing.T) {
 	check.Same(t, getOne[int](t, db, `SELECT last_value FROM public.tries`), statementTries, "the batch was sent times")
 }
 
-// TestStoreInOppositeOrders: an ingester that lost its partitions without
-// knowing stores the same ranges as the one that has them now. The table is
-// large enough for PostgreSQL to find the positions one by one.
+// TestStoreInOppositeOrders: an ingester that does not know that it lost its partitions stores the same ranges as the
+// new owner. The table is large enough for PostgreSQL to find the positions one by one.
 func TestStoreInOppositeOrders(t *testing.T) {
 	db := freshDB(t)
 	store := New(db)
@@ -164,7 +162,7 @@ func TestDocumentsInOppositeOrders(t *testing.T) {
 	wantExactCounters(t, db)
 }
 
-// inParallel calls functions at the same time and joins their errors.
+// inParallel calls functions concurrently and joins their errors.
 func inParallel(calls ...func() error) error {
 	errs := make([]error, len(calls))
 	var all sync.WaitGroup
@@ -175,8 +173,8 @@ func inParallel(calls ...func() error) error {
 	return errors.Join(errs...)
 }
 
-// TestStatementSentTwice: a connection that ends after a change was committed has
-// database/sql send the statement again, and the caller is told what is true.
+// TestStatementSentTwice: when a connection ends after a change was committed, database/sql sends the statement
+// again, and the caller gets the correct answer.
 func TestStatementSentTwice(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -259,8 +257,7 @@ func unless(ok bool) error {
 	return errors.New("another answer than wanted")
 }
 
-// losing makes connections that lose the first answer to a change with a line in
-// the audit trail, or to an idempotency key.
+// losing opens connections that lose the first answer to a change with an audit entry, or to an idempotency key.
 type losing struct {
 	driver.Connector
 	lost *atomic.Int32
@@ -295,7 +292,7 @@ func (s losingStmt) QueryContext(ctx context.Context, args []driver.NamedValue) 
 	if err != nil || !s.lost.CompareAndSwap(0, 1) {
 		return rows, err
 	}
-	if err := rows.Close(); err != nil { // carried out to its end
+	if err := rows.Close(); err != nil { // the statement was executed
 		return nil, err
 	}
 	return nil, driver.ErrBadConn

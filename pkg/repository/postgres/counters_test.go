@@ -74,8 +74,7 @@ func TestCounters(t *testing.T) {
 	})
 }
 
-// TestFinishInOppositeOrders: a worker that is late and the settler end the same
-// attempts, each in its own order.
+// TestFinishInOppositeOrders: a late worker and the settler end the same attempts, each in its own order.
 func TestFinishInOppositeOrders(t *testing.T) {
 	db := freshDB(t)
 	store := New(db)
@@ -103,7 +102,7 @@ func TestFinishInOppositeOrders(t *testing.T) {
 	wantExactCounters(t, db)
 }
 
-// mix is a store under a random load, and what the sessions share of it.
+// mix is a store under a random load, and the state that the sessions share.
 type mix struct {
 	db    *sqlx.DB
 	store *Store
@@ -205,15 +204,14 @@ func (m *mix) ingest(ctx context.Context, random *rand.Rand, at repository.Posit
 	return err
 }
 
-// mixGroups are few, so that sessions meet in them.
+// mixGroups is small, so that sessions conflict.
 const mixGroups = 5
 
 func mixGroup(random *rand.Rand) entity.Fingerprint {
 	return entity.Fingerprint{Title: fmt.Sprint("group ", random.IntN(mixGroups))}
 }
 
-// group gives messages that have no group one, as the catalogue's worker does: with
-// documents, of others too.
+// group assigns error groups to messages without one, as the indexer does: with documents, also of other messages.
 func (m *mix) group(ctx context.Context, random *rand.Rand, n int) {
 	var ids []uuid.UUID
 	if err := m.db.SelectContext(ctx, &ids, `SELECT id FROM dlq.dlq_messages ORDER BY group_id IS NOT NULL, md5(id::text || $2::text) LIMIT $1`,
@@ -229,7 +227,7 @@ func (m *mix) group(ctx context.Context, random *rand.Rand, n int) {
 	m.fail("group", m.store.StoreDocuments(ctx, 1, documents))
 }
 
-// remove deletes many at once, in random order.
+// remove deletes many messages at once, in random order.
 func (m *mix) remove(ctx context.Context, random *rand.Rand, n int) {
 	var ids []uuid.UUID
 	if err := m.db.SelectContext(ctx, &ids, `SELECT id FROM dlq.dlq_messages ORDER BY md5(id::text || $2::text) LIMIT $1`, n, random.Uint32()); err != nil {
@@ -240,8 +238,7 @@ func (m *mix) remove(ctx context.Context, random *rand.Rand, n int) {
 	m.fail("remove", err)
 }
 
-// claim takes messages at random, in random order, as workers of different
-// redrives do.
+// claim claims random messages, in random order, as workers of different redrives do.
 func (m *mix) claim(ctx context.Context, random *rand.Rand, n int, wait bool) {
 	var ids []uuid.UUID
 	if err := m.db.SelectContext(ctx, &ids, `SELECT id FROM dlq.dlq_messages WHERE status IN ('PENDING', 'RETRYING') ORDER BY md5(id::text || $2::text) LIMIT $1`,
@@ -268,7 +265,7 @@ func (m *mix) claim(ctx context.Context, random *rand.Rand, n int, wait bool) {
 	}
 }
 
-// finish ends attempts of whatever session, some of them for the second time.
+// finish ends attempts of any session, some of them for the second time.
 func (m *mix) finish(ctx context.Context, random *rand.Rand) {
 	m.mu.Lock()
 	var ended []repository.Claim
@@ -301,7 +298,7 @@ func results(claims []repository.Claim, verdict entity.Verdict) []repository.Res
 	return all
 }
 
-// one does something to a message in one of the states, if there is one.
+// one calls do with a message in one of the states, if there is one.
 func (m *mix) one(ctx context.Context, what, states string, do func(context.Context, uuid.UUID) error) {
 	var ids []uuid.UUID
 	if err := m.db.SelectContext(ctx, &ids, `SELECT id FROM dlq.dlq_messages
@@ -317,8 +314,7 @@ func (m *mix) exec(ctx context.Context, what, query string, args ...any) {
 	m.fail(what, err)
 }
 
-// fail keeps errors that a caller must not see; the refusals of the contract
-// belong to the load.
+// fail records errors that a caller must not get; refusals by the contract are expected.
 func (m *mix) fail(what string, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -344,11 +340,10 @@ func (m *mix) wantCounts(t *testing.T) {
 		told += c.Messages
 	}
 	check.NoError(t, m.db.Get(&there, `SELECT count(*) FROM dlq.dlq_messages`))
-	check.Same(t, told, there, "Counts tells of messages")
+	check.Same(t, told, there, "messages in Counts")
 }
 
-// wantArrivals checks that each message that ever got a group has arrived in it
-// once, whatever became of it.
+// wantArrivals checks that each message that ever got a group has arrived in it once, whatever happened to it later.
 func (m *mix) wantArrivals(t *testing.T) {
 	t.Helper()
 	var told, grouped int64
@@ -365,11 +360,11 @@ func (m *mix) wantArrivals(t *testing.T) {
 	}
 	check.NoError(t, m.db.Get(&rows, `SELECT count(*) FROM dlq.dlq_messages WHERE group_id IS NOT NULL`))
 	if len(groups) != mixGroups || arrived != told || there != rows {
-		t.Errorf("ErrorGroups tells of %d groups, %d arrived, %d there, want %d, %d and %d", len(groups), arrived, there, mixGroups, told, rows)
+		t.Errorf("ErrorGroups has %d groups, %d arrived, %d there, want %d, %d and %d", len(groups), arrived, there, mixGroups, told, rows)
 	}
 }
 
-// wantExactCounters compares every counter with the rows themselves.
+// wantExactCounters compares every counter with the rows.
 func wantExactCounters(t *testing.T, db *sqlx.DB) bool {
 	t.Helper()
 	wrong := getAll[string](t, db, `
@@ -386,8 +381,8 @@ func wantExactCounters(t *testing.T, db *sqlx.DB) bool {
 	return len(wrong) == 0
 }
 
-// wrongGroups compares every counter of a group with the rows themselves, and what
-// ever came with what came by the hour, which is no less than what is there.
+// wrongGroups compares every counter of a group with the rows, and all arrivals with the hourly ones, which are no
+// fewer than the stored messages.
 func wrongGroups(t *testing.T, db *sqlx.DB) (wrong []string) {
 	t.Helper()
 	check.NoError(t, db.Select(&wrong, `

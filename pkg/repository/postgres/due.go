@@ -14,14 +14,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// dueWalk is how many never attempted messages one call looks at: a call takes some
-// milliseconds, also when a million messages of other topics come first.
+// dueWalk is how many never attempted messages one call reads: a call takes some milliseconds, also when a million
+// messages of other topics come first.
 const dueWalk = 1000
 
-// dueQuery asks two sources: an index of what was touched before, by topic and due time,
-// and a bounded walk of the oldest PENDING messages after the cursor for what was never
-// attempted, of all topics. The last row says where the walk ended; its id is NULL at the
-// end of all. Messages of excepted pairs of topics are walked like others.
+// dueQuery has two sources: an index of messages with earlier attempts, by topic and due time, and, for messages that
+// were never attempted, a bounded walk of the oldest PENDING messages of all topics after the cursor. The last row is
+// the end of the walk; its id is NULL when no messages are left. Messages of excepted topic pairs are read like
+// others.
 const dueQuery = `
 	WITH excepted AS MATERIALIZED (
 		SELECT e.original, t.id FROM unnest($7::text[], $8::text[]) AS e (original, dlq) JOIN dlq.topics t ON t.name = e.dlq
@@ -59,8 +59,8 @@ func (r *dueRow) place() repository.Place {
 	return repository.Place{CreatedAt: entity.Moment(r.CreatedAt), ID: r.ID}
 }
 
-// Due implements repository.Attempts. Of those that were touched before it takes
-// the ones that have been due for longest.
+// Due implements repository.Attempts. Of the messages with earlier attempts it returns those that have been due for
+// longest.
 func (s *Store) Due(ctx context.Context, q repository.DueQuery) ([]uuid.UUID, repository.Place, error) {
 	if len(q.Topics) == 0 || q.Limit < 1 {
 		return nil, repository.Place{}, nil
@@ -83,8 +83,8 @@ func (s *Store) Due(ctx context.Context, q repository.DueQuery) ([]uuid.UUID, re
 	return ids, next, nil
 }
 
-// mergeDue merges both sources in order up to the limit. The next walk begins after its
-// last message that is returned, if some may have been left out, else where it ended.
+// mergeDue merges both sources in order up to the limit. If some messages may have been left out, the next walk
+// begins after its last returned message, else where it ended.
 func mergeDue(found []dueRow, q repository.DueQuery) (ids []uuid.UUID, next repository.Place) {
 	var due []dueRow
 	met := 0

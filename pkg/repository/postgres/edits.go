@@ -9,8 +9,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// editedStep stores the edits of the messages that a claim takes. Its parameters follow
-// $17. A claim without edits is a statement without this part.
+// editedStep stores the edits of the messages that a claim claims. Its parameters follow $17. The statement of a
+// claim without edits does not have this part.
 const editedStep = `, edited AS (
 		INSERT INTO dlq.edits (message_id, attempt_id, target_topic, set_value, value, set_key, key, set_headers, headers,
 			patch, record_hash, created_at)
@@ -23,16 +23,16 @@ const editedStep = `, edited AS (
 		ON CONFLICT (message_id, attempt_id) DO NOTHING
 	)`
 
-// sentHashOf is the number of what an attempt sends: of its edit, else of the message, both
-// columns of from. As a scalar subquery it can only look into the primary key, whose index
-// mostly answers that there is no edit.
+// sentHashOf returns the hash of the record that an attempt sends: that of its edit, else that of the message, both
+// columns of from. As a scalar subquery it can only use the primary key, whose index mostly shows that there is no
+// edit.
 func sentHashOf(from, message, attempt string) string {
 	return `nullif(coalesce((SELECT e.record_hash FROM dlq.edits e WHERE e.message_id = ` + from + `.` + message +
 		` AND e.attempt_id = ` + from + `.` + attempt + `), ` + from + `.record_hash), 0)`
 }
 
-// editOf returns the edit of a claim as it is stored; nil when nothing differs. The value
-// that a redrive's patch made is not stored.
+// editOf returns the stored form of the edit of a claim; nil when it changes nothing. The value that a redrive's patch
+// made is not stored.
 func editOf(c repository.Claim) *entity.Edit {
 	if c.Edit.Empty() && (c.Edit == nil || c.Edit.Patch == nil) {
 		return nil
@@ -83,7 +83,7 @@ func editArgs(claims []repository.Claim) []any {
 	}
 }
 
-// editColumns are an editRow of dlq.edits, which is e, joined from the left.
+// editColumns are the columns of an editRow, from dlq.edits e, left-joined.
 const editColumns = `
 	e.attempt_id AS edit_id, e.target_topic AS edit_topic, e.set_value AS edit_set_value, e.value AS edit_value,
 	e.set_key AS edit_set_key, e.key AS edit_key, e.set_headers AS edit_set_headers, e.headers AS edit_headers,
@@ -101,7 +101,7 @@ type editRow struct {
 	Patch      []byte         `db:"edit_patch"`
 }
 
-// edit returns nil for an attempt that has none.
+// edit returns nil for an attempt without an edit.
 func (r *editRow) edit() (*entity.Edit, error) {
 	if !r.ID.Valid {
 		return nil, nil

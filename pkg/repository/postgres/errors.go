@@ -17,8 +17,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// unavailableError hides a driver's error behind the kind that callers decide
-// upon, and keeps it for the log.
+// unavailableError gives a driver's error the kind that callers check, and keeps the error for the log.
 type unavailableError struct {
 	where string
 	err   error
@@ -32,8 +31,8 @@ func (e *unavailableError) Is(target error) bool { return target == entity.ErrUn
 
 func (e *unavailableError) Unwrap() error { return e.err }
 
-// contendedError is a statement that PostgreSQL ended again and again because of other
-// sessions: it was the victim of deadlocks, or could not be serialized.
+// contendedError reports that PostgreSQL aborted a statement repeatedly because of other sessions: by a deadlock or a
+// serialization failure.
 type contendedError struct {
 	where string
 	err   error
@@ -47,33 +46,32 @@ func (e *contendedError) Is(target error) bool { return target == entity.ErrCont
 
 func (e *contendedError) Unwrap() error { return e.err }
 
-// contended reports whether PostgreSQL ended a statement because of other sessions. It
-// has changed nothing and may be sent again at once.
+// contended reports whether PostgreSQL aborted a statement because of other sessions. It has changed nothing and may
+// be repeated at once.
 func contended(err error) bool {
 	var pe *pq.Error
 	return errors.As(err, &pe) && (pe.Code == "40001" || pe.Code == "40P01")
 }
 
-// statementTries is how often a statement is sent that other sessions get in the way of.
+// statementTries is how often a statement is tried when other sessions conflict with it.
 const statementTries = 6
 
-// again does what sends one statement outside a transaction, and repeats it when other
-// sessions got in its way. do must not keep anything of a try that failed.
+// again runs do, which sends one statement outside a transaction, and repeats it when other sessions conflicted with
+// it. do must not keep anything of a failed try.
 func again(ctx context.Context, do func() error) error {
 	for try := 1; ; try++ {
 		err := do()
 		if try == statementTries || !contended(err) {
 			return err
 		}
-		// Those who collided do not all come back at the same moment.
+		// A random pause keeps the sessions that conflicted from repeating at the same moment.
 		if !wait.Sleep(ctx, rand.N(time.Millisecond<<try)) { //nolint:gosec // no secret
 			return err
 		}
 	}
 }
 
-// translate is the one place that knows the driver's errors. where is a verb and
-// its object.
+// translate is the only function that knows the driver's errors. where is a verb and its object.
 func translate(where string, err error) error {
 	switch {
 	case err == nil:
@@ -91,9 +89,9 @@ func translate(where string, err error) error {
 	}
 }
 
-// transient reports whether the same statement may succeed later: the server cannot be
-// reached, is starting or stopping, or is full; or the role was dropped (42501 on a live
-// session, 28xxx on a new one), as the next connection reads new credentials.
+// transient reports whether the same statement may succeed later: the server cannot be reached, is starting or
+// stopping, or is full; or the role was dropped (42501 on a live session, 28xxx on a new one), as the next connection
+// reads new credentials.
 func transient(err error) bool {
 	var network net.Error
 	var connect *connectError
@@ -106,7 +104,7 @@ func transient(err error) bool {
 	}
 	var pe *pq.Error
 	if !errors.As(err, &pe) {
-		// lib/pq passes io errors on as they are: EOF, "unexpected message", and so on.
+		// lib/pq returns I/O errors unwrapped: EOF, "unexpected message", and so on.
 		return strings.Contains(err.Error(), "EOF") || strings.Contains(err.Error(), "connection")
 	}
 	switch code := string(pe.Code); {
@@ -119,15 +117,15 @@ func transient(err error) bool {
 	return false
 }
 
-// roleMayBeGone reports whether the session's role may not do what it always may, or
-// is not known any more: it may have been dropped under the session.
+// roleMayBeGone reports whether the session's role was denied what it normally may do, or is unknown: it may have
+// been dropped during the session.
 func roleMayBeGone(err error) bool {
 	var pe *pq.Error
 	return errors.As(err, &pe) && (pe.Code == "42501" || pe.Code == "42704")
 }
 
-// refused reports whether what a statement holds, not the statement, was refused for
-// good: a value, a constraint, a limit of PostgreSQL, or an exception of a trigger.
+// refused reports whether the server refused the content of a statement for good: a value, a constraint, a limit of
+// PostgreSQL, or an exception of a trigger.
 func refused(err error) bool {
 	var pe *pq.Error
 	if !errors.As(err, &pe) || partitionMissing(err) {

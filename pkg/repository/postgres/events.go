@@ -17,16 +17,15 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// noticeStateQuery returns how far events were read; nothing when that was too long ago, or
-// when the mark is a future transaction: the data were moved to another server, which
-// counts from the start.
+// noticeStateQuery returns how far events were read; stale when that was too long ago, or when the stored transaction
+// id is in the future: the data were moved to another server, whose ids start again.
 const noticeStateQuery = `
 	SELECT version, mark_xid::text AS mark_xid, mark_id, began_at, n.moment,
 		watched_at IS NULL OR watched_at < n.moment - $2::bigint * interval '1 microsecond'
 			OR mark_xid > pg_snapshot_xmax(pg_current_snapshot()) AS stale
 	FROM dlq.notification_state, (SELECT coalesce($1::timestamptz, clock_timestamp()) AS moment) n`
 
-// beginNoticesQuery begins behind all that is over by now.
+// beginNoticesQuery begins after all transactions that have ended by now.
 const beginNoticesQuery = `
 	UPDATE dlq.notification_state SET version = version + 1, mark_xid = pg_snapshot_xmin(pg_current_snapshot()), mark_id = 0,
 		began_at = coalesce($1::timestamptz, clock_timestamp()), watched_at = coalesce($1::timestamptz, clock_timestamp())
@@ -41,9 +40,8 @@ type noticeState struct {
 	Stale   bool         `db:"stale"`
 }
 
-// trailEventsQuery reads, in the order of their transactions, entries of those that
-// nobody can be before any more. Ids are no order: they are given before a
-// transaction ends.
+// trailEventsQuery reads entries in the order of their transactions, only of transactions before which no other can
+// still commit. Ids give no such order: they are assigned before a transaction ends.
 var trailEventsQuery = `
 	SELECT a.xid::text AS xid, a.id, a.at, a.kind, a.to_state, a.action, a.actor, a.object_id,
 		coalesce(nullif(m.original_topic, ''), t.name, '') AS topic, ` + mutedIn("m") + ` AS muted
@@ -70,9 +68,8 @@ type trailEventRow struct {
 	Muted  bool      `db:"muted"`
 }
 
-// groupEventsQuery: where a group came is in its arrivals of all time. It is muted when
-// it is in all topics in which it came; in others that are muted it did not come for
-// anybody.
+// groupEventsQuery takes the topics of a group from its arrivals of all time. The group is muted when it is muted in
+// all of these topics; its topics in an event exclude the muted ones.
 var groupEventsQuery = `
 	SELECT g.id, g.class, g.title, NOT EXISTS (
 		SELECT FROM dlq.group_arrivals a
@@ -99,8 +96,7 @@ type groupEventRow struct {
 	RegressedAt sql.NullTime `db:"regressed_at"`
 }
 
-// spikeEventsQuery reads the steps of the last minutes, which are few, and the hours
-// of those topics of which enough came.
+// spikeEventsQuery reads the few steps of the last minutes, and the hours of only those topics with enough arrivals.
 const spikeEventsQuery = `
 	WITH asked AS MATERIALIZED (
 		SELECT moment, date_bin(interval '5 minutes', moment - $4::bigint * interval '1 microsecond', 'epoch') AS recent,
@@ -131,8 +127,8 @@ type spikeEventRow struct {
 	Again   bool    `db:"again"`
 }
 
-// Events implements repository.Notifications. The version is read before all else:
-// who keeps notices of what others have changed since is refused.
+// Events implements repository.Notifications. It reads the version first: KeepNotices refuses notices if another
+// process has changed the state since.
 func (s *Store) Events(ctx context.Context, q repository.EventQuery) (repository.Events, error) {
 	state, err := s.noticeState(ctx, q.Patience)
 	if err != nil {
@@ -156,7 +152,7 @@ func (s *Store) Events(ctx context.Context, q repository.EventQuery) (repository
 
 func (s *Store) noticeState(ctx context.Context, patience time.Duration) (noticeState, error) {
 	var found []noticeState
-	for range 3 { // one may have to begin, or wait for another who does
+	for range 3 { // it may have to begin, or wait for another process that does
 		if err := s.selectRows(ctx, &found, noticeStateQuery, s.clock(), patience.Microseconds()); err != nil {
 			return noticeState{}, err
 		}
@@ -226,7 +222,7 @@ const redriveTopicsQuery = `
 	UNION SELECT selection->>'topic' FROM dlq.redrives WHERE id = $1 AND selection->>'topic' > ''
 	ORDER BY 1`
 
-// ofRedrive adds what is known of a redrive; one that is gone has nothing.
+// ofRedrive adds the data of a redrive; a deleted one has none.
 func (s *Store) ofRedrive(ctx context.Context, event *repository.Event, state entity.RedriveState) error {
 	r, err := s.Redrive(ctx, event.Object)
 	if errors.Is(err, entity.ErrNotFound) {
@@ -278,7 +274,7 @@ func (s *Store) spikeEvents(ctx context.Context, found *repository.Events, rule 
 	return nil
 }
 
-// placeOfEvents takes that of Events apart.
+// placeOfEvents parses Events.Place.
 func placeOfEvents(text string) (version int64, xid string, id int64, ok bool) {
 	parts := strings.Split(text, ":")
 	if len(parts) != 3 {
@@ -290,8 +286,8 @@ func placeOfEvents(text string) (version int64, xid string, id int64, ok bool) {
 	return version, parts[1], id, errVersion == nil && errXid == nil && errID == nil
 }
 
-// activityTopicsQuery steps from topic to topic along an index. Who does not see all
-// topics does not see those of unknown origin.
+// activityTopicsQuery steps from topic to topic along an index. Messages of unknown origin are excluded unless all
+// topics are visible.
 const activityTopicsQuery = `
 	WITH RECURSIVE step AS (
 		(SELECT original_topic AS name FROM dlq.activity WHERE original_topic > '' ORDER BY original_topic LIMIT 1)
@@ -302,7 +298,7 @@ const activityTopicsQuery = `
 	)
 	SELECT name FROM step WHERE name IS NOT NULL`
 
-// arrivalsQuery answers with one row at least, which says how far the catalogue is.
+// arrivalsQuery returns at least one row, which has the progress of the search index.
 var (
 	arrivalsQuery         = arrivalsWhere("")
 	arrivalsOfTopicsQuery = arrivalsWhere("a.original_topic = ANY ($5::text[]) AND ")
@@ -355,8 +351,7 @@ func (s *Store) Arrivals(ctx context.Context, q repository.ArrivalsQuery) (repos
 	return came, nil
 }
 
-// activeTopics are those that a question is about. They are looked up before it, since
-// patterns cannot be held against names in it.
+// activeTopics are the topics of a query. They are read first, because SQL cannot match the patterns against names.
 func (s *Store) activeTopics(ctx context.Context, q repository.ArrivalsQuery) ([]string, error) {
 	if q.Topic != "" {
 		if q.Topic != clean(q.Topic) || q.Visible != nil && !q.Visible.Match(q.Topic) {

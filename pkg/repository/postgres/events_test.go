@@ -15,19 +15,19 @@ import (
 const deadEntry = `INSERT INTO dlq.audit (at, action, kind, object_id, to_state, actor)
 	VALUES (clock_timestamp(), 'attempt', 'message', $1, 'DEAD', 'alice')`
 
-// findEvents looks and keeps, and returns what was found.
+// findEvents finds events, keeps them, and returns their objects.
 func findEvents(t *testing.T, s *Store) (objects []uuid.UUID) {
 	t.Helper()
 	found := check.Must(s.Events(t.Context(), repository.EventQuery{Limit: 10, Patience: time.Hour}))(t)
 	kept := check.Must(s.KeepNotices(t.Context(), repository.KeptNotices{Seen: found}))(t)
-	check.Require(t, kept, "the events were kept by somebody else")
+	check.Require(t, kept, "another process kept the events")
 	for _, e := range found.List {
 		objects = append(objects, e.Object)
 	}
 	return objects
 }
 
-// eventuallyFind looks until those have been found, each once and no other.
+// eventuallyFind polls until exactly these have been found, each once.
 func eventuallyFind(t *testing.T, s *Store, want ...uuid.UUID) {
 	t.Helper()
 	missing := map[uuid.UUID]bool{}

@@ -11,22 +11,20 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
-// An export reads so many messages at once, with so many bytes of each part; a message with
-// a larger part is read by itself. So memory has a bound.
+// Limits of one read of an export: messages, and bytes of each part; a message with a larger part is read alone. This
+// bounds the memory.
 const (
 	exportStep  = 250
 	exportBytes = 16 << 10
 )
 
-// Of so many messages so many must have a filter's words for each message to be
-// looked at by itself.
+// When at least this many of the sampled messages have a filter's words, the export tests message by message.
 const (
 	exportSample = 5000
 	exportHits   = exportSample / 100
 )
 
-// Export implements repository.Searcher. A cursor holds the moment: the caller may
-// take as long as he likes for a message.
+// Export implements repository.Searcher. A cursor keeps the snapshot: the caller may take any time for a message.
 func (s *Store) Export(ctx context.Context, q repository.ExportQuery, yield func(*entity.Message) error) error {
 	if q.Limit < 1 {
 		return nil
@@ -40,7 +38,7 @@ func (s *Store) Export(ctx context.Context, q repository.ExportQuery, yield func
 	begun := false
 	once := func(m *entity.Message) error { begun = true; return yield(m) }
 	err = s.bounded(ctx, s.searchPatience, func(tx *sqlx.Tx) error {
-		if begun { // what was told cannot be taken back
+		if begun { // what was yielded cannot be taken back
 			return broken
 		}
 		how, err := howToExport(ctx, tx, from, q, n)
@@ -65,8 +63,7 @@ func (s *Store) Export(ctx context.Context, q repository.ExportQuery, yield func
 	return translate("export messages", err)
 }
 
-// exportQuery carries the rows through the merge of its walks, with pointers to
-// their bytes only.
+// exportQuery merges the rows of its walks with pointers to their bytes only.
 func exportQuery(from source, q repository.ExportQuery, n names, how string) (string, []any) {
 	a := &arguments{first: 1, version: n.version}
 	walks := a.ways(q.Filter, n, how)
@@ -88,8 +85,8 @@ func exportQuery(from source, q repository.ExportQuery, n names, how string) (st
 	ORDER BY m.created_at DESC, m.id DESC LIMIT ` + a.arg(q.Limit) + `::bigint`, a.values
 }
 
-// howToExport looks at each message by itself when many have a filter's words, or
-// the rest of the filter leaves few.
+// howToExport chooses to test message by message when many have a filter's words, or when the rest of the filter
+// leaves few.
 func howToExport(ctx context.Context, tx *sqlx.Tx, from source, q repository.ExportQuery, n names) (string, error) {
 	if !q.Filter.Catalogued() {
 		return "", nil
@@ -101,7 +98,7 @@ func howToExport(ctx context.Context, tx *sqlx.Tx, from source, q repository.Exp
 	return findFirst, err
 }
 
-// exporter reads what the cursor "exported" of its transaction has.
+// exporter reads from the cursor "exported" of its transaction.
 type exporter struct {
 	next, whole *sqlx.Stmt
 	maxValue    int64
@@ -116,14 +113,13 @@ func newExporter(ctx context.Context, tx *sqlx.Tx, from source, maxValue int64) 
 	return &exporter{next: next, whole: whole, maxValue: maxValue}, err
 }
 
-// exported is a message as the cursor has it. It may be cut: its key or its error
-// message is too long.
+// exported is a message as the cursor returns it. It may be cut: its key or its error message is too long.
 type exported struct {
 	message entity.Message
 	cut     bool
 }
 
-// run yields all messages. What yield answers is apart from the store's errors.
+// run yields all messages. It returns an error of yield apart from those of the store.
 func (e *exporter) run(ctx context.Context, yield func(*entity.Message) error) (refused, err error) {
 	step := make([]exported, 0, exportStep)
 	for {
@@ -138,9 +134,9 @@ func (e *exporter) run(ctx context.Context, yield func(*entity.Message) error) (
 			if err := yield(m); err != nil {
 				return err, nil
 			}
-			step[i] = exported{} // nobody needs its bytes any more
+			step[i] = exported{} // release its bytes
 		}
-		ctx = traces.Quiet(ctx) //nolint:fatcontext // wrapped once; the first read tells, and thousands may follow
+		ctx = traces.Quiet(ctx) //nolint:fatcontext // wrapped once; only the first read has a span
 		if len(step) < exportStep {
 			return nil, nil
 		}
@@ -153,7 +149,7 @@ func (e *exporter) fetch(ctx context.Context, step []exported) ([]exported, erro
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = rows.Close() }() // Err tells
+	defer func() { _ = rows.Close() }() // rows.Err reports it
 	err = scanRows(rows, func(r *scannedRow) error {
 		m, err := r.messageToShow()
 		step = append(step, exported{m, r.Cut.Bool})
@@ -162,8 +158,8 @@ func (e *exporter) fetch(ctx context.Context, step []exported) ([]exported, erro
 	return step, err
 }
 
-// message is that of a row, read again by itself when its bytes are too many to be
-// read with others.
+// message returns the message of a row. It reads the message again alone when its bytes are too many to be read with
+// others.
 func (e *exporter) message(ctx context.Context, r *exported) (*entity.Message, error) {
 	m := &r.message
 	left := m.Record.State == entity.ValueNotLoaded && (e.maxValue < 0 || e.maxValue > exportBytes && m.Record.Size <= e.maxValue)

@@ -16,12 +16,12 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// arguments are those of a query whose text depends on the filter. It is planned for its
-// arguments: one topic may be a millionth of the table and the next all of it.
+// arguments are those of a query whose text depends on the filter. It is planned for its arguments: one topic may
+// have a millionth of the table and the next all of it.
 type arguments struct {
-	first   int // number of the first one's parameter
+	first   int // number of the parameter of the first argument
 	values  []any
-	version *int64 // of documents, beside the search index's own; nil: any
+	version *int64 // of documents, in addition to that of the search index; nil: any
 }
 
 func (a *arguments) arg(v any) string {
@@ -29,7 +29,7 @@ func (a *arguments) arg(v any) string {
 	return fmt.Sprintf("$%d", a.first+len(a.values)-1)
 }
 
-// text is an argument that nothing equals when no column can hold it.
+// text returns s as an argument; if no column can hold s, an argument that equals nothing.
 func (a *arguments) text(s string) string {
 	if s != clean(s) {
 		return "NULL::text"
@@ -61,8 +61,7 @@ func (a *arguments) terms(list []int64) string {
 	return a.arg(c.arg()) + "::bigint[]"
 }
 
-// conditions are those of a filter on m, a message, without what its topics and
-// the search catalogue say.
+// conditions are those of a filter on message m, without those on its topics and on the search index.
 func (a *arguments) conditions(f entity.Filter) []string {
 	var all []string
 	add := func(asked bool, condition func() string) {
@@ -91,7 +90,7 @@ func (a *arguments) conditions(f entity.Filter) []string {
 	return all
 }
 
-// status is spelt out, for the planner knows how common each one is.
+// status writes the states into the text, because the planner knows how common each one is.
 func status(wanted []entity.Status) string {
 	var known []string
 	for _, s := range entity.Statuses() {
@@ -131,14 +130,14 @@ func (a *arguments) documented(f entity.Filter) string {
 	return strings.Join(all, " AND ")
 }
 
-// literally makes of what LIKE would read as a pattern plain text.
+// literally escapes the wildcards of LIKE.
 var literally = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`)
 
 // documentOfM is the condition that d is the document of m.
 const documentOfM = "d.message_id = m.id AND d.created_at = m.created_at"
 
-// inPartitions are the conditions on d that leave out the partitions in which a filter can
-// have no document: all that are left are locked, and read or looked into.
+// inPartitions are conditions on d that exclude the partitions in which a filter can have no document: all other
+// partitions are locked, and read or searched.
 func (a *arguments) inPartitions(f entity.Filter) string {
 	var all []string
 	if !f.CreatedAfter.IsZero() {
@@ -150,8 +149,7 @@ func (a *arguments) inPartitions(f entity.Filter) string {
 	return and(all...)
 }
 
-// catalogued is the condition that m has such a document; the planner decides
-// where to begin.
+// catalogued is the condition that m has a matching document; the planner decides where to begin.
 func (a *arguments) catalogued(f entity.Filter) []string {
 	if !f.Catalogued() {
 		return nil
@@ -159,19 +157,18 @@ func (a *arguments) catalogued(f entity.Filter) []string {
 	return []string{"EXISTS (SELECT FROM dlq.message_documents d WHERE " + and(documentOfM, a.inPartitions(f), a.documented(f)) + ")"}
 }
 
-// lookedUp is the same, to be asked of one message after the other: the planner
-// cannot turn it round.
+// lookedUp is the same condition, tested for one message after the other: the planner cannot reverse it.
 func (a *arguments) lookedUp(f entity.Filter) string {
 	return "(SELECT " + a.documented(f) + " FROM dlq.message_documents d WHERE " + and(documentOfM, a.inPartitions(f)) + ")"
 }
 
-// found is the same again, for words that few messages have: the documents are
-// found first, and their messages by the primary key.
+// found is the same condition for words that few messages have: the documents are found first, and their messages by
+// the primary key.
 func (a *arguments) found(f entity.Filter) string {
 	return "m.id = ANY (ARRAY(SELECT d.message_id FROM dlq.message_documents d WHERE " + and(a.inPartitions(f), a.documented(f)) + "))"
 }
 
-// and joins conditions; none is always true.
+// and joins conditions; without any the result is always true.
 func and(conditions ...string) string {
 	if len(conditions) == 0 {
 		return "true"
@@ -179,8 +176,7 @@ func and(conditions ...string) string {
 	return strings.Join(conditions, " AND ")
 }
 
-// CountMatching implements repository.Searcher. What the counters know is exact
-// in either way.
+// CountMatching implements repository.Searcher. Numbers that the counters have are exact with every Counting.
 func (s *Store) CountMatching(ctx context.Context, q repository.CountQuery) (repository.MatchCount, error) {
 	count, err := s.countMatching(ctx, q)
 	return count, translate("count messages", err)
@@ -218,8 +214,8 @@ func (s *Store) countMatching(ctx context.Context, q repository.CountQuery) (rep
 // countStep is how many messages are counted at once.
 const countStep = 1000
 
-// countVisible counts up to repository.CountLimit messages. When that takes too long
-// it answers with what was counted by then.
+// countVisible counts up to repository.CountLimit messages. When that takes too long it returns the number counted by
+// then.
 func (s *Store) countVisible(ctx context.Context, f entity.Filter, n names, from source) (repository.MatchCount, error) {
 	query, args := visibleQuery(f, n, from)
 	var counted int64
@@ -252,12 +248,11 @@ func (s *Store) countVisible(ctx context.Context, f entity.Filter, n names, from
 	return repository.LimitedCount(counted), err
 }
 
-// walkedByIndex makes the planner use an index, in order, wherever there is one.
+// walkedByIndex makes the planner use an index, in order, wherever possible.
 const walkedByIndex = `SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off`
 
-// visibleQuery reads the visible messages before it checks anything else: the planner moves
-// no condition past OFFSET 0. Times are compared together with the topic, which only the
-// index of topics can do.
+// visibleQuery reads the visible messages before it checks anything else: the planner moves no condition past OFFSET
+// 0. Times are compared together with the topic, which only the index of topics supports.
 func visibleQuery(f entity.Filter, n names, from source) (string, []any) {
 	a := &arguments{first: 1, version: n.version}
 	seen := []string{"m.original_topic = seen.name"}
@@ -283,8 +278,7 @@ func visibleQuery(f entity.Filter, n names, from source) (string, []any) {
 	return "SELECT FROM (" + visible + ") m WHERE " + and(conditions...) + " LIMIT " + number(repository.CountLimit+1), a.values
 }
 
-// counted reports whether a filter asks for nothing that the counters do not tell
-// apart.
+// counted reports whether the counters can answer a filter.
 func counted(f entity.Filter) bool {
 	f.Topic, f.Topics, f.Statuses, f.UnknownOrigin, f.Visible = "", entity.TopicPatterns{}, nil, false, nil
 	return !f.Narrow() && f.CreatedAfter.IsZero() && f.CreatedBefore.IsZero() && f.RetriedAfter.IsZero() && f.RetriedBefore.IsZero()
@@ -298,7 +292,7 @@ func counterQuery(f entity.Filter, n names) (string, []any) {
 	) m WHERE ` + and(conditions...), a.values
 }
 
-// exactQuery counts along each walk by itself.
+// exactQuery counts each walk separately.
 func exactQuery(f entity.Filter, n names, from source) (string, []any) {
 	a := &arguments{first: 1, version: n.version}
 	walks := a.walks(f, n)
@@ -316,8 +310,8 @@ func (s *Store) readNumber(ctx context.Context, n *int64, query string, args []a
 	return s.bounded(ctx, s.countPatience, func(tx *sqlx.Tx) error { return tx.GetContext(ctx, n, query, args...) })
 }
 
-// estimate is what the planner believes. It is made of statistics of all messages:
-// a caller who may not see all of them could read others' values from it.
+// estimate is the planner's estimate. It comes from statistics of all messages: a caller who may not see all of them
+// could infer others' values from it.
 func (s *Store) estimate(ctx context.Context, f entity.Filter, n names, from source) (int64, error) {
 	a := &arguments{first: 1, version: n.version}
 	conditions := append(append(a.named(f, n), a.conditions(f)...), a.catalogued(f)...)

@@ -17,8 +17,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// noteQuery inserts new groups in one order and touches no known one: most are known. A
-// group whose messages came first has a row without a name, which gets one.
+// noteQuery inserts new groups in one order and does not touch known ones: most are known. A group whose messages
+// came first has a row without a name, which is filled in.
 const noteQuery = `
 	INSERT INTO dlq.error_groups AS g (id, class, title, frames, rule)
 	SELECT DISTINCT ON (n.id) n.id, n.class, n.title, ARRAY(SELECT jsonb_array_elements_text(n.frames::jsonb)), n.rule
@@ -35,9 +35,9 @@ func (s *Store) NoteFingerprints(ctx context.Context, fingerprints []entity.Fing
 	}
 	c, err := newFingerprintColumns(fingerprints, func(f entity.Fingerprint) entity.Fingerprint { return f })
 	if err != nil {
-		return fmt.Errorf("note fingerprints: %w", err)
+		return fmt.Errorf("store fingerprints: %w", err)
 	}
-	return translate("note fingerprints", s.exec(ctx, noteQuery, c.args()...))
+	return translate("store fingerprints", s.exec(ctx, noteQuery, c.args()...))
 }
 
 // fingerprintColumns are fingerprints as arguments of a statement.
@@ -103,7 +103,7 @@ func (s *Store) ErrorGroup(
 	return groups[0].ErrorGroup, nil
 }
 
-// seenTopics are the original topics that whoever asks may see.
+// seenTopics are the original topics that the caller may see.
 type seenTopics struct {
 	all   bool
 	names []string
@@ -124,8 +124,8 @@ const groupTopicsQuery = `
 	)
 	SELECT name FROM step WHERE name <> ''`
 
-// visibleGroups reads the visible topics before the query, which cannot match patterns.
-// Counters outlive their messages, so topics without messages are included.
+// visibleGroups reads the visible topics before the query, because SQL cannot match patterns. Counters outlive their
+// messages, so topics without messages are included.
 func (s *Store) visibleGroups(ctx context.Context, visible *entity.TopicPatterns) (seenTopics, error) {
 	if visible == nil {
 		return seenTopics{all: true}, nil
@@ -150,8 +150,8 @@ func (s *Store) readGroups(ctx context.Context, q *groupsQuery) ([]repository.Li
 	return groups, nil
 }
 
-// annotateQuery changes nothing twice for one operation, and returns the topics where the
-// group has messages. A topic's first annotation begins as a copy of that for all topics.
+// annotateQuery changes nothing a second time for one operation, and returns the topics in which the group has
+// messages. A topic's first annotation begins as a copy of that for all topics.
 const annotateQuery = `
 	WITH noted AS MATERIALIZED (
 		SELECT id FROM dlq.error_groups WHERE id = $1::uuid AND first_seen IS NOT NULL
@@ -220,29 +220,28 @@ func (s *Store) AnnotateGroup(
 	return topics, nil
 }
 
-// mutedIn is whether nobody wants to hear of messages of a group and a topic, both of
-// which the row of that name has.
+// mutedIn is the condition that a group is muted in a topic; the row of that name has both.
 func mutedIn(row string) string {
 	return `coalesce((SELECT n.muted FROM dlq.group_annotations n
 		WHERE n.group_id = ` + row + `.group_id AND n.original_topic IN (` + row + `.original_topic, '*')
 		ORDER BY n.original_topic = '*' LIMIT 1), false)`
 }
 
-// groupsQuery is the text and the arguments of a query for groups. There are as
-// many texts as there are sets of conditions, so they are prepared.
+// groupsQuery is the text and the arguments of a query for groups. There is one text for each combination of
+// conditions, so they are prepared.
 type groupsQuery struct {
 	text string
 	args []any
-	with string // what the conditions rely on
+	with string // the common table expression that the conditions use
 }
 
-// arg is the parameter for a value.
+// arg adds a value and returns its parameter.
 func (q *groupsQuery) arg(value any, cast string) string {
 	q.args = append(q.args, value)
 	return fmt.Sprintf("$%d::%s", len(q.args), cast)
 }
 
-// pageOfGroups picks the groups of a page, then reads what they have.
+// pageOfGroups selects the groups of a page, then reads their data.
 func pageOfGroups(q repository.GroupQuery, visible seenTopics) *groupsQuery {
 	made := &groupsQuery{}
 	seen := made.seen(visible)
@@ -263,8 +262,8 @@ func oneGroup(id uuid.UUID, visible seenTopics, trend repository.Trend) *groupsQ
 	return made.reads(`SELECT g.id, 0::bigint AS place FROM dlq.error_groups g WHERE `+strings.Join(conditions, " AND "), seen, trend)
 }
 
-// seen is the condition that a counter c is of a visible topic; "" when all are.
-// It is no condition for an index, which would be searched for each of the topics.
+// seen is the condition that a counter c is of a visible topic; "" when all are. No index can be used for it, because
+// the index would be searched once for each topic.
 func (q *groupsQuery) seen(visible seenTopics) string {
 	if visible.all {
 		return ""
@@ -273,7 +272,7 @@ func (q *groupsQuery) seen(visible seenTopics) string {
 	return " AND (c.original_topic IN (SELECT name FROM seen)) IS TRUE"
 }
 
-// arrivedIn is the condition that something of a group g arrived in a visible topic.
+// arrivedIn is the condition that a message of a group g arrived in a visible topic.
 func arrivedIn(seen string) []string {
 	if seen == "" {
 		return nil
@@ -282,9 +281,8 @@ func arrivedIn(seen string) []string {
 		WHERE c.group_id = g.id AND c.hour = '-infinity'` + seen + `) > 0`}
 }
 
-// pickByTime walks an index of the groups and tests each until the page is full. Where not
-// all topics are visible, each group's times in the visible ones are read: the others must
-// reveal nothing.
+// pickByTime walks an index of the groups and tests each until the page is full. Where not all topics are visible, it
+// reads each group's times in the visible topics only: the times of others must not be revealed.
 func (q *groupsQuery) pickByTime(asked repository.GroupQuery, seen string) string {
 	from, column := "dlq.error_groups g", "g.last_seen"
 	if asked.Sort == repository.GroupsByFirstSeen {
@@ -310,7 +308,7 @@ func (q *groupsQuery) pickByTime(asked repository.GroupQuery, seen string) strin
 		WHERE %[2]s ORDER BY %[1]s DESC, g.id DESC`, column, strings.Join(conditions, " AND "), from)
 }
 
-// arrivalTimes are when the first and the last of each group came in visible topics.
+// arrivalTimes are the times of the first and the last arrival of each group in visible topics.
 func arrivalTimes(seen string) string {
 	return `SELECT s.group_id, min(s.first_seen) AS first_seen, max(s.last_seen) AS last_seen FROM (
 			SELECT c.group_id, min(c.first_seen) AS first_seen, max(c.last_seen) AS last_seen FROM dlq.group_arrivals c
@@ -318,8 +316,7 @@ func arrivalTimes(seen string) string {
 		) s GROUP BY 1`
 }
 
-// ofTopic is the condition that a group has messages of a topic, which are open if
-// that is asked for too.
+// ofTopic is the condition that a group has messages of a topic, open ones if asked.Open is set.
 func (q *groupsQuery) ofTopic(asked repository.GroupQuery) string {
 	condition := "c.original_topic = " + q.arg(asked.Topic, "text")
 	if asked.Open {
@@ -349,8 +346,8 @@ func (q *groupsQuery) pickByOpen(asked repository.GroupQuery, seen string) strin
 		WHERE ` + strings.Join(conditions, " AND ") + ` ORDER BY 2 DESC, g.id DESC`
 }
 
-// reads is the whole query for the groups that pick finds: names, and sums of counters and
-// arrivals, found by the group. Lists come as arrays, half the work of JSON.
+// reads is the whole query for the groups that pick selects: names, and sums of counters and arrivals, found by the
+// group. Lists are returned as arrays, which take half the work of JSON.
 func (q *groupsQuery) reads(pick, seen string, trend repository.Trend) *groupsQuery {
 	hours := "SELECT NULL::bigint[] AS hours, NULL::bigint[] AS hour_messages"
 	if !trend.Until.IsZero() {
@@ -422,18 +419,18 @@ type groupRow struct {
 	RegressedAt sql.NullTime   `db:"regressed_at"`
 	Arrived     int64          `db:"arrived"`
 
-	// What operators say, an element a topic. Others: there are topics beside these.
+	// Annotations, one element a topic. Others: the group has topics without one.
 	Noted  pq.StringArray `db:"noted"`
 	Notes  pq.StringArray `db:"notes"`
 	Links  pq.StringArray `db:"links"`
 	Mutes  pq.BoolArray   `db:"mutes"`
 	Others bool           `db:"others"`
 
-	// What there is, an element a topic and status.
+	// Counts, one element a topic and status.
 	Topics   pq.StringArray `db:"topics"`
 	Statuses pq.StringArray `db:"statuses"`
 	Messages pq.Int64Array  `db:"messages"`
-	// What came, an element an hour: seconds since 1970.
+	// Arrivals, one element an hour: seconds since 1970.
 	Hours        pq.Int64Array `db:"hours"`
 	HourMessages pq.Int64Array `db:"hour_messages"`
 }
@@ -471,8 +468,8 @@ func (r *groupRow) group() entity.ErrorGroup {
 	return g
 }
 
-// recentGroupsQuery reads the ends of two indexes. The cut-off must be known to the
-// planner: else it expects a third of all groups and reads them all.
+// recentGroupsQuery reads the ends of two indexes. The planner must know the cut-off: otherwise it expects a third of
+// all groups and reads them all.
 var recentGroupsQuery = `
 	SELECT
 		(SELECT count(*) FROM dlq.error_groups g
@@ -482,8 +479,8 @@ var recentGroupsQuery = `
 		 WHERE regressed_at > coalesce($1::timestamptz, now()) - $2::bigint * interval '1 microsecond'
 		   AND NOT (` + mutedEverywhere + `) AND id <> ALL ($3::uuid[])) AS regressed`
 
-// mutedEverywhere is whether a group g is muted in every topic in which it ever came. It
-// is asked of each group by itself: the planner would read all annotations for an EXISTS.
+// mutedEverywhere is the condition that a group g is muted in every topic in which it ever arrived. It is tested for
+// each group separately: for an EXISTS the planner would read all annotations.
 var mutedEverywhere = `(SELECT true FROM dlq.group_annotations n WHERE n.group_id = g.id AND n.muted LIMIT 1) IS NOT NULL AND (
 		SELECT true FROM dlq.group_arrivals a
 		WHERE a.group_id = g.id AND a.hour = '-infinity' AND a.messages > 0 AND NOT ` + mutedIn("a") + ` LIMIT 1) IS NULL`

@@ -49,19 +49,17 @@ func TestErrorGroups(t *testing.T) {
 		exec(t, db, `UPDATE dlq.dlq_messages SET outcome = 'returned'`)
 		later := put("2026-01-01 10:01:01+00")
 		check.True(t, later != first, "a message after a minute left the group's row at %s, want it written", later)
-		// A hot group's row is nobody's queue: who holds it holds up nobody else.
+		// Sessions must not queue for the row of a hot group: a session that holds it blocks no other.
 		tx := begin(t, db)
 		tx.MustExec(`SELECT FROM dlq.error_groups FOR UPDATE`)
 		check.Same(t, put("2026-01-01 10:01:02+00"), later, "while it was locked")
 	})
 }
 
-// TestPurgeGroups: a table of causes must not grow for ever, and no count may be lost
-// by its getting smaller.
+// TestPurgeGroups: the table of groups must not grow for ever, and no count may be lost when groups are deleted.
 func TestPurgeGroups(t *testing.T) {
 	t.Parallel()
-	// put stores a message of a group that came so long ago; it is gone again unless
-	// it stays.
+	// put stores a message of a group that arrived that long ago; it is deleted again unless stays is set.
 	put := func(t *testing.T, db *sqlx.DB, group, ago string, stays bool) {
 		t.Helper()
 		exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, status, group_id, created_at, updated_at)
@@ -143,7 +141,7 @@ func TestPurgeGroups(t *testing.T) {
 	})
 }
 
-// seedGroups puts in 1,000 groups and topics as seedMany has messages.
+// seedGroups inserts 1,000 groups and topics with the messages of seedMany.
 func seedGroups(t *testing.T, db *sqlx.DB) {
 	t.Helper()
 	exec(t, db, `INSERT INTO dlq.error_groups (id, title) SELECT md5((n)::text)::uuid, 'group ' || n FROM generate_series(0, 999) n`)
@@ -154,8 +152,8 @@ func seedGroups(t *testing.T, db *sqlx.DB) {
 	}
 }
 
-// TestGroupPlans: groups and topics walk neither messages nor, but for the order by
-// what is open, all of the counters or arrivals.
+// TestGroupPlans: queries for groups and topics do not scan messages nor, except for the order by open messages, all
+// of the counters or arrivals.
 func TestGroupPlans(t *testing.T) {
 	db := freshDB(t)
 	db.SetMaxOpenConns(1)
@@ -166,7 +164,7 @@ func TestGroupPlans(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		made    *groupsQuery
-		sums    bool // of everybody's counters
+		sums    bool // over all counters
 		indexes []string
 	}{
 		{"FirstPage", pageOfGroups(repository.GroupQuery{Limit: 20, Trend: day}, all), false, []string{"idx_error_groups_last_seen", "group_counters_pkey", "group_arrivals_pkey"}},
@@ -191,12 +189,12 @@ func TestGroupPlans(t *testing.T) {
 	})
 }
 
-// literals are arguments as SQL has them.
+// literals formats arguments as SQL.
 func literals(args []any) []string {
 	all := make([]string, len(args))
 	for i, arg := range args {
 		switch arg := arg.(type) {
-		case []byte: // the only list there is
+		case []byte: // the only list
 			all[i] = "'{topic1,topic2,rare}'"
 		case time.Time:
 			all[i] = "'" + arg.Format(time.RFC3339Nano) + "'"

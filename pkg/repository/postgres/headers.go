@@ -9,14 +9,13 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// packHeaders frames headers into one value: their number, then key and value of each with
-// lengths as varints. A value's length is stored plus one, so that 0 means null.
+// packHeaders encodes headers into one value: their number, then key and value of each with lengths as varints. A
+// value's length is stored plus one, so that 0 means null.
 func packHeaders(headers []entity.Header) []byte {
 	return appendHeaders(make([]byte, 0, packedSize(headers)), headers)
 }
 
-// packedSize is at least as many bytes as packHeaders makes of headers that are
-// shorter than two megabytes each.
+// packedSize is an upper bound of the bytes of packHeaders, for headers that are shorter than two megabytes each.
 func packedSize(headers []entity.Header) int {
 	size := 4
 	for i := range headers {
@@ -43,30 +42,28 @@ func appendHeaders(out []byte, headers []entity.Header) []byte {
 
 var errHeaders = errors.New("stored headers are damaged")
 
-// unpackHeaders reads what packHeaders wrote. The result does not share packed.
+// unpackHeaders decodes what packHeaders encoded. The result does not share packed.
 func unpackHeaders(packed []byte) ([]entity.Header, error) {
 	return viewHeaders(bytes.Clone(packed))
 }
 
-// viewHeaders reads what packHeaders wrote. The values are parts of packed; the keys
-// share one text of their own.
+// viewHeaders decodes what packHeaders encoded. The values are parts of packed; the keys share one separate string.
 func viewHeaders(packed []byte) ([]entity.Header, error) {
 	headers, _, err := viewSome(packed, len(packed), false)
 	return headers, err
 }
 
-// packedLimit is how many bytes of packed headers are read to be shown: those of
-// repository.HeaderBytesLimit with the lengths in front of each.
+// packedLimit is how many bytes of packed headers are read to be shown: repository.HeaderBytesLimit plus the length
+// fields of each header.
 const packedLimit = repository.HeaderBytesLimit + 8*repository.HeaderLimit
 
-// viewFirst reads the first repository.HeaderLimit headers of what packHeaders wrote,
-// or of its first packedLimit bytes. more says that there are others.
+// viewFirst decodes the first repository.HeaderLimit headers of what packHeaders encoded, or of its first packedLimit
+// bytes. more reports that there are others.
 func viewFirst(packed []byte) (headers []entity.Header, more bool, err error) {
 	return viewSome(packed, repository.HeaderLimit, len(packed) >= packedLimit)
 }
 
-// viewSome reads at most that many headers. Packed bytes that are cut may end within
-// one.
+// viewSome decodes at most that many headers. Packed bytes that are cut may end within a header.
 func viewSome(packed []byte, most int, cut bool) (headers []entity.Header, more bool, err error) {
 	if len(packed) == 0 {
 		return nil, false, nil
@@ -101,7 +98,7 @@ func viewSome(packed []byte, most int, cut bool) (headers []entity.Header, more 
 	return headers, uint64(len(headers)) < n, nil
 }
 
-// nextHeader takes the first header off packed ones.
+// nextHeader decodes the first of the packed headers.
 func nextHeader(b []byte) (key, value, rest []byte, ok bool) {
 	length, rest, ok := uvarint(b)
 	if !ok || length > uint64(len(rest)) {

@@ -31,8 +31,8 @@ func (s *Store) OpenPosition(ctx context.Context, starts []repository.Position) 
 		offsets.int64(p.Next)
 	}
 	var found []positionRow
-	// The rows just made are not in the statement's own snapshot, nor are those of
-	// a process that made them at the same moment: what is not found was made.
+	// The statement's own snapshot has neither the rows that it inserts nor those that another process inserted at
+	// the same moment; the second try finds them.
 	for range 2 {
 		found = found[:0]
 		err := s.selectRows(ctx, &found, openPositionQuery, incarnations.arg(), partitions.arg(), offsets.arg())
@@ -76,7 +76,7 @@ func (s *Store) Mark(ctx context.Context, p repository.Partition) (*repository.M
 
 // NoteMark implements repository.Ingest.
 func (s *Store) NoteMark(ctx context.Context, p repository.Partition, m repository.Mark) error {
-	return translate("note mark", s.exec(ctx, `
+	return translate("store mark", s.exec(ctx, `
 		UPDATE dlq.ingest_positions SET mark_offset = $3, mark_time = $4, mark_crc = $5
 		WHERE incarnation_id = $1 AND partition = $2`, p.Incarnation, p.Partition, m.Offset, m.Time, int64(m.CRC)))
 }
@@ -91,13 +91,13 @@ func (r positionRow) partition() repository.Partition {
 	return repository.Partition{Incarnation: r.Incarnation, Partition: r.Partition}
 }
 
-// One statement moves the positions and stores the messages of the partitions whose
-// position was where the batch began. payload is derived from value on the server, so bytes
-// travel once. Each row gets its own moment, which avoids ties.
+// One statement moves the positions and stores the messages of the partitions whose position was where the batch
+// began. payload is derived from value on the server, so bytes are sent once. Each row gets its own time, which
+// avoids ties.
 //
-// A row is copied for every step that keeps it: rows go from the arrays into the table
-// unkept, and rare returns have a statement of their own. unnest is in the list of columns,
-// as in FROM each of many would keep its rows.
+// Every step that materialises a row copies it: rows go from the arrays directly into the table, and the rare returns
+// have a separate statement. unnest is in the list of columns, because in FROM each of several would materialise its
+// rows.
 const (
 	moveSteps = `
 	WITH step AS (
@@ -114,8 +114,7 @@ const (
 		SELECT EXISTS (SELECT FROM dlq.quarantine WHERE incarnation_id = ANY ($1::int4[])) AS any_waiting
 	)`
 
-	// releaseSteps end the quarantine of records instead; what is called a range is then
-	// the place of one of them.
+	// releaseSteps end the quarantine of records instead; their range is the position of one record.
 	releaseSteps = `
 	WITH step AS (
 		SELECT * FROM unnest($1::int4[], $2::int4[], $3::int8[], $4::int8[])
@@ -128,12 +127,11 @@ const (
 		SELECT false AS any_waiting
 	)`
 
-	// waiting is whether records of these topics are in quarantine: one that is read again,
-	// after an operator moved its position back, is not stored a second time. A join would
-	// keep the rows.
+	// waiting is whether records of these topics are in quarantine: such a record is not stored a second time when an
+	// operator moved its position back and it is read again. A join would materialise the rows.
 	//
-	// recordRows are the messages in the order of their ids, so that indexes are entered
-	// side by side. The largest columns come last; see storeArgs.
+	// recordRows are the messages in the order of their ids, so that neighbouring index entries are inserted
+	// together. The largest columns come last; see storeArgs.
 	recordRows = `(
 			SELECT coalesce($31::timestamptz, clock_timestamp()) AS moment,
 				unnest($5::uuid[]) AS id, unnest($6::text[]) AS original_topic, unnest($7::text[]) AS error_message,
@@ -154,12 +152,12 @@ const (
 	// valueForPayload is left out where the payload is not filled inline.
 	valueForPayload = `unnest($34::bytea[]) AS value, `
 
-	// ofMoved leaves the messages whose position moved, and that are not in quarantine.
+	// ofMoved selects the messages whose position moved, and that are not in quarantine.
 	ofMoved = `JOIN moved USING (incarnation_id, partition)
 		WHERE NOT (SELECT any_waiting FROM waiting) OR NOT EXISTS (SELECT FROM dlq.quarantine q
 			WHERE (q.incarnation_id, q.partition, q.dlq_offset) = (r.incarnation_id, r.partition, r.dlq_offset))`
 
-	// insertBytes keeps the bytes of the same messages, which are written only here.
+	// insertBytes stores the bytes of the same messages, which are written only here.
 	insertBytes = `, bytes AS (
 		INSERT INTO dlq.records (message_id, key, headers, value)
 		SELECT id, key, headers, value FROM (
@@ -183,7 +181,7 @@ const (
 			consumer_group, consumer_attempts, dialect, error_class, parent_id, root_id, record_hash, group_id, dlq_timestamp_ms, defect
 		FROM `
 
-	// queuePayloads notes which messages get their payload later.
+	// queuePayloads queues the messages that get their payload later.
 	queuePayloads = `, queued AS (
 		INSERT INTO dlq.payload_queue (message_ids, messages)
 		SELECT $37::uuid[], cardinality($37::uuid[]) WHERE cardinality($37::uuid[]) > 0 AND EXISTS (SELECT FROM moved)
@@ -197,12 +195,12 @@ const (
 
 // storeReturnsQuery is storeQuery for a batch with returns.
 //
-// back are the returns. Their parents are locked before the returns are inserted, so that
-// batches with returns of the same attempts wait in one order. Returns by headers may
-// repeat, the first is kept; of those by content there is one, by the key of dlq.returns.
+// back are the returns. Their parents are locked before the returns are inserted, so that batches with returns of the
+// same attempts wait in one order. Returns by headers may be repeated, the first is kept; the key of dlq.returns
+// allows one return by content.
 //
-// The attempt of a return by content may have ended when its parent is locked. If nothing
-// was sent, an equal record came in: it stays a child, which only stops it earlier. The
+// The attempt of a return by content may have ended by the time its parent is locked. If it sent nothing, the message
+// was an equal record of another producer: it stays a child, which only makes it stop at the limit earlier. The
 // parent of an unconfirmed return is not changed.
 const storeReturnsQuery = `, record AS MATERIALIZED (
 		SELECT r.* FROM ` + recordRows + `
@@ -254,13 +252,12 @@ const storeReturnsQuery = `, record AS MATERIALIZED (
 	)
 	SELECT incarnation_id, partition, next_offset FROM moved`
 
-// storeTries is how often a batch is stored anew because others had returns of
-// the same attempts. Each time one of them got on.
+// storeTries is how often a batch is tried when other batches have returns of the same attempts. In each round one of
+// the batches succeeds.
 const storeTries = 10
 
-// Store implements repository.Ingest. When PostgreSQL refuses a value, the projections
-// that it will not take are left out; a message that it refuses nevertheless goes into
-// quarantine.
+// Store implements repository.Ingest. When PostgreSQL refuses a value, the projections that it refuses are left out;
+// a message that it still refuses goes into quarantine.
 func (s *Store) Store(ctx context.Context, batch repository.Batch) (repository.Stored, error) {
 	stored, err := s.storeOrBisect(ctx, batch, s.prepare(batch))
 	return stored, translate("store messages", err)
@@ -274,8 +271,7 @@ func (s *Store) storeOrBisect(ctx context.Context, batch repository.Batch, known
 	return stored, err
 }
 
-// prepared holds what is computed of a batch's messages before they are stored, in their
-// order.
+// prepared has the values that are computed for a batch's messages before they are stored, in their order.
 type prepared struct {
 	hashes []int64  // see entity.RecordHash
 	notes  []string // see note
@@ -297,7 +293,7 @@ func (p *prepared) halves(n int) (first, second *prepared) {
 	return &prepared{p.hashes[:n], p.notes[:n], p.asked}, &prepared{p.hashes[n:], p.notes[n:], p.asked}
 }
 
-// storeWhole stores all of a batch or nothing of it. steps say which of it counts.
+// storeWhole stores all of a batch or nothing. steps are the SQL that decides which of it counts.
 func (s *Store) storeWhole(ctx context.Context, batch repository.Batch, steps string, known *prepared) (repository.Stored, error) {
 	in := incoming{Batch: batch, steps: steps, prepared: known}
 	var stored []repository.Partition
@@ -322,16 +318,16 @@ func (s *Store) storeWhole(ctx context.Context, batch repository.Batch, steps st
 	return repository.Stored{Ranges: stored, Returns: in.arrivals(stored)}, nil
 }
 
-// incoming is a batch with what is found out about its messages, in their order.
+// incoming is a batch with the computed data of its messages, in their order.
 type incoming struct {
 	repository.Batch
 	*prepared
 	steps string     // moveSteps or releaseSteps
-	back  []comeback // those that are returns
+	back  []comeback // the returns among them
 }
 
-// large reports whether the batch is one message whose value is sent as it is: an
-// array would be another copy of it.
+// large reports whether the batch is one message whose value is sent without an array, which would be another copy of
+// it.
 func (in *incoming) large() bool {
 	return len(in.Messages) == 1 && len(in.Messages[0].Record.Value) > largeValue
 }
@@ -366,8 +362,8 @@ func (s *Store) storeAll(ctx context.Context, in incoming) ([]repository.Partiti
 	return s.store(ctx, in)
 }
 
-// dropProjections asks PostgreSQL about each value by itself. It is slow and
-// rare: our own rules catch what is known to fail.
+// dropProjections checks each value with PostgreSQL separately. It is slow and rare: the rules in this package catch
+// the known failures.
 func (s *Store) dropProjections(ctx context.Context, in incoming) error {
 	for i := range in.Messages {
 		if in.notes[i] != "" || in.Messages[i].Record.Value == nil {

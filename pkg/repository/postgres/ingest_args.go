@@ -8,8 +8,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// storeArgs makes the arrays of a batch in the order of storeQuery's parameters. The driver
-// appends them to a growing buffer: small before large saves copies of large values.
+// storeArgs builds the arrays of a batch in the order of storeQuery's parameters. The driver appends them to a
+// growing buffer: small before large saves copies of large values.
 func (s *Store) storeArgs(in incoming) []any {
 	columns, key, headers, value := messageArgs(in)
 	args := make([]any, 0, 4+len(columns)+7+7)
@@ -18,8 +18,8 @@ func (s *Store) storeArgs(in incoming) []any {
 	return append(args, s.clock(), key, headers, value, rawTimes(in.Messages), defects(in.Messages), pendingPayloads(in))
 }
 
-// rawTimes are the timestamps that are no dates, up to the last of them: hardly any
-// batch has one, and unnest fills a column that is too short with NULL.
+// rawTimes are the timestamps that are not valid dates, up to the last one: hardly any batch has one, and unnest
+// fills a column that is too short with NULL.
 func rawTimes(messages []entity.Message) []byte {
 	n := len(messages)
 	for n > 0 && messages[n-1].Source.RawTime == 0 {
@@ -36,8 +36,8 @@ func rawTimes(messages []entity.Message) []byte {
 	return raw.arg()
 }
 
-// defects are what messages lack of their records, up to the last that lacks
-// something: unnest fills a column that is too short with NULL.
+// defects are the missing parts of the messages' records, up to the last message that has one: unnest fills a column
+// that is too short with NULL.
 func defects(messages []entity.Message) []byte {
 	n := len(messages)
 	for n > 0 && defectOf(&messages[n-1].Record) == nil {
@@ -54,7 +54,7 @@ func defects(messages []entity.Message) []byte {
 	return column.arg()
 }
 
-// defect is the column of that name.
+// defect is the JSON of the column defect.
 type defect struct {
 	Limit      string `json:"limit,omitempty"`
 	Unreadable string `json:"unreadable,omitempty"`
@@ -69,13 +69,13 @@ func defectOf(r *entity.Record) []byte {
 	}
 	text, err := json.Marshal(d)
 	if err != nil {
-		return nil // it consists of text and a number
+		return nil // cannot happen: it has only text and a number
 	}
 	return text
 }
 
-// noteDefect adds the column of that name to a record, whose state it may decide. What
-// SQL put there and is no defect counts for nothing.
+// noteDefect applies the column defect to a record, whose state may depend on it. A value that SQL wrote and that is
+// not a defect is ignored.
 func noteDefect(r *entity.Record, column []byte) {
 	if column == nil {
 		return
@@ -90,7 +90,7 @@ func noteDefect(r *entity.Record, column []byte) {
 	}
 }
 
-// returnArgs are what storeReturnsQuery takes beside them.
+// returnArgs are the additional parameters of storeReturnsQuery.
 func returnArgs(in incoming) []any {
 	n := len(in.back)
 	children, attempts, redrives := newColumn(oidUUID, n, 16), newColumn(oidUUID, n, 16), newColumn(oidUUID, n, 16)
@@ -209,7 +209,7 @@ func messageArgs(in incoming) (columns []any, keys, headerLists, values any) {
 	return columns, key.arg(), headers.arg(), value.arg()
 }
 
-// valueBytes is what a message's value takes in the array of values.
+// valueBytes is the size of a message's value in the array of values.
 func valueBytes(in incoming, m *entity.Message) int {
 	if in.large() {
 		return 0

@@ -12,10 +12,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// openKeyQuery takes a key that is new, expired, abandoned, or the caller's own already:
-// the driver may send the statement twice. The table's unique key keeps callers apart; the
-// others read the row. A row made at this moment is not in the snapshot: without an answer
-// the statement runs again.
+// openKeyQuery acquires a key that is new, expired, abandoned, or already the caller's: the driver may send the
+// statement twice. The table's unique key admits one caller; the others read the row. A row inserted at the same
+// moment is not in the snapshot: when there is no answer the statement runs again.
 const openKeyQuery = `
 	WITH taken AS (
 		INSERT INTO dlq.idempotency_keys AS k
@@ -55,7 +54,7 @@ type keyRow struct {
 
 // OpenKey implements repository.Keys.
 func (s *Store) OpenKey(ctx context.Context, k repository.Key, lease time.Duration) (repository.KeyState, error) {
-	for range 10 { // a second time is enough unless callers make and drop the key all the while
+	for range 10 { // two tries are enough unless callers keep creating and dropping the key
 		var found []keyRow
 		err := s.selectRows(ctx, &found, openKeyQuery, clean(k.Principal), clean(k.Key), k.Request[:],
 			k.Operation, k.Owner, lease.Microseconds(), repository.KeyLife.Microseconds(), s.clock())
@@ -66,10 +65,10 @@ func (s *Store) OpenKey(ctx context.Context, k repository.Key, lease time.Durati
 			return found[0].state(k), nil
 		}
 	}
-	return repository.KeyState{}, &unavailableError{"open idempotency key", errors.New("other callers make and drop it all the while")}
+	return repository.KeyState{}, &unavailableError{"open idempotency key", errors.New("other callers keep creating and dropping it")}
 }
 
-// state is what the row means to the caller who sent k.
+// state is the state of the row for the caller who sent k.
 func (r keyRow) state(k repository.Key) repository.KeyState {
 	state := repository.KeyState{Phase: repository.KeyAtWork, Operation: r.Operation}
 	switch {
@@ -89,7 +88,7 @@ func (r keyRow) state(k repository.Key) repository.KeyState {
 	return state
 }
 
-// ownKey finds the row of a key that its owner is at work on.
+// ownKey finds the row of a key in progress by its owner.
 const ownKey = ` WHERE principal = $1 AND key = $2 AND owner = $3 AND status IS NULL`
 
 // HoldKey implements repository.Keys.
@@ -119,15 +118,15 @@ func (s *Store) onKey(ctx context.Context, where string, k repository.Key, query
 	return translate(where, s.selectRows(ctx, &none, query, args...))
 }
 
-// Sessions keeps what replicas of the API share: the keys that sign cursors, and the
-// sessions that were ended. It is safe for concurrent use.
+// Sessions stores what replicas of the API share: the keys that sign cursors, and ended sessions. It is safe for
+// concurrent use.
 type Sessions struct{ db *sqlx.DB }
 
 // NewSessions uses a database that Open connected, whose schema has been migrated.
 func NewSessions(db *sqlx.DB) *Sessions { return &Sessions{db} }
 
-// SigningKeys returns the keys, that which signs first. Where there is none, candidate
-// becomes the one of all processes, unless another process is quicker.
+// SigningKeys returns the keys, with the one that signs first. If there is none, candidate becomes the key of all
+// processes, unless another process was faster.
 func (s *Sessions) SigningKeys(ctx context.Context, candidate []byte) ([][]byte, error) {
 	const (
 		read  = `SELECT key FROM dlq.signing_keys ORDER BY id DESC`
@@ -143,7 +142,7 @@ func (s *Sessions) SigningKeys(ctx context.Context, candidate []byte) ([][]byte,
 	return keys, translate("read the signing keys", err)
 }
 
-// EndSessions keeps the digests until then.
+// EndSessions stores the digests until that time.
 func (s *Sessions) EndSessions(ctx context.Context, digests [][32]byte, until time.Time) error {
 	_, err := s.db.ExecContext(ctx, `
 		INSERT INTO dlq.revoked_sessions AS r (digest, ends_at)
@@ -152,13 +151,13 @@ func (s *Sessions) EndSessions(ctx context.Context, digests [][32]byte, until ti
 	return translate("end a session", err)
 }
 
-// EndedSessions returns which of the digests are kept.
+// EndedSessions returns those of the digests that are stored.
 func (s *Sessions) EndedSessions(ctx context.Context, digests [][32]byte) ([][32]byte, error) {
 	var rows [][]byte
 	err := s.db.SelectContext(ctx, &rows, `SELECT digest FROM dlq.revoked_sessions WHERE digest = ANY ($1)`, byteaArray(digests))
 	found := make([][32]byte, 0, len(rows))
 	for _, row := range rows {
-		found = append(found, [32]byte(row)) // of this length, by the table's constraint
+		found = append(found, [32]byte(row)) // the table's constraint ensures this length
 	}
 	return found, translate("read ended sessions", err)
 }

@@ -19,9 +19,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestOpenKeyOfTheSameMoment: a key that another caller makes after the statement
-// began is not in its snapshot, and is found all the same; so is one whose maker
-// goes away.
+// TestOpenKeyOfTheSameMoment: a key that another caller inserts after the statement began is not in its snapshot, and
+// must still be found; so must one whose owner drops it.
 func TestOpenKeyOfTheSameMoment(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

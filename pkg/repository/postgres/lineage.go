@@ -14,19 +14,19 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// comeback is a message of a batch that is known as the return of an attempt.
+// comeback is a message of a batch that was recognised as the return of an attempt.
 type comeback struct {
-	message   int // its place in the batch
+	message   int // its index in the batch
 	attempt   uuid.UUID
 	redrive   uuid.UUID // that made the attempt; uuid.Nil for none
 	byContent bool
-	claimed   bool // the attempt had no result yet; only asked of those known by content
-	confirmed bool // it came in the parent's dead-letter topic, or in a declared one
+	claimed   bool // the attempt had no result yet; only set for returns by content
+	confirmed bool // it arrived in the parent's dead-letter topic, or in a declared one
 }
 
-// withParents returns the messages of a batch, those with a proven return as children, and
-// the returns. It may run before they are stored: attempts never cease to exist. Without
-// returns the messages are those of the batch, else copies.
+// withParents returns the messages of a batch, those with a proven return as children, and the returns. It may run
+// before they are stored, because attempts are never deleted without their message. Without returns it returns the
+// messages of the batch, else copies.
 func (s *Store) withParents(ctx context.Context, batch repository.Batch, hashes []int64) ([]entity.Message, []comeback, error) {
 	messages := batch.Messages
 	declared := declarations(batch)
@@ -53,8 +53,8 @@ func (s *Store) withParents(ctx context.Context, batch repository.Batch, hashes 
 	return messages, back, nil
 }
 
-// declarations returns what says whether a message of the batch came in a dead-letter
-// topic that is declared for its original topic.
+// declarations returns a function that reports whether a message of the batch arrived in a dead-letter topic that is
+// declared for its original topic.
 func declarations(batch repository.Batch) func(*entity.Message) bool {
 	if batch.Declared == nil {
 		return func(*entity.Message) bool { return false }
@@ -62,10 +62,10 @@ func declarations(batch repository.Batch) func(*entity.Message) bool {
 	return batch.Declared
 }
 
-// child is a return and what it inherits.
+// child is a return and the data that it inherits.
 type child struct {
 	comeback
-	parent entity.Message // id, root and the count that the attempt had
+	parent entity.Message // id, root and retry count that the attempt had
 }
 
 type childRow struct {
@@ -86,13 +86,12 @@ func (r *childRow) child(message int, byContent bool) child {
 	}
 }
 
-// isConfirmed is whether the return s came in the dead-letter topic of its parent p, or in
-// one that is declared.
+// isConfirmed is whether the return s arrived in the dead-letter topic of its parent p, or in a declared one.
 const isConfirmed = `(s.declared OR coalesce(p.dlq_topic_id = s.dlq_topic_id, false)) AS confirmed`
 
-// parentQuery proves returns by headers: the attempt that a record names must be
-// one of the message that it names, live or archived, and have gone to the topic
-// in which the record failed. An attempt without a result is still a claim.
+// parentQuery proves returns by headers: the attempt that a record names must be one of the message that it names,
+// live or archived, and must have gone to the topic in which the record failed. An attempt without a result is still
+// a claim.
 const parentQuery = `
 	WITH said AS (
 		SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::int4[], $5::bool[])
@@ -116,7 +115,7 @@ const parentQuery = `
 	   OR p.claim_id = s.attempt AND coalesce(p.claim_topic, p.original_topic) = s.topic
 	ORDER BY s.ord`
 
-// returnsByHeaders asks nothing when no message says that it is a return.
+// returnsByHeaders sends no query when no message has a Return.
 func (s *Store) returnsByHeaders(
 	ctx context.Context, messages []entity.Message, isDeclared func(*entity.Message) bool,
 ) ([]child, error) {
@@ -151,16 +150,15 @@ func (s *Store) returnsByHeaders(
 	return children, nil
 }
 
-// sentSame are the attempts, a, that sent a record like s and were acknowledged
-// in the window, $1 microseconds up to $2. now() and not clock_timestamp(): the
-// index can only be asked for a moment that stands still.
+// sentSame are the attempts, a, that sent a record like s and were acknowledged in the window, $1 microseconds up to
+// $2. It uses now() and not clock_timestamp(): the index needs a time that is constant during the statement.
 const sentSame = `
 	a.record_hash = s.record_hash AND a.to_status = 'RESOLVED' AND a.verdict = 'acknowledged' AND a.target_topic = s.topic
 	AND a.ended_at >= coalesce($2::timestamptz, now()) - $1::bigint * interval '1 microsecond'`
 
-// begunInWindow is whether the claim of m began in the window; no index answers it. claimed
-// is the predicate of idx_dlq_messages_claimed_hash; see claimQuery. editClaims are the
-// claims whose record is the edit e; only the primary key finds them.
+// begunInWindow is whether the claim of m began in the window; no index answers it. claimed is the predicate of
+// idx_dlq_messages_claimed_hash; see claimQuery. editClaims are the claims whose record is the edit e; only the
+// primary key finds them.
 const (
 	begunInWindow = `(m.last_retry_at >= coalesce($2::timestamptz, now()) - $1::bigint * interval '1 microsecond') IS TRUE`
 	claimed       = `(m.status = 'RETRYING') IS TRUE AND m.claim_id IS NOT NULL AND ` + begunInWindow
@@ -171,10 +169,9 @@ const (
 		) m`
 )
 
-// sentQuery is the cost of every batch: an index look-up of attempts for each different
-// record, and one walk of the index of claims. It returns which records were sent or are
-// being sent. An attempt is a claim until it is a row of dlq.attempts: one statement sees
-// one of the two.
+// sentQuery runs for every batch: one index look-up of attempts for each different record, and one walk of the index
+// of claims. It returns which records were sent or are being sent. An attempt is a claim until it becomes a row of
+// dlq.attempts: one statement sees exactly one of the two.
 const sentQuery = `
 	SELECT s.ord FROM unnest($3::bigint[], $4::text[]) WITH ORDINALITY AS s (record_hash, topic, ord)
 	CROSS JOIN LATERAL (SELECT 1 FROM dlq.attempts a WHERE ` + sentSame + ` LIMIT 1) a
@@ -188,16 +185,14 @@ const sentQuery = `
 	) c JOIN unnest($3::bigint[], $4::text[]) WITH ORDINALITY AS s (record_hash, topic, ord)
 		ON s.record_hash = c.record_hash AND s.topic = c.topic`
 
-// sentBytes is whether an attempt on message m, with e as its edit if it has one,
-// sent the key and the value of s. What a redrive's patch made of a value is not
-// kept: there its number has to do.
+// sentBytes is whether an attempt on message m, with e as its edit if it has one, sent the key and the value of s.
+// The value that a redrive's patch made is not stored: then only the hash is compared.
 const sentBytes = `
 	CASE WHEN e.set_key THEN e.key ELSE m.key END = s.key
 	AND CASE WHEN e.patch IS NOT NULL THEN true WHEN e.set_value THEN e.value = s.value ELSE m.value = s.value END`
 
-// sameQuery finds for each of those records as many attempts as there are
-// messages of it, the latest first: the bytes that they sent must be the same, and
-// nothing may have come back for them yet.
+// sameQuery finds for each of those records as many attempts as it has messages, the latest first: the attempt must
+// have sent the same bytes, and nothing may have come back for it yet.
 var sameQuery = `
 	SELECT s.ord, c.attempt_id, c.redrive_id, c.retry_count, c.claimed, c.confirmed, c.parent_id, c.root_id
 	FROM unnest($3::bigint[], $4::text[], $5::bytea[], $6::bytea[], $7::int4[], $9::int4[], $10::bool[])
@@ -234,17 +229,15 @@ var sameQuery = `
 	) c
 	ORDER BY s.ord, c.confirmed DESC, c.sent_at DESC, c.parent_id DESC`
 
-// likeness is what messages have in common that may be returns of the same
-// attempts.
+// likeness is the key by which messages that may be returns of the same attempts are grouped.
 type likeness struct {
 	topic      string
 	hash       int64
-	deadLetter int32 // the dead-letter topic that they came in
+	deadLetter int32 // the dead-letter topic of the messages
 }
 
-// returnsByContent finds the parents of messages that say nothing: frameworks may
-// drop our headers. An attempt has one such return at most, and none when other
-// has a return of it.
+// returnsByContent finds the parents of messages without a Return: frameworks may drop the headers of dlq-manager. An
+// attempt has at most one such return, and none when other has a return of it.
 func (s *Store) returnsByContent(
 	ctx context.Context, messages []entity.Message, hashes []int64, window time.Duration, isDeclared func(*entity.Message) bool,
 	other []child,
@@ -278,8 +271,7 @@ func (s *Store) returnsByContent(
 	return s.match(ctx, same)
 }
 
-// group sorts the messages that can be known by their content, by what they are
-// known by.
+// group groups the messages that can be recognised by their content, by likeness.
 func group(messages []entity.Message, hashes []int64) (alike map[likeness][]int, order []likeness) {
 	for i := range messages {
 		m := &messages[i]
@@ -298,8 +290,7 @@ func group(messages []entity.Message, hashes []int64) (alike map[likeness][]int,
 	return alike, order
 }
 
-// sameArgs are what sameQuery is asked for: groups of equal messages, by their
-// places in the batch.
+// sameArgs are the parameters of sameQuery: groups of equal messages, by their index in the batch.
 type sameArgs struct {
 	window int64
 	moment any
@@ -308,11 +299,11 @@ type sameArgs struct {
 	groups [][]int
 	// declared: the dead-letter topic is declared for the original topic of the group.
 	declared []bool
-	taken    []uuid.UUID // attempts that have a confirmed return in this batch already
+	taken    []uuid.UUID // attempts that already have a confirmed return in this batch
 }
 
-// add leaves out messages that have no more than the number in common with the
-// first: two such records are not worth a second statement, ever.
+// add leaves out messages that share only the hash with the first one: such collisions are too rare for a second
+// statement.
 func (a *sameArgs) add(l likeness, messages []entity.Message, alike []int, isDeclared func(*entity.Message) bool) {
 	first := &messages[alike[0]]
 	a.declared = append(a.declared, isDeclared(first))
@@ -340,8 +331,7 @@ func (a *sameArgs) args() []any {
 	}
 }
 
-// match gives each group of messages the attempts that sent the same, in the
-// messages' order.
+// match assigns the attempts that sent the same to each group of messages, in the messages' order.
 func (s *Store) match(ctx context.Context, same sameArgs) ([]child, error) {
 	var found []childRow
 	if err := s.selectRows(ctx, &found, sameQuery, same.args()...); err != nil {
@@ -371,9 +361,8 @@ func sameRecord(a, b *entity.Message) bool {
 	return bytes.Equal(a.Record.Key, b.Record.Key) && bytes.Equal(a.Record.Value, b.Record.Value)
 }
 
-// takenMeanwhile reports whether a batch could not be stored because another one
-// had the same attempt's return at the same moment: looking again finds another
-// attempt, or none.
+// takenMeanwhile reports whether a batch could not be stored because another batch stored the same attempt's return
+// at the same moment: another search finds a different attempt, or none.
 func takenMeanwhile(err error) bool {
 	var pe *pq.Error
 	return errors.As(err, &pe) && pe.Code == "23505" &&

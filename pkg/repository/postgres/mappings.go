@@ -55,8 +55,8 @@ func (s *Store) Mapping(ctx context.Context) (entity.Mapping, error) {
 	return m, nil
 }
 
-// replaceQuery notes the rules with their version: what was there before is in the
-// entry of the version before.
+// replaceQuery records the rules with their version in the audit trail: the previous rules are in the entry of the
+// previous version.
 const replaceQuery = `
 	WITH changed AS (
 		UPDATE dlq.topic_mapping SET version = version + 1, rules = $8::jsonb,
@@ -72,8 +72,7 @@ const replaceQuery = `
 	)
 	SELECT version, rules, updated_at, updated_by FROM changed`
 
-// replacedQuery goes by the operation, of which there is one entry: a redrive's
-// operation replaces no mapping.
+// replacedQuery searches by the operation, which has one entry: the operation of a redrive replaces no mapping.
 const replacedQuery = `SELECT EXISTS (SELECT FROM dlq.audit WHERE operation_id = $1::uuid AND action = 'replace')`
 
 // ReplaceMapping implements repository.Mappings.
@@ -102,8 +101,7 @@ func (s *Store) ReplaceMapping(ctx context.Context, rules []entity.TopicRule, ex
 	return s.replacedBefore(ctx, cause.Operation)
 }
 
-// replacedBefore answers a change that found another version: the same operation
-// may have made that one.
+// replacedBefore handles a change that found another version: the same operation may have made that version.
 func (s *Store) replacedBefore(ctx context.Context, operation uuid.UUID) (entity.Mapping, error) {
 	var before []bool
 	if err := s.selectRows(ctx, &before, replacedQuery, operation); err != nil {
@@ -140,11 +138,10 @@ func (s *Store) Unmapped(ctx context.Context, visible *entity.TopicPatterns) ([]
 	return topics, nil
 }
 
-// mapQuery sets the original topic of messages, $8, as the statements of operate
-// change their status. What has it already from an operator is told of and left
-// alone. The consumer groups that failed on the messages are noted for the topic,
-// as those of records that come in are: their offsets tell what becomes of what is
-// sent there.
+// mapQuery sets the original topic of messages, $8, as the statements of operate change their status. A message that
+// already has it from an operator is returned and not changed. The consumer groups that failed on the messages are
+// recorded for the topic, as those of incoming records are: their offsets give the outcomes of records that are sent
+// there.
 var mapQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT id, original_topic AS was, (original_topic = $8::text AND origin_confidence = 'operator') IS TRUE AS same,

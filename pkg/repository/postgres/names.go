@@ -8,28 +8,27 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// names are the topics that a filter stands for, looked up before the query: the
-// planner has to know them, and a name that appears meanwhile widens nothing.
+// names are the topics of a filter, read before the query: the planner must know them, and a name that appears
+// meanwhile adds no message to the result.
 type names struct {
 	number  sql.NullInt32 // of Filter.Topic as a dead-letter topic, if it is one
 	topics  *nameSet      // Filter.Topics; nil: any
 	visible *nameSet      // Filter.Visible; nil: all
-	// pairs are which originals there are of each dead-letter topic, 0 being none;
-	// nil when nobody knows.
+	// pairs are the original topics of each dead-letter topic, 0 being none; nil when they are unknown.
 	pairs map[int32][]string
 
-	version *int64 // of the documents that this process answers from; nil: the catalogue's
+	version *int64 // of the documents that this process answers from; nil: that of the search index
 }
 
-// nameSet is what patterns match of the topics that there are.
+// nameSet is the set of existing topics that match patterns.
 type nameSet struct {
 	originals []string // names of original topics
 	numbers   []int32  // of dead-letter topics
-	unnamed   bool     // the patterns match what has no name
+	unnamed   bool     // the patterns match messages without a name
 }
 
-// source is where messages are read: the live table or the archive. view is the table
-// with the bytes of the records, which lie in a table of their own.
+// source is where messages are read: the live table or the archive. view is the table with the bytes of the records,
+// which are in a separate table.
 type source struct {
 	table, view string
 	archived    bool
@@ -42,8 +41,8 @@ func sourceOf(archived bool) source {
 	return source{"dlq.dlq_messages", "dlq.messages", false}
 }
 
-// join joins the message m that has an id. One of the archive is looked for in the
-// partition that archive_ids names; without that every partition would be asked.
+// join joins the message m with that id. An archived one is read from the partition that archive_ids names; without
+// that every partition would be searched.
 func (s source) join(id string) string { return s.joinOf(s.table, id) }
 
 // joinView is join with the bytes of the record.
@@ -57,7 +56,7 @@ func (s source) joinOf(table, id string) string {
 	return "JOIN " + table + " m ON m.id = " + id
 }
 
-// has is the condition that m has an id.
+// has is the condition that m has that id.
 func (s source) has(id string) string {
 	if s.archived {
 		return "m.id = " + id + " AND m.archived_at = (SELECT archived_at FROM dlq.archive_ids WHERE id = " + id + ")"
@@ -65,7 +64,7 @@ func (s source) has(id string) string {
 	return "m.id = " + id
 }
 
-// Both step from name to name along an index; only the counters know the pairs.
+// Both step from name to name along an index; only the counters have the pairs.
 const (
 	pairsQuery = `
 	WITH RECURSIVE step AS (
@@ -131,13 +130,13 @@ func (s *Store) namesOf(ctx context.Context, f entity.Filter, from source) (name
 	}
 	if f.Visible != nil {
 		n.visible = matching(*f.Visible, originals, topics)
-		// A message without an original topic is seen by its dead-letter topic.
+		// The visibility of a message without an original topic is that of its dead-letter topic.
 		n.visible.originals = slices.DeleteFunc(n.visible.originals, func(name string) bool { return name == "" })
 	}
 	return n, nil
 }
 
-// patterned reports whether the filter has patterns that names must be held against.
+// patterned reports whether the filter has patterns to match against names.
 func patterned(f entity.Filter) bool { return len(f.Topics.Texts()) > 0 || f.Visible != nil }
 
 type topicRow struct {
@@ -193,7 +192,7 @@ func unknown(f entity.Filter) []string {
 	return nil
 }
 
-// seen is the condition that whoever asks may see m.
+// seen is the condition that the caller may see m.
 func (a *arguments) seen(n names) []string {
 	if n.visible == nil {
 		return nil
@@ -205,19 +204,18 @@ func (a *arguments) seen(n names) []string {
 	return []string{"(m.original_topic = ANY (" + a.texts(n.visible.originals) + ") OR m.original_topic = '' AND " + hidden + ")"}
 }
 
-// maxWalks bounds the walks of one query.
+// maxWalks limits the walks of one query.
 const maxWalks = 24
 
-// walks are a filter's conditions on the topics of m, taken apart so that each has
-// an index to be walked along in order; together they find each message once. One
-// that says nothing walks everything.
+// walks splits a filter's conditions on the topics of m so that each part can be read in order along an index;
+// together they return each message once. A part without conditions reads all messages.
 func (a *arguments) walks(f entity.Filter, n names) [][]string {
 	walks, _ := a.apart(f, n)
 	return walks
 }
 
-// apart are the walks, and whether each has its index: they are one without any when
-// they would be too many.
+// apart returns the walks, and whether each has its index. If they would be too many, it returns one walk without an
+// index.
 func (a *arguments) apart(f entity.Filter, n names) (walks [][]string, inOrder bool) {
 	switch {
 	case f.Topic != "":
@@ -249,9 +247,8 @@ func (a *arguments) walksOfTopic(f entity.Filter, n names) [][]string {
 	return walks
 }
 
-// walksOfTopics walks a dead-letter topic only for what is not found by its original
-// topic already: most often that is nothing, and the walk would find that out at
-// its very end.
+// walksOfTopics reads a dead-letter topic only for messages that are not found by their original topic already:
+// mostly there are none, and a walk would find that out only at its end.
 func (a *arguments) walksOfTopics(f entity.Filter, n names) [][]string {
 	others := append(unknown(f), a.seen(n)...)
 	var walks [][]string
@@ -272,7 +269,7 @@ func (a *arguments) walksOfTopics(f entity.Filter, n names) [][]string {
 	return walks
 }
 
-// sees reports whether messages of a topic may be seen; a nil set sees all.
+// sees reports whether messages of a topic are visible; a nil set sees all.
 func (s *nameSet) sees(original string, number int32) bool {
 	if s == nil || original != "" {
 		return s == nil || slices.Contains(s.originals, original)

@@ -13,8 +13,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// keepNoticesQuery does nothing when the version is another one. Groups are locked in the
-// order of their ids, as storing does.
+// keepNoticesQuery does nothing when the version has changed. Groups are locked in the order of their ids, as Store
+// does.
 const keepNoticesQuery = `
 	WITH held AS (
 		UPDATE dlq.notification_state SET version = version + 1, mark_xid = $3::text::xid8, mark_id = $4,
@@ -73,7 +73,7 @@ func (s *Store) KeepNotices(ctx context.Context, k repository.KeptNotices) (bool
 	}
 	columns, err := noticeColumns(k.Notices)
 	if err != nil {
-		return false, fmt.Errorf("keep notices: %w", err)
+		return false, fmt.Errorf("store notices: %w", err)
 	}
 	groups, regressed, topics := toldColumns(k.Seen.List)
 	args := append([]any{s.clock(), version, xid, id, groups, regressed, topics}, columns.args[:9]...)
@@ -81,13 +81,12 @@ func (s *Store) KeepNotices(ctx context.Context, k repository.KeptNotices) (bool
 		repository.SpikeOver.Microseconds(), repository.NoticeLife.Microseconds())
 	var kept []bool
 	if err := s.selectRows(ctx, &kept, keepNoticesQuery, args...); err != nil {
-		return false, translate("keep notices", err)
+		return false, translate("store notices", err)
 	}
 	return len(kept) > 0, nil
 }
 
-// toldColumns are the groups that events are about, with when they came back, and the
-// topics with spikes.
+// toldColumns are the groups of the events, with the times when they regressed, and the topics with spikes.
 func toldColumns(events []repository.Event) (groups, regressed, topics []byte) {
 	id, at, topic := newColumn(oidUUID, len(events), 16), newColumn(oidTimestamptz, len(events), 8), newColumn(oidText, 8, 24)
 	for _, e := range events {
@@ -143,7 +142,7 @@ func noticeColumns(notices []repository.NewNotice) (noticeArrays, error) {
 const noticeShown = `n.id, n.sink, n.kind, n.object, array_to_json(n.topics)::text AS topics, n.events, n.first_at, n.last_at,
 	array_to_json(n.message_ids)::text AS message_ids, n.detail::text AS detail, n.created_at, n.attempts, n.last_error`
 
-// claimNoticeQuery waits for nobody: a sink whose row is locked is being served.
+// claimNoticeQuery waits for no lock: a sink whose row is locked is being served.
 const claimNoticeQuery = `
 	WITH now AS MATERIALIZED (
 		SELECT coalesce($1::timestamptz, clock_timestamp()) AS moment

@@ -11,12 +11,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// What operators do by hand is one statement for one message and for many: rows are locked
-// in the order of their ids, changed, and entered in the audit trail. Only the primary key
-// may find them; see claimQuery.
+// Manual actions use the same statement for one message and for many: rows are locked in the order of their ids,
+// changed, and entered in the audit trail. Only the primary key may be used to find them; see claimQuery.
 
-// leaseFrom8 and leaseFrom10 are true while the lease in the parameters from that number on
-// holds, or is none; see leaseArgs. They lock the batch until the statement ends.
+// leaseFrom8 and leaseFrom10 are true while the lease in the parameters from that number on is valid, or none is
+// given; see leaseArgs. They lock the batch until the statement ends.
 const (
 	leaseFrom8 = `($8::uuid IS NULL OR EXISTS (
 		SELECT FROM dlq.redrive_batches WHERE redrive_id = $8::uuid AND batch_no = $9::int AND owner = $10::uuid FOR SHARE))`
@@ -28,8 +27,8 @@ func leaseArgs(l repository.Lease) []any {
 	return []any{uuid.NullUUID{UUID: l.RedriveID, Valid: l != (repository.Lease{})}, l.Number, l.Owner}
 }
 
-// deleteQuery takes the attempts and their edits along: without their message they
-// would prove nothing and never be purged.
+// deleteQuery also deletes the attempts and their edits: without their message they would prove nothing and never be
+// purged.
 const deleteQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT id FROM dlq.dlq_messages WHERE id = ANY ($1::uuid[]) AND (status <> 'RETRYING') IS TRUE AND ` + leaseFrom8 + `
@@ -93,8 +92,7 @@ func (s *Store) Requeue(ctx context.Context, id uuid.UUID, cause entity.Cause) (
 	return s.move(ctx, "requeue message", entity.ActionRequeue, entity.Pending, id, cause)
 }
 
-// giveUpQuery keeps the attempt that ends so in the history: its record may come
-// back one day, and must be known then.
+// giveUpQuery keeps the attempt that ends this way in the history: if its record comes back, it must be recognised.
 var giveUpQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT * FROM dlq.dlq_messages
@@ -150,9 +148,8 @@ func (s *Store) Change(ctx context.Context, c repository.Change, cause entity.Ca
 	return append(changed, again...), nil
 }
 
-// operate runs one of the statements above and returns the rows it changed, and the others
-// that the same operation changed before: the driver sends a statement twice when its
-// connection ended before the answer came.
+// operate runs one of the statements above and returns the rows it changed, and those that the same operation changed
+// before: the driver sends a statement twice when its connection ended before the answer arrived.
 func (s *Store) operate(
 	ctx context.Context, action entity.Action, ids []uuid.UUID, lease repository.Lease, cause entity.Cause,
 ) (changed []row, again []uuid.UUID, err error) {
@@ -170,7 +167,7 @@ func (s *Store) operate(
 	return changed, again, err
 }
 
-// without returns ids without those of rows, each once.
+// without returns ids without those of rows, and without duplicates.
 func without(ids []uuid.UUID, rows []row) []uuid.UUID {
 	seen := make(map[uuid.UUID]bool, len(ids))
 	for _, r := range rows {
@@ -186,8 +183,8 @@ func without(ids []uuid.UUID, rows []row) []uuid.UUID {
 	return rest
 }
 
-// move runs a guarded change of one message's status; where the guard holds it
-// back, the message as it is says why.
+// move runs a guarded change of one message's status; when the guard prevents it, the message's present state is the
+// reason.
 func (s *Store) move(
 	ctx context.Context, where string, action entity.Action, to entity.Status, id uuid.UUID, cause entity.Cause,
 ) (entity.Message, error) {

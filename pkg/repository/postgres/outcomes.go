@@ -12,7 +12,7 @@ var noteGroupsQuery = `
 		SELECT DISTINCT topic, consumer_group FROM unnest($1::text[], $2::text[]) AS n (topic, consumer_group)
 	)` + noteGiven
 
-// noteGiven notes the groups of given, new ones as long as their topic has fewer than
+// noteGiven stores the consumer groups of given; new ones only while their topic has fewer than
 // repository.MaxTopicGroups.
 var noteGiven = `
 	INSERT INTO dlq.topic_groups AS g (topic, consumer_group, noted)
@@ -29,7 +29,7 @@ var noteGiven = `
 // NoteGroups implements repository.Outcomes.
 func (s *Store) NoteGroups(ctx context.Context, groups []repository.TopicGroup) error {
 	topics, names := groupColumns(groups)
-	return translate("note groups", s.exec(ctx, noteGroupsQuery, topics, names))
+	return translate("store consumer groups", s.exec(ctx, noteGroupsQuery, topics, names))
 }
 
 // configureGroupsQuery changes only rows that differ: replicas that start together
@@ -55,10 +55,10 @@ const configureGroupsQuery = `
 // ConfigureGroups implements repository.Outcomes.
 func (s *Store) ConfigureGroups(ctx context.Context, groups []repository.TopicGroup) error {
 	topics, names := groupColumns(groups)
-	return translate("configure groups", s.exec(ctx, configureGroupsQuery, topics, names))
+	return translate("configure consumer groups", s.exec(ctx, configureGroupsQuery, topics, names))
 }
 
-// watchedQuery takes from the counters which topics have messages that were sent.
+// watchedQuery reads from the counters which topics have messages that were sent.
 const watchedQuery = `
 	SELECT topic, consumer_group FROM dlq.topic_groups g
 	WHERE configured OR (
@@ -73,7 +73,7 @@ func (s *Store) WatchedGroups(ctx context.Context) ([]repository.TopicGroup, err
 		Group string `db:"consumer_group"`
 	}
 	if err := s.selectRows(ctx, &found, watchedQuery); err != nil {
-		return nil, translate("list groups", err)
+		return nil, translate("list consumer groups", err)
 	}
 	groups := make([]repository.TopicGroup, len(found))
 	for i, f := range found {
@@ -82,8 +82,7 @@ func (s *Store) WatchedGroups(ctx context.Context) ([]repository.TopicGroup, err
 	return groups, nil
 }
 
-// noteCommittedQuery writes what is new and nothing else: most polls find most
-// groups where they were.
+// noteCommittedQuery writes only changed offsets: most polls find most groups unchanged.
 const noteCommittedQuery = `
 	INSERT INTO dlq.committed_offsets AS known (consumer_group, topic, topic_id, partition, committed, seen_at)
 	SELECT consumer_group, topic, topic_id, partition, max(committed), coalesce($6::timestamptz, now())
@@ -105,7 +104,7 @@ func (s *Store) NoteCommitted(ctx context.Context, offsets []repository.Committe
 		partitions.int32(o.Partition)
 		committed.int64(o.Offset)
 	}
-	return translate("note committed offsets", s.exec(ctx, noteCommittedQuery,
+	return translate("store committed offsets", s.exec(ctx, noteCommittedQuery,
 		groups.arg(), topics.arg(), topicIDs.arg(), partitions.arg(), committed.arg(), s.clock()))
 }
 

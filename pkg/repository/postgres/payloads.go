@@ -17,16 +17,16 @@ import (
 type PayloadMode string
 
 const (
-	// PayloadBackground has FillPayloads fill it after the message is stored.
+	// PayloadBackground: FillPayloads fills it after the message is stored.
 	PayloadBackground PayloadMode = "background"
-	// PayloadInline has Store fill it.
+	// PayloadInline: Store fills it.
 	PayloadInline PayloadMode = "inline"
-	// PayloadNever leaves it NULL.
+	// PayloadNever: it stays NULL.
 	PayloadNever PayloadMode = "never"
 )
 
-// DefaultPayloadLimit is the largest value, in bytes, that is copied into the column
-// payload. A larger one is most of what storing its message costs.
+// DefaultPayloadLimit is the largest value, in bytes, that is copied into the column payload. For a larger value the
+// copy would be most of the cost of storing the message.
 const DefaultPayloadLimit = 64 << 10
 
 // WithPayload sets when the column payload is filled, and the largest value in bytes that
@@ -38,18 +38,18 @@ func WithPayload(mode PayloadMode, maxBytes int) Option {
 const (
 	// payloadLease is how long a batch of the queue belongs to one caller.
 	payloadLease = 5 * time.Second
-	// payloadRest is how long the messages that another session locked are left alone.
+	// payloadRest is how long messages that another session locked are left alone.
 	payloadRest = time.Second
-	// payloadRows is how many rows are locked at once to fill their payload: for some
-	// 20 ms, in which a retry has to wait for them.
+	// payloadRows is how many rows are locked at once to fill their payload: for some 20 ms, during which a retry has
+	// to wait for them.
 	payloadRows = 200
-	// payloadBatches and payloadMessages are how much is taken from the queue at once: a
-	// flood is stored in many small batches.
+	// payloadBatches and payloadMessages limit what is taken from the queue at once: under heavy ingest messages are
+	// stored in many small batches.
 	payloadBatches, payloadMessages = 100, 1000
 )
 
-// takePayloadsQuery takes the latest batches that wait and are free: one, and more until
-// they have payloadMessages.
+// takePayloadsQuery takes the latest batches that wait and are not taken: one, and more until they have
+// payloadMessages.
 const takePayloadsQuery = `
 	WITH free AS MATERIALIZED (
 		SELECT q.id, q.messages, n.moment
@@ -72,7 +72,7 @@ const fillPayloadsQuery = `
 	UPDATE dlq.dlq_messages m SET payload = ` + payloadOfValue + `, payload_note = nullif($2::text, '')
 	FROM held LEFT JOIN dlq.records r ON r.message_id = held.id WHERE m.id = held.id RETURNING m.id`
 
-// fillArchivedPayloadsQuery is for messages that were archived before their turn came.
+// fillArchivedPayloadsQuery is for messages that were archived before their payload was filled.
 const fillArchivedPayloadsQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT m.id, m.archived_at
@@ -91,7 +91,7 @@ const pendingPayloadsQuery = `
 	SELECT m.id FROM dlq.archive_ids kept JOIN dlq.dlq_messages_archive m ON m.id = kept.id AND m.archived_at = kept.archived_at
 	WHERE kept.id = ANY ($1::uuid[]) AND m.payload_note = 'pending'`
 
-// donePayloadsQuery leaves in the queue what other sessions had locked.
+// donePayloadsQuery keeps in the queue the messages that other sessions had locked.
 const donePayloadsQuery = `
 	WITH done AS (
 		DELETE FROM dlq.payload_queue WHERE id = ANY ($1::bigint[]) AND NOT message_ids && $2::uuid[]
@@ -103,11 +103,10 @@ const donePayloadsQuery = `
 		taken_until = coalesce($3::timestamptz, clock_timestamp()) + $4::bigint * interval '1 microsecond'
 	FROM waiting WHERE q.id = waiting.id`
 
-// FillPayloads fills the column payload of messages that Store stored with
-// PayloadBackground, the latest first, also in the archive: some thousand messages, or one
-// batch of Store. It returns how many it filled, and whether any waited. Callers may work
-// at once, each on batches of its own; those of one that dies are free after some seconds.
-// updated_at stays.
+// FillPayloads fills the column payload of messages that Store stored with PayloadBackground, the latest first, also
+// in the archive: some thousand messages, or one batch of Store. It returns how many it filled, and whether any
+// waited. Callers may work concurrently, each on batches of its own; batches of a caller that dies are free after
+// some seconds. updated_at does not change.
 func (s *Store) FillPayloads(ctx context.Context) (filled int, found bool, err error) {
 	var taken []struct {
 		ID        int64     `db:"id"`
@@ -148,13 +147,13 @@ func (s *Store) fillPayloads(ctx context.Context, ids []uuid.UUID) (filled int, 
 		}
 		filled += n
 	}
-	if filled < len(ids) { // they are locked, filled before, or gone
+	if filled < len(ids) { // the others are locked, already filled, or gone
 		err = s.selectRows(ctx, &pending, pendingPayloadsQuery, uuids(ids))
 	}
 	return filled, pending, err
 }
 
-// fillOrRefuse bisects down to the values that PostgreSQL refuses as JSON.
+// fillOrRefuse bisects to find the values that PostgreSQL refuses as JSON.
 func (s *Store) fillOrRefuse(ctx context.Context, query string, ids []uuid.UUID) (int, error) {
 	var done []uuid.UUID
 	err := s.selectRows(ctx, &done, query, uuids(ids), "")
@@ -181,12 +180,12 @@ func (s *Store) PayloadLag(ctx context.Context) (time.Duration, error) {
 	err := s.selectRows(ctx, &seconds, `
 		SELECT extract(epoch FROM coalesce($1::timestamptz, clock_timestamp()) - min(stored_at))::float8 FROM dlq.payload_queue`, s.clock())
 	if err != nil || len(seconds) == 0 {
-		return 0, translate("read how far payloads are", err)
+		return 0, translate("read the payload lag", err)
 	}
 	return time.Duration(max(0, seconds[0].Float64) * float64(time.Second)), nil
 }
 
-// note says why a message gets no payload, or none yet; "" when it gets one at once.
+// note returns why a message gets no payload, or none yet; "" when it gets one at once.
 func (s *Store) note(m *entity.Message) string {
 	switch {
 	case m.Record.State == entity.ValueOverLimit:
@@ -216,27 +215,26 @@ func pendingPayloads(in incoming) []byte {
 	return ids.arg()
 }
 
-// projectionMaxDepth is how deep a value may nest that is copied to the column payload;
-// jsonb fails between 14,000 and 16,000. The value's bytes are stored in every case.
+// projectionMaxDepth is the maximum nesting depth of a value that is copied to the column payload; jsonb fails
+// between 14,000 and 16,000. The value's bytes are always stored.
 const projectionMaxDepth = payload.MaxScan
 
-// Why a payload is NULL although there is a value.
+// Reasons why a payload is NULL although there is a value.
 const (
 	noteNotJSON  = "not_json"
 	noteTooLarge = "too_large"
 	noteTooDeep  = "too_deep"
-	noteNumber   = "number"     // digits or an exponent that would blow up as text
-	noteText     = "text"       // NUL, or half of a surrogate pair: jsonb has neither
-	noteRefused  = "refused"    // PostgreSQL itself would not take it
+	noteNumber   = "number"     // digits or an exponent that would be huge as text
+	noteText     = "text"       // NUL, or half of a surrogate pair: jsonb rejects both
+	noteRefused  = "refused"    // PostgreSQL refused it
 	noteOver     = "over_limit" // the record was not stored as a whole
 
 	noteUnreadable = "unreadable" // there is no record to store
 	noteNever      = "never"      // by configuration
-	notePending    = "pending"    // FillPayloads has not come to it
+	notePending    = "pending"    // FillPayloads has not filled it yet
 )
 
-// projectable returns "" when jsonb holds value faithfully enough, else the note to
-// keep.
+// projectable returns "" when jsonb preserves value well enough, else the note to store.
 func projectable(value []byte, maxBytes int) string {
 	switch {
 	case len(value) > maxBytes:

@@ -22,7 +22,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// pendingMessages stores n messages whose payload is to be filled, as one batch.
+// pendingMessages stores n messages whose payload is filled later, as one batch.
 func pendingMessages(t *testing.T, store *Store, topic string, n int) []uuid.UUID {
 	t.Helper()
 	var values [][]byte
@@ -32,8 +32,7 @@ func pendingMessages(t *testing.T, store *Store, topic string, n int) []uuid.UUI
 	return storeBatch(t, store, topic, values)
 }
 
-// storeBatch stores values as one batch, by the way records come in, behind what the
-// topic's partition has.
+// storeBatch stores values as one batch, through Ingest, after the stored records of the topic's partition.
 func storeBatch(t *testing.T, store *Store, topic string, values [][]byte) (ids []uuid.UUID) {
 	t.Helper()
 	refs := check.Must(store.OpenTopics(t.Context(), []repository.Topic{{Name: topic, Incarnation: "1"}}))(t)
@@ -73,7 +72,7 @@ func payloadsOf(t *testing.T, db *sqlx.DB, table string) (p payloadState) {
 	return p
 }
 
-// The latest batches are filled first, many small ones at once, and payload_until is where the oldest one waits.
+// The latest batches are filled first, many small ones at once; payload_until is the age of the oldest waiting one.
 func TestFillPayloads_LatestFirst(t *testing.T) {
 	db := freshDB(t)
 	store := New(db)
@@ -100,8 +99,7 @@ func TestFillPayloads_LatestFirst(t *testing.T) {
 	check.True(t, still.Equal(changed), "got updated_at %s, want it as it was, %s", still, changed)
 }
 
-// A message that another session has locked is filled later; what was archived or
-// deleted before its turn holds up nothing.
+// A message that another session has locked is filled later; archived or deleted messages do not block the queue.
 func TestFillPayloads_MovingRows(t *testing.T) {
 	db := freshDB(t)
 	clock := time.Now()
@@ -115,7 +113,7 @@ func TestFillPayloads_MovingRows(t *testing.T) {
 	check.NoError(t, check.Err(tx.Exec(`UPDATE dlq.dlq_messages SET status = 'RETRYING' WHERE id = $1`, ids[4])))
 
 	wantFilled(t, store, 8, true)
-	wantFilled(t, store, 0, false) // the locked one rests
+	wantFilled(t, store, 0, false) // the locked one is left alone
 	if p := payloadsOf(t, db, "dlq_messages_archive"); p.Filled != 3 || p.Pending != 0 {
 		t.Errorf("got %+v of the archive, want 3 filled", p)
 	}
@@ -137,7 +135,7 @@ func TestFillPayloads_ManyCallers(t *testing.T) {
 	clock := time.Now()
 	store := New(db, WithClock(func() time.Time { return clock }))
 	pendingMessages(t, store, "orders.dlq", 5)
-	exec(t, db, `UPDATE dlq.payload_queue SET taken_until = $1`, clock.Add(payloadLease)) // by one that died
+	exec(t, db, `UPDATE dlq.payload_queue SET taken_until = $1`, clock.Add(payloadLease)) // by a caller that died
 	wantFilled(t, store, 0, false)
 	clock = clock.Add(payloadLease + time.Second)
 	for range 20 {
@@ -167,7 +165,7 @@ func TestFillPayloads_ManyCallers(t *testing.T) {
 	check.True(t, total == 105 && p.Filled == 105 && p.Pending == 0, "got %d filled and %+v, want 105", total, p)
 }
 
-// Nothing is queued, and the reason is noted, where the payload is never to be filled.
+// When the payload is never filled, nothing is queued and the reason is stored.
 func TestPayloadNever(t *testing.T) {
 	t.Parallel()
 	for name, option := range map[string]Option{
@@ -182,8 +180,8 @@ func TestPayloadNever(t *testing.T) {
 	}
 }
 
-// projections are values and what becomes of them in the column payload: a note
-// why it is NULL, or the jsonb. "-" stands for NULL without a note.
+// projections are values and the result in the column payload: a note why it is NULL, or the jsonb. "-" means NULL
+// without a note.
 var projections = []struct {
 	name, value string
 	note, jsonb string
@@ -220,7 +218,7 @@ var projections = []struct {
 	{"OverTheLimit", `"` + strings.Repeat("x", DefaultPayloadLimit-1) + `"`, noteTooLarge, ""},
 	{"Empty", ``, noteNotJSON, ""},
 	{"Blank", ` `, noteNotJSON, ""},
-	{"Null", "\x00null", "", "-"}, // stands for Kafka's null
+	{"Null", "\x00null", "", "-"}, // Kafka's null
 	{"JSONNull", `null`, "", `null`},
 	{"Text", `plain text`, noteNotJSON, ""},
 	{"TwoValues", `{} {}`, noteNotJSON, ""},
@@ -263,8 +261,8 @@ func testProjection(t *testing.T, mode PayloadMode) {
 	}
 }
 
-// TestProjectionRefused: a database that is not in UTF-8 refuses text that ours
-// cannot know of. Only the message to blame loses its projection.
+// TestProjectionRefused: a database that is not in UTF-8 refuses text that the product's rules allow. Only the
+// refused message loses its projection.
 func TestProjectionRefused(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []PayloadMode{PayloadInline, PayloadBackground} {
@@ -287,8 +285,7 @@ func testProjectionRefused(t *testing.T, mode PayloadMode) {
 	check.True(t, string(m.Record.Value) == `{"price": "5 €"}`, "got %q, want the value byte for byte", m.Record.Value)
 }
 
-// TestProjectableIsSafe: what our rules let through PostgreSQL takes, and what
-// it makes of it stays small.
+// TestProjectableIsSafe: PostgreSQL accepts what the product's rules allow, and the result stays small.
 func TestProjectableIsSafe(t *testing.T) {
 	db := freshDB(t)
 	random := rand.New(rand.NewPCG(4, 2))
@@ -306,7 +303,7 @@ func TestProjectableIsSafe(t *testing.T) {
 	check.True(t, accepted >= 500, "only %d values were accepted, want a real sample", accepted)
 }
 
-// FuzzProjectable asks the real server about everything that is accepted.
+// FuzzProjectable checks every accepted value with the real server.
 func FuzzProjectable(f *testing.F) {
 	db := postgrestest.Open(f)
 	for _, p := range projections {
@@ -325,7 +322,7 @@ func FuzzProjectable(f *testing.F) {
 	})
 }
 
-// wantTaken casts a value as the store does and bounds what comes out.
+// wantTaken casts a value as the store does and checks the size of the result.
 func wantTaken(t *testing.T, db *sqlx.DB, value []byte) {
 	t.Helper()
 	size := getOne[int](t, db, `SELECT octet_length((convert_from($1::bytea, 'UTF8')::jsonb)::text)`, value)
@@ -373,8 +370,7 @@ func valueOf(text string) []byte {
 	return []byte(text)
 }
 
-// storeValues stores values as one batch, by the way records come in, and fills the
-// payloads that the mode leaves for later.
+// storeValues stores values as one batch, through Ingest, and fills the payloads that the mode leaves for later.
 func storeValues(t *testing.T, db *sqlx.DB, mode PayloadMode, values [][]byte) []uuid.UUID {
 	t.Helper()
 	store := New(db, WithPayload(mode, DefaultPayloadLimit))
@@ -415,7 +411,7 @@ func sameJSON(a, b string) bool {
 	return json.Compact(&x, []byte(a)) == nil && json.Compact(&y, []byte(b)) == nil && x.String() == y.String()
 }
 
-// latin1 is a migrated database in another encoding than UTF-8.
+// latin1 returns a migrated database in an encoding other than UTF-8.
 func latin1(t *testing.T) *sqlx.DB {
 	t.Helper()
 	postgrestest.URL(t)
@@ -441,7 +437,7 @@ func BenchmarkProjectable(b *testing.B) {
 	}
 }
 
-// fullSelection sets every field that a filter has.
+// fullSelection sets every field of a filter.
 func fullSelection(t *testing.T) entity.Selection {
 	t.Helper()
 	patterns := func(texts ...string) entity.TopicPatterns {
@@ -461,8 +457,8 @@ func fullSelection(t *testing.T) entity.Selection {
 	}}
 }
 
-// TestRedriveJSON: what a redrive was asked for is kept whole, so that everybody
-// sees what it means.
+// TestRedriveJSON: the request of a redrive is stored completely, so that every reader sees the same selection and
+// options.
 func TestRedriveJSON(t *testing.T) {
 	t.Parallel()
 
@@ -514,8 +510,8 @@ func wantSelectionKept(t *testing.T, want entity.Selection) {
 	check.True(t, err == nil && reflect.DeepEqual(got, want), "got %+v, %v, want %+v as kept in %s", got, err, want, text)
 }
 
-// TestPatchedRetry: a program of before, which shares the redrives during a
-// roll-out, must not send unpatched what was to be patched.
+// TestPatchedRetry: an older program, which shares the redrives during a roll-out, must not send a record without its
+// patch.
 func TestPatchedRetry(t *testing.T) {
 	db := freshDB(t)
 	store := New(db)

@@ -11,11 +11,11 @@ import (
 const (
 	// plansInterval is how often the sizes of tables are read while statements run.
 	plansInterval = time.Second
-	// sizesTimeout is how long reading them may take.
+	// sizesTimeout limits the time to read them.
 	sizesTimeout = 5 * time.Second
-	// replacedTime is for how long a caller may still use a statement that it was given.
+	// replacedTime is how long a caller may still use a statement after it was replaced.
 	replacedTime = time.Minute
-	// smallTable is the size in bytes up to which a table is read quickly by any plan.
+	// smallTable is the size in bytes up to which any plan reads a table quickly.
 	smallTable = 1 << 20
 )
 
@@ -32,18 +32,17 @@ type statements struct {
 	prepared map[string]*sqlx.Stmt
 	due      time.Time       // when sizes are read again
 	reading  bool            // sizes
-	sizes    map[int64]int64 // of tables by oid: what plans are good for
+	sizes    map[int64]int64 // of tables by oid, when the plans were made
 }
 
-// get returns the statement of a query, nil when there is none, and whether there is no room
-// for more.
+// get returns the statement of a query, nil when there is none, and whether the limit of statements is reached.
 func (s *statements) get(query string) (st *sqlx.Stmt, full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.prepared[query], len(s.prepared) >= maxPrepared
 }
 
-// keep returns the statement to use for a query: the given one, unless another caller was faster.
+// keep stores the statement of a query and returns it, or the one that another caller stored first.
 func (s *statements) keep(query string, made *sqlx.Stmt) *sqlx.Stmt {
 	s.mu.Lock()
 	st := s.prepared[query]
@@ -58,7 +57,7 @@ func (s *statements) keep(query string, made *sqlx.Stmt) *sqlx.Stmt {
 	return made
 }
 
-// begin reports whether the caller is the one that reads the sizes now, and then calls end.
+// begin reports whether the caller must read the sizes now, and then call end.
 func (s *statements) begin(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,13 +74,12 @@ func (s *statements) end() {
 	s.reading = false
 }
 
-// renew forgets the prepared statements when a table has outgrown their plans, and closes them
-// when their callers are done.
+// renew drops the prepared statements when a table has outgrown their plans, and closes them after replacedTime.
 func (s *statements) renew(sizes map[int64]int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !outgrown(s.sizes, sizes) {
-		for oid, size := range sizes { // ANALYZE makes plans anew for a table that shrank
+		for oid, size := range sizes { // for a table that shrank, ANALYZE renews plans
 			s.sizes[oid] = min(size, s.sizes[oid])
 		}
 		return
@@ -95,7 +93,7 @@ func (s *statements) renew(sizes map[int64]int64) {
 	})
 }
 
-// outgrown reports whether a table that is not small has doubled.
+// outgrown reports whether a table that is not small has doubled its size.
 func outgrown(before, now map[int64]int64) bool {
 	for oid, size := range now {
 		if size > smallTable && size >= 2*before[oid] {
@@ -105,8 +103,8 @@ func outgrown(before, now map[int64]int64) bool {
 	return false
 }
 
-// watchPlans makes statements be prepared again when tables have grown. It does not wait for
-// the database, which may be slow or away.
+// watchPlans has statements prepared again when tables have grown. It does not wait for the database, which may be
+// slow or unavailable.
 func (s *Store) watchPlans() {
 	if !s.statements.begin(time.Now()) {
 		return
@@ -119,8 +117,7 @@ func (s *Store) watchPlans() {
 	}()
 }
 
-// renewPlans leaves everything as it is when the database does not answer: another statement
-// reports that.
+// renewPlans changes nothing when the database does not answer: another statement reports that.
 func (s *Store) renewPlans(ctx context.Context) {
 	sizes := map[int64]int64{}
 	rows, err := s.db.QueryContext(ctx, sizesQuery)

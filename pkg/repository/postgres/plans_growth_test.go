@@ -13,7 +13,7 @@ import (
 func TestPlansFollowGrowth(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.Open(t)
-	db.SetMaxOpenConns(1) // the plan of one connection, and the statistics of it
+	db.SetMaxOpenConns(1) // plans and statistics are per connection
 	for _, table := range []string{"dlq.dlq_messages", "dlq.records"} {
 		exec(t, db, `ALTER TABLE `+table+` SET (autovacuum_enabled = off)`)
 		exec(t, db, `VACUUM ANALYZE `+table)
@@ -32,9 +32,9 @@ func TestPlansFollowGrowth(t *testing.T) {
 		check.NoError(t, db.Get(&read, `SELECT seq_tup_read + coalesce(idx_tup_fetch, 0) FROM pg_stat_user_tables WHERE relid = 'dlq.records'::regclass`))
 		return read
 	}
-	store.statements.reading = true // by this test alone
+	store.statements.reading = true // only this test calls it
 	store.renewPlans(t.Context())
-	before := list(10, 0) // more often than PostgreSQL makes a plan for one execution
+	before := list(10, 0) // after more executions than PostgreSQL makes a custom plan for
 	exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message) SELECT 'flood', 'boom' FROM generate_series(1, 10000)`)
 	exec(t, db, `INSERT INTO dlq.records (message_id, value, headers) SELECT id, convert_to(repeat(id::text, 20), 'UTF8'), '\x00' FROM dlq.dlq_messages`)
 	store.renewPlans(t.Context())

@@ -16,8 +16,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestPlans: no hot query walks the table, neither when PostgreSQL plans it for
-// its arguments nor when it has settled on a plan for all arguments.
+// TestPlans: no hot query scans the table, neither with a custom plan for its arguments nor with a generic plan.
 func TestPlans(t *testing.T) {
 	db := freshDB(t)
 	db.SetMaxOpenConns(1) // plans and settings belong to one session
@@ -99,8 +98,8 @@ type plan struct {
 	args, indexes []string
 }
 
-// wantPlans checks the plans for the arguments and for all arguments: they walk none of tables,
-// and not the claims unless that index is among the plan's own.
+// wantPlans checks the custom and the generic plans: they scan none of tables, and not the claims unless that index
+// is among the plan's own.
 func wantPlans(t *testing.T, db *sqlx.DB, tables []string, plans []plan) {
 	t.Helper()
 	for _, c := range plans {
@@ -130,8 +129,7 @@ func explain(t *testing.T, db *sqlx.DB, mode, query string, args []string) strin
 	return asOneTable(t, db, strings.Join(lines, "\n"))
 }
 
-// asOneTable writes the archive's name into a plan for those of its partitions. To
-// walk one that is empty is no walk.
+// asOneTable replaces the partitions in a plan by the archive's name. Scanning an empty partition does not count.
 func asOneTable(t *testing.T, db *sqlx.DB, plan string) string {
 	t.Helper()
 	parts := getAll[string](t, db, `SELECT name FROM dlq.archive_partitions`)
@@ -145,8 +143,7 @@ func asOneTable(t *testing.T, db *sqlx.DB, plan string) string {
 	return plan
 }
 
-// seedMany puts in 50,000 messages of 20 topics: most of them are final, some
-// pending, few retrying.
+// seedMany inserts 50,000 messages of 20 topics: most of them are final, some pending, few retrying.
 func seedMany(t *testing.T, db *sqlx.DB) {
 	t.Helper()
 	exec(t, db, `INSERT INTO dlq.topics (name) VALUES ('orders.dlq'), ('payments.dlq')`)
@@ -178,8 +175,7 @@ func seedMany(t *testing.T, db *sqlx.DB) {
 	check.Require(t, rows == 50_000, "got %d rows, want 50000", rows)
 }
 
-// TestOutcomePlans: looking for returns, for what was consumed and for what is due
-// walks no table, however PostgreSQL plans it.
+// TestOutcomePlans: queries for returns, consumption and due messages scan no table, with any plan.
 func TestOutcomePlans(t *testing.T) {
 	db := freshDB(t)
 	db.SetMaxOpenConns(1) // plans and settings belong to one session
@@ -211,8 +207,7 @@ func TestOutcomePlans(t *testing.T) {
 	})
 }
 
-// seedSent lets every final message of seedMany have been sent, some be due again,
-// and some have come back.
+// seedSent marks every final message of seedMany as sent; some are due again, and some have come back.
 func seedSent(t *testing.T, db *sqlx.DB) {
 	t.Helper()
 	for _, query := range []string{
@@ -234,8 +229,7 @@ func seedSent(t *testing.T, db *sqlx.DB) {
 	}
 }
 
-// TestConsumptionIsLookedUpOnlyWhereItMatters: rows that were not published cost
-// nothing.
+// TestConsumptionIsLookedUpOnlyWhereItMatters: it costs nothing for rows that were not published.
 func TestConsumptionIsLookedUpOnlyWhereItMatters(t *testing.T) {
 	db := freshDB(t)
 	db.SetMaxOpenConns(1)
@@ -248,7 +242,7 @@ func TestConsumptionIsLookedUpOnlyWhereItMatters(t *testing.T) {
 		"the attempts of messages that were not published are read:\n%s", plan)
 }
 
-// TestDueIsBounded: what nobody retries holds up nobody who is.
+// TestDueIsBounded: messages without automatic retry do not delay others.
 func TestDueIsBounded(t *testing.T) {
 	db := freshDB(t)
 	store := New(db)
@@ -276,7 +270,7 @@ func TestDueIsBounded(t *testing.T) {
 		"found it with call %d, next %+v, want call %d, the last", calls, next, want)
 }
 
-// BenchmarkDue asks for what is due behind many messages of other topics.
+// BenchmarkDue finds due messages after many messages of other topics.
 func BenchmarkDue(b *testing.B) {
 	db := postgrestest.Open(b)
 	store := New(db)
@@ -301,8 +295,8 @@ func BenchmarkDue(b *testing.B) {
 	b.ReportMetric(float64(worst.Milliseconds()), "worst-ms")
 }
 
-// TestSelectionPlans: a selection walks indexes, not the messages of all other
-// topics. It is always planned for its arguments.
+// TestSelectionPlans: a selection uses indexes and does not read the messages of other topics. It is always planned
+// for its arguments.
 func TestSelectionPlans(t *testing.T) {
 	db := freshDB(t)
 	db.SetMaxOpenConns(1)
@@ -364,8 +358,7 @@ func wantWalks(t *testing.T, plan, table string, indexes []string) {
 	}
 }
 
-// TestRedrivePlans: nothing that processes ask of a redrive all the time walks
-// the batches of other redrives, nor messages.
+// TestRedrivePlans: the frequent queries for a redrive read neither the batches of other redrives nor messages.
 func TestRedrivePlans(t *testing.T) {
 	db := freshDB(t)
 	db.SetMaxOpenConns(1)
@@ -392,8 +385,8 @@ func TestRedrivePlans(t *testing.T) {
 	})
 }
 
-// seedRedrives puts in 3,000 redrives of 6 batches each, most of them over, with
-// their messages, attempts and returns.
+// seedRedrives inserts 3,000 redrives of 6 batches each, most of them finished, with their messages, attempts and
+// returns.
 func seedRedrives(t *testing.T, db *sqlx.DB) {
 	t.Helper()
 	seedMany(t, db)
@@ -418,8 +411,8 @@ func seedRedrives(t *testing.T, db *sqlx.DB) {
 	}
 }
 
-// TestActivityPlans: what came over time is read from the rows of that time alone,
-// and never from the messages; to forget what is old is to look at one end of an index.
+// TestActivityPlans: arrivals are read from the rows of the requested time only, and never from the messages;
+// deleting old rows reads one end of an index.
 func TestActivityPlans(t *testing.T) {
 	db := freshDB(t)
 	db.SetMaxOpenConns(1) // plans and settings belong to one session
@@ -454,8 +447,7 @@ func TestActivityPlans(t *testing.T) {
 	}
 }
 
-// TestActivityForgets what is old a part at a time, and leaves to others what they
-// are at.
+// TestActivityForgets deletes old rows in parts, and skips rows that other sessions have locked.
 func TestActivityForgets(t *testing.T) {
 	t.Parallel()
 	f := newFinder(t)
@@ -467,7 +459,7 @@ func TestActivityForgets(t *testing.T) {
 	old := `SELECT FROM dlq.activity WHERE at < $1::timestamptz - interval '1509 days' FOR UPDATE`
 	check.Must(holder.Exec(old, f.now.Add(time.Hour)))(t)
 	for _, want := range []int{500 + 1 + 2, 1 + 1 + 4, 1 + 1 + 6} {
-		f.insert(f.db, 0) // of a topic of its own
+		f.insert(f.db, 0) // of its own topic
 		f.work()
 		check.Same(t, count(t, f.db, "activity"), want, "rows that are left")
 	}

@@ -1,6 +1,5 @@
-// Package postgres keeps dead letters in PostgreSQL, for production: each method of the
-// storage contract is atomic, so a crash leaves nothing half done. Open makes connections;
-// the schema belongs to the migrations.
+// Package postgres keeps dead letters in PostgreSQL, for production: each method of the storage contract is atomic,
+// so a crash leaves nothing half done. Open makes connections; migrations create the schema.
 package postgres
 
 import (
@@ -14,8 +13,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Store is the repository in PostgreSQL. It is safe for concurrent use; the
-// database's locks, not the process's, keep callers apart.
+// Store implements the repository in PostgreSQL. It is safe for concurrent use; locks of the database, not of the
+// process, serialise callers.
 type Store struct {
 	db  *sqlx.DB
 	now func() time.Time // nil: the database's clock
@@ -24,9 +23,9 @@ type Store struct {
 	payloadLimit int // bytes; 0: no payload
 
 	searchPatience, countPatience time.Duration
-	searchTime, rangeTime         time.Duration // of a search for text
+	searchTime, rangeTime         time.Duration // of a free-text search
 
-	answersFrom atomic.Pointer[int64] // version of documents; nil: that of the search index, whichever
+	answersFrom atomic.Pointer[int64] // version of documents; nil: that of the search index
 
 	statements statements
 }
@@ -36,8 +35,8 @@ var _ repository.Repository = (*Store)(nil)
 // Option changes how a Store works.
 type Option func(*Store)
 
-// WithClock replaces the database's clock, for tests. Production leaves it out,
-// so that the clocks of many processes cannot disagree about an expiry.
+// WithClock replaces the database's clock, for tests. Production uses the database's, so that the clocks of many
+// processes cannot disagree about an expiry.
 func WithClock(now func() time.Time) Option {
 	return func(s *Store) { s.now = now }
 }
@@ -57,14 +56,13 @@ func New(db *sqlx.DB, options ...Option) *Store {
 	return s
 }
 
-// Ping answers nil when the database answers a query.
+// Ping returns nil when the database answers a query.
 func (s *Store) Ping(ctx context.Context) error {
 	var one int
 	return translate("ping", s.db.GetContext(ctx, &one, "SELECT 1"))
 }
 
-// clock is the argument for a statement's moment: NULL lets the database take
-// its own.
+// clock is the time argument of a statement: NULL uses the database's clock.
 func (s *Store) clock() any {
 	if s.now == nil {
 		return nil
@@ -72,14 +70,14 @@ func (s *Store) clock() any {
 	return entity.Moment(s.now())
 }
 
-// stmt prepares a query once. lib/pq reads bytea as hex from plain queries and as binary
-// from prepared ones: a fifth of a claim's time and half of an export's.
+// stmt prepares a query once. lib/pq reads bytea as hex from plain queries and as binary from prepared ones, which
+// saves a fifth of a claim's time and half of an export's.
 func (s *Store) stmt(ctx context.Context, query string) (*sqlx.Stmt, error) {
 	s.watchPlans()
 	if st, _ := s.statements.get(query); st != nil {
 		return st, nil
 	}
-	// Not under the lock: a server that went silent would hold up every caller.
+	// Not under the lock: a server that does not answer would block every caller.
 	made, err := s.db.PreparexContext(ctx, query)
 	if err != nil {
 		return nil, err
@@ -90,7 +88,7 @@ func (s *Store) stmt(ctx context.Context, query string) (*sqlx.Stmt, error) {
 // selectRows runs a prepared query into dest, a pointer to a slice.
 func (s *Store) selectRows(ctx context.Context, dest any, query string, args ...any) error {
 	return again(ctx, func() error {
-		st, err := s.stmt(ctx, query) //nolint:sqlclosecheck // it is kept for the next time
+		st, err := s.stmt(ctx, query) //nolint:sqlclosecheck // it stays prepared
 		if err != nil {
 			return err
 		}
@@ -101,7 +99,7 @@ func (s *Store) selectRows(ctx context.Context, dest any, query string, args ...
 // exec runs a prepared statement that returns no rows.
 func (s *Store) exec(ctx context.Context, query string, args ...any) error {
 	return again(ctx, func() error {
-		st, err := s.stmt(ctx, query) //nolint:sqlclosecheck // it is kept for the next time
+		st, err := s.stmt(ctx, query) //nolint:sqlclosecheck // it stays prepared
 		if err != nil {
 			return err
 		}

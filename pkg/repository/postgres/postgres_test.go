@@ -81,8 +81,7 @@ func getAll[T any](t testing.TB, db interface {
 	return v
 }
 
-// TestRepository proves the whole contract for the login of the programs, which has dlq_rw
-// and nothing else.
+// TestRepository tests the whole contract as the login of the programs, which has only dlq_rw.
 func TestRepository(t *testing.T) {
 	t.Parallel()
 	role := login(t, "dlq_rw")
@@ -100,7 +99,7 @@ func TestRepository(t *testing.T) {
 	})
 }
 
-// insert puts a message in by plain SQL, exactly as it is.
+// insert inserts a message by plain SQL, unchanged.
 func insert(t *testing.T, db *sqlx.DB, m entity.Message) {
 	t.Helper()
 	if !m.Source.Known() {
@@ -132,7 +131,7 @@ func insert(t *testing.T, db *sqlx.DB, m entity.Message) {
 	check.Require(t, err == nil, "insert message: %v", err)
 }
 
-// archive moves a row as it is.
+// archive moves a row unchanged.
 func archive(t *testing.T, db *sqlx.DB, id uuid.UUID) {
 	t.Helper()
 	var names []string
@@ -144,7 +143,7 @@ func archive(t *testing.T, db *sqlx.DB, id uuid.UUID) {
 		INSERT INTO dlq.dlq_messages_archive (`+columns+`) SELECT `+columns+` FROM moved`, id)
 }
 
-// insertTenColumns is what people write who know only the documents' table.
+// insertTenColumns inserts the row of an author who knows only the documented table.
 func insertTenColumns(t *testing.T, db *sqlx.DB, m entity.Message) {
 	t.Helper()
 	_, err := db.Exec(`

@@ -16,7 +16,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// quarantineQuery moves the position past one record and keeps the record.
+// quarantineQuery moves the position past one record and stores the record.
 const quarantineQuery = moveSteps + `, kept AS (
 		INSERT INTO dlq.quarantine (id, dlq_topic_id, incarnation_id, partition, dlq_offset, timestamp_ms,
 			headers, state, sqlstate, error, first_try, last_try, retry_at, key, value)
@@ -27,8 +27,8 @@ const quarantineQuery = moveSteps + `, kept AS (
 	)
 	SELECT incarnation_id, partition, next_offset FROM moved`
 
-// quarantine stores the step of a batch's one message without the message, which goes
-// into quarantine.
+// quarantine moves the position for a batch with one message, and stores the record in quarantine instead of a
+// message.
 func (s *Store) quarantine(ctx context.Context, batch repository.Batch, refusal error) (repository.Stored, error) {
 	m := &batch.Messages[0]
 	state, err := recordState(m.Record)
@@ -51,7 +51,7 @@ func (s *Store) quarantine(ctx context.Context, batch repository.Batch, refusal 
 	return stored, nil
 }
 
-// nullBytes is NULL for nil; the driver would make empty bytes of it.
+// nullBytes returns NULL for nil; the driver would send empty bytes.
 func nullBytes(b []byte) any {
 	if b == nil {
 		return nil
@@ -59,7 +59,7 @@ func nullBytes(b []byte) any {
 	return b
 }
 
-// recordState is all of a record but its bytes.
+// recordState returns the JSON of a record without its bytes.
 func recordState(r entity.Record) (string, error) {
 	r.Key, r.Value, r.Headers = nil, nil, nil
 	state, err := json.Marshal(r)
@@ -77,7 +77,7 @@ func timestampOf(source entity.Source) any {
 	return source.Timestamp.UnixMilli()
 }
 
-// refusalOf is what the server said when it refused something.
+// refusalOf returns the SQLSTATE and the text of the server's refusal.
 func refusalOf(err error) (code, text string) {
 	var pe *pq.Error
 	if errors.As(err, &pe) {
@@ -86,13 +86,12 @@ func refusalOf(err error) (code, text string) {
 	return "", clean(err.Error())
 }
 
-// bisect stores a refused batch in halves, down to the messages that are refused by
-// themselves, which go into quarantine. Each step is committed: other partitions do not
-// wait, and a crash leaves every position where its messages end. With an error it returns
-// what was stored.
+// bisect stores a refused batch in halves, down to single messages that are refused, which go into quarantine. Each
+// step is committed: other partitions do not wait, and a crash leaves every position where its messages end. With an
+// error it returns what was stored.
 func (s *Store) bisect(ctx context.Context, batch repository.Batch, known *prepared, refusal error) (repository.Stored, error) {
 	if len(batch.Messages) == 0 {
-		return repository.Stored{}, refusal // the step itself
+		return repository.Stored{}, refusal // the refusal is not about a message
 	}
 	if len(batch.Messages) == 1 && len(batch.Ranges) == 1 {
 		return s.quarantine(ctx, batch, refusal)
@@ -104,7 +103,7 @@ func (s *Store) bisect(ctx context.Context, batch repository.Batch, known *prepa
 	if err == nil {
 		rest, err = s.storeOrBisect(ctx, second, ofSecond)
 	}
-	// A partition that both halves have a part of counts when its last part does.
+	// A partition with a range in both halves counts when its second range does.
 	later := make(map[repository.Partition]bool, len(second.Ranges))
 	for _, r := range second.Ranges {
 		later[r.Partition] = true
@@ -119,8 +118,8 @@ func (s *Store) bisect(ctx context.Context, batch repository.Batch, known *prepa
 	return rest, err
 }
 
-// halves splits a batch: a range that both have messages of ends, and begins, at the
-// first message of the second half. Ranges without messages are in the first.
+// halves splits a batch: a range with messages in both halves is split at the first message of the second half.
+// Ranges without messages are in the first.
 func halves(b repository.Batch) (first, second repository.Batch) {
 	first, second = b, b
 	middle := len(b.Messages) / 2
@@ -176,8 +175,8 @@ type quarantineRow struct {
 	RetryAt     time.Time     `db:"retry_at"`
 }
 
-// quarantineColumns are a quarantineRow; limit is the SQL of the longest key, value and
-// headers that are read, negative for any.
+// quarantineColumns are the columns of a quarantineRow; limit is the SQL of the longest key, value and headers that
+// are read, negative for any.
 func quarantineColumns(limit string) string {
 	return `
 	q.id, q.dlq_topic_id, t.name AS dlq_topic, q.incarnation_id, q.partition, q.dlq_offset, q.timestamp_ms,
@@ -263,8 +262,8 @@ func (s *Store) Quarantined(ctx context.Context, q repository.QuarantineQuery) (
 	return list, translate("list quarantined records", err)
 }
 
-// quarantinedToShow reads records one after the other, with the headers that a page may
-// have, and takes their memory from the room of ctx.
+// quarantinedToShow reads records one after the other, with the headers that a page may have, and reserves their
+// memory in the room of ctx.
 func (s *Store) quarantinedToShow(ctx context.Context, query string, args []any) (list []entity.Quarantined, err error) {
 	var shown shownPage
 	err = s.withRows(ctx, query, args, func(rows *sql.Rows) error {
@@ -321,8 +320,8 @@ func (s *Store) WakeQuarantined(ctx context.Context) error {
 		WHERE retry_at > c.moment`, s.clock()))
 }
 
-// What is done to a quarantined record by hand is in the audit trail with its position and
-// SQLSTATE. The database's message may quote the record.
+// A manual action on a quarantined record is in the audit trail with the position and SQLSTATE. The database's
+// message may quote the record.
 const (
 	auditQuarantine = `, audit AS (
 		INSERT INTO dlq.audit (at, action, kind, object_id, last_error, topics, actor, reason, request_id, trace_id, operation_id)
@@ -365,7 +364,7 @@ func (s *Store) onQuarantined(ctx context.Context, where string, action entity.A
 	if len(done) > 0 {
 		return nil
 	}
-	// The driver may have sent the statement twice, and the first time it was carried out.
+	// The driver may have sent the statement twice; then the first one was executed.
 	again, err := s.performedOn(ctx, cause.Operation, action, []uuid.UUID{id})
 	if err != nil {
 		return translate(where, err)

@@ -23,8 +23,8 @@ func refuse(t testing.TB, db *sqlx.DB) {
 	db.MustExec(`ALTER TABLE dlq.records ADD CONSTRAINT chk_test CHECK (position('refused'::bytea IN value) = 0) NOT VALID`)
 }
 
-// twoPartitions is a batch of two partitions with n records each; the values of those
-// that refused names, counted over both, are refused.
+// twoPartitions is a batch of two partitions with n records each; the values at the indexes in refused, counted over
+// both, are refused.
 func twoPartitions(t testing.TB, f *feed, n int, refused ...int) repository.Batch {
 	t.Helper()
 	_, err := f.store.OpenPosition(t.Context(), []repository.Position{{Partition: repository.Partition{Incarnation: f.ref.Incarnation, Partition: 1}}})
@@ -52,8 +52,8 @@ func wantCounts(t *testing.T, db *sqlx.DB, messages, quarantined int) {
 	}
 }
 
-// TestRefusedRecordGoesIntoQuarantine: 199 of 200 are stored at once, the last when it is
-// tried after the constraint is gone, with everything that it had.
+// TestRefusedRecordGoesIntoQuarantine: 199 of 200 are stored at once, the last one with all of its data when it is
+// tried after the constraint is gone.
 func TestRefusedRecordGoesIntoQuarantine(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -92,7 +92,7 @@ func TestRefusedRecordGoesIntoQuarantine(t *testing.T) {
 		"Release")
 	wantCounts(t, db, 199, 1)
 	exec(t, db, `ALTER TABLE dlq.records DROP CONSTRAINT chk_test`)
-	if _, err := f.store.Store(t.Context(), bad); err != nil { // read once more: its row in quarantine is the one that counts
+	if _, err := f.store.Store(t.Context(), bad); err != nil { // read again: its row in quarantine counts
 		t.Errorf("Store of the record in quarantine = %v", err)
 	}
 	wantCounts(t, db, 199, 1)
@@ -105,8 +105,7 @@ func TestRefusedRecordGoesIntoQuarantine(t *testing.T) {
 		"released %+v, want the record as it was", got)
 }
 
-// TestEveryPermanentRefusal: whichever way PostgreSQL refuses a record for good, the
-// others are stored.
+// TestEveryPermanentRefusal: whatever the permanent error of PostgreSQL for a record, the others are stored.
 func TestEveryPermanentRefusal(t *testing.T) {
 	t.Parallel()
 	raise := func(code string) string {
@@ -123,7 +122,7 @@ func TestEveryPermanentRefusal(t *testing.T) {
 		"23514": `ALTER TABLE dlq.records ADD CONSTRAINT chk_test CHECK (position('refused'::bytea IN value) = 0) NOT VALID`,
 	} {
 		withDB(t, state, func(t *testing.T, db *sqlx.DB) {
-			if state == "54000" { // a row that no page of an index has room for
+			if state == "54000" { // a row that is too large for a page of an index
 				exec(t, db, `CREATE FUNCTION public.long(value bytea) RETURNS text IMMUTABLE LANGUAGE sql AS $$
 					SELECT string_agg(md5(n::text || $1::text), '') FROM generate_series(1, 500) n $$`)
 				ddl = `CREATE INDEX ON dlq.records ((CASE WHEN position('refused'::bytea IN value) > 0 THEN public.long(value) END))`
@@ -139,8 +138,8 @@ func TestEveryPermanentRefusal(t *testing.T) {
 	}
 }
 
-// TestQuarantineIsTriedWhenItIsDue: a record is one caller's at a time, and comes back
-// after its rest, or when it is asked for.
+// TestQuarantineIsTriedWhenItIsDue: a record belongs to one caller at a time, and is due again after its pause, or on
+// request.
 func TestQuarantineIsTriedWhenItIsDue(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -177,7 +176,7 @@ func TestQuarantineIsTriedWhenItIsDue(t *testing.T) {
 	wantCounts(t, db, 1, 0)
 }
 
-// TestQuarantineOfVisibleTopics: a list has the topics that one may see.
+// TestQuarantineOfVisibleTopics: a list has only visible topics.
 func TestQuarantineOfVisibleTopics(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -202,8 +201,8 @@ func TestQuarantineOfVisibleTopics(t *testing.T) {
 		"QuarantineCounts = %+v, want 3 of one topic", counts)
 }
 
-// TestRefusedBatchThatFails: what was stored before an error is named beside it, and the
-// rest can be stored from the positions.
+// TestRefusedBatchThatFails: Store returns what was stored together with the error, and the rest can be stored from
+// the positions.
 func TestRefusedBatchThatFails(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -228,7 +227,7 @@ func TestRefusedBatchThatFails(t *testing.T) {
 	wantCounts(t, db, 14, 2)
 }
 
-// TestRefusedBatchAsksAboutEachValueOnce: not again for each half.
+// TestRefusedBatchAsksAboutEachValueOnce: values are not checked again for each half.
 func TestRefusedBatchAsksAboutEachValueOnce(t *testing.T) {
 	t.Parallel()
 	db, count := postgrestest.OpenCounted(t)
@@ -245,8 +244,8 @@ func TestRefusedBatchAsksAboutEachValueOnce(t *testing.T) {
 	wantCounts(t, db, n-1, 1)
 }
 
-// TestQuarantineIsListedWithinItsRoom: a long key stays in the database, and what is read
-// is taken from the caller's room.
+// TestQuarantineIsListedWithinItsRoom: a long key is not loaded, and the memory of what is read is reserved in the
+// caller's room.
 func TestQuarantineIsListedWithinItsRoom(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -281,7 +280,7 @@ func TestQuarantineIsListedWithinItsRoom(t *testing.T) {
 
 var errFullRoom = errors.New("the room is full")
 
-// countedRoom counts what is taken until it is full.
+// countedRoom counts reserved bytes until it is full.
 type countedRoom struct {
 	taken int64
 	full  bool

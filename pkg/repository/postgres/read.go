@@ -12,10 +12,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// A topic's messages are found by its name as original topic and as dead-letter topic: two
-// walks of indexes, merged in order. The second leaves out what the first found, as a range
-// of its index: the planner does not know a name's number and would walk all messages.
-// offset and size are SQL expressions.
+// A topic's messages are found by its name as original topic and as dead-letter topic: two index walks, merged in
+// order. The second leaves out what the first found, as a range of its index: the planner does not know a name's
+// number and would walk all messages. offset and size are SQL expressions.
 func pageOfTopic(offset, size string) string {
 	return `
 	SELECT id, created_at FROM (
@@ -33,9 +32,8 @@ func pageOfTopic(offset, size string) string {
 	ORDER BY created_at DESC, id DESC OFFSET ` + offset + ` LIMIT ` + size
 }
 
-// listQueryOf lists a page. The total comes from the counters in the page's snapshot, also
-// for an empty page. room limits the bytes of keys, values and headers; sizes are known
-// without reading out-of-line values.
+// listQueryOf lists a page. The total comes from the counters in the page's snapshot, also for an empty page. room
+// limits the bytes of keys, values and headers; sizes are known without reading out-of-line values.
 func listQueryOf(offset, size, limit, page string) string {
 	return `
 	WITH total AS (
@@ -58,22 +56,22 @@ func listQueryOf(offset, size, limit, page string) string {
 // listQuery is for any page.
 var listQuery = listQueryOf("$2::bigint", "$3::bigint", "$4::bigint", "$5::bigint")
 
-// firstPageQuery is the first page, which most ask for: the planner sees its size and
-// settles on one plan for all topics. Planning takes longer than running it.
+// firstPageQuery is the first page, which is requested most: the planner sees its size and uses one plan for all
+// topics. Planning takes longer than running it.
 func firstPageQuery(size int) string {
 	return listQueryOf("0::bigint", number(size), number(repository.ListValueLimit), number(repository.ListPageLimit))
 }
 
 func number(n int) string { return strconv.Itoa(n) + "::bigint" }
 
-// expected is for how many messages of a page there is room at once: nobody gets
-// memory by asking for a large page of a small topic.
+// expected is how many messages of a page get memory at once: asking for a large page of a small topic reserves no
+// more.
 const expected = 64
 
 // List implements repository.Reader.
 func (s *Store) List(ctx context.Context, topic string, page repository.Page) (repository.List, error) {
 	if topic != clean(topic) {
-		return repository.List{}, nil // a name that no topic can have
+		return repository.List{}, nil // no topic can have such a name
 	}
 	query, args := listQuery, []any{topic, page.Offset(), page.Size, repository.ListValueLimit, repository.ListPageLimit}
 	if page.Offset() == 0 {
@@ -97,8 +95,8 @@ func (s *Store) List(ctx context.Context, topic string, page repository.Page) (r
 // shownPage counts the headers of a page.
 type shownPage struct{ headers int }
 
-// message is that of a row of the page. Its headers are left out unless all of them
-// are within the limits.
+// message returns the message of a row of the page. Its headers are left out unless all of them are within the
+// limits.
 func (p *shownPage) message(ctx context.Context, r *row) (entity.Message, error) {
 	m, err := r.messageToShow()
 	if err != nil {
@@ -108,7 +106,7 @@ func (p *shownPage) message(ctx context.Context, r *row) (entity.Message, error)
 	return m, repository.TakeRoom(ctx, repository.SizeInMemory(&m))
 }
 
-// boundHeaders leaves the headers of a record out that are over the limits.
+// boundHeaders removes the headers of a record if they are over the limits.
 func (p *shownPage) boundHeaders(r *entity.Record) {
 	p.headers += len(r.Headers)
 	if len(r.Headers) > 0 && (r.HeadersOmitted || p.headers > repository.ListHeaderLimit) {
@@ -126,7 +124,7 @@ func (s *Store) Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.M
 	return s.getOne(ctx, "get message", getQuery, id, maxValue)
 }
 
-// getOne reads the message of an id.
+// getOne reads the message with that id.
 func (s *Store) getOne(ctx context.Context, where, query string, id uuid.UUID, maxValue int64) (entity.Message, error) {
 	var m entity.Message
 	found := false
@@ -146,8 +144,8 @@ func (s *Store) getOne(ctx context.Context, where, query string, id uuid.UUID, m
 	return m, nil
 }
 
-// total is the bytes of key, value and headers of a message and of those before it;
-// out-of-line values are read while it is within $2.
+// total is the bytes of key, value and headers of a message and of all earlier ones; out-of-line values are read
+// while it is within $2.
 var loadQuery = `
 	SELECT m.total, ` + stateColumns + `, ` + byteColumns("m.room", "m.room") + `
 	FROM (
@@ -172,7 +170,7 @@ func (s *Store) Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) ([]en
 	loaded := make([]entity.Message, 0, len(ids))
 	err := s.eachRow(ctx, loadQuery, []any{uuids(ids), maxBytes}, &total, func(r *row) error {
 		switch {
-		case examined < len(ids): // a message before did not fit
+		case examined < len(ids): // an earlier message did not fit
 			return nil
 		case total <= maxBytes:
 			m, err := r.messageWithBytes()
@@ -193,8 +191,8 @@ func (s *Store) Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) ([]en
 	return loaded, examined, nil
 }
 
-// partQuery reads a part of a value. Values lie out of line as they are, so that no
-// more than the part is read. bytea counts from 1.
+// partQuery reads a part of a value. Values are stored out of line and uncompressed, so that only the part is read.
+// bytea counts from 1.
 func partQuery(from source) string {
 	return `SELECT substring(m.value FROM $2::int + 1 FOR $3::int) AS value FROM ` + from.view + ` m WHERE ` + from.has("$1")
 }
@@ -306,8 +304,7 @@ func (s *Store) GetArchived(ctx context.Context, id uuid.UUID, maxValue int64) (
 	return m, nil
 }
 
-// restoredColumns are those that a message has as before; the others are of its
-// retries, which begin anew.
+// restoredColumns are those that a message keeps; the others are of its retries, which begin again.
 const restoredColumns = `
 	id, original_topic, error_message, max_retries, payload, created_at, last_retry_at,
 	key, value, headers, payload_note, omitted_size, omitted_sha256, defect,
@@ -316,8 +313,7 @@ const restoredColumns = `
 	consumer_group, consumer_attempts, dialect, error_class, group_id, parent_id, root_id,
 	attempt_no, last_publish_error, last_publish_error_class, record_hash`
 
-// restoreQuery moves the row in one statement, so that it is in one of the tables
-// at every moment.
+// restoreQuery moves the row in one statement, so that it is always in one of the tables.
 var restoreQuery = `
 	WITH gone AS (
 		DELETE FROM dlq.dlq_messages_archive m WHERE ` + fromArchive.has("$1") + ` RETURNING *

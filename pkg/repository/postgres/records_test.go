@@ -18,8 +18,8 @@ func wantRecords(t *testing.T, db *sqlx.DB, when string, want int) {
 	check.Same(t, getOne[int](t, db, `SELECT count(*) FROM dlq.records`), want, "%s there are records", when)
 }
 
-// The bytes of a record are written once: they stay where they are while the message is
-// archived and restored, and go when it is deleted or purged.
+// The bytes of a record are written once: they are not moved when the message is archived and restored, and are
+// deleted when it is deleted or purged.
 func TestRecordsFollowTheirMessages(t *testing.T) {
 	db := freshDB(t)
 	store := New(db)
@@ -47,7 +47,7 @@ func TestRecordsFollowTheirMessages(t *testing.T) {
 	wantRecords(t, db, "after truncating", 0)
 }
 
-// Messages that were put in by SQL have their bytes in their own row.
+// Messages that were inserted by SQL have their bytes in their own row.
 func TestRecordsInTheirMessages(t *testing.T) {
 	db := freshDB(t)
 	store := New(db)
@@ -60,9 +60,8 @@ func TestRecordsInTheirMessages(t *testing.T) {
 	}
 }
 
-// TestOnlyBytesLieOutOfLine: what an attempt writes makes its row wider, and still
-// nothing but the record's bytes is moved out of it, which each later update and
-// each list would pay for.
+// TestOnlyBytesLieOutOfLine: an attempt makes the message's row wider, and still only the record's bytes are stored
+// out of line. Otherwise each later update and each list would be slower.
 func TestOnlyBytesLieOutOfLine(t *testing.T) {
 	db := freshDB(t)
 	store := New(db)

@@ -12,11 +12,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// leaseQuery locks the redrive first, so that a paused one hands out no batch and its rate
-// lets one batch through at a time. It skips batches that another caller is saving or
-// taking. With the order of keys to keep only the first batch that is not done is handed
-// out; if it is done by now, the next call gets the next. An inactive redrive hands out
-// abandoned batches alone, whatever its rate or order: their results must be saved.
+// leaseQuery locks the redrive first, so that a paused one leases no batch and its rate admits one batch at a time.
+// It skips batches that another caller is saving or leasing. When the order of keys is kept, only the first batch
+// that is not done can be leased; if it is done by now, the next call gets the next one. An inactive redrive leases
+// only abandoned batches, whatever its rate or order: their results must be saved.
 const leaseQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT r.id, r.state, r.ordered, r.rate, c.moment, r.state IN ('canary', 'running') AS active
@@ -93,8 +92,8 @@ func (r *batchRow) batch(redrive uuid.UUID) (*repository.RedriveBatch, error) {
 	return b, nil
 }
 
-// renewQuery looks among the batches that are not done, which are few; an index of
-// owners would have to change with every lease. The rows are locked in one order.
+// renewQuery reads the batches that are not done, which are few; an index of owners would have to change with every
+// lease. The rows are locked in one order.
 const renewQuery = `
 	WITH mine AS MATERIALIZED (
 		SELECT redrive_id, batch_no FROM dlq.redrive_batches WHERE owner = $1 AND NOT done
@@ -112,8 +111,8 @@ func (s *Store) RenewLeases(ctx context.Context, owner uuid.UUID, lease time.Dur
 	return translate("renew leases", err)
 }
 
-// saveBatchQuery lays the new results over those that an earlier save left, item
-// by item, and counts anew. The targets of the new results follow those of the old ones.
+// saveBatchQuery merges the new results into those of earlier saves, item by item, and counts again. The targets of
+// the new results are appended to the old ones.
 const saveBatchQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT * FROM dlq.redrive_batches WHERE redrive_id = $1 AND batch_no = $2 AND owner = $3 FOR NO KEY UPDATE
@@ -192,7 +191,7 @@ func (s *Store) SaveBatch(ctx context.Context, r repository.BatchResults) (bool,
 	return false, s.mustExist(ctx, "save a batch", r.RedriveID)
 }
 
-// lastOfEach returns the items that have a result, each number once.
+// lastOfEach returns the items that have a result, the last one for each number.
 func lastOfEach(items []entity.RedriveItem) []entity.RedriveItem {
 	at := make(map[int]int, len(items))
 	once := make([]entity.RedriveItem, 0, len(items))
@@ -210,7 +209,7 @@ func lastOfEach(items []entity.RedriveItem) []entity.RedriveItem {
 	return once
 }
 
-// resultNumber is how a result is kept: its place in the list of all.
+// resultNumber is the stored form of a result: its index in the list of all results.
 func resultNumber(r entity.ItemResult) int32 {
 	for i, known := range entity.ItemResults() {
 		if known == r {
@@ -235,8 +234,8 @@ func (c *column) optionalOffset(offset int64) {
 	c.int64(offset)
 }
 
-// elements takes an array apart that a query returned in its binary form, as
-// array_send makes it: see column. Nil, a NULL of the query, has none.
+// elements splits an array that a query returned in its binary form, as array_send produces it: see column. For nil,
+// a NULL of the query, there are none.
 func elements(array []byte) ([][]byte, error) {
 	if len(array) <= 12 { // NULL, or empty: no dimension
 		return nil, nil

@@ -12,10 +12,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// itemsOfBatch are the messages of b, a row of dlq.redrive_batches, with their outcomes.
-// How far the groups have read is looked up once for each of the batch's few partitions.
-// One without a group uses the groups that are configured for its topic, and of them the
-// furthest.
+// itemsOfBatch are the messages of b, a row of dlq.redrive_batches, with their outcomes. The committed offsets are
+// read once for each of the batch's few partitions. A message without a consumer group uses the groups that are
+// configured for its topic, and of them the one that has read furthest.
 const itemsOfBatch = `
 	SELECT b.first_item + o.i::int - 1 AS number, o.id AS message_id, coalesce(o.result, 0) AS result, coalesce(o.reason, '') AS reason,
 	       coalesce(p.topic, '') AS topic, coalesce(p.topic_id, '') AS topic_id, coalesce(p.partition, 0) AS partition,
@@ -44,8 +43,8 @@ const itemsOfBatch = `
 		OFFSET 0
 	) p ON p.no = o.target`
 
-// redriveItemsQuery takes only those batches apart that the page is in, and with
-// a filter only those that have such results, or something that came back.
+// redriveItemsQuery expands only those batches that the page is in, and with a filter only those that have such
+// results or returns.
 const redriveItemsQuery = `
 	SELECT i.* FROM (
 		SELECT * FROM dlq.redrive_batches
@@ -100,10 +99,9 @@ func (s *Store) RedriveItems(ctx context.Context, id uuid.UUID, q repository.Ite
 	return items, nil
 }
 
-// redriveOutcomesQuery counts the outcomes of itemsOfBatch. Returns are counted where they
-// are stored, whatever the item's result; only then are message ids read, to leave them out
-// of the rest. A full join is never a nested loop, which the planner would choose for few
-// items.
+// redriveOutcomesQuery counts the outcomes of itemsOfBatch. Returns are counted from their own table, whatever the
+// item's result; only when there are returns are message ids read, to exclude these messages from the other counts. A
+// full join is never a nested loop, which the planner would choose for few items.
 const redriveOutcomesQuery = `
 	WITH returned AS MATERIALIZED (
 		SELECT DISTINCT parent_id FROM dlq.returns WHERE redrive_id = $1
@@ -153,8 +151,8 @@ func (s *Store) RedriveOutcomes(ctx context.Context, id uuid.UUID, canary bool) 
 	return counts, nil
 }
 
-// attemptsOfQuery finds the last attempt of a redrive on each message: the claim,
-// if it is still one, else the last in the history.
+// attemptsOfQuery finds the last attempt of a redrive on each message: the present claim, if it is the redrive's,
+// else the last in the history.
 const attemptsOfQuery = `
 	WITH made AS (
 		SELECT ` + attemptColumns + `
@@ -169,8 +167,8 @@ const attemptsOfQuery = `
 	SELECT a.*, coalesce((SELECT m.consumer_group FROM dlq.dlq_messages m WHERE m.id = a.message_id), '') AS consumer_group
 	FROM (SELECT DISTINCT ON (message_id) * FROM made ORDER BY message_id, attempt_no DESC) a ORDER BY a.message_id`
 
-// AttemptsOf implements repository.Attempts, in order of the messages' ids. Who
-// made an attempt that is still a claim is not known.
+// AttemptsOf implements repository.Attempts, in order of the messages' ids. The actor of an attempt that is still
+// claimed is not known.
 func (s *Store) AttemptsOf(ctx context.Context, redrive uuid.UUID, ids []uuid.UUID) ([]entity.Attempt, error) {
 	if len(ids) == 0 || redrive == uuid.Nil {
 		return nil, nil
@@ -186,8 +184,8 @@ func (s *Store) AttemptsOf(ctx context.Context, redrive uuid.UUID, ids []uuid.UU
 	return attempts, nil
 }
 
-// selectionJSON is a stored selection. The ids are in the batches and only counted here.
-// What means something when empty (a key, a header's value, patterns) is a pointer.
+// selectionJSON is a stored selection. The ids are in the batches and only counted here. A field for which empty
+// differs from unset (a key, a header's value, patterns) is a pointer.
 type selectionJSON struct {
 	IDs           int             `json:"ids,omitempty"`
 	Topic         string          `json:"topic,omitempty"`
@@ -207,7 +205,7 @@ type selectionJSON struct {
 	Fields        []fieldJSON     `json:"fields,omitempty"`
 	Words         []string        `json:"words,omitempty"`
 	Visible       *[]string       `json:"visible,omitempty"`
-	VisibleAlso   [][]string      `json:"visible_also,omitempty"` // each must see the message as well
+	VisibleAlso   [][]string      `json:"visible_also,omitempty"` // the message must be visible for each of these too
 }
 
 type headerJSON struct {
@@ -220,7 +218,7 @@ type fieldJSON struct {
 	Values []string `json:"values,omitempty"`
 }
 
-// optionsJSON are the options as they are kept; durations are nanoseconds.
+// optionsJSON are the stored options; durations are nanoseconds.
 type optionsJSON struct {
 	Canary          int           `json:"canary,omitempty"`
 	CanaryWait      time.Duration `json:"canary_wait,omitempty"`
@@ -234,7 +232,7 @@ type optionsJSON struct {
 	Patch           []byte        `json:"patch,omitempty"`
 }
 
-// targetJSON is where records of a batch were sent, and who reads them there.
+// targetJSON is a partition to which records of a batch were sent, and the consumer group that reads it.
 type targetJSON struct {
 	Topic     string `json:"topic"`
 	TopicID   string `json:"topic_id"`
@@ -314,7 +312,7 @@ func unpackSelection(text []byte) (entity.Selection, error) {
 	return entity.Selection{Filter: f}, nil
 }
 
-// patterns reads texts of patterns; none at all match nothing.
+// patterns parses patterns; an empty list matches nothing.
 func patterns(field string, texts []string) (entity.TopicPatterns, error) {
 	if len(texts) == 0 {
 		return entity.TopicPatterns{}, nil
@@ -322,7 +320,7 @@ func patterns(field string, texts []string) (entity.TopicPatterns, error) {
 	return entity.ParseTopicPatterns(field, texts...)
 }
 
-// optionalBytes is nil for nil and points to b else, be it empty.
+// optionalBytes returns nil for nil, else a pointer to b, which may be empty.
 func optionalBytes(b []byte) *[]byte {
 	if b == nil {
 		return nil
@@ -330,7 +328,7 @@ func optionalBytes(b []byte) *[]byte {
 	return &b
 }
 
-// cleanAll never returns nil for an empty list that is not nil.
+// cleanAll returns nil only for nil, not for an empty list.
 func cleanAll(texts []string) []string {
 	if texts == nil {
 		return nil
@@ -363,7 +361,7 @@ func unpackReasons(counts map[string]int, text []byte) error {
 	return nil
 }
 
-// pack returns JSON as text: bytes would travel in the binary form of jsonb.
+// pack returns JSON as text: bytes would be sent in the binary form of jsonb.
 func pack(v any) (string, error) {
 	text, err := json.Marshal(v)
 	return string(text), err

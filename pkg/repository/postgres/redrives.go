@@ -15,11 +15,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// createQuery fixes a selection in one statement. It collects the ids in order into one
-// array, of which each batch gets a slice: for a million that is a walk of an index and
-// some 50 MB of the server's memory. %SELECTION% and %ORDER% are those of a selection,
-// whose parameters follow $14. Nothing may sort or window rows with the whole array: each
-// would have a copy.
+// createQuery fixes a selection in one statement. It collects the ids in order into one array, of which each batch
+// gets a slice: for a million messages that is one index walk and some 50 MB of the server's memory. %SELECTION% and
+// %ORDER% come from a selection, whose parameters follow $14. No step may sort or window rows that contain the whole
+// array: each row would have a copy.
 const createQuery = `
 	WITH matched AS (
 	%SELECTION%
@@ -102,8 +101,8 @@ func (s *Store) creation(ctx context.Context, r repository.NewRedrive) (string, 
 	return found.within(createQuery), append(args, found.values...), nil
 }
 
-// retryPatched is the name of a retry with a patch in the database. Earlier programs, which
-// may run during a roll-out, do not know the name and carry out nothing.
+// retryPatched is the database's name of a retry with a patch. Earlier programs, which may run during a roll-out, do
+// not know the name and therefore send nothing.
 const retryPatched = "retry_patched"
 
 func storedAction(r repository.NewRedrive) string {
@@ -120,8 +119,7 @@ func actionOf(stored string) entity.RedriveAction {
 	return entity.RedriveAction(stored)
 }
 
-// batchSize keeps batches of a redrive with a rate to what a second allows: a
-// batch is what the rate lets through at once.
+// batchSize limits the batches of a redrive with a rate to the messages of one second: the rate admits whole batches.
 func batchSize(r repository.NewRedrive) (int, error) {
 	if r.BatchSize < 1 {
 		return 0, fmt.Errorf("batches of %d messages: %w", r.BatchSize, entity.ErrInvalid)
@@ -132,7 +130,7 @@ func batchSize(r repository.NewRedrive) (int, error) {
 	return r.BatchSize, nil
 }
 
-// surveyQuery counts a selection; its parameters are the only ones.
+// surveyQuery counts a selection, which has the only parameters.
 const surveyQuery = `
 	WITH matched AS (
 	%SELECTION%
@@ -144,7 +142,7 @@ const surveyQuery = `
 func (s *Store) Survey(ctx context.Context, r repository.NewRedrive) ([]repository.SurveyGroup, error) {
 	selection, err := s.newSelection(ctx, r, 1)
 	if err != nil {
-		return nil, translate("survey messages", err)
+		return nil, translate("preview a redrive", err)
 	}
 	var found []struct {
 		Messages   int       `db:"messages"`
@@ -154,7 +152,7 @@ func (s *Store) Survey(ctx context.Context, r repository.NewRedrive) ([]reposito
 		Sample     uuid.UUID `db:"sample"`
 	}
 	if err := s.selectOnce(ctx, &found, selection.within(surveyQuery), selection.values...); err != nil {
-		return nil, translate("survey messages", err)
+		return nil, translate("preview a redrive", err)
 	}
 	groups := make([]repository.SurveyGroup, len(found))
 	for i, f := range found {
@@ -165,13 +163,13 @@ func (s *Store) Survey(ctx context.Context, r repository.NewRedrive) ([]reposito
 	return groups, nil
 }
 
-// selectOnce runs a query that is planned for its arguments and forgotten.
+// selectOnce runs a query that is planned for its arguments and not kept prepared.
 func (s *Store) selectOnce(ctx context.Context, dest any, query string, args ...any) error {
 	return again(ctx, func() error { return s.db.SelectContext(ctx, dest, query, args...) })
 }
 
-// redriveColumns are a redriveRow; r is dlq.redrives. The counts are sums over
-// its batches, a thousand for a million messages.
+// redriveColumns are the columns of a redriveRow; r is dlq.redrives. The counts are sums over its batches, a thousand
+// for a million messages.
 const redriveColumns = `
 	r.id, r.action, r.state, r.note, r.actor, r.reason, r.request_id, r.trace_id, r.operation_id, r.selection, r.options,
 	r.created_at, r.updated_at, r.ended_at, r.selected, r.left_out, r.canary_passed, r.waiting_since,
@@ -213,7 +211,7 @@ func (s *Store) Redrive(ctx context.Context, id uuid.UUID) (entity.Redrive, erro
 	return r, nil
 }
 
-// redrivesQuery picks the page before it sums up.
+// redrivesQuery selects the page before it sums up.
 const redrivesQuery = `
 	SELECT ` + redriveColumns + `
 	FROM (
@@ -224,7 +222,7 @@ const redrivesQuery = `
 	) r ` + redriveTables + `
 	ORDER BY r.created_at DESC, r.id DESC`
 
-// Each has a plan of its own, along its own index.
+// Each query has its own plan and its own index.
 var (
 	redrivesOfAll   = strings.Replace(redrivesQuery, "%ACTOR%", "", 1)
 	redrivesOfActor = strings.Replace(redrivesQuery, "%ACTOR%", " AND actor = $5", 1)
@@ -264,8 +262,8 @@ func (s *Store) ActiveRedrives(ctx context.Context) ([]uuid.UUID, error) {
 	return ids, translate("find active redrives", err)
 }
 
-// mustExist returns the error that there is no such redrive, if that is so. A
-// statement that came to nothing asks it.
+// mustExist returns a *entity.RedriveNotFoundError if the redrive does not exist. It is called after a statement that
+// changed no row.
 func (s *Store) mustExist(ctx context.Context, where string, id uuid.UUID) error {
 	var known []bool
 	if err := s.selectRows(ctx, &known, `SELECT true FROM dlq.redrives WHERE id = $1`, id); err != nil {
@@ -359,9 +357,8 @@ func redriveStates(states []entity.RedriveState) []byte {
 	return c.arg()
 }
 
-// moveRedriveQuery locks the redrive first: each caller sees what the one before it left.
-// Open batches are seen as the statement began; the process that saves the last one moves
-// the redrive after that.
+// moveRedriveQuery locks the redrive first: each caller sees the result of the previous one. Open batches are those
+// at the start of the statement; the process that saves the last one moves the redrive after that.
 const moveRedriveQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT id, state FROM dlq.redrives WHERE id = $1 FOR NO KEY UPDATE
@@ -404,7 +401,7 @@ func (s *Store) MoveRedrive(ctx context.Context, id uuid.UUID, m repository.Redr
 		return entity.Redrive{}, &entity.RedriveNotFoundError{ID: id}
 	}
 	if before := entity.RedriveState(found[0].State); !found[0].Moved && !slices.Contains(from, before) {
-		// The driver may have sent the statement twice, and the first time it moved it.
+		// The driver may have sent the statement twice; then the first one moved the redrive.
 		again, err := s.performedOn(ctx, m.Cause.Operation, m.Action, []uuid.UUID{id})
 		if err != nil {
 			return entity.Redrive{}, translate("move redrive", err)
@@ -417,7 +414,7 @@ func (s *Store) MoveRedrive(ctx context.Context, id uuid.UUID, m repository.Redr
 	return s.Redrive(ctx, id)
 }
 
-// arrows returns the states that the move may start from.
+// arrows returns the states from which the move is allowed.
 func arrows(m repository.RedriveMove) []entity.RedriveState {
 	var from []entity.RedriveState
 	for _, s := range entity.RedriveStates() {
@@ -428,8 +425,7 @@ func arrows(m repository.RedriveMove) []entity.RedriveState {
 	return from
 }
 
-// noteWaitingQuery leaves a redrive alone that nobody works on any more: its note
-// says why.
+// noteWaitingQuery does not change an inactive redrive: its note is the reason for its state.
 const noteWaitingQuery = `
 	UPDATE dlq.redrives SET note = $4,
 		waiting_since = CASE WHEN $3 THEN coalesce(waiting_since, $2::timestamptz, clock_timestamp()) END
@@ -440,10 +436,10 @@ const noteWaitingQuery = `
 func (s *Store) NoteWaiting(ctx context.Context, id uuid.UUID, waiting bool, note string) error {
 	var noted []bool
 	if err := s.selectRows(ctx, &noted, noteWaitingQuery, id, s.clock(), waiting, clean(note)); err != nil {
-		return translate("note that a redrive waits", err)
+		return translate("record that a redrive waits", err)
 	}
 	if len(noted) > 0 {
 		return nil
 	}
-	return s.mustExist(ctx, "note that a redrive waits", id)
+	return s.mustExist(ctx, "record that a redrive waits", id)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// feed is a partition that a test stores batches of.
+// feed is a partition into which a test stores batches.
 type feed struct {
 	store *Store
 	ref   repository.TopicRef
@@ -35,7 +35,7 @@ func (f *feed) partition() repository.Partition {
 	return repository.Partition{Incarnation: f.ref.Incarnation}
 }
 
-// batch has the next records, of the topic orders.
+// batch returns a batch with the next records, of the topic orders.
 func (f *feed) batch(window time.Duration, records ...entity.Record) repository.Batch {
 	n := int64(len(records))
 	b := repository.Batch{
@@ -78,7 +78,7 @@ func (f *feed) send(t testing.TB, redrive uuid.UUID, messages ...entity.Message)
 	check.Len(t, check.Must(f.store.Finish(t.Context(), results, entity.By("a")))(t), len(messages), "Finish")
 }
 
-// records are n records that differ, with the i-th of them from first on.
+// records returns n different records, numbered from first on.
 func records(first, n int) []entity.Record {
 	out := make([]entity.Record, n)
 	for i := range out {
@@ -87,8 +87,8 @@ func records(first, n int) []entity.Record {
 	return out
 }
 
-// TestReturnsAreNoted: dlq.returns has one row an attempt, with the redrive that
-// made it, whichever way its return is known.
+// TestReturnsAreNoted: dlq.returns has one row an attempt, with the redrive that made it, however its return was
+// recognised.
 func TestReturnsAreNoted(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -121,7 +121,7 @@ func TestReturnsAreNoted(t *testing.T) {
 	}
 }
 
-// TestArchivedParentIsKnownByContent: its attempt outlives the move.
+// TestArchivedParentIsKnownByContent: its attempt is kept when it is archived.
 func TestArchivedParentIsKnownByContent(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -135,7 +135,7 @@ func TestArchivedParentIsKnownByContent(t *testing.T) {
 	check.Same(t, outcome, string(entity.Returned), "outcome in the archive, want returned")
 }
 
-// TestEqualNumbersAreNoProof: the bytes decide.
+// TestEqualNumbersAreNoProof: equal hashes are not enough, the bytes are compared.
 func TestEqualNumbersAreNoProof(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -152,15 +152,15 @@ func TestEqualNumbersAreNoProof(t *testing.T) {
 	}
 }
 
-// TestStoreLooksAgain: a return that another batch noted between the look and the
-// statement makes an error of the statement, not a second return.
+// TestStoreLooksAgain: when another batch stores a return between the query and the statement, the statement fails,
+// and there is no second return.
 func TestStoreLooksAgain(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
 	sent, _ := f.put(t, 0, append(records(0, 1), records(0, 1)...)...)
 	f.send(t, uuid.Nil, sent...)
 
-	tx := db.MustBegin() // the other batch: it has noted the latest attempt, and is not done
+	tx := db.MustBegin() // the other batch: it has stored the latest attempt's return, and is not committed
 	latest := getOne[uuid.UUID](t, tx, `
 		INSERT INTO dlq.returns SELECT attempt_id, message_id, $1, NULL, true, now() FROM dlq.attempts
 		ORDER BY ended_at DESC, message_id DESC LIMIT 1 RETURNING parent_id`, uuid.New())
@@ -183,9 +183,8 @@ func TestStoreLooksAgain(t *testing.T) {
 		"Store found the returns %+v, want that of the older attempt, of %s", stored.Returns, other)
 }
 
-// BenchmarkStoreWindow stores full batches of 1 KB records that were never sent,
-// beside 200,000 attempts, by turns with a window and without: what looking for
-// returns costs is the difference of the medians.
+// BenchmarkStoreWindow stores full batches of 1 KB records that were never sent, with 200,000 attempts in the table,
+// alternately with and without a window: the cost of searching for returns is the difference of the medians.
 func BenchmarkStoreWindow(b *testing.B) {
 	const rows = 1000
 	db := postgrestest.Open(b)
@@ -221,8 +220,8 @@ func BenchmarkStoreWindow(b *testing.B) {
 	}
 }
 
-// TestAttemptThatSentNothingEndsWithItsReturns: an attempt that is known to have sent
-// nothing and the returns by content that say otherwise end together, or not at all.
+// TestAttemptThatSentNothingEndsWithItsReturns: an attempt that sent nothing and its wrong returns by content end
+// together, or not at all.
 func TestAttemptThatSentNothingEndsWithItsReturns(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))

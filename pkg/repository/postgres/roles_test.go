@@ -148,7 +148,7 @@ func TestRoles(t *testing.T) {
 		app := openConfig(t, cfg)
 		exec(t, app, `INSERT INTO dlq.dlq_messages (original_topic, error_message) VALUES ('o', 'e')`)
 		auditIsAppendOnly(t, app, super)
-		auditIsAppendOnly(t, app, db) // its owner
+		auditIsAppendOnly(t, app, db) // the owner of the tables
 		wantDenied(t, app, foreign...)
 		wantExactCounters(t, app)
 	})
@@ -175,8 +175,8 @@ func TestRoles(t *testing.T) {
 	})
 }
 
-// auditIsAppendOnly: the application reads, appends, and purges what is old; it
-// changes nothing, and the owner does so by no accident either.
+// auditIsAppendOnly: the application reads, appends, and purges old entries; it cannot change entries, and the owner
+// cannot do so by accident.
 func auditIsAppendOnly(t *testing.T, app, owner *sqlx.DB) {
 	t.Helper()
 	for _, ago := range []string{"500 days", "366 days", "364 days", "0"} {
@@ -211,14 +211,14 @@ func auditIsAppendOnly(t *testing.T, app, owner *sqlx.DB) {
 	check.Same(t, rowsAsText(t, app, "audit", "m.*"), before, "the trail became, want it as before")
 	check.Same(t, check.Must(New(app).PurgeBookkeeping(t.Context(), 365, 365, 1))(t), 2, "purge of a year")
 	check.Same(t, rowsAsText(t, app, "audit", "m.*"), before[2:], "the purge left")
-	wantDenied(t, owner, `DELETE FROM dlq.audit`, // the purge leaves no door open
+	wantDenied(t, owner, `DELETE FROM dlq.audit`, // the purge must not make this possible
 		`SELECT dlq.purge_audit(365, 10); DELETE FROM dlq.audit`)
 	exec(t, owner, `ALTER TABLE dlq.audit DISABLE TRIGGER USER`)
 	exec(t, owner, `DELETE FROM dlq.audit`)
 	exec(t, owner, `ALTER TABLE dlq.audit ENABLE TRIGGER USER`)
 }
 
-// foreign is what nobody but the owner may do.
+// foreign are the statements that only the owner may run.
 var foreign = []string{
 	`CREATE TABLE dlq.mine (n INT)`,
 	`ALTER TABLE dlq.dlq_messages ADD COLUMN mine INT`,
@@ -229,8 +229,7 @@ var foreign = []string{
 	`CREATE INDEX ON dlq.dlq_messages (error_message)`,
 	`CREATE OR REPLACE PROCEDURE dlq.archive_old_dlq_messages(p_retention_days INT DEFAULT 30, p_batch_size INT DEFAULT 1000) LANGUAGE sql AS ''`,
 	`SET session_replication_role = 'replica'`,
-	// The counting functions run as their owner: on a table of one's own they
-	// would write any counter.
+	// The counting functions run as their owner: on a table of the caller's own they would write any counter.
 	`CREATE TEMP TABLE mine (n INT); CREATE TRIGGER t AFTER TRUNCATE ON mine EXECUTE FUNCTION dlq.count_truncated_messages()`,
 	`CREATE TEMP TABLE mine (original_topic TEXT, dlq_topic_id INT, status TEXT);
 	 CREATE TRIGGER t AFTER INSERT ON mine REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION dlq.count_inserted_messages()`,
@@ -245,10 +244,10 @@ func wantDenied(t *testing.T, db *sqlx.DB, statements ...string) {
 	}
 }
 
-// login makes a role that may sign in with the password p, as a member of group.
+// login creates a role with the password p that may log in, as a member of group.
 func login(t *testing.T, group string) string {
 	t.Helper()
-	postgrestest.URL(t) // whose migrations make the groups
+	postgrestest.URL(t) // its migrations create the groups
 	role := "login_" + strings.ReplaceAll(uuid.NewString(), "-", "")
 	asAdmin(t, "CREATE ROLE "+role+" LOGIN PASSWORD 'p'")
 	t.Cleanup(func() { asAdmin(t, "DROP ROLE IF EXISTS "+role) })
@@ -258,7 +257,7 @@ func login(t *testing.T, group string) string {
 	return role
 }
 
-// dropOwned lets a role be dropped that has made things in a database.
+// dropOwned drops what a role has created in a database, so that the role can be dropped.
 func dropOwned(t *testing.T, at, role string) {
 	t.Helper()
 	db := check.Must(sqlx.Connect("postgres", at))(t)
@@ -266,7 +265,7 @@ func dropOwned(t *testing.T, at, role string) {
 	exec(t, db, "DROP OWNED BY "+role+" CASCADE")
 }
 
-// configOf says in a Config how to reach a database, as nobody yet.
+// configOf returns a Config for a database, without user and password.
 func configOf(t *testing.T, at string) Config {
 	t.Helper()
 	u := check.Must(url.Parse(at))(t)

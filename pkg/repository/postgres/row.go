@@ -10,8 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// row is a message as the queries select it. Every column may be NULL: a query for a total
-// returns one row without a message when it finds none; see present.
+// row is a message as queries select it. Every column may be NULL: a query for a total returns one row without a
+// message when it finds none; see present.
 type row struct {
 	ID            uuid.NullUUID  `db:"id"`
 	OriginalTopic sql.NullString `db:"original_topic"`
@@ -60,12 +60,12 @@ type row struct {
 	LastPublishErrorClass sql.NullString `db:"last_publish_error_class"`
 	Outcome               sql.NullString `db:"outcome"`
 
-	// What consumptionOf found; queries that do not look for it leave it nil.
+	// Columns of consumptionOf; nil in queries without it.
 	ConsumedGroup  sql.NullString `db:"consumed_group"`
 	ConsumedOffset sql.NullInt64  `db:"consumed_offset"`
 	ConsumedSeenAt sql.NullTime   `db:"consumed_seen_at"`
 
-	// The bytes; queries that do not read them leave these nil.
+	// The bytes; nil in queries that do not read them.
 	Key           []byte        `db:"key"`
 	KeySize       sql.NullInt64 `db:"key_size"`
 	Headers       []byte        `db:"headers"`
@@ -78,12 +78,11 @@ type row struct {
 	HasPayload    sql.NullBool  `db:"has_payload"`
 	HasHeaders    sql.NullBool  `db:"has_headers"`
 
-	// Cut says that the key or the error message is too long to be in an export's row.
+	// Cut reports that the key or the error message is too long for a row of an export.
 	Cut sql.NullBool `db:"cut"`
 }
 
-// stateColumns are all of a message but its bytes; m is dlq_messages and t is
-// dlq.topics, joined from the left.
+// stateColumns are all columns of a message except its bytes; m is dlq_messages and t is dlq.topics, left-joined.
 const stateColumns = stateColumnsBefore + "m.error_message" + stateColumnsBehind
 
 const stateColumnsBefore = `
@@ -102,9 +101,9 @@ const stateColumnsBehind = `, m.retry_count, m.max_retries, m.status,
 // consumptionColumns are the evidence that the message's record was consumed.
 const consumptionColumns = `seen.consumed_group, seen.consumed_offset, seen.consumed_seen_at`
 
-// consumptionOf is joined to m, a row of dlq_messages, from the left. For published
-// messages it looks up the committed offsets of the message's consumer group, or of those
-// configured for the topic that the attempt sent to, of which the furthest counts.
+// consumptionOf is left-joined to m, a row of dlq_messages. For published messages it reads the committed offsets of
+// the message's consumer group, or of those configured for the topic to which the attempt was sent, of which the
+// furthest counts.
 const consumptionOf = `
 	LEFT JOIN LATERAL (
 		SELECT c.consumer_group AS consumed_group, c.committed AS consumed_offset, c.seen_at AS consumed_seen_at
@@ -121,14 +120,14 @@ const consumptionOf = `
 		ORDER BY c.committed DESC, c.consumer_group LIMIT 1
 	) seen ON true`
 
-// byteColumns are the bytes; limit (of the value) and headerLimit (of headers and key) are
-// SQL expressions, negative for none. octet_length does not read an out-of-line value.
+// byteColumns are the bytes; limit (of the value) and headerLimit (of headers and key) are SQL expressions, negative
+// for no limit. octet_length does not read an out-of-line value.
 func byteColumns(limit, headerLimit string) string {
 	return byteColumnsWith(keyUpTo(headerLimit), limit, headersUpTo(headerLimit))
 }
 
-// firstByteColumns are the bytes with the headers that viewFirst reads. keyLimit is the
-// longest key, negative for any.
+// firstByteColumns are the bytes with the headers that viewFirst reads. keyLimit is the maximum length of a key,
+// negative for any.
 func firstByteColumns(limit string, keyLimit int) string {
 	return byteColumnsWith(keyUpTo(number(keyLimit)), limit, "substring(m.headers FOR "+strconv.Itoa(packedLimit)+")")
 }
@@ -144,7 +143,7 @@ func headersUpTo(limit string) string {
 	return "CASE WHEN " + limit + " < 0 OR octet_length(m.headers) <= " + limit + " THEN m.headers END"
 }
 
-// byteColumnsWith are the same with other expressions for key and headers.
+// byteColumnsWith is byteColumns with other expressions for key and headers.
 func byteColumnsWith(key, limit, headers string) string {
 	return `
 	` + key + `, octet_length(m.key) AS key_size, m.omitted_sha256, m.omitted_size, m.defect,
@@ -160,7 +159,7 @@ func byteColumnsWith(key, limit, headers string) string {
 // present reports whether the row holds a message.
 func (r *row) present() bool { return r.ID.Valid }
 
-// message is the entity without its bytes.
+// message returns the entity without its bytes.
 func (r *row) message() entity.Message {
 	m := entity.Message{
 		ID:            r.ID.UUID,
@@ -218,7 +217,7 @@ func (r *row) message() entity.Message {
 	return m
 }
 
-// confidence of a row that was put in by SQL: whoever wrote it named the topic.
+// confidence treats the topic of a row that was inserted by SQL as named by its author.
 func (r *row) confidence() entity.Confidence {
 	switch {
 	case r.OriginConfidence.Valid:
@@ -246,8 +245,8 @@ func (r *row) claim() entity.Claim {
 	return c
 }
 
-// messageWithBytes is the entity with all headers and as much of the key and the value
-// as the query read. It shares the row's bytes.
+// messageWithBytes returns the entity with all headers and as much of the key and the value as the query read. It
+// shares the row's bytes.
 func (r *row) messageWithBytes() (entity.Message, error) {
 	headers, err := viewHeaders(r.Headers)
 	if err != nil {
@@ -256,7 +255,7 @@ func (r *row) messageWithBytes() (entity.Message, error) {
 	return r.messageWith(headers), nil
 }
 
-// messageToShow is the same with the first headers, where there are many.
+// messageToShow is messageWithBytes with only the first headers, if there are many.
 func (r *row) messageToShow() (entity.Message, error) {
 	headers, more, err := viewFirst(r.Headers)
 	if err != nil {

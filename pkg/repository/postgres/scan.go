@@ -13,13 +13,13 @@ import (
 	"github.com/google/uuid"
 )
 
-// maxPrepared is how many statements stay prepared. Those that have a page's size in
-// their text could be very many, and each takes memory of every connection.
+// maxPrepared limits the prepared statements. Those with the size of a page in their text could be very many, and
+// each takes memory of every connection.
 const maxPrepared = 160
 
-// eachRow runs a prepared query and calls do for each row, which is good until do returns;
-// its bytes may be kept. total, if not nil, gets the column of that name first. It uses no
-// reflection for each row, which would cost more than reading it.
+// eachRow runs a prepared query and calls do for each row, which is valid until do returns; its bytes may be kept.
+// total, if not nil, receives the column of that name first. It uses no reflection for a row, which would cost more
+// than reading the row.
 func (s *Store) eachRow(ctx context.Context, query string, args []any, total *int64, do func(*row) error) error {
 	return s.withRows(ctx, query, args, func(rows *sql.Rows) error {
 		return scanRows(rows, func(r *scannedRow) error {
@@ -53,7 +53,7 @@ func scanRows(rows *sql.Rows, do func(*scannedRow) error) error {
 	return rows.Err()
 }
 
-// rowFields are the numbers of a row's fields by their columns.
+// rowFields maps columns to the field indexes of a row.
 var rowFields = func() map[string]int {
 	fields := map[string]int{}
 	for i := range reflect.TypeFor[row]().NumField() {
@@ -62,7 +62,7 @@ var rowFields = func() map[string]int {
 	return fields
 }()
 
-// place is where the column of that name belongs; nil when there is none.
+// place returns the destination of a column; nil when there is none.
 func (r *scannedRow) place(column string) any {
 	if column == "total" {
 		return r.cell(&r.total)
@@ -74,7 +74,7 @@ func (r *scannedRow) place(column string) any {
 	return r.cell(reflect.ValueOf(&r.row).Elem().Field(i).Addr().Interface())
 }
 
-// cell reads into a field of the row, to which it is given a pointer.
+// cell returns the scanner for a field of the row, which is given as a pointer.
 func (r *scannedRow) cell(field any) any {
 	switch f := field.(type) {
 	case *sql.NullString:
@@ -99,8 +99,8 @@ func (r *scannedRow) cell(field any) any {
 	return nil
 }
 
-// each runs a prepared query, reads each row into places, one for a column, and calls do.
-// It is for statements of many rows a second: reflection costs more than reading.
+// each runs a prepared query, scans each row into places, one for a column, and calls do. It is for statements of
+// many rows a second: reflection costs more than reading.
 func (s *Store) each(ctx context.Context, query string, args, places []any, do func() error) error {
 	return s.withRows(ctx, query, args, func(rows *sql.Rows) error {
 		for rows.Next() {
@@ -115,21 +115,20 @@ func (s *Store) each(ctx context.Context, query string, args, places []any, do f
 	})
 }
 
-// withRows runs a prepared query, and asks its rows for their error and closes them
-// when read is done with them.
+// withRows runs a prepared query, and checks the error of its rows and closes them after read.
 func (s *Store) withRows(ctx context.Context, query string, args []any, read func(*sql.Rows) error) error {
 	rows, err := s.query(ctx, query, args)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = rows.Close() }() // Err tells
+	defer func() { _ = rows.Close() }() // rows.Err reports it
 	if err := read(rows); err != nil {
 		return err
 	}
 	return rows.Err()
 }
 
-// query keeps the statement prepared as long as there are not too many.
+// query keeps the statement prepared unless there are too many.
 func (s *Store) query(ctx context.Context, query string, args []any) (*sql.Rows, error) {
 	if known, full := s.statements.get(query); known != nil || !full { //nolint:sqlclosecheck // it stays prepared
 		st, err := s.stmt(ctx, query) //nolint:sqlclosecheck // it is kept for the next time
@@ -142,18 +141,18 @@ func (s *Store) query(ctx context.Context, query string, args []any) (*sql.Rows,
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = st.Close() }()    // once its rows are closed
+	defer func() { _ = st.Close() }()    // after its rows are closed
 	return st.QueryContext(ctx, args...) //nolint:sqlclosecheck // the caller closes the rows
 }
 
-// Cells take values from the driver without database/sql's reflection, which makes text of
-// a number to parse it. Other types are left to database/sql.
+// Cells take values from the driver without database/sql's reflection, which formats a number as text to parse it.
+// Other types are scanned by database/sql.
 
-// cell is a field of a type that the driver gives.
+// cell is a field of a type that the driver returns.
 type cell[T any] struct {
 	value  *T
 	valid  *bool
-	others sql.Scanner // the field, which reads other types
+	others sql.Scanner // the field, which scans other types
 }
 
 // Scan implements sql.Scanner.
@@ -174,8 +173,8 @@ func (c *int32Cell) Scan(src any) error {
 	case nil:
 		*c = int32Cell{}
 	case int64:
-		if int64(int32(v)) != v { //nolint:gosec // that is what is asked
-			return (*sql.NullInt32)(c).Scan(src) // it knows how to complain
+		if int64(int32(v)) != v { //nolint:gosec // the check for overflow
+			return (*sql.NullInt32)(c).Scan(src) // it returns the error
 		}
 		c.Int32, c.Valid = int32(v), true
 	default:
@@ -197,7 +196,7 @@ func (c *idCell) Scan(src any) (err error) {
 	return (*uuid.NullUUID)(c).Scan(src)
 }
 
-// numberCell is a number that may not be there, in a variable of its own.
+// numberCell is a nullable number, in a variable of its own.
 type numberCell[T int32 | int64] struct{ to **T }
 
 // Scan implements sql.Scanner.
@@ -214,8 +213,8 @@ func (c numberCell[T]) Scan(src any) error {
 	return nil
 }
 
-// bytesCell collects bytes for its row: the driver's own are valid for a moment, and one
-// allocation for a row costs less than one for each column.
+// bytesCell collects bytes for its row: the driver's bytes are valid only until the next row, and one allocation for
+// a row costs less than one for each column.
 type bytesCell struct {
 	row *scannedRow
 	to  *[]byte
@@ -237,39 +236,38 @@ func (c bytesCell) Scan(src any) error {
 		c.row.bytes = append(c.row.bytes, v...)
 		c.row.parts = append(c.row.parts, part{c.to, from, len(c.row.bytes)})
 	default:
-		return fmt.Errorf("bytes come as %T", src)
+		return fmt.Errorf("cannot read bytes from %T", src)
 	}
 	return nil
 }
 
-// collected is the longest value that is collected, in bytes: a large one is copied
-// once, to where it stays.
+// collected is the maximum length of a value that is collected, in bytes: a large one is copied once, to its final
+// memory.
 const collected = 32 << 10
 
-// scannedRow is a row as it is read from columns, one after the other.
+// scannedRow is a row and the state for scanning its columns.
 type scannedRow struct {
 	row
 	total sql.NullInt64
 
-	columns []string // for which places are
+	columns []string // columns for which places are set
 	places  []any
-	bytes   []byte // of the row's parts
+	bytes   []byte // collected bytes of the row
 	parts   []part
 }
 
-// part is what of a row's bytes belongs to one of its columns.
+// part is the range of a row's bytes that belongs to one of its columns.
 type part struct {
 	of       *[]byte
 	from, to int
 }
 
-// scannedRows are kept for the next query: to find the places of fifty columns takes
-// as long as to read a row.
+// scannedRows are reused by the next query: finding the places of fifty columns takes as long as reading a row.
 var scannedRows = sync.Pool{New: func() any { return new(scannedRow) }}
 
-// scannedRowFor returns a row that has a place for all columns.
+// scannedRowFor returns a row with a place for each of the columns.
 func scannedRowFor(columns []string) (*scannedRow, error) {
-	r := scannedRows.Get().(*scannedRow) //nolint:forcetypeassert // there is nothing else in it
+	r := scannedRows.Get().(*scannedRow) //nolint:forcetypeassert // the pool has no other type
 	if slices.Equal(r.columns, columns) {
 		return r, nil
 	}
@@ -277,7 +275,7 @@ func scannedRowFor(columns []string) (*scannedRow, error) {
 	for _, name := range columns {
 		place := r.place(name)
 		if place == nil {
-			return nil, fmt.Errorf("a message has no place for column %s", name)
+			return nil, fmt.Errorf("a message has no field for column %s", name)
 		}
 		r.places = append(r.places, place)
 	}
@@ -285,7 +283,7 @@ func scannedRowFor(columns []string) (*scannedRow, error) {
 	return r, nil
 }
 
-// done gives the row back. Nothing of it may be used any more.
+// done returns the row to the pool. It must not be used any more.
 func (r *scannedRow) done() {
 	r.row, r.total = row{}, sql.NullInt64{}
 	clear(r.parts)
@@ -293,7 +291,7 @@ func (r *scannedRow) done() {
 	scannedRows.Put(r)
 }
 
-// scan reads the next row. What it holds of bytes may be kept.
+// scan reads the next row. Its bytes may be kept.
 func (r *scannedRow) scan(rows *sql.Rows) error {
 	r.bytes, r.parts = r.bytes[:0], r.parts[:0]
 	if err := rows.Scan(r.places...); err != nil {
@@ -303,13 +301,13 @@ func (r *scannedRow) scan(rows *sql.Rows) error {
 	return nil
 }
 
-// own gives the row's columns the bytes that were collected for them.
+// own copies the collected bytes and assigns them to the row's columns.
 func (r *scannedRow) own() {
 	if len(r.parts) == 0 {
 		return
 	}
 	own := bytes.Clone(r.bytes)
-	if own == nil { // what is empty is not null
+	if own == nil { // empty is not null
 		own = []byte{}
 	}
 	for _, p := range r.parts {

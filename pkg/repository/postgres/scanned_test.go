@@ -16,8 +16,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// TestCellsReadWhatDatabaseSQLDoes gives every cell what a driver may give, and
-// compares it with the type of database/sql that it stands for.
+// TestCellsReadWhatDatabaseSQLDoes scans every value that a driver may return into each cell, and compares it with
+// the type of database/sql that the cell replaces.
 func TestCellsReadWhatDatabaseSQLDoes(t *testing.T) {
 	t.Parallel()
 	id := uuid.New()
@@ -28,7 +28,7 @@ func TestCellsReadWhatDatabaseSQLDoes(t *testing.T) {
 		int64(0), int64(-7), int64(math.MaxInt32), int64(math.MaxInt32 + 1), int64(math.MinInt64), true, false, time.Unix(1, 2).UTC(), 1.5,
 	}
 	for _, src := range sources {
-		for _, field := range []sql.Scanner{ // what was there before must not stay
+		for _, field := range []sql.Scanner{ // an earlier value must be overwritten
 			&sql.NullString{String: "old", Valid: true}, &sql.NullInt32{Int32: 9, Valid: true}, &sql.NullInt64{Int64: 9, Valid: true},
 			&sql.NullBool{Bool: true, Valid: true}, &sql.NullTime{Time: time.Unix(9, 9), Valid: true}, &uuid.NullUUID{UUID: uuid.New(), Valid: true},
 		} {
@@ -46,7 +46,7 @@ func TestCellsReadWhatDatabaseSQLDoes(t *testing.T) {
 	}
 }
 
-// TestScannedBytesStay: what a row has of bytes outlives the driver's own.
+// TestScannedBytesStay: the bytes of a row stay valid after those of the driver.
 func TestScannedBytesStay(t *testing.T) {
 	t.Parallel()
 	r := new(scannedRow)
@@ -70,8 +70,8 @@ func TestScannedBytesStay(t *testing.T) {
 	}
 }
 
-// TestHeadersAreReadAsBefore compares with the way that copied everything by itself,
-// for whole and for damaged headers.
+// TestHeadersAreReadAsBefore compares with the earlier implementation, which copied every part, for valid and for
+// damaged headers.
 func TestHeadersAreReadAsBefore(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(9, 10)) //nolint:gosec // no secrets
@@ -114,7 +114,7 @@ func headersOneByOne(packed []byte) ([]entity.Header, error) {
 		if read <= 0 || length > uint64(len(rest)-read) {
 			return nil, errHeaders
 		}
-		h.Key, rest = string(rest[read:read+int(length)]), rest[read+int(length):] //nolint:gosec // not more than bytes
+		h.Key, rest = string(rest[read:read+int(length)]), rest[read+int(length):] //nolint:gosec // no more than the bytes
 		if length, read = binary.Uvarint(rest); read <= 0 || length > uint64(len(rest)-read)+1 {
 			return nil, errHeaders
 		}

@@ -23,7 +23,7 @@ import (
 
 var update = flag.Bool("update", false, "write the schema of the migrations to testdata/schema.txt")
 
-// theTen are the columns that everybody may rely on for ever.
+// theTen are the columns that the documentation guarantees.
 var theTen = []string{
 	"id", "original_topic", "error_message", "retry_count", "max_retries",
 	"payload", "status", "created_at", "updated_at", "last_retry_at",
@@ -60,7 +60,7 @@ func TestSchema(t *testing.T) {
 		for _, s := range steps(t) {
 			s.run(t, db, "up")
 			after := catalogue(t, db)
-			check.True(t, !slices.Equal(after, before), "step %s changes nothing that the catalogue shows", s.name)
+			check.True(t, !slices.Equal(after, before), "step %s makes no change in the schema", s.name)
 			s.run(t, db, "down")
 			wantLines(t, "after "+s.name+" down", catalogue(t, db), before)
 			s.run(t, db, "up")
@@ -73,11 +73,11 @@ func TestSchema(t *testing.T) {
 		check.NoError(t, migrate.Down(t.Context(), db.DB, int(migrate.Latest()-3)))
 		reader := begin(t, db)
 		getOne[int](t, reader, `SELECT count(*) FROM dlq.dlq_messages`)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // else it would wait for ever
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // else it would wait without limit
 		defer cancel()
 		if err := migrate.Up(ctx, db.DB); err == nil || !strings.Contains(err.Error(), "migration to version 4") ||
 			!strings.Contains(err.Error(), "lock timeout") {
-			t.Errorf("behind a reader: got %v, want the version and the lock timeout", err)
+			t.Errorf("during a read: got %v, want the version and the lock timeout", err)
 		}
 		check.NoError(t, reader.Rollback())
 		check.NoError(t, migrate.Up(t.Context(), db.DB))
@@ -88,7 +88,7 @@ func TestSchema(t *testing.T) {
 		blocking := regexp.MustCompile(`CREATE (UNIQUE )?INDEX (IF NOT EXISTS )?\w+\s+ON dlq\.dlq_messages`)
 		for _, s := range steps(t) {
 			check.True(t, s.name < "012" || !blocking.MatchString(s.up+s.down),
-				"step %s builds an index while nobody may write, want it built concurrently", s.name)
+				"step %s builds an index and blocks writers, want it built concurrently", s.name)
 		}
 	})
 
@@ -219,7 +219,7 @@ func TestPgcrypto(t *testing.T) {
 	})
 }
 
-// step is one migration, to be run by itself.
+// step is one migration, which is run alone.
 type step struct{ name, up, down string }
 
 func (s step) run(t *testing.T, db *sqlx.DB, way string) {
@@ -245,9 +245,8 @@ func steps(t *testing.T) []step {
 	return all
 }
 
-// empty is a database without any schema. The template is made first: while it
-// is there its grants keep the cluster's roles alive, so parallel tests cannot
-// drop them under one another.
+// empty returns a database without a schema. The template is created first: its grants keep the cluster's roles
+// alive, so that parallel tests cannot drop one another's roles.
 func empty(t *testing.T) *sqlx.DB {
 	t.Helper()
 	postgrestest.URL(t)
@@ -256,7 +255,7 @@ func empty(t *testing.T) *sqlx.DB {
 	return db
 }
 
-// bare is a database with the migrations' version table alone.
+// bare returns a database that has only the migrations' version table.
 func bare(t *testing.T) *sqlx.DB {
 	t.Helper()
 	db := empty(t)
@@ -265,9 +264,8 @@ func bare(t *testing.T) *sqlx.DB {
 	return db
 }
 
-// catalogue describes everything that migrations make, one sorted line a thing.
-// Columns are numbered by their order, since the numbers of dropped ones are
-// never used again; missing privileges are written out.
+// catalogue describes everything that migrations create, one sorted line for each object. Columns are numbered by
+// their order, since the numbers of dropped ones are never used again; missing privileges are listed.
 func catalogue(t *testing.T, db *sqlx.DB) []string {
 	t.Helper()
 	const acl = `(SELECT string_agg(a::text, ' ' ORDER BY a::text) FROM unnest(coalesce(%s)) a)`
@@ -337,7 +335,7 @@ func wantLines(t *testing.T, when string, got, want []string) {
 	}
 }
 
-// columnOf is a column as the catalogue knows it.
+// columnOf is a column as the system catalogue describes it.
 type columnOf struct {
 	Name string `db:"name"`
 	Type string `db:"type"`
@@ -350,8 +348,8 @@ func columnsOf(t *testing.T, db *sqlx.DB, table string) []columnOf {
 	return columns
 }
 
-// sample is a value for the column, as an SQL expression that no two columns
-// share and that is hard to carry over by accident.
+// sample is a value for the column, as an SQL expression that is different for each column and is not copied by
+// accident.
 func (c columnOf) sample() string {
 	seed := "hashtext('" + c.Name + "')"
 	switch c.Type {
@@ -378,7 +376,7 @@ func (c columnOf) sample() string {
 	}
 }
 
-// seedTen puts in a row of the ten columns and returns its id.
+// seedTen inserts a row of the ten columns and returns its id.
 func seedTen(t *testing.T, db *sqlx.DB, status, updated string) (id uuid.UUID) {
 	t.Helper()
 	check.NoError(t, db.Get(&id, `
@@ -400,8 +398,7 @@ func exec(t *testing.T, db *sqlx.DB, query string, args ...any) {
 	check.Require(t, err == nil, "%.60s: %v", query, err)
 }
 
-// eventually asks until the answer is yes; the database, not the test, waits
-// between two questions.
+// eventually runs the query until it is true; the database, not the test, waits between two tries.
 func eventually(t *testing.T, db *sqlx.DB, what, query string, args ...any) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)

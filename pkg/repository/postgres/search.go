@@ -49,11 +49,10 @@ func (s *Store) Search(ctx context.Context, q repository.SearchQuery) (repositor
 	return page, translate("search messages", err)
 }
 
-// How messages of a filter are found. A walk in order ends with the page's last message.
-// Collecting and sorting is shorter for few, but PostgreSQL's statistics may be old: of a
-// topic that floods since it would collect everything for every page. A walk is as short
-// when there are few. Too many topics, words, and alternatives without an index for each
-// can only be collected.
+// Ways to find the messages of a filter. A walk in order ends with the page's last message. Collecting and sorting is
+// faster for few messages, but PostgreSQL's statistics may be old: for a topic that has been flooded since, it would
+// collect everything for every page. A walk is equally fast when there are few. Too many topics, words, and
+// alternatives without an index for each can only be collected.
 const (
 	walkedInOrder = `SET LOCAL enable_bitmapscan = off`
 	foundTogether = `SET LOCAL enable_bitmapscan = on`
@@ -61,7 +60,7 @@ const (
 
 func way(f entity.Filter, n names) string {
 	if n.pairs == nil && (f.Topic != "" || f.UnknownOrigin) && alternatives(f, n) {
-		return foundTogether // there is no walk for each
+		return foundTogether // not every alternative has a walk
 	}
 	if _, inOrder := (&arguments{first: 1}).apart(f, n); inOrder {
 		return walkedInOrder
@@ -69,8 +68,8 @@ func way(f entity.Filter, n names) string {
 	return foundTogether
 }
 
-// readMessages runs a query for messages. It is prepared in the transaction, whose
-// patience ends it there too: the driver would wait for a lock for ever.
+// readMessages runs a query for messages. It is prepared in the transaction, so that the statement timeout also ends
+// a wait for a lock: the driver would wait without limit.
 func readMessages(ctx context.Context, tx *sqlx.Tx, query string, args []any) ([]entity.Message, error) {
 	st, err := tx.PrepareContext(ctx, query)
 	if err != nil {
@@ -81,7 +80,7 @@ func readMessages(ctx context.Context, tx *sqlx.Tx, query string, args []any) ([
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = rows.Close() }() // Err tells
+	defer func() { _ = rows.Close() }() // rows.Err reports it
 	found := make([]entity.Message, 0, expected)
 	var shown shownPage
 	err = scanRows(rows, func(r *scannedRow) error {
@@ -92,20 +91,20 @@ func readMessages(ctx context.Context, tx *sqlx.Tx, query string, args []any) ([
 	return found, err
 }
 
-// places are a query for ids in an order, and its arguments: id, at, the time that the
-// list is sorted by, and created_at.
+// places is a query that returns id, at (the time by which the list is sorted) and created_at in an order, and its
+// arguments.
 type places struct {
 	arguments
 	query string
 	order string
 
-	noValues bool // of the messages are loaded
+	noValues bool // do not load the values of the messages
 }
 
-// What becomes of the words of a filter, and of all else that needs the search index.
+// Treatment of a filter's words, and of every other condition that needs the search index.
 const (
-	leaveOut  = ""      // they are left for later
-	lookUp    = "look"  // each message's document is looked at
+	leaveOut  = ""      // not part of this query
+	lookUp    = "look"  // the document of each message is tested
 	findFirst = "first" // documents are found first, and then their messages
 )
 
@@ -119,7 +118,7 @@ func (a *arguments) words(f entity.Filter, how string) []string {
 	return nil
 }
 
-// ways are the walks, or no more than one when the messages are known by then.
+// ways returns the walks, or at most one when the messages are already known.
 func (a *arguments) ways(f entity.Filter, n names, how string) [][]string {
 	if how == findFirst {
 		return [][]string{a.named(f, n)}
@@ -137,19 +136,19 @@ type stretch struct {
 	first  int    // number of its first parameter
 }
 
-// listed are the places of a page.
+// listed returns the query for the places of a page.
 func listed(from source, q repository.SearchQuery, n names, how string) *places {
 	return listedIn(from, q, n, how, stretch{limit: q.Limit, first: 1})
 }
 
-// listedIn are the places of a part of the list that q asks for.
+// listedIn returns the query for a part of the list that q asks for.
 func listedIn(from source, q repository.SearchQuery, n names, how string, s stretch) *places {
 	p := &places{arguments: arguments{first: s.first, version: n.version}, noValues: q.NoValues}
 	p.order = order(q.Sort, "at", "id")
 	column := sortColumn(q.Sort)
 	walks := p.ways(q.Filter, n, how)
 	if len(walks) == 0 {
-		p.values = nil // none of them is in the query
+		p.values = nil // they are not parameters of the query
 		p.query = "SELECT NULL::uuid AS id, NULL::timestamptz AS at, NULL::timestamptz AS created_at WHERE false"
 		return p
 	}
@@ -161,7 +160,7 @@ func listedIn(from source, q repository.SearchQuery, n names, how string, s stre
 	if s.within != "" {
 		conditions = append(conditions, s.within)
 	}
-	limit := number(s.limit) // in the text, where the planner sees how little it is
+	limit := number(s.limit) // in the text, so that the planner knows that it is small
 	if how != findFirst {
 		walks = byStatus(walks, q)
 	}
@@ -173,7 +172,7 @@ func listedIn(from source, q repository.SearchQuery, n names, how string, s stre
 	return p
 }
 
-// byStatus walks every status for itself where nothing else tells the way.
+// byStatus walks every status separately when no other condition selects an index.
 func byStatus(walks [][]string, q repository.SearchQuery) [][]string {
 	if len(walks) != 1 || len(walks[0]) > 0 || q.Filter.Group != uuid.Nil || q.Sort.By != repository.ByCreated {
 		return walks
@@ -212,7 +211,7 @@ func order(s repository.Sort, at, id string) string {
 	return at + " DESC, " + id + " DESC"
 }
 
-// behind is the condition that m stands behind the place where the page begins.
+// behind is the condition that m comes after the cursor of the page.
 func (a *arguments) behind(q repository.SearchQuery) []string {
 	if q.After == (repository.Place{}) {
 		return nil
@@ -225,7 +224,7 @@ func (a *arguments) behind(q repository.SearchQuery) []string {
 		" (" + a.arg(entity.Moment(q.After.CreatedAt)) + "::timestamptz, " + a.arg(q.After.ID) + "::uuid)"}
 }
 
-// these are messages that are known already. Their order is that of their rows.
+// these are known messages, in the order of their rows.
 func these(from source, q repository.SearchQuery, ids []uuid.UUID) *places {
 	p := &places{arguments: arguments{first: 1}, order: order(q.Sort, "at", "id"), noValues: q.NoValues}
 	p.query = "SELECT m.id, m." + sortColumn(q.Sort) + " AS at, m.created_at FROM unnest(" + p.arg(uuids(ids)) + "::uuid[]) AS w (id) " + from.join("w.id") +
@@ -233,7 +232,7 @@ func these(from source, q repository.SearchQuery, ids []uuid.UUID) *places {
 	return p
 }
 
-// pageQuery reads the messages of places, bytes bounded as in List.
+// pageQuery reads the messages of places, with bytes limited as in List.
 func pageQuery(from source, p *places) (string, []any) {
 	limit, page := number(repository.ListValueLimit), number(repository.ListPageLimit)
 	values, size := "m.room", listedSize(limit)
@@ -251,15 +250,14 @@ func pageQuery(from source, p *places) (string, []any) {
 	ORDER BY m.ord`, p.values
 }
 
-// listedSize is what a page has to load of m: what is too large by itself takes
-// no room.
+// listedSize is how many bytes of m a page loads: a part that is too large by itself does not count.
 func listedSize(limit string) string {
 	return listedSizeWithout(limit) + `
 			+ CASE WHEN coalesce(octet_length(m.value), pg_column_size(m.payload)) <= ` + limit + `
 			       THEN coalesce(octet_length(m.value), pg_column_size(m.payload)) ELSE 0 END`
 }
 
-// listedSizeWithout is the same without the value.
+// listedSizeWithout is listedSize without the value.
 func listedSizeWithout(limit string) string {
 	return `
 			octet_length(m.error_message)
@@ -267,15 +265,15 @@ func listedSizeWithout(limit string) string {
 			+ CASE WHEN octet_length(m.headers) <= ` + limit + ` THEN octet_length(m.headers) ELSE 0 END`
 }
 
-// plain reports whether a page is the next piece of an index: of all messages or of one
-// original topic, by creation. It needs no plan for its arguments and no transaction. Any
-// other filter may be rare or common, which a plan has to know.
+// plain reports whether a page is one range of an index: of all messages or of one original topic, by creation. Such
+// a query needs no plan for its arguments and no transaction. Matches of any other filter may be rare or common,
+// which the planner must know.
 func plain(q repository.SearchQuery, n names) bool {
 	return q.Sort.By == repository.ByCreated && !n.number.Valid &&
 		reflect.DeepEqual(q.Filter, entity.Filter{Topic: q.Filter.Topic})
 }
 
-// plainPage answers a plain question in one round trip.
+// plainPage answers a plain query in one round trip.
 func (s *Store) plainPage(ctx context.Context, from source, q repository.SearchQuery, n names) ([]entity.Message, error) {
 	bounded, cancel := context.WithTimeout(ctx, s.searchPatience)
 	defer cancel()
@@ -293,8 +291,8 @@ func (s *Store) plainPage(ctx context.Context, from source, q repository.SearchQ
 	return messages, nil
 }
 
-// tooLong makes a *repository.TooBroadError of the error of a statement that was
-// ended because its own time was over, not its caller's.
+// tooLong converts the error of a statement that was ended by its own time limit, not by its caller's context, into a
+// *repository.TooBroadError.
 func tooLong(caller, own context.Context, err error) error {
 	ended := errors.Is(err, context.DeadlineExceeded) || isCanceled(err)
 	if ended && own.Err() != nil && caller.Err() == nil {
@@ -303,17 +301,15 @@ func tooLong(caller, own context.Context, err error) error {
 	return err
 }
 
-// How long one statement may take that somebody's filter made: of a search or an
-// export, and of an exact count.
+// Time limits of a statement with a filter of a user: of a search or an export, and of an exact count.
 const (
 	searchPatience = 10 * time.Second
 	countPatience  = 5 * time.Second
 )
 
-// bounded runs do in one snapshot, in statements that take no longer than patience; a
-// longer one is a *repository.TooBroadError. settings run first, in the same round trip. do
-// is called again in another transaction when the connection is of no use: the pool repeats
-// only what is outside of one.
+// bounded runs do in one snapshot, in statements that take no longer than patience; a longer one is a
+// *repository.TooBroadError. settings run first, in the same round trip. do is called again in another transaction
+// when the connection is broken: the pool repeats only statements outside of a transaction.
 func (s *Store) bounded(ctx context.Context, patience time.Duration, do func(tx *sqlx.Tx) error, settings ...string) error {
 	err := s.boundedOnce(ctx, patience, do, settings)
 	if ctx.Err() == nil && (errors.Is(err, driver.ErrBadConn) || roleMayBeGone(err)) {
@@ -341,15 +337,15 @@ func (s *Store) boundedOnce(ctx context.Context, patience time.Duration, do func
 	return err
 }
 
-// isCanceled reports whether the server ended a statement, because it took too long or
-// another session asked for that.
+// isCanceled reports whether the server cancelled a statement, because of its time limit or at the request of another
+// session.
 func isCanceled(err error) bool {
 	var pe *pq.Error
 	return errors.As(err, &pe) && pe.Code == "57014"
 }
 
-// readRows runs a query into dest, a pointer to a slice. It is prepared for its bytes, see
-// Store.stmt, and still planned for its arguments: PostgreSQL does so the first five times.
+// readRows runs a query into dest, a pointer to a slice. It is prepared to read bytea in binary, see Store.stmt,
+// and still planned for its arguments: PostgreSQL does so the first five times.
 func readRows(ctx context.Context, tx *sqlx.Tx, dest any, query string, args ...any) error {
 	st, err := tx.PreparexContext(ctx, query)
 	if err != nil {

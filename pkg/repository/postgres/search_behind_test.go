@@ -13,8 +13,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// TestSearchBehindTheCatalogue: while the catalogue is behind, a search for words
-// finds all that it has come to, and the batch that it is at, in one order.
+// TestSearchBehindTheCatalogue: while the index is incomplete, a search for words finds all messages up to the
+// indexer's position, and those of its present batch, in one order.
 func TestSearchBehindTheCatalogue(t *testing.T) {
 	db := freshDB(t)
 	newest := seedBehind(t, db)
@@ -67,8 +67,8 @@ func TestSearchBehindTheCatalogue(t *testing.T) {
 	})
 }
 
-// TestSearchWithoutAMark: what documents there are is found although the catalogue
-// has no place yet, as when it is made anew.
+// TestSearchWithoutAMark: existing documents are found although the indexer has no position yet, as when the index is
+// rebuilt.
 func TestSearchWithoutAMark(t *testing.T) {
 	db := freshDB(t)
 	newest := seedBehind(t, db)
@@ -78,8 +78,8 @@ func TestSearchWithoutAMark(t *testing.T) {
 	check.Same(t, len(found.Messages), len(newest), "messages")
 }
 
-// TestSearchInTheMiddleOfABatch: the catalogue's worker keeps the documents of a batch
-// and says later that it did. No page leaves out what others show around it.
+// TestSearchInTheMiddleOfABatch: the indexer stores the documents of a batch first and its position later. No page
+// leaves out a message that other pages show around it.
 func TestSearchInTheMiddleOfABatch(t *testing.T) {
 	db := freshDB(t)
 	seedBehind(t, db)
@@ -96,11 +96,11 @@ func TestSearchInTheMiddleOfABatch(t *testing.T) {
 			q.After = repository.Place{CreatedAt: m.CreatedAt, ID: m.ID}
 		}
 	}
-	check.True(t, next == 965, "the pages end behind message %d, want 966", next+1)
+	check.True(t, next == 965, "the pages end after message %d, want 966", next+1)
 }
 
-// TestSearchWhileTheCatalogueGoesBack: what was found is found while the catalogue
-// makes up for a message that was stored late.
+// TestSearchWhileTheCatalogueGoesBack: found messages are still found while the indexer returns to a message that was
+// stored late.
 func TestSearchWhileTheCatalogueGoesBack(t *testing.T) {
 	t.Parallel()
 	f := newFinder(t)
@@ -134,8 +134,8 @@ func TestSearchWhileTheCatalogueGoesBack(t *testing.T) {
 	check.Same(t, newest(), "2000", "meanwhile: got message first")
 }
 
-// TestExportBehindTheCatalogue: whoever exports reads all there is, so messages that
-// nobody has catalogued are no reason to look at each one.
+// TestExportBehindTheCatalogue: an export reads all messages, so messages without a document are no reason to test
+// each one.
 func TestExportBehindTheCatalogue(t *testing.T) {
 	db := freshDB(t)
 	seedBehind(t, db)
@@ -146,9 +146,8 @@ func TestExportBehindTheCatalogue(t *testing.T) {
 	check.Same(t, how, findFirst, "want that documents are found first")
 }
 
-// seedBehind puts in 2,000 messages of which the catalogue has come to the first
-// half, and has documents for the next five too. It returns those with documents,
-// newest first.
+// seedBehind inserts 2,000 messages; the indexer's position is after the first half, and the next five have documents
+// too. It returns those with documents, newest first.
 func seedBehind(t *testing.T, db *sqlx.DB) (newest []uuid.UUID) {
 	t.Helper()
 	exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, error_class, created_at)

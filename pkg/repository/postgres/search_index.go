@@ -15,7 +15,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// holdCatalogueQuery begins at the beginning when the version is another one.
+// holdCatalogueQuery starts from the beginning when the version has changed.
 const holdCatalogueQuery = `
 	UPDATE dlq.search_index c SET owner = $1, lease_expires_at = n.moment + $3::bigint * interval '1 microsecond', version = $2,
 		mark = CASE WHEN version = $2 THEN mark ELSE '-infinity' END,
@@ -34,7 +34,7 @@ const createPartitionsQuery = `
 	SELECT dlq.create_document_partitions(ARRAY[n.moment, n.moment + interval '1 day'])
 	FROM (SELECT coalesce($1::timestamptz, clock_timestamp()) AS moment) n`
 
-// timesOfDocuments are the messages of $1, live or archived.
+// timesOfDocuments are the creation times of the messages $1, live or archived.
 const timesOfDocuments = `
 		SELECT m.id, m.created_at FROM dlq.dlq_messages m WHERE m.id = ANY ($1::uuid[])
 		UNION ALL
@@ -54,26 +54,23 @@ func (s *Store) HoldCatalogue(ctx context.Context, owner uuid.UUID, version int6
 	if err == nil && len(held) > 0 {
 		err = s.exec(ctx, createPartitionsQuery, s.clock())
 	}
-	return len(held) > 0, translate("hold the search index", err)
+	return len(held) > 0, translate("acquire the indexer lease", err)
 }
 
-// uncataloguedQuery walks on from the place where the catalogue's row says, and
-// moves that up to the first message that it finds, or to ten seconds ago: as long
-// may a transaction take that stores messages.
+// uncataloguedQuery continues at the position in dlq.search_index, and moves it up to the first message that it
+// finds, or to ten seconds ago: that is how long a transaction that stores messages may take.
 //
-// For one that takes longer it looks again, once a minute, at all from the marks on.
-// No message may appear behind those: they stop before a moment at which somebody
-// looked, as long as a transaction of that time is not over, and ten seconds earlier
-// in any case, for a row that is older than that as it is stored is in
-// late_messages. While one transaction stays open the marks stay too, and the looks
-// become rarer, or they would read ever more: whatever it stores is found some day.
-// seen_xid is the look's own transaction, which is younger than all that had written
-// by then; the snapshot's xmax is not, as long as the youngest of them is open.
+// For a longer transaction it scans again, once a minute, everything from the marks on. No message may appear before
+// the marks: while a transaction of the time of a scan is open, they stop before that scan, and in any case ten
+// seconds earlier, because a row that is older than that when it is stored is in late_messages. While one transaction
+// stays open the marks stay too, and the scans become rarer, or they would read more and more: its messages are found
+// eventually. seen_xid is the scan's own transaction, which is younger than all that had written by then; the
+// snapshot's xmax is not, as long as the youngest of them is open.
 //
-// A message of no finite time has no place in a list, and gets no document.
+// A message without a finite time has no position in a list, and gets no document.
 //
-// A message's document is looked up by itself, for the planner would rather read
-// all of both tables. Who works for another version finds nothing.
+// Each message's document is looked up separately, because the planner would otherwise read all of both tables. A
+// caller with another version finds nothing.
 var uncataloguedQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT k.*, n.moment, seen_xid IS NULL OR pg_snapshot_xmin(pg_current_snapshot()) >= seen_xid AS settles
@@ -170,26 +167,25 @@ type uncataloguedRow struct {
 	row
 }
 
-// Uncatalogued implements repository.Catalogue. Messages of the archive come
-// behind those of the live table.
+// Uncatalogued implements repository.Catalogue. Messages of the archive come after those of the live table.
 func (s *Store) Uncatalogued(ctx context.Context, version int64, limit int, maxBytes, maxValue int64) ([]entity.Message, error) {
 	var found []uncataloguedRow
 	if err := s.selectRows(ctx, &found, uncataloguedQuery, version, limit, maxBytes, maxValue, s.clock()); err != nil {
-		return nil, translate("find messages to catalogue", err)
+		return nil, translate("find messages to index", err)
 	}
 	messages := make([]entity.Message, len(found))
 	for i := range found {
 		var err error
 		if messages[i], err = found[i].messageToShow(); err != nil {
-			return nil, fmt.Errorf("find messages to catalogue: %w", err)
+			return nil, fmt.Errorf("find messages to index: %w", err)
 		}
 	}
 	return messages, nil
 }
 
-// storeDocumentsQuery stores for the search index's version alone. It locks no message:
-// documents after messages is the order of a deletion. A message is counted when its first
-// document is inserted; what is too old to count is forgotten.
+// storeDocumentsQuery stores documents only for the search index's version. It locks no message: a deletion locks
+// messages before documents. A message is counted when its first document is inserted; one that is too old to count
+// is not.
 const storeDocumentsQuery = `
 	WITH document AS MATERIALIZED (
 		SELECT x.id, x.text, x.terms::bigint[] AS terms, k.created_at, (SELECT version FROM dlq.search_index WHERE version = $4 FOR SHARE) AS version
@@ -256,8 +252,8 @@ const groupDocumentsQuery = `
 	UPDATE dlq.dlq_messages_archive m SET group_id = a.group_id
 	FROM archived a WHERE m.id = a.id AND m.archived_at = a.archived_at AND m.group_id IS NULL`
 
-// dropStraysQuery deletes documents of messages that were deleted meanwhile;
-// purgeStraysQuery takes those of unfinished deletions. $3 and $4 exclude other partitions.
+// dropStraysQuery deletes documents of messages that were deleted meanwhile; purgeStraysQuery deletes those of
+// unfinished deletions. $3 and $4 exclude other partitions.
 const dropStraysQuery = `
 	DELETE FROM dlq.message_documents d USING (
 		SELECT o.message_id, o.created_at
@@ -269,7 +265,7 @@ const dropStraysQuery = `
 	) gone
 	WHERE d.message_id = gone.message_id AND d.created_at = gone.created_at AND d.created_at BETWEEN $3 AND $4`
 
-// purgeStraysQuery looks at all of them, which is why it is the archiver's.
+// purgeStraysQuery scans all documents, so only the archiver runs it.
 const purgeStraysQuery = `
 	WITH gone AS (
 		DELETE FROM dlq.message_documents d USING (
@@ -283,8 +279,7 @@ const purgeStraysQuery = `
 	)
 	SELECT count(*) FROM gone`
 
-// StoreDocuments implements repository.Catalogue. The names of the groups are kept
-// before any message is in them.
+// StoreDocuments implements repository.Catalogue. The names of the groups are stored before any message is in them.
 func (s *Store) StoreDocuments(ctx context.Context, version int64, documents []entity.Document) error {
 	if len(documents) == 0 {
 		return nil
@@ -329,8 +324,8 @@ func (s *Store) StoreDocuments(ctx context.Context, version int64, documents []e
 	return translate("store documents", err)
 }
 
-// crowdedQuery looks at the redrives that are neither waiting nor slow by order, and
-// at how long it took for the last some hundred messages to come in.
+// crowdedQuery checks for redrives that are neither waiting nor limited by a rate, and how long the last some hundred
+// messages took to arrive.
 const crowdedQuery = `
 	SELECT EXISTS (
 		SELECT FROM dlq.redrives
@@ -343,11 +338,11 @@ const crowdedQuery = `
 func (s *Store) Crowded(ctx context.Context) (bool, error) {
 	var answer []bool
 	err := s.selectRows(ctx, &answer, crowdedQuery, s.clock())
-	return len(answer) > 0 && answer[0], translate("ask whether the store is crowded", err)
+	return len(answer) > 0 && answer[0], translate("check the load of the store", err)
 }
 
-// inPartitions stores documents, and creates the partitions that they need and that are
-// missing. The archiver may drop such a partition again while it is empty.
+// inPartitions stores documents, and creates the missing partitions that they need. The archiver may drop such a
+// partition again while it is empty.
 func (s *Store) inPartitions(ctx context.Context, ids []byte, store func() error) error {
 	for tries := 0; ; tries++ {
 		err := store()
@@ -377,7 +372,7 @@ func fingerprintsOf(documents []entity.Document) []entity.Fingerprint {
 	return all
 }
 
-// latest leaves one document a message: a statement may write a row once only.
+// latest keeps the last document of each message: a statement may write a row only once.
 func latest(documents []entity.Document) []entity.Document {
 	places := make(map[uuid.UUID]int, len(documents))
 	var last []entity.Document
@@ -392,7 +387,7 @@ func latest(documents []entity.Document) []entity.Document {
 	return last
 }
 
-// termsText is an array as text, since arrays of arrays must be of one length.
+// termsText formats an array as text, because the elements of an array of arrays must have one length.
 func termsText(terms []int64) string {
 	text := make([]byte, 0, 2+21*len(terms))
 	text = append(text, '{')
@@ -405,12 +400,11 @@ func termsText(terms []int64) string {
 	return string(append(text, '}'))
 }
 
-// CataloguedUntil implements repository.Catalogue. Messages of the archive are not
-// asked for.
+// CataloguedUntil implements repository.Catalogue. It ignores messages of the archive.
 func (s *Store) CataloguedUntil(ctx context.Context) (time.Time, error) {
 	var until []sql.NullTime
 	if err := s.selectRows(ctx, &until, `SELECT found_until FROM dlq.search_index`); err != nil {
-		return time.Time{}, translate("read the catalogue's state", err)
+		return time.Time{}, translate("read the state of the search index", err)
 	}
 	if len(until) == 0 {
 		return time.Time{}, nil
@@ -418,7 +412,7 @@ func (s *Store) CataloguedUntil(ctx context.Context) (time.Time, error) {
 	return moment(until[0]), nil
 }
 
-// The transaction that a look waits for is shown to whoever may see it.
+// The transaction that the indexer waits for is shown if the role may see it.
 const catalogueStallQuery = `
 	SELECT extract(epoch FROM coalesce($1::timestamptz, clock_timestamp()) - seen_at)::float8 AS seconds,
 		coalesce((SELECT 'process ' || pid FROM pg_stat_activity WHERE backend_xid = x.oldest LIMIT 1),
@@ -433,7 +427,7 @@ func (s *Store) CatalogueStall(ctx context.Context) (repository.CatalogueStall, 
 		Holder  string  `db:"holder"`
 	}
 	if err := s.selectRows(ctx, &found, catalogueStallQuery, s.clock()); err != nil || len(found) == 0 {
-		return repository.CatalogueStall{}, translate("read the catalogue's state", err)
+		return repository.CatalogueStall{}, translate("read the state of the search index", err)
 	}
 	age := time.Duration(max(0, found[0].Seconds) * float64(time.Second))
 	return repository.CatalogueStall{Age: age, Holder: found[0].Holder}, nil

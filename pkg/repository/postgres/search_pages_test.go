@@ -18,7 +18,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// stretches are messages that lie in time in every way that there is.
+// stretches are messages with every distribution over time.
 type stretches struct {
 	*testing.T
 	db     *sqlx.DB
@@ -27,10 +27,9 @@ type stretches struct {
 	began  time.Time
 }
 
-// seedStretches has some minutes of one message a second; some messages around one moment;
-// one message in a long time that has no other; many messages of one instant; some that
-// were stored out of order; and some minutes again. They lie around the end of a day. A
-// third is archived.
+// seedStretches has some minutes of one message a second; some messages around one time; one message in a long empty
+// time; many messages of one instant; some that were stored out of order; and some minutes again. They are around the
+// end of a day. A third is archived.
 func seedStretches(t *testing.T, seed uint64) *stretches {
 	t.Helper()
 	s := &stretches{T: t, db: postgrestest.Open(t), random: rand.New(rand.NewPCG(seed, 22))}
@@ -70,7 +69,7 @@ func (s *stretches) inRow(from, upTo int, word string) {
 	}
 }
 
-// batches stores messages of some seconds, so many at a time.
+// batches stores messages of some seconds, n at a time.
 func (s *stretches) batches(seconds []int, n int, word string, offset ...int) {
 	for batch := range slices.Chunk(slices.Clone(seconds), n) {
 		for i := range batch {
@@ -88,11 +87,11 @@ func (s *stretches) keep(documents []entity.Document) {
 
 func repeated(second, n int) []int { return slices.Repeat([]int{second}, n) }
 
-// at is a moment in seconds of the stretches.
+// at is the time of a second of the stretches.
 func (s *stretches) at(second int) time.Time { return s.began.Add(time.Duration(second) * time.Second) }
 
-// messages puts in a message for each second and returns their documents, of which half
-// have the word of their stretch.
+// messages inserts a message for each second and returns their documents, of which half have the word of their
+// stretch.
 func (s *stretches) messages(seconds []int, word string) []entity.Document {
 	documents := make([]entity.Document, len(seconds))
 	var ids, topics [2][]string
@@ -113,7 +112,7 @@ func (s *stretches) messages(seconds []int, word string) []entity.Document {
 	return documents
 }
 
-// randomLetters are n letters in a row.
+// randomLetters returns n letters.
 func randomLetters(random *rand.Rand, n int) string {
 	text := make([]byte, n)
 	for i := range text {
@@ -126,7 +125,7 @@ func (s *stretches) text(word string) string {
 	text := []string{randomLetters(s.random, 5+s.random.IntN(60)), fmt.Sprint("no", s.random.IntN(100))}
 	for _, some := range []struct {
 		text string
-		of   int // how many one has it
+		of   int // how many messages of a stretch have it
 	}{{word, 2}, {"common thing", 3}, {"needle", 150}, {"größe", 9}, {"tag", 10}} {
 		if s.random.IntN(some.of) == 0 {
 			text = append(text, some.text)
@@ -136,7 +135,7 @@ func (s *stretches) text(word string) string {
 	return strings.Join(text, " ")
 }
 
-// asked are words in all places, in one, and in none.
+// askedWords are words that occur in all stretches, in one, and in none.
 func askedWords() [][]string {
 	return [][]string{
 		{"early"},
@@ -159,7 +158,7 @@ func askedWords() [][]string {
 	}
 }
 
-// expected are the ids that plain SQL finds.
+// expected returns the ids that plain SQL finds.
 func (s *stretches) expected(q repository.SearchQuery) (ids []uuid.UUID) {
 	s.Helper()
 	where, sign := "true", "<"
@@ -191,24 +190,24 @@ func (s *stretches) expected(q repository.SearchQuery) (ids []uuid.UUID) {
 	return ids
 }
 
-// wantPages wants the first pages of a list to be what plain SQL finds, or all of them.
+// wantPages compares the first pages of a list, or all, with plain SQL.
 func (s *stretches) wantPages(q repository.SearchQuery, pages int) {
 	s.Helper()
 	want, got := s.expected(q), pageByPage(s.T, s.store, q, pages)
 	if want = want[:min(len(want), pages*q.Limit)]; !slices.Equal(got, want) {
-		s.Errorf("%q, limit %d, archived %t, ascending %t, from %s to %s behind %s %s: got %d messages, want %d; the first that differs is the %dth",
+		s.Errorf("%q, limit %d, archived %t, ascending %t, from %s to %s after %s %s: got %d messages, want %d; the first difference is at %d",
 			q.Filter.Words, q.Limit, q.Archived, q.Sort.Ascending, q.Filter.CreatedAfter, q.Filter.CreatedBefore, q.After.CreatedAt, q.After.ID,
 			len(got), len(want), firstDifference(got, want))
 	}
 }
 
-// place is one that a page may begin behind: a message of either table, or none.
+// place is a start of a page: after a message of either table, or the beginning.
 func (s *stretches) place(known []repository.Place) repository.Place {
 	ids := []uuid.UUID{{}, uuid.Max, uuid.New()}
 	switch p := known[s.random.IntN(len(known))]; s.random.IntN(4) {
 	case 0:
 		return p
-	case 1: // among what is of one moment, if there is more
+	case 1: // among messages of one instant, if there are any
 		return repository.Place{CreatedAt: p.CreatedAt, ID: ids[s.random.IntN(len(ids))]}
 	case 2:
 		return repository.Place{CreatedAt: p.CreatedAt.Add(time.Duration(s.random.IntN(2_000_001)-1_000_000) * time.Microsecond), ID: ids[s.random.IntN(len(ids))]}
@@ -249,8 +248,8 @@ func (s *stretches) places() (known []repository.Place) {
 	return known
 }
 
-// TestSearchPagesAreThoseOfSQL: pages of a search for words are what plain SQL finds,
-// wherever they begin, and also when the time of each is over as soon as it has advanced.
+// TestSearchPagesAreThoseOfSQL: pages of a search for words equal those of plain SQL, wherever they begin, and also
+// when the time of each ends as soon as it has advanced.
 func TestSearchPagesAreThoseOfSQL(t *testing.T) {
 	t.Parallel()
 	s := seedStretches(t, 1)

@@ -15,8 +15,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// TestSearchPlans: a page walks indexes and ends with its last message, however
-// many are behind it. Searches are always planned for their arguments.
+// TestSearchPlans: a page uses indexes and ends with its last message, however many come after it. Searches are
+// always planned for their arguments.
 func TestSearchPlans(t *testing.T) {
 	db := freshDB(t)
 	db.SetMaxOpenConns(1)
@@ -107,8 +107,7 @@ func TestSearchPlans(t *testing.T) {
 	})
 }
 
-// seedSearch is seedMany with groups, retries, classes, an archive of topics, and
-// documents for all but the newest.
+// seedSearch is seedMany with groups, retries, classes, an archive, and documents for all but the newest messages.
 func seedSearch(t *testing.T, db *sqlx.DB) {
 	t.Helper()
 	seedMany(t, db)
@@ -126,7 +125,7 @@ func seedSearch(t *testing.T, db *sqlx.DB) {
 	exec(t, db, `ANALYZE dlq.search_index`)
 }
 
-// TestSearchInPairs: what is walked pair by pair is what the filter's conditions say.
+// TestSearchInPairs: walking pair by pair finds the messages of the filter's conditions.
 func TestSearchInPairs(t *testing.T) {
 	db := freshDB(t)
 	db.SetMaxOpenConns(1)
@@ -163,7 +162,7 @@ func TestSearchInPairs(t *testing.T) {
 	check.True(t, asked >= 100, "%d of the filters are walked pair by pair, want most", asked)
 }
 
-// wantSame wants a list to have what all conditions together leave.
+// wantSame compares a list with the result of all conditions together.
 func wantSame(t *testing.T, db *sqlx.DB, f entity.Filter, n names) {
 	t.Helper()
 	p := listed(sourceOf(false), repository.SearchQuery{Filter: f, Limit: 1000}, n, leaveOut)
@@ -178,8 +177,8 @@ func wantSame(t *testing.T, db *sqlx.DB, f entity.Filter, n names) {
 	}
 }
 
-// TestPairPlans: a few messages among many of the same dead-letter topic, or of the
-// same unknown origin, are found by what is rare about them.
+// TestPairPlans: a few messages among many of the same dead-letter topic, or of unknown origin, are found by their
+// rarest property.
 func TestPairPlans(t *testing.T) {
 	db := freshDB(t)
 	db.SetMaxOpenConns(1)
@@ -226,9 +225,8 @@ func TestPairsAreTooMany(t *testing.T) {
 		"got %d walks with %d arguments, want none", len(walks), len(a.values))
 }
 
-// TestListPlans: a page is walked along an index that has its messages and no
-// others, also where ten topics fail at once, so that every stretch of time has some
-// of each and a walk of all messages looks short.
+// TestListPlans: a page is read along an index that has only its messages, also where ten topics fail at once, so
+// that every range of time has some of each and a scan of all messages looks cheap.
 func TestListPlans(t *testing.T) {
 	db := freshDB(t)
 	db.SetMaxOpenConns(1) // plans and settings belong to one session
@@ -260,7 +258,7 @@ func TestListPlans(t *testing.T) {
 		check.True(t, plain(c.q, names{}), "%+v is not plain, want it", c.q)
 		query, _ := pageQuery(sourceOf(false), listed(sourceOf(false), c.q, names{}, leaveOut))
 		if c.args == nil {
-			query += " OFFSET $1" // to have something to plan without
+			query += " OFFSET $1" // so that the query has a parameter
 			c.args = []string{"0"}
 		}
 		plan := explain(t, db, "force_generic_plan", query, c.args)
@@ -271,7 +269,7 @@ func TestListPlans(t *testing.T) {
 	}
 }
 
-// What a plan has to know the values of is not plain.
+// A query whose plan depends on its values is not plain.
 func TestPlain(t *testing.T) {
 	t.Parallel()
 	var known names

@@ -15,24 +15,24 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// timeRange is a part of time in microseconds since 2000. to is not part of it.
+// timeRange is a range of time in microseconds since 2000, without to.
 type timeRange struct{ from, to int64 }
 
 func (r timeRange) empty() bool { return r.from >= r.to }
 
 func (r timeRange) length() int64 { return r.to - r.from }
 
-// and is what is in both ranges.
+// and returns the intersection of both ranges.
 func (r timeRange) and(o timeRange) timeRange {
 	return timeRange{max(r.from, o.from), min(r.to, o.to)}
 }
 
-// with is the shortest range that has both.
+// with returns the shortest range that contains both.
 func (r timeRange) with(o timeRange) timeRange {
 	return timeRange{min(r.from, o.from), max(r.to, o.to)}
 }
 
-// first is the part of a range that a list has first.
+// first returns the part of a range that comes first in a list.
 func (r timeRange) first(length int64, ascending bool) timeRange {
 	switch {
 	case r.empty() || length >= r.length():
@@ -44,7 +44,7 @@ func (r timeRange) first(length int64, ascending bool) timeRange {
 	return r
 }
 
-// behind is the part of a range that has what follows a place in a list.
+// behind returns the part of a range that comes after a place in a list.
 func (r timeRange) behind(p repository.Place, ascending bool) timeRange {
 	at := micros(p.CreatedAt)
 	if ascending {
@@ -68,7 +68,7 @@ func micros(t time.Time) int64 { return t.UnixMicro() - since2000 }
 
 func moment2000(micros int64) time.Time { return time.UnixMicro(micros + since2000).UTC() }
 
-// Days since 2000 of the partitions that have all times before and all times after.
+// Days since 2000 of the partitions for all earlier and for all later times.
 const (
 	earliestDay = -1
 	latestDay   = 36_525 // 2100-01-01
@@ -78,10 +78,10 @@ const (
 // day is a partition of the documents.
 type day struct {
 	timeRange
-	table string // quoted; "" when the role may read it only as a part of dlq.message_documents
+	table string // quoted; "" when the role may read it only through dlq.message_documents
 }
 
-// daysOf returns the partitions that there are.
+// daysOf returns the existing partitions.
 func daysOf(ctx context.Context, tx *sqlx.Tx, ascending bool) ([]day, error) {
 	var found []struct {
 		Number int64  `db:"number"`
@@ -110,8 +110,7 @@ func daysOf(ctx context.Context, tx *sqlx.Tx, ascending bool) ([]day, error) {
 	return days, nil
 }
 
-// leftOf returns the range between the oldest and the newest message, without what the
-// query leaves out.
+// leftOf returns the range between the oldest and the newest message, without times that the query excludes.
 func leftOf(ctx context.Context, tx *sqlx.Tx, from source, q repository.SearchQuery) (timeRange, error) {
 	var found []struct {
 		Oldest int64 `db:"oldest"`
@@ -143,24 +142,23 @@ func edgesQuery(from source) string {
 		"WHERE isfinite(e.oldest) AND isfinite(e.newest)"
 }
 
-// microsOf is an expression of SQL in microseconds since 2000.
+// microsOf returns an SQL expression in microseconds since 2000.
 func microsOf(at string) string {
 	return "(extract(epoch FROM " + at + " - TIMESTAMPTZ '2000-01-01 00:00:00+00') * 1000000)::bigint"
 }
 
-// A range is read by an index: PostgreSQL does not know how few documents have a word, and
-// might read all there are.
+// A range is read through an index: PostgreSQL does not know how few documents have a word, and might read all of
+// them.
 const (
 	byIndex  = `; SET LOCAL enable_seqscan = off`
 	inAnyWay = `; SET LOCAL enable_seqscan = on`
 )
 
-// rangeQuery finds the first messages of a range by documents: PostgreSQL would walk all
-// messages for words that it takes for common. Sorting before the join reads few messages.
+// rangeQuery finds the first messages of a range by documents: PostgreSQL would walk all messages for words that it
+// considers common. Sorting before the join reads few messages.
 //
-// The documents of whole days are found by their words alone, and those of a part of a day by
-// their time. PostgreSQL cannot choose: of a new day, which it has not analyzed, it would read
-// every document by its time.
+// The documents of whole days are found by their words alone, and those of a part of a day by their time. PostgreSQL
+// cannot choose: in a new day, which it has not analyzed, it would read every document by its time.
 func rangeQuery(from source, q repository.SearchQuery, n names, in timeRange, whole []day) (string, []any) {
 	a := &arguments{first: 1, version: n.version}
 	behind := append(a.behind(q), "m.created_at >= "+a.arg(moment2000(in.from))+"::timestamptz", "m.created_at < "+a.arg(moment2000(in.to))+"::timestamptz")
@@ -181,12 +179,12 @@ func rangeQuery(from source, q repository.SearchQuery, n names, in timeRange, wh
 	ORDER BY ` + order(q.Sort, "found.created_at", "found.message_id") + ` LIMIT ` + number(q.Limit), a.values
 }
 
-// onDocument is the condition on a document that all conditions on its message are.
+// onDocument converts conditions on a message into conditions on its document.
 func onDocument(conditions []string, document string) string {
 	return strings.NewReplacer("m.created_at", document+".created_at", "m.id", document+".message_id").Replace(and(conditions...))
 }
 
-// unionOf has the documents of days.
+// unionOf selects the documents of days.
 func unionOf(days []day) string {
 	var tables []string
 	for _, d := range days {
@@ -195,8 +193,8 @@ func unionOf(days []day) string {
 	return "(" + strings.Join(tables, " UNION ALL ") + ")"
 }
 
-// byWords reports whether the search index can find the documents of a filter by what they have.
-// It has three letters or digits of a word at least.
+// byWords reports whether the search index can find the documents of a filter by words. A word needs at least three
+// letters or digits.
 func byWords(f entity.Filter) bool {
 	return len(f.Terms()) > 0 || slices.ContainsFunc(f.Words, func(word string) bool {
 		adjacent, most := 0, 0

@@ -16,11 +16,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// somePages are enough of a list to be in the middle of an instant's messages.
+// somePages are enough to reach the middle of one instant's messages.
 const somePages = 10
 
-// TestWordsPageByPage: pages of a search for words are the list of all that have them,
-// in its order, however their messages lie in time.
+// TestWordsPageByPage: pages of a search for words make up the list of all matches, in its order, however their
+// messages are distributed over time.
 func TestWordsPageByPage(t *testing.T) {
 	db := freshDB(t)
 	seedTimes(t, db)
@@ -80,7 +80,7 @@ func firstDifference(a, b []uuid.UUID) int {
 	return min(len(a), len(b))
 }
 
-// pageByPage reads the messages of so many full pages. Pages that are not full go on.
+// pageByPage reads the messages of that many full pages. It continues after pages that are not full.
 func pageByPage(t *testing.T, store *Store, q repository.SearchQuery, pages int) (ids []uuid.UUID) {
 	t.Helper()
 	q.NoValues = true
@@ -96,13 +96,13 @@ func pageByPage(t *testing.T, store *Store, q repository.SearchQuery, pages int)
 		} else if found.Next == (repository.Place{}) {
 			break
 		}
-		check.Require(t, q.After != before, "the page behind %v goes on from there", before)
+		check.Require(t, q.After != before, "the page after %v continues at the same place", before)
 	}
 	return ids[:min(len(ids), pages*q.Limit)]
 }
 
-// seedTimes puts 12,000 messages into the live table and as many into the archive: one
-// a second; 3,000 of one instant; some of long ago, of the future, and stored late.
+// seedTimes inserts 12,000 messages into the live table and as many into the archive: one a second; 3,000 of one
+// instant; some very old, some of the future, and some stored late.
 func seedTimes(t *testing.T, db *sqlx.DB) {
 	t.Helper()
 	const rows = ` (id, original_topic, error_message, status, created_at, updated_at, value, headers)
@@ -126,15 +126,14 @@ func seedTimes(t *testing.T, db *sqlx.DB) {
 	exec(t, db, `ANALYZE dlq.dlq_messages_archive`)
 }
 
-// What a search for words may read: to look at the newest messages and their documents
-// one by one, and at those that the index has. All that there are is thirty times as much.
+// Limits for a search for words: testing the newest messages and their documents one by one, and reading those that
+// the index returns. All messages are thirty times as much.
 const (
 	fewBuffersOfMessages  = 8_000
 	fewBuffersOfDocuments = 15_000
 )
 
-// TestWordsReadLittle: a page of messages reads little when the newest have a word, and
-// when few have it.
+// TestWordsReadLittle: a page reads little when the newest messages have a word, and when few have it.
 func TestWordsReadLittle(t *testing.T) {
 	db := freshDB(t)
 	db.SetMaxOpenConns(1)
@@ -173,7 +172,7 @@ func TestWordsReadLittle(t *testing.T) {
 	}
 }
 
-// buffersOf are those that were read so far of tables and their indexes.
+// buffersOf returns the buffers read so far of tables and their indexes.
 func buffersOf(t *testing.T, db *sqlx.DB, table string) (n int64) {
 	t.Helper()
 	exec(t, db, `SELECT pg_stat_force_next_flush()`)
@@ -182,8 +181,8 @@ func buffersOf(t *testing.T, db *sqlx.DB, table string) (n int64) {
 	return n
 }
 
-// seedHalves puts in 60,000 messages of two a second; the older half has one word, the
-// newer half another. PostgreSQL knows of the first thousand.
+// seedHalves inserts 60,000 messages, two a second; the older half has one word, the newer half another. PostgreSQL
+// has analyzed only the first thousand.
 func seedHalves(t *testing.T, db *sqlx.DB) {
 	t.Helper()
 	exec(t, db, `ALTER TABLE dlq.dlq_messages SET (autovacuum_enabled = off)`)
@@ -200,12 +199,12 @@ func seedHalves(t *testing.T, db *sqlx.DB) {
 			exec(t, db, `ANALYZE dlq.message_documents`)
 		}
 	}
-	exec(t, db, `VACUUM dlq.message_documents`) // the lists of the indexes are empty then
+	exec(t, db, `VACUUM dlq.message_documents`) // empties the indexes' pending lists
 	exec(t, db, `UPDATE dlq.search_index SET version = 1, mark = now(), walked_at = now(), found_until = now()`)
 	exec(t, db, `ANALYZE dlq.search_index`)
 }
 
-// TestDocumentsHaveTheTimeOfTheirMessage: whoever made them, and whatever becomes of it.
+// TestDocumentsHaveTheTimeOfTheirMessage: whichever statement made the message or changed it.
 func TestDocumentsHaveTheTimeOfTheirMessage(t *testing.T) {
 	t.Parallel()
 	wantDated := func(t *testing.T, db *sqlx.DB, documents int) {
@@ -250,7 +249,7 @@ func TestDocumentsHaveTheTimeOfTheirMessage(t *testing.T) {
 	})
 }
 
-// partitionsOf are the days that the search index has partitions of.
+// partitionsOf returns the days with a partition of the search index.
 func partitionsOf(t *testing.T, db *sqlx.DB) (days []string) {
 	t.Helper()
 	check.NoError(t, db.Select(&days, `SELECT right(c.relname, 8) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
@@ -260,7 +259,7 @@ func partitionsOf(t *testing.T, db *sqlx.DB) (days []string) {
 
 func dayOf(at time.Time) string { return at.UTC().Format("20060102") }
 
-// insertAt puts in a message that was created at a time.
+// insertAt inserts a message with that created_at.
 func insertAt(t *testing.T, db *sqlx.DB, at string) (id uuid.UUID) {
 	t.Helper()
 	check.NoError(t, db.Get(&id, `INSERT INTO dlq.dlq_messages (original_topic, error_message, status, group_id, created_at)
@@ -298,8 +297,8 @@ func TestDocumentsOfAnyTime(t *testing.T) {
 	}
 }
 
-// TestEmptyPartitionsAreDropped: a partition goes when none of its messages is live or
-// archived any more, and comes back with a message that needs it.
+// TestEmptyPartitionsAreDropped: a partition is dropped when none of its messages is live or archived, and is created
+// again when a message needs it.
 func TestEmptyPartitionsAreDropped(t *testing.T) {
 	t.Parallel()
 	f := newFinder(t)
@@ -318,11 +317,11 @@ func TestEmptyPartitionsAreDropped(t *testing.T) {
 		check.True(t, slices.Equal(got, append(days, ahead...)),
 			"%s: got partitions of %v, want %v and %v", what, got, days, ahead)
 	}
-	tx, err := f.db.Beginx() // a search that is under way
+	tx, err := f.db.Beginx() // a running search
 	check.NoError(t, err)
 	check.NoError(t, check.Err(tx.Exec(`SELECT FROM dlq.message_documents`)))
 	purge()
-	want("beside a search", "20260101", "20260102", "20260103")
+	want("during a search", "20260101", "20260102", "20260103")
 	check.NoError(t, tx.Rollback())
 	purge()
 	want("empty", "20260101", "20260102")
@@ -336,7 +335,7 @@ func TestEmptyPartitionsAreDropped(t *testing.T) {
 	want("late", "20260102")
 }
 
-// TestStatementOfASearchEnds: one that takes too long leaves the transaction as it was.
+// TestStatementOfASearchEnds: a statement that takes too long leaves the transaction usable.
 func TestStatementOfASearchEnds(t *testing.T) {
 	db := freshDB(t)
 	exec(t, db, `UPDATE dlq.search_index SET version = 1`)
@@ -352,7 +351,7 @@ func TestStatementOfASearchEnds(t *testing.T) {
 		check.Require(t, len(days) == 1 && days[0].length() == dayLength, "got the days %v, want one", days)
 		hits, ended, err := r.find(t.Context(), q, days[0].timeRange, days[:1])
 		check.True(t, err == nil && !ended && len(hits) == 0,
-			"beside a lock: got %v, %t, %v, want that it does not end", hits, ended, err)
+			"with a lock: got %v, %t, %v, want that it is cancelled", hits, ended, err)
 		check.NoError(t, lock.Rollback())
 		r.short = time.Minute
 		hits, ended, err = r.find(t.Context(), q, days[0].timeRange, days[:1])

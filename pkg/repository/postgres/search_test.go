@@ -18,8 +18,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestTooBroad: what takes too long is refused, and what the caller gave up is not.
-// A lock that nobody gives back makes everything take too long.
+// TestTooBroad: a search that takes too long is refused, and one that the caller cancelled is not. A lock that is
+// never released makes every search take too long.
 func TestTooBroad(t *testing.T) {
 	db := freshDB(t)
 	seedTen(t, db, "DEAD", "2001-01-01")
@@ -71,7 +71,7 @@ func wantNilOf(t *testing.T, name string, err error) {
 	check.True(t, err == nil, "%s: %v", name, err)
 }
 
-// TestDocuments: they go with their message and stay with one that is moved.
+// TestDocuments: a document is deleted with its message and kept when that is moved.
 func TestDocuments(t *testing.T) {
 	t.Parallel()
 	seed := func(t *testing.T, n int) *sqlx.DB {
@@ -113,26 +113,26 @@ func TestDocuments(t *testing.T) {
 		db := seed(t, 1)
 		store := New(db)
 		id, gone, other := allIDs(t, db, "dlq_messages")[0], uuid.New(), uuid.New()
-		// As if their messages had been deleted after somebody saw them.
+		// As if their messages had been deleted after the indexer read them.
 		at := time.Now().Truncate(time.Microsecond)
 		exec(t, db, `SELECT dlq.create_document_partitions(ARRAY[$1::timestamptz])`, at)
 		exec(t, db, `INSERT INTO dlq.message_documents VALUES ($1, $3, 1, 'boom', '{1}'), ($2, $3, 1, 'boom', '{1}')`, gone, other, at)
 		check.NoError(t, store.StoreDocuments(t.Context(), 1, []entity.Document{
 			{MessageID: gone, CreatedAt: at, Text: "boom"}, {MessageID: id, Text: "boom"}, {MessageID: uuid.New(), Text: "boom"},
 		}))
-		check.Same(t, count(t, db, "message_documents"), 2, "documents, want that of the message and the one that nobody spoke of")
+		check.Same(t, count(t, db, "message_documents"), 2, "documents, want that of the message and the unrelated one")
 		check.NoError(t, check.Err(store.PurgeBookkeeping(t.Context(), 365, 730, 10)))
 		check.Same(t, count(t, db, "message_documents"), 1, "documents after the purge, want that of the message")
 	})
 }
 
-// TestRestoreKeepsEveryColumn: a column that a later step adds must be thought of.
+// TestRestoreKeepsEveryColumn: a column of a later migration must be handled.
 func TestRestoreKeepsEveryColumn(t *testing.T) {
 	db := freshDB(t)
 	columns := columnsOf(t, db, "dlq_messages")
 	exec(t, db, fullRow(columns, "DEAD"))
 	id := allIDs(t, db, "dlq_messages")[0]
-	begins := map[string]bool{ // anew
+	begins := map[string]bool{ // reset by a restore
 		"status": true, "retry_count": true, "updated_at": true, "next_attempt_at": true, "rescues": true, "unsettled": true,
 		"claim_id": true, "claim_expires_at": true, "claim_topic": true, "claim_topic_id": true, "claim_partition": true,
 		"claim_end_offset": true, "claim_redrive_id": true, "outcome": true,
@@ -143,7 +143,7 @@ func TestRestoreKeepsEveryColumn(t *testing.T) {
 			kept = append(kept, "m."+c.Name)
 		}
 	}
-	check.True(t, len(kept)+len(begins) == len(columns), "%d columns kept and %d anew of %d", len(kept), len(begins), len(columns))
+	check.True(t, len(kept)+len(begins) == len(columns), "%d columns kept and %d reset of %d", len(kept), len(begins), len(columns))
 	before := rowsAsText(t, db, "dlq_messages", "("+strings.Join(kept, ", ")+")")
 	archive(t, db, id)
 	check.NoError(t, check.Err(New(db).Restore(t.Context(), id, entity.By("alice"))))
@@ -174,8 +174,8 @@ func TestTrigrams(t *testing.T) {
 		"it is gone, want it left where something uses it")
 }
 
-// TestExportOfLargeKeys: memory has a bound whatever part of a message is large.
-// Nothing else runs beside it that could be counted for it.
+// TestExportOfLargeKeys: memory is bounded whichever part of a message is large. The test is not parallel, so that
+// the heap is its own.
 func TestExportOfLargeKeys(t *testing.T) { //nolint:paralleltest // it measures the heap
 	const messages, size = 150, 960_000
 	db := postgrestest.Open(t)
@@ -208,8 +208,7 @@ func visibleTopics(t *testing.T, list ...string) *entity.TopicPatterns {
 	return &p
 }
 
-// Callers who see some topics only get exact numbers up to a limit, and never an
-// estimate.
+// Callers who see only some topics get exact numbers up to a limit, and never an estimate.
 func TestCountOfVisibleTopics(t *testing.T) {
 	db := freshDB(t)
 	exec(t, db, `INSERT INTO dlq.dlq_messages (id, original_topic, error_message, error_class, status)
@@ -245,8 +244,8 @@ func TestCountOfVisibleTopics(t *testing.T) {
 	}
 }
 
-// What is read for a count does not depend on how many messages of other topics match,
-// nor on what PostgreSQL knows of them: only the index of topics says which are read.
+// The rows that a count reads do not depend on how many messages of other topics match, nor on PostgreSQL's
+// statistics of them: only the index of topics decides which are read.
 func TestCountReadsVisibleTopicsOnly(t *testing.T) {
 	db := freshDB(t)
 	db.SetMaxOpenConns(1)

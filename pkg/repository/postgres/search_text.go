@@ -14,45 +14,43 @@ import (
 )
 
 const (
-	// searchTime is how long a page of a search for text may take. After it no statement
-	// begins: the page ends where the search has come to.
+	// searchTime is the time limit of a page of a free-text search. After it no statement begins: the page ends where
+	// the search has arrived.
 	searchTime = time.Second
-	// rangeTime is how long one statement of it may take. One that takes longer is ended and
-	// repeated for a shorter range of time.
+	// rangeTime is the time limit of one statement of the search. A longer one is ended and repeated for a shorter
+	// time range.
 	rangeTime = 300 * time.Millisecond
-	// quick is how long a day may take for the next statement to search twice as many days.
+	// quick is the time under which a day may take for the next statement to search twice as many days.
 	quick = rangeTime / 10
-	// shortestRange, in microseconds, is not made shorter: its statement may take as long as
-	// any.
+	// shortestRange, in microseconds, is not divided further: its statement may take the time of any other query.
 	shortestRange = int64(time.Second / time.Microsecond)
-	// mostLooked is how many messages are looked at one by one in a statement, and
-	// promising in how many of them a page should be full for them to be looked at.
+	// mostLooked is how many messages are tested one by one in a statement; promising is within how many of them a
+	// page should be full for them to be tested one by one.
 	mostLooked = 16_000
 	promising  = 8_000
 )
 
-// textSearch looks for a page of messages that have a filter's words. It looks at the
-// newest messages one by one, and then at the documents of one day after the other; of
-// several days at once while that is quick.
+// textSearch finds a page of messages that have a filter's words. It tests the newest messages one by one, and then
+// searches the documents day by day; several days at once while that is quick.
 type textSearch struct {
-	q     repository.SearchQuery // After is where it has come to
+	q     repository.SearchQuery // After is the present position
 	hits  []uuid.UUID
 	known map[uuid.UUID]bool
-	left  timeRange // what is left of the times of messages
+	left  timeRange // remaining range of the times of messages
 
-	advanced bool      // it has left some messages behind
-	deadline time.Time // for the statement that begins last
-	step     int       // how many messages it looks at next
+	advanced bool      // the search has moved past some messages
+	deadline time.Time // no statement begins after it
+	step     int       // how many messages it tests next
 
-	// find finds the first messages of a range. whole has the days of the range, and is empty when the range is
-	// a part of a day. ended is false when it took too long.
+	// find finds the first messages of a range. whole has the days of the range, and is empty when the range is a
+	// part of a day. ended is false when it exceeded its time.
 	find func(ctx context.Context, q repository.SearchQuery, r timeRange, whole []day) (hits []uuid.UUID, ended bool, err error)
-	// look looks at the next messages that the rest of the filter leaves.
+	// look tests the next messages that match the rest of the filter.
 	look func(ctx context.Context, q repository.SearchQuery, limit int) (l looked, ended bool, err error)
 }
 
-// searchText finds the messages of a page. next is where the search goes on when its time
-// was over before the page was full.
+// searchText finds the messages of a page. next is where the search continues when its time ended before the page was
+// full.
 func (s *Store) searchText(ctx context.Context, tx *sqlx.Tx, from source, q repository.SearchQuery, n names) (*places, repository.Place, error) {
 	began := time.Now()
 	l, err := probeIndexed(ctx, tx, from, q, n)
@@ -80,8 +78,8 @@ func (s *Store) searchText(ctx context.Context, tx *sqlx.Tx, from source, q repo
 	return these(from, q, t.hits), t.next(), err
 }
 
-// run searches until the page is full, nothing is left, or the time is over. found is how
-// many of the messages looked at before had the words.
+// run searches until the page is full, no range is left, or the time is over. found is how many of the looked
+// messages tested before had the words.
 func (t *textSearch) run(ctx context.Context, days []day, looked, found int) error {
 	for looked*(t.q.Limit-len(t.hits)) <= promising*found && !t.done() && t.inTime() {
 		before := len(t.hits)
@@ -136,8 +134,7 @@ func (t *textSearch) runDays(ctx context.Context, days []day) (ended bool, err e
 	}
 }
 
-// lookFor looks at messages one by one for a time. It advances where documents are too many
-// to be found together.
+// lookFor tests messages one by one for the time d. It makes progress where documents are too many for one statement.
 func (t *textSearch) lookFor(ctx context.Context, d time.Duration) error {
 	for began := time.Now(); !t.done() && time.Since(began) < d; {
 		if ended, err := t.lookOnce(ctx); err != nil || !ended {
@@ -156,7 +153,7 @@ func (t *textSearch) lookOnce(ctx context.Context) (ended bool, err error) {
 	return t.saw(l), nil
 }
 
-// saw leaves the messages behind that were looked at. It reports whether there were any.
+// saw moves past the messages that were tested. It reports whether there were any.
 func (t *textSearch) saw(l looked) bool {
 	t.keep(l.hits)
 	switch {
@@ -180,13 +177,13 @@ func (t *textSearch) keep(hits []uuid.UUID) {
 	}
 }
 
-// goTo leaves everything up to a place behind.
+// goTo moves the search to a place.
 func (t *textSearch) goTo(p repository.Place) {
 	t.q.After, t.advanced = p, true
 	t.left = t.left.behind(p, t.q.Sort.Ascending)
 }
 
-// pass leaves a range behind.
+// pass moves the search past a range.
 func (t *textSearch) pass(r timeRange) {
 	if t.advanced = true; t.q.Sort.Ascending {
 		t.left.from = r.to
@@ -201,7 +198,7 @@ func (t *textSearch) done() bool { return len(t.hits) >= t.q.Limit || t.left.emp
 
 func (t *textSearch) inTime() bool { return time.Now().Before(t.deadline) }
 
-// next is where the search goes on, or the zero Place.
+// next returns where the search continues, or the zero Place.
 func (t *textSearch) next() repository.Place {
 	if t.done() {
 		return repository.Place{}
@@ -214,13 +211,13 @@ type rangeReader struct {
 	tx          *sqlx.Tx
 	from        source
 	names       names
-	short, long time.Duration // how long a statement may take
+	short, long time.Duration // time limits of statements
 	settings    string        // of the transaction; "" when they are not known
 }
 
-// begin returns the days that there are partitions of, in the order of the page.
+// begin returns the days with partitions, in the order of the page.
 func (r *rangeReader) begin(ctx context.Context, t *textSearch) ([]day, error) {
-	// The lock is for partitions, none of which goes while the transaction lasts.
+	// The lock keeps partitions from being dropped during the transaction.
 	if _, err := r.tx.ExecContext(ctx, foundTogether+"; LOCK TABLE ONLY dlq.message_documents IN ACCESS SHARE MODE; SAVEPOINT statement"); err != nil {
 		return nil, err
 	}
@@ -231,8 +228,7 @@ func (r *rangeReader) begin(ctx context.Context, t *textSearch) ([]day, error) {
 	return daysOf(ctx, r.tx, t.q.Sort.Ascending)
 }
 
-// end is for the statement that reads the page. A page that was found is not lost for the
-// little that is left to do.
+// end sets the longer time limit for the statement that reads the page, so that a page that was found is not lost.
 func (r *rangeReader) end(ctx context.Context) error {
 	_, err := r.tx.ExecContext(ctx, foundTogether+inAnyWay+timeout(r.long))
 	return err
@@ -249,7 +245,7 @@ func (r *rangeReader) find(ctx context.Context, q repository.SearchQuery, in tim
 	}
 	ended, err = r.within(ctx, limit, settings, func() error {
 		hits = nil
-		return r.tx.SelectContext(ctx, &hits, query, args...) // it reads no bytes that it should be prepared for
+		return r.tx.SelectContext(ctx, &hits, query, args...) // no bytes, so it need not be prepared
 	})
 	if err == nil && !ended && in.length() <= shortestRange {
 		err = &repository.TooBroadError{}
@@ -265,8 +261,8 @@ func (r *rangeReader) look(ctx context.Context, q repository.SearchQuery, limit 
 	return l, ended, err
 }
 
-// within runs statements of which each may take as long as limit. ended is false when one
-// took longer: the transaction goes on without it.
+// within runs statements with the time limit. ended is false when one exceeded it: the transaction continues without
+// its result.
 func (r *rangeReader) within(ctx context.Context, limit time.Duration, settings string, do func() error) (ended bool, err error) {
 	if settings += timeout(limit); settings != r.settings {
 		if _, err := r.tx.ExecContext(ctx, settings); err != nil {

@@ -14,18 +14,18 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// fakeIndex answers a textSearch from a list of messages, in the order of the page.
+// fakeIndex serves a textSearch from a list of messages, in the order of the page.
 type fakeIndex struct {
 	messages  []repository.Place
 	hits      map[uuid.UUID]bool
 	ascending bool
 
-	tooLong func(r timeRange) bool // a statement over the range does not end in time
-	looks   bool                   // messages can be looked at one by one
+	tooLong func(r timeRange) bool // a statement over the range takes too long
+	looks   bool                   // messages can be tested one by one
 	asked   []timeRange
 }
 
-// following are the messages that follow a place.
+// following returns the messages after a place.
 func (f *fakeIndex) following(after repository.Place) []repository.Place {
 	sign := 1
 	if !f.ascending {
@@ -102,7 +102,7 @@ func (f *fakeIndex) page(t *testing.T, q repository.SearchQuery, took time.Durat
 	return s.hits[:min(len(s.hits), q.Limit)], s.next()
 }
 
-// newFakeIndex has messages of some days, some of them of one instant.
+// newFakeIndex returns an index with messages of some days, some of them of one instant.
 func newFakeIndex(random *rand.Rand, n int, ascending bool) *fakeIndex {
 	f := &fakeIndex{hits: map[uuid.UUID]bool{}, ascending: ascending}
 	at := time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
@@ -121,8 +121,8 @@ func newFakeIndex(random *rand.Rand, n int, ascending bool) *fakeIndex {
 	return f
 }
 
-// TestTextSearchGoesOn: whatever statements end in time and whatever time a page has, the
-// pages together are all that match, in order, and each goes on from further.
+// TestTextSearchGoesOn: whichever statements end in time and however long a page may take, the pages together are all
+// matches, in order, and each makes progress.
 func TestTextSearchGoesOn(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {
@@ -156,7 +156,7 @@ func TestTextSearchGoesOn(t *testing.T) {
 					break
 				}
 				if n := comparePlaces(q.After, before); before != (repository.Place{}) && (n < 0) == f.ascending || n == 0 {
-					t.Fatalf("seed %d: the page behind %v goes on from %v", seed, before, q.After)
+					t.Fatalf("seed %d: the page after %v continues at %v", seed, before, q.After)
 				}
 			}
 			if !slices.Equal(got, want) {
@@ -166,8 +166,8 @@ func TestTextSearchGoesOn(t *testing.T) {
 	}
 }
 
-// TestTextSearchHalves: a statement that does not end in time is repeated for the half of
-// its range that the page has first, down to a second, and then for longer ranges again.
+// TestTextSearchHalves: a statement that takes too long is repeated for the half of its range that comes first in the
+// page, down to a second, and then for longer ranges again.
 func TestTextSearchHalves(t *testing.T) {
 	t.Parallel()
 	for _, ascending := range []bool{false, true} {

@@ -14,36 +14,34 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// probed is how many messages are tested one by one for words before documents are read: a
-// word that every twentieth has is found faster so. probedNew is how many messages newer
-// than the search index are tested, of any topic, the oldest first: the indexer goes
-// upwards, so these may have documents. During a flood hundreds of thousands have none.
+// probed is how many messages are tested one by one for words before documents are read: that is faster for a word
+// that every twentieth message has. probedNew is how many messages newer than the search index are tested, of any
+// topic, the oldest first: the indexer goes upwards, so these may have documents. During heavy ingest hundreds of
+// thousands have none.
 //
-// The indexer goes back for what a long transaction stored; the message after those shows
-// that it had been further.
+// The indexer goes back for messages of a long transaction; the message after those shows that it had been further.
 const (
 	probed    = 500
 	probedNew = 500
 )
 
-// looked is the result of looking at messages one by one.
+// looked is the result of testing messages one by one.
 type looked struct {
 	hits []uuid.UUID
-	// all says that there are no other messages. It is false when the page is full.
+	// all reports that there are no other messages. It is false when the page is full.
 	all bool
-	// last is the last message, unless the page is full; the zero Place: it looked at none.
+	// last is the last tested message, unless the page is full; the zero Place when none was tested.
 	last repository.Place
 }
 
-// candidate is a message whose document is looked at.
+// candidate is a message whose document is tested.
 type candidate struct {
 	ID   uuid.UUID    `db:"id"`
-	At   sql.NullTime `db:"created_at"` // NULL where it is not finite
+	At   sql.NullTime `db:"created_at"` // NULL for an infinite time
 	Kind string       `db:"kind"`
 }
 
-// Kinds of candidates: those that the indexer has come to, newer ones, and the one that
-// follows these.
+// Kinds of candidates: those up to the indexer's position, newer ones, and the one that follows these.
 const (
 	indexedKind = "indexed"
 	newerKind   = "newer"
@@ -52,8 +50,7 @@ const (
 
 const finiteTime = "CASE WHEN isfinite(created_at) THEN created_at END AS created_at"
 
-// probe looks for words among the first messages that the rest of the filter leaves,
-// as many as limit.
+// probe tests the first messages that match the rest of the filter for words, at most limit.
 func probe(ctx context.Context, tx *sqlx.Tx, from source, q repository.SearchQuery, n names, limit int) (looked, error) {
 	p := listedIn(from, q, n, leaveOut, stretch{limit: limit, first: 1})
 	query := "SELECT id, " + finiteTime + ", '" + indexedKind + "' AS kind FROM (" + p.query + ") listed ORDER BY " + p.order
@@ -65,8 +62,8 @@ func probe(ctx context.Context, tx *sqlx.Tx, from source, q repository.SearchQue
 	return lookedOf(q, found, documents, limit), err
 }
 
-// probeIndexed is the same for a page of the newest messages. It leaves out what has no
-// documents yet: the page is full without that, and searched_until says so.
+// probeIndexed is probe for a page of the newest messages. It leaves out messages without documents: the page is full
+// without them, and searched_until shows that.
 func probeIndexed(ctx context.Context, tx *sqlx.Tx, from source, q repository.SearchQuery, n names) (looked, error) {
 	if from.archived || q.Sort != (repository.Sort{}) {
 		return probe(ctx, tx, from, q, n, probed)
@@ -74,7 +71,7 @@ func probeIndexed(ctx context.Context, tx *sqlx.Tx, from source, q repository.Se
 	var until []sql.NullTime
 	err := readRows(ctx, tx, &until, `SELECT nullif(greatest(found_until, walked_at), '-infinity') FROM dlq.search_index`)
 	if err != nil || len(until) == 0 || !until[0].Valid {
-		return looked{}, err // it has only begun, and may have documents of an earlier run
+		return looked{}, err // the indexer has only begun, and there may be documents of an earlier run
 	}
 	query, args := candidatesQuery(from, q, n, until[0].Time)
 	var found []candidate
@@ -93,8 +90,7 @@ func probeIndexed(ctx context.Context, tx *sqlx.Tx, from source, q repository.Se
 	return lookedOf(q, found, documents, probed), nil
 }
 
-// candidatesQuery finds the newest messages that the indexer has come to, and those that
-// follow in time.
+// candidatesQuery finds the newest messages up to the indexer's position, and those that follow in time.
 func candidatesQuery(from source, q repository.SearchQuery, n names, until time.Time) (string, []any) {
 	a := arguments{first: 1, version: n.version}
 	at := a.arg(until) + "::timestamptz"
@@ -108,7 +104,7 @@ func candidatesQuery(from source, q repository.SearchQuery, n names, until time.
 		"\n) found ORDER BY " + order(q.Sort, "found.created_at", "id"), append(a.values, indexed.values...)
 }
 
-// lookedOf says what candidates, in the order of the page, come to.
+// lookedOf evaluates candidates, in the order of the page.
 func lookedOf(q repository.SearchQuery, found []candidate, documents map[uuid.UUID]documentState, limit int) (l looked) {
 	indexed := 0
 	for _, c := range found {
@@ -131,14 +127,14 @@ func lookedOf(q repository.SearchQuery, found []candidate, documents map[uuid.UU
 	return l
 }
 
-// documentState is what a search wants to know of a document.
+// documentState is the part of a document that a search needs.
 type documentState struct {
 	current bool // of the version of the search index
-	hit     bool // it fits the filter
+	hit     bool // it matches the filter
 }
 
-// lookUpDocuments looks up the documents of messages. Their times are in the query, so
-// that only their partitions are opened.
+// lookUpDocuments reads the documents of messages. Their times are in the query, so that only their partitions are
+// opened.
 func lookUpDocuments(ctx context.Context, tx *sqlx.Tx, f entity.Filter, n names, of []candidate) (map[uuid.UUID]documentState, error) {
 	ids, times := newColumn(oidUUID, len(of), 16), newColumn(oidTimestamptz, len(of), 8)
 	var first, last time.Time
@@ -180,10 +176,9 @@ func lookUpDocuments(ctx context.Context, tx *sqlx.Tx, f entity.Filter, n names,
 	return states, nil
 }
 
-// alternatives reports whether one walk's filter of topics can be true in several ways: a
-// dead-letter topic with some of its originals, or messages of unknown origin with some
-// dead-letter topics. No index has such a walk in order, and matches may be few among
-// millions.
+// alternatives reports whether one walk's filter of topics can match in several ways: a dead-letter topic with some
+// of its originals, or messages of unknown origin with some dead-letter topics. No index has such a walk in order,
+// and matches may be few among millions.
 func alternatives(f entity.Filter, n names) bool {
 	switch {
 	case n.topics == nil && n.visible == nil:
@@ -194,9 +189,9 @@ func alternatives(f entity.Filter, n names) bool {
 	return f.UnknownOrigin || n.topics == nil
 }
 
-// walksOfPairs are the walks of such a filter: one for each pair of original and
-// dead-letter topic that fits, or for an original topic alone. It reports false where there
-// are no alternatives, the pairs are unknown, or they are too many.
+// walksOfPairs returns the walks of such a filter: one for each matching pair of original and dead-letter topic, or
+// for an original topic alone. It returns false where there are no alternatives, the pairs are unknown, or they are
+// too many.
 func (a *arguments) walksOfPairs(f entity.Filter, n names) (walks [][]string, apart bool) {
 	if n.pairs == nil || !alternatives(f, n) {
 		return nil, false
@@ -226,8 +221,8 @@ func (a *arguments) walksOfPairs(f entity.Filter, n names) (walks [][]string, ap
 	return walks, true
 }
 
-// suffices reports whether messages of an original topic that fit do so in whatever
-// dead-letter topic they are, also in one that appears meanwhile.
+// suffices reports whether the original topic alone decides that messages match, whatever their dead-letter topic,
+// also one that appears meanwhile.
 func (n names) suffices(f entity.Filter, original string) bool {
 	return (original != "" || n.visible == nil) && (f.Topic == "" || original == f.Topic) &&
 		(n.topics == nil || slices.Contains(n.topics.originals, original))
@@ -240,7 +235,7 @@ func (a *arguments) deadLetterTopic(number int32) string {
 	return "m.dlq_topic_id = " + a.arg(number) + "::int"
 }
 
-// fits reports whether a filter asks for messages of a pair, and they may be seen.
+// fits reports whether a filter matches messages of a pair, and they are visible.
 func (n names) fits(f entity.Filter, original string, number int32) bool {
 	switch {
 	case f.Topic != "" && original != f.Topic && (!n.number.Valid || number != n.number.Int32):

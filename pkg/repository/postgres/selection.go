@@ -11,24 +11,24 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// selection is a query for the messages of a redrive: id, created_at, original_topic,
-// dlq_topic_id, confidence, and reason, why the action cannot take the message (NULL: it
-// can). It is never prepared: PostgreSQL plans it for its topic and times.
+// selection is a query for the messages of a redrive: id, created_at, original_topic, dlq_topic_id, confidence, and
+// reason, why the action cannot take the message (NULL: it can). It is never prepared: PostgreSQL plans it for its
+// topic and times.
 type selection struct {
 	arguments
 	query string
-	order string // how its rows are to be sorted
+	order string // ORDER BY of its rows
 }
 
-// newSelection returns the selection of r with parameters from number first on.
-// What nothing narrows is entity.ErrInvalid.
+// newSelection returns the selection of r with parameters from number first on. A selection without any condition is
+// entity.ErrInvalid.
 func (s *Store) newSelection(ctx context.Context, r repository.NewRedrive, first int) (*selection, error) {
 	takes, err := taken(r)
 	if err != nil {
 		return nil, err
 	}
 	if r.Selection.Empty() {
-		return nil, fmt.Errorf("a selection that nothing narrows: %w", entity.ErrInvalid)
+		return nil, fmt.Errorf("selection without any condition: %w", entity.ErrInvalid)
 	}
 	n, err := s.namesOf(ctx, r.Selection.Filter, sourceOf(false))
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *Store) newSelection(ctx context.Context, r repository.NewRedrive, first
 	return q, nil
 }
 
-// taken is the condition under which the action of r takes a message m.
+// taken is the condition under which the action of r accepts a message m.
 func taken(r repository.NewRedrive) (string, error) {
 	switch r.Action {
 	case entity.RedriveRetry:
@@ -63,8 +63,7 @@ func taken(r repository.NewRedrive) (string, error) {
 	return "", fmt.Errorf("action %q: %w", r.Action, entity.ErrInvalid)
 }
 
-// worked are the states of messages that the action can act upon, and RETRYING,
-// whose messages are told of in any case.
+// worked are the states of messages that the action can change, and RETRYING, whose messages are always reported.
 func worked(r repository.NewRedrive) []entity.Status {
 	switch r.Action {
 	case entity.RedriveRequeue:
@@ -88,8 +87,8 @@ const selectedColumns = `m.id, m.created_at, m.original_topic, m.dlq_topic_id,
 	     WHEN m.status IN (%s) THEN '` + repository.SkippedOriginKnown + `'
 	     ELSE '` + repository.SkippedNotRetryable + `' END AS reason`
 
-// columns are the selected ones for an action and what it takes. Among messages in
-// a state that can be mapped only those whose own header names the topic are not.
+// columns are the selected columns for an action and the condition under which it accepts a message. Of messages in a
+// state that can be mapped, only those whose own header names the topic are not accepted.
 func columns(action entity.RedriveAction, takes string) string {
 	known := "''"
 	if action == entity.RedriveMap {
@@ -98,8 +97,8 @@ func columns(action entity.RedriveAction, takes string) string {
 	return fmt.Sprintf(selectedColumns, takes, known)
 }
 
-// byFilter walks the messages of topics by their names, each along its index, or
-// those of the states. Without a cut-off the statement's snapshot is it.
+// byFilter walks the messages of topics by their names, each along its index, or those of the states. Without a
+// cut-off the statement's snapshot is used.
 func (q *selection) byFilter(r repository.NewRedrive, n names, takes string) {
 	q.order = "created_at, id"
 	f := r.Selection.Filter
@@ -110,7 +109,7 @@ func (q *selection) byFilter(r repository.NewRedrive, n names, takes string) {
 	conditions := append(q.conditions(f), q.catalogued(f)...)
 	if len(f.Statuses) == 0 {
 		conditions = append(conditions, status(worked(r)))
-		if r.Action != entity.RedriveMap { // it tells of those too whose own header names the topic
+		if r.Action != entity.RedriveMap { // it also reports messages whose own header names the topic
 			conditions = append(conditions, "("+takes+" OR m.status = 'RETRYING')")
 		}
 	}
@@ -120,14 +119,14 @@ func (q *selection) byFilter(r repository.NewRedrive, n names, takes string) {
 	q.query = join(walks, "\n\tUNION ALL\n\t")
 }
 
-// byID finds messages by the primary key. Ids that do not exist or are not visible are
-// gone; those that do not match the filter are left out.
+// byID finds messages by the primary key. Ids that do not exist or are not visible count as gone; those that do not
+// match the filter are left out.
 func (q *selection) byID(r repository.NewRedrive, n names, takes string) {
 	s := r.Selection
 	q.order = "ord"
 	sight := "m.id = w.id"
 	for _, seen := range q.seen(n) {
-		sight += " AND (" + seen + ") IS TRUE" // no condition for an index
+		sight += " AND (" + seen + ") IS TRUE" // a form that no index answers
 	}
 	n.visible = nil
 	conditions := q.conditions(s.Filter)
@@ -144,7 +143,7 @@ func (q *selection) byID(r repository.NewRedrive, n names, takes string) {
 		"	WHERE m.id IS NULL OR (" + and(conditions...) + ")"
 }
 
-// unique returns the ids in their order, each once.
+// unique returns the ids in their order, without duplicates.
 func unique(ids []uuid.UUID) []uuid.UUID {
 	seen := make(map[uuid.UUID]bool, len(ids))
 	once := make([]uuid.UUID, 0, len(ids))
@@ -157,7 +156,7 @@ func unique(ids []uuid.UUID) []uuid.UUID {
 	return once
 }
 
-// within puts the selection into a statement that does something with it.
+// within inserts the selection into a statement.
 func (q *selection) within(statement string) string {
 	return strings.NewReplacer("%SELECTION%", q.query, "%ORDER%", q.order).Replace(statement)
 }

@@ -15,12 +15,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// fewBuffers is what a page of 20 may read that ends with its last message: those of
-// its messages, and to find out that the next some hundred have no documents.
+// fewBuffers is the limit for a page of 20 that ends with its last message: its messages, and a check that the next
+// some hundred have no documents.
 const fewBuffers = 1500
 
-// TestStalePlans: a page reads little although PostgreSQL looked at the table before
-// a topic began to flood.
+// TestStalePlans: a page reads little although PostgreSQL analyzed the table before a topic was flooded.
 func TestStalePlans(t *testing.T) {
 	db := freshDB(t)
 	db.SetMaxOpenConns(1)
@@ -83,7 +82,7 @@ func TestStalePlans(t *testing.T) {
 	t.Run("Stale", bothWays)
 	for name, f := range map[string]entity.Filter{
 		"Words": {Words: []string{"boom"}}, "WordsOfTopic": {Words: []string{"boom"}, Topic: "calm1"},
-		"WordsOfStatus": {Words: []string{"boom"}, Statuses: dead}, // the flood has none of it
+		"WordsOfStatus": {Words: []string{"boom"}, Statuses: dead}, // the flooded topic has none
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := repository.SearchQuery{Filter: f, Limit: 20}
@@ -96,7 +95,7 @@ func TestStalePlans(t *testing.T) {
 	t.Run("Fresh", bothWays)
 }
 
-// wantFewBuffers counts those that a query reads, from memory or not.
+// wantFewBuffers counts the buffers that a query reads, cached or not.
 func wantFewBuffers(t *testing.T, db *sqlx.DB, setting, query string, args []any) {
 	t.Helper()
 	tx := begin(t, db)
@@ -114,7 +113,7 @@ func wantFewBuffers(t *testing.T, db *sqlx.DB, setting, query string, args []any
 	check.True(t, got <= fewBuffers, "it reads %d buffers, want at most %d:\n%s", got, fewBuffers, plan)
 }
 
-// seedStale puts in 100,000 messages of a topic that had 50 when PostgreSQL looked.
+// seedStale inserts 100,000 messages of a topic that had 50 when PostgreSQL analyzed the table.
 func seedStale(t *testing.T, db *sqlx.DB) {
 	t.Helper()
 	exec(t, db, `ALTER TABLE dlq.dlq_messages SET (autovacuum_enabled = off)`)
@@ -133,7 +132,7 @@ func seedStale(t *testing.T, db *sqlx.DB) {
 	exec(t, db, columns+flood+`100000) n`)
 }
 
-// What no index has in order is collected.
+// Messages that no index has in order are collected.
 func TestWay(t *testing.T) {
 	t.Parallel()
 	few, many := &nameSet{originals: []string{"a"}}, &nameSet{}

@@ -14,10 +14,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestStatements keeps the number of times that the server is asked for what is
-// done: a statement for each record would cost many times the record's own work, and
-// so would one that is prepared again whenever the work is. The count is the same on
-// every machine; when it changes on purpose, change it here.
+// TestStatements checks the number of round trips to the server: a statement for each record would cost many times
+// the record's own work, and so would preparing a statement for every call. The count is the same on every machine;
+// when it changes on purpose, change it here.
 func TestStatements(t *testing.T) {
 	t.Parallel()
 	const n = 1000
@@ -48,17 +47,17 @@ func TestStatements(t *testing.T) {
 	}
 }
 
-// statementGuard does a piece of work in rounds, each beside what the last one left.
+// statementGuard repeats an operation in rounds; the results of earlier rounds stay in the store.
 type statementGuard struct {
 	*testing.T
 	db       *sqlx.DB
 	count    *postgrestest.Statements
 	s        *Store
 	round    int
-	prepared int64 // by the last work that was counted
+	prepared int64 // by the last counted operation
 }
 
-// of returns the trips that do takes.
+// of returns the round trips of do.
 func (g *statementGuard) of(do func()) int64 {
 	before := g.count.Prepared()
 	trips := g.count.Of(do)
@@ -66,7 +65,7 @@ func (g *statementGuard) of(do func()) int64 {
 	return trips
 }
 
-// must is for the outcome of what is counted: nothing may be left undone.
+// must checks the result of a counted operation: all of its work must be done.
 func (g *statementGuard) must(ok bool, err error, what string, got any) {
 	g.Helper()
 	if err != nil || !ok {
@@ -108,7 +107,7 @@ func (g *statementGuard) store(n int64) int64 {
 
 func (g *statementGuard) ids(n int) (ids []uuid.UUID) {
 	_, err := g.db.Exec(`DELETE FROM dlq.dlq_messages`)
-	g.must(true, err, "begin anew", nil)
+	g.must(true, err, "begin again", nil)
 	pending(g, g.db, "orders", n)
 	err = g.db.Select(&ids, `SELECT id FROM dlq.dlq_messages ORDER BY created_at`)
 	g.must(len(ids) == n, err, "ids", len(ids))
@@ -134,7 +133,7 @@ func (g *statementGuard) attempts(n, batch int) int64 {
 	})
 }
 
-// catalogue keeps documents, counts arrivals and gives groups.
+// catalogue stores documents, counts arrivals and assigns groups.
 func (g *statementGuard) catalogue(n int) int64 {
 	held, err := g.s.HoldCatalogue(g.Context(), uuid.Nil, 1, time.Hour)
 	g.must(held, err, "HoldCatalogue", held)

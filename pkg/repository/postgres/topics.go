@@ -14,11 +14,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// topicsQuery counts by the counters and reads each topic's oldest and newest message from
-// the ends of an index. $1 and $2 are the visible original and dead-letter topics (NULL:
-// all); the dead-letter topic is 0 in the counters for rows put in by SQL. $3 and $4 are
-// the name before the page and its length, NULL for all; $5 is the most consumer groups of
-// a topic.
+// topicsQuery takes the counts from the counters and reads each topic's oldest and newest message from the ends of an
+// index. $1 and $2 are the visible original and dead-letter topics (NULL: all); the dead-letter topic is 0 in the
+// counters for rows inserted by SQL. $3 and $4 are the name before the page and its length, NULL for all; $5 is the
+// maximum number of consumer groups of a topic.
 const topicsQuery = `
 	WITH counted AS MATERIALIZED (
 		SELECT c.original_topic, c.dlq_topic_id, c.status, sum(c.messages)::bigint AS messages
@@ -102,7 +101,7 @@ func (s *Store) visibleTopics(ctx context.Context, visible *entity.TopicPatterns
 	return texts(n.visible.originals), ids.arg(), nil
 }
 
-// texts is a list as an argument.
+// texts returns a list as an argument.
 func texts(list []string) []byte {
 	c := newColumn(oidText, len(list), 24)
 	for _, text := range list {
@@ -126,15 +125,14 @@ func (r *topicSummaryRow) summary() (repository.TopicSummary, error) {
 	return t, nil
 }
 
-// statusCount is an element of counts that queries gather as JSON.
+// statusCount is an element of counts that queries collect as JSON.
 type statusCount struct {
 	Topic    string        `json:"topic"`
 	Status   entity.Status `json:"status"`
 	Messages int64         `json:"messages"`
 }
 
-// sorted returns names in the order of their bytes, which the database's need not
-// be; nil when there are none.
+// sorted returns names in byte order, which may differ from the database's order; nil when there are none.
 func sorted(names pq.StringArray) []string {
 	if len(names) == 0 {
 		return nil
@@ -143,8 +141,8 @@ func sorted(names pq.StringArray) []string {
 	return names
 }
 
-// totalsQuery has one row for each of the topics $1 and status, and one for each status
-// of all others: records may name any number of topics. Without $1 the first $2 are named.
+// totalsQuery has one row for each of the topics $1 and status, and one for each status of all other topics: records
+// may name any number of topics. Without $1 the first $2 are named.
 const totalsQuery = `
 	WITH counted AS MATERIALIZED (
 		SELECT original_topic, status, sum(messages)::bigint AS messages
@@ -193,7 +191,7 @@ func (s *Store) TopicTotals(ctx context.Context, names []string) ([]repository.T
 	return totals, nil
 }
 
-// positionsQuery takes the newest life of each topic, the present one.
+// positionsQuery uses the newest incarnation of each topic, which is the present one.
 const positionsQuery = `
 	SELECT t.name, i.kafka_id, p.partition, p.next_offset
 	FROM dlq.topics t
@@ -221,15 +219,15 @@ func (s *Store) IngestPositions(ctx context.Context) ([]repository.IngestPositio
 	return positions, nil
 }
 
-// knownTopicsQuery finds the numbers of topics, by their place in the question.
+// knownTopicsQuery finds the numbers of topics, by their index in the request.
 const knownTopicsQuery = `
 	SELECT w.place, t.id AS topic_id, i.id AS incarnation_id
 	FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w (name, kafka_id, place)
 	JOIN dlq.topics t ON t.name = w.name
 	JOIN dlq.topic_incarnations i ON i.topic_id = t.id AND i.kafka_id = w.kafka_id`
 
-// Makers go in the order of the names, so that two of them never wait for one
-// another. What exists is left out: a conflict would use up a number.
+// Rows are inserted in the order of the names, so that two callers never deadlock. Existing names are left out: a
+// conflict would use up a number.
 const (
 	makeTopicsQuery = `
 	INSERT INTO dlq.topics (name)
@@ -245,8 +243,8 @@ const (
 	ORDER BY 1, 2 ON CONFLICT DO NOTHING`
 )
 
-// OpenTopics implements repository.Ingest. It reads first and writes what is new: topics
-// are opened at every rebalance and are mostly known. It takes one statement, or four.
+// OpenTopics implements repository.Ingest. It reads first and inserts only new topics: they are opened at every
+// rebalance and are mostly known. It takes one statement, or four.
 func (s *Store) OpenTopics(ctx context.Context, topics []repository.Topic) ([]repository.TopicRef, error) {
 	if len(topics) == 0 {
 		return nil, nil
@@ -265,7 +263,7 @@ func (s *Store) OpenTopics(ctx context.Context, topics []repository.Topic) ([]re
 			return nil, translate("open topics", err)
 		}
 	}
-	return nil, errors.New("open topics: a topic's row vanished as soon as it was made")
+	return nil, errors.New("open topics: the row of a new topic was not found")
 }
 
 // knownTopics returns the numbers of n topics, nil when one of them is new.

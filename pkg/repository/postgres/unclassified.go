@@ -77,8 +77,8 @@ var unclassifiedQuery = `
 	WHERE o.ord <= $2 AND (o.bytes <= $3 OR o.ord = 1)
 	ORDER BY o.ord`
 
-// classifiedQuery forgets a refusal when no message of the topic is unclassified. An
-// ingester that was refused may store its messages later, but not an hour later.
+// classifiedQuery deletes a refusal when no message of the topic is unclassified. An ingester that was refused may
+// store its messages later, but not an hour later.
 const classifiedQuery = `
 	UPDATE dlq.error_group_limits SET refused_at = NULL
 	WHERE dlq_topic = ANY ($1::text[]) AND refused_at < coalesce($2::timestamptz, clock_timestamp()) - $3::bigint * interval '1 microsecond'`
@@ -111,8 +111,7 @@ func (s *Store) Unclassified(ctx context.Context, limit int, maxBytes int64) ([]
 		s.exec(ctx, classifiedQuery, texts(topics), s.clock(), time.Hour.Microseconds()))
 }
 
-// classifyQuery locks the messages in the order of their ids, as every change of many
-// messages does.
+// classifyQuery locks the messages in the order of their ids, as every change of many messages does.
 const classifyQuery = `
 	WITH moves AS MATERIALIZED (
 		SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS x (id, from_group, to_group)

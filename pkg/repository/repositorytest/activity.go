@@ -40,7 +40,7 @@ func (h *harness) lastWeek() repository.ArrivalsQuery {
 	return repository.ArrivalsQuery{Since: until.Add(-7 * 24 * time.Hour), Until: until, Step: time.Hour}
 }
 
-// wantArrivals holds the sums of the last week against arrived and returned.
+// wantArrivals compares the sums of the last week with arrived and returned.
 func (h *harness) wantArrivals(what string, arrived, returned int64, changes ...func(*repository.ArrivalsQuery)) {
 	h.Helper()
 	q := h.lastWeek()
@@ -54,7 +54,7 @@ func (h *harness) wantArrivals(what string, arrived, returned int64, changes ...
 	check.True(h, a == arrived && r == returned, "%s: %d arrived and %d returned, want %d and %d", what, a, r, arrived, returned)
 }
 
-// documented keeps documents of messages, as the catalogue's worker does.
+// documented stores documents of messages, as the indexer does.
 func (h *harness) documented(version int64, ids ...uuid.UUID) {
 	h.Helper()
 	h.hold(version)
@@ -240,7 +240,7 @@ func activityUntil(h *harness) {
 	}
 }
 
-// activityTogether: workers that think that each of them is the one.
+// activityTogether: several workers each believe that they hold the lease.
 func activityTogether(h *harness) {
 	const workers = 4
 	ids := h.puts(100)

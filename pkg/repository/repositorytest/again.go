@@ -10,8 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// againPromises: a change that is asked for twice under one operation, as a
-// driver does whose connection ended after the first time, is one change.
+// againPromises: a change that is requested twice under one operation, as by a driver whose connection ended after
+// the first time, is one change.
 func againPromises() []promise {
 	return []promise{
 		{"ByHandIsOneChangeOfOneOperation", againByHand},
@@ -56,14 +56,14 @@ func againOther(h *harness) {
 			h.wantAgainRefused(way.action, m.ID, way.to, way.do(h, m.ID, other))
 			h.wantLines(m.ID, way.action, 1)
 		}
-		nobody := entity.By("alice") // no operation is none that two calls share
+		nobody := entity.By("alice") // without an operation, two calls are two changes
 		m := h.failedIn(way.from)
 		check.NoError(h, way.do(h, m.ID, nobody))
 		h.wantAgainRefused(way.action, m.ID, way.to, way.do(h, m.ID, nobody))
 	}
 }
 
-// wantAgainRefused checks the answer to a change that was made already.
+// wantAgainRefused checks the answer to a change that has already been made.
 func (h *harness) wantAgainRefused(action entity.Action, id uuid.UUID, now entity.Status, err error) {
 	h.Helper()
 	if action == entity.ActionDelete {
@@ -116,7 +116,7 @@ func againChange(h *harness) {
 	}
 }
 
-// againChangeRest: a redrive's changes all have its operation, batch by batch.
+// againChangeRest: all batches of a redrive change messages under its one operation.
 func againChangeRest(h *harness) {
 	for _, way := range byHand {
 		cause := fullCause()

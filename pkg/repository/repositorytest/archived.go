@@ -38,7 +38,7 @@ func (h *harness) restore(id uuid.UUID) entity.Message {
 	return check.Must(h.Repository.Restore(h.Context(), id, entity.By("alice")))(h)
 }
 
-// archived is a message in the archive that has seen everything.
+// archived is a message in the archive with all of its fields set.
 func (h *harness) archived() entity.Message {
 	h.Helper()
 	m := h.put(func(m *entity.Message) {
@@ -79,7 +79,7 @@ func archivedRestore(h *harness) {
 	}
 	check.Same(h, got, want, "restored")
 	check.True(h, answer.ID == m.ID && answer.Status == entity.Pending && answer.UpdatedAt == got.UpdatedAt,
-		"Restore = %+v, want the message as it is now", answer)
+		"Restore = %+v, want the present message", answer)
 	h.wantNotFound("GetArchived after a restore", m.ID, check.Err(h.Repository.GetArchived(h.Context(), m.ID, whole)))
 }
 
@@ -102,7 +102,7 @@ func archivedHistory(h *harness) {
 	check.Same(h, len(h.history(m.ID)), 2, "attempts in the history")
 	h.attempt(m.ID, entity.Acknowledged)
 	all := h.history(m.ID)
-	check.True(h, len(all) == 3 && all[2].Number == 3, "history %+v, want the third attempt behind the others", all)
+	check.True(h, len(all) == 3 && all[2].Number == 3, "history %+v, want the third attempt after the others", all)
 }
 
 func archivedAudit(h *harness) {
@@ -152,7 +152,7 @@ func archivedRace(h *harness) {
 func archivedUncatalogued(h *harness) {
 	m := h.archived()
 	h.hold(catalogueVersion)
-	for range 3 { // the catalogue comes by, and leaves the place behind
+	for range 3 { // the indexer polls, and moves past the message
 		for _, id := range h.puts(3, func(m *entity.Message) { m.Group = someGroup }) {
 			h.document(catalogueVersion, entity.Document{MessageID: id})
 		}
@@ -284,7 +284,7 @@ func recentGroupsLeftOut(h *harness) {
 		h.attempt(h.came(f, 1)[0], entity.Acknowledged)
 		h.came(f, 1)
 	}
-	h.wantRecent("of nobody", 2, 2)
+	h.wantRecent("without exceptions", 2, 2)
 	h.wantRecent("but the named one", 1, 1, named.ID(), uuid.New())
 	yes := true
 	check.Must(h.Repository.AnnotateGroup(h.Context(), muted.ID(), repository.Annotation{Muted: &yes}, nil, entity.By("alice")))(h)
@@ -303,7 +303,7 @@ func exportPromises() []promise {
 	}
 }
 
-// exported exports, and does something with each message before the next.
+// exported exports, and calls with for each message before the next.
 func (h *harness) exported(q repository.ExportQuery, with func(*entity.Message)) []uuid.UUID {
 	h.Helper()
 	var all []uuid.UUID
@@ -344,7 +344,7 @@ func exportWhole(h *harness) {
 }
 
 func exportMoment(h *harness) {
-	// So large that each is read by itself.
+	// Each is so large that it is read alone.
 	want := h.puts(30, func(m *entity.Message) { m.Record.Value = bytes.Repeat([]byte("v"), 40_000) })
 	slices.Reverse(want)
 	changed := false
@@ -384,10 +384,10 @@ func exportStops(h *harness) {
 		}
 		return nil
 	})
-	if err != enough || seen != 3 { //nolint:errorlint // the caller's own error, as it is
+	if err != enough || seen != 3 { //nolint:errorlint // the caller's own error, unwrapped
 		h.Errorf("Export = %v after %d messages, want the caller's error after 3", err, seen)
 	}
-	h.put() // and the store goes on
+	h.put() // the store still works
 }
 
 func exportLargeValues(h *harness) {

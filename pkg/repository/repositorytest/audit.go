@@ -41,7 +41,7 @@ func operationsPromises() []promise {
 	}
 }
 
-// everything is more than a test writes.
+// everything is a limit above what any test writes.
 const everything = 1000
 
 func (h *harness) trail(q repository.TrailQuery) []entity.AuditEntry {
@@ -52,7 +52,7 @@ func (h *harness) trail(q repository.TrailQuery) []entity.AuditEntry {
 	return check.Must(h.Repository.Trail(h.Context(), q))(h)
 }
 
-// fullCause is a cause that says everything.
+// fullCause is a cause with all of its fields set.
 func fullCause() entity.Cause {
 	return entity.Cause{
 		Actor: "alice", Reason: "the consumer is fixed", RequestID: "req_0123456789ab",
@@ -77,7 +77,7 @@ func (h *harness) wantEntries(id uuid.UUID, want ...entity.AuditEntry) {
 	check.Same(h, got, want, "trail of %s", id)
 }
 
-// auditEntry is what the trail must have of a change that happens now.
+// auditEntry is the expected entry of a change that happens now.
 func (h *harness) auditEntry(action entity.Action, id uuid.UUID, from, to entity.Status, count int, cause entity.Cause) entity.AuditEntry {
 	return entity.AuditEntry{
 		At: h.clock.Kept(), Action: action, Kind: entity.KindMessage, ObjectID: id,
@@ -85,7 +85,7 @@ func (h *harness) auditEntry(action entity.Action, id uuid.UUID, from, to entity
 	}
 }
 
-// withError is e with the error of an attempt that failed as result has it.
+// withError is e with the error of a failed attempt as result makes it.
 func withError(e entity.AuditEntry) entity.AuditEntry {
 	e.Class, e.LastError = entity.NetworkTimeout, "no answer in 5s"
 	return e
@@ -126,12 +126,12 @@ func auditTakeOver(h *harness) {
 	how := repository.Claiming{Expiry: expiry, Cause: cause, Audit: true}
 	check.Len(h, check.Must(h.Repository.Claim(h.Context(), []repository.Claim{c}, how))(h), 1, "Claim messages")
 	want := h.auditEntry(entity.ActionRetry, m.ID, entity.Retrying, entity.Retrying, 2, cause)
-	want.Class, want.LastError = entity.UnknownClass, "the log starts behind the noted offset"
+	want.Class, want.LastError = entity.UnknownClass, "the log starts after the noted offset"
 	h.wantEntries(m.ID, want)
 }
 
-// auditTwinClaims: a caller who names a message twice gets one attempt, under
-// one of the two ids, and the trail has that one.
+// auditTwinClaims: a caller who names a message twice gets one attempt, under one of the two ids, and the trail has
+// only that one.
 func auditTwinClaims(h *harness) {
 	m := h.put()
 	how := repository.Claiming{Expiry: expiry, Cause: entity.By("alice"), Audit: true}
@@ -174,12 +174,12 @@ func auditDoubt(h *harness) {
 	h.wantEntries(m.ID, h.auditEntry(entity.ActionAttempt, m.ID, entity.Retrying, entity.Resolved, 1, entity.By("alice")))
 }
 
-// byHand are the changes that people make, and what they find and leave.
+// byHand are the manual changes, with the states before and after.
 var byHand = []struct {
 	action   entity.Action
 	redrive  entity.RedriveAction
 	from, to entity.Status
-	count    int // left of 1
+	count    int // count in 1
 	do       func(h *harness, id uuid.UUID, cause entity.Cause) error
 }{
 	{entity.ActionDelete, entity.RedriveDelete, entity.Pending, "", 1, func(h *harness, id uuid.UUID, cause entity.Cause) error {
@@ -195,7 +195,7 @@ var byHand = []struct {
 	}},
 }
 
-// failedIn puts a message into PENDING or DEAD by one failed attempt.
+// failedIn brings a message into PENDING or DEAD by one failed attempt.
 func (h *harness) failedIn(status entity.Status) entity.Message {
 	h.Helper()
 	m := h.put(func(m *entity.Message) {
@@ -232,7 +232,7 @@ func auditChange(h *harness) {
 	}
 }
 
-// auditNothing asks for changes that cannot happen.
+// auditNothing requests changes that are not possible.
 func auditNothing(h *harness) {
 	resolved, claimed, unknown := h.in(entity.Resolved), h.in(entity.Retrying), uuid.New()
 	before := h.trail(repository.TrailQuery{})
@@ -265,8 +265,7 @@ func auditRace(h *harness) {
 	check.Same(h, len(h.entriesOf(m.ID))-before, 1, "16 callers left entries")
 }
 
-// auditCause has each part of a cause by itself: one must not stand in for
-// another.
+// auditCause tests each field of a cause separately: none may be stored in place of another.
 func auditCause(h *harness) {
 	full := fullCause()
 	for _, cause := range []entity.Cause{
@@ -318,7 +317,7 @@ func auditOrder(h *harness) {
 	check.Require(h, len(all) == 10, "trail has %d entries, want 10", len(all))
 	for i := 1; i < len(all); i++ {
 		check.True(h, all[i].ID < all[i-1].ID && !all[i].At.After(all[i-1].At),
-			"entry %d of %v stands behind %d of %v, want the newest first", all[i].ID, all[i].At, all[i-1].ID, all[i-1].At)
+			"entry %d of %v comes after %d of %v, want the newest first", all[i].ID, all[i].At, all[i-1].ID, all[i-1].At)
 	}
 	for _, limit := range []int{1, 3, 9} {
 		check.Same(h, h.trail(repository.TrailQuery{Limit: limit}), all[:limit], "Limit %d, want the newest of them", limit)
@@ -348,8 +347,7 @@ func auditPages(h *harness) {
 	}
 }
 
-// variety writes entries that differ in everything that can be asked for, and
-// returns all of them.
+// variety writes entries that differ in every field that can be filtered, and returns all of them.
 func (h *harness) variety() []entity.AuditEntry {
 	h.Helper()
 	for i, actor := range []string{"alice", "bob", "alice"} {
@@ -363,8 +361,7 @@ func (h *harness) variety() []entity.AuditEntry {
 	return all
 }
 
-// trailFilters are questions about the entries of variety, the seventh being what
-// some of them ask for.
+// trailFilters are queries for the entries of variety; the seventh entry has the values that some of them ask for.
 func trailFilters(e entity.AuditEntry) map[string]func(*repository.TrailQuery) {
 	return map[string]func(*repository.TrailQuery){
 		"object":  func(q *repository.TrailQuery) { q.ObjectID = e.ObjectID },
@@ -379,7 +376,7 @@ func trailFilters(e entity.AuditEntry) map[string]func(*repository.TrailQuery) {
 	}
 }
 
-// trailHolds is what a query means, said once more.
+// trailHolds is an independent implementation of a trail query.
 func trailHolds(e entity.AuditEntry, q repository.TrailQuery) bool {
 	switch {
 	case q.ObjectID != uuid.Nil && q.ObjectID != e.ObjectID,

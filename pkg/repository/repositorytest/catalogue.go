@@ -30,7 +30,7 @@ func cataloguePromises() []promise {
 	}
 }
 
-// worker holds the catalogue in these tests.
+// worker is the owner of the indexer lease in these tests.
 var worker = uuid.MustParse("00000000-0000-4000-8000-00000000c0de")
 
 func (h *harness) hold(version int64) {
@@ -99,19 +99,19 @@ func catalogueVersions(h *harness) {
 	h.wantIDs("by a word of the old version", h.search(byWord("boom")), nil)
 	h.wantIDs("uncatalogued in the new version", h.uncatalogued(8), []uuid.UUID{a.ID, b.ID})
 	h.document(8, entity.Document{MessageID: a.ID, Text: "boom"})
-	h.document(catalogueVersion, entity.Document{MessageID: b.ID, Text: "boom"}) // by one who has not heard of it
+	h.document(catalogueVersion, entity.Document{MessageID: b.ID, Text: "boom"}) // by a worker with the old version
 	h.wantIDs("by a word", h.search(byWord("boom")), []uuid.UUID{a.ID})
 	h.wantIDs("uncatalogued", h.uncatalogued(8), []uuid.UUID{b.ID})
 }
 
-// catalogueStale: a worker that nobody told yet that it is no more the one.
+// catalogueStale: a worker that does not know yet that it lost the lease.
 func catalogueStale(h *harness) {
 	a, b := h.put(grouped), h.put(grouped)
 	h.catalogued(a)
 	h.hold(8)
 	h.document(8, entity.Document{MessageID: a.ID, Text: "boom"}, entity.Document{MessageID: b.ID, Text: "boom"})
 	h.wantIDs("uncatalogued", h.uncatalogued(8), nil)
-	for range 3 { // it is past them
+	for range 3 { // the indexer moves past them
 		h.clock.Advance(time.Hour)
 		h.wantIDs("uncatalogued", h.uncatalogued(8), nil)
 	}
@@ -184,7 +184,7 @@ func catalogueStored(h *harness) {
 		h.wantIDs("the one between, later", h.uncatalogued(1), first[1:2])
 		h.document(1, entity.Document{MessageID: first[1]}, entity.Document{MessageID: uuid.New()})
 		h.wantIDs("nothing", h.uncatalogued(1), nil)
-		h.document(1) // none is no error
+		h.document(1) // an empty list is no error
 	}
 }
 
@@ -253,7 +253,7 @@ func catalogueDeleted(h *harness) {
 	m := h.put()
 	h.catalogued(m)
 	check.NoError(h, h.Repository.Delete(h.Context(), m.ID, entity.By("alice")))
-	again := m // as only a test can do it: another message with its id
+	again := m // only possible in a test: another message with its id
 	h.Insert(h.T, again)
 	h.wantIDs("by a word", h.search(byWord("boom")), nil)
 }

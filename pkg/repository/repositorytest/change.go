@@ -58,7 +58,7 @@ func changeWithoutLease(h *harness) {
 	}
 }
 
-// changedTo is the status that an action leads to; "" when the message is gone.
+// changedTo is the status after an action; "" when the message is deleted.
 var changedTo = map[entity.RedriveAction]entity.Status{
 	entity.RedriveRequeue: entity.Pending, entity.RedriveDead: entity.Dead, entity.RedriveDelete: "",
 }
@@ -97,8 +97,7 @@ func changeOnly(action entity.RedriveAction, from ...entity.Status) func(h *harn
 	}
 }
 
-// changeLikeOne does to one message by Change and to its twin by the method for
-// one message, and compares.
+// changeLikeOne changes one message by Change and its twin by the method for one message, and compares them.
 func changeLikeOne(h *harness) {
 	for _, way := range byHand {
 		if way.redrive == entity.RedriveDelete {
@@ -167,7 +166,7 @@ func changeInvalid(h *harness) {
 	h.wantStatus(m.ID, entity.Pending)
 }
 
-// changeRace has callers name the same messages in opposite orders.
+// changeRace: callers name the same messages in opposite orders.
 func changeRace(h *harness) {
 	for _, way := range byHand {
 		var forth []uuid.UUID
@@ -284,7 +283,7 @@ func deleteUnsettleable(h *harness) {
 	h.unsettleable(m.ID)
 	before := h.get(m.ID)
 	err := h.Repository.Delete(h.Context(), m.ID, entity.By("alice"))
-	h.wantClaimed("Delete of what nobody can settle", m.ID, err)
+	h.wantClaimed("Delete of an unsettleable message", m.ID, err)
 	var claimed *entity.ClaimedError
 	check.True(h, errors.As(err, &claimed) && claimed.Unsettled,
 		"Delete = %v, want it to say that the attempt cannot be settled", err)
@@ -324,7 +323,7 @@ func requeueClaim(h *harness) {
 	h.wantFinished(h.attempt(m.ID, entity.Acknowledged), entity.Resolved, 1)
 }
 
-// requeueRefused has RETRYING too: it has an arrow to PENDING, but not this one.
+// requeueRefused includes RETRYING: it may become PENDING, but not by Requeue.
 func requeueRefused(h *harness) {
 	for _, s := range []entity.Status{entity.Pending, entity.Retrying, entity.Resolved} {
 		m := h.in(s)
@@ -380,7 +379,7 @@ func giveUpLive(h *harness) {
 	h.wantUnchanged(m)
 }
 
-// giveUpExpired: nobody has looked yet whether the record was published.
+// giveUpExpired: it is not yet known whether the record was published.
 func giveUpExpired(h *harness) {
 	m := h.in(entity.Retrying)
 	h.clock.Advance(100 * expiry)
@@ -410,12 +409,12 @@ func giveUpHistory(h *harness) {
 	check.Len(h, h.history(pending.ID), 0, "history of what was never tried")
 }
 
-// wantAbandoned checks that the attempt under before's claim is the last of the
-// history, as one that nobody could settle.
+// wantAbandoned checks that the attempt under before's claim is the last of the history, as one that could not be
+// settled.
 func (h *harness) wantAbandoned(before entity.Message, actor string, to entity.Status) {
 	h.Helper()
 	attempts := h.history(before.ID)
-	check.Require(h, len(attempts) != 0, "history is empty, want the attempt that nobody could settle")
+	check.Require(h, len(attempts) != 0, "history is empty, want the unsettled attempt")
 	got := attempts[len(attempts)-1]
 	if got.ID != before.Claim.ID || got.Actor != actor || got.From != entity.Retrying || got.To != to ||
 		got.Class != entity.UnknownClass || got.Topic != before.Claim.Topic || got.Partition != before.Claim.Partition ||

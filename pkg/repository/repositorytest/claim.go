@@ -75,8 +75,8 @@ func claimKeepsBytes(h *harness) {
 	h.wantUnchanged(after)
 }
 
-// claimClearsError: a class that is seen under a claim says what that attempt
-// met, which decides whether it counts when it is settled.
+// claimClearsError: an error class that is stored during a claim belongs to that attempt, and decides whether it
+// counts when it is settled.
 func claimClearsError(h *harness) {
 	m := h.put(func(m *entity.Message) {
 		m.LastPublishError, m.LastPublishErrorClass = "connection reset", entity.BrokerUnavailable
@@ -102,7 +102,7 @@ func claimOwnIntents(h *harness) {
 	check.Require(h, len(taken) == len(claims), "Claim took %d, want %d", len(taken), len(claims))
 	for _, m := range taken {
 		i := slices.IndexFunc(claims, func(c repository.Claim) bool { return c.MessageID == m.ID })
-		check.Require(h, i >= 0, "Claim took %s, which nobody asked for", m.ID)
+		check.Require(h, i >= 0, "Claim took %s, which was not requested", m.ID)
 		got := repository.Claim{MessageID: m.ID, ID: m.Claim.ID, Topic: m.Claim.Topic, Partition: m.Claim.Partition, EndOffset: m.Claim.EndOffset}
 		check.Same(h, got, claims[i], "Claim stored")
 	}
@@ -196,7 +196,7 @@ func claimTakeOver(h *harness) {
 	h.wantFinished(h.finish(c, entity.Acknowledged), entity.Resolved, 2)
 }
 
-// claimTakeOverLimit: a last attempt in doubt must have a way out too.
+// claimTakeOverLimit: there must be a way to end a last attempt in doubt, too.
 func claimTakeOverLimit(h *harness) {
 	m := h.put(func(m *entity.Message) { m.MaxRetries = 1 })
 	h.unsettleable(m.ID)
@@ -259,8 +259,7 @@ func claimTakeOverOnce(h *harness) {
 	check.Same(h, h.get(m.ID).RetryCount, 2, "retry count")
 }
 
-// claimOnce lets 50 callers ask for the same messages, each for all of them and
-// from another one on.
+// claimOnce: 50 callers request the same messages, each all of them, starting at a different one.
 func claimOnce(wait bool) func(h *harness) {
 	return func(h *harness) {
 		const callers = 50
@@ -284,8 +283,8 @@ func claimOnce(wait bool) func(h *harness) {
 	}
 }
 
-// claimBrief asks for no more than what the claim wrote, and once more under the same
-// ids, as after an answer that was lost.
+// claimBrief requests only the fields that the claim wrote, and repeats the request under the same ids, as after a
+// lost answer.
 func claimBrief(h *harness) {
 	for _, wait := range []bool{false, true} {
 		m := h.put(func(m *entity.Message) { m.RetryCount = 1 })
@@ -307,8 +306,6 @@ func claimBrief(h *harness) {
 	}
 }
 
-// claimWait asks for a message that another caller may be giving up just then.
-// Whoever comes first, the waiting caller's answer is what the store has.
 func claimMapped(h *harness) {
 	stays, moves := h.put(unknownOrigin), h.put(unknownOrigin)
 	h.mapTo("orders", entity.By("alice"), stays.ID, moves.ID)
@@ -331,6 +328,8 @@ func claimMapped(h *harness) {
 		"Claim without a topic took %v, %v, want the message wherever it belongs", taken, err)
 }
 
+// claimWait claims a message while another caller may be giving it up. Whichever is first, the waiting caller's
+// answer agrees with the store.
 func claimWait(h *harness) {
 	for range rounds {
 		m := h.put()
@@ -345,7 +344,7 @@ func claimWait(h *harness) {
 		})
 		check.Require(h, claimErr == nil, "Claim: %v", claimErr)
 		if len(taken) == 1 {
-			h.wantClaimed("GiveUp behind a claim", m.ID, giveUpErr)
+			h.wantClaimed("GiveUp after a claim", m.ID, giveUpErr)
 			h.wantStatus(m.ID, entity.Retrying)
 			continue
 		}
@@ -373,8 +372,7 @@ func claimOppositeOrders(h *harness) {
 	}
 }
 
-// A claim whose answer was lost is asked for again, by the driver or by its
-// caller.
+// A claim whose answer was lost is repeated by the driver or by its caller.
 func claimAgain(h *harness) {
 	ids := h.puts(3)
 	claims := intents(ids...)

@@ -43,7 +43,7 @@ func raceClaimDelete(h *harness) {
 		})
 		check.Require(h, claimErr == nil, "Claim: %v", claimErr)
 		if len(taken) == 1 {
-			h.wantClaimed("Delete behind a claim", m.ID, deleteErr)
+			h.wantClaimed("Delete after a claim", m.ID, deleteErr)
 			h.wantStatus(m.ID, entity.Retrying)
 			continue
 		}
@@ -51,7 +51,7 @@ func raceClaimDelete(h *harness) {
 	}
 }
 
-// wantOne runs do from many callers at once, of which one must be told true.
+// wantOne runs do from many callers at once; it must return true for exactly one.
 func (h *harness) wantOne(what string, do func() bool) {
 	h.Helper()
 	var winners atomic.Int32
@@ -76,7 +76,7 @@ func raceFinish(h *harness) {
 	}
 }
 
-// raceVerdicts has a publisher that was late and the one that settles its claim.
+// raceVerdicts: a late publisher and the settler of its claim.
 func raceVerdicts(h *harness) {
 	for range rounds {
 		m := h.put()
@@ -129,7 +129,7 @@ func raceFinishOrders(h *harness) {
 	}
 }
 
-// raceList reads while messages move: a message is never missing or there twice.
+// raceList reads while messages change: no message may be missing or duplicated.
 func raceList(h *harness) {
 	want := h.puts(6)
 	slices.Reverse(want)

@@ -118,7 +118,7 @@ func dueLimit(h *harness) {
 	got, next := h.due(repository.DueQuery{Topics: orders, Limit: 3})
 	h.wantIDs("Due with limit 3", got, []uuid.UUID{old.ID, fresh[0], fresh[1]})
 	got, next = h.due(repository.DueQuery{Topics: orders, After: next, Limit: 4})
-	h.wantIDs("Due behind them", got, []uuid.UUID{old.ID, fresh[2], fresh[3], fresh[4]})
+	h.wantIDs("Due after them", got, []uuid.UUID{old.ID, fresh[2], fresh[3], fresh[4]})
 	check.Same(h, next, (repository.Place{}), "Due goes on at, want the end: all that were never attempted were seen")
 	for _, id := range append(fresh, old.ID) {
 		h.attempt(id, entity.Rejected)
@@ -132,10 +132,10 @@ func dueRoom(h *harness) {
 	got, next := h.due(repository.DueQuery{Topics: orders, Limit: 4})
 	h.wantIDs("Due with limit 4", got, append(touched, fresh[:2]...))
 	want := repository.Place{CreatedAt: h.get(fresh[1]).CreatedAt, ID: fresh[1]}
-	check.Same(h, next, want, "Due goes on at, want behind the last that was returned")
+	check.Same(h, next, want, "next of Due, want the place of the last returned message")
 }
 
-// dueAll walks over many messages of other topics.
+// dueAll walks past many messages of other topics.
 func dueAll(h *harness) {
 	const n = 5000
 	s := h.open(deadLetter, 0, 0)
@@ -166,10 +166,10 @@ func dueAfter(h *harness) {
 	touched := h.backingOff(0)
 	place := repository.Place{CreatedAt: h.get(first.ID).CreatedAt, ID: first.ID}
 	got, _ := h.due(repository.DueQuery{Topics: orders, After: place, Limit: 10})
-	h.wantIDs("Due behind the first", got, []uuid.UUID{second.ID, touched.ID})
+	h.wantIDs("Due after the first", got, []uuid.UUID{second.ID, touched.ID})
 	place = repository.Place{CreatedAt: h.clock.Now(), ID: uuid.Max}
 	got, next := h.due(repository.DueQuery{Topics: orders, After: place, Limit: 10})
-	h.wantIDs("Due behind all", got, []uuid.UUID{touched.ID})
+	h.wantIDs("Due after all", got, []uuid.UUID{touched.ID})
 	check.Same(h, next, (repository.Place{}), "Due goes on at, want the end")
 }
 

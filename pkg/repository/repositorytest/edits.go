@@ -11,7 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// editsPromises are about attempts whose record is not the message's own.
+// editsPromises are about attempts whose record differs from the message's own.
 func editsPromises() []promise {
 	return []promise{
 		{"HistoryShowsThemWhole", editsWhole},
@@ -140,7 +140,7 @@ func editsEndings(h *harness) {
 	h.wantEdits(m.ID, want...)
 }
 
-// doubtful makes the attempt of c one that nobody can settle.
+// doubtful makes the attempt of c one that cannot be settled.
 func (h *harness) doubtful(c repository.Claim) {
 	h.Helper()
 	h.claimAll(c)
@@ -171,7 +171,7 @@ func editsGiveUp(h *harness) {
 func editsNotTaken(h *harness) {
 	m := h.in(entity.Resolved)
 	c := edited(m.ID, fullEdit())
-	c.ID = h.history(m.ID)[0].ID // of an attempt that went without
+	c.ID = h.history(m.ID)[0].ID // of an attempt without an edit
 	taken := h.claimAll(c, edited(uuid.New(), fullEdit()))
 	check.Require(h, len(taken) == 0, "Claim took %v, want nothing", ids(taken))
 	h.wantEdits(m.ID, nil)
@@ -251,8 +251,7 @@ func editsAttemptsOf(h *harness) {
 	}
 }
 
-// sentAs is a message with key "k" and value "v" whose attempt was acknowledged
-// with that edit, and told its number.
+// sentAs is a message with key "k" and value "v" whose attempt was acknowledged with that edit and its hash.
 func (h *harness) sentAs(e *entity.Edit) entity.Message {
 	h.Helper()
 	messages, _ := h.arrives(1)
@@ -281,7 +280,7 @@ func editsReturn(h *harness) {
 		parent := h.sentAs(c.edit)
 		child, got := h.arrives(1, c.came...)
 		h.wantReturn(got, child[0], parent.ID, 1)
-		h.clock.Advance(2 * window) // nothing of this is left for the next
+		h.clock.Advance(2 * window) // later attempts must not match
 	}
 }
 

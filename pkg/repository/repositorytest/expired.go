@@ -78,13 +78,12 @@ func expiredInDoubt(h *harness) {
 	h.wantIDs("Expired after one more doubt of a known class", h.expired(10), []uuid.UUID{m.ID})
 }
 
-// unsettleable claims a message, lets the claim expire, and notes that nobody
-// can tell what became of it.
+// unsettleable claims a message, lets the claim expire, and marks its result as unknowable.
 func (h *harness) unsettleable(id uuid.UUID) {
 	h.Helper()
 	r := result(h.claim(id), entity.InDoubt)
 	h.clock.Advance(2 * expiry)
-	r.Class, r.Error = entity.UnknownClass, "the log starts behind the noted offset"
+	r.Class, r.Error = entity.UnknownClass, "the log starts after the noted offset"
 	got := h.finishAll(r)
 	check.Require(h, len(got) == 1 && got[0].Status == entity.Retrying, "Finish = %+v, want one in RETRYING", got)
 }
@@ -129,8 +128,7 @@ func expiredEarlierUnknown(h *harness) {
 	h.wantIDs("Expired of the next claim", h.expired(10), []uuid.UUID{m.ID})
 }
 
-// expiredAfter: whoever cannot settle the oldest claims now must get at those
-// behind them.
+// expiredAfter: a caller who cannot settle the oldest claims now must be able to read later ones.
 func expiredAfter(h *harness) {
 	want := h.puts(5)
 	for _, id := range want {

@@ -71,8 +71,7 @@ func finishSkipped(h *harness) {
 	h.wantOutcome(m.ID, "")
 }
 
-// finishOutcome has a record that came back before its own publish was
-// acknowledged.
+// finishOutcome: a record comes back before its publish was acknowledged.
 func finishOutcome(h *harness) {
 	m := h.put(full)
 	c := repository.Claim{MessageID: m.ID, ID: m.Claim.ID}
@@ -217,8 +216,7 @@ func finishLate(h *harness) {
 	}
 }
 
-// finishOtherClaim gives the results of earlier and foreign claims to a message
-// that a new claim holds.
+// finishOtherClaim sends results of earlier and of unrelated claims for a message that a new claim holds.
 func finishOtherClaim(h *harness) {
 	m := h.put()
 	old := h.claim(m.ID)
@@ -329,8 +327,7 @@ func rescueRequeue(h *harness) {
 	h.lastRescue(m.ID)
 }
 
-// A process that gives an attempt back lives: it says nothing about what the
-// message does to processes.
+// A process that gives an attempt back is alive: this shows nothing about whether the message kills processes.
 func rescueGivenBack(h *harness) {
 	m := h.put()
 	for i := range 3 * repository.RescueLimit {

@@ -54,7 +54,7 @@ func full(m *entity.Message) {
 	m.Outcome = entity.Returned
 }
 
-// asKept is m as every store keeps it.
+// asKept is m in the form in which every store keeps it.
 func asKept(m entity.Message) entity.Message {
 	m.CreatedAt, m.UpdatedAt = entity.Moment(m.CreatedAt), entity.Moment(m.UpdatedAt)
 	return m
@@ -154,8 +154,7 @@ func getUnreadable(h *harness) {
 	h.wantKept(entity.Record{State: entity.ValueUnreadable, Unreadable: "unknown codec \"7\"", LastOffset: 1 << 40})
 }
 
-// wantKept checks that a record comes back as it was, however it was stored and
-// wherever the message is.
+// wantKept checks that a record is returned unchanged, however it was stored and wherever the message is.
 func (h *harness) wantKept(want entity.Record) {
 	h.Helper()
 	stored := h.message(func(m *entity.Message) { m.Record = want })
@@ -226,8 +225,7 @@ func scribble(r *entity.Record) {
 	r.Headers[0] = entity.Header{Key: "X"}
 }
 
-// wantUnscribbled compares with words, not with an earlier answer, which might
-// share its bytes with the store.
+// wantUnscribbled compares with literals, not with an earlier answer, which might share its bytes with the store.
 func (h *harness) wantUnscribbled(id uuid.UUID) {
 	h.Helper()
 	r := h.get(id).Record
@@ -330,7 +328,7 @@ func loadGone(h *harness) {
 	check.True(h, len(got) == 0 && taken == 2, "Load of what is gone = %v, %d taken, want none and 2", ids(got), taken)
 }
 
-// loadGoesOn reads all as a caller does: again and again from behind taken.
+// loadGoesOn reads all messages as a caller does: repeatedly, from the first one after taken.
 func loadGoesOn(h *harness) {
 	var want, left []uuid.UUID
 	for _, n := range []int{10, 5000, 10, 10, 900, 200, 5000, 5000, 0, 0} {

@@ -33,7 +33,7 @@ func (h *harness) wantRefused(what string, list []repository.TopicFailure, want 
 	check.Same(h, h.refused(list), want, "%s: failures are refused", what)
 }
 
-// untilNextHour is how long the hour of the store's clock goes on.
+// untilNextHour is the time left in the hour of the store's clock.
 func (h *harness) untilNextHour() time.Duration {
 	now := h.clock.Now()
 	return now.Truncate(time.Hour).Add(time.Hour).Sub(now)

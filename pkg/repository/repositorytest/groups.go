@@ -42,7 +42,7 @@ func groupsPromises() []promise {
 	}
 }
 
-// fingerprint is noted under a title.
+// fingerprint stores a fingerprint with that title.
 func (h *harness) fingerprint(title string) entity.Fingerprint {
 	h.Helper()
 	f := entity.Fingerprint{Class: "java.io.IOException", Title: title, Frames: []string{"shop.Stock.take", "shop.Order.place"}, Rule: "stock"}
@@ -183,7 +183,7 @@ func groupsSeen(h *harness) {
 	gone := h.came(f, 1)
 	h.clock.Advance(2 * time.Hour)
 	h.came(f, 1)
-	h.clock.Advance(10 * time.Second) // less than what the order is exact to
+	h.clock.Advance(10 * time.Second) // less than the precision of the order
 	last := h.clock.Kept()
 	h.came(f, 1)
 	h.clock.Advance(time.Hour)
@@ -287,7 +287,7 @@ func groupsByOpen(h *harness) {
 	h.wantPaged(by, "c")
 }
 
-// titles are those of fingerprints that came at one moment, in the order of lists.
+// titles are those of fingerprints that arrived at one moment, in the order of lists.
 func titles(f ...entity.Fingerprint) []string {
 	slices.SortFunc(f, func(a, b entity.Fingerprint) int { return compareIDs(b.ID(), a.ID()) })
 	all := check.Each(f, func(one entity.Fingerprint) string { return one.Title })
@@ -310,8 +310,8 @@ func groupsVisible(h *harness) {
 		h.wantPaged(repository.GroupQuery{Visible: seen, Sort: sort}, "a")
 		h.wantPaged(repository.GroupQuery{Visible: seen, Sort: sort, Topic: "payments.eu", Open: true}, "a")
 		h.wantGroups("of a topic that is not visible", repository.GroupQuery{Visible: seen, Sort: sort, Topic: original})
-		h.wantGroups("for somebody who sees nothing", repository.GroupQuery{Visible: h.visible("nobody"), Sort: sort})
-		h.wantGroups("for somebody who sees no patterns", repository.GroupQuery{Visible: &entity.TopicPatterns{}, Sort: sort})
+		h.wantGroups("for a user who sees nothing", repository.GroupQuery{Visible: h.visible("nobody"), Sort: sort})
+		h.wantGroups("for a user without patterns", repository.GroupQuery{Visible: &entity.TopicPatterns{}, Sort: sort})
 	}
 	trend := repository.Trend{Since: start, Until: h.clock.Now().Add(time.Hour)}
 	got := check.Must(h.Repository.ErrorGroup(h.Context(), a.ID(), seen, trend))(h)
@@ -327,7 +327,7 @@ func groupsVisible(h *harness) {
 	_, err := h.Repository.ErrorGroup(h.Context(), b.ID(), seen, trend)
 	h.wantNoGroup("ErrorGroup of a group that is not visible", b.ID(), err)
 	_, err = h.Repository.ErrorGroup(h.Context(), c.ID(), h.visible("^.*$"), trend)
-	h.wantNoGroup("ErrorGroup of unknown origin for somebody with patterns", c.ID(), err)
+	h.wantNoGroup("ErrorGroup of unknown origin for a user with patterns", c.ID(), err)
 
 	for _, id := range payments {
 		check.NoError(h, h.Repository.Delete(h.Context(), id, entity.By("alice")))
@@ -336,8 +336,7 @@ func groupsVisible(h *harness) {
 	h.wantGroups("that are open, of which the messages are gone", repository.GroupQuery{Visible: seen, Open: true})
 }
 
-// groupsHiddenTimes: neither the order nor any time tells when something came that
-// is not visible.
+// groupsHiddenTimes: neither the order nor any time reveals when an invisible message arrived.
 func groupsHiddenTimes(h *harness) {
 	a, b := h.fingerprint("a"), h.fingerprint("b")
 	for _, came := range []struct {
@@ -554,8 +553,8 @@ func (h *harness) patterns(list ...string) *entity.TopicPatterns {
 	return &p
 }
 
-// groupsAnnotatedByTopic: who sees some topics of a group reads and writes what is said
-// of these alone, and so are the lines of the trail.
+// groupsAnnotatedByTopic: a user who sees some topics of a group reads and writes only their annotations, and the
+// entries of the trail cover only these topics.
 func groupsAnnotatedByTopic(h *harness) {
 	f := h.fingerprint("no stock")
 	in := func(topic string) { h.came(f, 1, func(m *entity.Message) { m.OriginalTopic = topic }) }
@@ -607,8 +606,8 @@ func groupsAnnotatedByTopic(h *harness) {
 	trail(nil, "eve gamma", "root ", "ann alpha", "bob beta")
 }
 
-// groupsAtOnce brings the first messages of two groups through eight partitions at
-// once: nothing is lost, and nobody takes the others' for a return.
+// groupsAtOnce stores the first messages of two groups through eight partitions at once: no message is lost, and none
+// is taken for a return.
 func groupsAtOnce(h *harness) {
 	a, b := h.fingerprint("a"), h.fingerprint("b")
 	const sessions, rounds, each = 8, 5, 6

@@ -21,18 +21,18 @@ const (
 	whole      = int64(-1) // asks for values whatever their size
 )
 
-// harness is a test of one promise: the store, its clock, and short words for
-// what most promises need. Its words fail the test when the store fails.
+// harness is a test of one promise: the store, its clock, and helpers. The helpers fail the test when the store
+// fails.
 type harness struct {
 	*testing.T
 	Fixture
 	clock *Clock
-	next  int64 // offset of the next message that message makes
+	next  int64 // offset of the next message that message() makes
 	refs  map[string]repository.TopicRef
 }
 
-// message returns a PENDING message from the dead-letter topic that is not in
-// the store yet. Later ones sort behind earlier ones.
+// message returns a PENDING message from the dead-letter topic that is not in the store yet. Later ones sort after
+// earlier ones.
 func (h *harness) message(changes ...func(*entity.Message)) entity.Message {
 	h.Helper()
 	m := entity.NewMessage(original, "boom", h.clock.Now())
@@ -66,7 +66,7 @@ func (h *harness) puts(n int, changes ...func(*entity.Message)) []uuid.UUID {
 	return ids
 }
 
-// source is a position in partition 0 of the first life of a topic.
+// source is a position in partition 0 of the first incarnation of a topic.
 func (h *harness) source(topic string, offset int64) entity.Source {
 	h.Helper()
 	ref, ok := h.refs[topic]
@@ -184,7 +184,7 @@ func (h *harness) attempt(id uuid.UUID, verdict entity.Verdict) repository.Finis
 	return h.finish(c, verdict)
 }
 
-// in brings a new message into a status by the store's own ways.
+// in brings a new message into a status by the methods of the store.
 func (h *harness) in(status entity.Status, changes ...func(*entity.Message)) entity.Message {
 	h.Helper()
 	m := h.put(changes...)
@@ -257,7 +257,7 @@ func (h *harness) wantNoArrow(call string, from, to entity.Status, err error) {
 		"%s = %v, want a TransitionError from %s to %s", call, err, from, to)
 }
 
-// together runs do n times at once, from behind one barrier, and waits.
+// together runs do n times concurrently, released at one moment, and waits.
 func together(n int, do func(i int)) {
 	var ready, done sync.WaitGroup
 	start := make(chan struct{})
@@ -284,28 +284,27 @@ func ids(messages []entity.Message) []uuid.UUID {
 
 func compareIDs(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) }
 
-// Clock is the clock of a store under test. It stands still until it is moved,
-// shows nanoseconds and a zone that is not UTC, neither of which a store may
-// keep, and is safe for concurrent use.
+// Clock is the clock of a store under test. It moves only by Advance, has nanoseconds and a zone that is not UTC,
+// neither of which a store may keep, and is safe for concurrent use.
 type Clock struct {
 	mu  sync.Mutex
 	now time.Time
 }
 
-// NewClock returns a clock that shows a moment in the past.
+// NewClock returns a clock that is set to a time in the past.
 func NewClock() *Clock {
 	zone := time.FixedZone("IST", 5*3600+1800)
 	return &Clock{now: time.Date(2026, 3, 4, 10, 36, 7, 123456789, zone)}
 }
 
-// Now returns what the clock shows.
+// Now returns the present time of the clock.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.now
 }
 
-// Kept returns what the clock shows as a store keeps it.
+// Kept returns the present time in the form in which a store keeps it.
 func (c *Clock) Kept() time.Time { return entity.Moment(c.Now()) }
 
 // Advance moves the clock.

@@ -37,7 +37,7 @@ func ingestPromises() []promise {
 	}
 }
 
-// stream is one partition of one life of a dead-letter topic.
+// stream is one partition of one incarnation of a dead-letter topic.
 type stream struct {
 	topic string
 	ref   repository.TopicRef
@@ -48,7 +48,7 @@ func (s stream) partition() repository.Partition {
 	return repository.Partition{Incarnation: s.ref.Incarnation, Partition: s.part}
 }
 
-// open opens a partition of the first life of a topic at start.
+// open opens a partition of the first incarnation of a topic at start.
 func (h *harness) open(topic string, start int64, part int32) stream {
 	h.Helper()
 	s := stream{topic: topic, ref: h.topic(topic, "life-1"), part: part}
@@ -56,7 +56,7 @@ func (h *harness) open(topic string, start int64, part int32) stream {
 	return s
 }
 
-// position returns where s stands; a new one begins at start.
+// position returns the position of s; a new one begins at start.
 func (h *harness) position(s stream, start int64) int64 {
 	h.Helper()
 	got := check.Must(h.Repository.OpenPosition(h.Context(), []repository.Position{{Partition: s.partition(), Next: start}}))(h)
@@ -178,7 +178,7 @@ func ingestCreatedAt(h *harness) {
 	}
 }
 
-// ingestState has a message whose lineage has used its attempts up.
+// ingestState: the lineage of the message has used its attempts up.
 func ingestState(h *harness) {
 	parent, root := uuid.New(), uuid.New()
 	b := h.batch(h.open(deadLetter, 0, 0), 0, 1, func(m *entity.Message) {
@@ -196,8 +196,8 @@ func ingestState(h *harness) {
 		"stored %q, %+v, %+v, want %q, %+v, %+v", got.OriginalTopic, got.Origin, got.Failure, "", want.Origin, want.Failure)
 }
 
-// ingestRedelivered gives the same records again in every way that Kafka does:
-// each time they are decoded anew, with new ids.
+// ingestRedelivered stores the same records again in every way that Kafka does: each time they are decoded again,
+// with new ids.
 func ingestRedelivered(h *harness) {
 	s := h.open(deadLetter, 0, 0)
 	first := h.batch(s, 0, 10)
@@ -311,8 +311,7 @@ func ingestNothing(h *harness) {
 	check.True(h, err == nil && len(got) == 0, "OpenPosition() = %+v, %v, want none", got, err)
 }
 
-// ingestConcurrent has zombies of a consumer group: all store the same range,
-// each with ids of its own.
+// ingestConcurrent: zombies of a consumer group all store the same range, each with its own ids.
 func ingestConcurrent(h *harness) {
 	s := h.open(deadLetter, 0, 0)
 	const callers = 16

@@ -49,7 +49,7 @@ func keyRequest(key string) repository.Key {
 	}
 }
 
-// sentAgain is the same request, sent once more.
+// sentAgain is the same request, repeated.
 func sentAgain(k repository.Key) repository.Key {
 	k.Operation, k.Owner = uuid.New(), uuid.New()
 	return k
@@ -60,7 +60,7 @@ func (h *harness) openKey(k repository.Key) repository.KeyState {
 	return check.Must(h.Repository.OpenKey(h.Context(), k, keyLease))(h)
 }
 
-// wantKey opens a key and checks what is known of it.
+// wantKey opens a key and checks its state.
 func (h *harness) wantKey(when string, k repository.Key, phase repository.KeyPhase, operation uuid.UUID) {
 	h.Helper()
 	h.wantState(when, h.openKey(k), repository.KeyState{Phase: phase, Operation: operation})
@@ -71,7 +71,7 @@ func (h *harness) wantState(when string, got, want repository.KeyState) {
 	check.Same(h, got, want, "%s: OpenKey", when)
 }
 
-// begin opens a key that nobody has used.
+// begin opens an unused key.
 func (h *harness) begin(key string) repository.Key {
 	h.Helper()
 	k := keyRequest(key)
@@ -235,7 +235,7 @@ func keysCloseOnce(h *harness) {
 		repository.KeyState{Phase: repository.KeyDone, Operation: k.Operation, Answer: anAnswer()})
 }
 
-// keysOwner: one who was too slow must not answer for the one who took over.
+// keysOwner: an owner that lost its lease must not answer for the new owner.
 func keysOwner(h *harness) {
 	slow := h.begin("k")
 	h.clock.Advance(keyLease)
@@ -311,8 +311,7 @@ func keysText(h *harness) {
 	}
 }
 
-// openAll has many callers send a request at once, and counts the phases that
-// they are told.
+// openAll: many callers send a request at once; it counts the phases that they get.
 func (h *harness) openAll(n int, k repository.Key) (phases map[repository.KeyPhase]int, winner repository.Key) {
 	h.Helper()
 	phases = map[repository.KeyPhase]int{}
@@ -358,8 +357,7 @@ func keysRaceAbandoned(h *harness) {
 	h.wantPhases(phases, map[repository.KeyPhase]int{repository.KeyNew: 1, repository.KeyAtWork: 19})
 }
 
-// keysRaceAnswer closes while others ask: nobody is told anything but that it is
-// at work, or the answer.
+// keysRaceAnswer closes a key while others open it: they may only get that it is at work, or the answer.
 func keysRaceAnswer(h *harness) {
 	k := h.begin("k")
 	together(20, func(i int) {

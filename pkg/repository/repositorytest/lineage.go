@@ -50,8 +50,7 @@ func (h *harness) acknowledge(c repository.Claim) {
 // always declares every dead-letter topic.
 func always(*entity.Message) bool { return true }
 
-// comeBack stores a message that says it is the return of attempt, and returns
-// it as it was kept.
+// comeBack stores a message whose Return names attempt, and returns it in the stored form.
 func (h *harness) comeBack(parent, attempt uuid.UUID, changes ...func(*entity.Message)) entity.Message {
 	h.Helper()
 	s := h.open("returns.dlq", 0, 0)
@@ -162,8 +161,7 @@ func lineageRedelivered(h *harness) {
 	h.wantOutcome(m.ID, entity.Returned)
 }
 
-// lineageGivenUp: the record of an attempt that nobody could settle was in the
-// target log after all, and comes back.
+// lineageGivenUp: the record of an attempt that could not be settled was in the target log after all, and comes back.
 func lineageGivenUp(h *harness) {
 	m := h.put()
 	h.unsettleable(m.ID)
@@ -186,8 +184,7 @@ func lineageTakenOver(h *harness) {
 		"child has parent %s, %d attempts, want %s, 1", got.Parent, got.RetryCount, m.ID)
 }
 
-// lineageCount: a requeue lets the message start over, not a record that is on
-// its way round already.
+// lineageCount: a requeue resets the count of the message, not that of a record that is already in a loop.
 func lineageCount(h *harness) {
 	m := h.put(func(m *entity.Message) { m.RetryCount = 1 })
 	h.unsettleable(m.ID)
@@ -249,8 +246,8 @@ func lineageAudit(h *harness) {
 	}))
 }
 
-// lineageForeignNeverKills: an application that copies headers writes to another
-// topic, and its records must live however often the first one went round.
+// lineageForeignNeverKills: an application that copies headers writes to another topic; its records must not become
+// DEAD however often the first one came back.
 func lineageForeignNeverKills(h *harness) {
 	m := h.put(func(m *entity.Message) { m.RetryCount = 2 })
 	c := h.sendBack(m.ID)

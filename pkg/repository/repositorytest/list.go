@@ -17,8 +17,7 @@ import (
 
 var firstPage = repository.Page{Number: 1, Size: 100}
 
-// impossible are names that no topic can have; some of them no database column
-// can hold either.
+// impossible are names that no topic can have; some of them no database column can hold.
 var impossible = []string{
 	"no.such.topic", "orders'; DROP SCHEMA dlq; --", "orders%", "ORDERS", " orders", "orders\x00", "\xff\xfe",
 	strings.Repeat("x", 5000),
@@ -44,8 +43,8 @@ func listPromises() []promise {
 	}
 }
 
-// twoNames puts in two messages of one dead-letter topic that failed in two
-// topics, one that failed nobody knows where, and one that does not belong.
+// twoNames stores two messages of one dead-letter topic that failed in two topics, one of unknown origin, and one of
+// another dead-letter topic.
 func twoNames(h *harness) (orders, payments, unknown entity.Message) {
 	shared := func(topic string) func(*entity.Message) {
 		return func(m *entity.Message) { m.OriginalTopic, m.Source = topic, h.source("shared.dlq", 7) }
@@ -80,8 +79,7 @@ func listUnknownTopic(h *harness) {
 	}
 }
 
-// ties puts in messages in threes of one moment and returns their ids, oldest
-// first.
+// ties stores messages in groups of three with the same time and returns their ids, oldest first.
 func ties(h *harness, n int) []uuid.UUID {
 	var all []uuid.UUID
 	for len(all) < n {
@@ -163,7 +161,7 @@ func listLargeValue(h *harness) {
 	}
 }
 
-// listLongKey: a reader who shows messages gets no long key; one who sends them does.
+// listLongKey: long keys are not loaded to show messages, but they are to send them.
 func listLongKey(h *harness) {
 	key := func(n int) entity.Message {
 		return h.put(func(m *entity.Message) { m.Record.Key = bytes.Repeat([]byte("k"), n) })
@@ -197,7 +195,7 @@ func listLongKey(h *harness) {
 	}
 }
 
-// listManyKeys: keys count for what a page may load.
+// listManyKeys: keys count towards the limit of a page.
 func listManyKeys(h *harness) {
 	const size = 60 << 10
 	fits := repository.ListPageLimit / size
@@ -241,7 +239,7 @@ func listLargeHeaders(h *harness) {
 	}
 }
 
-// listBounded: what one page loads stays within its limit, newest first.
+// listBounded: the bytes that one page loads stay within its limit, newest first.
 func listBounded(h *harness) {
 	const size = 60 << 10
 	fits := repository.ListPageLimit / size
@@ -254,7 +252,7 @@ func listBounded(h *harness) {
 		case i < fits-1 && !loaded:
 			h.Fatalf("value %d of the page is not loaded, want those that fit", i)
 		case i > fits && loaded:
-			h.Fatalf("value %d of the page is loaded, want none behind %d bytes", i, repository.ListPageLimit)
+			h.Fatalf("value %d of the page is loaded, want none after the first %d bytes", i, repository.ListPageLimit)
 		case m.Record.Size != size:
 			h.Fatalf("value %d of the page has size %d, want %d", i, m.Record.Size, size)
 		}
@@ -287,7 +285,7 @@ func listManyHeaders(h *harness) {
 	}
 }
 
-// getManyHeaders: of what is shown the first headers are loaded, of what is sent all.
+// getManyHeaders: only the first headers are loaded to show a message, all are loaded to send it.
 func getManyHeaders(h *harness) {
 	for name, c := range map[string]struct {
 		headers func(*entity.Message)
@@ -325,7 +323,7 @@ func filled(n, size int) func(*entity.Message) {
 	}
 }
 
-// smallRoom has no more room than bytes.
+// smallRoom has that many bytes left.
 type smallRoom struct{ left int64 }
 
 var errNoRoom = errors.New("no room")
@@ -337,8 +335,7 @@ func (r *smallRoom) Take(n int64) error {
 	return nil
 }
 
-// readsTakeRoom: what a read keeps is taken from its caller's room, and no more is
-// read when there is none.
+// readsTakeRoom: a read reserves its memory in its caller's room, and stops when there is none left.
 func readsTakeRoom(h *harness) {
 	id := h.puts(3, func(m *entity.Message) { m.Record.Value = bytes.Repeat([]byte("x"), 10_000) })[0]
 	for name, read := range map[string]func(context.Context) error{

@@ -235,7 +235,7 @@ func mapReturns(h *harness) {
 	h.wantReturn(got, child[0], messages[0].ID, 1)
 }
 
-// mapRace has callers name the same messages in opposite orders.
+// mapRace: callers name the same messages in opposite orders.
 func mapRace(h *harness) {
 	forth := h.puts(10, unknownOrigin)
 	back := slices.Clone(forth)
@@ -366,7 +366,7 @@ func mappingAgain(h *harness) {
 	check.Same(h, h.replace(0, cause, someRules...).Version, 1, "the same operation again = version")
 	h.replace(1, entity.By("bob"))
 	got := h.replace(0, cause, someRules...)
-	check.True(h, got.Version == 2 && len(got.Rules) == 0, "the same operation later = %+v, want the mapping as it is now", got)
+	check.True(h, got.Version == 2 && len(got.Rules) == 0, "the same operation later = %+v, want the present mapping", got)
 	check.Same(h, len(h.trail(repository.TrailQuery{Kind: entity.KindMapping})), 2, "entries of the trail")
 }
 

@@ -55,8 +55,7 @@ func noticesPromises() []promise {
 
 const patience = time.Hour
 
-// look finds events until there are as many as that: others may still be writing
-// elsewhere in the same server.
+// look polls until it has found that many events: other tests may still be writing to the same server.
 func (h *harness) look(want int, changes ...func(*repository.EventQuery)) repository.Events {
 	h.Helper()
 	q := repository.EventQuery{Limit: 100, Patience: patience}
@@ -76,7 +75,7 @@ func (h *harness) look(want int, changes ...func(*repository.EventQuery)) reposi
 	return repository.Events{}
 }
 
-// watch has events begin, and lets a second pass.
+// watch makes the first call of Events, and advances the clock by a second.
 func (h *harness) watch() {
 	h.Helper()
 	h.keep(h.look(0))
@@ -94,7 +93,7 @@ func (h *harness) keepIn(k repository.KeptNotices) {
 	check.Require(h, ok, "KeepNotices = %v, want it kept", ok)
 }
 
-// news finds events, keeps them, and returns those that are news.
+// news finds events, keeps them, and returns those that are to be reported.
 func (h *harness) news(want int, changes ...func(*repository.EventQuery)) []repository.Event {
 	h.Helper()
 	var news []repository.Event
@@ -138,7 +137,7 @@ func eventsBeginAnew(h *harness) {
 	h.watch()
 	h.clock.Advance(patience - 2*time.Second)
 	if found := h.look(0); found.Since == found.Now {
-		h.Errorf("events began anew before the patience ended")
+		h.Errorf("events began again before q.Patience had passed")
 	}
 	h.keep(h.look(0))
 	h.in(entity.Dead)
@@ -245,7 +244,7 @@ func eventsMuted(h *harness) {
 	check.True(h, got.Muted && got.Object == ids[0], "got %+v, want a muted one of %s", got, ids[0])
 }
 
-// eventsMutedInATopic: nobody hears of the topic that is muted, and everybody of others.
+// eventsMutedInATopic: the muted topic is not reported, others are.
 func eventsMutedInATopic(h *harness) {
 	f := h.fingerprint("out of stock")
 	mine := h.came(f, 1)
@@ -362,7 +361,7 @@ func eventsTogether(h *harness) {
 	check.Same(h, kept.Load(), 1, "kept the events")
 }
 
-// notice is one that was not kept yet.
+// notice is a new notice.
 func (h *harness) notice(changes ...func(*repository.NewNotice)) repository.NewNotice {
 	n := repository.NewNotice{
 		ID: uuid.New(), Sink: "ops", Kind: repository.MessageDead, Object: original, Topics: []string{original}, Events: 1,
@@ -440,7 +439,7 @@ func noticesWindow(h *harness) {
 	h.clock.Advance(59 * time.Second)
 	h.wantTaken("before the window ends", uuid.Nil)
 	h.clock.Advance(2 * time.Second)
-	h.wantTaken("behind it", n.ID)
+	h.wantTaken("after it", n.ID)
 }
 
 func noticesGrouped(h *harness) {
@@ -457,7 +456,7 @@ func noticesGrouped(h *harness) {
 	want.MessageIDs = append(want.MessageIDs, more.MessageIDs...)[:repository.MaxNoticeMessages]
 	got, _ := h.take("ops", 0)
 	h.wantNotice(got, want)
-	h.wantTaken("behind the one", uuid.Nil)
+	h.wantTaken("after the one", uuid.Nil)
 }
 
 func noticesApart(h *harness) {
@@ -578,7 +577,7 @@ func noticesForeignClaim(h *harness) {
 	h.wantTaken("at first", n.ID)
 	h.settle(repository.NoticeResult{Notice: n.ID, Claim: uuid.New(), Sent: true})
 	h.clock.Advance(noticeLease)
-	h.wantTaken("after somebody else's settling", n.ID)
+	h.wantTaken("after another claim's settling", n.ID)
 }
 
 func noticesGivenUp(h *harness) {
@@ -599,7 +598,7 @@ func noticesGivenUp(h *harness) {
 		h.Errorf("took %s, want %s", n.ID, taken.ID)
 	}
 	if ended, err := h.Repository.GiveUpNotices(h.Context(), time.Hour-time.Second, 10); err != nil || len(ended) != 1 {
-		h.Errorf("GiveUpNotices = %v, %v, want only the one that nobody has in hand", ended, err)
+		h.Errorf("GiveUpNotices = %v, %v, want only the unclaimed one", ended, err)
 	}
 }
 

@@ -34,8 +34,8 @@ func outcomePromises() []promise {
 
 const billing = "billing"
 
-// sentBy is a message whose consumer group is group, sent to partition 2 at
-// offset 41 of one life of its original topic.
+// sentBy is a message whose consumer group is group, sent to partition 2 at offset 41 of one topic id of its original
+// topic.
 func (h *harness) sentBy(group, life string) entity.Message {
 	h.Helper()
 	m := h.put(func(m *entity.Message) { m.Failure.ConsumerGroup = group })
@@ -251,7 +251,7 @@ func configuredReplaced(h *harness) {
 
 	m := h.sentBy("", "life-1")
 	h.noteCommitted(committed("a", 42), committed("c", 42))
-	h.wantPublished(m.ID) // noted, and not configured any more
+	h.wantPublished(m.ID) // recorded from messages, and no longer configured
 	h.configure(fresh)
 	h.wantConsumed(m.ID, entity.Consumption{Group: "c", Offset: 42, SeenAt: h.clock.Kept()})
 }

@@ -121,12 +121,11 @@ func wholeFilter(h *harness) entity.Filter {
 	}
 }
 
-// redriveSelectionWhole: a selection is shown as it was asked for, whatever is in
-// the store.
+// redriveSelectionWhole: a selection is returned unchanged, whatever is in the store.
 func redriveSelectionWhole(h *harness) {
 	id := h.put().ID
 	for name, f := range map[string]entity.Filter{
-		"everything": wholeFilter(h), "a key": {Key: []byte("k")}, "what nobody sees": {Visible: &entity.TopicPatterns{}},
+		"everything": wholeFilter(h), "a key": {Key: []byte("k")}, "nothing visible": {Visible: &entity.TopicPatterns{}},
 	} {
 		n := retryAll(func(n *repository.NewRedrive) { n.Selection = entity.Selection{IDs: []uuid.UUID{id}, Filter: f} })
 		h.create(n)
@@ -186,7 +185,7 @@ func bytesPromises() []promise {
 	}
 }
 
-// allBytes holds every byte once, NUL and what is never UTF-8 included.
+// allBytes has every byte once, including NUL and bytes that are never in UTF-8.
 func allBytes() []byte {
 	all := make([]byte, 256)
 	for i := range all {
@@ -195,8 +194,8 @@ func allBytes() []byte {
 	return all
 }
 
-// wantIngested stores a message by the way records come in and checks that
-// every byte of its record is kept, for each way out.
+// wantIngested stores a message through Ingest and checks that every byte of its record is kept, by each way of
+// reading.
 func wantIngested(h *harness, what string, change func(*entity.Message)) {
 	h.Helper()
 	s := h.open(deadLetter, 0, 0)
@@ -210,8 +209,8 @@ func wantIngested(h *harness, what string, change func(*entity.Message)) {
 		"%s: Load = %+.300v, %v, want %+.300v", what, loaded, err, &want)
 }
 
-// sameRecord compares every byte, and null with empty; only a list of no headers
-// is the same as none, as it is for Kafka.
+// sameRecord compares every byte, and distinguishes null from empty; only an empty list of headers equals none, as in
+// Kafka.
 func sameRecord(a, b entity.Record) bool {
 	if len(a.Headers) == 0 && len(b.Headers) == 0 {
 		a.Headers, b.Headers = nil, nil
@@ -247,8 +246,8 @@ func bytesNullAndEmpty(h *harness) {
 	wantIngested(h, "empty", func(m *entity.Message) { m.Record.Key, m.Record.Value = []byte{}, []byte{} })
 }
 
-// bytesPoisonJSON are values that look like JSON and that a database's own JSON
-// type refuses or blows up. All of them come in, in one batch, with good ones.
+// bytesPoisonJSON are values that look like JSON and that a database's own JSON type refuses or expands. All of them
+// are stored, in one batch, with good ones.
 func bytesPoisonJSON(h *harness) {
 	values := []string{
 		`{"nul": "\u0000"}`, `"\ud800"`, `1e131071`, `1e999999`, `{"a": 1, "a": 2}`, "\ufeff{}", `{"order": 1}`, `null`, ` `,

@@ -49,7 +49,7 @@ func (h *harness) leaseFor(id, owner uuid.UUID) *repository.RedriveBatch {
 	return check.Must(h.Repository.LeaseBatch(h.Context(), id, owner, expiry))(h)
 }
 
-// lease takes the next batch and remembers its owner for save.
+// lease leases the next batch and stores its owner for save.
 func (h *harness) lease(id, owner uuid.UUID) *held {
 	h.Helper()
 	b := h.leaseFor(id, owner)
@@ -59,7 +59,7 @@ func (h *harness) lease(id, owner uuid.UUID) *held {
 	return &held{b, owner}
 }
 
-// held is a batch in somebody's hands.
+// held is a leased batch.
 type held struct {
 	*repository.RedriveBatch
 	owner uuid.UUID
@@ -134,7 +134,7 @@ func (h *harness) complete(id uuid.UUID, result entity.ItemResult) {
 	h.Fatal("batches without end")
 }
 
-// returned makes an attempt of the redrive on a message and has it come back.
+// returned makes an attempt of the redrive on a message and stores its return.
 func (h *harness) returned(redrive, id uuid.UUID) {
 	h.Helper()
 	c := intent(id)
@@ -220,7 +220,7 @@ func leaseOrdered(h *harness) {
 	again := h.wantLease(r.ID, 0)
 	h.clock.Advance(expiry)
 	over := h.wantLease(r.ID, 0)
-	check.True(h, over.TakenOver, "an expired batch is handed out as if nobody had begun it")
+	check.True(h, over.TakenOver, "an expired batch is leased without TakenOver")
 	check.True(h, !h.saveItems(again), "SaveBatch by who lost the batch = true, want false")
 	h.saveAll(over, entity.ItemSucceeded)
 	h.wantLease(r.ID, 1)
@@ -303,13 +303,13 @@ func saveLost(h *harness) {
 	now := h.wantLease(r.ID, 0)
 	foreign := &held{&repository.RedriveBatch{RedriveID: r.ID, Number: 99}, now.owner}
 	check.True(h, !h.saveItems(late, item) && !h.saveItems(foreign, item) && !h.saveItems(&held{now.RedriveBatch, uuid.Nil}, item),
-		"SaveBatch by somebody else, or of no batch = true, want false")
+		"SaveBatch by another owner, or of no batch = true, want false")
 	h.wantRedriveCounts(r.ID, entity.RedriveCounts{Waiting: 2, UnderWay: 2})
 	h.saveAll(now, entity.ItemSucceeded)
 	h.wantRedriveCounts(r.ID, entity.RedriveCounts{Succeeded: 2})
 }
 
-// savePaused: what was sent when the pause came is told of all the same.
+// savePaused: records that were sent before the pause are saved all the same.
 func savePaused(h *harness) {
 	for _, to := range []entity.RedriveState{entity.RedrivePaused, entity.RedriveStopped, entity.RedriveCancelled} {
 		r, _ := h.began(4)
@@ -426,9 +426,9 @@ func itemsConfigured(h *harness) {
 		h.Helper()
 		got := h.items(r.ID, repository.ItemQuery{})
 		check.True(h, got[0].Group == group && got[0].Outcome == outcome,
-			"item without a group is told of by %q: %s, want %q: %s", got[0].Group, got[0].Outcome, group, outcome)
+			"item without a group has outcome of %q: %s, want %q: %s", got[0].Group, got[0].Outcome, group, outcome)
 		check.True(h, got[1].Group == "shipping" && got[1].Outcome == entity.Published,
-			"item of shipping is told of by %q: %s, want shipping: published", got[1].Group, got[1].Outcome)
+			"item of shipping has outcome of %q: %s, want shipping: published", got[1].Group, got[1].Outcome)
 	}
 	h.noteCommitted(committed(billing, 50))
 	want("", entity.Published)
@@ -523,7 +523,7 @@ func raceLeases(h *harness) {
 	var got []uuid.UUID
 	together(owners, func(int) {
 		owner := uuid.New()
-		for range 4 * batches { // a lease may come to nothing while others take theirs
+		for range 4 * batches { // a lease may return nil while others take theirs
 			b, err := h.Repository.LeaseBatch(h.Context(), r.ID, owner, expiry)
 			if err != nil {
 				h.Errorf("LeaseBatch: %v", err)
@@ -585,7 +585,7 @@ func racePause(h *harness) {
 					To: entity.RedrivePaused, Action: entity.ActionPause, Cause: entity.By("bob"),
 				})
 				if b, err := h.Repository.LeaseBatch(h.Context(), r.ID, uuid.New(), expiry); err != nil || b != nil {
-					h.Errorf("LeaseBatch behind the pause = %+v, %v, want none", b, err)
+					h.Errorf("LeaseBatch after the pause = %+v, %v, want none", b, err)
 				}
 				return
 			}
@@ -600,7 +600,7 @@ func racePause(h *harness) {
 	}
 }
 
-// raceFinishRedrive has two processes save the last two batches and say so.
+// raceFinishRedrive: two processes save the last two batches and both move the redrive.
 func raceFinishRedrive(h *harness) {
 	for range rounds {
 		r := h.create(retryAll(func(n *repository.NewRedrive) {
@@ -614,7 +614,7 @@ func raceFinishRedrive(h *harness) {
 				Items: []entity.RedriveItem{itemWith(i, b.Items[0].MessageID, entity.ItemSucceeded)},
 			})
 			check.True(h, err == nil && saved, "SaveBatch = %v, %v, want true", saved, err)
-			// The loser finds it open still, or finished already.
+			// For the loser it is still open, or already finished.
 			_, _ = h.Repository.MoveRedrive(h.Context(), r.ID, repository.RedriveMove{
 				To: entity.RedriveFinished, Action: entity.ActionFinish, Cause: entity.By("alice"),
 			})
@@ -642,7 +642,7 @@ func raceCreate(h *harness) {
 	}
 }
 
-// A redrive that is not active any more still has to know what was done for it.
+// The results of an inactive redrive must still be stored.
 func leaseInactiveOfTheDead(h *harness) {
 	for _, state := range []entity.RedriveState{entity.RedrivePaused, entity.RedriveStopped, entity.RedriveCancelled} {
 		ids := h.puts(2)

@@ -82,7 +82,7 @@ func selectionNames(h *harness) {
 		orders.ID, payments.ID, unknown.ID, both.ID)
 }
 
-// oneOfEach puts in a message of each kind that actions tell apart.
+// oneOfEach stores a message of each kind that actions distinguish.
 func oneOfEach(h *harness) map[string]uuid.UUID {
 	found := map[string]uuid.UUID{}
 	for _, s := range entity.Statuses() {
@@ -258,8 +258,7 @@ func (h *harness) wantSizes(n repository.NewRedrive, canaries int, want ...int) 
 		"batches of %v, %d the canary's, want %v, %d", got, marked, want, canaries)
 }
 
-// selectionIDsHidden: nobody learns from an id whether there is a message that they
-// may not see.
+// selectionIDsHidden: an id does not reveal whether a message that the caller may not see exists.
 func selectionIDsHidden(h *harness) {
 	mine := h.put()
 	hidden := h.put(func(m *entity.Message) { m.OriginalTopic = "payments" })

@@ -34,7 +34,7 @@ func redrivesPromises() []promise {
 	}
 }
 
-// retryAll is a retry of all messages that the other promises put in.
+// retryAll is a retry of all messages that the other promises store.
 func retryAll(changes ...func(*repository.NewRedrive)) repository.NewRedrive {
 	n := repository.NewRedrive{
 		ID: uuid.New(), Action: entity.RedriveRetry, Selection: entity.Selection{Filter: entity.Filter{Topic: original}},
@@ -51,7 +51,7 @@ func (h *harness) create(n repository.NewRedrive) entity.Redrive {
 	return check.Must(h.Repository.CreateRedrive(h.Context(), n))(h)
 }
 
-// began puts n messages in and makes a redrive of them.
+// began stores n messages and creates a redrive of them.
 func (h *harness) began(n int, changes ...func(*repository.NewRedrive)) (entity.Redrive, []uuid.UUID) {
 	h.Helper()
 	ids := h.puts(n)
@@ -299,7 +299,7 @@ func redriveArrows(h *harness) {
 	}
 }
 
-// wantNoMove checks that a move was refused and left everything as it was.
+// wantNoMove checks that a move was refused and changed nothing.
 func (h *harness) wantNoMove(r entity.Redrive, to entity.RedriveState, err error) {
 	h.Helper()
 	var refused *entity.RedriveStateError
@@ -337,7 +337,7 @@ func redriveFinish(h *harness) {
 	r, _ := h.began(4)
 	first, second := h.lease(r.ID, uuid.New()), h.lease(r.ID, uuid.New())
 	check.Require(h, first != nil && second != nil, "LeaseBatch had fewer than two batches of four messages, want two")
-	// Still with everything open, with a batch saved, and with one saved in part.
+	// With all batches open, with one batch saved, and with one partly saved.
 	for _, save := range []func(){func() {}, func() { h.saveAll(first, entity.ItemInDoubt) }} {
 		save()
 		before := h.redrive(r.ID)
@@ -363,7 +363,7 @@ func redrivePass(h *harness) {
 		h.Error("PassCanary left the canary not passed")
 	}
 	if without, _ := h.began(1); !without.CanaryPassed {
-		h.Error("nobody asked for a canary and it is not passed, want passed")
+		h.Error("a redrive without a canary has not passed it, want passed")
 	}
 }
 

@@ -1,7 +1,6 @@
-// Package repositorytest is the storage contract as tests: what a store must do
-// to be a repository.Repository (Run) or a repository.Core (RunCore). Every store runs
-// the same suite; a bug found in one of them becomes a test here, so that all of them
-// must pass it.
+// Package repositorytest is the storage contract as tests: the required behaviour of a repository.Repository (Run) or
+// a repository.Core (RunCore). Every store runs the same suite; a bug found in one of them becomes a test here, so
+// that all of them must pass it.
 package repositorytest
 
 import (
@@ -14,28 +13,26 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Fixture is one empty store, and the ways into it that the contract leaves out.
+// Fixture is one empty store, with operations that the contract does not have.
 type Fixture struct {
 	Repository repository.Repository
 
-	// Insert puts a message in exactly as it is: state, times, claim, source. The
-	// numbers in its source come from OpenTopics. A message without a source is a
-	// row put in by SQL, its value being the payload's text.
+	// Insert stores a message exactly as given: state, times, claim, source. The numbers in its source come from
+	// OpenTopics. A message without a source is a row inserted by SQL, whose value is the payload's text.
 	Insert func(t *testing.T, m entity.Message)
 
-	// Archive moves a message to the archive as it is, whatever its state and age.
+	// Archive moves a message to the archive unchanged, whatever its state and age.
 	Archive func(t *testing.T, id uuid.UUID)
 
-	// UpdatedAtIsTheServers says that the store cannot set UpdatedAt from the
-	// injected clock once a message exists. Then it is only checked to move
-	// forward.
+	// UpdatedAtIsTheServers is set when the store cannot set UpdatedAt from the injected clock once a message exists.
+	// Then it is only checked to increase.
 	UpdatedAtIsTheServers bool
 
-	core bool // the store keeps repository.Core only
+	core bool // the store implements repository.Core only
 }
 
-// Run proves the contract. It calls open once for each promise, from parallel
-// tests, for an empty store that runs on clock; open cleans up by t.
+// Run tests the contract. It calls open once for each promise, from parallel tests, for an empty store that uses
+// clock; open registers its clean-up with t.
 func Run(t *testing.T, open func(t *testing.T, clock *Clock) Fixture) {
 	t.Helper()
 	for _, theme := range themes() {
@@ -48,7 +45,7 @@ func Run(t *testing.T, open func(t *testing.T, clock *Clock) Fixture) {
 	}
 }
 
-// theme is what the contract says of one thing.
+// theme is a group of promises on one subject.
 type theme struct {
 	name     string
 	promises []promise
@@ -105,7 +102,7 @@ func themes() []theme {
 	}
 }
 
-// promise is one sentence of the contract and how it is checked.
+// promise is one sentence of the contract and its test.
 type promise struct {
 	name  string
 	check func(h *harness)
@@ -120,13 +117,13 @@ func (p promise) run(t *testing.T, open func(t *testing.T, clock *Clock) Fixture
 	})
 }
 
-// CoreFixture is one empty store that keeps repository.Core.
+// CoreFixture is one empty store that implements repository.Core.
 type CoreFixture struct {
 	Core   repository.Core
 	Insert func(t *testing.T, m entity.Message) // as Fixture.Insert
 }
 
-// RunCore proves the promises of repository.Core, as Run does for all.
+// RunCore tests the promises of repository.Core, as Run tests all.
 func RunCore(t *testing.T, open func(t *testing.T, clock *Clock) CoreFixture) {
 	t.Helper()
 	for _, theme := range themes() {
@@ -154,8 +151,8 @@ type coreOnly struct {
 	repository.Features
 }
 
-// beyondCore has the themes of which Core promises something, and the names of those
-// promises that need features, or are made of a redrive that does.
+// beyondCore has the themes that concern Core, and the names of those of their promises that need features, or a
+// redrive that needs them.
 var beyondCore = map[string][]string{
 	"List": {
 		"HeadersOfAPageAreBounded", "LongKeyIsNotLoaded", "ReadsTakeRoom",

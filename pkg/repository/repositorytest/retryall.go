@@ -10,8 +10,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// retryAllPromises are what a redrive of a whole topic needs, and no more: they hold for
-// stores without repository.Selections, too.
+// retryAllPromises cover a redrive of a whole topic: they hold for stores without repository.Selections, too.
 func retryAllPromises() []promise {
 	return []promise{
 		{"TakesTheTopicOldestFirstUnderBothItsNames", retryAllTakes},

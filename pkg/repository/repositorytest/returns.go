@@ -14,7 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// returnsPromises are about records that come back without our headers.
+// returnsPromises are about records that come back without the headers of dlq-manager.
 func returnsPromises() []promise {
 	return []promise{
 		{"SameKeyAndValueIsTheChild", returnsChild},
@@ -57,8 +57,8 @@ func keyed(key, value string) func(*entity.Message) {
 	return func(m *entity.Message) { m.Record.Key, m.Record.Value = []byte(key), []byte(value) }
 }
 
-// arrives stores n messages with key "k" and value "v", unless changed, at the
-// end of a dead-letter topic and returns them with what Store said.
+// arrives stores n messages with key "k" and value "v", unless changed, at the end of a dead-letter topic and returns
+// them with the result of Store.
 func (h *harness) arrives(n int, changes ...func(*entity.Message)) ([]entity.Message, []repository.Arrival) {
 	h.Helper()
 	s := h.open(deadLetter, 0, 0)
@@ -74,7 +74,7 @@ func (h *harness) arrive(b repository.Batch) []repository.Arrival {
 	return stored.Returns
 }
 
-// sent is a message that arrived as itself and whose attempt was acknowledged.
+// sent is a message that was not a return and whose attempt was acknowledged.
 func (h *harness) sent(changes ...func(*entity.Message)) entity.Message {
 	h.Helper()
 	messages, returns := h.arrives(1, changes...)
@@ -85,7 +85,7 @@ func (h *harness) sent(changes ...func(*entity.Message)) entity.Message {
 	return messages[0]
 }
 
-// wantReturn checks one return by content in what Store said and in the store.
+// wantReturn checks one return by content in the result of Store and in the store.
 func (h *harness) wantReturn(got []repository.Arrival, child entity.Message, parent uuid.UUID, count int) {
 	h.Helper()
 	check.Require(h, len(got) == 1, "Store found the returns %+v, want one", got)
@@ -103,8 +103,7 @@ func (h *harness) wantReturn(got []repository.Arrival, child entity.Message, par
 	h.wantOutcome(parent, entity.Returned)
 }
 
-// wantNoReturn checks messages that are nobody's return, and the parent that
-// they might have.
+// wantNoReturn checks messages that are not returns, and their possible parent.
 func (h *harness) wantNoReturn(got []repository.Arrival, messages []entity.Message, parent uuid.UUID) {
 	h.Helper()
 	check.True(h, len(got) == 0, "Store found the returns %+v, want none", got)
@@ -289,8 +288,7 @@ func returnsOnceBeforeResult(h *harness) {
 	h.wantForeign(h.get(after[0].ID))
 }
 
-// returnsRefuted: an equal record came in while the attempt was a claim, and the attempt
-// sent nothing.
+// returnsRefuted: an equal record arrived while the attempt was a claim, and the attempt sent nothing.
 func returnsRefuted(h *harness) {
 	for _, v := range sentNothing {
 		m, _ := h.arrives(1)
@@ -323,8 +321,8 @@ func returnsHeadersNotRefuted(h *harness) {
 	h.wantOutcome(m[0].ID, entity.Returned)
 }
 
-// returnsRace sends records round until their line ends; each return is stored before,
-// with or after the result of its attempt.
+// returnsRace sends records in a loop until their lineage ends; each return is stored before, with or after the
+// result of its attempt.
 func returnsRace(h *harness) {
 	lines := 50
 	if os.Getenv("DLQ_TEST_LONG") == "1" {
@@ -380,7 +378,7 @@ func (h *harness) raceLine(key string, order func(store, finish func())) {
 
 const foreign = "gamma.dlq.v1"
 
-// arrivesIn is arrives for the end of any dead-letter topic, which may be declared.
+// arrivesIn is arrives for any dead-letter topic, which may be declared.
 func (h *harness) arrivesIn(topic string, declared bool, changes ...func(*entity.Message)) (entity.Message, []repository.Arrival) {
 	h.Helper()
 	s := h.open(topic, 0, 0)
@@ -389,7 +387,7 @@ func (h *harness) arrivesIn(topic string, declared bool, changes ...func(*entity
 	return b.Messages[0], h.arrive(b)
 }
 
-// wantUnconfirmed checks a return that says nothing about its parent's record.
+// wantUnconfirmed checks a return that does not change its parent's outcome.
 func (h *harness) wantUnconfirmed(got []repository.Arrival, child entity.Message, parent uuid.UUID, count int) {
 	h.Helper()
 	check.Require(h, len(got) == 1 && got[0].MessageID == child.ID && got[0].Parent == parent && !got[0].Confirmed,
@@ -399,8 +397,8 @@ func (h *harness) wantUnconfirmed(got []repository.Arrival, child entity.Message
 	}
 }
 
-// returnsUnconfirmed: one may forge what one may read, headers or content, into the
-// dead-letter topic that one may write to.
+// returnsUnconfirmed: a producer may copy headers or content that it can read into a dead-letter topic that it may
+// write to.
 func returnsUnconfirmed(h *harness) {
 	m, _ := h.arrives(1)
 	c := intent(m[0].ID)
@@ -481,8 +479,7 @@ func returnsSeveralTopics(h *harness) {
 	h.wantOutcome(m.ID, entity.Returned)
 }
 
-// returnsForeign: what says that it is a return, and is not, is another record
-// onto which headers were copied.
+// returnsForeign: a message with a wrong Return is another record onto which headers were copied.
 func returnsForeign(h *harness) {
 	m := h.sent()
 	said, got := h.arrives(1, func(c *entity.Message) { c.Return = &entity.Return{Parent: m.ID, Attempt: uuid.New()} })
@@ -501,7 +498,7 @@ func returnsHeaders(h *harness) {
 	check.True(h, len(got) == 0, "Store found %+v, want none: the attempt has a return", got)
 	h.wantForeign(h.get(second[0].ID))
 
-	// Headers that name an attempt again are believed again.
+	// Headers that name an attempt again are accepted again.
 	third, got := h.arrives(1, say)
 	check.True(h, len(got) == 1 && h.get(third[0].ID).Parent == c.MessageID && h.get(first[0].ID).Parent == c.MessageID,
 		"Store found %+v, want another child of %s", got, c.MessageID)
@@ -530,7 +527,7 @@ func returnsLimit(h *harness) {
 	check.Same(h, got[0].Status, entity.Dead, "status of the child")
 }
 
-// returnsLine is a record that fails for ever and whose consumer drops headers.
+// returnsLine is a record that always fails and whose consumer drops headers.
 func returnsLine(h *harness) {
 	m, _ := h.arrives(1)
 	root := m[0].ID
@@ -568,7 +565,7 @@ func returnsStale(h *harness) {
 	h.wantReturn(got, child[0], m.ID, 1)
 }
 
-// returnsConcurrent has several partitions bring equal records at one moment.
+// returnsConcurrent: several partitions store equal records at one moment.
 func returnsConcurrent(h *harness) {
 	const attempts, callers = 3, 8
 	sent, _ := h.arrives(attempts)

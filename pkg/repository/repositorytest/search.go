@@ -53,8 +53,7 @@ func (h *harness) visible(list ...string) *entity.TopicPatterns {
 
 const catalogueVersion = 7
 
-// catalogued gives messages documents as a worker would, of their error messages
-// and values, and of terms.
+// catalogued stores documents of messages as the indexer would, of their error messages and values, and of terms.
 func (h *harness) catalogued(m entity.Message, terms ...int64) {
 	h.Helper()
 	h.hold(catalogueVersion)
@@ -63,7 +62,7 @@ func (h *harness) catalogued(m entity.Message, terms ...int64) {
 	})
 }
 
-// assorted are messages of which each filter below means some; searched by name.
+// assorted are messages of which each filter below matches some; filters refer to them by name.
 type assorted struct {
 	byName map[string]uuid.UUID
 	order  []string // oldest first
@@ -127,7 +126,7 @@ type filterCase struct {
 	want   []string
 }
 
-// filterCases is every field of a filter by itself.
+// filterCases is every field of a filter separately.
 func (h *harness) filterCases(a assorted) []filterCase {
 	h.Helper()
 	created := func(name string) time.Time {
@@ -178,7 +177,7 @@ func (h *harness) filterCases(a assorted) []filterCase {
 	}
 }
 
-// wantFound checks what a filter means in each way of asking.
+// wantFound checks the matches of a filter with each method.
 func (h *harness) wantFound(name string, f entity.Filter, archived bool, want []uuid.UUID) {
 	h.Helper()
 	newestFirst := slices.Clone(want)
@@ -200,7 +199,7 @@ func searchFilters(h *harness) {
 	}
 }
 
-// together2 joins two filters of which no field is set by both.
+// together2 joins two filters that set no field in common.
 func together2(a, b entity.Filter) (entity.Filter, bool) {
 	clash := a.Topic != "" && b.Topic != "" || len(a.Topics.Texts()) > 0 && len(b.Topics.Texts()) > 0 ||
 		len(a.Statuses) > 0 && len(b.Statuses) > 0 || a.ErrorClass != "" && b.ErrorClass != "" ||
@@ -322,13 +321,13 @@ func searchByLastRetry(h *harness) {
 	up := repository.Sort{By: repository.ByLastRetry, Ascending: true}
 	h.wantIDs("ascending", h.search(repository.SearchQuery{Sort: up}), retried)
 	place := repository.Place{CreatedAt: h.get(retried[1]).LastRetryAt, ID: retried[1]}
-	h.wantIDs("behind a place", h.search(repository.SearchQuery{Sort: up, After: place}), retried[2:])
+	h.wantIDs("after a place", h.search(repository.SearchQuery{Sort: up, After: place}), retried[2:])
 	h.wantIDs("of a topic", h.search(repository.SearchQuery{Sort: up, Filter: entity.Filter{Topic: original}}), retried)
 	slices.Reverse(retried)
 	h.wantIDs("last first", h.search(repository.SearchQuery{Sort: repository.Sort{By: repository.ByLastRetry}}), retried)
 }
 
-// pagesOf goes through all pages of a search.
+// pagesOf reads all pages of a search.
 func (h *harness) pagesOf(q repository.SearchQuery, between func()) []uuid.UUID {
 	h.Helper()
 	var all []uuid.UUID

@@ -31,7 +31,7 @@ func (h *harness) wantSummaries(visible *entity.TopicPatterns, want ...repositor
 	}
 }
 
-// storedIn has a message come from a dead-letter topic.
+// storedIn sets the dead-letter topic of a message.
 func (h *harness) storedIn(topic string, offset int64) func(*entity.Message) {
 	return func(m *entity.Message) { m.Source = h.source(topic, offset) }
 }
@@ -231,8 +231,7 @@ func topicsNewLife(h *harness) {
 	check.Same(h, h.topic("a.dlq", "1"), old, "life 1 is later")
 }
 
-// topicsIncarnations has brokers that give no ids, so that all topics have the
-// same one.
+// topicsIncarnations: brokers without topic ids, so that all topics have the same one.
 func topicsIncarnations(h *harness) {
 	refs := h.topics(repository.Topic{Name: "a.dlq"}, repository.Topic{Name: "b.dlq"})
 	check.True(h, refs[0].Incarnation != refs[1].Incarnation && refs[0].TopicID != refs[1].TopicID,

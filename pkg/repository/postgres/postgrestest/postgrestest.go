@@ -1,6 +1,5 @@
-// Package postgrestest gives each test a database of its own in a real
-// PostgreSQL, with the schema of this program. Databases are copied from a
-// template that the first test of the process migrates, so one costs some ten
+// Package postgrestest gives each test its own database in a real PostgreSQL, with the schema of this program.
+// Databases are copied from a template that the first test of the process migrates, so each takes some ten
 // milliseconds.
 package postgrestest
 
@@ -26,9 +25,8 @@ var (
 	databases    atomic.Int64
 )
 
-// Open returns a connection pool on a fresh database with the newest schema.
-// Its sessions speak a time zone that is not UTC, which a store must not show.
-// The database goes when the test ends.
+// Open returns a connection pool on a new database with the newest schema. Its sessions use a time zone that is not
+// UTC, which must not be visible through a store. The database is dropped when the test ends.
 func Open(t testing.TB) *sqlx.DB {
 	t.Helper()
 	db, err := sqlx.Connect("postgres", URL(t))
@@ -39,7 +37,7 @@ func Open(t testing.TB) *sqlx.DB {
 	return db
 }
 
-// URL makes the same database and returns where it is.
+// URL creates such a database and returns its URL.
 func URL(t testing.TB) string {
 	t.Helper()
 	server := stacktest.Postgres(t)
@@ -50,13 +48,13 @@ func URL(t testing.TB) string {
 	return create(t, server, " TEMPLATE "+template())
 }
 
-// Empty makes a database without any schema and returns where it is.
+// Empty creates a database without a schema and returns its URL.
 func Empty(t testing.TB) string {
 	t.Helper()
 	return create(t, stacktest.Postgres(t), "")
 }
 
-// template is a name that no other process uses at this moment.
+// template is a name that no other running process uses.
 func template() string { return fmt.Sprintf("dlq_template_%d", os.Getpid()) }
 
 func create(t testing.TB, server, how string) string {
@@ -99,8 +97,7 @@ func admin(server, statement string) error {
 	return err
 }
 
-// within is the server's URL with another database, and with the settings that
-// the store relies on.
+// within returns the server's URL with another database, and with the settings that the store relies on.
 func within(server, database string) string {
 	u, err := url.Parse(server)
 	if err != nil {

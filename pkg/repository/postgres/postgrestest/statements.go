@@ -13,15 +13,13 @@ import (
 	"github.com/lib/pq"
 )
 
-// Statements counts what the sessions of a pool ask of the server. It is safe for
-// concurrent use.
+// Statements counts the statements that a pool sends. It is safe for concurrent use.
 type Statements struct {
 	trips, prepared atomic.Int64
 }
 
-// Trips is how often somebody waited for the server: each statement, and the begin
-// and the end of each transaction. Preparing a statement, which happens once in a
-// connection's life, is not counted.
+// Trips is the number of round trips to the server: each statement, and the begin and the end of each transaction.
+// Preparing a statement, which happens once for a connection, is not counted.
 func (s *Statements) Trips() int64 { return s.trips.Load() }
 
 // Prepared is how often a statement was prepared.
@@ -60,10 +58,10 @@ func (c countedConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	return countedConn{conn, c.n}, nil
 }
 
-// errIncapable says that the driver lacks what database/sql would use of it.
+// errIncapable reports that the driver lacks an interface that database/sql would use.
 var errIncapable = errors.New("the driver cannot do that")
 
-// countedConn has of the driver's connection what database/sql looks for.
+// countedConn has the optional interfaces of the driver's connection.
 type countedConn struct {
 	driver.Conn
 	n *Statements
@@ -74,7 +72,7 @@ func (c countedConn) QueryContext(ctx context.Context, query string, args []driv
 	if !ok {
 		return nil, driver.ErrSkip
 	}
-	if !strings.Contains(query, "pg_relation_size") { // which a store asks by the clock
+	if !strings.Contains(query, "pg_relation_size") { // the store sends it at intervals
 		c.n.trips.Add(1)
 	}
 	return q.QueryContext(ctx, query, args)

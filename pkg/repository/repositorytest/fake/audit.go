@@ -30,7 +30,7 @@ func (s *Store) Trail(ctx context.Context, q repository.TrailQuery) ([]entity.Au
 	return entries, err
 }
 
-// asked reports whether everything that q names is true of e.
+// asked reports whether e matches all fields of q.
 func asked(e entity.AuditEntry, q repository.TrailQuery) bool {
 	return (q.ObjectID == uuid.Nil || e.ObjectID == q.ObjectID) &&
 		(q.Kind == "" || e.Kind == q.Kind) &&
@@ -45,7 +45,7 @@ func asked(e entity.AuditEntry, q repository.TrailQuery) bool {
 // PerformedOn implements repository.Selections, in the order of ids.
 func (s *Store) PerformedOn(ctx context.Context, operation uuid.UUID, action entity.Action, ids []uuid.UUID) ([]uuid.UUID, error) {
 	var found []uuid.UUID
-	err := s.Step(ctx, "look for changes of an operation", func(time.Time) error {
+	err := s.Step(ctx, "find changes of an operation", func(time.Time) error {
 		performed := s.Did(operation, action)
 		for _, id := range memory.Unique(ids) {
 			if performed[id] {
@@ -72,7 +72,7 @@ func (s *Store) Record(ctx context.Context, e entity.AuditEntry) error {
 	})
 }
 
-// messageEntry says what happened to a message, with the state and the error that it had before.
+// messageEntry is the entry of a change of a message, with its earlier state and error.
 func messageEntry(now time.Time, action entity.Action, before entity.Message, to entity.Status, count int, cause entity.Cause) entity.AuditEntry {
 	return entity.AuditEntry{
 		At: now, Action: action, Kind: entity.KindMessage, ObjectID: before.ID,
@@ -81,7 +81,7 @@ func messageEntry(now time.Time, action entity.Action, before entity.Message, to
 	}
 }
 
-// changed appends what Core did to a message to the trail, and does what follows for features.
+// changed appends a change that Core made to the trail, and updates the features that depend on it.
 func (s *Store) changed(now time.Time, action entity.Action, before entity.Message, r *row, cause entity.Cause) {
 	to := r.Message.Status
 	if action == entity.ActionDelete {
@@ -107,13 +107,13 @@ func (s *Store) moved(now time.Time, action entity.Action, from entity.RedriveSt
 	})
 }
 
-// record appends an entry that Core does not know of.
+// record appends an entry for an operation that Core does not have.
 func (s *Store) record(e entity.AuditEntry) {
 	s.Note(e.Action, e.ObjectID, e.Cause)
 	s.append(e)
 }
 
-// append gives an entry its number, which counts from 1.
+// append numbers an entry, from 1 on, and appends it.
 func (s *Store) append(e entity.AuditEntry) {
 	e.ID = int64(len(s.trail)) + 1
 	s.trail = append(s.trail, e)
@@ -121,7 +121,7 @@ func (s *Store) append(e entity.AuditEntry) {
 
 // KeepArchiveRun implements repository.ArchiveRuns.
 func (s *Store) KeepArchiveRun(ctx context.Context, run repository.ArchiveRun) error {
-	return s.Step(ctx, "keep an archive run", func(now time.Time) error {
+	return s.Step(ctx, "record an archive run", func(now time.Time) error {
 		run.StartedAt, run.FinishedAt = now, time.Time{}
 		if run.Result != repository.ArchiveRunning {
 			run.StartedAt = now.Add(-run.Took)

@@ -11,15 +11,15 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
 )
 
-// catalogue says who makes documents, and of which version.
+// catalogue is the state of the search index: the lease and the version.
 type catalogue struct {
-	held    bool // by anybody, ever
+	held    bool // by any owner, ever
 	owner   uuid.UUID
 	until   time.Time
 	version int64
 }
 
-// is reports whether that is the version that searches answer from.
+// is reports whether searches answer from that version.
 func (c *catalogue) is(version int64) bool { return c.held && c.version == version }
 
 type document struct {
@@ -46,11 +46,10 @@ func (s *Store) AnswerFrom(version int64) {
 	s.locked(func() { s.answersFrom = &version })
 }
 
-// Uncatalogued implements repository.Catalogue. Messages of the archive come
-// behind those of the live table.
+// Uncatalogued implements repository.Catalogue. Messages of the archive come after those of the live table.
 func (s *Store) Uncatalogued(ctx context.Context, version int64, limit int, maxBytes, maxValue int64) ([]entity.Message, error) {
 	var messages []entity.Message
-	err := s.Step(ctx, "find messages to catalogue", func(time.Time) error {
+	err := s.Step(ctx, "find messages to index", func(time.Time) error {
 		if !s.catalogue.is(version) {
 			return nil
 		}
@@ -120,13 +119,13 @@ func (s *Store) StoreDocuments(ctx context.Context, version int64, documents []e
 	})
 }
 
-// Crowded implements repository.Catalogue. Nobody waits for anybody here.
+// Crowded implements repository.Catalogue. This store is never under load.
 func (s *Store) Crowded(ctx context.Context) (bool, error) { return false, ctx.Err() }
 
 // CataloguedUntil implements repository.Catalogue.
 func (s *Store) CataloguedUntil(ctx context.Context) (time.Time, error) {
 	var until time.Time
-	err := s.Step(ctx, "read the catalogue's state", func(now time.Time) error {
+	err := s.Step(ctx, "read the state of the search index", func(now time.Time) error {
 		until = s.cataloguedUntil(now)
 		return nil
 	})
@@ -147,5 +146,5 @@ func (s *Store) cataloguedUntil(now time.Time) time.Time {
 
 // CatalogueStall implements repository.Catalogue. There are no transactions.
 func (s *Store) CatalogueStall(ctx context.Context) (repository.CatalogueStall, error) {
-	return repository.CatalogueStall{}, s.Step(ctx, "read the catalogue's state", func(time.Time) error { return nil })
+	return repository.CatalogueStall{}, s.Step(ctx, "read the state of the search index", func(time.Time) error { return nil })
 }

@@ -31,7 +31,7 @@ func (s *Store) Change(ctx context.Context, c repository.Change, cause entity.Ca
 		}
 		performed := s.Did(cause.Operation, as)
 		for _, id := range c.IDs {
-			// The error says that the message is gone, or in a state that forbids the change.
+			// An error means that the message is deleted, or in a state that forbids the change.
 			if s.ChangeOne(now, as, id, cause) == nil || performed[id] {
 				changed = append(changed, id)
 				delete(performed, id)
@@ -42,7 +42,7 @@ func (s *Store) Change(ctx context.Context, c repository.Change, cause entity.Ca
 	return changed, err
 }
 
-// leased reports whether a lease is none, or still holds.
+// leased reports whether l is no lease, or one that is still held.
 func (s *Store) leased(l repository.Lease) bool {
 	if l == (repository.Lease{}) {
 		return true

@@ -14,17 +14,17 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// told is how far somebody has looked for events.
+// told is the state of events: up to where they were found and kept.
 type told struct {
-	version   int64 // counts up with every change
+	version   int64 // increases with every change
 	mark      int64 // the last entry of the audit trail
 	beganAt   time.Time
-	watchedAt time.Time // zero: nobody has looked yet
+	watchedAt time.Time // zero: Events was never called
 	groups    map[uuid.UUID]toldGroup
-	spikes    map[string]time.Time // by topic: when it was seen last
+	spikes    map[string]time.Time // by topic: when it was last seen
 }
 
-// toldGroup is what is known of a group. That it came is known of all that are here.
+// toldGroup is the reported state of a group. The first arrival of all groups in the map was reported.
 type toldGroup struct{ regressedAt time.Time }
 
 // Events implements repository.Notifications.
@@ -47,8 +47,7 @@ func (s *Store) Events(ctx context.Context, q repository.EventQuery) (repository
 	return found, err
 }
 
-// trailEvents adds what the audit trail tells of, and returns its last entry that was
-// looked at.
+// trailEvents adds the events in the audit trail, and returns the last entry that it read.
 func (s *Store) trailEvents(found *repository.Events, limit int) int64 {
 	mark := s.told.mark
 	n, from := 0, 0
@@ -156,8 +155,7 @@ func (s *Store) groupEvents(found *repository.Events, limit int) {
 	}
 }
 
-// arrivedIn are the topics in which something of a group came at that time or later, ""
-// among them where it is not known.
+// arrivedIn are the topics in which messages of a group arrived at that time or later, with "" for an unknown topic.
 func (s *Store) arrivedIn(group uuid.UUID, since time.Time) []string {
 	for _, r := range s.Rows {
 		s.follow(r)
@@ -192,7 +190,7 @@ func (s *Store) spikeEvents(found *repository.Events, rule repository.SpikeRule,
 	}
 }
 
-// usual is how much comes of a topic in a quarter of an hour.
+// usual is the average number of arrivals of a topic in a quarter of an hour.
 func (s *Store) usual(topic string, now time.Time) float64 {
 	until := now.Truncate(time.Hour).Add(-time.Hour)
 	first, arrived := until, int64(0)
@@ -208,7 +206,7 @@ func (s *Store) usual(topic string, now time.Time) float64 {
 	return float64(arrived) / max(1, until.Sub(first).Hours()) / 4
 }
 
-// placeOfEvents takes that of Events apart.
+// placeOfEvents parses Events.Place.
 func placeOfEvents(text string) (version, mark int64, ok bool) {
 	v, m, _ := bytes.Cut([]byte(text), []byte(":"))
 	version, errVersion := strconv.ParseInt(string(v), 10, 64)
@@ -216,7 +214,7 @@ func placeOfEvents(text string) (version, mark int64, ok bool) {
 	return version, mark, errVersion == nil && errMark == nil
 }
 
-// keep notes that events are known.
+// keep records that events were kept.
 func (t *told) keep(events []repository.Event, now time.Time) {
 	for _, e := range events {
 		switch e.Kind {
@@ -229,14 +227,14 @@ func (t *told) keep(events []repository.Event, now time.Time) {
 	}
 }
 
-// active names what is counted together: an original topic and a step of time.
+// active is the key of a count: an original topic and a time step.
 type active struct {
 	topic string
 	step  time.Duration
 	at    time.Time
 }
 
-// arrivals is how many messages came, and how many of them came back.
+// arrivals counts messages, and those of them that came back.
 type arrivals struct{ arrived, returned int64 }
 
 var arrivalsLives = map[time.Duration]time.Duration{
@@ -244,7 +242,7 @@ var arrivalsLives = map[time.Duration]time.Duration{
 	repository.ArrivalsStep:     repository.ArrivalsLife,
 }
 
-// forgetActivity forgets what came long ago.
+// forgetActivity deletes old counts.
 func (s *Store) forgetActivity(now time.Time) {
 	for a := range s.activity {
 		if a.at.Before(now.Add(-arrivalsLives[a.step])) {
@@ -253,7 +251,7 @@ func (s *Store) forgetActivity(now time.Time) {
 	}
 }
 
-// count notes that a message came, unless that was long ago.
+// count counts the arrival of a message, unless it is too old.
 func (s *Store) count(now time.Time, r *row) {
 	m := &r.Message
 	if !m.CreatedAt.Before(now.Add(24 * time.Hour)) {

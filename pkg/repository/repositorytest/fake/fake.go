@@ -1,6 +1,6 @@
-// Package fake keeps dead letters in the memory of the process. It keeps the whole
-// storage contract except that nothing survives the process: Core is the store of
-// pkg/repository/memory, and what needs a database is added to its steps.
+// Package fake keeps dead letters in the memory of the process. It implements the whole storage contract except
+// durability: Core is the store of pkg/repository/memory, and this package adds the features that need a database to
+// its steps.
 package fake
 
 import (
@@ -23,15 +23,15 @@ type (
 	batch   = memory.Batch
 )
 
-// Store is a repository.Repository. What goes in and what comes out is copied:
-// no caller shares bytes with the store or with another caller.
+// Store implements repository.Repository. It copies all input and output: no caller shares bytes with the store or
+// with another caller.
 type Store struct {
-	*core // its steps guard all below, too
+	*core // its steps guard all fields below, too
 
 	catalogue   catalogue
-	answersFrom *int64 // version of documents; nil: the catalogue's, whichever
+	answersFrom *int64 // version of documents; nil: that of the search index
 	documents   map[uuid.UUID]*document
-	byContent   map[slot]bool           // the returns of attempts that are known by content only
+	byContent   map[slot]bool           // attempts with a return by content
 	nextBatch   map[uuid.UUID]time.Time // when the rate of a redrive allows another batch
 	trail       []entity.AuditEntry
 	groups      map[repository.TopicGroup]groupOrigin
@@ -43,7 +43,7 @@ type Store struct {
 	mapping     entity.Mapping
 	told        told
 	notices     map[uuid.UUID]*notice
-	sinks       map[string]time.Time // when something may be sent to it again
+	sinks       map[string]time.Time // when a notice may be sent to it again
 	archiveRuns map[uuid.UUID]repository.ArchiveRun
 	quarantine  map[uuid.UUID]entity.Quarantined
 }
@@ -72,7 +72,7 @@ func New(now func() time.Time) *Store {
 	return s
 }
 
-// locked runs a step for what is not part of the contract.
+// locked runs a step for methods that are not part of the contract.
 func (s *Store) locked(do func()) {
 	_ = s.Step(context.Background(), "", func(time.Time) error {
 		do()

@@ -16,8 +16,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
 )
 
-// errorGroup is what is kept of a group; its numbers are counted when they are
-// asked for.
+// errorGroup is the stored part of a group; its counts are computed when they are read.
 type errorGroup struct {
 	entity.Fingerprint
 	firstSeen   time.Time // zero while no message of it was stored
@@ -26,7 +25,7 @@ type errorGroup struct {
 	annotations map[string]entity.GroupAnnotation // by topic, or entity.AllTopics
 }
 
-// annotation is what holds for a topic.
+// annotation returns the annotation that applies to a topic.
 func (g *errorGroup) annotation(topic string) entity.GroupAnnotation {
 	if a, own := g.annotations[topic]; own {
 		return a
@@ -34,7 +33,7 @@ func (g *errorGroup) annotation(topic string) entity.GroupAnnotation {
 	return g.annotations[entity.AllTopics]
 }
 
-// groupArrival is that a message came, which stays known when the message is gone.
+// groupArrival records that a message arrived; it is kept when the message is deleted.
 type groupArrival struct {
 	group uuid.UUID
 	topic string
@@ -43,7 +42,7 @@ type groupArrival struct {
 
 // NoteFingerprints implements repository.Groups.
 func (s *Store) NoteFingerprints(ctx context.Context, fingerprints []entity.Fingerprint) error {
-	return s.Step(ctx, "note fingerprints", func(time.Time) error {
+	return s.Step(ctx, "store fingerprints", func(time.Time) error {
 		for _, f := range fingerprints {
 			g := s.errorGroup(f.ID())
 			if g.Class == "" && g.Title == "" && g.Rule == "" {
@@ -54,7 +53,7 @@ func (s *Store) NoteFingerprints(ctx context.Context, fingerprints []entity.Fing
 	})
 }
 
-// errorGroup is the group, made without a name where there is none.
+// errorGroup returns the group, which is created without a name if it does not exist.
 func (s *Store) errorGroup(id uuid.UUID) *errorGroup {
 	g := s.errorGroups[id]
 	if g == nil {
@@ -64,8 +63,7 @@ func (s *Store) errorGroup(id uuid.UUID) *errorGroup {
 	return g
 }
 
-// arrived notes that rows, which are in the store by now, have come into their
-// groups.
+// arrived records rows that were just stored as arrivals of their groups.
 func (s *Store) arrived(rows ...*row) {
 	came := map[uuid.UUID][]*row{}
 	for _, r := range rows {
@@ -91,8 +89,7 @@ func (s *Store) arrived(rows ...*row) {
 	}
 }
 
-// openBeside counts the messages of a group that are not RESOLVED, without those
-// that have just come.
+// openBeside counts the messages of a group that are not RESOLVED, except those that have just arrived.
 func (s *Store) openBeside(group uuid.UUID, came []*row) int {
 	n := 0
 	for _, r := range s.Rows {
@@ -103,9 +100,8 @@ func (s *Store) openBeside(group uuid.UUID, came []*row) int {
 	return n
 }
 
-// follow has an arrival go along with its message, which may have been given
-// another topic. It is asked for before the message goes, and before arrivals are
-// counted.
+// follow updates an arrival with the topic of its message, which may have changed. It is called before the message is
+// deleted, and before arrivals are counted.
 func (s *Store) follow(r *row) {
 	if a := s.arrivals[r.Message.ID]; a != nil {
 		a.topic = r.Message.OriginalTopic
@@ -207,14 +203,14 @@ func annotated(said entity.GroupAnnotation, topic string, a repository.Annotatio
 	return said
 }
 
-// countedGroup is a group with its numbers, and those that its lists need besides.
+// countedGroup is a group with its counts, and the data that only lists need.
 type countedGroup struct {
 	entity.ErrorGroup
 	open map[string]int64 // messages that are not RESOLVED, by topic
-	came map[string]bool  // the topics in which something arrived
+	came map[string]bool  // the topics in which messages arrived
 }
 
-// listed reports whether the group is what q asks for.
+// listed reports whether the group matches q.
 func (g *countedGroup) listed(q repository.GroupQuery) bool {
 	if q.Topic == "" {
 		return !q.Open || g.Open() > 0
@@ -225,7 +221,7 @@ func (g *countedGroup) listed(q repository.GroupQuery) bool {
 	return slices.ContainsFunc(g.Topics, func(t entity.TopicShare) bool { return t.Topic == q.Topic })
 }
 
-// countGroups returns the groups of which something arrived in a visible topic.
+// countGroups returns the groups with arrivals in a visible topic.
 func (s *Store) countGroups(visible *entity.TopicPatterns, trend repository.Trend) map[uuid.UUID]*countedGroup {
 	seen := func(topic string) bool { return visible == nil || topic != "" && visible.Match(topic) }
 	counted := s.countArrivals(seen, trend)
@@ -262,7 +258,7 @@ func sharesOf(topics map[string]int64) []entity.TopicShare {
 	return shares
 }
 
-// countArrivals makes the groups from what came, without what is there.
+// countArrivals builds the groups from their arrivals, without counts of stored messages.
 func (s *Store) countArrivals(seen func(topic string) bool, trend repository.Trend) map[uuid.UUID]*countedGroup {
 	for _, r := range s.Rows {
 		s.follow(r)
@@ -294,14 +290,14 @@ func (s *Store) countArrivals(seen func(topic string) bool, trend repository.Tre
 	for id, g := range counted {
 		g.Trend = trendOf(hours[id])
 		s.errorGroups[id].annotate(g)
-		if g.LastSeen.Before(g.RegressedAt) { // it came back in a topic that is not visible
+		if g.LastSeen.Before(g.RegressedAt) { // it regressed in a topic that is not visible
 			g.RegressedAt = time.Time{}
 		}
 	}
 	return counted
 }
 
-// annotate adds what is said of the topics in which it came.
+// annotate adds the annotations of the topics in which the group arrived.
 func (g *errorGroup) annotate(counted *countedGroup) {
 	var list []entity.GroupAnnotation
 	own := 0
@@ -316,7 +312,7 @@ func (g *errorGroup) annotate(counted *countedGroup) {
 	counted.Annotate(list, own < len(counted.came))
 }
 
-// mutedIn reports whether nobody wants to hear of what came in any of the topics.
+// mutedIn reports whether the group is muted in all of the topics.
 func (g *errorGroup) mutedIn(topics []string) bool {
 	return !slices.ContainsFunc(topics, func(topic string) bool { return !g.annotation(topic).Muted })
 }
@@ -359,7 +355,7 @@ func (s *Store) CountRecentGroups(ctx context.Context, within time.Duration, exc
 	return n, err
 }
 
-// groupLimit is how many error groups a dead-letter topic created in an hour.
+// groupLimit counts the error groups that a dead-letter topic created in an hour.
 type groupLimit struct {
 	hour    time.Time
 	created int
@@ -393,7 +389,7 @@ func (s *Store) AdmitFingerprints(ctx context.Context, failures []repository.Top
 	return refused, s.NoteFingerprints(ctx, admitted)
 }
 
-// groupLimit is the limit of a topic in the hour of now.
+// groupLimit returns the limit of a topic in the hour of now.
 func (s *Store) groupLimit(topic string, now time.Time) *groupLimit {
 	l := s.groupLimits[topic]
 	if l == nil {
@@ -406,7 +402,7 @@ func (s *Store) groupLimit(topic string, now time.Time) *groupLimit {
 	return l
 }
 
-// take counts one group more, or notes that it is one too many.
+// take counts a new group, or records that it was refused.
 func (l *groupLimit) take() bool {
 	if l.created >= repository.MaxNewGroups {
 		l.refused = true

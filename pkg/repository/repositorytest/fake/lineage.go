@@ -14,18 +14,17 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
 )
 
-// arrival is a message that comes back, and the attempt that sent it.
+// arrival is a returned message, and the attempt that sent it.
 type arrival struct {
 	message   *entity.Message
 	parent    *row
-	attempt   entity.Attempt // or what is known of it while it is a claim
+	attempt   entity.Attempt // or its known fields while it is a claim
 	byContent bool
 	confirmed bool
 }
 
-// findReturns looks for the attempts of messages that are about to be stored.
-// What headers name goes first: an attempt that has such a return is not found by
-// content any more.
+// findReturns finds the attempts of messages that are about to be stored. Returns by headers come first: an attempt
+// with such a return is not matched by content any more.
 func (s *Store) findReturns(messages []*entity.Message, batch repository.Batch, now time.Time) []repository.Arrival {
 	var found []arrival
 	named := map[uuid.UUID]bool{}
@@ -48,7 +47,7 @@ func (s *Store) findReturns(messages []*entity.Message, batch repository.Batch, 
 	return arrivals
 }
 
-// returnsByContent finds attempts that sent what has come, without those that headers name.
+// returnsByContent finds attempts that sent the content of these messages, except those that headers name.
 func (s *Store) returnsByContent(messages []*entity.Message, batch repository.Batch, now time.Time, named map[uuid.UUID]bool) []arrival {
 	var found []arrival
 	sent := s.sentSince(now.Add(-batch.ReturnWindow), named)
@@ -77,7 +76,7 @@ func (s *Store) returnsByContent(messages []*entity.Message, batch repository.Ba
 	return found
 }
 
-// slot is for the one return of an attempt that is known by content, confirmed or not.
+// slot identifies the one return by content of an attempt, confirmed or not.
 type slot struct {
 	attempt   uuid.UUID
 	confirmed bool
@@ -92,15 +91,14 @@ func (s *Store) open(a arrival, confirmed bool) bool {
 	return !cameBack
 }
 
-// likeness is what messages have in common that may be returns of the same
-// attempts.
+// likeness is the key by which messages that may be returns of the same attempts are grouped.
 type likeness struct {
 	topic string
 	hash  int64
 }
 
-// sentSince returns the attempts that were acknowledged since then, or that began since
-// then and have no result, without those that headers name, the latest first.
+// sentSince returns the attempts that were acknowledged since then, or that began since then and have no result,
+// except those that headers name, the latest first.
 func (s *Store) sentSince(then time.Time, named map[uuid.UUID]bool) map[likeness][]arrival {
 	found := map[likeness][]arrival{}
 	for _, r := range s.Rows {
@@ -122,8 +120,7 @@ func (s *Store) sentSince(then time.Time, named map[uuid.UUID]bool) map[likeness
 	return found
 }
 
-// sent returns the attempts that were acknowledged, and that which claims the message now
-// as if it ended when it began.
+// sent returns the acknowledged attempts, and the present claim as an attempt that ended when it began.
 func sent(r *row) []entity.Attempt {
 	var sent []entity.Attempt
 	for _, a := range r.Attempts {
@@ -139,7 +136,7 @@ func sent(r *row) []entity.Attempt {
 	return sent
 }
 
-// sentHash is the number of what an attempt sent; 0 for none.
+// sentHash is the hash of the record that an attempt sent; 0 for none.
 func sentHash(r *row, attempt uuid.UUID) int64 {
 	if c, ok := r.Edits[attempt]; ok {
 		return c.SentHash
@@ -147,8 +144,8 @@ func sentHash(r *row, attempt uuid.UUID) int64 {
 	return entity.RecordHash(r.Message.Record.Key, r.Message.Record.Value)
 }
 
-// sentSame reports whether an attempt sent the key and the value of m. Where a patch
-// made the value, its number has to do.
+// sentSame reports whether an attempt sent the key and the value of m. If a patch made the value, only the hash is
+// compared.
 func sentSame(a arrival, m *entity.Message) bool {
 	record := a.parent.Message.Record
 	if e := a.parent.Edits[a.attempt.ID].Edit; e != nil {
@@ -160,8 +157,8 @@ func sentSame(a arrival, m *entity.Message) bool {
 	return bytes.Equal(record.Key, m.Record.Key) && bytes.Equal(record.Value, m.Record.Value)
 }
 
-// refute takes back what a return by content said of an attempt that then sent nothing:
-// an equal record had come in meanwhile. Its message stays a child.
+// refute removes the return by content of an attempt that sent nothing: an equal record had come in. Its message
+// stays a child.
 func (s *Store) refute(r *row, attempt uuid.UUID) {
 	if !s.byContent[slot{attempt, true}] {
 		return
@@ -173,7 +170,7 @@ func (s *Store) refute(r *row, attempt uuid.UUID) {
 	}
 }
 
-// arrive makes a message the child of its parent, and records its death by that.
+// arrive makes a message the child of its parent, and records it in the trail if that makes the message DEAD.
 func (s *Store) arrive(a arrival, now time.Time) repository.Arrival {
 	before := *a.message
 	if a.byContent && s.open(a, a.confirmed) {

@@ -103,8 +103,8 @@ func (s *Store) mapMessages(ctx context.Context, c repository.Change, cause enti
 	return changed, err
 }
 
-// mapTo sets the original topic of one message, and reports whether it has it now
-// from an operator. The consumer group that failed on it is noted for the topic.
+// mapTo sets the original topic of one message, and reports whether an operator has set it to that. The consumer
+// group that failed on the message is recorded for the topic.
 func (s *Store) mapTo(now time.Time, id uuid.UUID, c repository.Change, cause entity.Cause) bool {
 	r, ok := s.Rows[id]
 	if !ok || !mappable(&r.Message) || r.Message.Origin.Confidence == entity.FromHeader && !c.OverHeader {

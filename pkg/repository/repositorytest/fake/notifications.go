@@ -14,7 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// notice is a notice and what the store knows beside it.
+// notice is a notice and internal data of the store.
 type notice struct {
 	repository.Notice
 	readyAt        time.Time // when it was to be sent first
@@ -29,7 +29,7 @@ type notice struct {
 // KeepNotices implements repository.Notifications.
 func (s *Store) KeepNotices(ctx context.Context, k repository.KeptNotices) (bool, error) {
 	kept := false
-	err := s.Step(ctx, "keep notices", func(now time.Time) error {
+	err := s.Step(ctx, "store notices", func(now time.Time) error {
 		version, mark, ok := placeOfEvents(k.Seen.Place)
 		if !ok || version != s.told.version {
 			return nil
@@ -74,7 +74,7 @@ func (s *Store) keepNotice(n repository.NewNotice, k repository.KeptNotices, now
 	}
 }
 
-// add has an open notice say more.
+// add adds an event to an open notice.
 func (n *notice) add(more repository.NewNotice) {
 	n.Events += more.Events
 	if first := entity.Moment(more.First); first.Before(n.First) {

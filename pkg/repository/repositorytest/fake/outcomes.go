@@ -10,11 +10,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// groupOrigin says where a topic's consumer group is known from.
+// groupOrigin is the source of a topic's consumer group.
 type groupOrigin struct{ noted, configured bool }
 
-// partitionOfGroup is what a group commits offsets for: a partition of one life
-// of a topic.
+// partitionOfGroup is the key of a committed offset: a partition of one topic id, and the group.
 type partitionOfGroup struct {
 	repository.TopicGroup
 	topicID   string
@@ -28,7 +27,7 @@ type commit struct {
 
 // NoteGroups implements repository.Outcomes.
 func (s *Store) NoteGroups(ctx context.Context, groups []repository.TopicGroup) error {
-	return s.Step(ctx, "note groups", func(time.Time) error {
+	return s.Step(ctx, "store consumer groups", func(time.Time) error {
 		for _, g := range groups {
 			s.noteGroup(g)
 		}
@@ -36,7 +35,7 @@ func (s *Store) NoteGroups(ctx context.Context, groups []repository.TopicGroup) 
 	})
 }
 
-// noteGroup notes a group, a new one as long as its topic has few.
+// noteGroup records a consumer group, a new one only while its topic has few.
 func (s *Store) noteGroup(g repository.TopicGroup) {
 	known, there := s.groups[g]
 	if !there && s.topicGroups(g.Topic) >= repository.MaxTopicGroups {
@@ -57,7 +56,7 @@ func (s *Store) topicGroups(topic string) (n int) {
 
 // ConfigureGroups implements repository.Outcomes.
 func (s *Store) ConfigureGroups(ctx context.Context, groups []repository.TopicGroup) error {
-	return s.Step(ctx, "configure groups", func(time.Time) error {
+	return s.Step(ctx, "configure consumer groups", func(time.Time) error {
 		for g, known := range s.groups {
 			known.configured = false
 			s.groups[g] = known
@@ -77,7 +76,7 @@ func (s *Store) ConfigureGroups(ctx context.Context, groups []repository.TopicGr
 // WatchedGroups implements repository.Outcomes, in order of topic and group.
 func (s *Store) WatchedGroups(ctx context.Context) ([]repository.TopicGroup, error) {
 	var watched []repository.TopicGroup
-	err := s.Step(ctx, "list groups", func(time.Time) error {
+	err := s.Step(ctx, "list consumer groups", func(time.Time) error {
 		sent := map[string]bool{}
 		for _, r := range s.Rows {
 			if r.Message.Status == entity.Resolved {
@@ -101,7 +100,7 @@ func compareGroups(a, b repository.TopicGroup) int {
 
 // NoteCommitted implements repository.Outcomes.
 func (s *Store) NoteCommitted(ctx context.Context, offsets []repository.Committed) error {
-	return s.Step(ctx, "note committed offsets", func(now time.Time) error {
+	return s.Step(ctx, "store committed offsets", func(now time.Time) error {
 		for _, o := range offsets {
 			at := partitionOfGroup{o.TopicGroup, o.TopicID, o.Partition}
 			if known, ok := s.committed[at]; !ok || o.Offset > known.offset {
@@ -112,8 +111,8 @@ func (s *Store) NoteCommitted(ctx context.Context, offsets []repository.Committe
 	})
 }
 
-// observed returns m, the message of r, as far as committed offsets tell what
-// became of its record; of several groups the furthest tells.
+// observed returns m, the message of r, with the outcome that committed offsets show; of several groups the furthest
+// counts.
 func (s *Store) observed(r *row, m entity.Message) entity.Message {
 	if m.Status != entity.Resolved || m.Outcome != entity.Published || len(r.Attempts) == 0 {
 		return m
@@ -134,8 +133,8 @@ func (s *Store) observed(r *row, m entity.Message) entity.Message {
 	return m
 }
 
-// groupsOf returns which groups tell of a message that was sent to topic: its
-// own, else those that are configured, in order.
+// groupsOf returns the groups whose offsets give the outcome of a message that was sent to topic: its own, else the
+// configured ones, in order.
 func (s *Store) groupsOf(m *entity.Message, topic string) []string {
 	if m.Failure.ConsumerGroup != "" {
 		return []string{m.Failure.ConsumerGroup}

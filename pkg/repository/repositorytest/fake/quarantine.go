@@ -45,7 +45,7 @@ func (s *Store) QuarantinedRecord(ctx context.Context, id uuid.UUID) (entity.Qua
 	return s.onQuarantined(ctx, id, func(entity.Quarantined, time.Time) {})
 }
 
-// onQuarantined does something to a quarantined record and returns it as it is then.
+// onQuarantined calls do with a quarantined record and returns its new state.
 func (s *Store) onQuarantined(ctx context.Context, id uuid.UUID, do func(q entity.Quarantined, now time.Time)) (q entity.Quarantined, err error) {
 	err = s.Step(ctx, "look at a quarantined record", func(now time.Time) error {
 		var there bool

@@ -72,7 +72,7 @@ func (s *Store) newRedrive(n repository.NewRedrive, now time.Time) (*redrive, er
 	return r, nil
 }
 
-// batchSize keeps batches of a redrive with a rate to what a second allows.
+// batchSize limits the batches of a redrive with a rate to the messages of one second.
 func batchSize(n repository.NewRedrive) (int, error) {
 	if n.BatchSize < 1 {
 		return 0, fmt.Errorf("batches of %d messages: %w", n.BatchSize, entity.ErrInvalid)
@@ -83,7 +83,7 @@ func batchSize(n repository.NewRedrive) (int, error) {
 	return n.BatchSize, nil
 }
 
-// asAsked is the selection as a redrive shows it, with nothing shared: its ids are its items.
+// asAsked returns a copy of the selection as a redrive shows it: its ids are its items.
 func asAsked(s entity.Selection) entity.Selection {
 	s.IDs = nil
 	s.CreatedAfter, s.CreatedBefore = entity.Moment(s.CreatedAfter), entity.Moment(s.CreatedBefore)
@@ -127,7 +127,7 @@ func olderThan(r *redrive, p repository.Place) bool {
 	return order < 0
 }
 
-// cut makes the batches: exactly the canary's messages first, then the others.
+// cut splits the ids into batches: exactly the canary's messages first, then the others.
 func cut(r *redrive, ids []uuid.UUID, size, canary int) {
 	canary = min(canary, len(ids))
 	for from := 0; from < len(ids); {
@@ -144,7 +144,7 @@ func cut(r *redrive, ids []uuid.UUID, size, canary int) {
 	}
 }
 
-// canaryOf is how many messages are a redrive's canary.
+// canaryOf is the number of messages in a redrive's canary.
 func canaryOf(e *entity.Redrive) int {
 	if e.Action != entity.RedriveRetry {
 		return 0
@@ -173,7 +173,7 @@ func (s *Store) LeaseBatch(ctx context.Context, id, owner uuid.UUID, lease time.
 	return leased, err
 }
 
-// free returns the next batch that may be handed out; nil when there is none.
+// free returns the next batch that may be leased; nil when there is none.
 func (s *Store) free(r *redrive, now time.Time) *batch {
 	if !r.Entity.State.Active() {
 		return r.Abandoned(now)
@@ -204,8 +204,8 @@ func waiting(b *batch) (n int) {
 	return n
 }
 
-// pace moves the moment at which the rate allows another batch. It counts from
-// now at the earliest, so that a pause is not made up for.
+// pace moves the time at which the rate allows another batch. It starts at now at the earliest, so that a pause is
+// not caught up.
 func (s *Store) pace(r *redrive, now time.Time, messages int) {
 	if r.Entity.Options.Rate <= 0 {
 		return
@@ -264,9 +264,8 @@ func (s *Store) RedriveOutcomes(ctx context.Context, id uuid.UUID, canary bool) 
 	return counts, err
 }
 
-// outcomeOf returns the item with what became of its record, and with the group
-// that tells of it: of several that are configured the one that has come
-// furthest.
+// outcomeOf returns the item with the outcome of its record, and the group whose offset gives it: of several
+// configured ones the one that has read furthest.
 func (s *Store) outcomeOf(redrive uuid.UUID, item entity.RedriveItem) entity.RedriveItem {
 	committed := int64(-1)
 	if item.Topic != "" {
@@ -302,7 +301,7 @@ func (s *Store) cameBack(message, redrive uuid.UUID) bool {
 	return ok && slices.Contains(slices.Collect(maps.Values(r.Returned)), redrive)
 }
 
-// selected is a message of a selection, and why its action cannot take it now.
+// selected is a message of a selection, and the reason why its action cannot take it now.
 type selected struct {
 	id         uuid.UUID
 	topic      string
@@ -311,15 +310,15 @@ type selected struct {
 	reason     string
 }
 
-// selection returns the messages that n means, in the order in which they are to
-// be taken. What nothing narrows is entity.ErrInvalid.
+// selection returns the messages that n selects, in the order in which they are processed. A selection without any
+// condition is entity.ErrInvalid.
 func (s *Store) selection(n repository.NewRedrive) ([]selected, error) {
 	takes, err := taken(n)
 	if err != nil {
 		return nil, err
 	}
 	if n.Selection.Empty() {
-		return nil, fmt.Errorf("a selection that nothing narrows: %w", entity.ErrInvalid)
+		return nil, fmt.Errorf("selection without any condition: %w", entity.ErrInvalid)
 	}
 	if len(n.Selection.IDs) > 0 {
 		return s.selectByID(n, takes), nil
@@ -369,7 +368,7 @@ func judged(m *entity.Message, action entity.RedriveAction, takes func(*entity.M
 	return f
 }
 
-// taken returns which messages the action takes.
+// taken returns a function that reports whether the action accepts a message.
 func taken(n repository.NewRedrive) (func(*entity.Message) bool, error) {
 	switch n.Action {
 	case entity.RedriveRetry:
@@ -395,7 +394,7 @@ func mappable(m *entity.Message) bool { return m.Status == entity.Pending || m.S
 // Survey implements repository.Selections.
 func (s *Store) Survey(ctx context.Context, n repository.NewRedrive) ([]repository.SurveyGroup, error) {
 	var groups []repository.SurveyGroup
-	err := s.Step(ctx, "survey messages", func(time.Time) error {
+	err := s.Step(ctx, "preview a redrive", func(time.Time) error {
 		found, err := s.selection(n)
 		if err != nil {
 			return err

@@ -46,7 +46,7 @@ func listed(r *row, room *memory.PageRoom, noValue bool) entity.Message {
 	return r.Listed(room)
 }
 
-// filtered returns the rows that a filter means, oldest first.
+// filtered returns the rows that match a filter, oldest first.
 func (s *Store) filtered(f entity.Filter, archived bool) []*row {
 	rows := s.Rows
 	if archived {
@@ -66,7 +66,7 @@ func pastPlace(q repository.SearchQuery, r *row) bool {
 	return q.After == (repository.Place{}) || compareRows(q.Sort, r, entity.Moment(q.After.CreatedAt), q.After.ID) > 0
 }
 
-// compareRows says where a stands in an order, seen from a place.
+// compareRows compares a with a place in an order.
 func compareRows(by repository.Sort, a *row, at time.Time, id uuid.UUID) int {
 	n := cmp.Or(sortTime(by, a).Compare(at), bytes.Compare(a.Message.ID[:], id[:]))
 	if by.Ascending {
@@ -85,7 +85,7 @@ func (s *Store) CountMatching(ctx context.Context, q repository.CountQuery) (rep
 	return count, err
 }
 
-// Export implements repository.Searcher. Everything is copied at one moment.
+// Export implements repository.Searcher. All messages are copied at one moment.
 func (s *Store) Export(ctx context.Context, q repository.ExportQuery, yield func(*entity.Message) error) error {
 	var found []entity.Message
 	err := s.Step(ctx, "export messages", func(time.Time) error {
@@ -125,7 +125,7 @@ func (s *Store) GetArchived(ctx context.Context, id uuid.UUID, maxValue int64) (
 	return m, err
 }
 
-// Restore implements repository.Archive. The message comes without its bytes.
+// Restore implements repository.Archive. It returns the message without its bytes.
 func (s *Store) Restore(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
 	var m entity.Message
 	err := s.Step(ctx, "restore message", func(now time.Time) error {
@@ -149,8 +149,7 @@ func (s *Store) Restore(ctx context.Context, id uuid.UUID, cause entity.Cause) (
 	return m, err
 }
 
-// restore begins the retries anew. It is no arrow of the state chart: the archive
-// is none of its states.
+// restore resets the retries. It is not a transition of the state chart, which does not include the archive.
 func restore(r *row, now time.Time) {
 	m := &r.Message
 	m.Status, m.RetryCount, m.UpdatedAt, m.NextAttemptAt = entity.Pending, 0, now, now
@@ -158,9 +157,8 @@ func restore(r *row, now time.Time) {
 	r.Rescues = 0
 }
 
-// Archive moves a message to the archive as it is, whatever its state and age. It
-// is for tests and development and not part of the contract: nothing grows old in
-// the memory of a process.
+// Archive moves a message to the archive unchanged, whatever its state and age. It is for tests and development and
+// not part of the contract: the memory store does not archive by age.
 func (s *Store) Archive(id uuid.UUID) {
 	s.locked(func() {
 		if r, ok := s.Rows[id]; ok {
@@ -171,7 +169,7 @@ func (s *Store) Archive(id uuid.UUID) {
 	})
 }
 
-// meant matches messages of the store by all that a filter says.
+// meant matches messages of the store by all conditions of a filter.
 func (s *Store) meant(f entity.Filter) func(*entity.Message) bool {
 	isNamed := memory.Named(f.Topic)
 	return func(m *entity.Message) bool {
@@ -196,8 +194,7 @@ func described(f entity.Filter, m *entity.Message) bool {
 		(f.Group == uuid.Nil || m.Group == f.Group)
 }
 
-// within reports whether t is from after to before; zero bounds are none, and what
-// never was is within none.
+// within reports whether t is from after to before; zero bounds are unlimited, and a zero t is never within.
 func within(t, after, before time.Time) bool {
 	after, before = entity.Moment(after), entity.Moment(before)
 	if t.IsZero() {
@@ -206,8 +203,7 @@ func within(t, after, before time.Time) bool {
 	return (after.IsZero() || !t.Before(after)) && (before.IsZero() || t.Before(before))
 }
 
-// documented reports whether a message has a document of the present version with
-// all that the filter names.
+// documented reports whether a message has a document of the present version with all terms of the filter.
 func (s *Store) documented(f entity.Filter, id uuid.UUID) bool {
 	d := s.documents[id]
 	if d == nil || !s.catalogue.is(d.version) || s.answersFrom != nil && *s.answersFrom != d.version {
@@ -219,7 +215,7 @@ func (s *Store) documented(f entity.Filter, id uuid.UUID) bool {
 		}
 	}
 	for _, word := range f.Words {
-		// What no text can hold is found in none.
+		// No text can contain such a word.
 		if !utf8.ValidString(word) || strings.ContainsRune(word, 0) || !strings.Contains(d.text, word) {
 			return false
 		}
