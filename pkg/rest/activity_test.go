@@ -92,11 +92,11 @@ func TestActivity(t *testing.T) {
 		}
 	}
 	if a := newFixture(message(idA)).guarded(person("root", "*", auth.Viewer)).activity(t, "root", ""); a.CountedUntil != nil || len(a.Points) != 24 {
-		t.Errorf("where nobody has counted: %+v, want points and null", a)
+		t.Errorf("before counting starts: %+v, want points and null", a)
 	}
 }
 
-// What one may not see is neither counted nor named.
+// Messages that the caller may not see are neither counted nor named.
 func TestActivity_IsOfVisibleTopics(t *testing.T) {
 	t.Parallel()
 	f := activityFixture().guarded(person("root", "*", auth.Viewer), person("ana", "orders.*", auth.Viewer),

@@ -65,8 +65,8 @@ func parseAddress(text string) netip.Addr {
 	return address.Unmap().WithZone("")
 }
 
-// clientNetwork returns what attempts are counted by: the client's address, or its /64 of IPv6, which one
-// customer has.
+// clientNetwork returns what attempts are counted by: the client's address, or its /64 of IPv6, which usually belongs
+// to one customer.
 func clientNetwork(r *http.Request) netip.Prefix {
 	address := exchangeOf(r).address
 	bits := address.BitLen()
@@ -80,7 +80,7 @@ func clientNetwork(r *http.Request) netip.Prefix {
 	return network
 }
 
-// secure reports whether the client's connection is encrypted: a trusted proxy, which ends TLS, says so.
+// secure reports whether the client's connection is encrypted, by the header of a trusted proxy that terminates TLS.
 func (p proxies) secure(r *http.Request) bool {
 	return r.TLS != nil || p.has(parseAddress(r.RemoteAddr)) && r.Header.Get("X-Forwarded-Proto") == "https"
 }

@@ -49,8 +49,8 @@ func (s *Server) adapt(rt route) http.Handler {
 	})
 }
 
-// scope returns the context of a request's work. A change goes on without its client, who must not decide
-// whether a published record is also recorded.
+// scope returns the context of a request's work. A change continues when its client disconnects, so that a published
+// record is always recorded.
 func (s *Server) scope(r *http.Request, k kind) (context.Context, context.CancelFunc) {
 	switch k {
 	case probe, read:
