@@ -6,7 +6,8 @@ import (
 )
 
 // nserviceBus writes these headers on queues; bridges carry them into Kafka, some as JSON strings. FailedQ is a
-// queue, a topic only if the cluster has it. The application's time of sending stays in the replay.
+// queue, and a topic only if the cluster has it. The header with the application's time of sending stays in the
+// replay.
 var nserviceBus = dialect{
 	name:     "nservicebus",
 	anchors:  [][]string{{"NServiceBus.FailedQ"}, {"NServiceBus.ExceptionInfo.ExceptionType"}},
