@@ -55,8 +55,7 @@ func (e *TransitionError) Error() string {
 // Is makes the error's kind ErrConflict.
 func (e *TransitionError) Is(target error) bool { return target == ErrConflict }
 
-// NotRetryableError says why no attempt can start: the status, or attempts used
-// up. Its kind is ErrConflict.
+// NotRetryableError says why no attempt can start: the status, or attempts used up. Its kind is ErrConflict.
 type NotRetryableError struct {
 	Status                 Status
 	RetryCount, MaxRetries int
@@ -114,8 +113,7 @@ func (e *RedriveStateError) Error() string {
 // Is makes the error's kind ErrConflict.
 func (e *RedriveStateError) Is(target error) bool { return target == ErrConflict }
 
-// RedriveNotFoundError names the redrive that does not exist. Its kind is
-// ErrNotFound.
+// RedriveNotFoundError names the redrive that does not exist. Its kind is ErrNotFound.
 type RedriveNotFoundError struct{ ID uuid.UUID }
 
 func (e *RedriveNotFoundError) Error() string { return "redrive not found: " + e.ID.String() }

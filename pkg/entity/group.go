@@ -121,8 +121,7 @@ type HourCount struct {
 	Messages int64
 }
 
-// GroupNotFoundError names the error group that does not exist. Its kind is
-// ErrNotFound.
+// GroupNotFoundError names the error group that does not exist. Its kind is ErrNotFound.
 type GroupNotFoundError struct{ ID uuid.UUID }
 
 func (e *GroupNotFoundError) Error() string { return "error group not found: " + e.ID.String() }

@@ -24,8 +24,7 @@ type OriginStanding struct {
 	Undeclared string
 }
 
-// Declared reports whether a declaration, a mapping or an operator names the
-// original topic.
+// Declared reports whether a declaration, a mapping or an operator names the original topic.
 func (s OriginStanding) Declared() bool { return s.Declaration == Declared }
 
 // PointerRead returns the audit entry for a user's read of the record that a pointer names. From is the dead-letter

@@ -30,8 +30,7 @@ func (q *Quarantined) Message() Message {
 	return Message{ID: q.ID, Source: q.Source, Record: q.Record, Status: Pending}
 }
 
-// QuarantineNotFoundError names the record that is not in quarantine. Its kind is
-// ErrNotFound.
+// QuarantineNotFoundError names the record that is not in quarantine. Its kind is ErrNotFound.
 type QuarantineNotFoundError struct{ ID uuid.UUID }
 
 func (e *QuarantineNotFoundError) Error() string {

@@ -51,8 +51,7 @@ func (s Status) Final() bool { return s == Resolved || s == Dead }
 // String returns the status as it is stored and shown.
 func (s Status) String() string { return string(s) }
 
-// ParseStatus reads a status exactly as String prints it. Anything else is a
-// FieldError.
+// ParseStatus reads a status exactly as String prints it. Anything else is a FieldError.
 func ParseStatus(text string) (Status, error) {
 	for _, s := range Statuses() {
 		if string(s) == text {

@@ -25,7 +25,7 @@ type Fingerprinter interface {
 
 const (
 	fingerprintsKept = 10_000    // limits the cache; beyond it, some are stored again
-	noteAgain        = time.Hour // after this time a fingerprint is stored again, because its empty group may have been deleted
+	noteAgain        = time.Hour // then a fingerprint is stored again: its empty group may be deleted
 )
 
 // cause is the input of a message's error group.

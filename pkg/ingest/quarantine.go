@@ -18,7 +18,7 @@ const quarantineInterval = 2 * time.Second
 
 // quarantine counts the records that the store refused.
 type quarantine struct {
-	full atomic.Pointer[map[string]bool] // dead-letter topics that are not read because too many of their records are in quarantine
+	full atomic.Pointer[map[string]bool] // dead-letter topics that are not read: too many records in quarantine
 }
 
 // paused reports whether a dead-letter topic is not read now.
@@ -73,7 +73,7 @@ func (i *Ingester) release(ctx context.Context, q *entity.Quarantined) error {
 	stored, err := i.store.Release(ctx, batch)
 	switch {
 	case errors.Is(err, entity.ErrRefused):
-		i.log.Debug("a quarantined record is refused again", zapSource(q.Source)...) // without the error, which may quote the record
+		i.log.Debug("a quarantined record is refused again", zapSource(q.Source)...) // the error may quote it
 		return nil
 	case err != nil:
 		return err

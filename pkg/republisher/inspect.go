@@ -241,7 +241,7 @@ func (s *inspection) group(topic, group string) entity.GroupHealth {
 		return h
 	}
 	switch state := s.states[group]; {
-	case state == "" && s.committed[group].err != nil: // the group may exist without permission for this program to see it
+	case state == "" && s.committed[group].err != nil: // the group may exist, but be hidden from this user
 	case state == "", state == "Empty", state == "Dead":
 		h.State = entity.GroupAbsent
 	case h.Lag != nil && *h.Lag > 0:

@@ -11,8 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// activityFixture has messages of three topics at several times, of which one in two
-// topics came back.
+// activityFixture has messages of three topics at several times, of which one in two topics came back.
 func activityFixture() *fixture {
 	f := newFixture()
 	for i, ago := range []time.Duration{0, 4 * time.Minute, 59 * time.Minute, 61 * time.Minute, 25 * time.Hour, 6 * 24 * time.Hour} {

@@ -113,8 +113,7 @@ func TestSession(t *testing.T) {
 		`{"name":"anonymous","mode":"none","grants":[{"role":"admin","topics":["*"]},{"role":"unmask","topics":["*"]}],"masking":false}`)
 }
 
-// A page of another site must not make a browser change anything, whether or not
-// requests need a token.
+// A page of another site must not make a browser change anything, whether or not requests need a token.
 func TestCrossSiteChangesAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -13,8 +13,7 @@ const csvHead = "id,original_topic,error_message,retry_count,max_retries,payload
 	"outcome,outcome_group,outcome_offset,next_attempt_at,finished_at,last_publish_error,last_publish_error_class," +
 	"key,key_omitted,key_size,headers,headers_omitted,payload_omitted,payload_size,payload_url,limit_exceeded,unreadable_reason,last_offset,masked\n"
 
-// appendCSV writes a message as one line. Bytes that are not UTF-8 are in base64 after "base64:"; headers are
-// JSON.
+// appendCSV writes a message as one line. Bytes that are not UTF-8 are in base64 after "base64:"; headers are JSON.
 func (c *shown) appendCSV(dst []byte) []byte {
 	r := row{dst: dst, csv: true}
 	c.write(&r)

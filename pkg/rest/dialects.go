@@ -20,8 +20,7 @@ type Dialects interface {
 	// CheckRules reports every rule that cannot work.
 	CheckRules(rules []entity.TopicRule) error
 
-	// MapTopic returns the original topic of a dead-letter topic by rules, then by the configured ones; "" for
-	// none.
+	// MapTopic returns the original topic of a dead-letter topic by rules, then by the configured ones; "" for none.
 	MapTopic(rules []entity.TopicRule, dlqTopic string) string
 
 	// ConfiguredRules returns the rules of the configuration, in their order.

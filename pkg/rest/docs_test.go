@@ -26,8 +26,7 @@ import (
 
 var errorLine = regexp.MustCompile("(?m)^`(\\d{3})` `(SYS_DLQ_[A-Z_]+)`: ")
 
-// Every request in the API document gets the answer written there, and
-// every route has one.
+// Every request in the API document gets the answer written there, and every route has one.
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	doc, err := openapi.Read(openapi.Document)

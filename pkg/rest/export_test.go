@@ -52,8 +52,7 @@ func TestExport_IsBounded(t *testing.T) {
 	}
 }
 
-// Every line of a CSV has the columns that its first line names, and they are
-// those of the JSON.
+// Every line of a CSV has the columns that its first line names, and they are those of the JSON.
 func TestExport_CSV(t *testing.T) {
 	t.Parallel()
 	f := newFixture(fullMessage(withValue(`{"a": "x,\"y\"", "b":"修正"}`)))

@@ -271,8 +271,7 @@ func (in filterReader) words() []string {
 	return words
 }
 
-// splitWords splits text at spaces outside of quotation marks. closed is false when the last one has no
-// partner.
+// splitWords splits text at spaces outside of quotation marks. closed is false when the last one has no partner.
 func splitWords(text string) (words []string, closed bool) {
 	for {
 		text = strings.TrimSpace(text)

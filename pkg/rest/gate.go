@@ -72,8 +72,7 @@ func (g *gate) Write(b []byte) (int, error) {
 	return g.w.Write(b)
 }
 
-// SetReadDeadline serves http.ResponseController. A late handler must not touch the connection of the next
-// request.
+// SetReadDeadline serves http.ResponseController. A late handler must not touch the connection of the next request.
 func (g *gate) SetReadDeadline(t time.Time) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -16,7 +16,7 @@ func TestRequestTimeout_StoreThatHangs(t *testing.T) {
 	t.Parallel()
 	path := strings.NewReplacer("{topic}", "orders.dlq.v1", "{id}", idA.String())
 	for _, rt := range newFixture().open().server.apiRoutes() {
-		if rt.kind != read && rt.kind != change || rt.needs.about == oneself { // the others have limits of their own, or use no store
+		if rt.kind != read && rt.kind != change || rt.needs.about == oneself { // have own limits, or use no store
 			continue
 		}
 		synctest.Test(t, func(t *testing.T) {

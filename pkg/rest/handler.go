@@ -12,8 +12,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// adapt makes an http.Handler of a route: it waits for the start, bounds the request's time and writes the
-// error.
+// adapt makes an http.Handler of a route: it waits for the start, bounds the request's time and writes the error.
 func (s *Server) adapt(rt route) http.Handler {
 	handle := s.limited(rt, s.guardedBy(rt))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

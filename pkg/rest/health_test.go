@@ -45,7 +45,7 @@ func TestAlive(t *testing.T) {
 	if broken.asked != 0 {
 		t.Errorf("healthz asked a dependency %d times, want 0", broken.asked)
 	}
-	stalled = errors.New("the loop hangs") // only a restart repairs it: the kubelet gets the status, and only the log the cause
+	stalled = errors.New("the loop hangs") // only a restart helps; only the log has the cause
 	wantAnswer(t, f.do("GET", "/healthz", ""), 503, `{"status":"stalled"}`)
 	if logs.Len() != 1 || !strings.Contains(fmt.Sprint(logs.All()[0].ContextMap()["error"]), "hangs") {
 		t.Errorf("logged %v, want one line that says why", logs.All())

@@ -271,7 +271,7 @@ func TestKey_Abandoned(t *testing.T) {
 				}
 				wantHeader(t, w.Header(), replayHeader, "")
 				done := slices.DeleteFunc(f.trail(t, repository.TrailQuery{}), func(e entity.AuditEntry) bool {
-					return e.Cause.Operation != cause.Operation || e.Action == entity.ActionFinish // waiting also ends the redrive, which is not a second execution
+					return e.Cause.Operation != cause.Operation || e.Action == entity.ActionFinish // waiting ends the redrive
 				})
 				if len(done) != 1 {
 					t.Errorf("it was done %d times, want once", len(done))
@@ -418,8 +418,7 @@ func TestServe_DrainEndsTheWaitForAKey(t *testing.T) {
 	}
 }
 
-// A drain in the middle of a keyed retry-all leaves the key to the next request,
-// which gets the same redrive's end.
+// A drain in the middle of a keyed retry-all leaves the key to the next request, which gets the same redrive's end.
 func TestServe_DrainDuringAKeyedWait(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA))

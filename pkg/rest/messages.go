@@ -15,8 +15,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Store is the part of the repository for single messages, for the messages of a topic, and for
-// Idempotency-Keys.
+// Store is the part of the repository for single messages, for the messages of a topic, and for Idempotency-Keys.
 type Store interface {
 	List(ctx context.Context, topic string, page repository.Page) (repository.List, error)
 	Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)

@@ -73,9 +73,8 @@ func TestRetryOfAClaimedOrigin(t *testing.T) {
 	}
 }
 
-// Setting the origin of one message declares it, also against its header where that is
-// undeclared; it needs operator on the topic that is named and on the dead-letter
-// topic, and is in the audit trail.
+// Setting the origin of one message declares it, also against its header where that is undeclared; it needs operator
+// on the topic that is named and on the dead-letter topic, and is in the audit trail.
 func TestSetOriginDeclares(t *testing.T) {
 	t.Parallel()
 	orders := person("p", "orders.*", auth.Operator)
@@ -158,5 +157,5 @@ func TestPayloadOfAPointerIsAudited(t *testing.T) {
 		})
 	}
 	f := newFixture(pointing).with(WithDialects(pointers{}), WithFetcher(fetching{value: []byte("bytes")}))
-	wantEnvelope(t, f.over(unrecorded(f.memory)).open().do("GET", payload, ""), 503) // a read that cannot be audited is refused
+	wantEnvelope(t, f.over(unrecorded(f.memory)).open().do("GET", payload, ""), 503) // without an audit entry
 }

@@ -134,8 +134,7 @@ func TestRouteWithoutPolicyIsShut(t *testing.T) {
 	}
 }
 
-// Objects of the matrix: those with an A are of the topic orders.events.v1, those
-// with a B of another.
+// Objects of the matrix: those with an A are of the topic orders.events.v1, those with a B of another.
 var (
 	topicA, topicB       = "orders.events.v1", "payments.events.v1"
 	archivedA, archivedB = uuid.MustParse("550e8400-e29b-41d4-a716-44665544000a"), uuid.MustParse("550e8400-e29b-41d4-a716-44665544000b")
@@ -143,8 +142,7 @@ var (
 	redriveA, redriveB   = uuid.MustParse("0198a4c2-7e10-7c3a-9d2f-00000000000a"), uuid.MustParse("0198a4c2-7e10-7c3a-9d2f-00000000000b")
 )
 
-// matrixFixture has a message of each topic, and a redrive of the person's and one
-// of another's.
+// matrixFixture has a message of each topic, and a redrive of the person's and one of another's.
 func matrixFixture(t *testing.T, p auth.Principal) *fixture {
 	t.Helper()
 	f := newFixture()

@@ -41,7 +41,7 @@ type redriveJSON struct {
 	WaitingSince *string `json:"waiting_since"`
 
 	Outcomes      *outcomesJSON `json:"outcomes,omitempty"`
-	SearchedUntil **string      `json:"searched_until,omitempty"` // only in the answer that creates the redrive; null there unless the index was used
+	SearchedUntil **string      `json:"searched_until,omitempty"` // only in the answer of the creation; null without the index
 }
 
 // selectionJSON shows the selection. Ids are left out: there may be ten thousand, and the items have them.

@@ -47,8 +47,7 @@ func sixth(n int) uuid.UUID {
 	return uuid.MustParse(fmt.Sprintf("550e8400-e29b-41d4-a716-44665544200%d", n))
 }
 
-// searchFixture has six messages, 0 the oldest, that differ in what can be
-// searched.
+// searchFixture has six messages, 0 the oldest, that differ in what can be searched.
 func searchFixture(t *testing.T) *fixture {
 	t.Helper()
 	f := newFixture()

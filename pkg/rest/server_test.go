@@ -20,8 +20,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// serve runs the server on a port of its own. stop begins the drain; the result
-// of Serve arrives on the channel.
+// serve runs the server on a port of its own. stop begins the drain; the result of Serve arrives on the channel.
 func (f *fixture) serve(t *testing.T) (url string, stop context.CancelFunc, served chan error) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
