@@ -33,10 +33,9 @@ func newCursor(tp TopicPartition, data []byte, aborted []abortedTransaction, fro
 	}
 }
 
-// Read returns the next records, up to about portion bytes, or all remaining ones. Next is the offset to continue
-// from, and done means that the cursor is at its end. A batch that cannot be read has placeholders (see Defect). An
-// error means that room has no more memory; the records before it are returned too, and the cursor must not be used
-// again.
+// Read returns the next records, up to about portion bytes, or all remaining ones. Next is the offset to continue from,
+// and done means that the cursor is at its end. A batch that cannot be read has placeholders (see Defect). An error
+// means that room has no more memory; the records before it are returned too, and the cursor must not be used again.
 func (c *Cursor) Read(room *Room, portion int64) (p FetchedPartition, done bool, err error) {
 	p = FetchedPartition{TopicPartition: c.tp, Next: c.next, HighWatermark: c.high, LastStable: -1, LogStart: -1}
 	room.taken = 0

@@ -87,8 +87,7 @@ type Portions interface {
 	Read(room *Room, bytes int64) (p FetchedPartition, done bool, err error)
 }
 
-// Fetch reads many partitions of one leader. The error belongs to the request; a partition's own error is in its
-// entry.
+// Fetch reads many partitions of one leader. The error belongs to the request; a partition's own error is in its entry.
 //
 // Uncompressed records refer to the memory of the answer, one block for each partition; others to blocks of 128 KiB.
 func (c *Cluster) Fetch(ctx context.Context, req FetchRequest) (FetchResponse, error) {

@@ -10,8 +10,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// Connections are closed once for each user that the file names, not once a second for a user that the broker
-// refuses.
+// Connections are closed once for each user that the file names, not once a second for a user that the broker refuses.
 func TestFollower(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "username")

@@ -46,10 +46,9 @@ type loader struct {
 // written as a YAML list in brackets. Variables with the prefix that match no key are returned as warnings, sorted,
 // except those that start with the prefix and STACK_.
 //
-// A field that is a pointer to a struct is an optional section. It is nil unless the file has the section as a
-// mapping, possibly an empty one, or a variable sets one of its keys; then it holds the values of the pointer in
-// defaults, plus the overrides. The section's name without a value is an error, because it is ambiguous. Defaults are
-// never modified.
+// A field that is a pointer to a struct is an optional section. It is nil unless the file has the section as a mapping,
+// possibly an empty one, or a variable sets one of its keys; then it holds the values of the pointer in defaults, plus
+// the overrides. The section's name without a value is an error, because it is ambiguous. Defaults are never modified.
 //
 // Durations are written with a unit ("5m"), integers may be sizes such as "64MiB" (see ByteSize). Text is read as
 // a number or as true or false where one is needed; a number is not read as text: an unquoted 0123 in a password

@@ -8,8 +8,7 @@ import (
 // guess is an original topic, and sometimes a consumer group, derived from a dead-letter topic's name.
 type guess struct{ topic, group string }
 
-// guesses returns the name's meanings under every supported convention; the topics of the cluster decide between
-// them.
+// guesses returns the name's meanings under every supported convention; the topics of the cluster decide between them.
 func guesses(topic string) []guess {
 	var out []guess
 	if base, ok := retryBase(topic); ok {

@@ -4,8 +4,7 @@ import "github.com/dlq-manager/dlq-manager/pkg/entity"
 
 // The methods below work on a message that is stored with its key and headers.
 
-// StackTraceOf is StackTrace for a stored message: the stack trace is read from the headers and not stored
-// separately.
+// StackTraceOf is StackTrace for a stored message: the stack trace is read from the headers and not stored separately.
 func (d *Decoder) StackTraceOf(m entity.Message) string {
 	return d.StackTrace(m.Source.Topic, m.Record)
 }

@@ -56,8 +56,7 @@ const (
 	Rejected Verdict = "rejected"
 	// Refused: the topic cannot accept the record now. To PENDING; the attempt does not count.
 	Refused Verdict = "refused"
-	// GivenBack: the process that claimed the message did not send the record. To PENDING; the attempt does not
-	// count.
+	// GivenBack: the process that claimed the message did not send the record. To PENDING; the attempt does not count.
 	GivenBack Verdict = "given_back"
 	// InDoubt: it is not known whether the record was written. Stays RETRYING until the attempt is settled.
 	InDoubt Verdict = "in_doubt"

@@ -14,8 +14,7 @@ type Cause struct {
 	TraceID   string // trace id of the request, 32 hex digits; "" for none
 
 	// Operation identifies the work of one request: when the request is sent again after a crash, it finds the work
-	// that it started. It becomes the id of the attempt or of the redrive. uuid.Nil: the request will not be
-	// repeated.
+	// that it started. It becomes the id of the attempt or of the redrive. uuid.Nil: the request will not be repeated.
 	Operation uuid.UUID
 }
 

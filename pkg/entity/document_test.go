@@ -12,8 +12,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// update prints the charts into the document instead of comparing them:
-// go test ./pkg/entity -run TestDocument -update.
+// update prints the charts into the document instead of comparing them: go test ./pkg/entity -run TestDocument -update.
 var update = flag.Bool("update", false, "print the charts into docs/state-machine.md")
 
 const document = "../../docs/state-machine.md"

@@ -18,8 +18,7 @@ var (
 	ErrConflict = errors.New("conflict")
 	// ErrUnavailable: a dependency did not answer; trying later may work.
 	ErrUnavailable = errors.New("unavailable")
-	// ErrRefused: the store rejects the data permanently; a repeated try fails too, unless the store itself is
-	// changed.
+	// ErrRefused: the store rejects the data permanently; a repeated try fails too, unless the store itself is changed.
 	ErrRefused = errors.New("refused")
 	// ErrContended: other sessions changed or locked the same rows, also during the repeated tries. Nothing was
 	// changed; trying later may work.

@@ -110,8 +110,7 @@ const (
 	ValueFromPayload
 	// ValueMissing: a row inserted by SQL without a payload. Never a tombstone.
 	ValueMissing
-	// ValueUnreadable: the message represents offsets of the dead-letter topic that cannot be read. It cannot be
-	// sent.
+	// ValueUnreadable: the message represents offsets of the dead-letter topic that cannot be read. It cannot be sent.
 	ValueUnreadable
 )
 

@@ -58,8 +58,7 @@ const (
 	RedriveRunning RedriveState = "running"
 	// RedrivePaused waits for an operator's resume.
 	RedrivePaused RedriveState = "paused"
-	// RedriveStopped stopped itself: too many messages, or the canary, failed or came back. An operator may resume
-	// it.
+	// RedriveStopped stopped itself: too many messages, or the canary, failed or came back. An operator may resume it.
 	RedriveStopped RedriveState = "stopped"
 	// RedriveCancelled was ended by an operator. Messages that were still waiting stay unchanged. Final.
 	RedriveCancelled RedriveState = "cancelled"

@@ -126,9 +126,8 @@ type TopicPattern struct {
 	re   *regexp.Regexp
 }
 
-// ParseTopicPattern reads a glob or an anchored regular expression. In a glob, * stands for one or more of A-Z a-z
-// 0-9 . _ - and nothing else is special. A regular expression begins with ^ and ends with $ and must match the
-// whole name.
+// ParseTopicPattern reads a glob or an anchored regular expression. In a glob, * stands for one or more of A-Z a-z 0-9
+// . _ - and nothing else is special. A regular expression begins with ^ and ends with $ and must match the whole name.
 func ParseTopicPattern(text string) (TopicPattern, error) {
 	if text == "" {
 		return TopicPattern{}, errors.New("a pattern must not be empty")

@@ -52,8 +52,7 @@ func (t *titler) isStatus() bool {
 	return false
 }
 
-// isNamedCode reports whether letters and digits are an error code by the word before: errorCode=E1001, SQLSTATE
-// 42P01.
+// isNamedCode reports whether letters and digits are an error code by the word before: errorCode=E1001, SQLSTATE 42P01.
 func (t *titler) isNamedCode(text string) bool {
 	if len(t.word) > 12 || len(text) > 9 {
 		return false

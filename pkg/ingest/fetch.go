@@ -188,8 +188,7 @@ func (f *fetcher) fetch(ctx context.Context, req broker.FetchRequest, room *int6
 	hurried := f.quiet > 0
 	f.quiet++
 	if err == nil {
-		// An answer that started before a topic was created again is not of the new topic, because requests use
-		// names.
+		// An answer that started before a topic was created again is not of the new topic, because requests use names.
 		var others []*partition
 		if others, err = f.r.sameLives(ctx, f.asked, res); err == nil {
 			f.leave(others...)

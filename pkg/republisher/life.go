@@ -38,8 +38,7 @@ func (r *Republisher) checkLives(ctx context.Context, claims []entity.Claim, fin
 	}
 }
 
-// needsLife reports whether a finding is valid only if the topic id is unchanged. Claims without an id are not
-// checked.
+// needsLife reports whether a finding is valid only if the topic id is unchanged. Claims without an id are not checked.
 func needsLife(c entity.Claim, d entity.Delivery) bool {
 	return c.TopicID != "" && !neverSent(c) && d.Verdict == entity.GivenBack
 }

@@ -67,8 +67,7 @@ type auditedReads struct{ recorded []auditedRead }
 
 type auditedKey struct{}
 
-// recordOnce records a read once per request: when there is no room for an answer, its handler is called a second
-// time.
+// recordOnce records a read once per request: when there is no room for an answer, its handler is called a second time.
 func (s *Server) recordOnce(ctx context.Context, entry entity.AuditEntry) error {
 	reads, _ := ctx.Value(auditedKey{}).(*auditedReads)
 	read := auditedRead{entry.Action, entry.Kind, entry.ObjectID, entry.LastError}

@@ -32,9 +32,8 @@ func (p proxies) has(address netip.Addr) bool {
 	return slices.ContainsFunc(p, func(network netip.Prefix) bool { return network.Contains(address) })
 }
 
-// client returns the address of the client: the peer's or, of a trusted proxy, the last address in
-// X-Forwarded-For that is not one; a client can forge those to the left. A peer without an address, such as a
-// socket, has the zero Addr.
+// client returns the address of the client: the peer's or, of a trusted proxy, the last address in X-Forwarded-For that
+// is not one; a client can forge those to the left. A peer without an address, such as a socket, has the zero Addr.
 func (p proxies) client(r *http.Request) netip.Addr {
 	address := parseAddress(r.RemoteAddr)
 	if !p.has(address) {

@@ -58,8 +58,7 @@ func (s *Server) known(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// sameSite refuses changes that a page of another site sends through a user's browser. Requests of other programs
-// pass.
+// sameSite refuses changes that a page of another site sends through a user's browser. Requests of other programs pass.
 func (s *Server) sameSite(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := s.crossSite.Check(r); err != nil {

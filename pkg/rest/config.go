@@ -44,8 +44,7 @@ type Config struct {
 	MinWriteRate int64 `mapstructure:"min_write_rate"`
 
 	// MaxPages is how many reads one process answers at a time, BufferBytes how much memory their answers may use
-	// together until they are written. One principal or, without authentication, one address gets at most half of
-	// each.
+	// together until they are written. One principal or, without authentication, one address gets at most half of each.
 	MaxPages    int   `mapstructure:"max_pages"`
 	BufferBytes int64 `mapstructure:"buffer_bytes"`
 
@@ -54,8 +53,7 @@ type Config struct {
 	MaxExports    int           `mapstructure:"max_exports"`
 	ExportTimeout time.Duration `mapstructure:"export_timeout"`
 
-	// DrainTimeout is how long running requests may take once the program ends; retries are stopped in its second
-	// half.
+	// DrainTimeout is how long running requests may take once the program ends; retries are stopped in its second half.
 	DrainTimeout time.Duration `mapstructure:"drain_timeout"`
 
 	// MaxBodyBytes limits a request's body, MaxHeaderBytes its headers.

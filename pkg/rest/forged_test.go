@@ -61,8 +61,7 @@ func TestCursor_Forged(t *testing.T) {
 	}
 }
 
-// A cursor is accepted by every process with the same key, also after a restart; a process with another key refuses
-// it.
+// A cursor is accepted by every process with the same key, also after a restart; a process with another key refuses it.
 func TestCursor_OfAnotherProcess(t *testing.T) {
 	t.Parallel()
 	keyed := func(key []byte) *fixture {

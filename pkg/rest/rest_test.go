@@ -295,8 +295,7 @@ func orNew(operation uuid.UUID) uuid.UUID {
 	return operation
 }
 
-// acknowledging is a redriver whose broker acknowledges everything. It executes a redrive when a request waits for
-// it.
+// acknowledging is a redriver whose broker acknowledges everything. It executes a redrive when a request waits for it.
 type acknowledging struct{ store *fake.Store }
 
 func (a acknowledging) Retry(ctx context.Context, order entity.RetryOrder) (entity.RetryResult, error) {

@@ -85,9 +85,8 @@ func WithSigner(signer *auth.Signer) Option { return func(s *Server) { s.signer 
 // dependency.
 func WithLiveness(f func() error) Option { return func(s *Server) { s.liveness = f } }
 
-// New returns a server of the whole API; routes that need a Database answer 503 without one. Until SetReady
-// only probes and metrics answer. Metrics are registered with registry and served from it, so one registry
-// carries one server.
+// New returns a server of the whole API; routes that need a Database answer 503 without one. Until SetReady only probes
+// and metrics answer. Metrics are registered with registry and served from it, so one registry carries one server.
 func New(cfg Config, store Store, redriver Redriver, checks []Check, registry *prometheus.Registry, logger *zap.Logger, options ...Option) *Server {
 	s := newServer(cfg, checks, registry, logger)
 	s.store, s.redriver = store, redriver
