@@ -79,7 +79,7 @@ func (e *signInError) Error() string { return "sign in to kafka: " + e.err.Error
 
 func (e *signInError) Unwrap() error { return e.err }
 
-// signIn authenticates a new connection. Kafka-go's own sign-in cannot try other credentials after a refusal.
+// signIn opens a connection and authenticates it. Kafka-go's own sign-in cannot try other credentials after a refusal.
 func (c *Cluster) signIn(ctx context.Context, open func() (net.Conn, error)) (net.Conn, error) {
 	var conn net.Conn
 	read := false
