@@ -15,10 +15,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Where things are in a record batch of format 2. Batches are read here and not by kafka-go's decoder, because
-// that one hides the batch's last offset, which is needed to step over a batch that compaction emptied, takes a
-// page of 64 KiB for each batch however small, gives up the whole response for one bad checksum, and holds
-// whatever a batch inflates to.
+// Positions of fields in a record batch of format 2. This package does not use kafka-go's decoder, because it hides
+// the batch's last offset (needed to skip a batch that compaction emptied), allocates a page of 64 KiB for each batch
+// however small, drops the whole response for one bad checksum, and holds a decompressed batch completely in memory.
 const (
 	batchPrefix  = 12 // base offset and length
 	atMagic      = 16
@@ -64,8 +63,8 @@ func (b batch) first() int64 {
 	return b.base
 }
 
-// nextBatch cuts the first batch off data and checks it. An answer may end in the middle of one: ok is then false
-// and the rest is to be fetched. A corrupt batch's header is returned with the error.
+// nextBatch cuts the first batch off data and checks it. An answer may end in the middle of a batch: ok is then
+// false, and the batch must be fetched again. A corrupt batch's header is returned with the error.
 func nextBatch(data []byte) (b batch, rest []byte, ok bool, err error) {
 	if len(data) <= atMagic {
 		return batch{}, nil, false, nil
@@ -110,11 +109,11 @@ func (b *batch) readHeader() error {
 type recordReader interface {
 	// next returns the next record at or after an offset, or io.EOF. Nothing can be read after another error.
 	next(from int64) (Record, error)
-	// use changes what memory is taken from.
+	// use changes the room from which memory is taken.
 	use(room *Room)
 }
 
-// opened is a batch whose records are being read.
+// opened holds the common state of a batch whose records are read.
 type opened struct {
 	batch
 	tp     TopicPartition
@@ -125,7 +124,7 @@ type opened struct {
 	src    source
 }
 
-// open begins to read the records of b.
+// open starts reading the records of b.
 func (c *Cursor) open(b batch, room *Room) (recordReader, error) {
 	o := opened{batch: b, tp: c.tp, magic: b.raw[atMagic], names: c.names, limits: c.limits, only: c.only}
 	if b.legacy {
@@ -165,7 +164,7 @@ type batchReader struct {
 	opened
 	firstTime, maxTime int64
 	left               int
-	last               int64 // the offset before
+	last               int64 // the previous offset
 }
 
 func (r *batchReader) next(from int64) (Record, error) {
@@ -179,7 +178,7 @@ func (r *batchReader) next(from int64) (Record, error) {
 		switch {
 		case r.src.err != nil:
 		case r.src.r == nil || size <= blockBytes && r.src.fill(int(size)):
-			// The source may have ended meanwhile, before size bytes.
+			// The source may have ended before size bytes.
 			n := min(size, int64(len(r.src.b)))
 			rec = r.whole(r.src.b[:n], from)
 			r.src.b = r.src.b[n:]
@@ -196,7 +195,7 @@ func (r *batchReader) next(from int64) (Record, error) {
 	return Record{}, io.EOF
 }
 
-// place sets where and when a record is.
+// place sets a record's offset and time.
 func (r *batchReader) place(rec *Record, timeDelta, offsetDelta int64) {
 	stamp := r.firstTime + timeDelta
 	if r.attributes&attrLogAppendTime != 0 {
@@ -210,7 +209,7 @@ func (r *batchReader) place(rec *Record, timeDelta, offsetDelta int64) {
 	r.last = rec.Offset
 }
 
-// whole reads a record that is in memory. It refers to it.
+// whole reads a record that is in memory. The record refers to that memory.
 func (r *batchReader) whole(body []byte, from int64) (rec Record) {
 	w := wire{b: body, err: r.src.err}
 	w.int8() // attributes: unused
@@ -292,13 +291,14 @@ func btoi(b bool) int {
 	return 0
 }
 
-// limit takes out of a record what is over its limits, and describes the value of one that is over any of them.
+// limit removes the parts of a record that exceed its limits, and describes the value of a record that exceeds any
+// limit.
 func (o *opened) limit(rec *Record) {
 	size := int64(len(rec.Key) + len(rec.Value))
 	if size <= o.limits.RecordBytes && rec.Defect == nil {
 		return
 	}
-	d := rec.over(LimitRecordBytes) // unless there is one of headers
+	d := rec.over(LimitRecordBytes) // unless a limit of headers is exceeded
 	d.Size, d.SHA256 = int64(len(rec.Value)), sha256.Sum256(rec.Value)
 	if int64(len(rec.Key)) > o.limits.RecordBytes {
 		rec.Key, d.KeyOmitted = nil, true
@@ -308,10 +308,10 @@ func (o *opened) limit(rec *Record) {
 	}
 }
 
-// maxWanted is the largest value of a header that is kept when only that one is.
+// maxWanted is the largest header value that is kept when only one header is requested.
 const maxWanted = 1 << 10
 
-// piecewise reads a record that is not in memory as a whole. What is kept of it has memory of its own.
+// piecewise reads a record that is not completely in memory. The kept parts have memory of their own.
 func (r *batchReader) piecewise(size, from int64) (rec Record) {
 	p := &part{source: &r.src, left: size}
 	p.skip(1, nil)
@@ -340,7 +340,7 @@ func (r *batchReader) piecewise(size, from int64) (rec Record) {
 	return rec
 }
 
-// body reads key and value as far as they are within the limits.
+// body reads key and value, and keeps them if they are within the limits.
 func (o *opened) body(rec *Record, p *part, length func(*part) int64) {
 	n, free := length(p), o.limits.RecordBytes
 	switch {
@@ -369,7 +369,7 @@ func (o *opened) body(rec *Record, p *part, length func(*part) int64) {
 	}
 }
 
-// headers reads n headers, of which it keeps what is within the limits.
+// headers reads n headers, and keeps those within the limits.
 func (r *batchReader) headers(rec *Record, p *part, n int64) {
 	size := int64(0)
 	limit := ""
@@ -432,7 +432,7 @@ func (r *batchReader) ownBytes(p *part, n int64) []byte {
 	return p.bytes(n)
 }
 
-// wanted reads a header whose name has n bytes, and keeps it when it is the one that was asked for.
+// wanted reads a header whose name has n bytes, and keeps it when it is the requested one.
 func (r *batchReader) wanted(rec *Record, p *part, n int64) {
 	if n != int64(len(*r.only)) {
 		p.skip(max(0, n), nil)
@@ -452,14 +452,14 @@ func (r *batchReader) wanted(rec *Record, p *part, n int64) {
 	rec.Headers = []entity.Header{{Key: *r.only, Value: r.ownBytes(p, size)}}
 }
 
-// shared is memory that the records of one partition's answer have in common.
+// shared is memory that the records of one partition's answer share.
 type shared struct {
 	names   map[string]string // one string for each header key: they repeat
 	headers []entity.Header   // the free rest of a block
 }
 
 const (
-	// maxNames and maxName bound the shared names, which live as long as the cursor.
+	// maxNames and maxName limit the shared names, which live as long as the cursor.
 	maxNames    = 1024
 	maxName     = 128
 	headerBlock = 256 // how many headers are allocated together
@@ -473,7 +473,7 @@ func (s *shared) text(b []byte, room *Room) (string, error) {
 		return name, nil
 	}
 	if len(b) > maxName || len(s.names) >= maxNames {
-		return unsafe.String(unsafe.SliceData(b), len(b)), nil //nolint:gosec // the bytes are not changed any more
+		return unsafe.String(unsafe.SliceData(b), len(b)), nil //nolint:gosec // the bytes do not change
 	}
 	if err := room.take(len(b)); err != nil {
 		return "", err
@@ -483,7 +483,7 @@ func (s *shared) text(b []byte, room *Room) (string, error) {
 	return name, nil
 }
 
-// room returns n headers to fill, nil for none.
+// room returns n empty headers, nil for none.
 func (s *shared) room(n int, room *Room) ([]entity.Header, error) {
 	if n == 0 {
 		return nil, nil
@@ -500,7 +500,7 @@ func (s *shared) room(n int, room *Room) ([]entity.Header, error) {
 	return out, nil
 }
 
-// abortMarker reports whether a control batch ends a transaction without effect.
+// abortMarker reports whether a control batch ends an aborted transaction.
 func (b batch) abortMarker() bool {
 	c := newCursor(TopicPartition{}, nil, nil, 0)
 	b.attributes &^= 7 // control batches are never compressed
@@ -521,7 +521,8 @@ type abortedTransaction struct {
 	first    int64
 }
 
-// transactions decides which batches of one partition's answer count. They are shown in the order of the log.
+// transactions decides which batches of one partition's answer hold messages. Batches must be passed in the order of
+// the log.
 type transactions struct {
 	aborted []abortedTransaction // by first offset
 	open    map[int64]bool       // producers inside an aborted transaction

@@ -24,7 +24,7 @@ type testBatch struct {
 	attributes int16
 	producer   int64
 	values     string // one record for each word
-	lastDelta  int32  // beyond the records: what compaction left behind
+	lastDelta  int32  // after the records: the part that compaction removed
 	key        []byte
 }
 
@@ -54,7 +54,7 @@ func (tb testBatch) bytes(t testing.TB) []byte {
 	return seal(b)
 }
 
-// flat is a batch as it is sent, without a producer.
+// flat returns a batch as it is sent, without a producer.
 func flat(b *encodedBatch) []byte { return append(b.signed(-1, -1, -1), bytes.Join(b.body, nil)...) }
 
 func seal(b []byte) []byte {
@@ -169,7 +169,7 @@ func TestDecode_DamageIsOfItsPartitionOnly(t *testing.T) {
 	t.Parallel()
 	good, bad := join(t, testBatch{values: "a"}), join(t, testBatch{base: 1, values: "b"})
 	for i := range bad {
-		if i < atMagic+1 { // place and length are not covered by the checksum
+		if i < atMagic+1 { // offset and length are not covered by the checksum
 			continue
 		}
 		damaged := slices.Clone(bad)
@@ -180,7 +180,7 @@ func TestDecode_DamageIsOfItsPartitionOnly(t *testing.T) {
 	}
 }
 
-// secondRecord is where the second record of "a b" begins.
+// secondRecord is the position of the second record of "a b".
 const secondRecord = 8
 
 func TestDecode_LiesUnderAGoodChecksumAreErrors(t *testing.T) {

@@ -20,8 +20,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/broker/brokertest"
 )
 
-// streamed reads data as Stream does, in portions, and returns everything. most is
-// the most memory that was taken for one portion.
+// streamed reads data in portions, as Stream does, and returns all records. most is the largest memory of one portion.
 func streamed(tb testing.TB, data []byte, limits Limits, portion int64) (p FetchedPartition, most int64) {
 	tb.Helper()
 	req := FetchRequest{Stream: true, Limits: limits}
@@ -39,7 +38,7 @@ func streamed(tb testing.TB, data []byte, limits Limits, portion int64) (p Fetch
 	return p, most
 }
 
-// allocated is how many bytes do allocates.
+// allocated returns how many bytes do allocates.
 func allocated(do func()) int64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -48,10 +47,10 @@ func allocated(do func()) int64 {
 	return int64(after.TotalAlloc - before.TotalAlloc)
 }
 
-// inflaterBytes is what the decoders themselves may allocate.
+// inflaterBytes is how much the decoders themselves may allocate.
 const inflaterBytes = 24 << 20
 
-// TestCursor_HeaderBombs is about allocation, which others' tests must not add to.
+// TestCursor_HeaderBombs measures allocations, so it must not run in parallel with other tests.
 func TestCursor_HeaderBombs(t *testing.T) { //nolint:paralleltest // others' allocations would be counted
 	sizes := []int64{1, 16}
 	if os.Getenv("DLQ_TEST_LONG") == "1" {
@@ -139,7 +138,7 @@ func TestCursor_LargeValues(t *testing.T) { //nolint:paralleltest // others' all
 	}
 }
 
-// TestCursor_ManyRecordsComeInPortions: 300 honest records that inflate to 400 MB.
+// TestCursor_ManyRecordsComeInPortions: 300 valid records with a decompressed size of 400 MB.
 func TestCursor_ManyRecordsComeInPortions(t *testing.T) { //nolint:paralleltest // others' allocations would be counted
 	const n, size, portion = 300, 1_400_000, 4 << 20
 	records := make([]brokertest.Record, n)
@@ -328,13 +327,13 @@ func TestDecode_OldFormats(t *testing.T) {
 					for i, value := range [][]byte{[]byte("a"), nil, bytes.Repeat([]byte("c"), 300_000)} {
 						offset := int64(10 + i)
 						if magic == 1 {
-							offset = int64(2 * i) // relative, and one was compacted away between each two
+							offset = int64(2 * i) // relative; compaction removed every second record
 						}
 						_, _ = w.Write(brokertest.LegacyEntry(magic, 0, offset, []byte("k"), value))
 					}
 				})
 				if magic == 0 && codec == brokertest.LZ4 {
-					body[6] ^= 0x55 // a checksum as old producers computed it: a wrong one
+					body[6] ^= 0x55 // the wrong checksum of old producers
 				}
 				last, want := int64(12), "10 11 12"
 				if magic == 1 {
@@ -374,8 +373,8 @@ func TestFetch_StarvedLeavesBatchesForLater(t *testing.T) {
 	check.True(t, taken >= 50_000 && taken <= 60_000, "taken = %d, want what the record takes", taken)
 }
 
-// FuzzDecode: whatever a batch says, decoding ends, does not panic, takes no more
-// memory than its limits allow, and offsets grow.
+// FuzzDecode: for any batch, decoding ends, does not panic, stays within its memory limits, and returns increasing
+// offsets.
 func FuzzDecode(f *testing.F) {
 	for _, codec := range brokertest.Codecs {
 		f.Add(brokertest.BatchOf(f, codec, brokertest.Record{Key: []byte("k"), Value: 5, Headers: 3, Name: "n", Text: []byte("t")}, brokertest.Record{Value: -1}), uint8(0), uint16(0))
@@ -398,7 +397,7 @@ func FuzzDecode(f *testing.F) {
 	limits := Limits{RecordBytes: 64 << 10, Headers: 100, HeaderBytes: 16 << 10, BatchBytes: 4 << 20}
 	const portion = 64 << 10
 	f.Fuzz(func(t *testing.T, data []byte, mode uint8, cut uint16) {
-		// Under a good checksum the lies count.
+		// With a valid checksum the false fields are used.
 		if mode&1 != 0 {
 			data = resealed(data)
 		}
@@ -421,7 +420,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// resealed gives the first batch of data a good checksum and its real length.
+// resealed sets a valid checksum and the real length of the first batch of data.
 func resealed(data []byte) []byte {
 	if len(data) < atRecords {
 		return data

@@ -1,10 +1,9 @@
-// Package broker is the door to Kafka: it lists topics with their ids, reads and writes records byte for byte, and
-// says of every failed write whether the record can be in the log.
+// Package broker is the client for Kafka: it lists topics with their ids, reads and writes records byte for byte, and
+// reports for every failed write whether the record can be in the log.
 //
-// Everything goes through kafka-go's connections, but requests are addressed to a leader by its broker id rather
-// than by kafka-go's cached map of topics. So that cache holds brokers only (a cluster with thousands of topics is
-// not listed again every other second), and a leader that moved is noticed when the old one says so, not when a
-// cache expires.
+// All requests use kafka-go's connections, but are addressed to a leader by its broker id instead of kafka-go's
+// cached map of topics. That cache therefore holds only brokers (a cluster with thousands of topics is not listed
+// again every other second), and a moved leader is noticed when the old one reports it, not when a cache expires.
 package broker
 
 import (
@@ -34,7 +33,7 @@ const (
 // DialFunc opens one network connection to a broker.
 type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Option changes how a Cluster is opened.
+// Option configures a Cluster.
 type Option func(*Cluster)
 
 // WithDial replaces the function that opens TCP connections, for tests with faults of the network.
@@ -53,7 +52,7 @@ type Cluster struct {
 	leaders      leaderCache
 }
 
-// Open checks cfg without dialling: a cluster that is down shows in the calls, which try again each time.
+// Open checks cfg without a connection: when the cluster is down, calls fail, and each call tries to connect again.
 func Open(cfg Config, opts ...Option) (*Cluster, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("open kafka: %w", err)
@@ -82,7 +81,7 @@ func Open(cfg Config, opts ...Option) (*Cluster, error) {
 	return c, nil
 }
 
-// Close ends all connections, used ones after their request. Later calls fail with ErrClosed. Groups stay open.
+// Close closes all connections, those in use after their request. Later calls fail with ErrClosed. Groups stay open.
 func (c *Cluster) Close() error {
 	if c.closed.CompareAndSwap(false, true) {
 		c.transport.CloseIdleConnections()
@@ -115,8 +114,8 @@ func (c *Cluster) open(ctx context.Context, network, address string, prepare fun
 	return c.certificates.secure(ctx, conn, address)
 }
 
-// dropUnsent makes close throw away bytes that the network has not taken yet. Otherwise the kernel keeps sending
-// them for minutes, and a batch that was given up on, settled and sent again could still arrive.
+// dropUnsent makes close discard bytes that are not sent yet. Otherwise the kernel keeps sending them for minutes,
+// and an abandoned batch could still arrive after it was settled and sent again.
 func dropUnsent(conn net.Conn) {
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)
@@ -125,7 +124,7 @@ func dropUnsent(conn net.Conn) {
 
 func keepAsIs(net.Conn) {}
 
-// leaderCache remembers partitions' leaders, for writes and single reads, until a broker disagrees.
+// leaderCache caches partitions' leaders, for writes and single reads, until a broker reports another leader.
 type leaderCache struct {
 	mu     sync.Mutex
 	topics map[string]topicLeaders
@@ -166,7 +165,7 @@ func (l *leaderCache) forget(topic string) {
 	delete(l.topics, topic)
 }
 
-// leader returns a partition's leader, cached or asked for. Errors are those of Topics, or ErrNoLeader.
+// leader returns a partition's leader from the cache or from a broker. Errors are those of Topics, or ErrNoLeader.
 func (c *Cluster) leader(ctx context.Context, tp TopicPartition) (int32, error) {
 	if leader, ok := c.leaders.get(tp); ok {
 		return leader, nil
@@ -181,7 +180,7 @@ func (c *Cluster) leader(ctx context.Context, tp TopicPartition) (int32, error) 
 	return found[tp], nil
 }
 
-// lookUpLeaders asks a broker for the leaders of parts, and why some have none.
+// lookUpLeaders asks a broker for the leaders of parts, and returns the errors of those without one.
 func (c *Cluster) lookUpLeaders(ctx context.Context, parts []TopicPartition) (map[TopicPartition]int32, map[TopicPartition]error, error) {
 	topics, err := c.Topics(ctx, topicNames(parts)...)
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// Config says how to reach one Kafka cluster. Its keys live under `kafka`.
+// Config holds the settings of the connection to one Kafka cluster. Its keys live under `kafka`.
 type Config struct {
-	// Brokers are the addresses to begin with, host:port each.
+	// Brokers are the bootstrap addresses, host:port each.
 	Brokers []string `mapstructure:"brokers"`
 	// SecurityProtocol is PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.
 	SecurityProtocol string     `mapstructure:"security_protocol"`
@@ -19,9 +19,9 @@ type Config struct {
 	TLS              TLSConfig  `mapstructure:"tls"`
 }
 
-// SASLConfig names the user. A file, where given, wins over the value and is read for each new connection; white
-// space around its content is not part of the secret. See secret.Rotation for a missing or wrong file. Connections
-// are left when the user's name changes.
+// SASLConfig holds the user's credentials. A file takes precedence over the value and is read for each new
+// connection; white space around its content is not part of the secret. See secret.Rotation for a missing or wrong
+// file. When the user's name changes, open connections are replaced.
 type SASLConfig struct {
 	// Mechanism is PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
 	Mechanism    string `mapstructure:"mechanism"`
@@ -31,9 +31,9 @@ type SASLConfig struct {
 	PasswordFile string `mapstructure:"password_file"`
 }
 
-// TLSConfig names certificates in PEM files, which are read again for each new
-// connection; what was read last counts while they are missing or not whole. Everything is optional: without CAFile the system's authorities
-// count, without CertFile the client shows no certificate.
+// TLSConfig names certificates in PEM files, which are read again for each new connection; while a file is missing or
+// incomplete, its last content is used. Everything is optional: without CAFile the system's authorities are trusted,
+// without CertFile the client sends no certificate.
 type TLSConfig struct {
 	CAFile   string `mapstructure:"ca_file"`
 	CertFile string `mapstructure:"cert_file"`
@@ -56,7 +56,7 @@ const (
 	mechanismScramSHA512 = "SCRAM-SHA-512"
 )
 
-// DefaultConfig is an unencrypted cluster whose brokers are still to be named.
+// DefaultConfig returns the settings of an unencrypted cluster, without brokers.
 func DefaultConfig() Config { return Config{SecurityProtocol: protocolPlaintext} }
 
 func (c Config) usesSASL() bool {
@@ -130,12 +130,12 @@ func (t TLSConfig) problems() []error {
 		return nil
 	}
 	if t.CertFile == "" {
-		return []error{errors.New("kafka.tls.cert_file: needed beside key_file")}
+		return []error{errors.New("kafka.tls.cert_file: required with key_file")}
 	}
-	return []error{errors.New("kafka.tls.key_file: needed beside cert_file")}
+	return []error{errors.New("kafka.tls.key_file: required with cert_file")}
 }
 
-// Secret is a text that no log, dump or JSON shows.
+// Secret is a text that logs, dumps and JSON do not show.
 type Secret string
 
 const hidden = "***"
@@ -146,5 +146,5 @@ func (Secret) String() string { return hidden }
 // GoString hides the secret from %#v.
 func (Secret) GoString() string { return hidden }
 
-// MarshalText hides the secret from JSON and its like.
+// MarshalText hides the secret from JSON and similar encodings.
 func (Secret) MarshalText() ([]byte, error) { return []byte(hidden), nil }

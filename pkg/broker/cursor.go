@@ -8,11 +8,11 @@ import (
 	"slices"
 )
 
-// Cursor reads what a broker answered for one partition as a stream, in portions. It holds the compressed bytes
-// and a decoder of up to 20 MB, whatever they inflate to. It is for one goroutine.
+// Cursor reads a broker's answer for one partition as a stream, in portions. It holds the compressed bytes and a
+// decoder of up to 20 MB, whatever the decompressed size. It is not safe for concurrent use.
 type Cursor struct {
 	tp       TopicPartition
-	data     []byte // batches that are not begun
+	data     []byte // batches that are not read yet
 	size     int    // of data at the start
 	txns     *transactions
 	names    *shared
@@ -20,9 +20,9 @@ type Cursor struct {
 	only     *string
 	inflater *inflater
 	high     int64 // the partition's end, -1 when it is not known
-	giveUp   bool  // what cannot be read becomes a placeholder
+	giveUp   bool  // unreadable offsets become placeholders
 
-	next   int64 // the next offset to show
+	next   int64 // the next offset to return
 	batch  batch
 	reader recordReader // of batch; nil between batches
 }
@@ -33,10 +33,9 @@ func newCursor(tp TopicPartition, data []byte, aborted []abortedTransaction, fro
 	}
 }
 
-// Read returns the next records: until they take about portion bytes, or all that are left. Next is the offset to
-// go on from, and done means that the cursor is at its end. A batch that cannot be read has placeholders (see
-// Defect). The error is that room has no more memory; the records before are returned with it, and the cursor
-// cannot be used any more.
+// Read returns the next records, up to about portion bytes, or all remaining ones. Next is the offset to continue from,
+// and done means that the cursor is at its end. A batch that cannot be read has placeholders (see Defect). An error
+// means that room has no more memory; the records before it are returned too, and the cursor must not be used again.
 func (c *Cursor) Read(room *Room, portion int64) (p FetchedPartition, done bool, err error) {
 	p = FetchedPartition{TopicPartition: c.tp, Next: c.next, HighWatermark: c.high, LastStable: -1, LogStart: -1}
 	room.taken = 0
@@ -56,7 +55,7 @@ func (c *Cursor) Read(room *Room, portion int64) (p FetchedPartition, done bool,
 	return p, false, err
 }
 
-// step reads a batch as room.taken allows. io.EOF: no whole batch is left, or p.Err says what is wrong.
+// step reads a batch as far as room.taken allows. io.EOF: no whole batch is left, or p.Err has the error.
 func (c *Cursor) step(p *FetchedPartition, room *Room, portion int64) error {
 	if c.reader == nil {
 		if ok, err := c.nextBatch(p, room); !ok {
@@ -103,7 +102,7 @@ func push(p *FetchedPartition, rec Record, expected int, room *Room) error {
 	return nil
 }
 
-// nextBatch opens the next batch; false: there is nothing to read in it.
+// nextBatch opens the next batch; false: it has no records to read.
 func (c *Cursor) nextBatch(p *FetchedPartition, room *Room) (ok bool, err error) {
 	b, rest, whole, err := nextBatch(c.data)
 	if err != nil {
@@ -119,7 +118,7 @@ func (c *Cursor) nextBatch(p *FetchedPartition, room *Room) (ok bool, err error)
 		// A control batch has one record. One that claims to have many has gaps then.
 		from := max(b.base, p.Next)
 		for at := from; b.control() && at <= b.last && at-from < maxPlaceholders; at++ {
-			if err := room.take(recordMemory); err != nil { // see everything
+			if err := room.take(recordMemory); err != nil { // control offsets take memory too
 				return false, err
 			}
 			p.controls = append(p.controls, at)
@@ -137,7 +136,7 @@ func (c *Cursor) nextBatch(p *FetchedPartition, room *Room) (ok bool, err error)
 	return false, c.broken(p, max(p.Next, b.first()), b.last, err, room)
 }
 
-// claimed says what offsets a damaged batch seems to have.
+// claimed returns the offsets that a damaged batch claims to have.
 func (c *Cursor) claimed(b batch, rest []byte, next int64) (from, last int64) {
 	from, last = max(next, b.base), b.base
 	if !b.legacy && len(b.raw) >= atRecords {
@@ -148,13 +147,13 @@ func (c *Cursor) claimed(b batch, rest []byte, next int64) (from, last int64) {
 			last = following - 1
 		}
 	}
-	if c.high >= 0 && (from >= c.high || last >= c.high) { // nothing that it says can be true
+	if c.high >= 0 && (from >= c.high || last >= c.high) { // the claimed offsets cannot be true
 		return next, next
 	}
 	return from, last
 }
 
-// broken ends an unreadable batch: offsets from to last are given up, or p.Err asks for another fetch.
+// broken ends an unreadable batch: its offsets up to last are skipped, or p.Err makes the caller fetch again.
 func (c *Cursor) broken(p *FetchedPartition, from, last int64, why error, room *Room) error {
 	if !c.giveUp {
 		p.Err = fmt.Errorf("%w at offset %d: %w", ErrCorrupt, from, why)

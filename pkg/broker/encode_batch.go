@@ -13,19 +13,19 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 )
 
-// referenced is from where on a key or a value is sent from where it is, instead of being copied into the batch:
-// it may be many megabytes, and every copy of it would be memory that is held until the broker has answered.
+// referenced is the size from which a key or a value is sent from its own memory instead of being copied into the
+// batch: it may be many megabytes, and a copy would be held in memory until the broker has answered.
 const referenced = 32 << 10
 
-// encodedBatch is a record batch that is ready but for its producer's fields. It never changes: each try makes a
-// head of its own, since an abandoned one may still be in use. What is large in it is the records' own memory.
+// encodedBatch is a complete record batch except its producer's fields. It never changes: each try makes its own
+// header, because an abandoned one may still be in use. Large parts refer to the records' own memory.
 type encodedBatch struct {
 	head [atRecords]byte
 	body [][]byte
 	size int // of the body
 }
 
-// encodeBatch lays records out as one batch of format 2.
+// encodeBatch encodes records as one batch of format 2.
 func encodeBatch(records []Record, codec protocol.Attributes) (*encodedBatch, error) {
 	if len(records) == 0 {
 		return nil, fmt.Errorf("encode batch: %w", protocol.ErrNoRecord)
@@ -57,7 +57,7 @@ func encodeBatch(records []Record, codec protocol.Attributes) (*encodedBatch, er
 	return b, nil
 }
 
-// compress replaces the body by a compressed one, in memory of its own.
+// compress replaces the body with a compressed one, in memory of its own.
 func (b *encodedBatch) compress(codec protocol.Attributes) error {
 	c := compress.Compression(codec & 7).Codec()
 	if c == nil {
@@ -77,7 +77,7 @@ func (b *encodedBatch) compress(codec protocol.Attributes) error {
 	return nil
 }
 
-// signed is a head with a producer's id and the batch's sequence in it.
+// signed returns a header with a producer's id and the batch's sequence.
 func (b *encodedBatch) signed(id int64, epoch int16, sequence int32) []byte {
 	h := append(make([]byte, 0, atRecords), b.head[:]...)
 	binary.BigEndian.PutUint64(h[atProducerID:], uint64(id))
@@ -95,11 +95,11 @@ func (b *encodedBatch) signed(id int64, epoch int16, sequence int32) []byte {
 type batchEncoder struct {
 	now         int64
 	first, last int64    // times of the first record, and the latest of all
-	small       []byte   // what is copied
-	body        [][]byte // what is done
+	small       []byte   // copied parts
+	body        [][]byte // finished pieces
 }
 
-// ownBytes is the room for what is copied of records.
+// ownBytes returns the size of the copied parts of records.
 func ownBytes(records []Record) int {
 	n := 0
 	for i := range records {
@@ -158,7 +158,7 @@ func (e *batchEncoder) varbytes(b []byte) {
 	e.body = append(e.body, b)
 }
 
-// cut ends the piece that is being copied.
+// cut ends the current piece of copied bytes.
 func (e *batchEncoder) cut() {
 	if len(e.small) == 0 {
 		return
@@ -224,7 +224,7 @@ func (p produceRequest) writeTo(w io.Writer, version int16) error {
 	b = append(b, p.head...)
 	binary.BigEndian.PutUint32(b, uint32(len(b)-4+p.body.size))
 	pieces := p.body.body
-	if len(pieces[0]) <= referenced { // one packet for what is small
+	if len(pieces[0]) <= referenced { // one packet for small batches
 		b, pieces = append(b, pieces[0]...), pieces[1:]
 	}
 	if _, err := w.Write(b); err != nil {

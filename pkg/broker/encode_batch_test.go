@@ -15,7 +15,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// recordsToEncode have everything that the format tells apart.
+// recordsToEncode have every variant that the format distinguishes.
 func recordsToEncode() []Record {
 	at := time.UnixMilli(1_700_000_000_000)
 	large := bytes.Repeat([]byte("large "), referenced)
@@ -29,7 +29,7 @@ func recordsToEncode() []Record {
 	}
 }
 
-// kafkaGoBatch is what kafka-go makes of records, without the size in front.
+// kafkaGoBatch returns kafka-go's encoding of records, without the leading size.
 func kafkaGoBatch(t *testing.T, records []Record, codec protocol.Attributes) []byte {
 	t.Helper()
 	list := make([]protocol.Record, len(records))
@@ -86,7 +86,7 @@ func TestEncodeBatch_LargeValueIsNotCopied(t *testing.T) { //nolint:paralleltest
 	check.True(t, got <= 64<<10, "bytes allocated to send one record of 10 MB = %d, want at most 64 KiB", got)
 }
 
-// discard takes all, and is no io.ReaderFrom.
+// discard accepts everything, and does not implement io.ReaderFrom.
 type discard struct{}
 
 func (discard) Write(b []byte) (int, error) { return len(b), nil }
@@ -148,7 +148,7 @@ func TestProduceRequest_ReadsTheAnswer(t *testing.T) {
 	}
 }
 
-// readWriter reads an answer and forgets what is written.
+// readWriter reads an answer and discards writes.
 type readWriter struct{ answer *bytes.Buffer }
 
 func (r readWriter) Read(b []byte) (int, error)  { return r.answer.Read(b) }

@@ -10,7 +10,7 @@ import (
 
 // Errors of a partition, a topic or a request. This package's errors wrap one of these and kafka-go's own.
 var (
-	// ErrOutOfRange means that the log does not hold the offset asked for: it starts later, or ends earlier.
+	// ErrOutOfRange means that the log does not have the requested offset: it starts later, or ends earlier.
 	ErrOutOfRange = errors.New("offset out of range")
 	// ErrNotLeader means that the broker asked does not lead the partition (any more); ask Topics again.
 	ErrNotLeader = errors.New("broker is not the leader")
@@ -18,7 +18,7 @@ var (
 	ErrNoLeader = errors.New("partition has no leader")
 	// ErrUnknownTopic means that the topic or the partition does not exist.
 	ErrUnknownTopic = errors.New("unknown topic or partition")
-	// ErrUnauthorized means that the cluster refuses the user the operation, or the user altogether.
+	// ErrUnauthorized means that the cluster refuses the operation to the user, or refuses the user.
 	ErrUnauthorized = errors.New("not authorized")
 	// ErrUnavailable means that the broker cannot serve now and may later.
 	ErrUnavailable = errors.New("broker unavailable")
@@ -26,9 +26,9 @@ var (
 	ErrCorrupt = errors.New("corrupt record batch")
 	// ErrGone means that the record was removed from the log, by retention, compaction or an operator.
 	ErrGone = errors.New("record is gone")
-	// ErrTooLarge means that a record or its batch does not fit into the memory that there is for reading it.
+	// ErrTooLarge means that a record or its batch does not fit into the memory for reading it.
 	ErrTooLarge = errors.New("record is too large to be read")
-	// ErrNotTried means that no byte of the record was sent: one before it failed, or its time was over.
+	// ErrNotTried means that no byte of the record was sent: an earlier record failed, or the time was over.
 	ErrNotTried = errors.New("record not tried")
 	// ErrClosed means that the cluster was closed by its owner.
 	ErrClosed = errors.New("kafka cluster is closed")

@@ -33,8 +33,8 @@ func exchangeMessage(req protocol.Message) exchange {
 	}
 }
 
-// call carries an exchange through kafka-go's transport to a chosen broker. Its state settles the race between a
-// connection that begins to write and a caller that stops waiting: exactly one of them wins.
+// call runs an exchange through kafka-go's transport on a chosen broker. Its state decides the race between a
+// connection that starts to write and a caller that stops waiting: exactly one of them wins.
 type call struct {
 	key      protocol.ApiKey
 	broker   int32
@@ -77,7 +77,7 @@ func (c *call) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 	return answer{c.key, value}, nil
 }
 
-// answer wraps the result of an exchange, because kafka-go looks into responses of the types it knows.
+// answer wraps the result of an exchange, because kafka-go inspects responses of types that it knows.
 type answer struct {
 	key   protocol.ApiKey
 	value any
@@ -85,7 +85,7 @@ type answer struct {
 
 func (a answer) ApiKey() protocol.ApiKey { return a.key }
 
-// sentError is a failure after the request began to leave.
+// sentError is a failure after the first bytes of the request may have been sent.
 type sentError struct{ error }
 
 func (e sentError) Unwrap() error { return e.error }
@@ -103,7 +103,7 @@ func send[T any](ctx context.Context, c *Cluster, broker int32, key protocol.Api
 	}
 	c.followUser()
 	caller := ctx
-	// The connection learns of an end from its deadline only, so there is one.
+	// Only a deadline ends the work of the connection, so one is always set.
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	request := &call{key: key, broker: broker, exchange: do}
@@ -118,7 +118,8 @@ func send[T any](ctx context.Context, c *Cluster, broker int32, key protocol.Api
 	return res.(answer).value.(T), nil
 }
 
-// endOf adds to the last failure that the caller stopped waiting, which a connection's deadline does not say.
+// endOf adds the end of the caller's context to the last failure, because a connection's deadline error does not name
+// it.
 func endOf(caller context.Context, err error) error {
 	if caller.Err() != nil && !errors.Is(err, caller.Err()) {
 		return fmt.Errorf("%w: %w", err, caller.Err())
@@ -126,7 +127,7 @@ func endOf(caller context.Context, err error) error {
 	return err
 }
 
-// ask is send for requests that change nothing: it repeats them when an idle connection had died.
+// ask is send for requests that change nothing: it repeats them when an idle connection was dead.
 func ask[T any](ctx context.Context, c *Cluster, broker int32, key protocol.ApiKey, timeout time.Duration, do exchange) (T, error) {
 	for try := 1; ; try++ {
 		res, err := send[T](ctx, c, broker, key, timeout, do)
@@ -141,7 +142,7 @@ func connectionLost(err error) bool {
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// networkError gives errors from below the protocol one of our kinds.
+// networkError translates errors of the network into this package's kinds.
 func networkError(err error) error {
 	var code kafka.Error
 	var op *net.OpError

@@ -22,13 +22,13 @@ type FetchRequest struct {
 	// MaxWait is how long the broker waits for MinBytes (at least 1) to come.
 	MaxWait  time.Duration
 	MinBytes int32
-	// MaxBytes bounds the answer, DefaultFetchBytes when 0. The broker sends the first batch whole even if it
-	// alone is larger. What decompression and the records themselves take on top is bounded by as much again, and
-	// by as much for the last batch; partitions whose turn does not come are answered without records.
+	// MaxBytes limits the answer, DefaultFetchBytes when 0. The broker sends the first batch completely even if it is
+	// larger. The additional memory for decompression and records is limited to the same size, plus the same size for
+	// the last batch; partitions beyond the limit are answered without records.
 	MaxBytes int32
-	// MaxBatchBytes bounds an answer held over MaxBytes, 0 for no bound. A larger one is dropped: Heavy.
+	// MaxBatchBytes limits an answer that is larger than MaxBytes, 0 for no limit. A larger one is dropped: Heavy.
 	MaxBatchBytes int64
-	// Room is the memory for decoding, nil for no bound.
+	// Room is the memory for decoding, nil for no limit.
 	Room *Room
 	// Limits of the records, DefaultLimits when zero.
 	Limits Limits
@@ -43,7 +43,7 @@ type FetchPartition struct {
 	TopicPartition
 	Offset   int64
 	MaxBytes int32
-	// GiveUp replaces what cannot be read by placeholders (see Defect), where it would be ErrCorrupt otherwise.
+	// GiveUp replaces unreadable records by placeholders (see Defect) instead of returning ErrCorrupt.
 	GiveUp bool
 }
 
@@ -56,21 +56,21 @@ const (
 // FetchResponse has one entry for each partition of the request, in its order.
 type FetchResponse struct {
 	Partitions []FetchedPartition
-	// Throttle is how long the broker wants to be left alone for a quota; it answers nothing in the meantime.
+	// Throttle is how long the broker asks the client to pause because of a quota; until then it does not answer.
 	Throttle time.Duration
-	// Starved means that records were left out because Room had no memory for them.
+	// Starved means that records are missing because Room had no memory for them.
 	Starved bool
 }
 
 // FetchedPartition is the answer for one partition. With an Err it has the records before the damage.
 type FetchedPartition struct {
 	TopicPartition
-	// HighWatermark, LastStable and LogStart are -1 when the broker did not say.
+	// HighWatermark, LastStable and LogStart are -1 when the broker did not return them.
 	HighWatermark int64
 	LastStable    int64
 	LogStart      int64
-	// Next is the offset to fetch from next. It is past everything that was looked at: records, control records,
-	// records of aborted transactions, and what compaction removed between them. It never goes back.
+	// Next is the offset to fetch from next. It is after everything that was read: records, control records, records
+	// of aborted transactions, and gaps of compaction between them. It never decreases.
 	Next     int64
 	Records  []Record
 	controls []int64 // the offsets of control records, in order
@@ -82,14 +82,14 @@ type FetchedPartition struct {
 	Err error
 }
 
-// Portions reads what a broker answered for one partition; see Cursor.Read.
+// Portions reads a broker's answer for one partition; see Cursor.Read.
 type Portions interface {
 	Read(room *Room, bytes int64) (p FetchedPartition, done bool, err error)
 }
 
-// Fetch reads many partitions of one leader. The error is of the request; a partition's own is in its entry.
+// Fetch reads many partitions of one leader. The error belongs to the request; a partition's own error is in its entry.
 //
-// Uncompressed records refer to the answer, with one block for each partition; others to blocks of 128 KiB.
+// Uncompressed records refer to the memory of the answer, one block for each partition; others to blocks of 128 KiB.
 func (c *Cluster) Fetch(ctx context.Context, req FetchRequest) (FetchResponse, error) {
 	if len(req.Partitions) == 0 {
 		return FetchResponse{}, nil
@@ -97,7 +97,7 @@ func (c *Cluster) Fetch(ctx context.Context, req FetchRequest) (FetchResponse, e
 	if req.MaxBytes <= 0 {
 		req.MaxBytes = DefaultFetchBytes
 	}
-	// A connection may still be at work on a request that was cancelled.
+	// A connection may still be working on a cancelled request.
 	req.Partitions = slices.Clone(req.Partitions)
 	d, m := newFetchDecoder(req), req.message()
 	res, err := ask[rawResponse](ctx, c, req.Leader, protocol.Fetch, requestTimeout+req.MaxWait,
@@ -215,7 +215,7 @@ func (d *fetchDecoder) read(r io.Reader, version int16) (rawResponse, error) {
 	return out, s.err
 }
 
-// readPartition holds at most room bytes, and returns how many.
+// readPartition keeps at most room bytes, and returns how many.
 func (d *fetchDecoder) readPartition(s *stream, version int16, topic string, out *rawResponse, room int) int {
 	tp := TopicPartition{topic, s.int32()}
 	code := s.int16()
@@ -255,7 +255,7 @@ func (d *fetchDecoder) readPartition(s *stream, version int16, topic string, out
 // minShare is the size that a single batch may have in the smallest answer.
 const minShare = 256 << 10
 
-// cursor reads what the answer holds for the i-th partition.
+// cursor returns a cursor over the answer for the i-th partition.
 func (d *fetchDecoder) cursor(i int, raw *rawPartition) *Cursor {
 	c := newCursor(raw.got.TopicPartition, raw.data, raw.aborted, raw.got.Next)
 	c.high, c.giveUp = raw.got.HighWatermark, d.req.Partitions[i].GiveUp
@@ -285,8 +285,8 @@ func (d *fetchDecoder) decode(raw rawResponse) FetchResponse {
 	return res
 }
 
-// partition fills p with what c holds. It stops early, and in good order, when the answer has used up its bytes. A
-// batch that needs more than that by itself is left for a cursor. It reports whether room could not be reserved.
+// partition fills p with the records of c. It stops early, at a valid offset, when the answer has used up its bytes.
+// A batch that alone needs more is left for a cursor. It reports whether room could not be reserved.
 func (d *fetchDecoder) partition(p *FetchedPartition, c *Cursor) (starved bool) {
 	for d.room.taken < int64(d.req.MaxBytes) {
 		records, controls, next, mark := len(p.Records), len(p.controls), p.Next, d.room.taken

@@ -31,7 +31,7 @@ func fetchPart(t *testing.T, c *broker.Cluster, req broker.FetchRequest, tp brok
 	return res.Partitions[0]
 }
 
-// drain fetches from 0 until the log's end and returns what it saw.
+// drain fetches from 0 to the log's end and returns all records.
 func drain(t *testing.T, c *broker.Cluster, req broker.FetchRequest, tp broker.TopicPartition) (records []broker.Record, next int64) {
 	t.Helper()
 	for range 200 {
@@ -42,7 +42,7 @@ func drain(t *testing.T, c *broker.Cluster, req broker.FetchRequest, tp broker.T
 			return records, next
 		}
 	}
-	t.Fatalf("Fetch(%s) does not reach the end, stands at %d", tp, next)
+	t.Fatalf("Fetch(%s) does not reach the end, stopped at %d", tp, next)
 	return nil, 0
 }
 
@@ -240,7 +240,7 @@ func TestScan(t *testing.T) {
 			t.Errorf("Scan(%d, %d) = %q, %v, want %q, %v", test.from, test.to, got, err, test.want, test.err)
 		}
 	}
-	// Past the end it waits for more, as long as its context lets it.
+	// Past the end it waits for more until its context ends.
 	ctx, cancel := context.WithCancel(testContext(t))
 	defer cancel()
 	last := int64(-1)
@@ -264,7 +264,7 @@ func TestScan_MarkersAreNotRecords(t *testing.T) {
 		}
 	}
 	check.Equal(t, texts(records), "plain a0 b0 b1 a1 b2 c0 c1 d0 tail", "Scan")
-	// At 6 and 7 there is nothing but the ends of two transactions.
+	// At 6 and 7 there are only the ends of two transactions.
 	var markers int
 	err := c.Scan(testContext(t), tp, 6, 8, "", func(r broker.Record) bool {
 		if r.Control {

@@ -14,7 +14,7 @@ type GroupConfig struct {
 	ID string
 	// Topics must exist: the broker may create those that do not.
 	Topics []string
-	// SessionTimeout is how long a member that fell silent keeps its partitions, 20 s when 0.
+	// SessionTimeout is how long a silent member keeps its partitions, 20 s when 0.
 	SessionTimeout time.Duration
 	// RebalanceTimeout is how long a rebalance waits for members, 30 s when 0.
 	RebalanceTimeout time.Duration
@@ -22,10 +22,10 @@ type GroupConfig struct {
 	ErrorLog func(message string)
 }
 
-// Group joins a consumer group with the classic protocol. Its list of topics is fixed: to read others, close it
-// and join again. New partitions are not watched for, since kafka-go's watcher joins thousands of times a second
-// when a topic is deleted. Partitions without a commit start at the first offset. The caller closes the group;
-// closing the cluster does not.
+// Group joins a consumer group with the classic protocol. Its list of topics is fixed: to read others, close it and
+// join again. It does not watch for new partitions, because kafka-go's watcher joins thousands of times a second when
+// a topic is deleted. Partitions without a commit start at the first offset. The caller closes the group; closing the
+// cluster does not.
 func (c *Cluster) Group(cfg GroupConfig) (*kafka.ConsumerGroup, error) {
 	if c.closed.Load() {
 		return nil, ErrClosed
@@ -38,7 +38,7 @@ func (c *Cluster) Group(cfg GroupConfig) (*kafka.ConsumerGroup, error) {
 		Dialer:         &kafka.Dialer{ClientID: clientID, DialFunc: c.dial(keepAsIs), Timeout: dialTimeout},
 		GroupBalancers: []kafka.GroupBalancer{spread{}, kafka.RoundRobinGroupBalancer{}},
 		SessionTimeout: session,
-		// Three beats must fit, or a short session ends between two of them.
+		// Three heartbeats must fit into a session, or a short session ends between two of them.
 		HeartbeatInterval: min(3*time.Second, session/3),
 		RebalanceTimeout:  orDefault(cfg.RebalanceTimeout, 30*time.Second),
 		JoinGroupBackoff:  time.Second,
@@ -67,8 +67,9 @@ func errorLogger(log func(string)) kafka.Logger {
 	})
 }
 
-// spread deals all partitions of all topics to the members in turn. Kafka-go's own balancers start again with each
-// topic, so the same member gets every topic with a single partition, the usual dead-letter topic.
+// spread assigns all partitions of all topics to the members in turn. Kafka-go's own balancers start with the same
+// member for each topic, so one member would get every topic with a single partition, which dead-letter topics
+// usually have.
 type spread struct{}
 
 // ProtocolName implements kafka.GroupBalancer.

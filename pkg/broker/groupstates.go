@@ -19,7 +19,7 @@ var errNoStates = errors.New("the broker is too old to tell the states of groups
 
 // GroupStates returns the state of every consumer group that the user may see, as its coordinator names it ("Stable",
 // "Empty", ...), of groups of every protocol. Each broker is asked once for the groups that it coordinates. When one
-// of them does not answer there is no result at all: a group that is missing would look as if it did not exist.
+// of them does not answer, there is no result: a missing group would look as if it did not exist.
 func (c *Cluster) GroupStates(ctx context.Context) (map[string]string, error) {
 	if c.closed.Load() {
 		return nil, ErrClosed
@@ -58,7 +58,7 @@ func (c *Cluster) groupStatesOf(ctx context.Context, broker int32) (map[string]s
 		func(rw io.ReadWriter, _ versions) (any, error) { return exchangeGroups(rw) })
 }
 
-// exchangeGroups speaks a version that kafka-go does not know.
+// exchangeGroups uses a version that kafka-go does not have.
 func exchangeGroups(rw io.ReadWriter) (map[string]string, error) {
 	newest, err := newestVersion(rw, protocol.ListGroups)
 	if err != nil {

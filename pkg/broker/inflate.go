@@ -25,11 +25,11 @@ const (
 const (
 	// maxWindow is a zstd frame's largest window. RFC 8878 asks for 8 MiB; levels above 19 use more.
 	maxWindow       = 8 << 20
-	maxWindowByte   = 13 << 3 // maxWindow as a frame's header has it
+	maxWindowByte   = 13 << 3 // maxWindow as a frame header encodes it
 	sharedInflaters = 2       // bounds the batches that Fetch inflates at once, each with up to 20 MB in addition
 )
 
-// inflater decompresses one batch at a time. Its memory does not depend on the batch but for zstd's window.
+// inflater decompresses one batch at a time. Except for zstd's window, its memory does not depend on the batch.
 type inflater struct {
 	head    bytes.Reader // replaces the first bytes of the batch
 	in      bytes.Reader
@@ -48,7 +48,7 @@ var inflaters = func() chan *inflater {
 	return pool
 }()
 
-// open returns what body inflates to. It is valid until the next call of open or close.
+// open returns a reader of the decompressed body. It is valid until the next call of open or close.
 func (i *inflater) open(codec int, body []byte, magic byte) (io.Reader, error) {
 	switch codec {
 	case codecGzip:
@@ -96,7 +96,7 @@ func (i *inflater) joined(head, body []byte) io.Reader {
 	return io.MultiReader(&i.head, &i.in)
 }
 
-// skipped is a buffer for bytes that are passed over.
+// skipped is a buffer for skipped bytes.
 func (i *inflater) skipped() []byte {
 	if i.scratch == nil {
 		i.scratch = make([]byte, 32<<10)
@@ -104,7 +104,7 @@ func (i *inflater) skipped() []byte {
 	return i.scratch
 }
 
-// close lets go of the batch.
+// close drops the references to the batch.
 func (i *inflater) close() {
 	i.head.Reset(nil)
 	i.in.Reset(nil)
@@ -114,10 +114,10 @@ func (i *inflater) close() {
 	}
 }
 
-// narrowWindow lowers a window above maxWindow to maxWindow: head replaces the frame's first bytes, and rest
-// follows. A producer that compresses at level 20 or above claims a window of up to 128 MiB however little it
-// sends, and the window of a frame in a single segment is all of its content; what does not refer back further
-// than maxWindow can be read all the same.
+// narrowWindow lowers a window above maxWindow to maxWindow: head replaces the frame's first bytes, and rest follows.
+// A producer that compresses at level 20 or above declares a window of up to 128 MiB however little it sends, and the
+// window of a single-segment frame is its whole content. A frame whose references go back at most maxWindow is
+// readable nevertheless.
 func narrowWindow(frame []byte) (head, rest []byte) {
 	const descriptor, window, dictionary, singleSegment = 4, 5, 3, 1 << 5
 	if !bytes.HasPrefix(frame, zstdMagic) || len(frame) <= window {
@@ -130,9 +130,8 @@ func narrowWindow(frame []byte) (head, rest []byte) {
 		}
 		return append(bytes.Clone(frame[:window]), maxWindowByte), frame[window+1:]
 	}
-	// RFC 8878, 3.1.1.1: the dictionary's id comes between the flags and the size of the
-	// content. Without the flag of a single segment there is a window before them, and the
-	// size has as many bytes as before, if it had more than one.
+	// RFC 8878, 3.1.1.1: the dictionary's id comes between the flags and the size of the content. Without the flag of a
+	// single segment there is a window before them, and the size keeps its number of bytes, if it had more than one.
 	at := descriptor + 1 + [...]int{0, 1, 2, 4}[flags&dictionary]
 	size := uint64(0)
 	switch sizes := frame[min(at, len(frame)):]; {
@@ -149,7 +148,7 @@ func narrowWindow(frame []byte) (head, rest []byte) {
 
 var zstdMagic = []byte("\x28\xb5\x2f\xfd")
 
-// mendLZ4Header corrects the checksum of format 0 producers: head replaces the header, and rest follows.
+// mendLZ4Header corrects the wrong header checksum of format 0 producers: head replaces the header, and rest follows.
 func mendLZ4Header(frame []byte) (head, rest []byte) {
 	const flags, contentSize = 4, 1 << 3
 	end := flags + 2
@@ -183,8 +182,8 @@ const (
 	// snappyWindow is the largest distance of a reference within a large block. Java's and C's encoders make
 	// blocks of at most 64 KiB; Go's makes one block of a batch and refers back within all of it.
 	snappyWindow = 16 << 20
-	snappySlack  = 4 << 20   // how much is decoded before what is out of the window is dropped
-	snappyWhole  = 128 << 10 // up to which size a block is decoded at once
+	snappySlack  = 4 << 20   // how much is decoded before bytes outside the window are dropped
+	snappyWhole  = 128 << 10 // a block up to this size is decoded at once
 )
 
 var (
@@ -194,13 +193,13 @@ var (
 
 // snappyReader decodes snappy blocks, alone or in the frames of the Java library.
 type snappyReader struct {
-	in     []byte // blocks that are not begun
+	in     []byte // blocks that are not decoded yet
 	framed bool
-	block  []byte // the rest of the block under way
-	left   int64  // bytes that the block still has to give
+	block  []byte // the rest of the current block
+	left   int64  // decoded bytes that the block still has
 	begin  int    // where the block begins in out, or the window
-	out    []byte // what was decoded last: the window and what is not read yet
-	read   int    // up to where out was read
+	out    []byte // the last decoded bytes: the window, and bytes that are not read yet
+	read   int    // how much of out was read
 }
 
 var xerial = []byte("\x82SNAPPY\x00")
@@ -274,7 +273,7 @@ func (s *snappyReader) nextBlock() error {
 		s.out, err = snappy.Decode(s.out[:cap(s.out)], block)
 		return err
 	}
-	// The size is at most 22 times what came.
+	// The size is at most 22 times the input.
 	if room := int(min(size, snappyWindow+snappySlack)) + 128<<10; cap(s.out) < room {
 		s.out = make([]byte, 0, room)
 	}

@@ -25,7 +25,7 @@ type legacyReader struct {
 	opened
 	wrapped bool
 	add     int64 // to the offsets of records
-	last    int64 // the offset before
+	last    int64 // the previous offset
 	stamp   int64 // of all records, if stamped
 	stamped bool
 }
@@ -52,7 +52,7 @@ func (c *Cursor) openLegacy(o opened, room *Room) (recordReader, error) {
 		return nil, list.err
 	}
 	if o.magic == 1 {
-		// Offsets count from the first record, and the entry has that of the last.
+		// Offsets count from the first record, and the entry has the offset of the last.
 		last, err := r.lastOffset(c, codec, body, room)
 		if err != nil {
 			return nil, err
@@ -82,7 +82,7 @@ func (r *legacyReader) lastOffset(c *Cursor, codec int, body []byte, room *Room)
 	}
 }
 
-// entry reads where the next record begins, and its offset.
+// entry reads the header of the next record with its offset.
 func (r *legacyReader) entry() (*part, int64, error) {
 	if !r.src.fill(1) && r.src.err == nil {
 		return nil, 0, io.EOF
@@ -117,7 +117,7 @@ func (r *legacyReader) next(from int64) (Record, error) {
 }
 
 func (r *legacyReader) read(rec *Record, p *part, from int64) {
-	p.take(4) // checksum; that of the list has been checked
+	p.take(4) // checksum; the list's checksum has been checked
 	magic, attributes := p.take(1)[0], p.take(1)[0]
 	switch {
 	case p.err != nil:
@@ -142,7 +142,7 @@ func (r *legacyReader) read(rec *Record, p *part, from int64) {
 	}
 }
 
-// length32 reads how long what follows is, -1 for null.
+// length32 reads a length, -1 for null.
 func (p *part) length32() int64 {
 	n := int64(int32(binary.BigEndian.Uint32(p.take(4))))
 	if n < 0 {

@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// Limits bound what is held of one record and how much work one batch may be.
+// Limits limit the memory of one record and the work of one batch.
 type Limits struct {
 	// RecordBytes is the largest key and value, together.
 	RecordBytes int64
@@ -14,7 +14,7 @@ type Limits struct {
 	Headers int
 	// HeaderBytes is the largest sum of the names and values of all headers.
 	HeaderBytes int64
-	// BatchBytes bounds a batch's inflated size: time, not memory.
+	// BatchBytes limits a batch's decompressed size, and so the time, not the memory.
 	BatchBytes int64
 }
 
@@ -30,19 +30,20 @@ const (
 	LimitHeaderBytes = "max_header_bytes"
 )
 
-// Defect says what a Record lacks: what is over a limit, or everything but its position if unreadable.
+// Defect describes the missing parts of a Record: those over a limit, or everything except the position if it is
+// unreadable.
 type Defect struct {
 	// Limit is the exceeded limit, one of headers if there are several; "" when it cannot be read.
 	Limit string
 	// Size and SHA256 are those of the whole value, 0 and the hash of nothing for null.
 	Size   int64
 	SHA256 [sha256.Size]byte
-	// What the record does not hold because of Limit: its key, its value, its last headers.
+	// The parts that are missing because of Limit: the key, the value, the last headers.
 	KeyOmitted, ValueOmitted, HeadersOmitted bool
 
-	// Reason says why the record cannot be read, "" when Limit is set.
+	// Reason is why the record cannot be read, "" when Limit is set.
 	Reason string
-	// Last is the last offset that Reason is about. The first is the record's.
+	// Last is the last unreadable offset. The first is the record's own.
 	Last int64
 }
 
@@ -53,7 +54,7 @@ func (r *Record) over(limit string) *Defect {
 	return r.Defect
 }
 
-// maxPlaceholders is up to how many offsets that cannot be read get a record each. More have one record together.
+// maxPlaceholders is the largest number of unreadable offsets that get one record each. More get one record together.
 const maxPlaceholders = 1000
 
 // pushUnreadable adds placeholders for offsets that cannot be read, and moves p.Next past each.
@@ -79,7 +80,7 @@ var (
 	errNoRoom = errors.New("no memory is free for the records")
 	// errHeavy stops decoding in Fetch because the batch needs more than its share.
 	errHeavy = errors.New("the batch is too large to be decoded with others")
-	// errBatchLimit is the reason where a batch is too much work.
+	// errBatchLimit is the reason for a batch over Limits.BatchBytes.
 	errBatchLimit = errors.New("the batch inflates to more than max_batch_bytes")
 )
 
@@ -89,7 +90,7 @@ type Room struct {
 	Free int64
 	// More reserves further bytes. It may wait. nil: there are none.
 	More func(bytes int64) bool
-	// Done ends decoding early when it is closed; nil: nothing does.
+	// Done ends decoding early when it is closed; nil: never.
 	Done <-chan struct{}
 
 	taken int64
@@ -122,11 +123,11 @@ func (r *Room) ended() bool {
 	}
 }
 
-// back returns what was taken since taken was at mark.
+// back returns the memory that was taken since taken was at mark.
 func (r *Room) back(mark int64) {
 	r.Free += r.taken - mark
 	r.taken = mark
 }
 
-// unlimited is for bytes that are in memory already.
+// unlimited is the room for bytes that are already in memory.
 func unlimited() *Room { return &Room{Free: math.MaxInt64} }

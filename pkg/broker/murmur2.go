@@ -2,10 +2,11 @@ package broker
 
 import "encoding/binary"
 
-// Murmur2Partition is the choice of Java's default partitioner for a non-null key and n > 0 partitions.
+// Murmur2Partition returns the partition that Java's default partitioner chooses for a non-null key and n > 0
+// partitions.
 func Murmur2Partition(key []byte, n int) int32 { return int32(murmur2(key)&0x7fffffff) % int32(n) }
 
-// murmur2 is the hash with the seed that Kafka uses.
+// murmur2 returns the hash with the seed that Kafka uses.
 func murmur2(data []byte) uint32 {
 	const (
 		seed = 0x9747b28c

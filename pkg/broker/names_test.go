@@ -19,7 +19,7 @@ func heapBytes() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// batchOfNames is a batch of records with one header each, whose names differ.
+// batchOfNames returns a batch of records with one header each, all with different names.
 func batchOfNames(t *testing.T, codec, n, length int) []byte {
 	t.Helper()
 	records := make([]brokertest.Record, n)
@@ -30,8 +30,8 @@ func batchOfNames(t *testing.T, codec, n, length int) []byte {
 	return brokertest.BatchOf(t, codec, records...)
 }
 
-// TestCursor_NamesOfHeaders: names that do not repeat are in memory that was taken from the
-// room, or in the answer, and the cursor does not keep them.
+// TestCursor_NamesOfHeaders: names that do not repeat use memory of the room or of the answer, and the cursor does
+// not keep them.
 func TestCursor_NamesOfHeaders(t *testing.T) { //nolint:paralleltest // others' allocations would be counted
 	for name, test := range map[string]struct{ records, length int }{
 		"Large":  {100, 1_000_000}, // read in pieces
@@ -72,7 +72,7 @@ func TestCursor_NamesOfHeaders(t *testing.T) { //nolint:paralleltest // others' 
 	}
 }
 
-// TestClone_HasNamesOfItsOwn: a record that is kept does not keep the answer.
+// TestClone_HasNamesOfItsOwn: a cloned record does not keep the answer in memory.
 func TestClone_HasNamesOfItsOwn(t *testing.T) {
 	t.Parallel()
 	data := brokertest.BatchOf(t, brokertest.None, brokertest.Record{Value: 1, Headers: 1, Name: strings.Repeat("n", 1000)})

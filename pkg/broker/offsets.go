@@ -9,7 +9,7 @@ import (
 	"github.com/segmentio/kafka-go/protocol/listoffsets"
 )
 
-// Who asks for offsets, and which, in the ListOffsets request.
+// Special values of the ListOffsets request.
 const (
 	asConsumer = -1 // the end is the high watermark
 	asDebugger = -2 // the end is the leader's own
@@ -18,8 +18,8 @@ const (
 	logStart = -2
 )
 
-// StartOffsets returns the first offset that each log still holds. Partitions that cannot be asked are missing
-// from the result and named in the error, which is then a PartitionErrors; any other error means no result at all.
+// StartOffsets returns the first offset that each log still has. Partitions without an answer are missing from the
+// result and named in the error, which is then a PartitionErrors; any other error means no result.
 func (c *Cluster) StartOffsets(ctx context.Context, parts []TopicPartition) (map[TopicPartition]int64, error) {
 	return c.listOffsets(ctx, parts, asConsumer, logStart)
 }
@@ -31,7 +31,8 @@ func (c *Cluster) EndOffsets(ctx context.Context, parts []TopicPartition) (map[T
 }
 
 // AppendedOffsets returns the offset after the last record in the leader's log, which consumers cannot see yet when
-// replicas lag. Who must prove that a record was never written reads up to here. Errors are as in StartOffsets.
+// replicas lag. A search that must prove that a record was never written reads up to this offset. Errors are as in
+// StartOffsets.
 func (c *Cluster) AppendedOffsets(ctx context.Context, parts []TopicPartition) (map[TopicPartition]int64, error) {
 	return c.listOffsets(ctx, parts, asDebugger, logEnd)
 }

@@ -10,16 +10,16 @@ import (
 	"github.com/segmentio/kafka-go/protocol/produce"
 )
 
-// Fate says what a failed write means for the record.
+// Fate is the state of a record after a failed write.
 type Fate int
 
-// The four fates, in the order in which a caller has more and more to do.
+// The four fates, in the order of increasing work for the caller.
 const (
 	// NotSent: the record is not in the log and never will be from this call. Another try may succeed.
 	NotSent Fate = iota + 1
-	// RecordRejected: the broker refuses this very record for good. Others of the call may be written.
+	// RecordRejected: the broker permanently refuses this record. Others of the call may be written.
 	RecordRejected
-	// TopicRefused: the topic is not there, or not for us. Nothing was written.
+	// TopicRefused: the topic does not exist, or the user may not write to it. Nothing was written.
 	TopicRefused
 	// InDoubt: the record was sent without an answer. It may be in the log, or be appended a little later.
 	InDoubt
@@ -41,10 +41,10 @@ func (f Fate) String() string {
 	}
 }
 
-// Class is a cause in words that operators know. Its text is stored and shown.
+// Class is the cause of a failure in operators' terms. Its text is stored and shown.
 type Class string
 
-// The classes that this package gives.
+// The classes of this package.
 const (
 	ClassNetworkTimeout    Class = "NETWORK_TIMEOUT"
 	ClassBrokerUnavailable Class = "BROKER_UNAVAILABLE"
@@ -55,7 +55,7 @@ const (
 	ClassUnknown           Class = "UNKNOWN"
 )
 
-// ProduceError says why a record was not acknowledged. Use errors.As to find it, errors.Is for the cause.
+// ProduceError is the reason why a record was not acknowledged. Use errors.As to find it, errors.Is for the cause.
 type ProduceError struct {
 	Fate  Fate
 	Class Class
@@ -70,7 +70,7 @@ func (e *ProduceError) Error() string {
 // Unwrap returns the cause.
 func (e *ProduceError) Unwrap() error { return e.Err }
 
-// Classify gives any error of this package its class, ClassUnknown if none fits.
+// Classify returns the class of any error of this package, ClassUnknown if none fits.
 func Classify(err error) Class {
 	var code kafka.Error
 	var untrusted *tls.CertificateVerificationError
@@ -91,7 +91,7 @@ func Classify(err error) Class {
 	}
 }
 
-// classOf is Classify for codes whose kind does not say enough.
+// classOf is Classify for codes whose class does not follow from their kind.
 func classOf(code kafka.Error) Class {
 	switch code {
 	case kafka.RequestTimedOut, kafka.NetworkException:
@@ -115,12 +115,12 @@ const (
 	written       verdict = iota
 	notWritten            // try again
 	maybeWritten          // try again, the same batch with the same sequence
-	recordsRefuse         // some record is bad
+	recordsRefuse         // at least one record is bad
 	topicRefuse
-	staleProducer // the broker does not accept our sequence: begin a new one
+	staleProducer // the broker does not accept the sequence: start a new one
 )
 
-// judge reads a broker's answer. Errors that Kafka also gives after an append leave the batch in doubt.
+// judge translates a broker's answer. Errors that Kafka also returns after an append leave the batch in doubt.
 func judge(code int16) verdict {
 	switch kafka.Error(code) {
 	case 0, kafka.DuplicateSequenceNumber:
@@ -143,13 +143,13 @@ func judge(code int16) verdict {
 	}
 }
 
-// refusesTopic reports whether an error before the first byte is about topic or user: another try is useless.
+// refusesTopic reports whether an error before the first byte concerns the topic or the user: another try is useless.
 func refusesTopic(err error) bool {
 	var untrusted *tls.CertificateVerificationError
 	return errors.Is(err, ErrUnauthorized) || errors.Is(err, kafka.InvalidTopic) || errors.As(err, &untrusted)
 }
 
-// badRecords returns which of n records the broker named as bad; without names all are suspects.
+// badRecords returns which of n records the broker named as bad; if it named none, all may be bad.
 func badRecords(p produce.ResponsePartition, n int) map[int]string {
 	bad := make(map[int]string, len(p.RecordErrors))
 	for _, e := range p.RecordErrors {
@@ -160,7 +160,7 @@ func badRecords(p produce.ResponsePartition, n int) map[int]string {
 	return bad
 }
 
-// answerError is the error in a produce answer, with the broker's own words.
+// answerError returns the error of a produce answer, with the broker's own message.
 func answerError(p produce.ResponsePartition) error {
 	err := codeError(p.ErrorCode)
 	if err != nil && p.ErrorMessage != "" {

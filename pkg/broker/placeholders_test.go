@@ -20,8 +20,8 @@ func manyUnreadable(size int) (data []byte, offsets int64) {
 	return data, offsets
 }
 
-// TestPlaceholders_TakeMemoryFromTheRoom: a small answer that cannot be read makes as many
-// records as there is memory for, and the rest later.
+// TestPlaceholders_TakeMemoryFromTheRoom: a small unreadable answer yields as many placeholders as there is memory
+// for, and the others later.
 func TestPlaceholders_TakeMemoryFromTheRoom(t *testing.T) { //nolint:paralleltest // others' allocations would be counted
 	data, offsets := manyUnreadable(200 << 10)
 	t.Run("Fetch", func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestPlaceholders_TakeMemoryFromTheRoom(t *testing.T) { //nolint:paralleltes
 	})
 }
 
-// TestPlaceholders_WithoutMemory: what has no memory is not passed over.
+// TestPlaceholders_WithoutMemory: offsets without memory for their placeholders are not skipped.
 func TestPlaceholders_WithoutMemory(t *testing.T) {
 	t.Parallel()
 	good := brokertest.BatchOf(t, brokertest.None, brokertest.Record{Value: 1})

@@ -16,20 +16,21 @@ import (
 const (
 	firstBackoff = 50 * time.Millisecond
 	lastBackoff  = 500 * time.Millisecond
-	// freshLook is how long a topic may be unknown before that is believed: brokers learn of new ones late.
+	// freshLook is how long a topic may be unknown before it counts as missing, because brokers learn of new topics
+	// late.
 	freshLook    = 500 * time.Millisecond
-	maxProducers = 3 // bounds how often one batch may ask for a new producer id
+	maxProducers = 3 // limits how often one batch may request a new producer id
 )
 
-// write is one Produce call at work.
+// write is the state of one Produce call.
 type write struct {
 	producer *Producer
 	lane     *lane
 	result   *ProduceResult
-	rested   time.Time // the broker wants to be left alone until then
+	rested   time.Time // the broker asks for no requests until then
 }
 
-// rest waits until the broker takes requests again; sent earlier, a batch would end in doubt, unread.
+// rest waits until the broker accepts requests again; a batch that is sent earlier would end in doubt, unread.
 func (w *write) rest(ctx context.Context) *ProduceError {
 	if left := time.Until(w.rested); left > 0 && !wait.Sleep(ctx, left) {
 		err := fmt.Errorf("%w: %w", ErrNotTried, kafka.ThrottlingQuotaExceeded)
@@ -69,7 +70,7 @@ func (w *write) batch(ctx context.Context, records []Record, results []RecordRes
 	return w.batch(ctx, records[half:], results[half:])
 }
 
-// without writes the records that the broker did not name as bad.
+// without writes the batch again without the records that the broker named as bad.
 func (w *write) without(ctx context.Context, bad map[int]string, records []Record, results []RecordResult, cause *ProduceError) *ProduceError {
 	good := make([]Record, 0, len(records)-len(bad))
 	for i, rec := range records {
@@ -90,8 +91,8 @@ func (w *write) without(ctx context.Context, bad map[int]string, records []Recor
 	return err
 }
 
-// try sends one batch until it is settled or its time is over, always the same bytes with the same sequence. The
-// answer is returned with RecordRejected for the records it names.
+// try sends one batch until its result is known or its time is over, always the same bytes with the same sequence.
+// With RecordRejected it also returns the broker's answer, which names the rejected records.
 func (w *write) try(ctx context.Context, records []Record) (produce.ResponsePartition, *ProduceError) {
 	var none produce.ResponsePartition
 	encoded, err := encodeBatch(records, w.producer.codec)
@@ -104,7 +105,7 @@ func (w *write) try(ctx context.Context, records []Record) (produce.ResponsePart
 	if err := w.rest(ctx); err != nil {
 		return none, err
 	}
-	var doubt bool // some try may have been appended
+	var doubt bool // a try may have been appended
 	var unknownSince time.Time
 	producers := 0
 	for backoff := firstBackoff; ; backoff = min(2*backoff, lastBackoff) {
@@ -151,7 +152,8 @@ func (w *write) refused(v verdict, doubt bool, err error) *ProduceError {
 	}
 }
 
-// giveUp ends a batch without an answer. In doubt it takes its producer id along: the sequence is spent.
+// giveUp ends a batch without an answer. If the batch is in doubt, its producer id is dropped, because the sequence
+// may be used.
 func (w *write) giveUp(doubt bool, err error) *ProduceError {
 	if !doubt {
 		return &ProduceError{NotSent, Classify(err), err}
@@ -160,7 +162,7 @@ func (w *write) giveUp(doubt bool, err error) *ProduceError {
 	return &ProduceError{InDoubt, Classify(err), err}
 }
 
-// once is a single try, and what it means.
+// once makes a single try, and returns the next step.
 func (w *write) once(ctx context.Context, encoded *encodedBatch) (produce.ResponsePartition, verdict, error) {
 	var none produce.ResponsePartition
 	c, timeout := w.producer.cluster, w.producer.cfg.RequestTimeout
@@ -203,5 +205,5 @@ func readAck(res *produce.Response) (produce.ResponsePartition, time.Duration, e
 	return res.Topics[0].Partitions[0], time.Duration(res.ThrottleTimeMs) * time.Millisecond, nil
 }
 
-// sign makes the head of a batch that is the lane's next.
+// sign makes the header of the lane's next batch.
 func (l *lane) sign(encoded *encodedBatch) []byte { return encoded.signed(l.id, l.epoch, l.sequence) }

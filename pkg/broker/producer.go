@@ -15,17 +15,17 @@ import (
 
 // ProducerConfig tunes a Producer.
 type ProducerConfig struct {
-	// Timeout is how long a batch is tried before it is given up.
+	// Timeout is the total time for sending a batch, including repeated tries.
 	Timeout time.Duration `mapstructure:"timeout"`
-	// RequestTimeout bounds one try, so that a connection that went silent leaves time for another.
+	// RequestTimeout limits one try, so that a silent connection leaves time for another try.
 	RequestTimeout time.Duration `mapstructure:"request_timeout"`
-	// MaxBatchBytes ends a batch; a larger record goes alone. Keep it below message.max.bytes of the brokers.
+	// MaxBatchBytes limits a batch; a larger record is sent alone. Keep it below message.max.bytes of the brokers.
 	MaxBatchBytes int `mapstructure:"max_batch_bytes"`
 	// Compression is none, gzip, snappy, lz4 or zstd.
 	Compression string `mapstructure:"compression"`
 }
 
-// DefaultProducerConfig holds the values for zero fields.
+// DefaultProducerConfig returns the values that replace zero fields.
 func DefaultProducerConfig() ProducerConfig {
 	return ProducerConfig{
 		Timeout:        5 * time.Second,
@@ -35,7 +35,7 @@ func DefaultProducerConfig() ProducerConfig {
 	}
 }
 
-// Validate reports every problem at once. Keys are relative to where the configuration is used.
+// Validate reports every problem at once. Keys are relative to the caller's section of the configuration.
 func (c ProducerConfig) Validate() error {
 	var problems []error
 	if c.Timeout < 0 {
@@ -74,8 +74,8 @@ func codecOf(name string) (protocol.Attributes, error) {
 	return protocol.Attributes(c), nil
 }
 
-// Producer writes records so that a resend cannot double them: each batch has a producer id and a sequence, by
-// which the broker knows it again. One batch is under way for each partition; partitions do not wait for one
+// Producer writes records so that a resend cannot duplicate them: each batch has a producer id and a sequence, by
+// which the broker recognises it. Each partition has at most one batch in progress; partitions do not wait for one
 // another. A Producer is safe for concurrent use and needs no closing.
 type Producer struct {
 	cluster *Cluster
@@ -92,7 +92,7 @@ func (c *Cluster) NewProducer(cfg ProducerConfig) *Producer {
 	return &Producer{cluster: c, cfg: cfg.withDefaults(), codec: codec, lanes: map[TopicPartition]*lane{}}
 }
 
-// OffsetUnknown is the offset of a record in the log whose position the broker no longer knew at a resend.
+// OffsetUnknown is the offset of a record that is in the log, but whose offset the broker no longer knew at a resend.
 const OffsetUnknown = -1
 
 // RecordResult is a record's result: in all in-sync replicas at Offset, or Err is a *ProduceError.
@@ -104,7 +104,8 @@ type RecordResult struct {
 // ProduceResult has one entry for each record, in the order they were given.
 type ProduceResult struct {
 	Records []RecordResult
-	// Throttle is the longest time to slow down; later batches of the call wait, later calls are the caller's.
+	// Throttle is the longest pause that the broker asked for. Later batches of the call wait for it; the caller must
+	// delay later calls.
 	Throttle time.Duration
 }
 
@@ -118,12 +119,12 @@ func (r ProduceResult) Err() error {
 	return nil
 }
 
-// Produce writes records to a partition in their order, in batches of its own making, and returns when each one's
-// fate is known. The topic and offset in a record are ignored. A rejected record does not take others with it: its
-// batch is split until it is alone. Any other failure ends the call, and records left unsent are NotSent with
-// ErrNotTried (or TopicRefused).
+// Produce writes records to a partition in their order, in one or more batches, and returns when each record's fate
+// is known. The topic and offset in a record are ignored. A rejected record does not affect others: its batch is
+// split until it is alone. Any other failure ends the call, and records left unsent are NotSent with ErrNotTried (or
+// TopicRefused).
 //
-// When ctx ends, what was on its way is InDoubt and the rest NotSent. Bytes of a batch in doubt may still reach
+// When ctx ends, records in progress are InDoubt and the others NotSent. Bytes of a batch in doubt may still reach
 // the broker for the rest of its RequestTimeout, not later. The caller must not change records meanwhile.
 func (p *Producer) Produce(ctx context.Context, tp TopicPartition, records []Record) ProduceResult {
 	out := ProduceResult{Records: make([]RecordResult, len(records))}
@@ -165,7 +166,7 @@ func fail(results []RecordResult, err *ProduceError) {
 	}
 }
 
-// batchEnd returns where the batch that begins at start ends.
+// batchEnd returns the end of the batch that begins at start.
 func batchEnd(records []Record, start, limit int) int {
 	total := batchPrefix + atRecords
 	for i := start; i < len(records); i++ {
@@ -177,7 +178,7 @@ func batchEnd(records []Record, start, limit int) int {
 	return len(records)
 }
 
-// lane is the one way into a partition. Its fields belong to who has the turn.
+// lane serializes the writes to a partition. Its fields belong to the holder of the turn.
 type lane struct {
 	tp   TopicPartition
 	turn chan struct{}

@@ -22,23 +22,24 @@ const (
 
 // Memory of ReadAt and Scan, of all calls of a process together.
 const (
-	// readBytes is the usual memory of one call, and largeRead that of a call that needs more: one at a time.
+	// readBytes is the usual memory of one call, and largeRead that of a call that needs more, of which one runs at a
+	// time.
 	readBytes    = 8 << 20
 	largeRead    = 144 << 20
-	decoderBytes = 20 << 20 // the memory of the decoder, which a call takes as well
+	decoderBytes = 20 << 20 // the memory of the decoder, which a call needs too
 	// ReadLimit is the largest key and value, together, that ReadAt returns.
 	ReadLimit = 128 << 20
 )
 
-// readLimits are those of ReadAt.
+// readLimits are the limits of ReadAt.
 func readLimits() Limits {
 	return Limits{RecordBytes: ReadLimit, Headers: 100_000, HeaderBytes: 16 << 20, BatchBytes: DefaultLimits().BatchBytes}
 }
 
-// reads is the memory that calls of ReadAt and Scan may take.
+// reads is the memory that calls of ReadAt and Scan share.
 var reads = semaphore.NewWeighted(largeRead + 2*readBytes + 3*decoderBytes)
 
-// reserveRead waits for the memory to read and decompress room bytes.
+// reserveRead waits until the memory to read and decompress room bytes is free.
 func reserveRead(ctx context.Context, room int64) (release func(), err error) {
 	if err := reads.Acquire(ctx, room+decoderBytes); err != nil {
 		return nil, fmt.Errorf("wait for memory: %w", err)
@@ -60,7 +61,7 @@ func (c *Cluster) ReadAt(ctx context.Context, tp TopicPartition, offset int64) (
 	return rec, nil
 }
 
-// readAt reads a record within room bytes; ErrTooLarge means that they are too few.
+// readAt reads a record with room bytes of memory; ErrTooLarge means that it needs more.
 func (c *Cluster) readAt(ctx context.Context, tp TopicPartition, offset, room int64) (Record, error) {
 	release, err := reserveRead(ctx, room)
 	if err != nil {
@@ -101,7 +102,8 @@ func (c *Cluster) readAt(ctx context.Context, tp TopicPartition, offset, room in
 	return Record{}, ErrGone
 }
 
-// Mark identifies an offset's batch by its latest time in milliseconds and its checksum, if it is found.
+// Mark identifies the batch of an offset by its latest time in milliseconds and its checksum; found is false when
+// there is none.
 func (c *Cluster) Mark(ctx context.Context, tp TopicPartition, offset int64) (latest int64, crc uint32, found bool, err error) {
 	if err := reads.Acquire(ctx, readBytes); err != nil {
 		return 0, 0, false, fmt.Errorf("wait for memory: %w", err)
@@ -119,7 +121,7 @@ func (c *Cluster) Mark(ctx context.Context, tp TopicPartition, offset int64) (la
 	}
 	b, _, whole, err := nextBatch(cursor.data)
 	if err != nil || !whole || b.last < offset || !b.legacy && b.base > offset {
-		return 0, 0, false, nil //nolint:nilerr // what cannot be read is no evidence
+		return 0, 0, false, nil //nolint:nilerr // a batch that cannot be read is no evidence
 	}
 	if b.legacy {
 		return 0, binary.BigEndian.Uint32(b.raw[atLegacyCRC:]), true, nil
@@ -127,7 +129,7 @@ func (c *Cluster) Mark(ctx context.Context, tp TopicPartition, offset int64) (la
 	return int64(binary.BigEndian.Uint64(b.raw[atMaxTime:])), binary.BigEndian.Uint32(b.raw[atCRC:]), true, nil
 }
 
-// within is Read with the memory that the whole answer may take, until ctx ends.
+// within is Read with a limit on the memory of the whole answer; it ends with ctx.
 func (c *Cursor) within(ctx context.Context, room, bytes int64) (p FetchedPartition, done bool, err error) {
 	p, done, err = c.Read(&Room{Free: room - int64(c.size), Done: ctx.Done()}, bytes)
 	switch {
@@ -139,15 +141,15 @@ func (c *Cursor) within(ctx context.Context, room, bytes int64) (p FetchedPartit
 	return p, done, cmp.Or(err, p.Err)
 }
 
-// Scan shows fn every record with from <= offset < to, in order, whether or not its transaction was committed, and
-// the ends of transactions (see Record.Control), until fn returns true. Offsets removed by compaction are missing.
-// A record has its position, its time and the first header of that name, at most 1 KiB of it; with the empty name
-// it is the whole record within DefaultLimits.
+// Scan calls fn for every record with from <= offset < to, in order, whether or not its transaction was committed,
+// and for the ends of transactions (see Record.Control), until fn returns true. Offsets removed by compaction are
+// missing. A record has its position, its time and the first header of the given name, at most 1 KiB of it; with an
+// empty name it is the whole record within DefaultLimits.
 //
-// It returns nil when it has seen them all or was stopped, ErrOutOfRange when the log starts after from or was cut
-// off before it, ErrTooLarge when a batch does not fit into the memory for reading, and the kinds of Topics and
-// Fetch. It waits, as long as ctx lets it, for offsets that replicas still have to copy, and goes on by itself
-// when the leader moves; so give it a deadline.
+// It returns nil after the last record or when fn stopped it, ErrOutOfRange when the log starts after from or was
+// truncated before it, ErrTooLarge when a batch does not fit into the memory for reading, and the kinds of Topics and
+// Fetch. Until ctx ends, it waits for offsets that replicas still have to copy, and continues when the leader moves;
+// so give ctx a deadline.
 func (c *Cluster) Scan(ctx context.Context, tp TopicPartition, from, to int64, header string, fn func(Record) (stop bool)) error {
 	s := scan{c: c, tp: tp, to: to, header: header, fn: fn, next: from}
 	if err := s.run(ctx); err != nil {
@@ -156,7 +158,7 @@ func (c *Cluster) Scan(ctx context.Context, tp TopicPartition, from, to int64, h
 	return nil
 }
 
-// scan is a call of Scan.
+// scan is the state of a call of Scan.
 type scan struct {
 	c      *Cluster
 	tp     TopicPartition
@@ -181,7 +183,7 @@ func (s *scan) run(ctx context.Context) error {
 			nothing = 0
 			continue
 		}
-		// Twice nothing although the log goes on: its rest was compacted away.
+		// Two empty answers although the log continues: compaction removed the rest.
 		if nothing++; nothing >= 2 && high >= s.to {
 			return nil
 		}
@@ -192,7 +194,7 @@ func (s *scan) run(ctx context.Context) error {
 	return nil
 }
 
-// answer shows one answer of the broker, nothing twice. ErrTooLarge: room is too small for it.
+// answer passes the records of one answer to fn, each only once. ErrTooLarge: room is too small for it.
 func (s *scan) answer(ctx context.Context, room int64) (stop bool, high int64, err error) {
 	release, err := reserveRead(ctx, room)
 	if err != nil {
@@ -215,7 +217,7 @@ func (s *scan) answer(ctx context.Context, room int64) (stop bool, high int64, e
 	return stop, got.HighWatermark, err
 }
 
-// show shows what a cursor reads, until ctx ends.
+// show passes the records of a cursor to fn, until ctx ends.
 func (s *scan) show(ctx context.Context, cursor *Cursor, room int64) (stop bool, err error) {
 	for done := false; !done && err == nil; {
 		var read FetchedPartition
@@ -243,7 +245,7 @@ func (p FetchedPartition) everything() []Record {
 	return all
 }
 
-// fetchOne fetches one partition with Stream from its leader, which is looked up again if it has moved.
+// fetchOne fetches one partition with Stream from its leader; if the leader has moved, it is requested again.
 func (c *Cluster) fetchOne(ctx context.Context, tp TopicPartition, offset int64, bytes int32, room int64, limits Limits) (FetchedPartition, *Cursor, error) {
 	var got FetchedPartition
 	for try := 1; ; try++ {
@@ -276,7 +278,7 @@ func (c *Cluster) fetchOne(ctx context.Context, tp TopicPartition, offset int64,
 	}
 }
 
-// mayMove reports whether another look at the topic may help.
+// mayMove reports whether reading the topic's leaders again may help.
 func mayMove(err error) bool {
 	return errors.Is(err, ErrNotLeader) || errors.Is(err, ErrNoLeader) || errors.Is(err, ErrUnavailable) ||
 		errors.Is(err, ErrUnknownTopic)

@@ -43,7 +43,7 @@ func TestReads_EndWithTheirContext(t *testing.T) {
 	})
 }
 
-// TestReads_ReserveDecoders: the calls under way take no more memory than is set apart.
+// TestReads_ReserveDecoders: all running calls together use no more than the reserved memory.
 func TestReads_ReserveDecoders(t *testing.T) { //nolint:paralleltest // it takes all the memory for reading
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

@@ -12,21 +12,22 @@ import (
 // Record is one record of a log, as its producer wrote it. A nil key, value or header value is Kafka's null and
 // differs from an empty one; headers keep their order and their duplicates.
 //
-// Records from Fetch and Scan share memory: do not change their bytes, and Clone those that are kept.
+// Records from Fetch and Scan share memory: do not change their bytes, and Clone records that you keep.
 type Record struct {
 	TopicPartition
 	Offset int64
-	// Time is UTC in milliseconds, zero outside 1970 to 9999. Produce writes the current time for zero.
+	// Time is UTC with milliseconds, zero outside 1970 to 9999. Produce writes the current time for zero.
 	Time time.Time
 	// RawTime is a log's timestamp that Time cannot hold, else 0. Kafka writes -1 for none.
 	RawTime int64
 	Key     []byte
 	Value   []byte
 	Headers []entity.Header
-	// Defect says which parts are missing because of a limit, or that it cannot be read; nil for a whole record.
+	// Defect describes the parts that are missing because of a limit, or why the record cannot be read; nil for a
+	// whole record.
 	Defect *Defect
 
-	// Control marks the end of a transaction: no record, without key and value. Only Scan shows these.
+	// Control marks the end of a transaction, which is not a message and has no key or value. Only Scan returns it.
 	Control bool
 }
 
@@ -42,7 +43,8 @@ func (r Record) Clone() Record {
 	return r
 }
 
-// Memory of a Record, a header and a Defect without the bytes they point to: much for tiny records.
+// Memory of a Record, a header and a Defect without the bytes that they point to, which is a large share for small
+// records.
 const (
 	recordMemory = int(unsafe.Sizeof(Record{}))
 	HeaderMemory = int(unsafe.Sizeof(entity.Header{}))
@@ -61,7 +63,7 @@ func (r *Record) Memory() int64 {
 	return int64(n)
 }
 
-// size is about what the record takes in a batch.
+// size returns the approximate size of the record in a batch.
 func (r Record) size() int {
 	n := len(r.Key) + len(r.Value) + 32
 	for _, h := range r.Headers {

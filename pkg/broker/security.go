@@ -13,8 +13,8 @@ import (
 	"sync"
 )
 
-// certificates are the TLS files, read for each connection. While one is missing or half written, or key and
-// certificate do not fit because only one was replaced, the last good ones are used.
+// certificates are the TLS files, read for each connection. While one is missing or incomplete, or key and
+// certificate do not match because only one was replaced, the last valid ones are used.
 type certificates struct {
 	cfg TLSConfig
 
@@ -23,7 +23,7 @@ type certificates struct {
 	pair        *tls.Certificate // nil: never read
 }
 
-// secure runs the TLS handshake on conn, which it closes when that fails.
+// secure runs the TLS handshake on conn, and closes conn when it fails.
 func (c *certificates) secure(ctx context.Context, conn net.Conn, address string) (net.Conn, error) {
 	cfg, err := c.load(address)
 	if err != nil {
@@ -64,7 +64,8 @@ func (c *certificates) load(address string) (*tls.Config, error) {
 	return cfg, nil
 }
 
-// orLast reads into what was read last. Its error says that there is nothing.
+// orLast calls read and stores the result in last; after a failure the last result stays valid. The error means that
+// there is none.
 func orLast[T any](last **T, read func() (*T, error)) error {
 	now, err := read()
 	if err == nil {
@@ -81,7 +82,7 @@ func readPair(certFile, keyFile string) (*tls.Certificate, error) {
 	return &pair, err
 }
 
-// readAuthorities refuses a file that ends within a certificate: the missing one may be needed.
+// readAuthorities refuses a file that ends within a certificate, because the missing one may be needed.
 func readAuthorities(path string) (*x509.CertPool, error) {
 	rest, err := os.ReadFile(path)
 	if err != nil {

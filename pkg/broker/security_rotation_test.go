@@ -25,7 +25,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 )
 
-// vault is a Kafka that knows users by SCRAM, the files that a client signs in with, and the client.
+// vault is a Kafka with SCRAM users, the files with a client's credentials, and the client.
 type vault struct {
 	t                  *testing.T
 	admin              *kafka.Client
@@ -65,7 +65,7 @@ func (v *vault) write(username, password string) {
 	writeFile(v.t, v.password, []byte(password))
 }
 
-// alter gives a user a password, or makes one.
+// alter sets a user's password, or creates the user.
 func (v *vault) alter(user, password string) {
 	v.t.Helper()
 	salt := []byte("salt")
@@ -78,7 +78,7 @@ func (v *vault) alter(user, password string) {
 	check.Require(v.t, err == nil && len(res.Results) == 1 && res.Results[0].Error == nil, "alter user: %v, %+v", err, res)
 }
 
-// wantServed asks by connections of all kinds, new ones among them.
+// wantServed sends requests over connections of all kinds, including new ones.
 func (v *vault) wantServed() {
 	v.t.Helper()
 	before := v.dials.Load()
@@ -93,7 +93,7 @@ func TestRotation_FileAfterTheBroker(t *testing.T) {
 	v := newVault(t)
 	v.alter("alice", "second")
 	go func() {
-		<-time.After(300 * time.Millisecond) // how far the file is behind
+		<-time.After(300 * time.Millisecond) // the delay of the file
 		_ = os.WriteFile(v.password, []byte("second\n"), 0o600)
 	}()
 	v.wantServed()
@@ -119,8 +119,7 @@ func TestRotation_FileThatIsNotWhole(t *testing.T) {
 	v.wantServed()
 }
 
-// The connections of a user that was replaced are left before it may do nothing any
-// more, without anybody's asking for a new one.
+// The connections of a replaced user are closed before its permissions end, without a request for a new connection.
 func TestRotation_OtherUser(t *testing.T) {
 	t.Parallel()
 	v := newVault(t)
@@ -135,8 +134,8 @@ func TestRotation_OtherUser(t *testing.T) {
 	v.wantServed()
 }
 
-// Credentials that were good and are not any more come back with the file, so no
-// record is told to be refused for good; unlike with credentials that never were.
+// After valid credentials become invalid, no record is refused for good, because the file may soon have valid ones;
+// credentials that were never valid do refuse records.
 func TestRotation_RecordIsWorthAnotherTry(t *testing.T) {
 	t.Parallel()
 	v := newVault(t)
@@ -149,7 +148,7 @@ func TestRotation_RecordIsWorthAnotherTry(t *testing.T) {
 		check.Require(t, errors.As(res.Err(), &failed), "produce = %v, want a ProduceError", res.Err())
 		return failed.Fate, failed.Class
 	}
-	v.write("carol", "wrong") // so that connections are left; and the login before is wrong as well by now
+	v.write("carol", "wrong") // so that connections are closed; the previous login is now wrong too
 	for end := time.Now().Add(30 * time.Second); ; {
 		if _, err := v.client.Topics(testContext(t)); err != nil {
 			break
@@ -166,7 +165,7 @@ func TestRotation_RecordIsWorthAnotherTry(t *testing.T) {
 	v.wantServed()
 }
 
-// mutual is a Kafka that wants to see a client's certificate, and keeps the last.
+// mutual is a Kafka that requires a client's certificate, and keeps the last one.
 type mutual struct {
 	mu   sync.Mutex
 	seen *x509.Certificate
@@ -209,7 +208,7 @@ func TestRotation_Certificates(t *testing.T) {
 	writeFile(t, cfg.TLS.CertFile, first.cert)
 	writeFile(t, cfg.TLS.KeyFile, first.key)
 	wantSeen(first)
-	writeFile(t, cfg.TLS.CertFile, second.cert) // and the key not yet
+	writeFile(t, cfg.TLS.CertFile, second.cert) // the key is not replaced yet
 	wantSeen(first)
 	writeFile(t, cfg.TLS.KeyFile, second.key[:len(second.key)/2])
 	wantSeen(first)
@@ -226,7 +225,7 @@ func TestRotation_Certificates(t *testing.T) {
 	} {
 		writeFile(t, ca, []byte(content))
 		if _, err := openWith(t, cfg).Topics(testContext(t)); err == nil || !strings.Contains(err.Error(), "certificate") {
-			t.Errorf("authorities %s, first read = %v, want it told", name, err)
+			t.Errorf("authorities %s, first read = %v, want an error", name, err)
 		}
 		wantSeen(second)
 	}

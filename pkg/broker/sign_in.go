@@ -30,7 +30,7 @@ const (
 // login is a user and its password.
 type login struct{ username, password string }
 
-// login reads both where the configuration says they are.
+// login reads user and password from the configuration or its files.
 func (s SASLConfig) login() (login, error) {
 	username, err := fileOr(s.UsernameFile, s.Username)
 	if err != nil {
@@ -57,7 +57,7 @@ func fileOr(path, value string) (string, error) {
 	return text, err
 }
 
-// mechanism is how a login is shown to the broker.
+// mechanism returns the SASL mechanism of a login.
 func (s SASLConfig) mechanism(l login) (sasl.Mechanism, error) {
 	switch s.Mechanism {
 	case mechanismScramSHA256:
@@ -69,7 +69,7 @@ func (s SASLConfig) mechanism(l login) (sasl.Mechanism, error) {
 	}
 }
 
-// signInError is why a broker refused us. It is passing when the next try may have other credentials.
+// signInError is a broker's refusal of the sign-in. It is temporary when the next try may use other credentials.
 type signInError struct {
 	passing bool
 	err     error
@@ -79,7 +79,7 @@ func (e *signInError) Error() string { return "sign in to kafka: " + e.err.Error
 
 func (e *signInError) Unwrap() error { return e.err }
 
-// signIn opens a connection with a user. Kafka-go would not know what to try after a refusal.
+// signIn opens a connection and authenticates it. Kafka-go's own sign-in cannot try other credentials after a refusal.
 func (c *Cluster) signIn(ctx context.Context, open func() (net.Conn, error)) (net.Conn, error) {
 	var conn net.Conn
 	read := false
@@ -112,10 +112,10 @@ func (c *Cluster) signIn(ctx context.Context, open func() (net.Conn, error)) (ne
 	return conn, nil
 }
 
-// refused reports that the broker knows what was said and does not let us in.
+// refused reports whether the broker has read the credentials and refused them.
 func refused(err error) bool { return errors.Is(err, kafka.SASLAuthenticationFailed) }
 
-// show proves to the broker who we are.
+// show runs the SASL exchange with the broker.
 func (s SASLConfig) show(ctx context.Context, conn net.Conn, l login) error {
 	if deadline, ok := ctx.Deadline(); ok {
 		_ = conn.SetDeadline(deadline)
@@ -138,7 +138,7 @@ func (s SASLConfig) show(ctx context.Context, conn net.Conn, l login) error {
 		var answer *saslauthenticate.Response
 		answer, err = signInTrip[*saslauthenticate.Response](conn, authenticateVersion, &saslauthenticate.Request{AuthBytes: words})
 		switch {
-		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // how some refuse
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // some brokers refuse by closing the connection
 			return fmt.Errorf("%w: %w", kafka.SASLAuthenticationFailed, err)
 		case err != nil:
 			return err
@@ -159,17 +159,18 @@ func signInTrip[T protocol.Message](conn net.Conn, version int16, request protoc
 	return answer.(T), nil
 }
 
-// userLook is how often the file with the user's name is looked at.
+// userLook is how often the file with the user's name is read.
 const userLook = time.Second
 
-// follower leaves the connections of a replaced user, whose rights may end: that looks like a denied topic.
+// follower closes the connections of a replaced user, whose permissions may end: requests would then look like denied
+// topics.
 type follower struct {
 	mu     sync.Mutex
 	looked time.Time
-	toward string // the user that connections were left for
+	toward string // the user for which connections were closed
 }
 
-// followUser is called before every request. It reads the file once in a while.
+// followUser is called before every request. It reads the file every userLook.
 func (c *Cluster) followUser() {
 	if c.cfg.usesSASL() && c.cfg.SASL.UsernameFile != "" && c.follower.leave(c.cfg.SASL, c.logins.Accepted().username) {
 		c.forgetConnections()

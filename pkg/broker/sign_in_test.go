@@ -10,7 +10,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// Connections are left once for each user that the file names, not once a second for one that the broker does not take.
+// Connections are closed once for each user that the file names, not once a second for a user that the broker refuses.
 func TestFollower(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "username")
@@ -22,7 +22,7 @@ func TestFollower(t *testing.T) {
 			after    time.Duration
 			want     bool
 		}{
-			{"alice", "", userLook, false}, // nobody has signed in yet
+			{"alice", "", userLook, false}, // no sign-in yet
 			{"alice", "alice", userLook, false},
 			{"bob", "alice", userLook / 2, false},
 			{"bob", "alice", userLook / 2, true},

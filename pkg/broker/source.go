@@ -10,20 +10,20 @@ import (
 )
 
 const (
-	// blockBytes is in what pieces inflated bytes are held. A record that fits is one run of bytes in a block.
+	// blockBytes is the size of the blocks that hold decompressed bytes. A record that fits is contiguous in one block.
 	blockBytes = 128 << 10
-	firstGrant = 1 << 20 // allocated for a value by its length alone; more when that has come, by growth
+	firstGrant = 1 << 20 // the most that a declared length allocates; beyond it, memory grows with the bytes
 	growth     = 8
 )
 
-// source gives a batch's bytes, inflated. After the first error all reads return zero values; err keeps it.
+// source reads a batch's decompressed bytes. After the first error all reads return zero values; err keeps it.
 type source struct {
-	b      []byte    // the bytes at hand
-	r      io.Reader // what follows b, nil for nothing
+	b      []byte    // the bytes in memory
+	r      io.Reader // the bytes after b, nil for none
 	room   *Room
 	work   int64 // bytes that came from r
-	most   int64 // that may come
-	over   error // when more come
+	most   int64 // the limit of work
+	over   error // the error beyond the limit
 	block  []byte
 	size   int  // of the next block
 	shared bool // records refer to block
@@ -67,7 +67,7 @@ func (s *source) more(p []byte) int {
 	return 0
 }
 
-// fill makes b hold n bytes in a row, at most blockBytes of them, and answers whether there are so many.
+// fill makes b hold n contiguous bytes, at most blockBytes, and reports whether there are that many.
 func (s *source) fill(n int) bool {
 	if len(s.b) >= n {
 		return true
@@ -84,7 +84,7 @@ func (s *source) fill(n int) bool {
 	return len(s.b) >= n && s.err == nil
 }
 
-// newBlock moves b to where there is space for n bytes.
+// newBlock moves b to memory with space for n bytes.
 func (s *source) newBlock(n int) {
 	block := s.block
 	if s.shared || cap(block) < n {
@@ -100,7 +100,7 @@ func (s *source) newBlock(n int) {
 	s.block, s.shared = block, false
 }
 
-// skip passes over n bytes and shows them to sum, which may be nil.
+// skip skips n bytes and writes them to sum, which may be nil.
 func (s *source) skip(n int64, sum hash.Hash) {
 	for n > 0 && s.err == nil {
 		if len(s.b) == 0 {
@@ -127,7 +127,7 @@ func (s *source) skip(n int64, sum hash.Hash) {
 	}
 }
 
-// bytes returns n bytes in memory of their own, which grows with what comes.
+// bytes returns n bytes in memory of their own, which grows as they arrive.
 func (s *source) bytes(n int64) []byte {
 	out, have := []byte{}, 0
 	for int64(have) < n && s.err == nil {
@@ -159,7 +159,7 @@ func (s *source) bytes(n int64) []byte {
 
 func (s *source) varint() int64 {
 	if len(s.b) < binary.MaxVarintLen64 {
-		s.fill(binary.MaxVarintLen64) // or what is left
+		s.fill(binary.MaxVarintLen64) // or the remaining bytes
 	}
 	v, n := binary.Varint(s.b)
 	if s.err != nil {
@@ -184,13 +184,13 @@ func (s *source) fixed(n int) []byte {
 	return head
 }
 
-// part is the source of a single record: its length bounds every read.
+// part is the source of a single record, whose length limits every read.
 type part struct {
 	*source
 	left int64
 }
 
-// length reads how long what follows is, -1 for null.
+// length reads a length, -1 for null.
 func (p *part) length() int64 {
 	n := p.varint()
 	if n < 0 {

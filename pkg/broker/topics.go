@@ -34,7 +34,7 @@ type Topic struct {
 	// Internal marks Kafka's own topics, such as __consumer_offsets.
 	Internal   bool
 	Partitions []Partition
-	// Err says why a named topic has no partitions: ErrUnknownTopic, ErrUnauthorized, ErrNoLeader (new).
+	// Err is why a requested topic has no partitions: ErrUnknownTopic, ErrUnauthorized, or ErrNoLeader (a new topic).
 	Err error
 }
 
@@ -60,8 +60,8 @@ func (t Topic) leaderOf(tp TopicPartition) (int32, error) {
 	return 0, ErrUnknownTopic
 }
 
-// GroupByLeader sorts parts into one list for each leader that topics name, as Fetch wants them; the order within
-// a list is that of parts. Partitions that topics do not know or that have no leader are under -1.
+// GroupByLeader groups parts by the leaders in topics, as Fetch requires; the order within a list is that of parts.
+// Partitions that are not in topics, or have no leader, are under -1.
 func GroupByLeader(topics []Topic, parts []TopicPartition) map[int32][]TopicPartition {
 	byName := make(map[string]Topic, len(topics))
 	for _, t := range topics {
@@ -78,8 +78,8 @@ func GroupByLeader(topics []Topic, parts []TopicPartition) map[int32][]TopicPart
 	return groups
 }
 
-// Topics describes the named topics, or without names every topic that the user may see, as a broker knows them
-// now. It never creates one. A topic that was asked for and does not exist is in the answer, with Err set.
+// Topics describes the named topics, or without names every topic that the user may see, as one broker knows them
+// now. It never creates a topic. A named topic that does not exist is in the answer, with Err set.
 func (c *Cluster) Topics(ctx context.Context, names ...string) ([]Topic, error) {
 	topics, err := ask[[]Topic](ctx, c, anyBroker, protocol.Metadata, requestTimeout,
 		func(rw io.ReadWriter, v versions) (any, error) { return exchangeTopics(rw, v, names) })
@@ -89,13 +89,13 @@ func (c *Cluster) Topics(ctx context.Context, names ...string) ([]Topic, error) 
 	return topics, nil
 }
 
-// Versions of the Metadata request that carry topic ids and that we can write.
+// Versions of the Metadata request with topic ids that this package supports.
 const (
 	metadataWithIDs = 10
 	metadataNewest  = 12
 )
 
-// exchangeTopics asks the connection's broker: kafka-go answers from memory, and knows no topic ids.
+// exchangeTopics asks the connection's broker, because kafka-go answers from its cache, without topic ids.
 func exchangeTopics(rw io.ReadWriter, v versions, names []string) ([]Topic, error) {
 	newest, err := newestVersion(rw, protocol.Metadata)
 	if err != nil {
@@ -112,7 +112,7 @@ func exchangeTopics(rw io.ReadWriter, v versions, names []string) ([]Topic, erro
 	return readTopics(body, version)
 }
 
-// newestVersion asks for the broker's newest version; kafka-go knows only the common ones.
+// newestVersion asks for the broker's newest version; kafka-go offers only those that it supports itself.
 func newestVersion(rw io.ReadWriter, key protocol.ApiKey) (int16, error) {
 	res, err := protocol.RoundTrip(rw, 0, correlation, clientID, &apiversions.Request{})
 	if err != nil {
@@ -177,7 +177,7 @@ func readTopic(w *wire) Topic {
 	t.Internal = w.int8() != 0
 	t.Partitions = make([]Partition, w.count())
 	for i := range t.Partitions {
-		w.int16() // its error repeats that there is no leader
+		w.int16() // its error only repeats that there is no leader
 		t.Partitions[i] = Partition{ID: w.int32(), Leader: w.int32()}
 		w.int32() // leader epoch
 		w.skipInt32s()

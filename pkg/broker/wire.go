@@ -108,7 +108,7 @@ func (w *wire) skipInt32s() {
 	}
 }
 
-// skipTags passes over the tagged fields that end a flexible structure.
+// skipTags skips the tagged fields at the end of a flexible structure.
 func (w *wire) skipTags() {
 	for range min(w.uvarint(), uint64(len(w.b))) {
 		w.uvarint()
@@ -120,7 +120,7 @@ func appendCompactString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s)+1)), s...)
 }
 
-// stream reads a response from a connection piece by piece, so that a large one never has to be held in one block.
+// stream reads a response from a connection piece by piece, so that a large one is never held in one block.
 type stream struct {
 	r    io.Reader
 	left int
@@ -139,7 +139,7 @@ func openResponse(r io.Reader) (*stream, error) {
 	return s, s.err
 }
 
-// requestHead begins a request of a flexible version; its size, the first four bytes, is still to be written.
+// requestHead starts a request of a flexible version; the caller writes its size into the first four bytes.
 func requestHead(key protocol.ApiKey, version int16) []byte {
 	b := make([]byte, 4, 64)
 	b = binary.BigEndian.AppendUint16(b, uint16(key))
@@ -212,7 +212,8 @@ func (s *stream) block(n int) []byte {
 
 func (s *stream) string() string { return string(s.block(int(s.int16()))) }
 
-// count reads the length of an array, none for null. At least a byte for each element bounds a damaged length.
+// count reads the length of an array, 0 for null. A damaged length is limited, because each element has at least one
+// byte.
 func (s *stream) count() int {
 	n := int(s.int32())
 	if n > s.left && s.err == nil {

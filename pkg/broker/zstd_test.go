@@ -11,7 +11,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/broker/brokertest"
 )
 
-// TestZstdWindows: a frame is read when it does not refer back further than maxWindow, whatever its header claims.
+// TestZstdWindows: a frame is readable when it does not refer back further than maxWindow, whatever its header
+// declares.
 func TestZstdWindows(t *testing.T) { //nolint:paralleltest // others' allocations would be counted
 	noise := func(n int) []byte {
 		var out bytes.Buffer

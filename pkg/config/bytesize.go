@@ -7,10 +7,9 @@ import (
 	"strings"
 )
 
-// ByteSize is a number of bytes that is written with a unit: B, KiB, MiB, GiB
-// (powers of 1024), kB, KB, MB, GB (powers of 1000), or none for bytes. A fraction is
-// not allowed. Structs that must not know this package use an integer with a
-// key that ends in "bytes"; Load reads the same texts into it.
+// ByteSize is a number of bytes that is written with a unit: B, KiB, MiB, GiB (powers of 1024), kB, KB, MB, GB
+// (powers of 1000), or none for bytes. A fraction is not allowed. Structs that must not know this package use an
+// integer with a key that ends in "bytes"; Load reads the same texts into it.
 type ByteSize int64
 
 var errSize = errors.New("must be a size such as 64MiB, 64KiB or a number of bytes")

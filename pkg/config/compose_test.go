@@ -9,8 +9,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// connection and mappings are parts that different packages own, and that
-// share one section of the file.
+// connection and mappings are parts that different packages own, and that share one section of the file.
 type connection struct {
 	Brokers []string `mapstructure:"brokers"`
 	SASL    struct {

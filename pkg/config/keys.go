@@ -10,21 +10,20 @@ import (
 	"time"
 )
 
-// setting is a key that takes a value.
+// setting is a key with a value.
 type setting struct {
 	key       string
 	byDefault reflect.Value
-	optional  string // the optional section that it is part of; "" for none
+	optional  string // its optional section; "" for none
 }
 
-// schema is everything that a configuration struct can hold.
+// schema lists all keys of a configuration struct.
 type schema struct {
 	settings []setting
 	sections map[string]bool // key of the section -> it is optional
 }
 
-// Keys lists every key that Load accepts for T, sorted: what a reference file
-// has to show.
+// Keys lists every key that Load accepts for T, sorted, for a reference file.
 func Keys[T any](defaults T) []string {
 	var keys []string
 	for _, s := range schemaOf(reflect.ValueOf(&defaults).Elem()).settings {
@@ -63,8 +62,7 @@ func (s *schema) add(v reflect.Value, parent, optional string) {
 	}
 }
 
-// fields returns the fields of a struct with their keys. The key of a squashed struct
-// is that of the outer one.
+// fields returns the fields of a struct with their keys. The key of a squashed struct is that of the outer one.
 func fields(v reflect.Value, parent string) iter.Seq2[string, reflect.Value] {
 	return func(yield func(string, reflect.Value) bool) {
 		for i := range v.NumField() {
@@ -90,7 +88,7 @@ func join(parent, name string) string {
 	return strings.TrimPrefix(parent+"."+strings.ToLower(name), ".")
 }
 
-// isSection reports whether a struct has keys of its own; other structs are values.
+// isSection reports whether a struct has keys of its own; other structs are single values.
 func isSection(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct && t != reflect.TypeFor[time.Time]() && !isText(t)
 }

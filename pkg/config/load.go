@@ -1,5 +1,5 @@
-// Package config fills a program's configuration struct from its defaults, one YAML file and the environment. What
-// the settings mean, which are needed and what their defaults are is left to the packages that own them.
+// Package config fills a program's configuration struct from its defaults, one YAML file and the environment. The
+// meaning of settings, their defaults and which are required belong to the packages that own them.
 package config
 
 import (
@@ -18,7 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Option changes how Load works.
+// Option configures Load.
 type Option func(*loader)
 
 // WithEnviron replaces the process's environment by the given "NAME=value" entries, the form of os.Environ.
@@ -41,22 +41,21 @@ type loader struct {
 // fields carry `mapstructure:"name"` tags; nested structs are sections, and the key of a setting is its path, such
 // as "database.port".
 //
-// The environment variable of a key is the prefix and the key in upper case with "_" for ".": DLQ_DATABASE_PORT.
-// An empty variable counts as not set. Lists are separated by commas; what commas cannot say (a list of mappings,
-// an expression with a comma in it) is written as a YAML list in brackets. Variables with the prefix that no key
-// answers to are returned as warnings, sorted, except those that begin with the prefix and STACK_.
+// The environment variable of a key is the prefix and the key in upper case with "_" for ".": DLQ_DATABASE_PORT. An
+// empty variable counts as not set. Lists are separated by commas; a list of mappings, or an item with a comma, is
+// written as a YAML list in brackets. Variables with the prefix that match no key are returned as warnings, sorted,
+// except those that start with the prefix and STACK_.
 //
-// A field that is a pointer to a struct is an optional section. It is nil unless the file has the section as a
-// mapping, be it an empty one, or a variable sets one of its keys; then it holds what the pointer in defaults
-// points to, plus the overrides. The section's name without a value is an error: it could mean either. Defaults
-// are never written to.
+// A field that is a pointer to a struct is an optional section. It is nil unless the file has the section as a mapping,
+// possibly an empty one, or a variable sets one of its keys; then it holds the values of the pointer in defaults, plus
+// the overrides. The section's name without a value is an error, because it is ambiguous. Defaults are never modified.
 //
 // Durations are written with a unit ("5m"), integers may be sizes such as "64MiB" (see ByteSize). Text is read as
 // a number or as true or false where one is needed; a number is not read as text: an unquoted 0123 in a password
 // would silently become 83.
 //
-// At last Validate() error is called on every section that has it (its parts are then its own business), and on T
-// for what spans sections. The error lists all problems on one line, each with the file or the variable and the
+// Finally Validate() error is called on every section that has it (such a section validates its own parts), and on T
+// for rules across sections. The error lists all problems on one line, each with the file or the variable and the
 // key, and never with a value. The file must exist and may only hold keys that T has.
 func Load[T any](path, envPrefix string, defaults T, opts ...Option) (T, []string, error) {
 	l := loader{
@@ -114,7 +113,7 @@ func (l *loader) readFile(v *viper.Viper) error {
 // Decoder implements viper.DecoderRegistry. The only format is YAML.
 func (l *loader) Decoder(string) (viper.Decoder, error) { return l, nil }
 
-// Decode implements viper.Decoder. What is wrong with the keys is kept in problems.
+// Decode implements viper.Decoder. Faults of the keys are added to problems.
 func (l *loader) Decode(text []byte, into map[string]any) error {
 	if err := yaml.Unmarshal(text, &into); err != nil {
 		return yamlProblem(err)
@@ -138,7 +137,7 @@ func (l *loader) section(parent string, keys map[string]any) {
 		case !l.schema.has(key):
 			l.complain("unknown key %s", key)
 		case value == nil && optional:
-			// A template that broke must not look like the choice to do without.
+			// A broken template must not look like a section that was left out on purpose.
 			l.complain("%s: the section is empty; remove it or fill it in", key)
 		case value != nil && isSection:
 			l.complain("%s: must be a section with keys of its own, not %s", key, kindOf(value))
@@ -194,7 +193,7 @@ func (l *loader) complain(format string, args ...any) {
 	l.problems = append(l.problems, prefixed(l.path, []error{fmt.Errorf(format, args...)})...)
 }
 
-// complainOf names the keys that errors of mapstructure are about, or their variables.
+// complainOf adds the keys, or their variables, to errors of mapstructure.
 func (l *loader) complainOf(err error) {
 	var several interface{ Unwrap() []error }
 	var at *mapstructure.DecodeError
@@ -226,8 +225,8 @@ func (l *loader) complainOfKey(key string, err error) {
 
 var yamlLine = regexp.MustCompile(`line (\d+): (.*)`)
 
-// yamlProblem keeps of a YAML error what cannot hold a piece of the file: an unquoted password that begins with
-// "*" is an alias to YAML, which would print it as the name that it does not know.
+// yamlProblem keeps only the parts of a YAML error that cannot contain text of the file: an unquoted password that
+// starts with "*" is an alias in YAML, whose error would print it as an unknown name.
 func yamlProblem(err error) error {
 	text := err.Error()
 	line := yamlLine.FindStringSubmatch(text)

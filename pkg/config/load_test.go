@@ -14,7 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/secret"
 )
 
-// program has one of everything that a real program's struct has.
+// program has one field of every kind that a real program's struct has.
 type program struct {
 	App      appSection    `mapstructure:"app"`
 	Server   serverSection `mapstructure:"server"`
@@ -357,7 +357,7 @@ func TestLoadRefuses(t *testing.T) {
 			t.Parallel()
 			cfg, _, err := loadFile(file)
 			wantError(t, err, append(want, "testdata/"+file)...)
-			wantEqual(t, "config beside an error", cfg, program{})
+			wantEqual(t, "config returned with an error", cfg, program{})
 		})
 	}
 
@@ -380,7 +380,7 @@ func TestLoadRefuses(t *testing.T) {
 	})
 }
 
-// wantError also checks what every error must keep to: one line, no secret.
+// wantError also checks the rules for every error: one line, no secret.
 func wantError(t *testing.T, err error, parts ...string) {
 	t.Helper()
 	if err == nil {

@@ -9,8 +9,8 @@ import (
 
 type validator interface{ Validate() error }
 
-// validate asks every section, then the whole. A struct that embeds a section
-// has its Validate as well, so the same complaint is kept once.
+// validate calls Validate of every section, then of the whole struct. A struct that embeds a section inherits its
+// Validate, so duplicate problems are dropped.
 func validate(v reflect.Value) []error {
 	problems := inner("", v)
 	for _, err := range flatten(ask(v)) {
@@ -22,8 +22,8 @@ func validate(v reflect.Value) []error {
 	return problems
 }
 
-// section asks one section. One that cannot answer leaves it to its parts; one
-// that can is trusted to ask them itself.
+// section validates one section. If the section has no Validate, its parts are validated; if it has one, it validates
+// its parts itself.
 func section(key string, v reflect.Value) []error {
 	if _, ok := asValidator(v); !ok {
 		return inner(key, v)
@@ -59,8 +59,7 @@ func ask(v reflect.Value) error {
 	return nil
 }
 
-// asValidator finds Validate on the value or on its address. A nil pointer has
-// nothing to check.
+// asValidator finds Validate on the value or on its address. A nil pointer has nothing to check.
 func asValidator(v reflect.Value) (validator, bool) {
 	if v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, false
@@ -75,7 +74,7 @@ func asValidator(v reflect.Value) (validator, bool) {
 	return nil, false
 }
 
-// flatten takes joined errors apart, so that each can be named on its own.
+// flatten splits joined errors, so that each can be named separately.
 func flatten(err error) []error {
 	if err == nil {
 		return nil

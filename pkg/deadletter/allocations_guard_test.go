@@ -29,7 +29,7 @@ func recordPaths(tb testing.TB) []recordtest.Path {
 	}
 }
 
-// springLetter are what a Spring application's dead letter has.
+// springLetter returns the headers of a Spring application's dead letter.
 func springLetter() []entity.Header {
 	return []entity.Header{
 		{Key: "kafka_dlt-original-topic", Value: []byte("orders.events.v1")},

@@ -7,9 +7,9 @@ import (
 
 // A record that failed more than once has several sets of headers. This file finds the latest and the first.
 
-// latestFirst orders the dialects of one record. The one whose topic this dead-letter topic is named after wrote
-// last; else one that failed in a dead-letter or retry topic came after one that failed in a plain topic; else the
-// later in the list, since producers append.
+// latestFirst orders the dialects of one record by time, latest first. The dialect whose topic this dead-letter topic
+// is named after wrote last; else a failure in a dead-letter or retry topic came after one in a plain topic; else the
+// dialect later in the list, because producers append.
 func (c *decoding) latestFirst(hops []*dialect) {
 	if len(hops) < 2 {
 		return
@@ -45,7 +45,8 @@ func (d *dialect) latestTopic(h headers) string {
 	return ""
 }
 
-// position is where in the list the dialect wrote last. One that writes in front says nothing by its place.
+// position returns the index in the list at which the dialect wrote last. For a dialect that writes in front, the
+// index has no meaning.
 func (d *dialect) position(h headers) int {
 	last := -1
 	if d.newestFirst {
@@ -65,8 +66,8 @@ func (d *dialect) latestIndex(h headers, key string) int {
 	return h.lastIndex(key)
 }
 
-// latestBlock is the part h[from:to] of the list that cannot belong to an earlier hop of the same dialect. Headers
-// that are not written every time, such as a cause, count only inside it: outside they belong to another failure.
+// latestBlock returns the part h[from:to] of the list that cannot belong to an earlier hop of the same dialect. Headers
+// that are not always written, such as a cause, are read only inside it: outside, they belong to another failure.
 func (d *dialect) latestBlock(h headers) (from, to int) {
 	to = len(h)
 	always := [...]string{d.topic, d.partition, d.offset, firstOf(d.classes), firstOf(d.messages)}
@@ -92,7 +93,7 @@ func firstOf(keys []string) string {
 	return keys[0]
 }
 
-// occurrence translates age, 0 being the oldest, into a place among count.
+// occurrence translates an age, 0 for the oldest, into an index among count headers.
 func (d *dialect) occurrence(age, count int) int {
 	if d.newestFirst {
 		return count - 1 - age
@@ -100,8 +101,8 @@ func (d *dialect) occurrence(age, count int) int {
 	return age
 }
 
-// groupOfOrigin returns the consumer group of the origin's hop: a replay goes to that hop's topic, and its group
-// reads there. latest is the latest hop's group; it counts where there is one hop, or none that names a topic.
+// groupOfOrigin returns the consumer group of the origin's hop: a replay goes to that hop's topic, which this group
+// reads. latest is the latest hop's group; it is used where there is one hop, or none that names a topic.
 func (c *decoding) groupOfOrigin(latest string) string {
 	m := c.root
 	if m.dialect == nil || latest != "" && m.dialect.name == genericName || m.dialect == c.hops[0] && c.h.count(m.dialect.topic) < 2 {
@@ -115,7 +116,7 @@ func (c *decoding) groupOfOrigin(latest string) string {
 	return group
 }
 
-// groupOf returns the group of one hop and its header's place, counted from 1; 0 for none.
+// groupOf returns the group of one hop and its header's index, counted from 1; 0 for none.
 func (c *decoding) groupOf(m mention) (at int32, group string) {
 	d := m.dialect
 	count := c.h.count(d.topic)
@@ -141,7 +142,7 @@ func (c *decoding) groupOf(m mention) (at int32, group string) {
 	return 0, ""
 }
 
-// behindTopic returns the index of the first such header between from and another hop's topic; -1 for none.
+// behindTopic returns the index of the first header with that key between from and the next hop's topic; -1 for none.
 func (c *decoding) behindTopic(key string, from int) int {
 	for i := from + 1; i < len(c.h); i++ {
 		if c.h[i].Key == key {

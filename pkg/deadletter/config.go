@@ -2,20 +2,21 @@ package deadletter
 
 import "errors"
 
-// Config adds what records do not say: original topics, and the headers of unknown producers.
+// Config adds information that records do not have: original topics, and the headers of unknown producers.
 type Config struct {
-	// TopicMap is tried in order; the first rule that gives a usable topic wins over headers and names.
+	// TopicMap is tried in order; the first rule that gives a usable topic takes precedence over headers and names.
 	TopicMap []MapRule `mapstructure:"topic_map"`
-	// Dialects are the user's own; each goes before the built-in ones.
+	// Dialects are the user's own; they are tried before the built-in ones.
 	Dialects []DialectConfig `mapstructure:"dialects"`
 	// UberDLQTopics are patterns of the dead-letter topics whose keys hold the position as uber-go/kafka-client
-	// writes it. It must be said, since nearly any bytes could be such a key.
+	// writes it. It must be configured, because nearly any bytes could be such a key.
 	UberDLQTopics []string `mapstructure:"uber_dlq_topics"`
 	// Origins declare the original topics of dead-letter topics. Automatic retry needs declared or mapped ones.
 	Origins []OriginRule `mapstructure:"origins"`
-	// OriginTrust is TrustHeader or TrustDeclared: what an origin that no declaration is about is worth.
+	// OriginTrust is TrustHeader or TrustDeclared: whether an origin without a declaration is trusted.
 	OriginTrust string `mapstructure:"origin_trust"`
-	// PointerTopics are patterns of dead-letter topics with pointers to records, as share groups write them.
+	// PointerTopics are patterns of the dead-letter topics whose pointers to records, as share groups write them, are
+	// followed.
 	PointerTopics []string `mapstructure:"pointer_topics"`
 }
 
@@ -27,12 +28,12 @@ type MapRule struct {
 	Original string `mapstructure:"original"`
 }
 
-// DialectConfig is a user's dialect: the headers that identify it, and the header of each field. "" means that it
-// has no such header. Numbers are text or big-endian, times epoch or ISO 8601.
+// DialectConfig is a user's dialect: the headers that identify it, and the header of each field. "" means that the
+// dialect has no such header. Numbers are text or big-endian, times epoch or ISO 8601.
 type DialectConfig struct {
-	// Name is shown with messages; no built-in dialect has it.
+	// Name is shown with messages; it must differ from those of the built-in dialects.
 	Name string `mapstructure:"name"`
-	// Topics are patterns of the dead-letter topics that are meant; none means all.
+	// Topics are patterns of the dead-letter topics of this dialect; none means all.
 	Topics []string `mapstructure:"topics"`
 	// Anchors are the headers that a record must have, all of them.
 	Anchors []string `mapstructure:"anchors"`
@@ -52,14 +53,14 @@ type DialectConfig struct {
 
 	// NewestFirst: of a repeated header the first is the latest. Most producers append, so the last is.
 	NewestFirst bool `mapstructure:"newest_first"`
-	// Strip are further headers that a replay leaves out, besides those that are read: names, or prefixes with *.
+	// Strip lists further headers that a replay removes, in addition to those that are read: names, or prefixes with *.
 	Strip []string `mapstructure:"strip"`
 }
 
 // DefaultConfig maps nothing, declares nothing and trusts headers.
 func DefaultConfig() Config { return Config{OriginTrust: TrustHeader} }
 
-// Validate reports every error but originals that are dead-letter topics, which FromConfig refuses.
+// Validate reports every error except originals that are dead-letter topics, which FromConfig refuses.
 func (c Config) Validate() error {
 	_, errDecoder := FromConfig(c, Patterns{})
 	_, errOrigins := NewOrigins(c)
@@ -67,7 +68,7 @@ func (c Config) Validate() error {
 	return errors.Join(errDecoder, errOrigins, errPointers)
 }
 
-// Pointers returns the dead-letter topics whose pointers are followed.
+// Pointers returns the patterns of dead-letter topics whose pointers are followed.
 func (c Config) Pointers() (Patterns, error) {
 	if len(c.PointerTopics) == 0 {
 		return Patterns{}, nil

@@ -9,7 +9,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/config"
 )
 
-// The keys of a file are what docs and users rely on.
+// Documentation and users rely on the keys of the configuration file.
 func TestConfigIsReadFromAFile(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "config.yaml")

@@ -1,6 +1,7 @@
 package deadletter
 
-// dapr says where a record was, not why it failed. Its headers stay on records, so other dialects go first.
+// dapr writes a record's position, not the reason of its failure. Its headers stay on records, so other dialects are
+// tried first.
 var dapr = dialect{
 	name:      "dapr",
 	anchors:   [][]string{{"__topic", "__partition", "__offset"}},

@@ -1,6 +1,6 @@
-// Package deadletter reads the headers of dead-letter producers: from a record's topic, key and headers it learns
-// where the record failed and why, and which headers a replay must leave out. It is pure: no Kafka client, no
-// clock, no I/O.
+// Package deadletter reads the headers of dead-letter producers: from a record's topic, key and headers it derives
+// where and why the record failed, and which headers a replay must remove. It is pure: no Kafka client, no clock, no
+// I/O.
 package deadletter
 
 import (
@@ -14,26 +14,27 @@ import (
 // Reading is the decoded dead letter. Every text is bounded valid UTF-8 without NUL; headers keep their bytes.
 type Reading struct {
 	OriginalTopic string // "" when unknown; never a dead-letter topic
-	ErrorMessage  string // never empty: entity.UnknownError when nobody said
+	ErrorMessage  string // never empty: entity.UnknownError when the record has none
 	Origin        entity.Origin
 	Failure       entity.Failure // Dialect is "" when none was recognised
 
-	// Returned is set for well-formed headers of our own replays. Anybody can write them: check the attempt.
+	// Returned is set for well-formed headers of dlq-manager's own replays. Any producer can write them, so the
+	// caller must check the attempt.
 	Returned *Lineage
 
 	// Pointer: the record names its original but does not carry it; see IsPointer.
 	Pointer bool
 }
 
-// Lineage is the content of a replay's own headers.
+// Lineage is the content of the dlq- headers of a replay.
 type Lineage struct {
 	MessageID, RootID, RedriveID uuid.UUID
 	RetryCount                   int
 }
 
 // Decode reads one record of a dead-letter topic. ts is the record's timestamp and counts as the original's for
-// producers that are known to preserve it. exists reports whether a topic is in the cluster; it is asked only when
-// no header settles the matter, and nil means that nothing exists. Decode accepts any bytes, never panics, and
+// producers that are known to preserve it. exists reports whether a topic is in the cluster; it is called only when
+// no header gives the original topic, and nil means that no topic exists. Decode accepts any bytes, never panics, and
 // keeps no reference to rec.
 func (d *Decoder) Decode(topic string, rec entity.Record, ts time.Time, exists func(topic string) bool) Reading {
 	var room [4]*dialect

@@ -9,7 +9,7 @@ import (
 // Decoder reads dead letters. It never changes and is safe for concurrent use.
 type Decoder struct {
 	patterns   Patterns
-	operators  []mapping // rules that operators keep; they go before those of the configuration
+	operators  []mapping // the operators' rules, tried before those of the configuration
 	configured []mapping
 	dialects   []*dialect // a user's before the built-in ones
 	words      map[string]dialectSet
@@ -18,13 +18,13 @@ type Decoder struct {
 	strips     map[string]ownNames
 }
 
-// New returns a decoder that knows the built-in dialects; see FromConfig.
+// New returns a decoder with the built-in dialects; see FromConfig.
 func New(patterns Patterns, rules []MapRule) (*Decoder, error) {
 	return FromConfig(Config{TopicMap: rules}, patterns)
 }
 
 // FromConfig returns a decoder. Patterns say which topics are dead-letter topics: such a topic is never an origin.
-// Rules are tried in order. Errors name everything that is wrong and are of kind entity.ErrInvalid.
+// Rules are tried in order. Errors name every fault and are of kind entity.ErrInvalid.
 func FromConfig(cfg Config, patterns Patterns) (*Decoder, error) {
 	rules, errRules := compileRules("kafka.topic_map", patterns, cfg.TopicMap)
 	own, errDialects := compileDialects(cfg.Dialects)
@@ -50,8 +50,8 @@ func (d *Decoder) Dialects() []string {
 	return append(names, Dialects()...)
 }
 
-// WithRules returns a decoder that asks these rules first, in order, and then those of the configuration. Rules of
-// an earlier WithRules are forgotten. The error is that of CheckRules.
+// WithRules returns a decoder that tries these rules first, in order, and then those of the configuration. They
+// replace the rules of an earlier WithRules. The error is that of CheckRules.
 func (d *Decoder) WithRules(rules []entity.TopicRule) (*Decoder, error) {
 	mappings, err := compileRules("rules", d.patterns, mapRules(rules))
 	if err != nil {
@@ -83,7 +83,7 @@ func (d *Decoder) ConfiguredRules() []entity.TopicRule {
 	return rules
 }
 
-// Mapped returns where the rules alone say that dead letters of a topic belong; "" when they say nothing.
+// Mapped returns the original topic that the rules alone give for a dead-letter topic; "" when no rule matches.
 func (d *Decoder) Mapped(dlqTopic string) string {
 	for _, rules := range [...][]mapping{d.operators, d.configured} {
 		for i := range rules {
@@ -95,8 +95,8 @@ func (d *Decoder) Mapped(dlqTopic string) string {
 	return ""
 }
 
-// possible reports whether a topic can be the origin of a dead-letter topic's records: Kafka allows the name and
-// it is no dead-letter topic. That keeps replays from going round in circles.
+// possible reports whether a topic can be the origin of a dead-letter topic's records: Kafka allows the name and it
+// is no dead-letter topic. That prevents replays in a loop.
 func (d *Decoder) possible(dlqTopic, name string) bool {
 	return ValidTopic(name) && name != dlqTopic && !d.patterns.Match(name)
 }

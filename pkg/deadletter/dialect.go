@@ -9,36 +9,38 @@ type dialect struct {
 	anchors [][]string // the dialect claims a record with all headers of any one set, if accept, when set, agrees
 	accept  func(h headers, key []byte) bool
 
-	// configured dialects are a user's, for the dead-letter topics of where. They go before all others.
+	// configured dialects are the user's, for the dead-letter topics of where. They are tried before all others.
 	configured bool
 	where      Patterns
 
 	shared      bool // other producers use its anchor's name too, and only accept decides
-	weak        bool // speaks only when no other claims the record
+	weak        bool // used only when no other dialect claims the record
 	newestFirst bool // the producer's headers come before the copied ones, the latest failure first
 	keepsTime   bool // the dead letter has the original record's timestamp
 	topicIDs    bool // the producer may write a topic's id where it has no name
-	// queues: the producer belongs to another broker. Its names are topics only if the cluster has them.
+	// queues: the producer is for another broker. Its queue names are topics only if the cluster has them.
 	queues bool
 
-	// The position is a tuple: the i-th topic goes with the i-th partition, offset and timestamp.
+	// The position is a tuple: the i-th topic belongs to the i-th partition, offset and timestamp.
 	topic, partition, offset, timestamp string
 
-	// The first header of each list with a value counts. causes exist only for a cause, and go before classes.
+	// The first header of each list with a value is used. causes are written only for a cause, and are tried before
+	// classes.
 	causes, classes, messages, stacks, groups, attempts []string
 
 	rootInStack  bool // the class and message of the root cause are only in the stack trace
-	groupFollows bool // a group is written after its hop's topic, if it is known: its position shows its hop
-	// unwrap, when set, takes what a field needs out of a header's value.
+	groupFollows bool // a known group is written after its hop's topic, so its position identifies its hop
+	// unwrap, when set, extracts a field from a header's value.
 	unwrap func(field, []byte) []byte
 
-	// They take and return values: a pointer to an unknown function would live on the heap.
+	// They take and return values, because a pointer passed to an unknown function would escape to the heap.
 	refinePlace   func(headers, place) place
 	refineFailure func(headers, failure) failure
 }
 
-// dialects in the order of their certainty: names reserved for a machine first, then a framework's own, then
-// shared names that only companions distinguish. The order decides which dialect is named when nothing else does.
+// dialects in the order of their certainty: first names that are reserved for a product, then a framework's own
+// names, then shared names that only companion headers distinguish. The order decides when nothing else identifies
+// the dialect.
 var dialects = []dialect{
 	shareGroup, connect, streams, confluentRule,
 	springDLT, springRetryTopic, smallryeDLQ, smallryeRetry, smallryeDeserialization, micronaut, watermill,
@@ -59,10 +61,11 @@ func Dialects() []string {
 	return append(names, genericName)
 }
 
-// dialectSet has one bit for each dialect of a decoder.
+// dialectSet is a set of dialects, with one bit for each dialect of a decoder.
 type dialectSet uint64
 
-// vocabulary maps header names to the dialects that know them: one pass over a record leaves few to look at.
+// vocabulary maps header names to the dialects that use them, so that one pass over a record leaves few dialects to
+// check.
 func vocabulary(dialects []*dialect) map[string]dialectSet {
 	words := make(map[string]dialectSet)
 	for i, d := range dialects {
@@ -78,7 +81,7 @@ func (d *dialect) words() []string {
 	return append(words, d.readWords()...)
 }
 
-// readWords are the headers whose values the dialect reads.
+// readWords returns the headers whose values the dialect reads.
 func (d *dialect) readWords() []string {
 	words := []string{d.topic, d.partition, d.offset, d.timestamp}
 	words = append(words, slices.Concat(d.causes, d.classes, d.messages, d.stacks, d.groups, d.attempts)...)
@@ -97,7 +100,7 @@ func (d *dialect) byCompanions() bool {
 	return d.shared || !slices.ContainsFunc(d.anchors, func(anchor []string) bool { return len(anchor) == 1 })
 }
 
-// value is the part of a header's value for a field.
+// value returns the part of a header's value that a field needs.
 func (d *dialect) value(f field, raw []byte) []byte {
 	if d.unwrap == nil || len(raw) == 0 {
 		return raw
@@ -105,7 +108,8 @@ func (d *dialect) value(f field, raw []byte) []byte {
 	return d.unwrap(f, raw)
 }
 
-// recognise appends the claiming dialects, the latest first, a user's before all, weak and generic ones last.
+// recognise appends the dialects that claim the record, latest first; the user's come first, weak and generic ones
+// last.
 func (c *decoding) recognise(hops []*dialect) []*dialect {
 	var seen dialectSet
 	for i := range c.h {
@@ -127,7 +131,7 @@ func (c *decoding) recognise(hops []*dialect) []*dialect {
 	return hops
 }
 
-// claiming appends the dialects among those of the set that are asked and claim the record.
+// claiming appends the dialects of the set that pass the filter and claim the record.
 func (c *decoding) claiming(hops []*dialect, set dialectSet, asked func(*dialect) bool) []*dialect {
 	for i, d := range c.d.dialects {
 		if set&(1<<i) != 0 && asked(d) && d.claims(c.h, c.key) {
@@ -146,12 +150,12 @@ func builtIn(others []*dialect) []*dialect {
 	return all
 }
 
-// noError reports whether the dialect has no words for what went wrong.
+// noError reports whether the dialect has no headers for the error.
 func (d *dialect) noError() bool {
 	return len(d.causes)+len(d.classes)+len(d.messages)+len(d.stacks) == 0
 }
 
-// lacks reports whether the dialect has no word for a field of a failure.
+// lacks reports whether the dialect has no header for a field of a failure.
 func (d *dialect) lacks(f field) bool {
 	words := [fieldCount]int{
 		fieldClass: len(d.causes) + len(d.classes), fieldMessage: len(d.messages), fieldStack: len(d.stacks),

@@ -25,7 +25,7 @@ func TestEveryAnchorClaims(t *testing.T) {
 	for i := range dialects {
 		switch dialects[i].name {
 		case scst.name, karafkaHyphenated.name, uberDLQ.name:
-			continue // they ask for companions' values or for the key; golden cases have them
+			continue // they need companion headers or the key; the golden cases cover them
 		}
 		for _, anchor := range dialects[i].anchors {
 			var h []entity.Header
@@ -56,7 +56,7 @@ func TestSharedGroupHeaderIsNoAnchor(t *testing.T) {
 		"the group alone was read as %s", r.Failure.Dialect)
 }
 
-// What springRecord is made of is what a Spring application really sends.
+// springRecord has the headers that a real Spring application sends.
 func springRecord() entity.Record {
 	stack := make([]byte, 4<<10)
 	for i := range stack {
@@ -78,8 +78,7 @@ func springRecord() entity.Record {
 	return entity.Record{Key: []byte("k"), Value: []byte("{}"), Headers: h}
 }
 
-// Five texts, partition, offset and the list of hops; nothing else may be
-// allocated: every record of the ingest passes here.
+// Only five texts, partition, offset and the list of hops may be allocated, because every ingested record is decoded.
 func TestDecodeAllocatesOnlyWhatItReturns(t *testing.T) {
 	d := decoder(t, []string{"*.dlq.v1"})
 	rec := springRecord()

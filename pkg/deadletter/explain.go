@@ -7,20 +7,20 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// MaxHops bounds the hops of an explanation: the oldest are kept.
+// MaxHops limits the hops of an explanation: the oldest are kept.
 const MaxHops = 64
 
-// trace is the source of one value: the header at that place, counted from 1, or else by what; zero is nowhere.
+// trace is the source of one value: the header at that index, counted from 1, or else another source; zero for none.
 type trace struct {
 	dialect *dialect // nil when none was involved
 	at      int32
 	by      entity.DerivedFrom
 }
 
-// trail has the trace of every field.
+// trail holds the trace of every field.
 type trail [fieldCount]trace
 
-// Explain says where everything comes from that Decode reads out of the same record with the same arguments.
+// Explain returns the source of each value that Decode reads from the same record with the same arguments.
 func (d *Decoder) Explain(topic string, rec entity.Record, ts time.Time, exists func(topic string) bool) entity.Explanation {
 	c := decoding{d: d, topic: topic, h: rec.Headers, key: rec.Key, exists: exists}
 	r := c.read(rec, ts, nil)
@@ -40,7 +40,7 @@ func (d *Decoder) Explain(topic string, rec entity.Record, ts time.Time, exists 
 	}
 }
 
-// derived translates a trace. own is how many headers the record itself has.
+// derived translates a trace. own is the number of the record's own headers.
 func (c *decoding) derived(f field, known bool, own int) entity.Derived {
 	t := c.trail[f]
 	if !known || t == (trace{}) {
@@ -71,14 +71,14 @@ func (c *decoding) derived(f field, known bool, own int) entity.Derived {
 	return out
 }
 
-// header returns the name of the header at a place, and its number among those of that name.
+// header returns the name of the header at an index, and its index among the headers of that name.
 func (c *decoding) header(at int32) (name string, occurrence int) {
 	i := int(at) - 1
 	name = c.h[i].Key
 	return name, c.h[:i].count(name)
 }
 
-// tellHops goes through the dialects from the first failure to the latest, also those without a topic.
+// tellHops returns the hops of all dialects from the first failure to the latest, also those without a topic.
 func (c *decoding) tellHops() []entity.Hop {
 	told := slices.Clone(c.hops)
 	if d := c.root.dialect; d != nil && !slices.Contains(told, d) {

@@ -16,8 +16,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// TestExplainAgreesWithDecode reads every golden case again from the one header that
-// the explanation names, and must come to what Decode came to.
+// TestExplainAgreesWithDecode decodes each value of every golden case from only the header that the explanation
+// names, and must get the result of Decode.
 func TestExplainAgreesWithDecode(t *testing.T) {
 	t.Parallel()
 	files := check.Must(filepath.Glob("testdata/*/*.json"))(t)
@@ -76,7 +76,7 @@ func disagrees(g golden, r Reading, rec entity.Record, name string, derived enti
 	return ""
 }
 
-// countedFrom is by how much a header counts more than the deliveries.
+// countedFrom is the difference between a header's count and the number of deliveries.
 var countedFrom = map[string]int{"retry_topic-attempts": 1, "delayed-retry-count": -1, "asyncRetry": -1}
 
 func valuesOf(r Reading) map[string]string {
@@ -102,7 +102,7 @@ func valuesOf(r Reading) map[string]string {
 	return values
 }
 
-// decodedAs reads a header's value on its own, in every way that its dialect may mean.
+// decodedAs reads a single header's value, in every form that its dialect may use.
 func decodedAs(name string, derived entity.Derived, value []byte) []string {
 	parts := [][]byte{value, jsonString(0, value)}
 	switch derived.Header {

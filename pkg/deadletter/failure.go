@@ -7,17 +7,17 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// sources are the places of the headers that fields were read from, counted from 1; 0 for none.
+// sources are the indexes of the headers from which fields were read, counted from 1; 0 for none.
 type sources [fieldCount]int32
 
-// failure is why the record failed, according to one hop. message is "" when it says nothing.
+// failure is the failure that one hop reports. message is "" when there is none.
 type failure struct {
 	entity.Failure
 	message string
 	at      sources
 }
 
-// failure reads what the dialect's latest hop says.
+// failure reads the failure of the dialect's latest hop.
 func (d *dialect) failure(h headers) failure {
 	from, to := d.latestBlock(h)
 	var f failure
@@ -39,7 +39,7 @@ func (d *dialect) failure(h headers) failure {
 	return f
 }
 
-// pick returns the latest value of the first key with one, and its index. part starts at from in the list.
+// pick returns the latest value of the first key that has one, and its index. part starts at from in the list.
 func (f *failure) pick(d *dialect, part headers, from int, of field, keys []string) []byte {
 	for _, key := range keys {
 		i := d.latestIndex(part, key)
@@ -54,8 +54,8 @@ func (f *failure) pick(d *dialect, part headers, from int, of field, keys []stri
 	return nil
 }
 
-// failure is that of the latest hop. A field that it lacks comes from the hop before it in case of a user's
-// dialect, else from hand-written headers, the plain header "error" last.
+// failure returns the failure of the latest hop. A field that a user's dialect lacks comes from the previous hop;
+// other missing fields come from hand-written headers, the plain header "error" last.
 func (c *decoding) failure() failure {
 	var f failure
 	if len(c.hops) > 0 {
@@ -74,7 +74,7 @@ func (c *decoding) failure() failure {
 	return f
 }
 
-// supplement asks others for what latest has no words for.
+// supplement takes fields for which latest has no header from other dialects.
 func (c *decoding) supplement(f failure, latest *dialect) failure {
 	if latest.configured && len(c.hops) > 1 {
 		f = c.borrow(f, latest, c.hops[1], fieldClass, fieldMessage, fieldStack, fieldGroup, fieldAttempts)
@@ -87,7 +87,7 @@ func (c *decoding) supplement(f failure, latest *dialect) failure {
 	return f
 }
 
-// borrow takes those of fields that latest has no words for from another dialect.
+// borrow takes the fields for which latest has no header from another dialect.
 func (c *decoding) borrow(f failure, latest, other *dialect, fields ...field) failure {
 	from := other.failure(c.h)
 	takes := func(of field) bool {

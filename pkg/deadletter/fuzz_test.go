@@ -11,8 +11,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// FuzzDecode feeds every dialect's words with any bytes: Decode must not panic,
-// and what it returns must be storable and safe to replay.
+// FuzzDecode gives every dialect's headers arbitrary bytes: Decode must not panic, and its result must be storable
+// and safe to replay.
 func FuzzDecode(f *testing.F) {
 	words := fuzzWords()
 	f.Add("orders.dlq.v1", []byte("k"), []byte("\x00\x06orders\x01\x04\x00\x00\x00\x03"))
@@ -48,7 +48,7 @@ func fuzzDecoder(f *testing.F) *Decoder {
 	return d
 }
 
-// checkExplanation reports values that come from nowhere, and sources of values that are not there.
+// checkExplanation reports values without a source, and sources without a value.
 func checkExplanation(t *testing.T, r Reading, e entity.Explanation) {
 	t.Helper()
 	values := valuesOf(r)
@@ -87,7 +87,7 @@ func checkReading(t *testing.T, d *Decoder, topic string, r Reading) {
 		"timestamp %v is out of range", r.Origin.Timestamp)
 }
 
-// fuzzWords is every header name that means anything, in a fixed order.
+// fuzzWords returns every header name that a dialect reads, in a fixed order.
 func fuzzWords() []string {
 	var words []string
 	for i := range dialects {

@@ -1,6 +1,6 @@
 package deadletter
 
-// genericName is reported for hand-written headers that no dialect claims but whose names speak for themselves.
+// genericName is reported for hand-written headers that no dialect claims but whose names are self-explanatory.
 const genericName = "generic"
 
 // field is the meaning of a generic alias.
@@ -19,7 +19,8 @@ const (
 	fieldCount
 )
 
-// alias is the meaning of a folded header name. Of several the lowest rank wins: the more precise name.
+// alias is the meaning of a folded header name. Of several aliases for a field, the lowest rank wins, which is the
+// more precise name.
 type alias struct {
 	field field
 	rank  uint8
@@ -49,7 +50,7 @@ var aliases = map[string]alias{
 	"attempts": {fieldAttempts, 3}, "retries": {fieldAttempts, 4}, "retryattemptcount": {fieldAttempts, 5},
 }
 
-// generic makes a dialect of a record's aliases; nil for none, or only the plain header "error".
+// generic makes a dialect from a record's aliases; nil for none, or only the plain header "error".
 func generic(h headers) *dialect {
 	var keys [fieldCount]string
 	var ranks [fieldCount]uint8
@@ -83,7 +84,7 @@ func some(key string) []string {
 	return []string{key}
 }
 
-// longestAlias bounds the folding; longer names are not aliases.
+// longestAlias limits the folding; longer names are not aliases.
 const longestAlias = 40
 
 func lookUp(key string) (alias, bool) {
@@ -95,7 +96,7 @@ func lookUp(key string) (alias, bool) {
 	return a, ok
 }
 
-// foldedPrefixes are the words that foldKey leaves out.
+// foldedPrefixes are the words that foldKey removes.
 var foldedPrefixes = []string{"x", "dlq", "dlt", "kafka", "krafka"}
 
 // foldKey appends key in lower case without separators and producers' words: x, dlq, dlt, kafka, krafka.

@@ -63,7 +63,7 @@ func asHeaders(pairs []pair) []entity.Header {
 	return out
 }
 
-// golden is one file below testdata: what came in and what must come out.
+// golden is one file below testdata: a record and its expected Reading.
 type golden struct {
 	About     string          `json:"about"`
 	Topic     string          `json:"topic"`
@@ -180,7 +180,7 @@ func show(t *testing.T, v any) string {
 	return string(b)
 }
 
-// TestGolden/ of a dialect without cases would pass: here it does not.
+// Every dialect must have golden cases; TestGolden alone would pass without them.
 func TestEveryDialectHasTwoGoldenCases(t *testing.T) {
 	t.Parallel()
 	for _, name := range Dialects() {

@@ -37,7 +37,7 @@ const (
 	hexkitFirstEvent = "original_event_id"
 )
 
-// eventID splits off at most one part too many, which is malformed. at is the header's place.
+// eventID splits the value into at most one part too many, which makes it malformed. at is the header's index.
 func eventID(h headers) (parts [][]byte, at int32) {
 	i := h.lastIndex(hexkitEvent)
 	if i < 0 {

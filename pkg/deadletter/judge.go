@@ -9,12 +9,12 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Judge judges messages' original topics by configuration and mapping. It is safe for concurrent use.
+// Judge checks messages' original topics against the configuration and the mapping. It is safe for concurrent use.
 type Judge struct {
 	origins Origins
 	mapping func(context.Context) (entity.Mapping, error)
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	decoder *Decoder   // with the rules of version
 	version int64
 	readAt  time.Time // when the mapping was read; zero: never
@@ -22,10 +22,10 @@ type Judge struct {
 	now func() time.Time
 }
 
-// recently is how old the mapping may be by which messages are shown.
+// recently is the maximum age of the mapping for messages that are only shown.
 const recently = time.Second
 
-// NewJudge returns a judge. decoder has the rules of the configuration, mapping returns those of operators.
+// NewJudge returns a judge. decoder has the rules of the configuration, mapping returns the operators' rules.
 func NewJudge(decoder *Decoder, origins Origins, mapping func(context.Context) (entity.Mapping, error)) *Judge {
 	return &Judge{origins: origins, mapping: mapping, decoder: decoder, now: time.Now}
 }
@@ -40,7 +40,7 @@ func (j *Judge) Standing(ctx context.Context) (func(*entity.Message) entity.Orig
 	return j.judging(j.withRules(m, at)), nil
 }
 
-// Recent is Standing by a mapping read at most a second ago, so that pages need no statement for it.
+// Recent is Standing with a mapping that was read at most a second ago, so that pages need no statement for it.
 func (j *Judge) Recent(ctx context.Context) (func(*entity.Message) entity.OriginStanding, error) {
 	if decoder := j.recent(); decoder != nil {
 		return j.judging(decoder), nil
@@ -62,7 +62,7 @@ func (j *Judge) judging(decoder *Decoder) func(*entity.Message) entity.OriginSta
 	claims := map[claim]entity.OriginStanding{}
 	return func(m *entity.Message) entity.OriginStanding {
 		if m.Source.Topic == "" || m.OriginalTopic == "" || m.Origin.Confidence == entity.FromOperator {
-			// An operator or the database's user named the topic; or there is none to judge.
+			// An operator or a database user set the topic, or there is no topic to check.
 			return entity.OriginStanding{Declaration: entity.Declared}
 		}
 		c := claim{m.Source.Topic, m.OriginalTopic}
@@ -75,7 +75,7 @@ func (j *Judge) judging(decoder *Decoder) func(*entity.Message) entity.OriginSta
 	}
 }
 
-// withRules compiles each version once; unusable rules declare nothing. at is when m was asked for.
+// withRules compiles each version of the rules once; unusable rules declare nothing. at is the time of the read of m.
 func (j *Judge) withRules(m entity.Mapping, at time.Time) *Decoder {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -92,10 +92,10 @@ func (j *Judge) withRules(m entity.Mapping, at time.Time) *Decoder {
 	return decoder
 }
 
-// claim is an original topic that records of a dead-letter topic claim.
+// claim is an original topic that records of a dead-letter topic name.
 type claim struct{ dlqTopic, original string }
 
-// judge takes a mapping of the dead-letter topic for a declaration of one original topic.
+// judge treats a mapping of the dead-letter topic as a declaration of one original topic.
 func (o Origins) judge(c claim, mapped string) entity.OriginStanding {
 	found := o.Declaration(c.dlqTopic, c.original)
 	switch {

@@ -19,7 +19,7 @@ var kafkajsAsyncRetry = dialect{
 	},
 }
 
-// maxAsyncRetry bounds what is parsed: a topic and two numbers.
+// maxAsyncRetry limits the parsed value: a topic and two numbers.
 const maxAsyncRetry = 4 << 10
 
 func asyncRetry(f field, raw []byte) []byte {

@@ -29,7 +29,8 @@ var karafkaLegacy = dialect{
 	attempts:  []string{"original_attempts"},
 }
 
-// karafkaHyphenated is the first Karafka Pro. Of these common names only a key like the partition is proof.
+// karafkaHyphenated is the first Karafka Pro. Its header names are common, so only a key equal to the partition
+// proves the dialect.
 var karafkaHyphenated = dialect{
 	name:      "karafka-hyphenated",
 	anchors:   [][]string{{"original-topic", "original-partition", "original-offset"}},

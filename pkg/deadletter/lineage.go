@@ -4,7 +4,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// The headers of our own replays, each once. They belong to no dialect, and every replay writes them again.
+// The headers of dlq-manager's own replays, each once. They belong to no dialect, and every replay sets them.
 const (
 	HeaderMessageID  = "dlq-message-id"
 	HeaderRootID     = "dlq-root-id"
@@ -21,7 +21,7 @@ func ours(key string) bool {
 	return false
 }
 
-// lineage reads our headers back, the last of each. A missing or malformed one makes all of them foreign.
+// lineage reads these headers, the last of each. If one is missing or malformed, all are ignored.
 func lineage(h headers) *Lineage {
 	redrive := h.last(HeaderRedriveID)
 	if redrive == nil {
@@ -37,7 +37,8 @@ func lineage(h headers) *Lineage {
 	return &Lineage{MessageID: message, RootID: root, RedriveID: attempt, RetryCount: count}
 }
 
-// id accepts the one form that we write: package uuid would also take braces, URNs and bare digits.
+// id accepts only the form that dlq-manager writes: package uuid would also accept braces, URNs and digits without
+// hyphens.
 func id(b []byte) (uuid.UUID, bool) {
 	if len(b) != 36 {
 		return uuid.Nil, false

@@ -10,17 +10,17 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// mapping is a MapRule made ready.
+// mapping is a compiled MapRule.
 type mapping struct {
 	pattern  string // as it was written
 	re       *regexp.Regexp
 	original string
 }
 
-// reference is $1 or ${1}. Package regexp takes $1_x for a group named "1_x" and gives the empty string.
+// reference is $1 or ${1}. Package regexp would read $1_x as a group named "1_x" and give the empty string.
 var reference = regexp.MustCompile(`\$(?:(\d+)|\{(\d+)\})`)
 
-// compileRules makes rules ready. Errors name every rule that is wrong, as one of the list at where.
+// compileRules compiles rules. Errors name every wrong rule by its index in the list at where.
 func compileRules(where string, patterns Patterns, rules []MapRule) ([]mapping, error) {
 	out := make([]mapping, 0, len(rules))
 	var errs []error
@@ -46,7 +46,7 @@ func compileRules(where string, patterns Patterns, rules []MapRule) ([]mapping, 
 	return out, errors.Join(errs...)
 }
 
-// compileRule makes every star of a glob a group, so that $1 works in both.
+// compileRule makes every star of a glob a group, so that $1 works in globs and expressions.
 func compileRule(text string) (*regexp.Regexp, error) {
 	p, err := entity.ParseTopicPattern(text)
 	if err != nil {
@@ -74,10 +74,10 @@ func checkReferences(original string, groups int) error {
 	return nil
 }
 
-// constant returns the topic of a rule that has only one.
+// constant returns the topic of a rule without references.
 func (m mapping) constant() (string, bool) { return m.original, !strings.Contains(m.original, "$") }
 
-// apply returns the original of topic, or "" when the rule is about others.
+// apply returns the original of topic, or "" when the rule does not match.
 func (m mapping) apply(topic string) string {
 	if name, constant := m.constant(); constant {
 		if m.re.MatchString(topic) {
@@ -92,7 +92,7 @@ func (m mapping) apply(topic string) string {
 	return expand(m.original, groups)
 }
 
-// expand puts what the groups of a pattern matched in place of the references.
+// expand replaces references by the text that the pattern's groups matched.
 func expand(text string, groups []string) string {
 	return reference.ReplaceAllStringFunc(text, func(ref string) string {
 		n, err := strconv.Atoi(strings.Trim(ref, "${}"))

@@ -15,23 +15,23 @@ type HeaderMasks interface {
 	HeaderLike(folded string) bool
 }
 
-// Masking knows what of a dead letter was read from masked headers. It is safe for concurrent use.
+// Masking finds the fields of a dead letter that were read from masked headers. It is safe for concurrent use.
 type Masking struct {
 	decoder *Decoder
 	masks   HeaderMasks
 	fields  entity.MaskedFields
 }
 
-// Masking returns the masking of what this decoder reads.
+// Masking returns the masking for the fields that this decoder reads.
 func (d *Decoder) Masking(masks HeaderMasks) *Masking {
 	return &Masking{decoder: d, masks: masks, fields: d.maskedFields(masks)}
 }
 
-// Fields are the fields that may be read from a masked header, of any record.
+// Fields returns the fields that may be read from a masked header in any record.
 func (k *Masking) Fields() entity.MaskedFields { return k.fields }
 
-// Of are the fields of a stored message that were read from a masked header: those that its record without these
-// headers does not explain. Where the headers are not loaded that is every field that may be.
+// Of returns the fields of a stored message that were read from a masked header: those that a decode of the record
+// without the masked headers does not give. Where the headers are not loaded, it returns Fields.
 func (k *Masking) Of(m *entity.Message) entity.MaskedFields {
 	if k.fields == (entity.MaskedFields{}) {
 		return entity.MaskedFields{}
@@ -58,7 +58,7 @@ func (k *Masking) Of(m *entity.Message) entity.MaskedFields {
 	}
 }
 
-// maskedFields takes message, class and stack trace together, since dialects read one out of another.
+// maskedFields treats message, class and stack trace as one, because dialects read one from another.
 func (d *Decoder) maskedFields(masks HeaderMasks) entity.MaskedFields {
 	failure := masks.Header("error") || d.masksAlias(masks, fieldMessage, fieldClass, fieldStack)
 	group := masks.Header(hexkitEvent) || d.masksAlias(masks, fieldGroup)
@@ -69,7 +69,7 @@ func (d *Decoder) maskedFields(masks HeaderMasks) entity.MaskedFields {
 	return entity.MaskedFields{ErrorMessage: failure, ErrorClass: failure, StackTrace: failure, ConsumerGroup: group}
 }
 
-// masksAlias reports whether a hand-written header for one of the fields may be masked, however it is spelled.
+// masksAlias reports whether a hand-written header for one of the fields may be masked, in any spelling.
 func (*Decoder) masksAlias(masks HeaderMasks, fields ...field) bool {
 	prefixes := append([]string{""}, foldedPrefixes...)
 	for name, a := range aliases {

@@ -23,8 +23,8 @@ func plainDecoder(t *testing.T) *Decoder {
 	return check.Must(New(Patterns{}, nil))(t)
 }
 
-// Whatever header an explanation names for a field of any dialect: a mask of it masks
-// the field, of that message and of those whose headers are not loaded.
+// For every header that an explanation names, a mask of the header masks the field in that message, and in messages
+// whose headers are not loaded.
 func TestMasking_FollowsEveryDialect(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*/*.json")
@@ -59,8 +59,8 @@ func TestMasking_FollowsEveryDialect(t *testing.T) {
 	}
 }
 
-// A mask is held against every header that a field may be read from, however a
-// producer spells it; other headers say nothing of a failure.
+// A mask is compared with every header from which a field may be read, in any spelling; masks of other headers do not
+// affect the failure.
 func TestMasking_Fields(t *testing.T) {
 	t.Parallel()
 	failure := entity.MaskedFields{ErrorMessage: true, ErrorClass: true, StackTrace: true}
@@ -77,7 +77,7 @@ func TestMasking_Fields(t *testing.T) {
 	}
 }
 
-// Of a message exactly those fields are masked that were read from a masked header.
+// Exactly the fields that were read from a masked header are masked.
 func TestMasking_OfAMessage(t *testing.T) {
 	t.Parallel()
 	headers := []entity.Header{

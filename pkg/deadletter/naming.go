@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// guess is an original topic, and sometimes a consumer group, read out of a dead-letter topic's name.
+// guess is an original topic, and sometimes a consumer group, derived from a dead-letter topic's name.
 type guess struct{ topic, group string }
 
-// guesses returns the name's meanings under every trusted convention; only the cluster can decide.
+// guesses returns the name's meanings under every supported convention; the topics of the cluster decide between them.
 func guesses(topic string) []guess {
 	var out []guess
 	if base, ok := retryBase(topic); ok {
@@ -58,14 +58,15 @@ func retryBase(topic string) (string, bool) {
 	return base, ok && base != ""
 }
 
-// versionedDLQ reads <base>.dlq.v<number>. Some append it to the whole name, some put it before the version.
+// versionedDLQ reads <base>.dlq.v<number>. Some producers append it to the whole name, others insert .dlq before the
+// version.
 func versionedDLQ(topic string) (base, version string, ok bool) {
 	trimmed := strings.TrimRight(topic, "0123456789")
 	base, ok = strings.CutSuffix(trimmed, ".dlq.v")
 	return base, topic[len(trimmed):], ok && base != "" && trimmed != topic
 }
 
-// looksDead reports whether a name is like those of dead-letter, retry or archive topics. It is a hint.
+// looksDead reports whether a name looks like that of a dead-letter, retry or archive topic. It is only a hint.
 func looksDead(topic string) bool {
 	for _, suffix := range [...]string{"-dlt", ".DLT", ".dlq", "-dlq", ".dlq.archive"} {
 		if strings.HasSuffix(topic, suffix) {
@@ -82,7 +83,8 @@ func looksDead(topic string) bool {
 	return retry || versioned || len(errorTopicGuesses(topic)) > 0
 }
 
-// named returns the one topic of the cluster that the dead-letter topic's name can mean, else "".
+// named returns the original topic from the dead-letter topic's name if exactly one candidate is in the cluster, else
+// "".
 func (c *decoding) named() string {
 	found := ""
 	for _, g := range guesses(c.topic) {
@@ -97,7 +99,7 @@ func (c *decoding) named() string {
 	return found
 }
 
-// namedAfter reports whether the dead-letter topic's name can mean that original.
+// namedAfter reports whether the dead-letter topic's name can be derived from that original.
 func namedAfter(deadLetter, original string) bool {
 	if original == "" || !strings.Contains(deadLetter, original) {
 		return false

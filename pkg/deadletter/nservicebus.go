@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// nserviceBus writes these headers on queues; bridges carry them into Kafka, some as JSON strings. FailedQ is a
-// queue, a topic only if the cluster has it. The application's time of sending stays in the replay.
+// nserviceBus writes these headers on queues; bridges carry them into Kafka, some as JSON strings. FailedQ is a queue,
+// and a topic only if the cluster has it. The header with the application's time of sending stays in the replay.
 var nserviceBus = dialect{
 	name:     "nservicebus",
 	anchors:  [][]string{{"NServiceBus.FailedQ"}, {"NServiceBus.ExceptionInfo.ExceptionType"}},

@@ -11,9 +11,9 @@ const (
 	maxAttempts  = 1_000_000
 )
 
-// number reads a header value without knowing its producer: decimal text, else big-endian of 8, 4, 2 or 1 bytes.
-// The two cannot be confused: digits read as binary give values far outside of what a partition, offset or count
-// can be. Longer printable text is no number, for the same reason.
+// number reads a header value without knowledge of its producer: decimal text, else big-endian of 8, 4, 2 or 1 bytes.
+// The two cannot be confused: digits read as binary are far outside the range of a partition, offset or count. Longer
+// printable text is not a number, for the same reason.
 func number(b []byte) (int64, bool) {
 	if decimal(b) {
 		n, err := strconv.ParseInt(string(b), 10, 64)
@@ -77,7 +77,7 @@ func partition(b []byte) *int32 {
 	return &p
 }
 
-// offset: producers write -1 when there is none.
+// offset reads an offset; producers write -1 for none.
 func offset(b []byte) *int64 {
 	n, ok := number(b)
 	if !ok || n < 0 {
@@ -99,8 +99,8 @@ func countOf(n int64, ok bool, limit int64) *int {
 	return &count
 }
 
-// The years that a timestamp may lie in. They are fixed, so that the same record always reads the same; and they
-// keep the units apart: no number is a plausible time in two of them.
+// The years that a timestamp may have. They are fixed, so that a record always decodes to the same result, and they
+// distinguish the units: no number is a plausible time in two of them.
 var (
 	earliest = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 	latest   = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -137,7 +137,7 @@ func epoch(n int64) time.Time {
 	return plausible(time.Unix(0, n))
 }
 
-// plausible returns t as the stores keep it, or the zero time when it cannot be meant.
+// plausible returns t with the precision of the stores, or the zero time outside these years.
 func plausible(t time.Time) time.Time {
 	if t.Before(earliest) || !t.Before(latest) {
 		return time.Time{}

@@ -7,7 +7,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// place is where a record failed, according to one hop.
+// place is the position at which a record failed, according to one hop.
 type place struct {
 	topic     string
 	partition *int32
@@ -16,8 +16,8 @@ type place struct {
 	at        sources
 }
 
-// origin decides where the record belongs: the operators' and the configured mapping, then a header, then the
-// dead-letter topic's name. Partition and offset are given only when the header that has them named the same topic.
+// origin decides the original topic: by the operators' and the configured mapping, then a header, then the
+// dead-letter topic's name. Partition and offset are set only when the hop that has them named the same topic.
 func (c *decoding) origin(ts time.Time) (string, entity.Origin) {
 	p, found := c.headerPlace(ts)
 	o := entity.Origin{Confidence: entity.FromNothing, Timestamp: p.timestamp}
@@ -45,8 +45,8 @@ func (c *decoding) notePlace(p place, fields ...field) {
 	}
 }
 
-// headerPlace looks for the root: of every hop, the latest first, the oldest plain topic, else one that only looks
-// like a dead-letter or retry topic. Where no dialect names a topic, the generic aliases may.
+// headerPlace looks for the root: in every hop, latest first, the oldest plain topic, else one that only looks like a
+// dead-letter or retry topic. If no dialect names a topic, the generic aliases are tried.
 func (c *decoding) headerPlace(ts time.Time) (place, bool) {
 	r, ok := c.rootOf(c.hops)
 	if !ok && len(c.hops) > 0 && c.hops[0].name != genericName {
@@ -93,7 +93,7 @@ func (c *decoding) rootOf(hops []*dialect) (mention, bool) {
 	return second, second.topic != ""
 }
 
-// topics goes through the dialect's topics by age, in one pass: hostile records repeat a header endlessly.
+// topics iterates over the dialect's topics by age, in one pass, because hostile records repeat a header very often.
 func (d *dialect) topics(h headers) iter.Seq2[int, []byte] {
 	return func(yield func(int, []byte) bool) {
 		age := 0
@@ -122,7 +122,7 @@ func (c *decoding) asOrigin(d *dialect, value []byte) string {
 	return name
 }
 
-// placeAt completes the tuple. A header that occurs less often than the topic has an unknown hop.
+// placeAt reads the rest of the tuple. A header that occurs less often than the topic cannot be assigned to a hop.
 func (d *dialect) placeAt(h headers, m mention) place {
 	count := h.count(d.topic)
 	n := d.occurrence(m.age, count)

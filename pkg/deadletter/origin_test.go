@@ -22,7 +22,7 @@ func springHeaders(topics ...string) []entity.Header {
 	return out
 }
 
-// A replay into a dead-letter topic would come back for ever.
+// A replay into a dead-letter topic would return for ever.
 func TestOriginIsNeverADeadLetterTopic(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -140,7 +140,7 @@ func TestValueOverLimitIsNoPointer(t *testing.T) {
 	}
 }
 
-// Looking a hop up by its number would take hours here.
+// A lookup of each hop by its number would take hours here.
 func TestAHundredThousandHopsAreReadInOnePass(t *testing.T) {
 	t.Parallel()
 	const hops = 100_000

@@ -112,8 +112,8 @@ func matches(glob, topic string) bool {
 	return err == nil && !p.Regular() && p.Match(topic)
 }
 
-// MayDeclare reports whether a declaration or a configured mapping could name a topic that pattern matches. It
-// errs towards true: it is for warnings about settings that have no effect together.
+// MayDeclare reports whether a declaration or a configured mapping could name a topic that pattern matches. In doubt
+// it returns true: it is for warnings about settings that have no effect together.
 func MayDeclare(cfg Config, pattern string) bool {
 	wanted, err := entity.ParseTopicPattern(pattern)
 	if err != nil || wanted.Regular() {
@@ -127,5 +127,5 @@ func MayDeclare(cfg Config, pattern string) bool {
 		slices.ContainsFunc(cfg.TopicMap, func(r MapRule) bool { return overlaps(r.Original) })
 }
 
-// sample is a topic that a glob matches.
+// sample returns a topic that a glob matches.
 func sample(glob string) string { return strings.ReplaceAll(glob, "*", "x") }

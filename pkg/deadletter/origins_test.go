@@ -67,8 +67,8 @@ func TestOrigins_WrongFieldsAreNamed(t *testing.T) {
 	}
 }
 
-// judged is what a judge with these declarations, and this mapping of gamma.dlq.v1,
-// says of a message of that topic.
+// judged returns the result of a judge with these declarations, and this mapping of gamma.dlq.v1, for a message of
+// that topic.
 func judged(t *testing.T, cfg Config, mapped string, m entity.Message) entity.OriginStanding {
 	t.Helper()
 	origins := check.Must(NewOrigins(cfg))(t)
@@ -125,7 +125,7 @@ func TestJudge(t *testing.T) {
 	})
 }
 
-// A judgement is by the mapping of the moment, not by one that was read before.
+// Standing uses the current mapping, not one that was read earlier.
 func TestJudge_FollowsTheMapping(t *testing.T) {
 	t.Parallel()
 	decoder := check.Must(FromConfig(Config{}, Patterns{}))(t)
@@ -151,7 +151,7 @@ func TestJudge_FollowsTheMapping(t *testing.T) {
 	check.Is(t, check.Err(judge.Standing(t.Context())), entity.ErrUnavailable, "Standing without the mapping")
 }
 
-// What is shown needs no statement for each page, and follows the mapping within a second.
+// Recent needs no statement for each page, and uses a changed mapping within a second.
 func TestJudgeRecent(t *testing.T) {
 	t.Parallel()
 	decoder := check.Must(FromConfig(Config{}, Patterns{}))(t)
@@ -178,7 +178,7 @@ func TestJudgeRecent(t *testing.T) {
 	clock = clock.Add(1)
 	judged(judge.Recent, entity.Declared, 2)
 	mapping = entity.Mapping{Version: 2}
-	judged(judge.Standing, entity.NotDeclared, 3) // and for the pages that follow
+	judged(judge.Standing, entity.NotDeclared, 3) // and for the next pages
 	judged(judge.Recent, entity.NotDeclared, 3)
 }
 

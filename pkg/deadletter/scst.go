@@ -1,8 +1,8 @@
 package deadletter
 
 // scst is Spring Cloud Stream's Kafka binder. Hand-written producers borrow its names, with numbers as text and
-// without its exception class; those are left to the generic aliases. Everything is appended, stack traces
-// included. x-retries is counted by applications that send records round again as its manual shows.
+// without its exception class; those are left to the generic aliases. Everything is appended, stack traces included.
+// x-retries is counted by applications that send records again in the way of its manual.
 var scst = dialect{
 	name:      "scst",
 	anchors:   [][]string{{"x-original-topic"}},

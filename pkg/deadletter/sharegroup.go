@@ -6,7 +6,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// shareGroup is written by the broker, without the source's headers; key and value only if configured.
+// shareGroup is written by the broker, without the source's headers, and with key and value only if configured.
 var shareGroup = dialect{
 	name:      "sharegroup",
 	anchors:   [][]string{{"__dlq.errors.topic"}},
@@ -19,9 +19,9 @@ var shareGroup = dialect{
 	topicIDs:  true,
 }
 
-// IsPointer reports whether the record only names its original's position: a share group that does not copy
-// records writes null key and null value. That is no tombstone, and replayed as one it would delete. A copied
-// tombstone has its key.
+// IsPointer reports whether the record only names its original's position: a share group that does not copy records
+// writes a null key and a null value. Such a record is not a tombstone, and must not be replayed as one, which would
+// delete. A copied tombstone has its key.
 func IsPointer(rec entity.Record) bool {
 	return rec.Key == nil && rec.KeyOmitted == 0 && rec.Value == nil && rec.State == entity.ValueStored &&
 		headers(rec.Headers).has(shareGroup.topic)

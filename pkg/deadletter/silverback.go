@@ -2,7 +2,7 @@ package deadletter
 
 import "strings"
 
-// silverback is the .NET library's move policy. Its reason "<type> in <source>" has the class, no message.
+// silverback is the .NET library's move policy. Its reason "<type> in <source>" has the class, but no message.
 var silverback = dialect{
 	name:      "silverback",
 	anchors:   [][]string{{"x-source-topic", "x-failure-reason"}, {"x-source-topic", "x-source-offset"}},

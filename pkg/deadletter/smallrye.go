@@ -15,7 +15,7 @@ var smallryeDLQ = dialect{
 	refineFailure: smallryeCause("dead-letter-cause-class-name", "dead-letter-cause"),
 }
 
-// smallryeCause takes the cause's message with the cause's class; the reason is the outer exception's.
+// smallryeCause uses the cause's message with the cause's class; the reason header belongs to the outer exception.
 func smallryeCause(classKey, messageKey string) func(headers, failure) failure {
 	return func(h headers, f failure) failure {
 		class := f.at[fieldClass]

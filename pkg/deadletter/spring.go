@@ -1,10 +1,10 @@
 package deadletter
 
-// springGroup has the same name in both dialects of Spring, so it does not identify one.
+// springGroup has the same name in both dialects of Spring, so it does not identify either.
 const springGroup = "kafka_dlt-original-consumer-group"
 
-// springDLT is Spring for Apache Kafka's DeadLetterPublishingRecoverer. Positions are appended, exceptions
-// replaced. The exception class is nearly always Spring's wrapper; the cause is the real failure.
+// springDLT is Spring for Apache Kafka's DeadLetterPublishingRecoverer. Positions are appended, exceptions replaced.
+// The exception class is nearly always Spring's wrapper; the cause is the actual failure.
 var springDLT = dialect{
 	name:      "spring-dlt",
 	anchors:   [][]string{{"kafka_dlt-original-topic"}, {"kafka_dlt-exception-fqcn"}, {"kafka_dlt-key-exception-fqcn"}},
@@ -59,8 +59,8 @@ func retryTopicTimestamp(h headers, p place) place {
 	return p
 }
 
-// retryTopicAttemptCount reads the number of the attempt that would be next, one more than there were. It reads a
-// single byte as binary always: old versions wrote one raw byte, and 0x31 there is 49 attempts.
+// retryTopicAttemptCount reads the header's number, which is that of the next attempt, and returns one less. It
+// always reads a single byte as binary: old versions wrote one raw byte, in which 0x31 means 49.
 func retryTopicAttemptCount(h headers, f failure) failure {
 	i := h.lastIndex(retryTopicAttempts)
 	if i < 0 {

@@ -2,8 +2,9 @@ package deadletter
 
 import "github.com/dlq-manager/dlq-manager/pkg/entity"
 
-// StackTrace returns the stack trace that Decode reads out of the same record of the same topic, and no more of
-// it: lists show it of every message. It accepts what Decode accepts, and keeps no reference to rec.
+// StackTrace returns the stack trace that Decode reads from the same record of the same topic. It does less work than
+// Decode, because lists show the stack trace of every message. It accepts the same records as Decode, and keeps no
+// reference to rec.
 func (d *Decoder) StackTrace(topic string, rec entity.Record) string {
 	if !d.mayHaveStack(rec.Headers) {
 		return ""
@@ -18,13 +19,13 @@ func (d *Decoder) StackTrace(topic string, rec entity.Record) string {
 	}
 	latest := c.hops[0]
 	if latest.configured || latest.noError() || latest.refineFailure != nil {
-		return c.failure().StackTrace // others may be asked as well
+		return c.failure().StackTrace // other dialects may be read too
 	}
 	var f failure
 	return cleanText(f.pick(latest, c.h, 0, fieldStack, latest.stacks), MaxStackTrace)
 }
 
-// mayHaveStack is false when no dialect would look for a stack trace in any of the headers.
+// mayHaveStack returns false when no dialect reads a stack trace from any of the headers.
 func (d *Decoder) mayHaveStack(h headers) bool {
 	for i := range h {
 		if _, ok := d.stacks[h[i].Key]; ok {
@@ -39,7 +40,7 @@ func (d *Decoder) mayHaveStack(h headers) bool {
 	return false
 }
 
-// stackWords are the names of headers in which a dialect looks for a stack trace.
+// stackWords returns the names of the headers from which a dialect reads a stack trace.
 func stackWords(dialects []*dialect) map[string]struct{} {
 	words := make(map[string]struct{})
 	for _, d := range dialects {

@@ -2,14 +2,15 @@ package deadletter
 
 import "github.com/dlq-manager/dlq-manager/pkg/entity"
 
-// What follows answers for a message that is stored with its key and headers.
+// The methods below work on a message that is stored with its key and headers.
 
-// StackTraceOf is StackTrace. It is in the headers and is not stored a second time.
+// StackTraceOf is StackTrace for a stored message: the stack trace is read from the headers and not stored separately.
 func (d *Decoder) StackTraceOf(m entity.Message) string {
 	return d.StackTrace(m.Source.Topic, m.Record)
 }
 
-// ExplainMessage is Explain, but what the message rests on, such as an operator's word, goes first.
+// ExplainMessage is Explain for a stored message; the stored source of the origin, such as an operator, takes
+// precedence.
 func (d *Decoder) ExplainMessage(m entity.Message) entity.Explanation {
 	return d.Explain(m.Source.Topic, m.Record, m.Source.Timestamp,
 		func(topic string) bool { return topic == m.OriginalTopic }).Of(&m)
@@ -18,12 +19,12 @@ func (d *Decoder) ExplainMessage(m entity.Message) entity.Explanation {
 // IsPointer reports whether the message's record has no value because it only points to the record that failed.
 func (d *Decoder) IsPointer(m *entity.Message) bool { return IsPointer(m.Record) }
 
-// StripsHeader reports whether a replay to target takes a header of that name out.
+// StripsHeader reports whether a replay to target removes a header of that name.
 func (d *Decoder) StripsHeader(dialect, target, name string) bool {
 	return len(d.Strip(dialect, target, []entity.Header{{Key: name}})) == 0
 }
 
-// MapTopic returns the original topic by rules, then by the configuration; "" for none or wrong rules.
+// MapTopic returns the original topic by rules, then by the configuration; "" for none or invalid rules.
 func (d *Decoder) MapTopic(rules []entity.TopicRule, dlqTopic string) string {
 	other, err := d.WithRules(rules)
 	if err != nil {

@@ -15,14 +15,14 @@ var streams = dialect{
 	keepsTime: true,
 }
 
-// HasNoSource reports whether Kafka Streams says that the record did not fail on a record: a punctuator failed,
-// and there is nothing that a replay could send. A handler of the application's own may give such a dead letter a
-// key or a value; that can be sent, once an operator says where.
+// HasNoSource reports whether the failure in Kafka Streams has no source record: a punctuator failed, and there is no
+// record to replay. The application's own handler may give such a dead letter a key or a value, which can be sent
+// once an operator has set the topic.
 func HasNoSource(rec entity.Record) bool {
 	return rec.Key == nil && rec.KeyOmitted == 0 && rec.Value == nil && rec.State == entity.ValueStored && saysNoSource(rec.Headers)
 }
 
-// saysNoSource reports whether the latest failure had no source record: no topic, and position -1.
+// saysNoSource reports whether the latest failure has no source record: no topic, and position -1.
 func saysNoSource(h headers) bool {
 	topic, partition, offset := h.lastIndex(streams.topic), h.lastIndex(streams.partition), h.lastIndex(streams.offset)
 	return topic >= 0 && len(h[topic].Value) == 0 &&

@@ -7,18 +7,18 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Strip returns the headers that a replay keeps, in order, repeats kept. The headers of dead-letter producers go:
-// consumers that find them take the replay for a failure, count on from an old counter, or use a wrong offset. Our
-// own headers go too, since the replay writes them again. Names that an application might use itself go only when
-// dialect writes them. Everything else stays: trace context, content type, correlation ids and all unknown
-// headers. The result shares the values with headers but is a list of its own; it is nil when nothing is kept.
-// Configured dialects are not known here; see Decoder.Strip.
+// Strip returns the headers that a replay keeps, in order, repeats kept. Headers of dead-letter producers are
+// removed: a consumer that finds them could treat the replay as a failure, continue an old counter, or use a wrong
+// offset. The dlq- headers are removed too, because the replay sets them again. Names that an application might use
+// itself are removed only when dialect writes them. Everything else stays: trace context, content type, correlation
+// ids and all unknown headers. The result is a new list that shares the values with headers; it is nil when nothing
+// is kept. It does not know configured dialects; see Decoder.Strip.
 func Strip(dialect string, headers []entity.Header) []entity.Header {
 	return strip(strippedFor[dialect], headers)
 }
 
-// Strip is the function of that name for a replay into target, and knows the configured dialects. A dead letter
-// that goes back into the retry topic of its service keeps the header by which the service knows what it is.
+// Strip is the function Strip for a replay into target, and includes the configured dialects. A dead letter that goes
+// back into the retry topic of its service keeps the header by which the service recognises its type.
 func (d *Decoder) Strip(dialect, target string, headers []entity.Header) []entity.Header {
 	own, ok := d.strips[dialect]
 	if !ok {
@@ -51,8 +51,8 @@ func strip(own ownNames, list headers) []entity.Header {
 	return kept
 }
 
-// ReplayKey returns the key that a replay sends: the record's own, but for producers that put something else there
-// and the key into a header or into what they put there. The result must not be changed.
+// ReplayKey returns the key that a replay sends: the record's own key. Some producers replace the key and save the
+// original in a header or inside the new key; then it returns the original. The result must not be modified.
 func ReplayKey(dialect string, rec entity.Record) []byte {
 	if dialect == uberDLQ.name {
 		if k, ok := parseUberKey(rec.Key); ok {
@@ -83,7 +83,8 @@ func hasPrefix(key string, prefixes []string) bool {
 	return false
 }
 
-// strippedPrefixes belong to producers only. kafka_ and NServiceBus. do not: applications use them too.
+// strippedPrefixes are prefixes that only producers use. kafka_ and NServiceBus. are not included, because
+// applications use them too.
 var strippedPrefixes = [...]string{
 	"kafka_dlt-",
 	"retry_topic-",
@@ -99,7 +100,7 @@ var strippedPrefixes = [...]string{
 	"NServiceBus.ExceptionInfo.",
 }
 
-// strippedAlways are names that cannot be anything else.
+// strippedAlways are names that only producers use.
 var strippedAlways = set(
 	family("kafka_original-", "topic", "partition", "offset", "timestamp", "timestamp-type"),
 	family("kafka_exception-", "fqcn", "cause-fqcn", "message", "stacktrace"),
@@ -120,7 +121,7 @@ var strippedAlways = set(
 	family("", "asyncRetry"),
 )
 
-// strippedFor are names that only mean something when the dialect was recognised.
+// strippedFor are names that are removed only when their dialect was recognised.
 var strippedFor = map[string]ownNames{
 	k1s0.name: {names: set(sharedNames, family("", "error"))},
 	hexkit.name: {
@@ -143,7 +144,7 @@ var strippedFor = map[string]ownNames{
 	},
 }
 
-// ownNames are the names that a dialect strips, and under which it saved a header that is restored.
+// ownNames returns the names that a dialect removes, including those under which it saved a header that is restored.
 type ownNames struct {
 	names           map[string]bool
 	prefixes        []string

@@ -76,7 +76,7 @@ func TestStripTakesPlainWordsOnlyForTheirDialect(t *testing.T) {
 	}
 }
 
-// Whatever a dialect reads, a replay must not carry, or the reader would take the replay for a failure.
+// A replay must not have a header that a dialect reads, or its reader would treat the replay as a failure.
 func TestStripTakesEveryWordThatTheDialectReads(t *testing.T) {
 	t.Parallel()
 	for i := range dialects {

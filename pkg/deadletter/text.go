@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of the derived texts in bytes. A text is cut between characters; the header keeps everything.
+// Limits of the derived texts in bytes. A text is cut between characters; the header keeps the full text.
 const (
 	MaxErrorMessage  = 64 << 10
 	MaxErrorClass    = 1 << 10
@@ -27,7 +27,8 @@ func cleanText(b []byte, limit int) string {
 	return s[:boundary([]byte(s), limit)]
 }
 
-// boundary is the longest length within limit that cuts no character; other bytes are cut anywhere.
+// boundary returns the longest length within limit that does not cut a character; bytes that are not UTF-8 are cut
+// anywhere.
 func boundary(b []byte, limit int) int {
 	if len(b) <= limit {
 		return len(b)

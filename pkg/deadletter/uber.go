@@ -11,8 +11,8 @@ import (
 )
 
 // uberDLQ is uber-go/kafka-client: no header, but a protobuf message as the record's key, which holds the position
-// and the key that the record had. It is looked for only in topics of which a user says so. What it says is read
-// as if it were headers of these names, which no record has.
+// and the key that the record had. It is read only in topics that the configuration names. Its fields are treated as
+// headers of these names, which no record has.
 var uberDLQ = dialect{
 	name:      "uber-dlq",
 	anchors:   [][]string{{uberPrefix + "topic"}},

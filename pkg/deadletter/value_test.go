@@ -109,7 +109,7 @@ func TestCleanText(t *testing.T) {
 		{"aé", 2, "a"}, // é is two bytes: cut before it
 		{"a\xffb", 10, "a\uFFFDb"},
 		{"a\x00b", 10, "a\uFFFDb"},
-		{"\x00\x00", 4, "\uFFFD"}, // the replacement is longer than what it replaces
+		{"\x00\x00", 4, "\uFFFD"}, // the replacement is longer than the replaced byte
 		{"\x80\x80\x80\x80\x80\x80", 5, "\uFFFD"},
 	}
 	for _, tt := range tests {

@@ -1,6 +1,6 @@
 package deadletter
 
-// watermill is the poison queue of the Go library Watermill. The first version wrote the reason alone.
+// watermill is the poison queue of the Go library Watermill. The first version wrote only the reason.
 var watermill = dialect{
 	name:     "watermill",
 	anchors:  [][]string{{"reason_poisoned"}},

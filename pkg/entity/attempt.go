@@ -7,8 +7,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// ErrorClass says why a publish did not succeed. It is stored and shown, and
-// decides what happens next; the set is closed.
+// ErrorClass is the reason why a publish did not succeed. It is stored, shown and decides the next step; the set is
+// closed.
 type ErrorClass string
 
 const (
@@ -20,73 +20,65 @@ const (
 	// BadRecord is permanent for the record: too large, or invalid.
 	BadRecord ErrorClass = "BAD_RECORD"
 
-	// Unauthorized, UnknownTopic and LoopRefused concern the topic; the message
-	// stays as it was.
+	// Unauthorized, UnknownTopic and LoopRefused concern the topic; the message stays unchanged.
 	Unauthorized ErrorClass = "UNAUTHORIZED"
 	UnknownTopic ErrorClass = "UNKNOWN_TOPIC"
 	LoopRefused  ErrorClass = "LOOP_REFUSED"
 
-	// Undeclared and PointerRefused concern the message, which stays as it was: the
-	// original topic is a claim that must not be followed here, or the record that a
-	// pointer stands for must not be read.
+	// Undeclared and PointerRefused concern the message, which stays unchanged: only the record's headers name the
+	// original topic and no declaration confirms it, or the record that a pointer names must not be read.
 	Undeclared     ErrorClass = "UNDECLARED"
 	PointerRefused ErrorClass = "POINTER_REFUSED"
 
-	// AlreadyPublished was found in the target log and counts as success.
+	// AlreadyPublished: the attempt's record was found in the target log, which counts as success.
 	AlreadyPublished ErrorClass = "ALREADY_PUBLISHED"
 
-	// UnknownClass: not settled, or not understood.
+	// UnknownClass: the attempt is not settled, or its error has no other class.
 	UnknownClass ErrorClass = "UNKNOWN"
 )
 
-// OfMessage reports whether the class concerns one message, and says nothing about
-// others of its topic.
+// OfMessage reports whether the class concerns a single message, so that other messages of its topic may succeed.
 func (c ErrorClass) OfMessage() bool {
 	return c == BadRecord || c == Undeclared || c == PointerRefused
 }
 
-// Verdict is how an attempt ended, seen from the state machine. The store turns
-// it into a status; see Result.
+// Verdict is the end of an attempt as the state machine reads it. The store derives the new status from it.
 type Verdict string
 
 const (
-	// Acknowledged: the broker has the record. RETRYING to RESOLVED.
+	// Acknowledged: the broker acknowledged the record. RETRYING to RESOLVED.
 	Acknowledged Verdict = "acknowledged"
 	// Skipped: no Kafka is configured; resolved without sending anything.
 	Skipped Verdict = "skipped"
-	// Failed: transient. To PENDING with the next attempt time, or to DEAD when
-	// the attempts are used up.
+	// Failed: a transient error. To PENDING with the next attempt time, or to DEAD when the attempts are used up.
 	Failed Verdict = "failed"
 	// Rejected: the record can never be accepted. To DEAD.
 	Rejected Verdict = "rejected"
-	// Refused: the topic cannot take it now. To PENDING, the attempt given back.
+	// Refused: the topic cannot accept the record now. To PENDING; the attempt does not count.
 	Refused Verdict = "refused"
-	// GivenBack: never sent, says the process that claimed it. To PENDING, the
-	// attempt given back.
+	// GivenBack: the process that claimed the message did not send the record. To PENDING; the attempt does not count.
 	GivenBack Verdict = "given_back"
-	// InDoubt: nobody knows. Stays RETRYING until it is settled.
+	// InDoubt: it is not known whether the record was written. Stays RETRYING until the attempt is settled.
 	InDoubt Verdict = "in_doubt"
-	// Rescued: its process died, and the target log does not have its record. To
-	// PENDING, the attempt given back; the tenth rescue in a row leads to DEAD, for
-	// the message may be what kills the process.
+	// Rescued: the attempt's process died, and the target log does not have its record. To PENDING; the attempt does
+	// not count. The tenth rescue in a row leads to DEAD, because the message itself may crash the process.
 	Rescued Verdict = "rescued"
-	// Abandoned: nobody could tell, and an operator ended it.
+	// Abandoned: the attempt could not be settled, and an operator ended it.
 	Abandoned Verdict = "abandoned"
 )
 
-// Valid reports whether a Result may have the verdict: all but Abandoned, which operators say.
+// Valid reports whether a Result may have the verdict: all except Abandoned, which only an operator sets.
 func (v Verdict) Valid() bool {
 	return slices.Contains([]Verdict{Acknowledged, Skipped, Failed, Rejected, Refused, GivenBack, InDoubt, Rescued}, v)
 }
 
-// Attempt is one republish of a message and how it ended; the rows of it are a
-// message's history.
+// Attempt is one republish of a message and its end. A message's history is the list of its attempts.
 type Attempt struct {
 	MessageID uuid.UUID
-	Number    int       // counts up for ever, also over a requeue
+	Number    int       // only increases; a requeue does not reset it
 	ID        uuid.UUID // the claim's id, sent as dlq-redrive-id
-	// RetryCount is the message's count with this attempt, whether or not it was
-	// given back later; a record of it that comes back goes on from there.
+	// RetryCount is the message's count including this attempt, also if the attempt was given back later. If the
+	// record comes back as a new message, that message continues from this count.
 	RetryCount int
 	RedriveID  uuid.UUID // of the redrive that made it; uuid.Nil for none
 	Verdict    Verdict
@@ -97,11 +89,11 @@ type Attempt struct {
 	Class      ErrorClass // "" for success
 	Error      string
 	Topic      string
-	TopicID    string // Kafka's, of the topic's life then; "" where there was none
+	TopicID    string // Kafka's id of the topic's incarnation at that time; "" when unknown
 	Partition  int32
 	Offset     int64 // -1 when not known
-	// ConsumerGroup is that of the message's failure, told for attempts of redrives
-	// only; "" when nobody said so, or the message is gone.
+	// ConsumerGroup is the group of the message's failure. It is set for attempts of redrives only; "" when it is not
+	// known or the message no longer exists.
 	ConsumerGroup string
-	Edit          *Edit // how its record differed from the message's; nil for not at all
+	Edit          *Edit // how the sent record differed from the message; nil: unchanged
 }

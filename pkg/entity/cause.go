@@ -6,29 +6,26 @@ import (
 	"github.com/google/uuid"
 )
 
-// Cause says who wanted a change, and why. It is kept in the audit trail beside
-// the change itself.
+// Cause is who made a change and why. The audit trail stores it with the change.
 type Cause struct {
-	Actor     string // who; never empty
-	Reason    string // their words; "" when they gave none
-	RequestID string // of the HTTP request; "" when no request asked for it
-	TraceID   string // of the request's trace, 32 hex digits; "" for none
+	Actor     string // never empty
+	Reason    string // in the actor's words; "" when none was given
+	RequestID string // id of the HTTP request; "" for changes without a request
+	TraceID   string // trace id of the request, 32 hex digits; "" for none
 
-	// Operation names the one piece of work that a request stands for, so that the
-	// same request, sent again after a crash, finds what it had begun. It becomes
-	// the id of the attempt or of the redrive that it starts. uuid.Nil: nobody will
-	// ask again.
+	// Operation identifies the work of one request: when the request is sent again after a crash, it finds the work
+	// that it started. It becomes the id of the attempt or of the redrive. uuid.Nil: the request will not be repeated.
 	Operation uuid.UUID
 }
 
-// By is a cause of which only the actor is known.
+// By returns a cause that has only an actor.
 func By(actor string) Cause { return Cause{Actor: actor} }
 
 // Actors that are not people.
 const (
-	ActorSettler = "settler" // ends attempts that their own process did not end
+	ActorSettler = "settler" // settles attempts whose own process did not end them
 	ActorAuto    = "auto"    // automatic retry
-	ActorIngest  = "ingest"  // stores what comes in
+	ActorIngest  = "ingest"  // stores incoming records
 )
 
 // Action names a change in the audit trail. The set is closed.
@@ -36,20 +33,20 @@ type Action string
 
 // The changes of messages and of redrives.
 const (
-	ActionRetry   Action = "retry"   // an operator had an attempt started
+	ActionRetry   Action = "retry"   // an operator started an attempt
 	ActionAttempt Action = "attempt" // an attempt ended
 	ActionRequeue Action = "requeue"
-	ActionDead    Action = "dead" // by hand, or on arrival at the limit
+	ActionDead    Action = "dead" // by hand, or on arrival because no attempts were left
 	ActionDelete  Action = "delete"
 	ActionMap     Action = "map"     // the original topic was set
 	ActionRestore Action = "restore" // from the archive
-	ActionUnmask  Action = "unmask"  // somebody looked at what is masked
+	ActionUnmask  Action = "unmask"  // a user saw masked values
 
-	// ActionReadPointer: the record that a pointer stands for was read for a user.
+	// ActionReadPointer: the record that a pointer names was read for a user.
 	ActionReadPointer Action = "read_pointer"
 
-	ActionCreate Action = "create" // a redrive; its moves are the others
-	ActionPass   Action = "pass"   // its canary
+	ActionCreate Action = "create" // a redrive was created; the actions below change its state
+	ActionPass   Action = "pass"   // its canary passed
 	ActionPause  Action = "pause"
 	ActionResume Action = "resume"
 	ActionCancel Action = "cancel"
@@ -60,32 +57,31 @@ const (
 	ActionReplace  Action = "replace"  // the topic mapping
 )
 
-// Kind says what a line of the audit trail is about.
+// Kind is the kind of object that an entry of the audit trail belongs to.
 type Kind string
 
-// What changes.
+// The kinds of objects.
 const (
 	KindMessage Kind = "message"
 	KindRedrive Kind = "redrive"
 	KindGroup   Kind = "group"   // error group
 	KindMapping Kind = "mapping" // of topics; there is one, and it has no id
-	// KindQuarantine is a record that could not be stored; LastError says where it is.
+	// KindQuarantine is a record that could not be stored; LastError has its position.
 	KindQuarantine Kind = "quarantine"
-	KindList       Kind = "list" // a search or an export; LastError says of what
+	KindList       Kind = "list" // a search or an export; LastError has its query
 )
 
-// AuditEntry is one line of the audit trail: who did what, to what, when.
-// Entries are never changed.
+// AuditEntry is one entry of the audit trail. Entries are never changed.
 type AuditEntry struct {
-	ID         int64 // counts up; a later entry of the same object has a higher one
+	ID         int64 // increases: a later entry of the same object has a higher id
 	At         time.Time
 	Action     Action
 	Kind       Kind
 	ObjectID   uuid.UUID
-	From, To   string // states; "" where there was or is none
-	RetryCount int    // of the message behind the change
+	From, To   string // statuses or states; "" for none
+	RetryCount int    // of the changed message
 	Class      ErrorClass
 	LastError  string
-	Topics     string // names of those that it is about, with commas between; "": it names none
+	Topics     string // the topics that the change applies to, separated by commas; "": not given
 	Cause      Cause
 }

@@ -1,56 +1,53 @@
 package entity
 
-// DerivedFrom says what a value that we know of a dead letter rests on.
+// DerivedFrom is the kind of source from which a field of a dead letter was read.
 type DerivedFrom string
 
 const (
-	// ByMapping: a rule named it.
+	// ByMapping: a mapping rule gave the value.
 	ByMapping DerivedFrom = "mapping"
-	// ByHeader: a header that says so by its name.
+	// ByHeader: a header whose name only one dialect uses.
 	ByHeader DerivedFrom = "header"
-	// ByCompanion: a header whose name alone would not tell whose it is; others
-	// beside it did.
+	// ByCompanion: a header whose name several dialects use; other headers of the record identify the dialect.
 	ByCompanion DerivedFrom = "companion"
 	// ByName: the dead-letter topic's name.
 	ByName DerivedFrom = "name"
 	// ByRecord: the record's own timestamp or key.
 	ByRecord DerivedFrom = "record"
-	// ByOperator: somebody said so for this message.
+	// ByOperator: an operator set the value for this message.
 	ByOperator DerivedFrom = "operator"
 	// ByNothing: the value is not known.
 	ByNothing DerivedFrom = "none"
 )
 
-// Certainty is how much a derived value can be relied on.
+// Certainty is how reliable a derived value is.
 type Certainty string
 
 const (
-	// CertaintyHigh: somebody decided it, or a producer wrote it under a name of its own.
+	// CertaintyHigh: an operator or a rule set it, or it is in a header that only one producer uses.
 	CertaintyHigh Certainty = "high"
-	// CertaintyMedium: the header's name is one that others use too.
+	// CertaintyMedium: other producers use the same header name.
 	CertaintyMedium Certainty = "medium"
-	// CertaintyLow: guessed from a name.
+	// CertaintyLow: guessed from a topic's name.
 	CertaintyLow Certainty = "low"
 	// CertaintyNone: there is no value.
 	CertaintyNone Certainty = "none"
 )
 
-// Derived says where one value was learnt.
+// Derived describes the source of one value.
 type Derived struct {
 	Source  DerivedFrom
-	Dialect string // that was read; "" when none was
-	Header  string // its name; "" when the value is from no header
-	// Occurrence is the header's place among those of the same name, 0 for the
-	// first in the list; it means nothing without Header.
+	Dialect string // whose rules read it; "" for none
+	Header  string // name of the header; "" when the value is not from a header
+	// Occurrence is the header's index among the headers of the same name, from 0; it is meaningful only with Header.
 	Occurrence int
 	Confidence Certainty
 }
 
-// NotDerived is what is said of a value that is not known.
+// NotDerived returns the source of a value that is not known.
 func NotDerived() Derived { return Derived{Source: ByNothing, Confidence: CertaintyNone} }
 
-// MaskedFields are those fields of a dead letter's failure that masks of headers hide,
-// because they were read from a masked header.
+// MaskedFields says which fields of a dead letter's failure are hidden because they were read from a masked header.
 type MaskedFields struct {
 	ErrorMessage, ErrorClass, StackTrace, ConsumerGroup bool
 }
@@ -59,7 +56,7 @@ type MaskedFields struct {
 // a message and a stack trace of any of its messages.
 func (f MaskedFields) Group() bool { return f.ErrorMessage || f.ErrorClass || f.StackTrace }
 
-// Explanation says where everything that a dead letter tells of itself was learnt.
+// Explanation holds the source of each field that was derived from a dead letter.
 type Explanation struct {
 	OriginalTopic     Derived
 	OriginalPartition Derived
@@ -71,19 +68,18 @@ type Explanation struct {
 	ConsumerGroup     Derived
 	ConsumerAttempts  Derived
 
-	Hops []Hop // every failure that the record tells of, the oldest first
+	Hops []Hop // every failure that the record reports, oldest first
 }
 
 // Hop is one failure of a record that failed more than once.
 type Hop struct {
 	Dialect   string
-	Topic     string // where it failed then, a dead-letter topic included; "" when not said
+	Topic     string // in which it failed, possibly a dead-letter topic; "" when not known
 	Partition *int32 // nil when not known
 	Offset    *int64 // nil when not known
 }
 
-// Fields returns what is said of every field, by the name that the field has
-// everywhere.
+// Fields returns the source of every field by the field's name in the API.
 func (e Explanation) Fields() map[string]Derived {
 	return map[string]Derived{
 		"original_topic":     e.OriginalTopic,
@@ -98,10 +94,9 @@ func (e Explanation) Fields() map[string]Derived {
 	}
 }
 
-// Of returns the explanation as it holds for a stored message. What is derived
-// again follows the rules and the cluster of today, and an operator may have said
-// otherwise: where the message's origin rests on something else, that is said and
-// not what would be derived now.
+// Of adapts a fresh explanation to the stored message. A fresh derivation uses the present rules and topics, and an
+// operator may have set the origin since: where the stored origin has another source, that source is returned instead
+// of the fresh one.
 func (e Explanation) Of(m *Message) Explanation {
 	if from := sourceOf(m.Origin.Confidence); from != e.OriginalTopic.Source.rank() {
 		e.OriginalTopic = derivedBy(from)
@@ -118,7 +113,7 @@ func (e Explanation) Of(m *Message) Explanation {
 	return e
 }
 
-// rank is the source as a message's origin tells it, which knows no finer ones.
+// rank returns the coarser source that a message's origin stores.
 func (d DerivedFrom) rank() DerivedFrom {
 	if d == ByCompanion || d == ByRecord {
 		return ByHeader
@@ -126,12 +121,12 @@ func (d DerivedFrom) rank() DerivedFrom {
 	return d
 }
 
-// sourceOf is the source that a message's origin tells of.
+// sourceOf returns the source that a message's origin stores.
 func sourceOf(c Confidence) DerivedFrom {
 	if c == "" {
 		return ByNothing
 	}
-	return DerivedFrom(c) // they have the same words
+	return DerivedFrom(c) // the values are equal
 }
 
 func derivedBy(from DerivedFrom) Derived {

@@ -12,18 +12,17 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// update prints the charts into the document instead of comparing them:
-// go test ./pkg/entity -run TestDocument -update.
+// update prints the charts into the document instead of comparing them: go test ./pkg/entity -run TestDocument -update.
 var update = flag.Bool("update", false, "print the charts into docs/state-machine.md")
 
 const document = "../../docs/state-machine.md"
 
-// drawing is one state machine as the document shows it. Which arrows there are
-// is asked of the table; the words on them are here.
+// drawing is one state machine as the document shows it. The arrows come from the program's table; their labels are
+// here.
 type drawing struct {
 	states []string
 	moves  func(from, to string) bool
-	starts map[string]string // state: words on the arrow that leads into it from nowhere
+	starts map[string]string // state: label of the arrow from the start
 	ends   map[string]string
 	words  map[string]string // "FROM --> TO"
 }
@@ -83,8 +82,8 @@ func redriveDrawing() drawing {
 	return d
 }
 
-// print draws the chart. An arrow without words is an error of this test: the
-// table has one that the document would not explain.
+// print draws the chart. An arrow without a label is an error: the table has an arrow that the document would not
+// explain.
 func (d drawing) print(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder

@@ -2,31 +2,30 @@ package entity
 
 import "github.com/google/uuid"
 
-// Edit is how one attempt's record differs from its message. The message itself
-// is never changed. What is not set goes as it is.
+// Edit overrides parts of a message's record when it is sent; the message itself never changes. Parts that are not
+// set are sent unchanged.
 type Edit struct {
-	Topic string // target, other than the original topic; "" for that
+	Topic string // target topic; "" for the original topic
 
 	SetValue bool
 	Value    []byte // nil: null
 	SetKey   bool
 	Key      []byte // nil: null
-	// SetHeaders: Headers stand in place of all that would be kept of the record's.
+	// SetHeaders: Headers replace all headers that would be kept of the record.
 	SetHeaders bool
 	Headers    []Header
 
-	// Patch is the JSON Patch (RFC 6902) of a redrive that made Value; nil for an
-	// edit by hand.
+	// Patch is the redrive's JSON Patch (RFC 6902) that produced Value; nil for an edit by hand.
 	Patch []byte
 }
 
-// Empty reports whether nothing differs.
+// Empty reports whether the edit changes nothing. A nil edit is empty.
 func (e *Edit) Empty() bool {
 	return e == nil || e.Topic == "" && !e.SetValue && !e.SetKey && !e.SetHeaders
 }
 
-// Apply returns the record as it is to be sent. A value that was set counts as
-// stored, whatever became of the one before.
+// Apply returns the record to send. A value that the edit sets counts as stored, also when the original value could
+// not be stored.
 func (e *Edit) Apply(r Record) Record {
 	if e == nil {
 		return r
@@ -43,9 +42,9 @@ func (e *Edit) Apply(r Record) Record {
 	return r
 }
 
-// PatchSample shows what a redrive's patch makes of one message.
+// PatchSample shows one message's payload before and after a redrive's patch.
 type PatchSample struct {
 	MessageID     uuid.UUID
-	Before, After []byte // JSON; After is nil when the patch does not fit
-	Reason        string // why it does not fit; "" when it does
+	Before, After []byte // JSON; After is nil when the patch cannot be applied
+	Reason        string // why it cannot be applied; "" when it can
 }

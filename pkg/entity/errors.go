@@ -7,23 +7,21 @@ import (
 	"github.com/google/uuid"
 )
 
-// The kinds of failure that a caller may have to decide upon. Every error of
-// the library that is not an unexpected fault answers errors.Is with one of
-// them.
+// The kinds of errors that callers distinguish. Every error of the library that is not an unexpected fault matches
+// one of them with errors.Is.
 var (
-	// ErrNotFound: the thing that was named does not exist.
+	// ErrNotFound: the named object does not exist.
 	ErrNotFound = errors.New("not found")
-	// ErrInvalid: the request can never be carried out as it stands.
+	// ErrInvalid: the request can never succeed in this form.
 	ErrInvalid = errors.New("invalid")
-	// ErrConflict: the thing exists but its state forbids what was asked.
+	// ErrConflict: the object exists but its state forbids the request.
 	ErrConflict = errors.New("conflict")
 	// ErrUnavailable: a dependency did not answer; trying later may work.
 	ErrUnavailable = errors.New("unavailable")
-	// ErrRefused: the store will not keep what it was given, however often it is
-	// tried, unless the store itself is changed.
+	// ErrRefused: the store rejects the data permanently; a repeated try fails too, unless the store itself is changed.
 	ErrRefused = errors.New("refused")
-	// ErrContended: other work on the same rows got in the way, also when it was
-	// tried again. Nothing was changed; trying later may work.
+	// ErrContended: other sessions changed or locked the same rows, also during the repeated tries. Nothing was
+	// changed; trying later may work.
 	ErrContended = errors.New("contended")
 )
 
@@ -35,7 +33,7 @@ func (e *NotFoundError) Error() string { return "dlq message not found: " + e.ID
 // Is makes the error's kind ErrNotFound.
 func (e *NotFoundError) Is(target error) bool { return target == ErrNotFound }
 
-// FieldError says which input was wrong and why. Its kind is ErrInvalid.
+// FieldError names the wrong input and the reason. Its kind is ErrInvalid.
 type FieldError struct {
 	Field  string // as the caller wrote it: a query parameter, a body field, a column
 	Reason string
@@ -46,8 +44,7 @@ func (e *FieldError) Error() string { return e.Field + ": " + e.Reason }
 // Is makes the error's kind ErrInvalid.
 func (e *FieldError) Is(target error) bool { return target == ErrInvalid }
 
-// TransitionError is an arrow that the state machine does not have. Its kind is
-// ErrConflict.
+// TransitionError is a status change that the state machine does not allow. Its kind is ErrConflict.
 type TransitionError struct{ From, To Status }
 
 func (e *TransitionError) Error() string {
@@ -57,8 +54,7 @@ func (e *TransitionError) Error() string {
 // Is makes the error's kind ErrConflict.
 func (e *TransitionError) Is(target error) bool { return target == ErrConflict }
 
-// NotRetryableError says why no attempt can start: the status, or attempts used
-// up. Its kind is ErrConflict.
+// NotRetryableError says why no attempt can start: the status, or attempts used up. Its kind is ErrConflict.
 type NotRetryableError struct {
 	Status                 Status
 	RetryCount, MaxRetries int
@@ -71,13 +67,13 @@ func (e *NotRetryableError) Error() string {
 // Is makes the error's kind ErrConflict.
 func (e *NotRetryableError) Is(target error) bool { return target == ErrConflict }
 
-// ClaimedError says that an attempt owns the message: nothing else may touch it
-// until that attempt ended or was settled. Its kind is ErrConflict.
+// ClaimedError says that an attempt holds the message, which cannot change until the attempt has ended or was
+// settled. Its kind is ErrConflict.
 type ClaimedError struct {
 	ID uuid.UUID
 
-	// Unsettled: the attempt is over and the target log cannot tell whether its
-	// record is there. Only an operator ends that.
+	// Unsettled: the attempt is over, and the target log cannot show whether its record was written. Only an operator
+	// can end this state.
 	Unsettled bool
 }
 
@@ -91,8 +87,8 @@ func (e *ClaimedError) Error() string {
 // Is makes the error's kind ErrConflict.
 func (e *ClaimedError) Is(target error) bool { return target == ErrConflict }
 
-// RefusedError is a replay that was refused before any attempt was spent: the
-// message is as it was. Its kind is ErrConflict.
+// RefusedError is a replay that was refused before an attempt was counted: the message is unchanged. Its kind is
+// ErrConflict.
 type RefusedError struct {
 	Class  ErrorClass // LoopRefused, UnknownTopic, Unauthorized or BadRecord
 	Reason string     // one sentence for the operator
@@ -103,8 +99,7 @@ func (e *RefusedError) Error() string { return e.Reason }
 // Is makes the error's kind ErrConflict.
 func (e *RefusedError) Is(target error) bool { return target == ErrConflict }
 
-// RedriveStateError is a move that a redrive's state does not have. Its kind is
-// ErrConflict.
+// RedriveStateError is a change that a redrive's state does not allow. Its kind is ErrConflict.
 type RedriveStateError struct {
 	ID       uuid.UUID
 	From, To RedriveState
@@ -117,8 +112,7 @@ func (e *RedriveStateError) Error() string {
 // Is makes the error's kind ErrConflict.
 func (e *RedriveStateError) Is(target error) bool { return target == ErrConflict }
 
-// RedriveNotFoundError names the redrive that does not exist. Its kind is
-// ErrNotFound.
+// RedriveNotFoundError names the redrive that does not exist. Its kind is ErrNotFound.
 type RedriveNotFoundError struct{ ID uuid.UUID }
 
 func (e *RedriveNotFoundError) Error() string { return "redrive not found: " + e.ID.String() }

@@ -13,8 +13,7 @@ import (
 
 var anID = uuid.MustParse("018f0000-0000-7000-8000-000000000001")
 
-// TestErrors has one row for each error of the package: its kind, which is the
-// only one, and its exact words, which clients read.
+// TestErrors has one row for each error of the package: its only kind, and its exact text, which clients read.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	kinds := map[string]error{

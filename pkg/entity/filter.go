@@ -9,32 +9,30 @@ import (
 	"github.com/google/uuid"
 )
 
-// Filter says which messages are meant: those for which everything holds that is
-// set. Searches, exports, the archive and redrives read it alike.
+// Filter selects the messages that meet all conditions that are set. Searches, exports, the archive and redrives
+// interpret it in the same way.
 type Filter struct {
 	Topic         string        // original or dead-letter topic, by its exact name
-	Topics        TopicPatterns // original or dead-letter topic matches; the zero value: any
-	Statuses      []Status      // empty: any; for a redrive: those that its action can act upon
+	Topics        TopicPatterns // patterns for the original or dead-letter topic; the zero value: any
+	Statuses      []Status      // empty: any; for a redrive: the statuses that its action applies to
 	ErrorClass    string        // of the consumer's failure
 	ConsumerGroup string
 	Dialect       string
 	Group         uuid.UUID // error group
-	UnknownOrigin bool      // only messages of which nobody knows the original topic
+	UnknownOrigin bool      // only messages whose original topic is not known
 
 	CreatedAfter  time.Time // inclusive
-	CreatedBefore time.Time // exclusive; a redrive takes the moment of its creation for zero, so what arrives later is never in it
+	CreatedBefore time.Time // exclusive; for a redrive zero means its creation time, so later arrivals are never in it
 	RetriedAfter  time.Time // inclusive; of the last attempt's start
 	RetriedBefore time.Time // exclusive
 
-	// What follows is answered from the search catalogue, which follows the messages
-	// by a moment: see repository.Catalogue.
+	// The conditions below use the search index, which is updated shortly after the messages: see repository.Catalogue.
 	Key     []byte        // record key; nil: any
 	Headers []HeaderMatch // each must be among the record's headers
-	Fields  []FieldMatch  // each must be in the record's JSON
+	Fields  []FieldMatch  // each must occur in the record's JSON
 	Words   []string      // lower case; each is part of the error message or of the record's text
 
-	// Visible are the topics that whoever asks may see, as TopicPatterns.Sees has
-	// it; nil: all.
+	// Visible restricts the filter to the topics that the caller may see, by TopicPatterns.Sees; nil: all.
 	Visible *TopicPatterns
 }
 
@@ -44,27 +42,26 @@ type HeaderMatch struct {
 	Value []byte // nil: any
 }
 
-// FieldMatch is a place in a record's JSON and what must stand there.
+// FieldMatch is a path in a record's JSON and the values that it may have.
 type FieldMatch struct {
 	Path string // in the form of payload.Path.String
-	// Values are scalars in their canonical form (see FieldTerm), of which one must
-	// stand there; empty: anything may.
+	// Values are scalars in their canonical form (see FieldTerm), of which one must match; empty: any value matches.
 	Values []string
 }
 
-// Narrow reports whether anything narrows the filter but times and states, which
-// may be any: else everything there is would be meant.
+// Narrow reports whether the filter has a condition other than times and statuses. Without one it could select every
+// message.
 func (f Filter) Narrow() bool {
 	return f.Topic != "" || len(f.Topics.list) > 0 || f.ErrorClass != "" || f.ConsumerGroup != "" || f.Dialect != "" ||
 		f.Group != uuid.Nil || f.UnknownOrigin || f.Catalogued()
 }
 
-// Catalogued reports whether the filter needs the search catalogue.
+// Catalogued reports whether the filter needs the search index.
 func (f Filter) Catalogued() bool {
 	return f.Key != nil || len(f.Headers) > 0 || len(f.Fields) > 0 || len(f.Words) > 0
 }
 
-// Terms are numbers that a message's document must have: of each list any one.
+// Terms returns the terms that a message's indexed document must contain: at least one of each list.
 func (f Filter) Terms() [][]int64 {
 	var all [][]int64
 	if f.Key != nil {
@@ -86,21 +83,21 @@ func (f Filter) Terms() [][]int64 {
 	return all
 }
 
-// Document is what the search catalogue keeps of a message.
+// Document is the indexed document of a message in the search index.
 type Document struct {
 	MessageID uuid.UUID
-	CreatedAt time.Time // of the message: those of one time are kept together
-	Text      string    // lower case: error message, and the record's text without what is masked
-	Terms     []int64   // of the key, of each header by name and with its value, of each field likewise
-	// Fingerprint is for messages that came in without a group; nil for others.
+	CreatedAt time.Time // of the message; documents are partitioned by it
+	Text      string    // lower case: error message and the record's text, without masked values
+	Terms     []int64   // of the key, and of each header and field: one without and one with its value
+	// Fingerprint is set for messages that were stored without an error group; nil for others.
 	Fingerprint *Fingerprint
 }
 
-// KeyTerm stands for a record's key.
+// KeyTerm returns the term of a record's key.
 func KeyTerm(key []byte) int64 { return term("key", "", key) }
 
-// HeaderTerm stands for a header with that value, or for one with any value when
-// value is nil; null values are as empty ones.
+// HeaderTerm returns the term of a header with that value, or with any value when value is nil. Null and empty values
+// have the same term.
 func HeaderTerm(name string, value []byte) int64 {
 	if value == nil {
 		return term("header", name, nil)
@@ -108,8 +105,8 @@ func HeaderTerm(name string, value []byte) int64 {
 	return term("header=", name, value)
 }
 
-// FieldTerm stands for a scalar at a path of a record's JSON, in the canonical
-// form that payload.Scalar gives, or for the path alone when scalar is "".
+// FieldTerm returns the term of a scalar at a path of a record's JSON, in the canonical form of payload.Scalar, or of
+// the path alone when scalar is "".
 func FieldTerm(path, scalar string) int64 {
 	if scalar == "" {
 		return term("field", path, nil)
@@ -117,8 +114,7 @@ func FieldTerm(path, scalar string) int64 {
 	return term("field=", path, []byte(scalar))
 }
 
-// term is a number of 64 bits: that two different things have the same is less
-// likely than a fault of the machine.
+// term returns a hash of 64 bits: a collision of two inputs is less likely than a hardware fault.
 func term(kind, name string, value []byte) int64 {
 	var text bytes.Buffer
 	text.WriteString(kind)
@@ -127,5 +123,5 @@ func term(kind, name string, value []byte) int64 {
 	text.WriteString(name)
 	text.Write(value)
 	sum := sha256.Sum256(text.Bytes())
-	return int64(binary.BigEndian.Uint64(sum[:])) //nolint:gosec // any 64 bits will do
+	return int64(binary.BigEndian.Uint64(sum[:])) //nolint:gosec // all 64-bit values are valid
 }

@@ -10,16 +10,15 @@ import (
 	"github.com/google/uuid"
 )
 
-// Fingerprint is what failures with the same cause have in common.
+// Fingerprint holds the texts that failures with the same cause share.
 type Fingerprint struct {
-	Class  string   // root error class; "" when nobody said
-	Title  string   // the error message without what differs from case to case
-	Frames []string // of the application, the innermost first; none when there is no stack trace
-	Rule   string   // name of the configured rule that decided; "" when none did
+	Class  string   // root error class; "" when not known
+	Title  string   // the error message without the parts that differ from case to case
+	Frames []string // of the application, innermost first; empty without a stack trace
+	Rule   string   // name of the configured rule that matched; "" when none did
 }
 
-// ID is the group of the fingerprint: the same for the same fingerprint, always
-// and everywhere.
+// ID returns the id of the fingerprint's error group. Equal fingerprints always have the same id, on every machine.
 func (f Fingerprint) ID() uuid.UUID {
 	h := sha256.New()
 	for _, part := range append([]string{f.Class, f.Title, f.Rule}, f.Frames...) {
@@ -38,45 +37,43 @@ func Unclassified(dlqTopic string) Fingerprint {
 	return Fingerprint{Title: "unclassified: too many new errors in " + dlqTopic, Rule: "unclassified"}
 }
 
-// ErrorGroup is the messages of one fingerprint, counted together.
+// ErrorGroup counts the messages of one fingerprint together.
 type ErrorGroup struct {
 	ID uuid.UUID
 	Fingerprint
-	FirstSeen time.Time // when the first of them was stored, archived ones included
-	LastSeen  time.Time // when the last was
-	// RegressedAt is when a message came although none of the group was left but
-	// resolved ones; zero when that never happened.
+	FirstSeen time.Time // when the first message was stored, including archived ones
+	LastSeen  time.Time // when the last message was stored
+	// RegressedAt is when a message arrived while all stored messages of the group were resolved; zero when that
+	// never happened.
 	RegressedAt time.Time
 	Counts      map[Status]int64 // in the live table
 	Arrived     int64            // ever
-	Topics      []TopicShare     // by original topic, of what is in the live table; the largest first
-	Trend       []HourCount      // arrivals of the time that was asked for, oldest first; hours without are left out
-	// Annotations are what operators say of its messages: that of AllTopics first, if
-	// there is one, then those of topics by name.
+	Topics      []TopicShare     // by original topic, of the live table; largest first
+	Trend       []HourCount      // arrivals in the requested time range, oldest first; without hours that have none
+	// Annotations are the operators' notes, links and mutes: first that of AllTopics, if there is one, then those of
+	// topics, by name.
 	Annotations []GroupAnnotation
-	// Common is what holds for every topic: an empty Note or Link where topics differ,
-	// Muted when all are.
+	// Common combines the annotations of all topics: Note and Link are empty where topics differ, Muted is true when
+	// all topics are muted.
 	Common GroupAnnotation
 }
 
-// AllTopics stands for every topic that has no annotation of its own. It is no name of
-// a topic.
+// AllTopics stands for every topic without an annotation of its own. It cannot be the name of a topic.
 const AllTopics = "*"
 
-// GroupAnnotation is what operators say of the messages of an error group that are of
-// one original topic, or of AllTopics.
+// GroupAnnotation is an operator's note, link and mute for an error group's messages of one original topic, or of
+// AllTopics.
 type GroupAnnotation struct {
 	Topic string
 	Note  string
 	Link  string // a ticket
-	Muted bool   // nobody wants to be told of them
+	Muted bool   // no notifications are sent for these messages
 }
 
-// Annotate sets Annotations, and Common of them. others says whether the group has
-// topics without an annotation of their own.
+// Annotate sets Annotations, and computes Common. others says whether the group has topics without an annotation of
+// their own.
 func (g *ErrorGroup) Annotate(list []GroupAnnotation, others bool) {
-	// AllTopics sorts before every name that a topic may have. No annotation is of the
-	// unknown topic alone.
+	// AllTopics sorts before every valid topic name. An annotation never belongs to the unknown topic alone.
 	slices.SortFunc(list, func(a, b GroupAnnotation) int { return strings.Compare(a.Topic, b.Topic) })
 	g.Annotations = list
 	all := GroupAnnotation{Topic: AllTopics}
@@ -100,33 +97,31 @@ func (g *ErrorGroup) Annotate(list []GroupAnnotation, others bool) {
 	}
 }
 
-// NewGroupAge is for how long a group is new.
+// NewGroupAge is how long a group counts as new.
 const NewGroupAge = 24 * time.Hour
 
-// New reports whether the group was not known before.
+// New reports whether the group was first seen less than NewGroupAge ago.
 func (g ErrorGroup) New(now time.Time) bool { return now.Sub(g.FirstSeen) < NewGroupAge }
 
-// Open is how many messages wait for something: PENDING, RETRYING or DEAD.
+// Open returns the number of messages that are not resolved: PENDING, RETRYING or DEAD.
 func (g ErrorGroup) Open() int64 { return g.Counts[Pending] + g.Counts[Retrying] + g.Counts[Dead] }
 
-// Regressed reports whether it came back after all were resolved, and is still
-// there.
+// Regressed reports whether a message arrived after all were resolved, and some are still open.
 func (g ErrorGroup) Regressed() bool { return !g.RegressedAt.IsZero() && g.Open() > 0 }
 
-// TopicShare is how many messages are of an original topic.
+// TopicShare is the number of messages of an original topic.
 type TopicShare struct {
 	Topic    string
 	Messages int64
 }
 
-// HourCount is how many messages arrived in the hour that begins at Hour.
+// HourCount is the number of messages that arrived in the hour that begins at Hour.
 type HourCount struct {
 	Hour     time.Time
 	Messages int64
 }
 
-// GroupNotFoundError names the error group that does not exist. Its kind is
-// ErrNotFound.
+// GroupNotFoundError names the error group that does not exist. Its kind is ErrNotFound.
 type GroupNotFoundError struct{ ID uuid.UUID }
 
 func (e *GroupNotFoundError) Error() string { return "error group not found: " + e.ID.String() }
@@ -134,7 +129,7 @@ func (e *GroupNotFoundError) Error() string { return "error group not found: " +
 // Is makes the error's kind ErrNotFound.
 func (e *GroupNotFoundError) Is(target error) bool { return target == ErrNotFound }
 
-// ShortTitle is the title on one line, of at most n runes.
+// ShortTitle returns the title on one line, cut to at most n runes.
 func (f Fingerprint) ShortTitle(n int) string {
 	line := strings.Join(strings.Fields(f.Title), " ")
 	if runes := []rune(line); len(runes) > n {

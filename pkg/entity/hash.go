@@ -5,18 +5,17 @@ import (
 	"encoding/binary"
 )
 
-// RecordHash returns a number of key and value together, by which a record is
-// found again that comes back without our headers. It is 0, which stands for
-// none, when either is null or empty: too many records would be alike. Equal
-// numbers do not prove that records are equal.
+// RecordHash returns a hash of key and value together. It identifies a record that comes back without the dlq-
+// headers. It is 0, meaning none, when key or value is null or empty, because too many records would then be equal.
+// Equal hashes do not prove that records are equal.
 func RecordHash(key, value []byte) int64 {
 	if len(key) == 0 || len(value) == 0 {
 		return 0
 	}
 	h := sha256.New()
-	var length [8]byte // keeps "ab", "c" and "a", "bc" apart
+	var length [8]byte // distinguishes "ab", "c" from "a", "bc"
 	binary.BigEndian.PutUint64(length[:], uint64(len(key)))
-	_, _ = h.Write(length[:]) // a hash takes everything
+	_, _ = h.Write(length[:]) // a hash never returns an error
 	_, _ = h.Write(key)
 	_, _ = h.Write(value)
 	var sum [sha256.Size]byte

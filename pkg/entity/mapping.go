@@ -2,27 +2,26 @@ package entity
 
 import "time"
 
-// TopicRule says where the dead letters of matching dead-letter topics belong.
+// TopicRule gives the original topic for the messages of matching dead-letter topics.
 type TopicRule struct {
 	Pattern  string // as in ParseTopicPattern
-	Original string // $1 or ${1} stands for what the first group of the pattern matched; in a glob every * is one
+	Original string // $1 or ${1} is the text that the pattern's first group matched; in a glob every * is a group
 }
 
-// Mapping is the ordered list of rules that operators keep: the first that gives a
-// usable topic wins, over those of the configuration, over headers and names.
+// Mapping is the ordered list of the operators' rules. The first rule that gives a usable topic wins; it takes
+// precedence over the rules of the configuration, headers and names.
 type Mapping struct {
 	Rules     []TopicRule
-	Version   int64 // counts up with each change; 0: nobody has set any
+	Version   int64 // increases with each change; 0: never set
 	UpdatedAt time.Time
 	UpdatedBy string
 }
 
-// MappingConflictError is a change of a mapping that somebody else has changed
-// meanwhile. Its kind is ErrConflict.
+// MappingConflictError says that the mapping changed since the caller read it. Its kind is ErrConflict.
 type MappingConflictError struct{ Version int64 }
 
 func (e *MappingConflictError) Error() string {
-	return "the mapping was changed by somebody else meanwhile; read it again"
+	return "the mapping has changed since it was read; read it again"
 }
 
 // Is makes the error's kind ErrConflict.

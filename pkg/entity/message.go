@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// UnknownError is the error message of a record whose producer said nothing.
+// UnknownError is the error message of a record that carries none.
 const UnknownError = "unknown error"
 
 // DefaultMaxRetries is how many attempts a message gets unless configured.
@@ -18,8 +18,8 @@ const DefaultMaxRetries = 3
 // means "never" or "not known".
 type Message struct {
 	ID            uuid.UUID
-	OriginalTopic string // the topic the record failed in; "" when nobody knows
-	ErrorMessage  string // the consumer's words; never ours
+	OriginalTopic string // the topic in which the record failed; "" when not known
+	ErrorMessage  string // as the consumer wrote it
 	RetryCount    int    // attempts started, over the whole lineage
 	MaxRetries    int
 	Status        Status
@@ -27,35 +27,36 @@ type Message struct {
 	UpdatedAt     time.Time
 	LastRetryAt   time.Time
 
-	Record  Record  // the bytes, as the dead-letter topic had them
-	Source  Source  // where in the dead-letter topic it stood
-	Origin  Origin  // where it failed, and how sure that is
-	Failure Failure // what the consumer said about it
-	Claim   Claim   // the attempt that holds it; zero when none does
+	Record  Record  // the record of the dead-letter topic, byte for byte
+	Source  Source  // its position in the dead-letter topic
+	Origin  Origin  // where it failed, and the source of that information
+	Failure Failure // the failure that the consumer reported
+	Claim   Claim   // of the attempt that holds it; zero for none
 
-	// Group is the error group; uuid.Nil until the catalogue has looked at a row that was put in by SQL.
+	// Group is the error group; uuid.Nil for a row inserted by SQL until the indexer has processed it.
 	Group uuid.UUID
 
-	// Parent is the message whose replay failed again and became this one, Root the first of that line; uuid.Nil
-	// when the message is its own root.
+	// Parent is the message whose replay failed again and became this one, Root the first message of that lineage.
+	// Both are uuid.Nil when the message is its own root.
 	Parent uuid.UUID
 	Root   uuid.UUID
-	// Return is what the record's own headers say of such a replay: no proof. The store looks for one when the
-	// message comes in, and keeps Parent instead.
+	// Return names the replay that the record's own headers claim, which is no proof. The store checks it when it
+	// inserts the message, and keeps Parent instead.
 	Return *Return
-	// UnconfirmedReturn: the message arrived in a dead-letter topic that is neither its parent's nor declared for
-	// the topic of the attempt. It counts on from its parent and says nothing about the outcome of the parent's
+	// UnconfirmedReturn: the message arrived in a dead-letter topic that is neither its parent's nor declared for the
+	// topic of the attempt. It continues its parent's retry count, but does not change the outcome of the parent's
 	// record.
 	UnconfirmedReturn bool
 
-	// Unsettled: RETRYING, and nobody can tell whether the attempt's record is in the target log.
+	// Unsettled: the message is RETRYING, and it cannot be determined whether the attempt's record is in the target
+	// log.
 	Unsettled bool
 	// NextAttemptAt binds automatic retry only.
 	NextAttemptAt         time.Time
 	LastPublishError      string
 	LastPublishErrorClass ErrorClass
 	Outcome               Outcome
-	Consumption           *Consumption // what Consumed rests on; nil for every other outcome
+	Consumption           *Consumption // the evidence for Consumed; nil for every other outcome
 }
 
 // Header is one Kafka record header. A nil value is Kafka's null, which is not the empty value. Keys are bytes:
@@ -65,25 +66,25 @@ type Header struct {
 	Value []byte
 }
 
-// Record is what the dead-letter topic carried. Nil key or value is Kafka's null. Headers keep their order and
-// their repeats.
+// Record is the record of the dead-letter topic. A nil key or value is Kafka's null. Headers keep their order and
+// repeats.
 type Record struct {
 	Key     []byte
 	Value   []byte
 	Headers []Header
 
-	// State says how Value is to be read; see the constants.
+	// State says what Value holds; see the constants.
 	State ValueState
 	// Size is the length of the whole value in bytes, also when Value does not hold it; 0 for null.
 	Size int64
-	// SHA256 of the value, set for ValueOverLimit only.
+	// SHA256 is the hash of the value, set for ValueOverLimit only.
 	SHA256 []byte
-	// Limit is the limit of ingest that the record is over, as the configuration names it; set for ValueOverLimit
-	// only, "" where it was not noted. Over a limit of headers there are the first of them; Value is set when
-	// within its own.
+	// Limit is the limit of ingest that the record exceeds, by its name in the configuration; set for ValueOverLimit
+	// only, "" where it was not recorded. For a limit of headers, Headers holds the first ones, and Value is set when
+	// it is within its own limit.
 	Limit string
-	// Unreadable is why the record cannot be read, and LastOffset the last offset of the log that this message
-	// stands for; set for ValueUnreadable only.
+	// Unreadable is the reason why the record cannot be read, and LastOffset the last offset that this message
+	// represents; set for ValueUnreadable only.
 	Unreadable string
 	LastOffset int64
 	// KeyOmitted is the length in bytes of a key that the reader left out because it is long; Key is nil then. 0:
@@ -102,25 +103,24 @@ const (
 	ValueStored ValueState = iota
 	// ValueNotLoaded: the store has the bytes, but the reader asked for fewer.
 	ValueNotLoaded
-	// ValueOverLimit: the record was too large to store as a whole; the dead-letter topic has it for as long as it
-	// keeps it.
+	// ValueOverLimit: the record was too large to store as a whole; the dead-letter topic has it until its retention
+	// ends.
 	ValueOverLimit
-	// ValueFromPayload: a row put in by SQL; Value is its payload as text.
+	// ValueFromPayload: a row inserted by SQL; Value is its payload as text.
 	ValueFromPayload
-	// ValueMissing: a row put in by SQL without a payload. Never a tombstone.
+	// ValueMissing: a row inserted by SQL without a payload. Never a tombstone.
 	ValueMissing
-	// ValueUnreadable: the message stands for offsets of the dead-letter topic that cannot be read. There is
-	// nothing to send.
+	// ValueUnreadable: the message represents offsets of the dead-letter topic that cannot be read. It cannot be sent.
 	ValueUnreadable
 )
 
-// KeepsHeaders reports whether Headers are all that the record has, as far as they were asked for. Those of a
-// record over a limit may be the first ones only.
+// KeepsHeaders reports whether the store keeps all headers of the record. A record over a limit of headers may have
+// only its first ones.
 func (r *Record) KeepsHeaders() bool {
 	return r.State != ValueOverLimit || r.Limit == "" || r.Limit == LimitRecordBytes
 }
 
-// Loaded reports whether the reader has all that the store has of the record.
+// Loaded reports whether the record was read completely, with all that the store has of it.
 func (r *Record) Loaded() bool {
 	return r.State != ValueNotLoaded && r.KeyOmitted == 0 && !r.HeadersOmitted
 }
@@ -128,19 +128,19 @@ func (r *Record) Loaded() bool {
 // LimitRecordBytes is the Limit of a record whose key and value are too large.
 const LimitRecordBytes = "max_record_bytes"
 
-// Source is the position of the dead letter itself. The zero value means that the row was put in by SQL and never
-// was a record.
+// Source is the position of the dead letter itself. The zero value means that the row was inserted by SQL and never
+// was a Kafka record.
 type Source struct {
 	Topic       string
-	TopicID     int32 // the store's number of the topic's name
-	Incarnation int32 // the store's number of the topic's present life
+	TopicID     int32 // the store's number for the topic's name
+	Incarnation int32 // the store's number for the topic's incarnation
 	Partition   int32
 	Offset      int64
 	Timestamp   time.Time // zero outside the years 1970 to 9999
 	RawTime     int64     // the record's timestamp in milliseconds where Timestamp is zero because of that
 }
 
-// lastMilli is the end of the year 9999: RFC 3339 has no later years.
+// lastMilli is the last millisecond of the year 9999: RFC 3339 has no later years.
 const lastMilli = 253402300799999
 
 // RecordTime returns a record's timestamp as a time, or as a number when it lies outside the years 1970 to 9999.
@@ -154,7 +154,7 @@ func RecordTime(milliseconds int64) (at time.Time, raw int64) {
 // Known reports whether the message came from a dead-letter topic.
 func (s Source) Known() bool { return s.Topic != "" || s.TopicID != 0 }
 
-// Origin is where the record failed. A nil partition or offset is not known.
+// Origin is the position at which the record failed. Nil means not known.
 type Origin struct {
 	Partition  *int32
 	Offset     *int64
@@ -162,7 +162,7 @@ type Origin struct {
 	Confidence Confidence
 }
 
-// Confidence says where the original topic was learnt, which decides how freely a message may be sent back.
+// Confidence is the source of the original topic; it decides which replays are allowed.
 type Confidence string
 
 const (
@@ -172,55 +172,55 @@ const (
 	FromHeader Confidence = "header"
 	// FromName: guessed from the dead-letter topic's name; replayed one at a time only.
 	FromName Confidence = "name"
-	// FromOperator: somebody said so for this message.
+	// FromOperator: an operator set the topic for this message.
 	FromOperator Confidence = "operator"
-	// FromNothing: not known; never replayed until somebody says where.
+	// FromNothing: not known; never replayed until an operator sets the topic.
 	FromNothing Confidence = "none"
 )
 
-// Failure is what was known when the consumer gave up. Empty means not said.
+// Failure describes the failure that the consumer reported. Empty fields were not reported.
 type Failure struct {
 	Class         string // exception class, root cause preferred
 	StackTrace    string // read from the headers; not stored a second time
 	ConsumerGroup string
-	Attempts      *int // that the consumer made; nil when not said
+	Attempts      *int // that the consumer made; nil: not reported
 	Dialect       string
 }
 
-// Claim is the intent of one attempt, stored before anything is sent: with it a crash can be settled by reading
-// the target partition from the noted offset.
+// Claim is the intent of one attempt, stored before the record is sent. After a crash the attempt is settled by a
+// read of the target partition from EndOffset.
 type Claim struct {
-	ID        uuid.UUID // travels as header dlq-redrive-id; one per attempt
+	ID        uuid.UUID // the attempt's id, sent as header dlq-redrive-id
 	ExpiresAt time.Time
 	Topic     string
-	TopicID   string // Kafka's, of the topic's present life; "" where there is none
+	TopicID   string // Kafka's id of the topic's incarnation; "" when unknown
 	Partition int32
 	EndOffset int64     // of the target partition, before publishing
 	RedriveID uuid.UUID // of the redrive that made the attempt; uuid.Nil for none
 }
 
-// Return names the attempt that a record claims to be the replay of. Anyone may write such headers, and frameworks
-// copy them onto other records.
+// Return identifies the attempt that a record's headers claim to come from. It is no proof: any producer may write
+// these headers, and frameworks copy them to other records.
 type Return struct {
 	Parent  uuid.UUID // dlq-message-id
 	Attempt uuid.UUID // dlq-redrive-id
 }
 
-// Outcome says what became of a resolved message's record. It only moves forward. The empty outcome means that
-// nothing was sent.
+// Outcome is the result of the record that a resolved message was sent as. It only moves forward. The empty outcome
+// means that nothing was sent.
 type Outcome string
 
 const (
 	// Published: the broker acknowledged the record.
 	Published Outcome = "published"
-	// Consumed: the consumer group's committed offset passed it.
+	// Consumed: the consumer group has committed an offset after it.
 	Consumed Outcome = "consumed"
 	// Returned: it failed again and came back as another message.
 	Returned Outcome = "returned"
 )
 
-// Consumption is the evidence for Consumed: the group has committed an offset behind the record's. Not a proof:
-// groups may skip records.
+// Consumption is the evidence for Consumed: the group has committed an offset after the record's. It is no proof,
+// because groups may skip records.
 type Consumption struct {
 	Group  string
 	Offset int64 // committed
@@ -242,17 +242,17 @@ func NewMessage(originalTopic, errorMessage string, now time.Time) Message {
 	}
 }
 
-// NewID returns a new identity. Later identities sort behind earlier ones of the same process, which keeps index
-// inserts at the right edge.
+// NewID returns a new id. Within a process, later ids sort after earlier ones, which keeps index inserts at the right
+// edge.
 func NewID() uuid.UUID {
 	id, err := uuid.NewV7()
 	if err != nil {
-		return uuid.New() // the entropy source failed once; v4 asks it again and panics if it is gone
+		return uuid.New() // the entropy source failed once; v4 reads it again and panics on a second failure
 	}
 	return id
 }
 
-// Moment returns t as the stores keep it: UTC, truncated to microseconds.
+// Moment returns t with the precision of the stores: UTC, truncated to microseconds. The zero time stays zero.
 func Moment(t time.Time) time.Time {
 	if t.IsZero() {
 		return time.Time{}
@@ -276,7 +276,7 @@ func (m *Message) FinishedAt() time.Time {
 	return m.UpdatedAt
 }
 
-// Claimed reports whether an attempt owns the message: under way, or left by a crash and not settled yet.
+// Claimed reports whether an attempt holds the message: one in progress, or one that a crash left unsettled.
 func (m *Message) Claimed() bool { return m.Status == Retrying }
 
 // CanClaim returns nil when an attempt may start now, else a NotRetryableError. RETRYING is never claimed again.
@@ -287,8 +287,8 @@ func (m *Message) CanClaim() error {
 	return &NotRetryableError{Status: m.Status, RetryCount: m.RetryCount, MaxRetries: m.MaxRetries}
 }
 
-// Descend makes m, new and PENDING, the child of parent: it goes on counting where the parent's attempt stood, and
-// at the limit it is DEAD from the start, so no line of replays is endless.
+// Descend makes m, new and PENDING, the child of parent. It continues the parent's retry count, and at the limit it
+// is DEAD from the start, so that no lineage is endless.
 func (m *Message) Descend(parent *Message) {
 	m.Parent, m.Root = parent.ID, parent.Root
 	if m.Root == uuid.Nil {
@@ -299,7 +299,8 @@ func (m *Message) Descend(parent *Message) {
 	}
 }
 
-// MarkRetrying starts an attempt: RETRYING, one attempt more, retried now. After an error nothing has changed.
+// MarkRetrying starts an attempt: it sets RETRYING and LastRetryAt, and counts the attempt. On an error nothing
+// changes.
 func (m *Message) MarkRetrying(now time.Time) error {
 	if err := m.CanClaim(); err != nil {
 		return err
@@ -313,10 +314,10 @@ func (m *Message) MarkRetrying(now time.Time) error {
 // MarkResolved ends the attempt with success.
 func (m *Message) MarkResolved(now time.Time) error { return m.to(Resolved, now) }
 
-// MarkPending ends the attempt without success, attempts being left; it is also how a DEAD message is requeued.
+// MarkPending ends an attempt that failed while attempts are left; it also requeues a DEAD message.
 func (m *Message) MarkPending(now time.Time) error { return m.to(Pending, now) }
 
-// MarkDead gives the message up.
+// MarkDead makes the message DEAD.
 func (m *Message) MarkDead(now time.Time) error { return m.to(Dead, now) }
 
 func (m *Message) to(next Status, now time.Time) error {

@@ -14,10 +14,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// kolkata is not UTC and not a whole hour away from it.
+// kolkata is a zone whose offset from UTC is not a whole hour.
 var kolkata = time.FixedZone("IST", 5*3600+1800)
 
-// begin has nanoseconds and a zone, neither of which a message may keep.
+// begin has nanoseconds and a zone; a message must keep neither.
 var begin = time.Date(2026, 3, 4, 10, 36, 7, 123456789, kolkata)
 
 var beginKept = time.Date(2026, 3, 4, 5, 6, 7, 123456000, time.UTC)
@@ -54,7 +54,7 @@ func TestNewMessage(t *testing.T) {
 		for range 1000 {
 			id := entity.NewMessage("orders", "boom", begin).ID
 			if bytes.Compare(id[:], last[:]) <= 0 {
-				t.Fatalf("id %s came after %s and does not sort behind it", id, last)
+				t.Fatalf("id %s came after %s and does not sort after it", id, last)
 			}
 			last = id
 		}

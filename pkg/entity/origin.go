@@ -2,23 +2,21 @@ package entity
 
 import "fmt"
 
-// Declaration says what the operators of the system have declared about an
-// original topic of the records in a dead-letter topic. Headers of a record claim
-// an original topic; only a declaration gives the claim authority.
+// Declaration says whether operators have declared an original topic for a dead-letter topic. A record's headers only
+// claim an original topic; a declaration confirms the claim.
 type Declaration int
 
 const (
-	// NotDeclared: no declaration is about the dead-letter topic.
+	// NotDeclared: no declaration covers the dead-letter topic.
 	NotDeclared Declaration = iota
 	// Declared: a declaration, a mapping or an operator names the original topic.
 	Declared
-	// Contradicted: declarations are about the dead-letter topic and none of them
-	// names the original topic.
+	// Contradicted: declarations cover the dead-letter topic, and none of them names the original topic.
 	Contradicted
 )
 
-// OriginStanding is the judgement on the original topic of one message, by the
-// configuration and the mapping at the time of the judgement.
+// OriginStanding is the assessment of one message's original topic by the configuration and the mapping at the time
+// of the check.
 type OriginStanding struct {
 	Declaration Declaration
 	// Undeclared says why the origin is undeclared; "" when it is not. A message
@@ -26,13 +24,11 @@ type OriginStanding struct {
 	Undeclared string
 }
 
-// Declared reports whether a declaration, a mapping or an operator names the
-// original topic.
+// Declared reports whether a declaration, a mapping or an operator names the original topic.
 func (s OriginStanding) Declared() bool { return s.Declaration == Declared }
 
-// PointerRead is the entry of the audit trail for a read of the record that a
-// pointer stands for, on behalf of a user. From is the dead-letter topic, To the
-// topic, partition and offset that were read.
+// PointerRead returns the audit entry for a user's read of the record that a pointer names. From is the dead-letter
+// topic, To the topic, partition and offset that were read.
 func PointerRead(m *Message, cause Cause) AuditEntry {
 	to := m.OriginalTopic
 	if m.Origin.Partition != nil && m.Origin.Offset != nil {

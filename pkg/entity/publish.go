@@ -10,63 +10,59 @@ import (
 // ErrPublish: the broker refused a record or did not answer.
 var ErrPublish = errors.New("publish failed")
 
-// Target is where a message would be republished, decided before any attempt
-// starts. Either Err is nil and the rest is meant, or Err says why no attempt may
-// start: a *RefusedError (the message stays as it is), or an error of kind
-// ErrUnavailable (try later).
+// Target is the partition to which a message would be republished, chosen before an attempt starts. When Err is not
+// nil, no attempt may start and the other fields are not valid: a *RefusedError (the message stays unchanged), or an
+// error of kind ErrUnavailable (try later).
 type Target struct {
 	Topic     string
-	TopicID   string // Kafka's, of the topic's present life; "" where there is none
+	TopicID   string // Kafka's id of the topic's incarnation; "" when unknown
 	Partition int32
 	EndOffset int64 // the partition's next offset, read before the claim
-	// SentHash is RecordHash of what an edit makes of the record; 0 without an edit,
-	// and where the bytes are not known beforehand.
+	// SentHash is RecordHash of the edited record; 0 without an edit, and when the bytes are not known in advance.
 	SentHash int64
 	Err      error
 }
 
-// Outgoing is one claimed message on its way. Message has its bytes and the
-// state that the claim gave it.
+// Outgoing is one claimed message to publish. Message includes its bytes and the claim.
 type Outgoing struct {
 	Message Message
 	Target  Target
-	Edit    *Edit // nil: as it is
+	Edit    *Edit // nil: send the record unchanged
 }
 
-// Delivery is what the broker said to one Outgoing.
+// Delivery is the broker's answer to one Outgoing.
 type Delivery struct {
 	Verdict   Verdict
-	Class     ErrorClass // "" for plain success
+	Class     ErrorClass // "" for success
 	Err       error      // nil for success; its text is shown to operators
 	Partition int32
 	Offset    int64 // -1 when not known
-	// Throttle is for how long the broker wants to be left alone; 0 for not at all.
+	// Throttle is how long the broker asks the client to pause; 0 for no pause.
 	Throttle time.Duration
 }
 
-// RetryValueLimit is the longest value that is read with a message before it is known
+// RetryValueLimit is the size in bytes of the longest value that is read together with a message, before it is known
 // whether the message can be retried.
 const RetryValueLimit = 1<<20 - 1
 
 // RetryOrder asks for one attempt on one message.
 type RetryOrder struct {
 	ID uuid.UUID
-	// Message is the message, read a moment ago with a value up to RetryValueLimit; nil:
-	// Retry reads it.
+	// Message is the message, just read with values up to RetryValueLimit; nil: Retry reads it.
 	Message *Message
 	// AcceptDuplicate also takes a message whose earlier attempt can never be
 	// settled; its record may then arrive twice.
 	AcceptDuplicate bool
-	// Edit is what to send in place of what; nil: as it is.
+	// Edit overrides parts of the record when it is sent; nil sends it unchanged.
 	Edit *Edit
-	// Cause.Operation becomes the id of the attempt, when it is set.
+	// Cause.Operation, if set, becomes the id of the attempt.
 	Cause Cause
-	// Resumed: the same operation may have been begun before, by a process that did
-	// not live to answer. What it began is the answer.
+	// Resumed: a process that died may have started the same operation before. The result of that attempt is then
+	// returned.
 	Resumed bool
 }
 
-// RetryResult is what a single retry came to: always RESOLVED.
+// RetryResult is the result of a successful single retry; Status is always RESOLVED.
 type RetryResult struct {
 	ID        uuid.UUID
 	Status    Status
@@ -74,16 +70,15 @@ type RetryResult struct {
 	Topic     string
 	Partition int32
 	Offset    int64     // -1 when not known
-	Attempt   uuid.UUID // whose id the record has in its header dlq-redrive-id
+	Attempt   uuid.UUID // id that the record carries in its header dlq-redrive-id
 }
 
-// PublishError is a retry whose attempt ended without success, and the state
-// the message is in now. Its kind is ErrPublish.
+// PublishError is a retry whose attempt failed, with the message's present status. Its kind is ErrPublish.
 type PublishError struct {
 	ID      uuid.UUID
 	Class   ErrorClass
 	Status  Status
-	RetryAt time.Time // when automatic retry, or the settling of a doubt, is due; zero when neither is
+	RetryAt time.Time // when automatic retry or settling is due; zero when neither is
 	Reason  string    // for operators
 }
 
@@ -92,9 +87,8 @@ func (e *PublishError) Error() string { return "publish failed: " + string(e.Cla
 // Is makes the error's kind ErrPublish.
 func (e *PublishError) Is(target error) bool { return target == ErrPublish }
 
-// InterruptedError is the waiting for a redrive that was cut short, by a shutdown
-// or because nothing can be reached. The redrive itself goes on when it can;
-// Redrive is where it stood. Its kind is ErrUnavailable.
+// InterruptedError says that waiting for a redrive ended early, because of a shutdown or because a dependency cannot
+// be reached. The redrive itself continues when it can; Redrive is its last known state. Its kind is ErrUnavailable.
 type InterruptedError struct {
 	Redrive Redrive
 	Err     error
@@ -107,5 +101,5 @@ func (e *InterruptedError) Error() string {
 // Is makes the error's kind ErrUnavailable.
 func (e *InterruptedError) Is(target error) bool { return target == ErrUnavailable }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *InterruptedError) Unwrap() error { return e.Err }

@@ -9,29 +9,28 @@ import (
 
 // Quarantined is a record that the store refused to keep as a message.
 type Quarantined struct {
-	ID       uuid.UUID // the message's, once it is one
+	ID       uuid.UUID // the id that the message has once it is stored
 	Source   Source
 	Record   Record
-	SQLState string // why, as PostgreSQL classifies it
-	Error    string // why, in the store's words
+	SQLState string // the class of the refusal
+	Error    string // the store's error message
 	FirstTry time.Time
 	LastTry  time.Time
 	Tries    int
-	RetryAt  time.Time // when it is tried again
+	RetryAt  time.Time // when the next try is due
 }
 
-// Place is where the record stands in Kafka: topic/partition/offset.
+// Place returns the record's position in Kafka: topic/partition/offset.
 func (q *Quarantined) Place() string {
 	return fmt.Sprintf("%s/%d/%d", q.Source.Topic, q.Source.Partition, q.Source.Offset)
 }
 
-// Message is the record as a message that nothing more is known of.
+// Message returns the record as a PENDING message without derived fields.
 func (q *Quarantined) Message() Message {
 	return Message{ID: q.ID, Source: q.Source, Record: q.Record, Status: Pending}
 }
 
-// QuarantineNotFoundError names the record that is not in quarantine. Its kind is
-// ErrNotFound.
+// QuarantineNotFoundError names the record that is not in quarantine. Its kind is ErrNotFound.
 type QuarantineNotFoundError struct{ ID uuid.UUID }
 
 func (e *QuarantineNotFoundError) Error() string {

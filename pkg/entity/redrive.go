@@ -7,8 +7,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Redrive is one thing done to many messages: a durable object that any process
-// carries on. Its selection is fixed when it is made.
+// Redrive applies one action to many messages. It is stored, so any process can continue it. Its selection is fixed
+// when it is created.
 type Redrive struct {
 	ID        uuid.UUID
 	Action    RedriveAction
@@ -21,24 +21,22 @@ type Redrive struct {
 	UpdatedAt time.Time // of the last change of state
 	EndedAt   time.Time // zero while it is not over
 
-	Selected int // messages in the selection, those that were left out included
-	LeftOut  int // of them: skipped when it was made, and not among its items
+	Selected int // messages in the selection, including LeftOut
+	LeftOut  int // of them: skipped at its creation, and not among its items
 	Counts   RedriveCounts
-	// Canary: the first messages have been sent and came to a good end, or nobody
-	// asked for any.
+	// CanaryPassed: the first messages were sent and succeeded, or no canary was requested.
 	CanaryPassed bool
-	// Forgiven is what the shares of failures and returns no longer count, since an
-	// operator resumed it.
+	// Forgiven holds the counts that the shares of failures and returns ignore since an operator resumed the redrive.
 	Forgiven Tally
-	// WaitingSince is since when no process could go on because nothing could be
-	// reached; zero while it goes on.
+	// WaitingSince is the time since which no process could continue because a dependency could not be reached; zero
+	// while it makes progress.
 	WaitingSince time.Time
 }
 
-// Tally is what the shares of failures and returns are made of.
+// Tally holds the counts from which the shares of failures and returns are computed.
 type Tally struct{ Sent, Failed, Returned int }
 
-// RedriveAction is what a redrive does to each message.
+// RedriveAction is the action of a redrive on each message.
 type RedriveAction string
 
 // The actions.
@@ -46,28 +44,25 @@ const (
 	RedriveRetry   RedriveAction = "retry"   // one attempt each
 	RedriveRequeue RedriveAction = "requeue" // DEAD to PENDING
 	RedriveDead    RedriveAction = "dead"    // PENDING to DEAD
-	RedriveDelete  RedriveAction = "delete"  // gone for good
-	RedriveMap     RedriveAction = "map"     // sets the original topic where none was named by the record
+	RedriveDelete  RedriveAction = "delete"  // deleted for good
+	RedriveMap     RedriveAction = "map"     // sets the original topic where the record does not name one
 )
 
-// RedriveState says where a redrive stands.
+// RedriveState is the state of a redrive.
 type RedriveState string
 
 const (
-	// RedriveCanary sends the first messages and waits for what becomes of them.
-	// Creation enters it when a canary is asked for.
+	// RedriveCanary sends the first messages and waits for their outcome. A redrive with a canary starts in it.
 	RedriveCanary RedriveState = "canary"
-	// RedriveRunning goes through the selection.
+	// RedriveRunning processes the selection.
 	RedriveRunning RedriveState = "running"
 	// RedrivePaused waits for an operator's resume.
 	RedrivePaused RedriveState = "paused"
-	// RedriveStopped stopped itself: too much failed or came back, or the canary
-	// did. An operator may resume it.
+	// RedriveStopped stopped itself: too many messages, or the canary, failed or came back. An operator may resume it.
 	RedriveStopped RedriveState = "stopped"
-	// RedriveCancelled was ended by an operator. What had not been taken stays as
-	// it is. Final.
+	// RedriveCancelled was ended by an operator. Messages that were still waiting stay unchanged. Final.
 	RedriveCancelled RedriveState = "cancelled"
-	// RedriveFinished has an answer for every message. Final.
+	// RedriveFinished has a result for every message. Final.
 	RedriveFinished RedriveState = "finished"
 )
 
@@ -85,85 +80,85 @@ func RedriveStates() []RedriveState {
 	return []RedriveState{RedriveCanary, RedriveRunning, RedrivePaused, RedriveStopped, RedriveCancelled, RedriveFinished}
 }
 
-// CanMoveTo reports whether there is an arrow from s to next.
+// CanMoveTo reports whether the state may change from s to next.
 func (s RedriveState) CanMoveTo(next RedriveState) bool {
 	return slices.Contains(redriveMoves[s], next)
 }
 
-// Active reports whether processes work on it.
+// Active reports whether processes work on a redrive in this state.
 func (s RedriveState) Active() bool { return s == RedriveCanary || s == RedriveRunning }
 
-// Over reports whether nothing will happen any more.
+// Over reports whether the state is final.
 func (s RedriveState) Over() bool { return s == RedriveCancelled || s == RedriveFinished }
 
-// Selection says which messages are meant: either IDs, or all that match the
-// filter, which also narrows IDs.
+// Selection selects messages: the given IDs, or all that match the filter. With both, it selects the IDs that match
+// the filter.
 type Selection struct {
-	IDs []uuid.UUID // in the order in which they are to be taken; at most MaxSelectedIDs
+	IDs []uuid.UUID // in processing order; at most MaxSelectedIDs
 	Filter
 }
 
 // MaxSelectedIDs bounds Selection.IDs.
 const MaxSelectedIDs = 10_000
 
-// Empty reports whether nothing narrows the selection: the whole store would be
-// meant, and nobody means that.
+// Empty reports whether the selection has no condition, so that it would select the whole store. Such a selection is
+// refused.
 func (s Selection) Empty() bool { return len(s.IDs) == 0 && !s.Narrow() }
 
-// RedriveOptions say how carefully a redrive goes on. They bind retries only,
-// but for Rate.
+// RedriveOptions control the speed and the safety checks of a redrive. All except Rate and OriginalTopic apply to
+// retries only.
 type RedriveOptions struct {
 	Canary     int           // messages to send first; 0 for none
-	CanaryWait time.Duration // how long a canary without evidence must not come back
-	Rate       float64       // messages a second over all processes; 0: as fast as it goes
+	CanaryWait time.Duration // how long to wait for returns when no consumer group shows the canary's outcome
+	Rate       float64       // messages a second over all processes; 0: no limit
 
-	// A share of what was sent, 0 to 1, above which the redrive stops itself; 0
-	// for never. It is not asked before MinSample were sent.
+	// Shares of the sent messages, 0 to 1, above which the redrive stops itself; 0 for never. They are not checked
+	// before MinSample messages were sent.
 	MaxFailureShare float64
 	MaxReturnShare  float64
 	MinSample       int
 
-	// KeepKeyOrder sends messages of the same topic and key one after the other,
-	// and none behind one that did not succeed.
+	// KeepKeyOrder sends messages of the same topic and key one after the other, and none after one that did not
+	// succeed.
 	KeepKeyOrder bool
-	// Requeue also takes DEAD messages, their attempts back to 0.
+	// Requeue also retries DEAD messages, with their attempts reset to 0.
 	Requeue bool
 
-	// OriginalTopic is what RedriveMap sets; the only option of it beside Rate.
+	// OriginalTopic is the topic that RedriveMap sets; its only other option is Rate.
 	OriginalTopic string
-	// Patch is a JSON Patch (RFC 6902) that each message's payload goes through
-	// before it is sent; nil for none. A message that it does not fit is skipped.
+	// Patch is a JSON Patch (RFC 6902) that is applied to each message's payload before it is sent; nil for none. A
+	// message to which it cannot be applied is skipped.
 	Patch []byte
 }
 
-// DefaultMinSample and DefaultCanaryWait hold where nobody says otherwise.
+// Defaults of MinSample and CanaryWait.
 const (
 	DefaultMinSample  = 20
 	DefaultCanaryWait = time.Minute
 )
 
-// RedriveCounts say how far a redrive came. Selected is the sum of Succeeded,
-// Failed, InDoubt, Skipped and Waiting.
+// RedriveCounts count a redrive's messages by result. Redrive.Selected is the sum of Succeeded, Failed, InDoubt,
+// Skipped and Waiting.
 type RedriveCounts struct {
 	Succeeded int // RESOLVED; or changed, for the other actions
 	Failed    int // back to PENDING, or DEAD
-	Dead      int // of Failed: given up
+	Dead      int // of Failed: now DEAD
 	InDoubt   int // RETRYING until settled
-	Skipped   int // refused, taken by somebody else, in another state, or gone meanwhile
+	Skipped   int // refused, held by another attempt, in another state, or deleted
 	Waiting   int // without a result; UnderWay of them
-	UnderWay  int // in some process's hands, or left by one that died
-	Returned  int // of those that were sent: came back as another message
+	UnderWay  int // in progress in a process, or left by a process that died
+	Returned  int // sent messages that came back as another message
 	// Reasons counts skipped messages by reason and failed ones by error class.
 	Reasons map[string]int
 }
 
-// Sent is how many messages an attempt was made on.
+// Sent returns the number of messages with an attempt.
 func (c RedriveCounts) Sent() int { return c.Succeeded + c.Failed + c.InDoubt }
 
-// ItemResult is what a redrive did to one message.
+// ItemResult is the result of a redrive for one message.
 type ItemResult string
 
-// The results; the empty one means that its turn has not come.
+// The results; the empty one means that the message has none yet.
 const (
 	ItemWaiting   ItemResult = ""
 	ItemSucceeded ItemResult = "succeeded"
@@ -173,46 +168,44 @@ const (
 	ItemSkipped   ItemResult = "skipped"
 )
 
-// ItemResults lists the results; their places are the numbers that stores keep.
+// ItemResults lists the results; their indexes are the numbers that stores keep.
 func ItemResults() []ItemResult {
 	return []ItemResult{ItemWaiting, ItemSucceeded, ItemFailed, ItemDead, ItemInDoubt, ItemSkipped}
 }
 
-// RedriveItem is one message of a redrive and what came of it.
+// RedriveItem is one message of a redrive and its result.
 type RedriveItem struct {
-	Number    int // place in the selection, from 0
+	Number    int // index in the selection, from 0
 	MessageID uuid.UUID
 	Result    ItemResult
 	Reason    string // error class, or why it was skipped
-	Topic     string // where it was sent; "" when it was not
+	Topic     string // to which it was sent; "" when it was not sent
 	TopicID   string
 	Partition int32
 	Offset    int64  // -1 when not known
-	Group     string // the consumer group whose offset will say more; "" when nobody knows
+	Group     string // the consumer group whose offset shows the outcome; "" when not known
 
-	Outcome Outcome // of its record, derived when it is read; "" when nothing was sent
+	Outcome Outcome // of its record, derived on read; "" when nothing was sent
 }
 
-// OutcomeCounts say what became of the records that a redrive sent.
+// OutcomeCounts count the records that a redrive sent by outcome.
 type OutcomeCounts struct{ Published, Consumed, Returned int }
 
-// Preview says what a redrive would do, before it is made. Selected is the sum
-// of Sendable and of Reasons.
+// Preview is the expected result of a redrive, before it is created. Selected is the sum of Sendable and of Reasons.
 type Preview struct {
 	Selected int
 	Sendable int
-	// Reasons counts what would not go, by error class or reason.
+	// Reasons counts the messages that would not be sent, by error class or reason.
 	Reasons map[string]int
 	Groups  []PreviewGroup
-	// Samples show what the patch, if there is one, makes of some of the messages.
+	// Samples show the patch, if there is one, applied to some of the messages.
 	Samples []PatchSample
 }
 
-// PreviewGroup is a number of messages that would go, or not go, for the same
-// reason.
+// PreviewGroup counts messages of a topic that would be sent, or would not be sent for the same reason.
 type PreviewGroup struct {
 	Topic    string // original
 	Messages int
-	Class    string // error class or reason; "" when they would go
+	Class    string // error class or reason; "" when they would be sent
 	Reason   string // a sentence for operators
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// chart is the whole state machine, written a second time on purpose: a changed
-// table has to be changed here, and in the document, too.
+// chart is the complete state machine, deliberately written a second time: a change of the table must be made here,
+// and in the document, too.
 const chart = `
 	PENDING  --> RETRYING
 	PENDING  --> DEAD
@@ -34,7 +34,7 @@ func arrows(text string) []string {
 	return found
 }
 
-// tableArrows asks the state machine for every pair of states.
+// tableArrows returns the arrows that the state machine has, for every pair of states.
 func tableArrows() []string {
 	var found []string
 	for _, from := range entity.Statuses() {

@@ -28,11 +28,10 @@ func topicByte(b byte) bool {
 	return 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' || '0' <= b && b <= '9' || b == '.' || b == '_' || b == '-'
 }
 
-// TopicPatterns match names of topics. The zero value matches none. They never change and are safe for concurrent
-// use.
+// TopicPatterns match topic names. The zero value matches none. They never change and are safe for concurrent use.
 type TopicPatterns struct {
 	list []TopicPattern
-	with *TopicPatterns // must match as well; nil: nothing else must
+	with *TopicPatterns // must match too; nil: no further condition
 }
 
 // ParseTopicPatterns reads globs and anchored regular expressions, as ParseTopicPattern does. Errors name field
@@ -57,7 +56,7 @@ func ParseTopicPatterns(field string, list ...string) (TopicPatterns, error) {
 	return out, nil
 }
 
-// And returns what matches the topics that both p and other match, however either was written.
+// And returns patterns that match the topics that both p and other match.
 func (p TopicPatterns) And(other TopicPatterns) TopicPatterns {
 	if p.with != nil {
 		other = p.with.And(other)
@@ -79,8 +78,7 @@ func (p TopicPatterns) Match(topic string) bool {
 	return false
 }
 
-// Parts returns the patterns that And put together, as they were given: one at least. A topic that all of them
-// match is matched.
+// Parts returns the patterns that And combined, at least one. A topic must match all of them.
 func (p TopicPatterns) Parts() []TopicPatterns {
 	parts := []TopicPatterns{{list: p.list}}
 	if p.with != nil {
@@ -89,7 +87,7 @@ func (p TopicPatterns) Parts() []TopicPatterns {
 	return parts
 }
 
-// Texts returns the patterns as they were written. Of what And has put together it is the first of the Parts.
+// Texts returns the patterns as they were written. After And, these are only the patterns of the first of the Parts.
 func (p TopicPatterns) Texts() []string {
 	texts := make([]string, len(p.list))
 	for i := range p.list {
@@ -98,8 +96,7 @@ func (p TopicPatterns) Texts() []string {
 	return texts
 }
 
-// String returns the patterns as they were written, separated by commas, and an ampersand between what And has put
-// together.
+// String returns the patterns as they were written, separated by commas, with an ampersand between the Parts.
 func (p TopicPatterns) String() string {
 	text := strings.Join(p.Texts(), ", ")
 	if p.with != nil {
@@ -108,13 +105,13 @@ func (p TopicPatterns) String() string {
 	return text
 }
 
-// Equal reports whether the patterns were written alike.
+// Equal reports whether the patterns have the same texts in the same order.
 func (p TopicPatterns) Equal(other TopicPatterns) bool {
 	return slices.EqualFunc(p.Parts(), other.Parts(), func(a, b TopicPatterns) bool { return slices.Equal(a.Texts(), b.Texts()) })
 }
 
-// Sees reports whether a message belongs to the topics that are meant: by its original topic or, while nobody
-// knows that, by its dead-letter topic.
+// Sees reports whether the patterns match the message's original topic or, while that is not known, its dead-letter
+// topic.
 func (p TopicPatterns) Sees(m *Message) bool {
 	if m.OriginalTopic != "" {
 		return p.Match(m.OriginalTopic)
@@ -122,16 +119,15 @@ func (p TopicPatterns) Sees(m *Message) bool {
 	return p.Match(m.Source.Topic)
 }
 
-// TopicPattern matches names of topics. It is a glob when re is nil: globs have their own matcher because every
-// record's origin is held against them.
+// TopicPattern matches topic names. It is a glob when re is nil; globs have their own matcher for speed, because
+// every record's origin is compared with them.
 type TopicPattern struct {
 	text string
 	re   *regexp.Regexp
 }
 
-// ParseTopicPattern reads a glob or an anchored regular expression. In a glob, * stands for one or more of A-Z a-z
-// 0-9 . _ - and nothing else is special. A regular expression begins with ^ and ends with $ and must match the
-// whole name.
+// ParseTopicPattern reads a glob or an anchored regular expression. In a glob, * stands for one or more of A-Z a-z 0-9
+// . _ - and nothing else is special. A regular expression begins with ^ and ends with $ and must match the whole name.
 func ParseTopicPattern(text string) (TopicPattern, error) {
 	if text == "" {
 		return TopicPattern{}, errors.New("a pattern must not be empty")
@@ -154,8 +150,7 @@ func (p TopicPattern) Match(topic string) bool {
 	return matchGlob(p.text, topic)
 }
 
-// Expression is the pattern as a regular expression that matches whole names. In that of a glob every star is a
-// group.
+// Expression returns the pattern as a regular expression that matches whole names. For a glob, every star is a group.
 func (p TopicPattern) Expression() *regexp.Regexp {
 	if p.re != nil {
 		return p.re
@@ -182,7 +177,7 @@ func compileExpression(text string) (*regexp.Regexp, error) {
 	return regexp.Compile("^(?:" + text[1:len(text)-1] + ")$")
 }
 
-// escaped reports whether the byte at i is made a plain character by backslashes.
+// escaped reports whether backslashes make the byte at i a plain character.
 func escaped(text string, i int) bool {
 	before := strings.TrimRight(text[:i], `\`)
 	return (i-len(before))%2 == 1
@@ -197,7 +192,7 @@ func checkGlob(text string) error {
 	return nil
 }
 
-// matchGlob walks both texts once and, when stuck, lets the last star take one byte more.
+// matchGlob compares both texts from left to right; on a mismatch, the last star takes one byte more.
 func matchGlob(glob, name string) bool {
 	g, n, star, taken := 0, 0, -1, 0
 	for n < len(name) {

@@ -154,7 +154,7 @@ func TestValidTopic(t *testing.T) {
 	}
 }
 
-// However two lists of patterns were written, both must match.
+// After And, both lists of patterns must match, in any notation.
 func TestTopicPatterns_And(t *testing.T) {
 	t.Parallel()
 	parse := func(texts ...string) TopicPatterns {

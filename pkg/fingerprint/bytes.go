@@ -4,7 +4,7 @@ import "strings"
 
 func isDigit(b byte) bool { return b >= '0' && b <= '9' }
 
-// isLetter takes every byte of a letter beyond ASCII for one.
+// isLetter treats every byte beyond ASCII as a letter.
 func isLetter(b byte) bool { return b|0x20 >= 'a' && b|0x20 <= 'z' || b >= 0x80 }
 
 func isAlnum(b byte) bool { return isDigit(b) || isLetter(b) }
@@ -13,7 +13,7 @@ func isHex(b byte) bool { return isDigit(b) || b|0x20 >= 'a' && b|0x20 <= 'f' }
 
 func isSpace(b byte) bool { return b <= ' ' || b == 0x7f }
 
-// run returns the end of the bytes from i on that are all as is says.
+// run returns the end of the longest sequence from i whose bytes all satisfy is.
 func run(s string, i int, is func(byte) bool) int {
 	for i < len(s) && is(s[i]) {
 		i++
@@ -21,7 +21,7 @@ func run(s string, i int, is func(byte) bool) int {
 	return i
 }
 
-// digits is run for digits, at most limit of them.
+// digits is run for at most limit digits.
 func digits(s string, i, limit int) int {
 	end := min(len(s), i+limit)
 	for i < end && isDigit(s[i]) {
@@ -30,7 +30,7 @@ func digits(s string, i, limit int) int {
 	return i
 }
 
-// at is the byte at i, or 0 behind the end.
+// at returns the byte at i, or 0 after the end.
 func at(s string, i int) byte {
 	if i < len(s) && i >= 0 {
 		return s[i]

@@ -2,7 +2,7 @@ package fingerprint
 
 import "strings"
 
-// rootClass returns the class of the root cause: the given one, unless the stack trace knows better.
+// rootClass returns the class of the root cause: the given one, unless the stack trace has a more precise one.
 func rootClass(class, stack string) string {
 	class = clean(class, maxClass)
 	if class != "" && !isWrapper(class) {
@@ -17,7 +17,7 @@ func rootClass(class, stack string) string {
 	return class
 }
 
-// isWrapper reports whether a class says only that something else went wrong.
+// isWrapper reports whether a class only wraps another error.
 func isWrapper(class string) bool {
 	switch class {
 	case "java.util.concurrent.CompletionException", "java.util.concurrent.ExecutionException",
@@ -34,7 +34,7 @@ func isWrapper(class string) bool {
 	return false
 }
 
-// maxCauses is how many causes are looked at that name no class.
+// maxCauses is how many causes without a class are skipped.
 const maxCauses = 16
 
 // causedBy returns the class of the last cause of a stack trace: Caused by: in Java, ---> in .NET.

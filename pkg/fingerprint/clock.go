@@ -47,8 +47,7 @@ func dateEnd(s string, i int) int {
 	return 0
 }
 
-// timeEnd returns where 10:00, 10:00:00, 10:00:00.123, 10:00:00,123, T100000 or T100000.123 ends; 0 for no time of
-// day.
+// timeEnd returns where 10:00, 10:00:00, 10:00:00.123, 10:00:00,123, T100000 or T100000.123 ends; 0 for no time of day.
 func timeEnd(s string, i int) int {
 	end := digits(s, i, 7)
 	if end == i+6 && i > 0 && s[i-1] == 'T' {

@@ -2,7 +2,7 @@ package fingerprint
 
 import "strings"
 
-// isCode reports whether a whole number is a status or an error code, by the word before it or by what follows.
+// isCode reports whether a whole number is a status or an error code, by the word before it or by the text after it.
 func (t *titler) isCode(length int) bool {
 	if length == 3 && t.isStatus() {
 		return true
@@ -14,15 +14,15 @@ func (t *titler) isCode(length int) bool {
 	case "status", "statuscode", "http", "httpstatus", "responsecode":
 		return length == 3
 	case "error":
-		return length >= 3 && length <= 5 // fewer count something
+		return length >= 3 && length <= 5 // shorter numbers are counts
 	case "code", "err", "ora", "tns", "pls", "sqlstate", "sqlcode", "errno", "errcode", "errorcode", "winerror":
 		return length <= 5
 	}
 	return false
 }
 
-// isStatus reports whether three digits are an HTTP status: before its name, or after a word for an answer and not
-// before what they count.
+// isStatus reports whether three digits are an HTTP status: before its name, or after a word for an answer, unless
+// they count something.
 func (t *titler) isStatus() bool {
 	if t.s[t.i] < '1' || t.s[t.i] > '5' {
 		return false
@@ -52,8 +52,7 @@ func (t *titler) isStatus() bool {
 	return false
 }
 
-// isNamedCode reports whether letters and digits are an error code by the word before: errorCode=E1001, SQLSTATE
-// 42P01.
+// isNamedCode reports whether letters and digits are an error code by the word before: errorCode=E1001, SQLSTATE 42P01.
 func (t *titler) isNamedCode(text string) bool {
 	if len(t.word) > 12 || len(text) > 9 {
 		return false
@@ -71,10 +70,10 @@ func (t *titler) isNamedCode(text string) bool {
 
 func isUpper(b byte) bool { return isDigit(b) || b >= 'A' && b <= 'Z' }
 
-// maxKeyValue is how long the values of a key may be that are looked for.
+// maxKeyValue is the largest length of key values that are recognised.
 const maxKeyValue = 256
 
-// keyValue takes what a database says the columns of a key have: (id)=(5).
+// keyValue takes the values of a key in a database's error: (id)=(5).
 func (t *titler) keyValue() bool {
 	if t.i < 2 || t.s[t.i-1] != '=' || t.s[t.i-2] != ')' {
 		return false

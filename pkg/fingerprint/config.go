@@ -7,23 +7,23 @@ import (
 	"strings"
 )
 
-// Config says how failures are grouped.
+// Config configures the grouping of failures.
 type Config struct {
-	// Rules are tried in their order before anything else; the first that matches decides.
+	// Rules are tried in order before all other steps; the first that matches decides.
 	Rules []Rule `mapstructure:"rules"`
-	// Frames are prefixes of the application's own stack frames, such as com.acme. or src/: no others count then.
-	// None: all frames of no known framework or runtime.
+	// Frames are prefixes of the application's own stack frames, such as com.acme. or src/; other frames are then
+	// ignored. Empty: all frames except those of known frameworks and runtimes.
 	Frames []string `mapstructure:"frames"`
 }
 
-// Rule puts every error message that matches into the group of its title.
+// Rule assigns every matching error message to the group of the rule's title.
 type Rule struct {
-	Name    string `mapstructure:"name"`    // unique; changing it makes new groups
+	Name    string `mapstructure:"name"`    // unique; a new name makes new groups
 	Pattern string `mapstructure:"pattern"` // RE2, searched for in the error message
-	Title   string `mapstructure:"title"`   // may name what the pattern caught: $1, ${name}; empty: the rule's name
+	Title   string `mapstructure:"title"`   // may use groups of the pattern: $1, ${name}; empty: the rule's name
 }
 
-// DefaultConfig has no rules and takes the frames of no known framework.
+// DefaultConfig has no rules, and ignores the frames of known frameworks.
 func DefaultConfig() Config { return Config{} }
 
 // Validate reports every problem at once.

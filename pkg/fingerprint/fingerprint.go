@@ -1,5 +1,6 @@
-// Package fingerprint finds what failures with the same cause have in common: the class of the error, its message
-// without what differs from case to case, and the application's own stack frames. It neither counts nor keeps groups.
+// Package fingerprint computes the texts that failures with the same cause share: the class of the error, its message
+// without the parts that differ from case to case, and the application's own stack frames. It neither counts nor
+// stores groups.
 package fingerprint
 
 import (
@@ -16,7 +17,7 @@ const (
 	maxStack   = 256 << 10
 )
 
-// Maker makes fingerprints. It never changes, and is safe for concurrent use.
+// Maker computes fingerprints. It is immutable and safe for concurrent use.
 type Maker struct {
 	rules  []rule
 	frames []string
@@ -43,12 +44,12 @@ func New(cfg Config) (*Maker, error) {
 	return m, nil
 }
 
-// Of returns the fingerprint of a failure, of which any part may be empty. It is the same for the same texts and
-// configuration, and takes time that grows with their length alone.
+// Of returns the fingerprint of a failure, of which any part may be empty. The same texts and configuration always
+// give the same fingerprint, in time linear in their length.
 //
 // The class is the given one or, if that is empty or names only a wrapper, that of the root cause in the stack trace.
-// A rule that matches makes the title, and no frames count. Else the title is Title, and the frames are the innermost
-// five of the application.
+// If a rule matches, it gives the title, and frames are ignored. Else the title is Title of the message, and the
+// frames are the innermost five of the application.
 func (m *Maker) Of(class, message, stack string) entity.Fingerprint {
 	stack = stack[:min(len(stack), maxStack)]
 	f := entity.Fingerprint{Class: rootClass(class, stack)}
@@ -80,10 +81,10 @@ func (m *Maker) applyRule(f *entity.Fingerprint, message string) bool {
 	return false
 }
 
-// clean makes one line of UTF-8 without control characters.
+// clean returns text as one line of UTF-8 without control characters.
 func clean(text string, limit int) string {
 	if run(text, 0, func(b byte) bool { return b > ' ' && b < 0x7f }) == len(text) {
-		return cut(text, limit) // as nearly all names are
+		return cut(text, limit) // the usual case
 	}
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f }), " ")

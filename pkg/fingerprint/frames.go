@@ -2,7 +2,7 @@ package fingerprint
 
 import "strings"
 
-// readFrame reads a line of a stack trace. Where a frame takes two lines, used is how much of rest belongs to it.
+// readFrame reads a line of a stack trace. Where a frame has two lines, used is the length of its part in rest.
 func readFrame(line, rest string) (f frame, used int, ok bool) {
 	switch {
 	case strings.HasPrefix(line, "at "):
@@ -22,7 +22,7 @@ func readFrame(line, rest string) (f frame, used int, ok bool) {
 	return f, 0, ok
 }
 
-// atFrame reads what Java, .NET and JavaScript write after "at ".
+// atFrame reads the text after "at " in traces of Java, .NET and JavaScript.
 func atFrame(text string) (frame, bool) {
 	text = strings.TrimPrefix(text, "async ")
 	text = strings.TrimPrefix(text, "new ")
@@ -55,7 +55,7 @@ func proxyEnd(name string) int {
 	return 0
 }
 
-// stable leaves out what compilers count in the name of a method: lambdas, anonymous classes.
+// stable removes numbers of compilers from the name of a method: of lambdas and anonymous classes.
 func stable(name string) string {
 	name = clean(name, maxClass)
 	if !strings.ContainsAny(name, "$<") {
@@ -76,7 +76,7 @@ func stable(name string) string {
 	return strings.Join(parts, "")
 }
 
-// scriptFrame reads a function and file:line:column, as JavaScript has them.
+// scriptFrame reads a function and file:line:column of JavaScript.
 func scriptFrame(function, place string) (frame, bool) {
 	file := strings.TrimPrefix(withoutPosition(place), "file://")
 	if file == place || file == "" {

@@ -2,7 +2,7 @@ package fingerprint
 
 import "strings"
 
-// isFramework reports whether a frame is of a known runtime or framework, which says nothing of the failure.
+// isFramework reports whether a frame is of a known runtime or framework, which does not identify the failure.
 func isFramework(name string) bool {
 	for _, prefix := range frameworks[at(name, 0)] {
 		if strings.HasPrefix(name, prefix) {

@@ -2,8 +2,8 @@ package fingerprint
 
 import "strings"
 
-// telling returns the line of an error message that says what happened: its first with words, and the next one after
-// a colon. A message that looks like JSON counts as a whole; of a Python traceback it is the last line.
+// telling returns the most informative line of an error message: its first line with words, together with the next
+// one after a colon. A message that looks like JSON is returned whole; for a Python traceback it is the last line.
 func telling(message string) string {
 	message = trim(message[:min(len(message), maxMessage)])
 	end := strings.IndexAny(message, "\n\r")
@@ -26,7 +26,7 @@ func telling(message string) string {
 	return message
 }
 
-// nextLine returns the first line without space around it, and what follows.
+// nextLine returns the first line without surrounding space, and the remaining text.
 func nextLine(text string) (line, rest string) {
 	end := strings.IndexAny(text, "\n\r")
 	if end < 0 {

@@ -7,22 +7,22 @@ import (
 
 const maxFrames = 5
 
-// frame is one line of a stack trace, whatever language wrote it.
+// frame is one line of a stack trace of any language.
 type frame struct {
-	name string // as it is shown and compared
+	name string // the text that is shown and compared
 	path string // of the source file, where that is more than name has; "" elsewhere
 	lib  bool   // of a runtime, a library or generated code, by where the file is
 }
 
-// framesOf returns the innermost frames of the application, the innermost first: those of the root cause, or of the
-// nearest error around it that has any.
+// framesOf returns the innermost frames of the application, innermost first: those of the root cause, or of the
+// nearest enclosing error that has any.
 func (m *Maker) framesOf(stack string) []string {
 	if stack == "" {
 		return nil
 	}
 	p := parser{mine: m.mine, blocks: [][]string{nil}}
 	p.parse(stack)
-	if !p.outward { // all but Python tell the root cause last
+	if !p.outward { // all except Python print the root cause last
 		slices.Reverse(p.blocks)
 	}
 	for _, frames := range p.blocks {
@@ -46,8 +46,8 @@ func (m *Maker) mine(f frame) bool {
 type parser struct {
 	mine    func(frame) bool
 	blocks  [][]string
-	current int  // the block that frames belong to
-	outward bool // the innermost frame of a block stands last
+	current int  // the block to which frames belong
+	outward bool // the innermost frame of a block is last
 }
 
 func (p *parser) parse(stack string) {

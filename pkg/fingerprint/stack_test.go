@@ -5,11 +5,10 @@ import (
 	"testing"
 )
 
-// traces are stack traces as languages and runtimes write them, and what counts
-// of them.
+// traces are stack traces of many languages and runtimes, with the expected frames.
 var traces = []struct {
 	name, stack string
-	frames      []string // those that count without configuration
+	frames      []string // the frames without configuration
 }{
 	{
 		"Java", `java.lang.IllegalStateException: no stock

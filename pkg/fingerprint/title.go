@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// Title returns what is left of an error message when everything that differs from case to case is replaced:
+// Title returns an error message with everything replaced that differs from case to case:
 //
 //	<n>      numbers, with their units of size, and versions
 //	<id>     UUIDs, mixtures of letters and digits, short codes in quotes, queries of URLs,
@@ -35,7 +35,8 @@ func Title(message string) string {
 	return s
 }
 
-// maxPasses: a replacement may make its neighbour readable, so a title is read until it stays; two passes are rare.
+// maxPasses limits the passes over a title: a replacement may make its neighbour recognisable, so a title is
+// processed until it no longer changes; a second pass with changes is rare.
 const maxPasses = 6
 
 func pass(s string) string {
@@ -47,10 +48,10 @@ func pass(s string) string {
 	return t.done()
 }
 
-// titler goes over a text once. Each look ahead is bounded or consumes what it saw, so that no text is slow.
+// titler processes a text once. Each look-ahead is bounded or consumes what it has read, so that the time is linear.
 type titler struct {
 	s    string
-	i    int    // what of s is done
+	i    int    // how much of s is processed
 	out  []byte // the title so far
 	word string // the last word of s, as long as only : = and the like came after it
 }
@@ -109,7 +110,7 @@ func (t *titler) append(placeholder string) {
 	t.out = append(t.out, placeholder...)
 }
 
-// placeholder takes over what an earlier title has replaced.
+// placeholder keeps a replacement of an earlier pass.
 func (t *titler) placeholder() bool {
 	n := placeholderAt(t.s, t.i)
 	switch p := t.s[t.i : t.i+n]; p {
@@ -136,12 +137,12 @@ func placeholderAt(s string, i int) int {
 	return 0
 }
 
-// signed reports whether a sign at i is one, and no hyphen.
+// signed reports whether the character at i is a sign, not a hyphen.
 func (t *titler) signed() bool {
 	return t.i == 0 || strings.IndexByte(" \t=(:,[{", t.s[t.i-1]) >= 0
 }
 
-// done cuts the title where a word ends.
+// done returns the title, cut at the end of a word.
 func (t *titler) done() string {
 	out := t.out
 	if len(out) > maxTitle {

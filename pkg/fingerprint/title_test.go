@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// titles reads like a manual: what is written, what is left of it.
+// titles is a list of error messages and their titles.
 var titles = []struct{ message, want string }{
 	// Words stay.
 	{"no stock", "no stock"},
@@ -37,7 +37,7 @@ var titles = []struct{ message, want string }{
 	{"ids [1,2,3,4] are gone", "ids [<n>] are gone"},
 	{"the 2nd of 4xx", "the 2nd of 4xx"},
 
-	// Codes that tell causes apart stay.
+	// Codes that distinguish causes stay.
 	{"upstream said HTTP 503", "upstream said HTTP 503"},
 	{"HTTP/1.1 404 Not Found", "HTTP/<n> 404 Not Found"},
 	{"status code: 404, body of 17 bytes", "status code: 404, body of <n> bytes"},
@@ -62,7 +62,7 @@ var titles = []struct{ message, want string }{
 	{"got 999", "got <n>"},
 	{"response: 503", "response: 503"},
 
-	// What a database says of a key.
+	// Key values in errors of databases.
 	{"Key (id)=(5) already exists.", "Key (id)=(<id>) already exists."},
 	{"Key (id)=(550e8400-e29b-41d4-a716-446655440000) already exists.", "Key (id)=(<id>) already exists."},
 	{"Key (shop, name)=(7, O'Neil (old)) already exists.", "Key (shop, name)=(<id>) already exists."},
@@ -173,8 +173,8 @@ func TestTitle_LongIDsDoNotMoveTheEnd(t *testing.T) {
 	}
 }
 
-// TestTitle_IsLinear gives every kind of beginning without its end: were one of
-// them looked at again and again, the test would not come to an end in its time.
+// TestTitle_IsLinear repeats the start of every pattern without its end: a quadratic scan would not finish in the
+// test's time.
 func TestTitle_IsLinear(t *testing.T) {
 	t.Parallel()
 	for _, part := range []string{

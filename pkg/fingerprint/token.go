@@ -50,7 +50,7 @@ func (t *titler) chunk() bool {
 	return false
 }
 
-// isChunk is what names of hosts and mailboxes are made of.
+// isChunk reports whether a byte may be part of a host or mailbox name.
 func isChunk(b byte) bool { return isAlnum(b) || b == '.' || b == '-' || b == '_' || b == '+' }
 
 // name takes a text that begins with a letter.

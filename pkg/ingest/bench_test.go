@@ -12,7 +12,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/fingerprint"
 )
 
-// BenchmarkIngest takes in 200,000 dead letters of 1 KB with the headers of a Spring application from 12 partitions,
+// BenchmarkIngest ingests 200,000 dead letters of 1 KB with the headers of a Spring application from 12 partitions,
 // with and without error groups. Run it with -benchtime=1x.
 func BenchmarkIngest(b *testing.B) {
 	maker := check.Must(fingerprint.New(fingerprint.DefaultConfig()))(b)

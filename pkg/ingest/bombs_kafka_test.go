@@ -15,7 +15,8 @@ func (p *plant) produceBatch(topic string, batch []byte) {
 	check.NoError(p.t, brokertest.Produce(p.ctx(), stacktest.Kafka(p.t)[0], topic, 0, batch))
 }
 
-// TestBombsAreStoredAndHoldUpNothing: what a broker accepts is taken in, with what is within the limits.
+// TestBombsAreStoredAndHoldUpNothing: every record that a broker accepts is stored, with the parts that are within
+// the limits.
 func TestBombsAreStoredAndHoldUpNothing(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t)

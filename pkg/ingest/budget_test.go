@@ -14,7 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// reading runs one writer and one reader on a budget that the test can look at.
+// reading runs one writer and one reader on a budget that the test can inspect.
 func (w *world) reading(budget *semaphore.Weighted, parts ...broker.TopicPartition) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	commits := newCommitter(w.commit, w.i.metrics, w.i.log)
@@ -76,14 +76,13 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestLargeRecordsPassOneAtATime is what bounds the memory of a backlog of large
-// records: however many wait, the buffer holds what it may, and one of them at a
-// time is with the driver, which copies it.
+// TestLargeRecordsPassOneAtATime: the memory for a backlog of large records is limited. However many wait, the buffer
+// stays within its limit, and only one at a time is passed to the driver, which copies it.
 func TestLargeRecordsPassOneAtATime(t *testing.T) {
 	t.Parallel()
 	const size, each, full = 10 << 20, 25, 24 << 20 // DefaultConfig().BufferBytes
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, func(c *Config) { c.MaxRecordBytes = 1 }) // the memory store need not keep them
+		w := newWorld(t, func(c *Config) { c.MaxRecordBytes = 1 }) // so that the memory store does not keep them
 		w.cluster.topic("a.dlq.v1", "A", 8)
 		value := make([]byte, size)
 		var parts []broker.TopicPartition
@@ -115,7 +114,7 @@ func TestLargeRecordsPassOneAtATime(t *testing.T) {
 		_ = stop()
 		check.Equal(t, stored, 8*each, "records stored")
 		check.Equal(t, most, 1, "large records with the store at the same time")
-		// Each leader may answer once before it is known how large its records are.
+		// Each leader may answer once before the size of its records is known.
 		want := int64(full + 2*size)
 		check.True(t, held <= want, "bytes fetched and not stored = %d, want at most %d", held, want)
 		for _, tp := range parts {

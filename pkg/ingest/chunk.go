@@ -6,25 +6,26 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 )
 
-// chunk is a run of one partition's offsets and the records within it.
+// chunk is a range of one partition's offsets and the records in it.
 type chunk struct {
 	p        *partition
 	from, to int64
 	records  []broker.Record
 	bytes    int64
-	room     int64  // of the budget, given back when the chunk is stored
+	room     int64  // reserved memory, released when the chunk is stored
 	done     func() // called when the chunk is stored; may be nil
 }
 
-// A batch is at most so large, and so is a chunk. The knee of inserts a second lies at a thousand rows, and a few
-// megabytes keep one statement short. More rows cost more again: PostgreSQL keeps a statement's rows for its
-// triggers, in memory only up to its work_mem, which by default just holds a thousand rows of 1 KB.
+// The largest size of a batch and of a chunk. Inserts a second hardly grow beyond a thousand rows, and a few
+// megabytes keep one statement short. More rows are slower again: PostgreSQL keeps a statement's rows for its
+// triggers in memory only up to work_mem, whose default holds about a thousand rows of 1 KB.
 const (
 	batchRows  = 1000
 	batchBytes = 4 << 20
 )
 
-// cut splits what came for p. The last chunk reaches to the next offset to fetch, over control records and gaps.
+// cut splits the fetched records of p into chunks. The last chunk extends to the next offset to fetch, past control
+// records and gaps.
 func cut(p *partition, got broker.FetchedPartition) []chunk {
 	var chunks []chunk
 	c, first := chunk{p: p, from: p.next}, 0
@@ -41,7 +42,7 @@ func cut(p *partition, got broker.FetchedPartition) []chunk {
 	return append(chunks, c)
 }
 
-// split returns the first rows of c and the rest, or nil. Both hold a part of its room, and are waited for.
+// split returns the first rows of c, and the rest or nil. Each part holds its share of the room.
 func (c chunk) split(rows int) (first chunk, rest *chunk) {
 	if len(c.records) <= rows {
 		return c, nil

@@ -177,7 +177,7 @@ func TestMessageKeepsEveryByte(t *testing.T) {
 	}
 }
 
-// same also tells null from empty.
+// same also distinguishes null from empty.
 func same(a, b []byte) bool { return bytes.Equal(a, b) && (a == nil) == (b == nil) }
 
 func TestMessageOfARecordOverALimit(t *testing.T) {

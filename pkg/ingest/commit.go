@@ -23,14 +23,14 @@ type committer struct {
 	log     *zap.Logger
 
 	mu      sync.Mutex
-	offsets map[string]map[int]int64 // stored and not committed yet
+	offsets map[string]map[int]int64 // stored but not committed yet
 }
 
 func newCommitter(commit commitFunc, m *metrics, log *zap.Logger) *committer {
 	return &committer{commit: commit, metrics: m, log: log}
 }
 
-// passed notes that everything of tp below next is stored.
+// passed records that every offset of tp below next is stored.
 func (c *committer) passed(tp broker.TopicPartition, next int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,8 +56,8 @@ func (c *committer) run(ctx context.Context) error {
 	}
 }
 
-// flush commits what there is, and keeps for the next time what Kafka did not take. When the group has moved on
-// meanwhile, the partition's next reader begins by committing the same.
+// flush commits the pending offsets, and keeps those that Kafka did not accept for the next call. If the partition
+// has moved to another member meanwhile, that member starts by committing the same offsets.
 func (c *committer) flush() {
 	c.mu.Lock()
 	offsets := c.offsets
@@ -68,12 +68,12 @@ func (c *committer) flush() {
 	}
 	if err := c.commit(offsets); err != nil {
 		c.metrics.commitFailures.Inc()
-		c.log.Debug("kafka did not take the group's offsets", zap.Error(err))
+		c.log.Debug("kafka did not accept the group's offsets", zap.Error(err))
 		c.keep(offsets)
 	}
 }
 
-// keep puts offsets back, except where newer ones came meanwhile.
+// keep restores offsets for the next commit, except where newer ones exist.
 func (c *committer) keep(offsets map[string]map[int]int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

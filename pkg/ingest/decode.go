@@ -9,7 +9,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// batch is the store's form of chunks, with the failures of its groups. A partition's chunks are one range.
+// batch converts chunks to the store's form, with the causes of their error groups. The chunks of a partition form
+// one range.
 func (i *Ingester) batch(chunks []chunk) (repository.Batch, map[topicGroup]entity.Fingerprint) {
 	rows := 0
 	for _, c := range chunks {
@@ -43,7 +44,7 @@ func (i *Ingester) empty(decoder *deadletter.Decoder) repository.Batch {
 	}}
 }
 
-// message is the dead letter of a record; unreadable parts are kept unchanged.
+// message returns the dead letter of a record; parts that cannot be decoded are kept unchanged.
 func (i *Ingester) message(decoder *deadletter.Decoder, p *partition, r *broker.Record) entity.Message {
 	return i.decoded(decoder, entity.Source{
 		Topic: p.Topic, TopicID: p.ref.TopicID, Incarnation: p.ref.Incarnation,
@@ -51,7 +52,7 @@ func (i *Ingester) message(decoder *deadletter.Decoder, p *partition, r *broker.
 	}, record(r))
 }
 
-// decoded is the dead letter of a record that stood at source.
+// decoded returns the dead letter of the record at source.
 func (i *Ingester) decoded(decoder *deadletter.Decoder, source entity.Source, record entity.Record) entity.Message {
 	reading := decoder.Decode(source.Topic, record, source.Timestamp, i.exists)
 	if record.State == entity.ValueUnreadable {
@@ -68,7 +69,7 @@ func (i *Ingester) decoded(decoder *deadletter.Decoder, source entity.Source, re
 	return m
 }
 
-// unreadable is the error message of a placeholder.
+// unreadable returns the error message of a placeholder.
 func unreadable(offset int64, r *entity.Record) string {
 	if r.LastOffset == offset {
 		return fmt.Sprintf("offset %d cannot be read: %s", offset, r.Unreadable)

@@ -13,7 +13,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// topicSet is a membership's topics, each with id and number of partitions. Equal sets need no new one.
+// topicSet is a membership's topics, each with id and number of partitions. Equal sets need no new membership.
 type topicSet map[string]topicShape
 
 type topicShape struct {
@@ -21,7 +21,8 @@ type topicShape struct {
 	partitions int
 }
 
-// deadLetterTopics picks the matching topics that are not internal; undescribed ones wait for next time.
+// deadLetterTopics returns the matching topics that are not internal, without those that the broker could not
+// describe this time.
 func deadLetterTopics(all []broker.Topic, patterns deadletter.Patterns) topicSet {
 	set := topicSet{}
 	for _, t := range all {
@@ -39,7 +40,7 @@ func (s topicSet) names(limit int) []string {
 	return names[:min(limit, len(names))]
 }
 
-// discover asks the store once for the operators' rules, and the cluster for its topics.
+// discover reads the operators' rules from the store, and the topics from the cluster.
 func (i *Ingester) discover(ctx context.Context) (topicSet, error) {
 	i.watchdog.rest(discoveryLoop)
 	i.refreshRules(ctx)
@@ -71,7 +72,7 @@ func (i *Ingester) waitForTopics(ctx context.Context) topicSet {
 		case len(set) > 0:
 			return set
 		default:
-			i.health.set(databaseHealth, nil) // nothing of ours depends on it now
+			i.health.set(databaseHealth, nil) // this ingester does not depend on it now
 			if !said {
 				i.log.Info("no dead-letter topic exists yet", zap.Stringer("patterns", i.topics))
 				said = true
@@ -82,9 +83,9 @@ func (i *Ingester) waitForTopics(ctx context.Context) topicSet {
 	return nil
 }
 
-// waitForChange returns the new set once it has differed from current in the same way for two looks: a deployment
-// that makes twenty topics costs one rebalance, not twenty. A topic that went or began a new life is urgent, since
-// a rejoin under its name could make it again: one look is enough.
+// waitForChange returns the new set when two lists in a row show the same difference from current, so that a
+// deployment that creates twenty topics costs one rebalance, not twenty. For a topic that was deleted or created
+// again, one list is enough, because a rejoin under its name could create it again.
 func (i *Ingester) waitForChange(ctx context.Context, current topicSet) topicSet {
 	ticker := time.NewTicker(i.cfg.DiscoveryInterval)
 	defer ticker.Stop()
@@ -107,7 +108,7 @@ func (i *Ingester) waitForChange(ctx context.Context, current topicSet) topicSet
 	}
 }
 
-// lost reports whether a topic of current is gone or was made again.
+// lost reports whether a topic of current was deleted or created again.
 func lost(current, now topicSet) bool {
 	for name, shape := range current {
 		if is, ok := now[name]; !ok || is.id != shape.id {

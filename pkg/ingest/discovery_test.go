@@ -39,7 +39,7 @@ func TestWaitForChange(t *testing.T) {
 	add := func(name string) step { return func(c *fakeCluster) { c.topic(name, name, 1) } }
 	remove := func(name string) step { return func(c *fakeCluster) { c.set(func() { delete(c.topics, name) }) } }
 	tests := map[string]struct {
-		steps []step // one before each look; then nothing changes
+		steps []step // one before each list of topics; then nothing changes
 		looks int    // after which it returns; 0 is never
 	}{
 		"NoChange":                   {nil, 0},

@@ -32,11 +32,11 @@ type fakeCluster struct {
 	topics  map[string]*fakeTopic
 	change  chan struct{} // closed and replaced at every change
 	down    error         // for every call
-	fetches int           // and questions for topics
-	maxSeen int32         // largest MaxBytes asked for
+	fetches int           // and requests for topics
+	maxSeen int32         // largest requested MaxBytes
 
 	sent        int64  // bytes of values answered
-	duringFetch func() // runs when records are taken and not yet answered
+	duringFetch func() // runs after records are selected and before the answer
 	throttle    time.Duration
 }
 
@@ -54,10 +54,10 @@ type fakeLog struct {
 	leader  int32
 	err     error
 
-	damage *broker.Record // a placeholder of what cannot be read at its offset
+	damage *broker.Record // a placeholder for the unreadable offset
 	tries  int            // fetches that found the damage
 
-	heavy   bool   // records are left to a cursor
+	heavy   bool   // records are returned by a cursor
 	reading func() // runs when the cursor is read
 }
 
@@ -249,7 +249,7 @@ func (c *fakeCluster) answer(req broker.FetchRequest) (res broker.FetchResponse,
 	return res, some
 }
 
-// Mark knows each record as a batch of its own.
+// Mark treats each record as a batch of its own.
 func (c *fakeCluster) Mark(_ context.Context, tp broker.TopicPartition, offset int64) (latest int64, crc uint32, found bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -261,7 +261,7 @@ func (c *fakeCluster) Mark(_ context.Context, tp broker.TopicPartition, offset i
 	return 0, 0, false, c.down
 }
 
-// onePortion is an answer that is read at once.
+// onePortion is an answer that is read in one portion.
 type onePortion struct {
 	got    broker.FetchedPartition
 	before func()
@@ -274,7 +274,7 @@ func (p onePortion) Read(*broker.Room, int64) (broker.FetchedPartition, bool, er
 	return p.got, true, nil
 }
 
-// limited is a record as it is read under limits.
+// limited returns a record as a read with limits returns it.
 func limited(r broker.Record, l broker.Limits) broker.Record {
 	if int64(len(r.Key)+len(r.Value)) > l.RecordBytes {
 		r.Defect = &broker.Defect{
@@ -291,7 +291,7 @@ func (c *fakeCluster) fetched() int {
 	return c.fetches
 }
 
-// heldBytes is what has been answered so far.
+// heldBytes returns the number of bytes answered so far.
 func heldBytes(c *fakeCluster) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -316,7 +316,7 @@ type fakeStore struct {
 	fingerprinting func([]entity.Fingerprint) error // before fingerprints are noted
 	mapping        func() (entity.Mapping, error)   // instead of the stored one
 
-	tracing chan trace.SpanContext // gets the spans within which batches are stored; nil: nobody asks
+	tracing chan trace.SpanContext // gets the spans within which batches are stored; nil: not used
 }
 
 func (s *fakeStore) AdmitFingerprints(ctx context.Context, failures []repository.TopicFailure) ([]repository.TopicFailure, error) {
@@ -391,7 +391,7 @@ func (s *fakeStore) OpenPosition(ctx context.Context, p []repository.Position) (
 	return s.Store.OpenPosition(ctx, p)
 }
 
-// faultyStore has the method that an embedded *fake.Store hides by its name.
+// faultyStore provides the method that an embedded *fake.Store would hide by its name.
 type faultyStore struct{ *fakeStore }
 
 func (s faultyStore) Store(ctx context.Context, b repository.Batch) (repository.Stored, error) {
@@ -420,7 +420,7 @@ func (s faultyStore) Store(ctx context.Context, b repository.Batch) (repository.
 	return stored, err
 }
 
-// world is an ingester with everything around it.
+// world is an ingester with a fake Kafka and a fake store.
 type world struct {
 	t       *testing.T
 	cluster *fakeCluster
@@ -452,7 +452,7 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 	return w
 }
 
-// bubble runs a test in a bubble of its own time.
+// bubble runs a test with fake time.
 func bubble(do func(w *world), change ...func(*Config)) func(t *testing.T) {
 	return func(t *testing.T) {
 		t.Parallel()
@@ -485,7 +485,7 @@ func (w *world) commitsSeen() map[broker.TopicPartition]int64 {
 	return out
 }
 
-// start runs a generation over parts; stop ends it and returns its error. It ends with the test at the latest.
+// start runs a generation with parts; stop ends it and returns its error. The end of the test stops it too.
 func (w *world) start(parts ...broker.TopicPartition) (ended <-chan error, stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -495,7 +495,7 @@ func (w *world) start(parts ...broker.TopicPartition) (ended <-chan error, stop 
 	return done, stop
 }
 
-// messages returns what is stored of a dead-letter topic, by position.
+// messages returns the stored messages of a dead-letter topic, by position.
 func (w *world) messages(topic string) []entity.Message {
 	w.t.Helper()
 	var out []entity.Message
@@ -516,7 +516,7 @@ func (w *world) messages(topic string) []entity.Message {
 	return out
 }
 
-// wantOffsets checks that a partition of a life has exactly the offsets from..to-1.
+// wantOffsets checks that a partition of a topic's incarnation has exactly the offsets from..to-1.
 func (w *world) wantOffsets(topic string, life, partition int32, from, to int64) {
 	w.t.Helper()
 	var got []int64

@@ -13,14 +13,14 @@ import (
 
 // A broker answers as soon as there is a record: long waits delay nothing and make an idle ingester cheap.
 const (
-	fetchWait      = 500 * time.Millisecond // while things happen
-	idleWait       = 5 * time.Second        // when nothing has for a while
+	fetchWait      = 500 * time.Millisecond // while records arrive
+	idleWait       = 5 * time.Second        // when none has arrived for a while
 	fetchBytes     = 4 << 20                // of one answer
-	idleShare      = 64                     // of the buffer, for an answer that may be long in coming
+	idleShare      = 64                     // share of the buffer for an answer that may take long
 	partitionBytes = 1 << 20
 )
 
-// fetcher reads the partitions of one leader by one request at a time, on one connection.
+// fetcher reads the partitions of one leader, with one request at a time, on one connection.
 type fetcher struct {
 	r          *reader
 	i          *Ingester
@@ -29,20 +29,20 @@ type fetcher struct {
 	inbox      chan *partition // has room for all
 	partitions []*partition
 	turn       int
-	asked      []*partition        // of the request under way, in its order
-	gone       map[*partition]bool // to be given back
+	asked      []*partition        // partitions of the current request, in its order
+	gone       map[*partition]bool // to be returned to the reader
 	away       map[*partition]bool // given to an unpacker
-	starved    bool                // the last answer was cut short for want of memory
-	quiet      int                 // answers in a row that brought nothing and lost nobody
+	starved    bool                // the last answer was incomplete for lack of memory
+	quiet      int                 // answers in a row without records and without a lost partition
 
-	interrupt atomic.Pointer[context.CancelFunc] // ends a long wait; nil while there is none
+	interrupt atomic.Pointer[context.CancelFunc] // ends a long wait; nil without one
 }
 
 func newFetcher(r *reader, leader int32) *fetcher {
 	return &fetcher{r: r, i: r.i, leader: leader, loop: fetchLoop(leader), inbox: make(chan *partition, r.total), gone: map[*partition]bool{}, away: map[*partition]bool{}}
 }
 
-// run reads until ctx ends. A failure gives partitions back to the reader; it never ends the fetcher.
+// run reads until ctx ends. A failure returns partitions to the reader; it never ends the fetcher.
 func (f *fetcher) run(ctx context.Context) error {
 	defer f.i.watchdog.rest(f.loop)
 	for ctx.Err() == nil {
@@ -53,7 +53,7 @@ func (f *fetcher) run(ctx context.Context) error {
 	return nil
 }
 
-// add gives the fetcher partitions to read, which it asks for at once. It may be called while the fetcher runs.
+// add gives the fetcher partitions to read, which it requests at once. It may be called while the fetcher runs.
 func (f *fetcher) add(partitions ...*partition) {
 	for _, p := range partitions {
 		f.inbox <- p
@@ -63,7 +63,7 @@ func (f *fetcher) add(partitions ...*partition) {
 	}
 }
 
-// takeIn adds what the reader sent, and waits for something when there is nothing to read.
+// takeIn adds the partitions that the reader sent, and waits for some when there is nothing to read.
 func (f *fetcher) takeIn(ctx context.Context) {
 	f.i.watchdog.rest(f.loop)
 	defer f.i.watchdog.turn(f.loop)
@@ -90,7 +90,7 @@ func (f *fetcher) take(p *partition) {
 	f.quiet = 0
 }
 
-// giveBack returns the partitions that this fetcher is not to read any more.
+// giveBack returns the partitions that this fetcher must no longer read to the reader.
 func (f *fetcher) giveBack() {
 	if len(f.gone)+len(f.away) == 0 {
 		return
@@ -110,15 +110,15 @@ func (f *fetcher) giveBack() {
 	clear(f.away)
 }
 
-// unit is how much one answer brings, and one portion of a large batch takes.
+// unit is the size of one answer, and of one portion of a large batch.
 func (c Config) unit() int64 { return min(fetchBytes, c.BufferBytes/4) }
 
-// round is one request. Memory for its answer is reserved before it is sent, half as much again for decoding, and
-// more only if it is free. So nothing is fetched while the writers lag.
+// round sends one request. Memory for its answer is reserved before it is sent, plus half as much for decoding, and
+// more only if it is free, so that nothing is fetched while the writers are late.
 func (f *fetcher) round(ctx context.Context) {
 	limit := f.i.cfg.unit()
 	if f.quiet > 0 {
-		// Other leaders' records need the room meanwhile. What comes after the first is asked for in full.
+		// Other leaders' records need the room meanwhile. After the first record, answers are requested in full size.
 		limit = min(limit, f.i.cfg.BufferBytes/idleShare)
 	}
 	room := limit + limit/2
@@ -127,7 +127,7 @@ func (f *fetcher) round(ctx context.Context) {
 	}
 	req := f.request(time.Now(), limit)
 	if len(req.Partitions) == 0 {
-		wait.Sleep(ctx, fetchWait) // all of them rest
+		wait.Sleep(ctx, fetchWait) // all partitions are in a pause
 		return
 	}
 	f.i.watchdog.rest(f.loop)
@@ -148,8 +148,8 @@ func (f *fetcher) round(ctx context.Context) {
 	wait.Sleep(ctx, throttle)
 }
 
-// request asks for every partition that does not rest, beginning with another one each time: the broker fills its
-// answer in order, and a record larger than the answer is only sent for the first.
+// request asks for every partition that is not in a pause, starting with a different one each time: the broker fills
+// its answer in order, and sends a record larger than the answer only for the first.
 func (f *fetcher) request(now time.Time, limit int64) broker.FetchRequest {
 	req := broker.FetchRequest{
 		Leader: f.leader, MaxWait: idleWait, MaxBytes: int32(limit), ReadCommitted: true,
@@ -167,7 +167,7 @@ func (f *fetcher) request(now time.Time, limit int64) broker.FetchRequest {
 			p.rest(quarantineInterval)
 		}
 		if left := p.restUntil.Sub(now); left > 0 {
-			req.MaxWait = min(req.MaxWait, max(left, fetchWait)) // it is not forgotten over the others
+			req.MaxWait = min(req.MaxWait, max(left, fetchWait)) // its pause must not be extended by the long wait
 			continue
 		}
 		f.asked = append(f.asked, p)
@@ -178,7 +178,8 @@ func (f *fetcher) request(now time.Time, limit int64) broker.FetchRequest {
 	return req
 }
 
-// fetch sends one request and gives its records to the writers, with their room. It returns the throttle.
+// fetch sends one request and passes its records to the writers, with their reserved memory. It returns the broker's
+// throttle time.
 func (f *fetcher) fetch(ctx context.Context, req broker.FetchRequest, room *int64) (throttle time.Duration) {
 	res, err := f.ask(ctx, req)
 	if errors.Is(err, errInterrupted) {
@@ -187,7 +188,7 @@ func (f *fetcher) fetch(ctx context.Context, req broker.FetchRequest, room *int6
 	hurried := f.quiet > 0
 	f.quiet++
 	if err == nil {
-		// An answer that began before a topic was made again is not of the new topic: fetches go by name.
+		// An answer that started before a topic was created again is not of the new topic, because requests use names.
 		var others []*partition
 		if others, err = f.r.sameLives(ctx, f.asked, res); err == nil {
 			f.leave(others...)
@@ -200,7 +201,7 @@ func (f *fetcher) fetch(ctx context.Context, req broker.FetchRequest, room *int6
 		}
 		return 0
 	}
-	f.i.watchdog.rest(f.loop) // what follows may wait for the writers
+	f.i.watchdog.rest(f.loop) // the next steps may wait for the writers
 	if f.starved = res.Starved; f.starved {
 		f.quiet = 0
 	}
@@ -225,7 +226,7 @@ func (f *fetcher) fetch(ctx context.Context, req broker.FetchRequest, room *int6
 			lost, reason = append(lost, p), got.Err
 		case got.Err != nil:
 			f.unreadable(p, got.Err)
-		case got.Heavy > 0 && !hurried: // else it is asked for in full first
+		case got.Heavy > 0 && !hurried: // else it is first requested in full size
 			f.unpack(ctx, p, int64(got.Heavy))
 		case got.HighWatermark >= 0:
 			f.r.answered(p)
@@ -235,7 +236,7 @@ func (f *fetcher) fetch(ctx context.Context, req broker.FetchRequest, room *int6
 	return res.Throttle
 }
 
-// unpack leaves a partition to an unpacker, which gives it back to the reader.
+// unpack hands a partition to an unpacker, which returns it to the reader.
 func (f *fetcher) unpack(ctx context.Context, p *partition, size int64) {
 	f.away[p] = true
 	f.r.unpacking.Go(func() error {
@@ -244,10 +245,10 @@ func (f *fetcher) unpack(ctx context.Context, p *partition, size int64) {
 	})
 }
 
-// errInterrupted says that there is something new to ask for.
+// errInterrupted says that there are new partitions to request.
 var errInterrupted = errors.New("the wait for records was cut short")
 
-// ask sends one request. Partitions that are added end a long wait; its records are asked for again.
+// ask sends one request. Added partitions end a long wait; the records of that request are requested again.
 func (f *fetcher) ask(ctx context.Context, req broker.FetchRequest) (broker.FetchResponse, error) {
 	if req.MaxWait <= fetchWait {
 		return f.i.cluster.Fetch(ctx, req)
@@ -256,7 +257,7 @@ func (f *fetcher) ask(ctx context.Context, req broker.FetchRequest) (broker.Fetc
 	defer stop()
 	f.interrupt.Store(&stop)
 	defer f.interrupt.Store(nil)
-	if len(f.inbox) > 0 { // it came before there was anything to interrupt
+	if len(f.inbox) > 0 { // partitions came before the request could be interrupted
 		return broker.FetchResponse{}, errInterrupted
 	}
 	res, err := f.i.cluster.Fetch(asking, req)
@@ -266,25 +267,25 @@ func (f *fetcher) ask(ctx context.Context, req broker.FetchRequest) (broker.Fetc
 	return res, err
 }
 
-// lose gives up partitions because their leader did not answer for them, or is another broker by now.
+// lose gives up partitions because their leader did not answer for them, or is now another broker.
 func (f *fetcher) lose(ctx context.Context, reason error, partitions ...*partition) {
 	f.r.failed(ctx, fmt.Sprintf("fetch from broker %d", f.leader), reason, partitions...)
 	f.leave(partitions...)
 }
 
-// leave marks partitions to be given back.
+// leave marks partitions to be returned.
 func (f *fetcher) leave(partitions ...*partition) {
 	for _, p := range partitions {
 		f.gone[p] = true
 	}
 }
 
-// moved reports whether another look at who leads a partition may mend err.
+// moved reports whether err may be solved by reading the partition's leader again.
 func moved(err error) bool {
 	return errors.Is(err, broker.ErrNotLeader) || errors.Is(err, broker.ErrNoLeader) || errors.Is(err, broker.ErrUnavailable)
 }
 
-// unreadable handles an error of p alone.
+// unreadable handles an error of only p.
 func (f *fetcher) unreadable(p *partition, err error) {
 	f.r.unreadable(p, err)
 	if !p.opened {

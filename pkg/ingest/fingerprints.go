@@ -24,8 +24,8 @@ type Fingerprinter interface {
 }
 
 const (
-	fingerprintsKept = 10_000    // bounds what is remembered; beyond it, some are noted again
-	noteAgain        = time.Hour // until a fingerprint is stored again: its empty group may be forgotten
+	fingerprintsKept = 10_000    // limits the cache; beyond it, some are stored again
+	noteAgain        = time.Hour // then a fingerprint is stored again: its empty group may be deleted
 )
 
 // cause is the input of a message's error group.
@@ -37,9 +37,9 @@ type topicGroup struct {
 	group uuid.UUID
 }
 
-// grouping gives messages their error groups, with one fingerprint for equal failures of a topic.
+// grouping assigns error groups to messages, and computes one fingerprint for equal failures of a topic.
 type grouping struct {
-	maker Fingerprinter // nil: there are no groups
+	maker Fingerprinter // nil: no error groups
 	known map[cause]uuid.UUID
 	found map[topicGroup]entity.Fingerprint
 }
@@ -48,7 +48,7 @@ func newGrouping(maker Fingerprinter) *grouping {
 	return &grouping{maker: maker, known: map[cause]uuid.UUID{}, found: map[topicGroup]entity.Fingerprint{}}
 }
 
-// group returns the error group of a message; uuid.Nil where there are none.
+// group returns the error group of a message; uuid.Nil without error groups.
 func (g *grouping) group(m *entity.Message) uuid.UUID {
 	if g.maker == nil {
 		return uuid.Nil
@@ -63,13 +63,13 @@ func (g *grouping) group(m *entity.Message) uuid.UUID {
 	return id
 }
 
-// fingerprints are the groups that the store admitted from this process. It is safe for concurrent use.
+// fingerprints caches the error groups that the store has admitted from this process. It is safe for concurrent use.
 type fingerprints struct {
 	mu       sync.Mutex
 	admitted map[uuid.UUID]time.Time // when
 }
 
-// unknown returns those of found that were not admitted lately, by topic and id.
+// unknown returns those of found that were not admitted within noteAgain, by topic and id.
 func (f *fingerprints) unknown(found map[topicGroup]entity.Fingerprint) []repository.TopicFailure {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -40,10 +40,10 @@ func saying(message, stack string) broker.Record {
 	}}
 }
 
-// notes watches what the store is told, and in which order.
+// notes records the calls of the store, and their order.
 type notes struct {
 	noted   [][]entity.Fingerprint
-	unnoted int // messages that came before their group
+	unnoted int // messages that were stored before their group
 	ids     map[uuid.UUID]bool
 }
 

@@ -10,14 +10,15 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 )
 
-// errFenced ends a generation from within. The cure is to join again and read the store's positions.
+// errFenced ends a generation from within. The member then joins again and reads the store's positions.
 var errFenced = errors.New("another ingester moved a position")
 
-// generation reads parts until ctx ends or another ingester moves one. It returns with all its goroutines.
+// generation reads parts until ctx ends or another ingester moves a position. It returns after all its goroutines
+// have ended.
 func (i *Ingester) generation(ctx context.Context, parts []broker.TopicPartition, commit commitFunc) error {
 	i.metrics.rebalances.Inc()
 	if len(parts) == 0 {
-		i.health.set(databaseHealth, nil) // nothing of ours depends on it now
+		i.health.set(databaseHealth, nil) // this ingester does not depend on it now
 		<-ctx.Done()
 		return nil
 	}

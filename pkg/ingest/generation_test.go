@@ -17,9 +17,9 @@ import (
 
 var errDown = errors.New("down")
 
-// pass lets d go by and everything settle.
+// pass advances the fake time by d and waits until all goroutines block.
 func pass(d time.Duration) {
-	<-time.After(d) // by the bubble's clock: nobody waits for it
+	<-time.After(d) // fake time: it takes no real time
 	synctest.Wait()
 }
 
@@ -142,7 +142,7 @@ func TestGeneration(t *testing.T) {
 			w.runFor(time.Second, old) // the same log
 			w.wantOffsets("old.dlq.v1", 1, 0, 0, 10)
 			w.cluster.topic("old.dlq.v1", "", 1)
-			w.cluster.produce(old, numbered(12)...) // as long as what was read, and longer
+			w.cluster.produce(old, numbered(12)...) // as long as the read part, and longer
 			w.runFor(time.Second, old)
 			check.Equal(w.t, len(w.messages("old.dlq.v1")), 22, "messages of both logs")
 		},
@@ -284,7 +284,7 @@ func TestGeneration(t *testing.T) {
 		"AFencedBatchEndsTheGenerationAndIsReadAgain": func(w *world) {
 			ended, _ := w.start(a)
 			pass(time.Second)
-			// Another ingester stores half of what comes.
+			// Another ingester stores half of the records.
 			w.store.set(func() {
 				w.store.before = func(batch repository.Batch) {
 					w.store.set(func() { w.store.before = nil })
@@ -320,7 +320,7 @@ func TestGeneration(t *testing.T) {
 					}
 				}
 			})
-			w.cluster.produce(a, numbered(5)...) // these go with the old topic
+			w.cluster.produce(a, numbered(5)...) // these are deleted with the old topic
 			pass(3 * time.Second)
 			_ = stop()
 			w.wantOffsets("a.dlq.v1", 1, 0, 0, 3)
@@ -353,7 +353,7 @@ func TestGeneration(t *testing.T) {
 			_ = stop()
 			took := time.Since(start)
 			check.True(w.t, took <= 3*time.Second, "generation ended after %s, want 3 s at most", took)
-			// The call that was left behind takes effect later, and harms nobody.
+			// The abandoned call takes effect later, without harm.
 			w.store.set(func() { w.store.hang = nil })
 			_, stop = w.start(a)
 			pass(time.Second)
@@ -372,7 +372,7 @@ func TestGeneration(t *testing.T) {
 			w.cluster.produce(b, numbered(3)...)
 			pass(20 * time.Minute)
 			n := w.i.abandoned.Load()
-			check.True(w.t, n >= 1 && n <= maxAbandoned+1, "calls left behind in 20 minutes = %d, want 1 to %d", n, maxAbandoned+1)
+			check.True(w.t, n >= 1 && n <= maxAbandoned+1, "abandoned calls in 20 minutes = %d, want 1 to %d", n, maxAbandoned+1)
 			w.store.set(func() { w.store.hang = nil })
 			close(hang)
 			pass(10 * time.Second)
@@ -403,7 +403,7 @@ func TestGeneration(t *testing.T) {
 	}
 }
 
-// storeDown has the store refuse every batch, or take them again.
+// storeDown makes the store refuse every batch, or accept them again.
 func (w *world) storeDown(down bool) {
 	w.store.set(func() {
 		if w.store.fail = nil; down {
@@ -428,7 +428,7 @@ func (w *world) wantCommitted(tp broker.TopicPartition, want int64) {
 	check.Equal(w.t, w.commitsSeen()[tp], want, "committed offset of %s", tp)
 }
 
-// wantPosition checks the store's position in the first life of a topic.
+// wantPosition checks the store's position in the first incarnation of a topic.
 func (w *world) wantPosition(tp broker.TopicPartition, want int64) {
 	w.t.Helper()
 	key := repository.Partition{Incarnation: 1, Partition: tp.Partition}

@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	groupsKept  = 10_000          // bounds what is remembered; beyond it, some are noted again
-	noteTimeout = 5 * time.Second // bounds the wait of ingest; messages do not need the groups' offsets
+	groupsKept  = 10_000          // limits the cache; beyond it, some are stored again
+	noteTimeout = 5 * time.Second // limits the delay of ingest; messages do not depend on the groups
 )
 
-// groups are the consumer groups and topics that this process has noted. It is safe for concurrent use.
+// groups caches the consumer groups and topics that this process has stored. It is safe for concurrent use.
 type groups struct {
 	mu    sync.Mutex
 	noted map[repository.TopicGroup]bool
 }
 
-// unknown returns the groups of messages that were not noted yet, each once.
+// unknown returns the consumer groups of messages that were not stored yet, each once.
 func (g *groups) unknown(messages []entity.Message) []repository.TopicGroup {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -54,7 +54,7 @@ func (g *groups) remember(noted []repository.TopicGroup) {
 	}
 }
 
-// noteGroups records the consumer groups of a batch before it is stored; a failure is left to the next batch.
+// noteGroups stores the consumer groups of a batch before the batch; after a failure, the next batch tries again.
 func (i *Ingester) noteGroups(ctx context.Context, messages []entity.Message) {
 	fresh := i.groups.unknown(messages)
 	if len(fresh) == 0 {
@@ -69,7 +69,7 @@ func (i *Ingester) noteGroups(ctx context.Context, messages []entity.Message) {
 	case err == nil:
 		i.groups.remember(fresh)
 	case ctx.Err() == nil:
-		i.log.Warn("the store does not note consumer groups; goes on without",
+		i.log.Warn("the store does not save consumer groups; the records are stored without",
 			zap.Int("groups", len(fresh)), zap.Error(err), traces.InLog(ctx))
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
 )
 
-// Rules that an operator keeps, and groups, through the real store.
+// The operators' rules and consumer groups work with the real store.
 func TestRulesAndGroupsAgainstRealServers(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t)

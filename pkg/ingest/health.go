@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// health is the last known state of the ingester's dependencies, by use. A use that never failed is well.
+// health is the last known state of the ingester's dependencies, by use. A use that never failed is healthy.
 type health struct {
 	mu   sync.Mutex
 	errs map[string]error
 }
 
-// The uses are kept apart, so that one going well does not hide another's failure.
+// The uses are separate, so that the success of one does not hide the failure of another.
 const (
 	topicsHealth   = "topics"
 	groupHealth    = "group"

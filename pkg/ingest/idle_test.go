@@ -18,7 +18,7 @@ func TestIdle(t *testing.T) {
 			pass(time.Minute)
 			before := w.cluster.fetched()
 			pass(10 * time.Minute)
-			if n := w.cluster.fetched() - before; n > 250 { // the fake counts a wait's end too
+			if n := w.cluster.fetched() - before; n > 250 { // the fake counts the end of a wait too
 				w.t.Errorf("requests in 10 idle minutes = %d, want 12 a minute", n)
 			}
 		},
@@ -85,7 +85,7 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestFetcherMissesNoPartition adds one at every moment of a long wait's life.
+// TestFetcherMissesNoPartition adds a partition at every phase of a long wait.
 func TestFetcherMissesNoPartition(t *testing.T) {
 	t.Parallel()
 	for _, after := range []time.Duration{0, time.Millisecond, fetchWait, idleWait, 4*idleWait - 1, 4 * idleWait, 4*idleWait + 1} {
@@ -97,7 +97,7 @@ func TestFetcherMissesNoPartition(t *testing.T) {
 			pass(10*time.Minute + after)
 			w.cluster.produce(b, numbered(3)...)
 			w.cluster.set(func() { w.cluster.log(b).leader = 1 })
-			pass(5*time.Second + time.Millisecond) // the longest back-off of one without a leader
+			pass(5*time.Second + time.Millisecond) // the longest backoff of a partition without a leader
 			w.wantOffsets("a.dlq.v1", 1, 1, 0, 3)
 		}))
 	}

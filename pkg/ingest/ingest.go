@@ -1,7 +1,6 @@
-// Package ingest takes every record of every dead-letter topic into the store, exactly once each. It decides which
-// topics those are, shares their partitions with other ingesters through a consumer group, and goes on from the
-// positions that the store keeps; what Kafka's own offsets say is for lag tools only. How a record is read is left
-// to deadletter, how it is kept to the store.
+// Package ingest stores every record of every dead-letter topic exactly once. It finds those topics, shares their
+// partitions with other ingesters through a consumer group, and continues from the positions in the store; Kafka's
+// own offsets are committed for lag tools only. Package deadletter decodes the records, and the store persists them.
 //
 //	discovery ──▶ membership ──▶ generation ──▶ fetcher (one a leader)
 //	(which topics)  (consumer      (assigned        │ chunks, bounded by bytes
@@ -30,38 +29,40 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
-// Config says how records are taken in.
+// Config configures the reading and storing of records.
 type Config struct {
 	// MaxRetries is the attempt limit of a new message.
 	MaxRetries int `mapstructure:"max_retries"`
-	// MaxRecordBytes bounds key and value together; of a larger record position, headers and SHA-256 are stored.
+	// MaxRecordBytes limits key and value together; of a larger record, the position, the headers and the SHA-256 are
+	// stored.
 	MaxRecordBytes int64 `mapstructure:"max_record_bytes"`
-	// MaxHeaders bounds a record's headers. Of more the first are stored, and the SHA-256.
+	// MaxHeaders limits the number of a record's headers. Of more, the first ones are stored, and the SHA-256.
 	MaxHeaders int `mapstructure:"max_headers"`
-	// MaxHeaderBytes bounds the headers' names and values. Of more the first are stored, and the SHA-256.
+	// MaxHeaderBytes limits the headers' names and values. Of more, the first ones are stored, and the SHA-256.
 	MaxHeaderBytes int64 `mapstructure:"max_header_bytes"`
-	// MaxBatchBytes bounds a batch's inflated size; records after it cannot be read. It bounds work, not memory.
+	// MaxBatchBytes limits a batch's decompressed size; records beyond it cannot be read. It limits time, not memory.
 	MaxBatchBytes int64 `mapstructure:"max_batch_bytes"`
-	// Payload says when the column payload, which has the JSON of a value for SQL, is
-	// filled: "background" is within seconds, "inline" with the message, "never" not.
+	// Payload sets when the column payload, which has a value's JSON for SQL, is filled: "background" within seconds,
+	// "inline" with the message, or "never".
 	Payload string `mapstructure:"payload"`
 	// PayloadMaxBytes is the largest value that is also kept as JSON for SQL; 0 is none.
 	PayloadMaxBytes int64 `mapstructure:"payload_max_bytes"`
 	// DiscoveryInterval is the pause between two lists of topics. A new topic is read within three of them.
 	DiscoveryInterval time.Duration `mapstructure:"discovery_interval"`
-	// SessionTimeout is how long an ingester that died keeps its partitions.
+	// SessionTimeout is how long a crashed ingester keeps its partitions.
 	SessionTimeout time.Duration `mapstructure:"session_timeout"`
-	// BufferBytes bounds the records that are fetched and not stored yet.
+	// BufferBytes limits the memory for records that are fetched but not stored yet.
 	BufferBytes int64 `mapstructure:"buffer_bytes"`
 	// Writers is how many batches are stored at the same time.
 	Writers int `mapstructure:"writers"`
-	// ReturnWindow is how long equal key and value mark a replay's return without our headers; 0 for never.
+	// ReturnWindow is how long after a replay a record with equal key and value counts as its return, without the
+	// dlq- headers; 0 for never.
 	ReturnWindow time.Duration `mapstructure:"return_window"`
-	// QuarantineMaxRows bounds a topic's records in quarantine: above it, the topic is not read.
+	// QuarantineMaxRows limits a topic's records in quarantine: above it, the topic is not read.
 	QuarantineMaxRows int64 `mapstructure:"quarantine_max_rows"`
 }
 
-// DefaultConfig returns what serves most clusters.
+// DefaultConfig returns the default settings.
 func DefaultConfig() Config {
 	limits := broker.DefaultLimits()
 	return Config{
@@ -81,7 +82,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate reports every value that cannot work.
+// Validate reports every invalid value.
 func (c Config) Validate() error {
 	var errs []error
 	wrong := func(bad bool, key, reason string) {
@@ -110,7 +111,7 @@ func (c Config) limits() broker.Limits {
 	return broker.Limits{RecordBytes: c.MaxRecordBytes, Headers: c.MaxHeaders, HeaderBytes: c.MaxHeaderBytes, BatchBytes: c.MaxBatchBytes}
 }
 
-// largest is the memory that a single record within the limits may take.
+// largest returns the memory that a single record within the limits may take.
 func (c Config) largest() int64 {
 	return c.MaxRecordBytes + c.MaxHeaderBytes + 3*int64(broker.HeaderMemory*c.MaxHeaders) + 1<<20
 }
@@ -129,11 +130,11 @@ type Cluster interface {
 type Store interface {
 	repository.Ingest
 	repository.Quarantine
-	// NoteGroups promises what it does in repository.Outcomes.
+	// NoteGroups behaves as in repository.Outcomes.
 	NoteGroups(ctx context.Context, groups []repository.TopicGroup) error
-	// AdmitFingerprints promises what it does in repository.Groups.
+	// AdmitFingerprints behaves as in repository.Groups.
 	AdmitFingerprints(ctx context.Context, failures []repository.TopicFailure) ([]repository.TopicFailure, error)
-	// Mapping promises what it does in repository.Mappings.
+	// Mapping behaves as in repository.Mappings.
 	Mapping(ctx context.Context) (entity.Mapping, error)
 }
 
@@ -149,10 +150,10 @@ type Ingester struct {
 
 	decoder atomic.Pointer[deadletter.Decoder] // changes with the operators' rules
 	rules   rules
-	origins deadletter.Origins // tell confirmed returns; see repository.Batch.Declared
+	origins deadletter.Origins // identify confirmed returns; see repository.Batch.Declared
 
-	tracer        trace.Tracer  // nil: there are no spans
-	fingerprinter Fingerprinter // nil: there are no error groups
+	tracer        trace.Tracer  // nil: no spans
+	fingerprinter Fingerprinter // nil: no error groups
 	fingerprints  fingerprints
 
 	known  atomic.Pointer[map[string]bool] // every topic of the cluster, as last seen
@@ -164,30 +165,32 @@ type Ingester struct {
 	watchdog watchdog
 
 	heavy     *semaphore.Weighted // held while a batch above the usual size is stored, or a quarantined record is tried
-	abandoned atomic.Int64        // calls to the store that never came back
+	abandoned atomic.Int64        // calls to the store that never returned
 }
 
-// Option changes what New returns.
+// Option configures an Ingester.
 type Option func(*Ingester)
 
-// WithFingerprints gives every message the error group that f finds; without it they have none.
+// WithFingerprints assigns every message the error group of f's fingerprint; without it, messages have none.
 func WithFingerprints(f Fingerprinter) Option { return func(i *Ingester) { i.fingerprinter = f } }
 
-// WithOrigins gives kafka.origins: a return also counts in the dead-letter topics declared for its topic.
+// WithOrigins sets the declarations of kafka.origins: a return is also confirmed in the dead-letter topics that they
+// declare for its topic.
 func WithOrigins(origins deadletter.Origins) Option { return func(i *Ingester) { i.origins = origins } }
 
-// WithTracing makes a span of every stored batch, linked to its records' traces, and none of idle work.
+// WithTracing creates a span for every stored batch, linked to its records' traces, and none while idle.
 func WithTracing(provider trace.TracerProvider) Option {
 	return func(i *Ingester) { i.tracer = traces.Of(provider, "github.com/dlq-manager/dlq-manager/pkg/ingest") }
 }
 
-// WithTopicLabels has metrics name only topics that labels name; without it they name every topic.
+// WithTopicLabels restricts the topic labels of metrics to those that labels allows; without it, metrics name every
+// topic.
 func WithTopicLabels(labels TopicLabels) Option {
 	return func(i *Ingester) { i.metrics.labels = labels }
 }
 
-// New returns an ingester that takes the topics which patterns match as a member of group. It reads records as
-// decoder does, under the rules that operators keep in the store. The configuration must be valid.
+// New returns an ingester that reads the topics that patterns match, as a member of group. It decodes records with
+// decoder and the operators' rules in the store. The configuration must be valid.
 func New(cfg Config, group string, patterns deadletter.Patterns, cluster Cluster, decoder *deadletter.Decoder,
 	store Store, registry prometheus.Registerer, log *zap.Logger, options ...Option,
 ) *Ingester {
@@ -220,7 +223,7 @@ func (i *Ingester) Run(ctx context.Context) error {
 	return nil
 }
 
-// readUntilChange is a member of the group for a fixed set of topics, and returns the next set.
+// readUntilChange joins the group for a fixed set of topics, and returns the next set when the topics change.
 func (i *Ingester) readUntilChange(ctx context.Context, current topicSet) topicSet {
 	memberCtx, leave := context.WithCancel(ctx)
 	left := make(chan struct{})
@@ -234,13 +237,13 @@ func (i *Ingester) readUntilChange(ctx context.Context, current topicSet) topicS
 	return next
 }
 
-// CheckKafka reports why records cannot be read at the moment, as far as reading has shown; nil when they can.
+// CheckKafka returns the last error of reading records, nil when reading works. It sends no request.
 func (i *Ingester) CheckKafka() error { return i.health.get(topicsHealth, groupHealth, fetchHealth) }
 
-// CheckDatabase reports why records cannot be stored at the moment, as storing has shown; nil when they can.
+// CheckDatabase returns the last error of storing records, nil when storing works. It sends no request.
 func (i *Ingester) CheckDatabase() error { return i.health.get(databaseHealth) }
 
-// exists reports whether the cluster has a topic, as last seen.
+// exists reports whether the last list of the cluster's topics has a topic.
 func (i *Ingester) exists(topic string) bool {
 	known := i.known.Load()
 	return known != nil && (*known)[topic]

@@ -24,7 +24,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// plant is a real Kafka and a real PostgreSQL, with names of this test's own.
+// plant is a real Kafka and a real PostgreSQL, with names that only this test uses.
 type plant struct {
 	t       testing.TB
 	prefix  string
@@ -44,7 +44,7 @@ func newPlant(t testing.TB) *plant {
 
 func (p *plant) topic(name string) string { return p.prefix + "." + name + ".dlq.v1" }
 
-// create makes a topic; a name whose deletion is under way is tried again.
+// create creates a topic; it tries again while a topic of that name is being deleted.
 func (p *plant) create(name string, partitions int) string {
 	p.t.Helper()
 	topic := p.topic(name)
@@ -118,8 +118,8 @@ func (p *plant) count(topic string) (rows int) {
 	return rows
 }
 
-// stored waits until a topic has so many messages, then checks that no position
-// is there twice and that the group's offsets follow.
+// stored waits until a topic has that many messages, then checks that no position is stored twice and that the
+// group's offsets are committed.
 func (p *plant) stored(topic string, partitions int, want int) {
 	p.t.Helper()
 	check.Eventually(p.t, fmt.Sprintf("%d messages of %s; now %d", want, topic, p.count(topic)), func() bool { return p.count(topic) >= want })
@@ -132,7 +132,7 @@ func (p *plant) stored(topic string, partitions int, want int) {
 	p.caughtUp(topic, partitions)
 }
 
-// caughtUp waits until positions and committed offsets are the ends of the logs.
+// caughtUp waits until positions and committed offsets equal the ends of the logs.
 func (p *plant) caughtUp(topic string, partitions int) {
 	p.t.Helper()
 	var parts []broker.TopicPartition
@@ -194,7 +194,7 @@ func TestAGroupResetToTheEarliestOffsetAddsNothing(t *testing.T) {
 		Topics: map[string][]kafka.OffsetCommit{topic: {{Partition: 0, Offset: 0}, {Partition: 1, Offset: 0}}},
 	}))(t)
 	p.run()
-	p.caughtUp(topic, 2) // the store's positions win
+	p.caughtUp(topic, 2) // the store's positions take precedence
 	p.produce(topic, 0, 1)
 	p.stored(topic, 2, 151)
 }
@@ -256,8 +256,8 @@ func TestDatabaseConnectionsThatAreCutLoseAndDoubleNothing(t *testing.T) {
 	p.produce(topic, 0, 400)
 	check.Eventually(p.t, "the first are stored", func() bool { return p.count(topic) >= 400 })
 
-	// The positions are held, so that a statement is under way when it is cut, and
-	// again when the driver sends it a second time.
+	// The positions are locked, so that a statement is running when its connection is cut, and again when the driver
+	// sends it a second time.
 	holder := p.db.MustBeginTx(p.ctx(), nil)
 	holder.MustExec(`LOCK TABLE dlq.ingest_positions IN SHARE ROW EXCLUSIVE MODE`)
 	p.produce(topic, 0, 400)

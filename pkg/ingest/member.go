@@ -13,8 +13,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// member belongs to the group for the topics of set until ctx ends. The group only shares the work out: were two
-// members to read one partition, the store's positions would let one of them through.
+// member is a member of the group for the topics of set until ctx ends. The group only distributes the work: if two
+// members read one partition, the store's positions allow only one of them to store.
 func (i *Ingester) member(ctx context.Context, set topicSet) {
 	group, err := i.join(ctx, set)
 	if err != nil {
@@ -32,7 +32,7 @@ func (i *Ingester) member(ctx context.Context, set topicSet) {
 		switch {
 		case ctx.Err() != nil || errors.Is(err, kafka.ErrGroupClosed):
 		case errors.Is(err, kafka.RebalanceInProgress):
-			// A member came or went while we joined: kafka-go joins again at once.
+			// Another member joined or left during the join: kafka-go joins again at once.
 		case err != nil:
 			i.kafkaFailed(ctx, groupHealth, "join the group", err)
 			wait.Sleep(ctx, backoff(3))
@@ -59,8 +59,8 @@ func (i *Ingester) join(ctx context.Context, set topicSet) (*kafka.ConsumerGroup
 	}
 }
 
-// startGeneration gives the partitions of gen to a generation of ours. Kafka-go ends gen when the function
-// returns, and joins again: so a generation that lost its positions starts over.
+// startGeneration starts a generation with the partitions of gen. Kafka-go ends gen when the function returns, and
+// joins again, so that a generation that lost its positions starts over.
 func (i *Ingester) startGeneration(gen *kafka.Generation) {
 	i.health.set(groupHealth, nil)
 	var parts []broker.TopicPartition
@@ -75,8 +75,8 @@ func (i *Ingester) startGeneration(gen *kafka.Generation) {
 		defer cancel()
 		err := i.generation(ctx, parts, gen.CommitOffsets)
 		if err != nil && ctx.Err() == nil {
-			i.log.Warn("the assigned partitions are read anew", zap.Int32("generation", gen.ID), zap.Error(err))
-			wait.Sleep(ctx, backoff(2)) // not a storm of joins, whatever the reason
+			i.log.Warn("the assigned partitions are read again from the stored positions", zap.Int32("generation", gen.ID), zap.Error(err))
+			wait.Sleep(ctx, backoff(2)) // avoids a storm of joins
 		}
 	})
 }

@@ -11,9 +11,9 @@ import (
 
 // TopicLabels decides which topics metrics name. It is safe for concurrent use.
 type TopicLabels interface {
-	// SetTopics says which topics exist in the cluster.
+	// SetTopics sets which topics exist in the cluster.
 	SetTopics(names []string)
-	// Label is the topic, or a name for all topics that metrics do not name.
+	// Label returns the topic, or a common label for all topics that metrics do not name.
 	Label(topic string) string
 }
 
@@ -21,7 +21,7 @@ type metrics struct {
 	labels                      TopicLabels            // nil: every topic is named
 	received, stored, duplicate *prometheus.CounterVec // by topic
 	gaps, partitionErrors       *prometheus.CounterVec
-	returns                     *prometheus.CounterVec // by original topic and how it was known
+	returns                     *prometheus.CounterVec // by original topic and how the return was recognised
 	loopsStopped                *prometheus.CounterVec // by original topic
 	lag                         *prometheus.GaugeVec   // by topic and partition
 	batchRows, storeSeconds     prometheus.Histogram
@@ -72,7 +72,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			"1 while a dead-letter topic is not read because of the records in quarantine.", "topic"),
 		rebalances:     counter("dlq_ingest_rebalances_total", "Times that partitions were assigned."),
 		commitFailures: counter("dlq_ingest_commit_failures_total", "Offset commits that Kafka refused; harmless."),
-		storeFailures:  counter("dlq_ingest_store_failures_total", "Times that the store did not take a batch and ingest waited."),
+		storeFailures:  counter("dlq_ingest_store_failures_total", "Times that the store rejected a batch or did not answer, and ingest tried again."),
 		lastRecord:     build.NewGauge(prometheus.GaugeOpts{Name: "dlq_ingest_last_record_timestamp_seconds", Help: "When a record was last stored."}),
 	}
 }
@@ -95,7 +95,7 @@ func (m *metrics) showQuarantine(counts []repository.QuarantineCount, full map[s
 	}
 }
 
-// of is the counter of a topic.
+// of returns the counter of a topic.
 func (m *metrics) of(c *prometheus.CounterVec, topic string, more ...string) prometheus.Counter {
 	return c.WithLabelValues(append([]string{m.label(topic)}, more...)...)
 }
@@ -107,14 +107,14 @@ func (m *metrics) label(topic string) string {
 	return m.labels.Label(topic)
 }
 
-// lag is a partition's share of its lag gauge, which unnamed topics have in common.
+// lag is a partition's part of its lag gauge; topics that metrics do not name share one gauge.
 type lag struct {
 	gauge prometheus.Gauge // nil until the lag is known
 	label string
 	shown int64
 }
 
-// showLag sets the lag of a partition. The gauge is kept: an idle ingester sets thousands of them over and over.
+// showLag sets the lag of a partition. The gauge is cached, because an idle ingester sets thousands of them repeatedly.
 func (m *metrics) showLag(p *partition, records int64) {
 	l := &p.lag
 	if l.gauge == nil {
@@ -126,7 +126,7 @@ func (m *metrics) showLag(p *partition, records int64) {
 	l.shown = records
 }
 
-// forgetLag drops the lag of partitions that belong to another ingester now.
+// forgetLag removes the lag of partitions that now belong to another ingester.
 func (m *metrics) forgetLag(partitions []*partition) {
 	for _, p := range partitions {
 		if p.lag.gauge == nil {

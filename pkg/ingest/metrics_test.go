@@ -30,7 +30,7 @@ func (o onlyTopic) Label(topic string) string {
 	return "other"
 }
 
-// Alerts, objectives and the dashboard rest on these values.
+// Alerts, objectives and the dashboard depend on these values.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	a := part("a.dlq.v1", 0)

@@ -12,8 +12,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// open finds out where those of partitions go on that are not open. Kafka's committed offsets are not asked. Those
-// that cannot be opened now stay closed and rest; the error is that ctx ended or that another ingester is at work.
+// open reads the positions of those partitions that are not open. Kafka's committed offsets are not used. Partitions
+// that cannot be opened now stay closed and pause. An error means that ctx ended or that another ingester works on a
+// partition.
 func (r *reader) open(ctx context.Context, partitions []*partition) error {
 	var closed []*partition
 	for _, p := range partitions {
@@ -31,7 +32,7 @@ func (r *reader) open(ctx context.Context, partitions []*partition) error {
 	return r.place(ctx, known)
 }
 
-// lives asks Kafka and the store for the partitions' topic ids, and returns those whose topics exist.
+// lives reads the partitions' topic ids from Kafka and the store, and returns the partitions whose topics exist.
 func (r *reader) lives(ctx context.Context, partitions []*partition) ([]*partition, error) {
 	parts := make([]broker.TopicPartition, len(partitions))
 	for n, p := range partitions {
@@ -88,7 +89,7 @@ func (r *reader) refs(ctx context.Context, topics []repository.Topic) (map[strin
 	case rejected != nil && len(topics) == 1:
 		r.i.log.Warn("the database refuses a topic; it is not read", zap.String("topic", topics[0].Name), zap.Error(rejected))
 		return nil, nil
-	case rejected != nil: // the others are read
+	case rejected != nil: // the other topics are read
 		out := map[string]repository.TopicRef{}
 		for n := range topics {
 			one, err := r.refs(ctx, topics[n:n+1])
@@ -106,8 +107,8 @@ func (r *reader) refs(ctx context.Context, topics []repository.Topic) (map[strin
 	return out, nil
 }
 
-// place sets the next offset of partitions: the store's position, the log's start where there is none, and
-// whatever the log allows where it does not reach the position any more.
+// place sets the next offset of partitions: the store's position, the log's start without one, and the nearest
+// possible offset where the log no longer has the position.
 func (r *reader) place(ctx context.Context, partitions []*partition) error {
 	starts, ends, partitions := r.bounds(ctx, partitions)
 	if len(partitions) == 0 {
@@ -133,13 +134,13 @@ func (r *reader) place(ctx context.Context, partitions []*partition) error {
 		}
 		p.opened = true
 		r.answered(p)
-		// Kafka may have forgotten the group's offsets, or an operator reset them.
+		// Kafka may have lost the group's offsets, or an operator may have reset them.
 		r.commits.passed(p.TopicPartition, p.next)
 	}
 	return nil
 }
 
-// bounds asks where the logs start and end, and returns the partitions that have an answer.
+// bounds reads the start and end of the logs, and returns the partitions that have an answer.
 func (r *reader) bounds(ctx context.Context, partitions []*partition) (starts, ends map[broker.TopicPartition]int64, answered []*partition) {
 	parts := make([]broker.TopicPartition, len(partitions))
 	for n, p := range partitions {
@@ -161,8 +162,8 @@ func (r *reader) bounds(ctx context.Context, partitions []*partition) (starts, e
 	return starts, ends, answered
 }
 
-// recognise sets the position in an exchanged log to its start. Only topics without an id need that. A log that
-// cannot be asked, or lacks the record, proves nothing.
+// recognise sets the position to the start of the log if the log was replaced. Only topics without an id need that. A
+// log that cannot be read, or lacks the record, proves nothing.
 func (r *reader) recognise(ctx context.Context, p *partition, start, end int64) error {
 	if p.topicID != "" || p.next > end {
 		return nil
@@ -175,12 +176,13 @@ func (r *reader) recognise(ctx context.Context, p *partition, start, end int64) 
 	if err != nil || !found || latest == mark.Time && crc == mark.CRC {
 		return ctx.Err()
 	}
-	r.i.log.Warn("the log holds another batch where it was read; the topic was made again",
+	r.i.log.Warn("the log has a different batch at the last read position; the topic was created again",
 		zap.String("topic", p.Topic), zap.Int32("partition", p.Partition), zap.Int64("position", p.next), zap.Int64("offset", mark.Offset))
 	return r.i.move(ctx, p, start, 0)
 }
 
-// noteMark stores the last record of a log without topic id. A failure is harmless: the last mark still holds.
+// noteMark stores the mark of the last record of a log without topic id. A failure is harmless: the previous mark
+// stays valid.
 func (i *Ingester) noteMark(ctx context.Context, c chunk) {
 	if c.p.topicID != "" || len(c.records) == 0 {
 		return
@@ -191,12 +193,12 @@ func (i *Ingester) noteMark(ctx context.Context, c chunk) {
 		err = i.store.NoteMark(ctx, c.p.key(), repository.Mark{Offset: offset, Time: latest, CRC: crc})
 	}
 	if err != nil {
-		i.log.Debug("the last record is not noted", append(zapPartition(c.p), zap.Error(err))...)
+		i.log.Debug("the mark of the last record was not stored", append(zapPartition(c.p), zap.Error(err))...)
 	}
 }
 
-// fit moves a position that the log cannot serve. Below its start, records were lost: that is logged. Above its
-// end, the log was cut off (an unclean election) or made again without an id: none of it was read.
+// fit moves a position that the log does not have. Below its start, records were lost, which is logged. Above its
+// end, the log was truncated (an unclean election) or created again without an id: none of it was read.
 func (i *Ingester) fit(ctx context.Context, p *partition, start, end int64) error {
 	to, lost := p.next, int64(0)
 	switch {
@@ -207,12 +209,12 @@ func (i *Ingester) fit(ctx context.Context, p *partition, start, end int64) erro
 			zap.Int64("from", p.next), zap.Int64("to", start))
 	case p.next > end && p.topicID != "":
 		to = end
-		i.log.Error("the log ends before what was read of it; it was cut off",
+		i.log.Error("the log ends before the position that was read; it was truncated",
 			zap.String("topic", p.Topic), zap.Int32("partition", p.Partition),
 			zap.Int64("position", p.next), zap.Int64("end", end))
 	case p.next > end:
 		to = start
-		i.log.Warn("the log ends before what was read of it; the topic was made again",
+		i.log.Warn("the log ends before the position that was read; the topic was created again",
 			zap.String("topic", p.Topic), zap.Int32("partition", p.Partition),
 			zap.Int64("position", p.next), zap.Int64("end", end))
 	}
@@ -232,7 +234,8 @@ func (i *Ingester) move(ctx context.Context, p *partition, to, lost int64) error
 	case len(stored.Ranges) == 0:
 		return errFenced
 	}
-	// Logged first, so that no crash hides it; counted when done, or each refusal of the store would count again.
+	// Logged first, so that no crash hides it; counted only after success, because each refusal of the store would
+	// count again.
 	i.metrics.of(i.metrics.gaps, p.Topic).Add(float64(lost))
 	p.next = to
 	return nil

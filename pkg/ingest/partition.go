@@ -8,10 +8,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// partitionRest is how long a partition with an error of its own is left alone.
+// partitionRest is the pause of a partition after an error of its own.
 const partitionRest = 5 * time.Second
 
-// reopenRest keeps brokers that disagree from being asked in a tight loop.
+// reopenRest is the pause before a partition is opened again; it prevents a tight loop while brokers disagree.
 const reopenRest = 250 * time.Millisecond
 
 // partition is one assigned partition. It belongs to one goroutine at a time, the reader's or a fetcher's, and
@@ -20,20 +20,20 @@ type partition struct {
 	broker.TopicPartition
 	writer *writer
 
-	opened  bool   // what follows is known
-	topicID string // Kafka's; "" where the broker gives none
+	opened  bool   // the fields below are known
+	topicID string // Kafka's id of the topic; "" where the broker has none
 	ref     repository.TopicRef
 	next    int64
 
-	failures  int // in a row, of whoever should have answered for it
+	failures  int // answers in a row that its leader failed to give
 	restUntil time.Time
 
 	damage struct { // the last batch that could not be read
 		at    int64
-		times int // that it was fetched
+		times int // how often it was fetched
 	}
 
-	waiting atomic.Int64 // chunks that are handed on and not stored yet
+	waiting atomic.Int64 // chunks that were passed to the writers and are not stored yet
 
 	lag lag
 }
@@ -47,16 +47,17 @@ func (p *partition) due(now time.Time) bool {
 	return !now.Before(p.restUntil) && (p.opened || p.waiting.Load() == 0)
 }
 
-// rest leaves the partition alone for d from now.
+// rest pauses the partition for d from now.
 func (p *partition) rest(d time.Duration) { p.restUntil = time.Now().Add(d) }
 
-// reopen has the partition's life and position looked up again.
+// reopen makes the reader read the partition's topic id and position again.
 func (p *partition) reopen() { p.opened = false }
 
-// damageTries is how often a damaged batch is fetched before it is given up: the damage may be the network's.
+// damageTries is how often a damaged batch is fetched before it is skipped, because the network may have caused the
+// damage.
 const damageTries = 3
 
-// damaged says how often the batch at the position was fetched and found damaged.
+// damaged counts and returns how often the batch at the position was found damaged.
 func (p *partition) damaged() int {
 	if p.damage.at != p.next {
 		return 0
@@ -64,5 +65,5 @@ func (p *partition) damaged() int {
 	return p.damage.times
 }
 
-// givenUp reports whether what is damaged at the position is to be passed over.
+// givenUp reports whether the damaged batch at the position is to be skipped.
 func (p *partition) givenUp() bool { return p.damaged() >= damageTries-1 }

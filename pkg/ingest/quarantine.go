@@ -13,15 +13,15 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// quarantineInterval is how often it is looked whether a quarantined record is due.
+// quarantineInterval is how often the ingester checks for due quarantined records.
 const quarantineInterval = 2 * time.Second
 
 // quarantine counts the records that the store refused.
 type quarantine struct {
-	full atomic.Pointer[map[string]bool] // dead-letter topics that are not read: too many of their records wait
+	full atomic.Pointer[map[string]bool] // dead-letter topics that are not read: too many records in quarantine
 }
 
-// paused reports whether a dead-letter topic is not read at present.
+// paused reports whether a dead-letter topic is not read now.
 func (q *quarantine) paused(topic string) bool {
 	full := q.full.Load()
 	return full != nil && (*full)[topic]
@@ -48,7 +48,7 @@ func (i *Ingester) tryQuarantined(ctx context.Context) {
 	}
 }
 
-// tryNext tries a due record, if there is one. It may be large, so no other large one is stored meanwhile.
+// tryNext tries a due record, if there is one. It may be large, so no other large record is stored at the same time.
 func (i *Ingester) tryNext(ctx context.Context) (tried bool, err error) {
 	if err := i.heavy.Acquire(ctx, 1); err != nil {
 		return false, err
@@ -63,7 +63,7 @@ func (i *Ingester) tryNext(ctx context.Context) (tried bool, err error) {
 	})
 }
 
-// release stores a quarantined record as if it had just come.
+// release stores a quarantined record like a new one.
 func (i *Ingester) release(ctx context.Context, q *entity.Quarantined) error {
 	batch, groups := i.released(q)
 	if err := i.admitGroups(ctx, batch.Messages, groups); err != nil {
@@ -85,7 +85,7 @@ func (i *Ingester) release(ctx context.Context, q *entity.Quarantined) error {
 	return i.countQuarantined(ctx)
 }
 
-// released is a batch of the message that a quarantined record makes.
+// released returns a batch with the message of a quarantined record.
 func (i *Ingester) released(q *entity.Quarantined) (repository.Batch, map[topicGroup]entity.Fingerprint) {
 	decoder, groups := i.decoder.Load(), newGrouping(i.fingerprinter)
 	m := i.decoded(decoder, q.Source, q.Record)
@@ -96,7 +96,7 @@ func (i *Ingester) released(q *entity.Quarantined) (repository.Batch, map[topicG
 	return batch, groups.found
 }
 
-// countQuarantined looks how many records are in quarantine, and of which topics too many.
+// countQuarantined counts the records in quarantine, and determines the topics that have too many.
 func (i *Ingester) countQuarantined(ctx context.Context) error {
 	counts, err := i.store.QuarantineCounts(ctx)
 	if err != nil {
@@ -114,7 +114,7 @@ func (i *Ingester) countQuarantined(ctx context.Context) error {
 	return nil
 }
 
-// tellQuarantined says which records of a batch the store refused.
+// tellQuarantined logs and counts the records of a batch that the store refused.
 func (i *Ingester) tellQuarantined(refused []repository.Refused) {
 	for _, r := range refused {
 		i.log.Warn("the database refuses a record, which is in quarantine now", append(zapSource(r.Source), zap.String("sqlstate", r.SQLState))...)

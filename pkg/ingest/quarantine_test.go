@@ -29,7 +29,7 @@ func inQuarantine(offset int64) entity.Quarantined {
 	}
 }
 
-// trying runs what tries quarantined records; stop ends it.
+// trying runs the loop that tries quarantined records; stop ends it.
 func (w *world) trying() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var ended sync.WaitGroup

@@ -16,25 +16,25 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 )
 
-// lookAround is how often the reader sees whether an idle partition is due.
+// lookAround is how often the reader checks whether an idle partition is due.
 const lookAround = 100 * time.Millisecond
 
-// reader gives every partition of a generation to its leader's fetcher and takes back those that cannot be read.
-// So a missing leader, broker or topic never holds up the rest.
+// reader gives every partition of a generation to its leader's fetcher and takes back those that cannot be read, so
+// that a missing leader, broker or topic never delays the others.
 type reader struct {
 	i       *Ingester
 	budget  *semaphore.Weighted
 	commits *committer
 
 	total    int
-	returned chan *partition // from fetchers; has room for all
+	returned chan *partition // from fetchers; has capacity for all
 	fetchers map[int32]*fetcher
 	failing  atomic.Int64 // partitions whose last answer was a failure
 
 	unpacking *errgroup.Group
-	unpackers *semaphore.Weighted // held by each that is at work
-	topics    sync.Map            // topic → *semaphore.Weighted: held by the topic's unpacker that is at work
-	large     *semaphore.Weighted // held for a record, or an answer, that the budget has no room for
+	unpackers *semaphore.Weighted // held by each running unpacker
+	topics    sync.Map            // topic → *semaphore.Weighted: held by the topic's running unpacker
+	large     *semaphore.Weighted // held for a record, or an answer, that is larger than the budget
 }
 
 // maxUnpackers bounds the large batches decoded at once, each with up to 25 MB in addition to the budget. A topic
@@ -49,13 +49,13 @@ func newReader(i *Ingester, total int, budget *semaphore.Weighted, commits *comm
 	}
 }
 
-// unpackersOf is held by the unpacker of a topic that is at work.
+// unpackersOf returns the lock that a topic's running unpacker holds.
 func (r *reader) unpackersOf(topic string) *semaphore.Weighted {
 	slot, _ := r.topics.LoadOrStore(topic, semaphore.NewWeighted(1))
 	return slot.(*semaphore.Weighted)
 }
 
-// run reads partitions until ctx ends, which is no error, or another ingester turns out to own one.
+// run reads partitions until ctx ends, which is not an error, or until another ingester owns one.
 func (r *reader) run(ctx context.Context, partitions []*partition) error {
 	g, ctx := errgroup.WithContext(ctx)
 	r.unpacking = g
@@ -63,7 +63,7 @@ func (r *reader) run(ctx context.Context, partitions []*partition) error {
 	return g.Wait()
 }
 
-// deal finds a fetcher for every idle partition that is due, over and over.
+// deal repeatedly assigns every idle partition that is due to a fetcher.
 func (r *reader) deal(ctx context.Context, g *errgroup.Group, idle []*partition) error {
 	idle = slices.Clone(idle)
 	ticker := time.NewTicker(lookAround)
@@ -158,7 +158,7 @@ func (r *reader) byLeader(ctx context.Context, partitions []*partition) (map[int
 	return out, nil
 }
 
-// failed rests partitions that got no answer, the longer the more often in a row.
+// failed pauses partitions that got no answer, longer after each failure in a row.
 func (r *reader) failed(ctx context.Context, doing string, err error, partitions ...*partition) {
 	if len(partitions) == 0 {
 		return
@@ -173,7 +173,7 @@ func (r *reader) failed(ctx context.Context, doing string, err error, partitions
 	r.i.kafkaFailed(ctx, fetchHealth, doing, err, zap.Stringer("partition", partitions[0]), zap.Int("partitions", len(partitions)))
 }
 
-// answered notes that p's leader speaks for it.
+// answered records that p's leader answers for it.
 func (r *reader) answered(p *partition) {
 	if p.failures == 0 {
 		return
@@ -184,11 +184,11 @@ func (r *reader) answered(p *partition) {
 	}
 }
 
-// damageRest is how long a damaged batch is left alone before it is fetched again.
+// damageRest is the pause before a damaged batch is fetched again.
 const damageRest = 250 * time.Millisecond
 
-// unreadable handles an error of p alone: a deleted topic, a missing right, a damaged batch. It is read again in a
-// while. Where the log does not hold the position any more, that is looked up again.
+// unreadable handles an error of only p: a deleted topic, a missing permission, a damaged batch. p is read again
+// after a pause. If the log no longer has the position, the position is read again.
 func (r *reader) unreadable(p *partition, err error) {
 	p.rest(partitionRest)
 	switch {
@@ -206,8 +206,8 @@ func (r *reader) unreadable(p *partition, err error) {
 		zap.Int64("offset", p.next), zap.Error(err))
 }
 
-// sameLives asks for the ids of the topics that brought something, and returns those of the partitions asked for
-// whose topic is another one now. They are to be opened again, and what came for them is not theirs.
+// sameLives reads the ids of the topics with fetched records, and returns the requested partitions whose topic id has
+// changed. They must be opened again, and the fetched records do not belong to them.
 func (r *reader) sameLives(ctx context.Context, asked []*partition, res broker.FetchResponse) (others []*partition, err error) {
 	var parts []broker.TopicPartition
 	for n, got := range res.Partitions {
@@ -237,8 +237,8 @@ func (r *reader) sameLives(ctx context.Context, asked []*partition, res broker.F
 	return others, nil
 }
 
-// hand cuts what came for p into chunks and passes them on. They take memory from room until they are stored; hand
-// returns how much. done, which may be nil, is called when the last of them is stored.
+// hand cuts the fetched records of p into chunks and passes them to the writers. They take memory from room until
+// they are stored; hand returns how much. done, which may be nil, is called when the last of them is stored.
 func (r *reader) hand(ctx context.Context, p *partition, got broker.FetchedPartition, room int64, done func()) (taken int64) {
 	r.noteUnreadable(p, got.Records)
 	chunks := cut(p, got)
@@ -258,7 +258,7 @@ func (r *reader) hand(ctx context.Context, p *partition, got broker.FetchedParti
 	return taken
 }
 
-// noteUnreadable says in the log what is given up.
+// noteUnreadable logs the offsets that are skipped.
 func (r *reader) noteUnreadable(p *partition, records []broker.Record) {
 	for n := range records {
 		if d := records[n].Defect; d != nil && d.Reason != "" {

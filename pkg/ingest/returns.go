@@ -10,7 +10,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
-// tellReturns counts replays that came back. One that came back too often arrives dead, for an operator.
+// tellReturns counts and logs replays that came back. A message that came back too often is DEAD on arrival.
 func (i *Ingester) tellReturns(ctx context.Context, returns []repository.Arrival) {
 	for _, r := range returns {
 		by := "headers"

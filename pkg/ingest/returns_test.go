@@ -16,7 +16,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// failing is a record as a Spring application of the group billing gives it up.
+// failing is a dead letter of a Spring application with the group billing.
 func failing(key, value string, headers ...entity.Header) broker.Record {
 	return broker.Record{Key: []byte(key), Value: []byte(value), Headers: append([]entity.Header{
 		{Key: "kafka_dlt-original-topic", Value: []byte("orders")},
@@ -25,7 +25,7 @@ func failing(key, value string, headers ...entity.Header) broker.Record {
 	}, headers...)}
 }
 
-// oursOn are the headers of a replay.
+// oursOn returns the headers of a replay.
 func oursOn(message, attempt uuid.UUID, count string) []entity.Header {
 	return []entity.Header{
 		{Key: deadletter.HeaderMessageID, Value: []byte(message.String())},
@@ -47,7 +47,7 @@ func (w *world) replay(m entity.Message) (attempt uuid.UUID) {
 	return c.ID
 }
 
-// arrive produces records and returns the messages of all there are.
+// arrive produces records and returns the messages of all records so far.
 func (w *world) arrive(tp broker.TopicPartition, records ...broker.Record) []entity.Message {
 	w.t.Helper()
 	w.cluster.produce(tp, records...)
@@ -130,8 +130,7 @@ func TestReturns(t *testing.T) {
 			children := slices.DeleteFunc(all, func(m entity.Message) bool { return m.Parent == uuid.Nil })
 			check.True(w.t, len(children) == 1, "%d messages are returns of one attempt, want 1", len(children))
 		},
-		// A Kafka Streams application copies the headers of what it reads onto what
-		// it writes: other records, in other topics.
+		// A Kafka Streams application copies the headers of its input to its output: other records, in other topics.
 		"ForeignHeadersAreShownNeverCountedAndNeverKill": func(w *world) {
 			w.i.cfg.MaxRetries = 1
 			first := w.arrive(a, failing("k", "v"))[0]

@@ -11,20 +11,20 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// rulesTimeout bounds what discovery waits for; the rules are asked for again at the next interval.
+// rulesTimeout limits the wait of discovery; the rules are read again at the next interval.
 const rulesTimeout = 2 * time.Second
 
 // rules is the last known mapping of the operators.
 type rules struct {
-	asking atomic.Bool // a driver whose server went silent may never come back
+	asking atomic.Bool // a call is running; a driver whose server is silent may never return
 
 	mu      sync.Mutex
-	version int64 // of the mapping that was looked at last
-	silent  bool  // the store's last answer was a failure, which has been told
+	version int64 // of the mapping that was read last
+	silent  bool  // the store's last answer was a failure, which was logged
 }
 
-// refreshRules asks the store for the operators' mapping, and has records that are decoded from then on follow it.
-// While the store does not answer, or rules cannot be used, the old ones stay.
+// refreshRules reads the operators' mapping from the store; records that are decoded afterwards use it. While the
+// store does not answer, or the rules are unusable, the old rules stay.
 func (i *Ingester) refreshRules(ctx context.Context) {
 	if !i.rules.asking.CompareAndSwap(false, true) {
 		return

@@ -15,17 +15,17 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// Bounds of one call to the store: how long it may take at all, how long it may go on when its generation has
-// ended (the group waits for us meanwhile), and how long a driver has to notice that it was cancelled.
+// Limits of one call to the store: its total time, the time that it may continue after its generation has ended (the
+// group waits for this member meanwhile), and the time that a driver has to react to a cancellation.
 const (
 	storeTimeout = time.Minute
 	storeGrace   = 2500 * time.Millisecond
 	cancelGrace  = 250 * time.Millisecond
-	// maxAbandoned bounds the abandoned calls of a living generation. Each may hold a batch.
+	// maxAbandoned limits the abandoned calls of a running generation. Each may hold a batch in memory.
 	maxAbandoned = 4
 )
 
-// untilStored repeats work with the store until it is done, however long the store is away, or ctx ends.
+// untilStored repeats work with the store until it succeeds, however long the store is unavailable, or ctx ends.
 func untilStored[T any](ctx context.Context, i *Ingester, work func(context.Context) (T, error)) (T, error) {
 	attempt := 0
 	defer func() { traces.Told(ctx, attempt+1) }()
@@ -55,8 +55,8 @@ func untilStored[T any](ctx context.Context, i *Ingester, work func(context.Cont
 	}
 }
 
-// once does work that may outlive ctx by a moment, so that a statement ends in a known state and offsets are
-// committed. A call that never returns is abandoned; positions prevent storing twice.
+// once runs work that may continue shortly after ctx ends, so that a statement ends in a known state and offsets are
+// committed. A call that never returns is abandoned; positions prevent its records from being stored twice.
 func once[T any](ctx context.Context, i *Ingester, work func(context.Context) (T, error)) (T, error) {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
@@ -83,7 +83,7 @@ func once[T any](ctx context.Context, i *Ingester, work func(context.Context) (T
 		case <-limit:
 			limit = nil
 			if ctx.Err() == nil && i.abandoned.Load() >= maxAbandoned {
-				continue // until the driver comes back or the generation ends
+				continue // until the driver returns or the generation ends
 			}
 			leave = time.After(cancelGrace)
 		case <-leave:
@@ -98,10 +98,9 @@ func once[T any](ctx context.Context, i *Ingester, work func(context.Context) (T
 	}
 }
 
-// storeBatch stores b and returns the ranges up to whose ends everything is stored. That may be so without our
-// doing: the answer to a try before this one may have been lost after it took effect. Then the returns of that try
-// are not reported; the messages themselves show them. Of a batch with a message that is refused, a try that
-// failed may have stored a part: the rest follows.
+// storeBatch stores b and returns the ranges that are completely stored. An earlier try may have stored them and its
+// answer may be lost. Then the returns of that try are not reported; the messages themselves show them. If a message
+// of the batch is refused, a failed try may have stored a part of the batch; the rest follows.
 func (i *Ingester) storeBatch(ctx context.Context, b repository.Batch) (repository.Stored, error) {
 	var all repository.Stored
 	for {
@@ -131,7 +130,8 @@ func (i *Ingester) storeBatch(ctx context.Context, b repository.Batch) (reposito
 	}
 }
 
-// stopped reads the positions of ranges of b that did not count: those at their end, and the rest of the others.
+// stopped reads the positions of the ranges of b that were not stored by this try. It returns the ranges whose
+// position is at their end, and the remaining parts of the others.
 func (i *Ingester) stopped(ctx context.Context, b repository.Batch, stored repository.Stored) (ended []repository.Partition, left repository.Batch, err error) {
 	counted := make(map[repository.Partition]bool, len(stored.Ranges))
 	for _, p := range stored.Ranges {
@@ -173,7 +173,7 @@ func (i *Ingester) stopped(ctx context.Context, b repository.Batch, stored repos
 	return ended, left, nil
 }
 
-// tries collects the results of tries to store a batch. Abandoned ones may still be at work.
+// tries collects the results of tries to store a batch. Abandoned tries may still be running.
 type tries struct {
 	mu     sync.Mutex
 	begun  int
@@ -195,7 +195,7 @@ func (t *tries) end(stored repository.Stored, err error) {
 	}
 }
 
-// failed returns what the tries that failed have stored, and whether there was one.
+// failed returns what failed tries have stored, and whether there was a failed try.
 func (t *tries) failed() (before repository.Stored, some bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

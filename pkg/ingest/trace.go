@@ -16,7 +16,7 @@ import (
 
 const (
 	process       = "process"
-	severalTopics = "dead letters" // replaces the topic in the name of a span about several topics
+	severalTopics = "dead letters" // replaces the topic in the name of a span for several topics
 
 	spanStored    = attribute.Key("dlq.ingest.stored")
 	spanDuplicate = attribute.Key("dlq.ingest.duplicate")
@@ -24,8 +24,8 @@ const (
 	notStored = "not_stored"
 )
 
-// trace begins the span of a batch. It is the root of a trace: a batch is of many records, of which each may have
-// a trace of its own. There is none for a batch that only moves positions.
+// trace starts the span of a batch. It is the root of a trace, because a batch has many records, each of which may
+// have a trace of its own. A batch that only moves positions has no span.
 func (i *Ingester) trace(ctx context.Context, chunks []chunk) (context.Context, trace.Span) {
 	if i.tracer == nil {
 		return ctx, traces.None()
@@ -52,7 +52,7 @@ func (i *Ingester) trace(ctx context.Context, chunks []chunk) (context.Context, 
 		trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(attributes...))
 }
 
-// link links a batch's span to the traces of its records, as far as there is room.
+// link links a batch's span to the traces of its records, up to the limit of links.
 func link(span trace.Span, messages []entity.Message) {
 	links := traces.NewLinks(span)
 	for n := 0; n < len(messages) && !links.Full(); n++ {
@@ -64,7 +64,7 @@ func link(span trace.Span, messages []entity.Message) {
 	}
 }
 
-// tell sets on a batch's span how many of its messages are new and how many were stored before.
+// tell sets on a batch's span the numbers of new messages and of messages that were stored before.
 func tell(span trace.Span, messages []entity.Message, moved []repository.Partition) {
 	if !span.IsRecording() {
 		return
@@ -79,7 +79,7 @@ func tell(span trace.Span, messages []entity.Message, moved []repository.Partiti
 	span.SetAttributes(spanStored.Int(stored), spanDuplicate.Int(len(messages)-stored))
 }
 
-// end ends a batch's span. That another ingester was faster is no error.
+// end ends a batch's span. It is not an error that another ingester stored the batch first.
 func end(span trace.Span, err error) {
 	if err != nil && !errors.Is(err, errFenced) {
 		span.SetStatus(codes.Error, "")

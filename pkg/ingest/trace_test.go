@@ -90,7 +90,7 @@ func TestWithTracing(t *testing.T) {
 			}
 		},
 		"CountsWhatAnotherHasStored": func(w *world, spans *tracestest.Spans) {
-			w.store.before = func(batch repository.Batch) { // the other is faster with one of them
+			w.store.before = func(batch repository.Batch) { // another ingester stores one of them first
 				r := batch.Ranges[0]
 				_, err := w.store.Store.Store(context.Background(), repository.Batch{
 					Ranges: []repository.Range{{Partition: r.Partition, From: r.From, To: r.From + 1}}, Messages: batch.Messages[:1],
@@ -104,7 +104,7 @@ func TestWithTracing(t *testing.T) {
 			check.Is(w.t, <-ended, errFenced, "generation")
 			span := spans.Only(w.t, "process a.dlq.v1")
 			check.True(w.t, span.Status().Code == codes.Unset,
-				"got status %v, want none: whoever has the partition stores the rest", span.Status())
+				"got status %v, want none: the partition's new owner stores the rest", span.Status())
 			tracestest.WantAttributes(w.t, span.Attributes(), map[attribute.Key]string{spanStored: "0", spanDuplicate: "2", traces.ErrorType: ""})
 		},
 		"SaysThatABatchWasNotStored": func(w *world, spans *tracestest.Spans) {

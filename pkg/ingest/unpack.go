@@ -8,20 +8,21 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 )
 
-// unpacker reads one partition whose next batch needs more memory or work than its share of an answer, as a stream
-// of portions with reserved memory. Of records or answers larger than a portion there is one at a time.
+// unpacker reads one partition whose next batch needs more memory or work than its share of an answer, as a stream of
+// portions with reserved memory. Only one record or answer larger than a portion is read at a time.
 //
-// Who waits for the memory of a large record holds a portion's. Who holds that of a
-// large record waits for a portion's only, which the writers give back.
+// There is no deadlock: an unpacker that waits for the memory of a large record holds only a portion's, and the one
+// that holds it waits only for a portion's memory, which the writers release.
 type unpacker struct {
 	r      *reader
 	leader int32
 	p      *partition
-	size   int64 // of the answer, as it came last
+	size   int64 // of the last answer
 	large  bool  // r.large is held
 }
 
-// run reads until the partition's next batch is ordinary or unreadable now, and returns it to the reader.
+// run reads until the partition's next batch is ordinary, or cannot be read now, and returns the partition to the
+// reader.
 func (u *unpacker) run(ctx context.Context) {
 	defer func() { u.r.returned <- u.p }()
 	for _, slots := range []*semaphore.Weighted{u.r.unpackersOf(u.p.Topic), u.r.unpackers} {
@@ -35,7 +36,7 @@ func (u *unpacker) run(ctx context.Context) {
 	}
 }
 
-// release gives up the memory for a large record.
+// release releases the memory for a large record.
 func (u *unpacker) release() {
 	if u.large {
 		u.large = false
@@ -43,7 +44,7 @@ func (u *unpacker) release() {
 	}
 }
 
-// answer fetches once and reads what comes; false: it did not come.
+// answer fetches once and reads the answer; false: no answer came.
 func (u *unpacker) answer(ctx context.Context) bool {
 	p, unit := u.p, u.r.i.cfg.unit()
 	room := unit
@@ -82,7 +83,7 @@ func (u *unpacker) answer(ctx context.Context) bool {
 	u.r.answered(p)
 	u.size = int64(got.Heavy)
 	switch {
-	case got.Heavy > 0: // it is larger than it was
+	case got.Heavy > 0: // it is larger than before
 		u.release()
 		return true
 	case got.Portions == nil:
@@ -92,7 +93,7 @@ func (u *unpacker) answer(ctx context.Context) bool {
 	return false
 }
 
-// read hands on everything that an answer holds.
+// read passes on all records of an answer.
 func (u *unpacker) read(ctx context.Context, portions broker.Portions) {
 	p, whole := u.p, u.large // whole: the memory for a large record is that of the answer
 	for done := false; !done; {
@@ -126,7 +127,8 @@ func (u *unpacker) read(ctx context.Context, portions broker.Portions) {
 	}
 }
 
-// more reserves the memory of a large record, after the one before was stored: there is one at a time.
+// more reserves the memory of a large record, after the previous large record was stored: only one is in memory at a
+// time.
 func (u *unpacker) more(ctx context.Context) func(bytes int64) bool {
 	left := int64(0)
 	asked := false

@@ -7,7 +7,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// TestATopicHasOneUnpacker: batches of one topic that take long do not keep those of the others waiting.
+// TestATopicHasOneUnpacker: slow batches of one topic do not delay those of other topics.
 func TestATopicHasOneUnpacker(t *testing.T) {
 	bubble(func(w *world) {
 		const each = 4

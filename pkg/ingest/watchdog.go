@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// stallLimit is how long one turn of a loop may take, well above a fetch with every timeout used up.
+// stallLimit is how long one iteration of a loop may take, well above a fetch that uses up every timeout.
 const stallLimit = 2 * time.Minute
 
-// watchdog knows when each loop last turned. A loop that waits for the store, for room, or for work rests
-// meanwhile: those may take any time, and a restart would mend none of them.
+// watchdog records when each loop last completed an iteration. A loop that waits for the store, for memory or for
+// work is not watched meanwhile: such waits may take any time, and a restart would not help.
 type watchdog struct {
 	mu     sync.Mutex
-	turned map[string]time.Time // by loop; those that rest are not there
+	turned map[string]time.Time // by loop; without loops at rest
 }
 
-// turn notes that loop is at work, and well up to now.
+// turn records that loop has just started an iteration.
 func (w *watchdog) turn(loop string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -28,20 +28,20 @@ func (w *watchdog) turn(loop string) {
 	w.turned[loop] = time.Now()
 }
 
-// rest notes that loop waits for what it does not decide, or has ended.
+// rest records that loop waits for something outside its control, or has ended.
 func (w *watchdog) rest(loop string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.turned, loop)
 }
 
-// check reports the first loop, by name, whose turn takes too long.
+// check reports the first loop, by name, whose iteration takes too long.
 func (w *watchdog) check(now time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, loop := range slices.Sorted(maps.Keys(w.turned)) {
 		if took := now.Sub(w.turned[loop]); took > stallLimit {
-			return fmt.Errorf("the loop %q has not turned for %s", loop, took.Truncate(time.Second))
+			return fmt.Errorf("the loop %q has made no progress for %s", loop, took.Truncate(time.Second))
 		}
 	}
 	return nil
@@ -52,6 +52,6 @@ const discoveryLoop = "discovery"
 
 func fetchLoop(leader int32) string { return fmt.Sprintf("fetch from broker %d", leader) }
 
-// Alive reports why only a restart can help, for a liveness probe: a reading loop hangs although its timeouts
-// should have ended it. An unreachable database or Kafka is no such reason.
+// Alive returns an error when only a restart can help, for a liveness probe: a reading loop hangs although its
+// timeouts should have ended it. An unreachable database or Kafka is not such an error.
 func (i *Ingester) Alive() error { return i.watchdog.check(time.Now()) }

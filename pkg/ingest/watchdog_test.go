@@ -10,8 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 )
 
-// hungFetch is a Kafka whose answers to fetches never come, nor end with their
-// context: what no timeout of a client is meant to allow.
+// hungFetch is a Kafka whose fetches never return, even when their context ends, which a client's timeouts should
+// prevent.
 type hungFetch struct {
 	*fakeCluster
 	release chan struct{}
@@ -41,7 +41,8 @@ func TestAlive(t *testing.T) {
 		check.Equal(w.t, w.i.Alive(), nil, "Alive after the end")
 	}))
 
-	// A full buffer and a store that takes nothing are waited out: a restart would only read the same records again.
+	// A full buffer, or a store that accepts nothing, is not a reason to restart: a restart would only read the same
+	// records again.
 	t.Run("WhileTheStoreIsAway", bubble(func(w *world) {
 		w.cluster.topic("orders.dlq.v1", "a", 1)
 		w.cluster.produce(part0, numbered(5000)...)

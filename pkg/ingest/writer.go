@@ -11,7 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
-// writer stores its partitions' chunks in the order of the fetches, which keeps their positions in step.
+// writer stores its partitions' chunks in the order of the fetches, so that positions only advance in order.
 type writer struct {
 	i       *Ingester
 	chunks  chan chunk
@@ -23,9 +23,9 @@ func newWriter(i *Ingester, budget *semaphore.Weighted, commits *committer) *wri
 	return &writer{i: i, chunks: make(chan chunk, 64), budget: budget, commits: commits}
 }
 
-// run stores until ctx ends or another ingester turns out to own a partition.
+// run stores chunks until ctx ends or another ingester owns a partition.
 func (w *writer) run(ctx context.Context) error {
-	var held *chunk // taken from the channel, or a part of one, but too much for the last batch
+	var held *chunk // a chunk from the channel, or the rest of one, that did not fit into the last batch
 	for ctx.Err() == nil {
 		first := held
 		if first == nil {
@@ -41,7 +41,7 @@ func (w *writer) run(ctx context.Context) error {
 		err := w.store(ctx, batch)
 		switch {
 		case ctx.Err() != nil:
-			return nil //nolint:nilerr // what was not stored is read again
+			return nil //nolint:nilerr // records that were not stored are read again
 		case err != nil:
 			return err
 		}
@@ -49,8 +49,8 @@ func (w *writer) run(ctx context.Context) error {
 	return nil
 }
 
-// gather adds waiting chunks up to a full batch, without a wait for more. It takes the first rows of a chunk that
-// is too long: fetches bring some six hundred records of 1 KB, and batches of so few cost more.
+// gather adds waiting chunks up to a full batch, without waiting for more. It takes the first rows of a chunk that is
+// too long: a fetch returns about six hundred records of 1 KB, and such small batches cost more.
 func (w *writer) gather(first chunk) (batch []chunk, held *chunk) {
 	batch = []chunk{first}
 	rows, bytes := len(first.records), first.bytes
@@ -111,7 +111,7 @@ func sizeOf(chunks []chunk) (n int64) {
 	return n
 }
 
-// stored accounts for a batch: what counted is committed, and its room is free.
+// stored completes a batch: it commits the stored ranges and releases the memory.
 func (w *writer) stored(ctx context.Context, batch repository.Batch, chunks []chunk, stored repository.Stored) {
 	counted := make(map[repository.Partition]bool, len(stored.Ranges))
 	for _, key := range stored.Ranges {
@@ -138,7 +138,7 @@ func (w *writer) stored(ctx context.Context, batch repository.Batch, chunks []ch
 			}
 		}
 		w.i.noteMark(ctx, c)
-		c.p.waiting.Add(-1) // now the partition may change
+		c.p.waiting.Add(-1) // from here on the partition may change
 	}
 	m.batchRows.Observe(float64(len(batch.Messages)))
 	w.i.log.Info("stored dead letters", zap.Int("messages", len(batch.Messages)), zap.Int("partitions", len(stored.Ranges)), traces.InLog(ctx))
@@ -150,7 +150,7 @@ func (w *writer) stored(ctx context.Context, batch repository.Batch, chunks []ch
 	}
 }
 
-// refusedOf is how many records of a chunk are in quarantine.
+// refusedOf returns how many records of a chunk are in quarantine.
 func refusedOf(c chunk, refused []repository.Refused) (n int) {
 	for _, r := range refused {
 		at := repository.Partition{Incarnation: r.Source.Incarnation, Partition: r.Source.Partition}

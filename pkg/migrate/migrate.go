@@ -1,10 +1,8 @@
-// Package migrate brings the database schema to the version that this program
-// was built with, and back. The SQL itself is the migrations package's
-// business; connecting to the database is the caller's.
+// Package migrate brings the database schema to the version that this program was built with, and back. Package
+// migrations has the SQL; the caller connects to the database.
 //
-// Every migration runs in one transaction together with the change of the
-// version, so a migrator that is killed leaves the schema as it was and the
-// next one goes on from there. A file must therefore hold no BEGIN or COMMIT
+// Every migration runs in one transaction together with the change of the version, so a migrator that is killed
+// leaves the schema unchanged, and the next one continues from there. A file must therefore hold no BEGIN or COMMIT
 // of its own outside function bodies. A file whose first line is
 //
 //	-- migrate:no-transaction
@@ -28,19 +26,16 @@ import (
 	"github.com/dlq-manager/dlq-manager/migrations"
 )
 
-// All as the number of steps of Down goes back to an empty schema.
+// All is the number of steps with which Down goes back to an empty schema.
 const All = -1
 
-// Up runs every migration that the database does not have yet. Several callers
-// at once are safe: one works, the others wait and find nothing left to do. A
-// schema that is newer than this program is left alone. The database handle
-// stays open. When ctx ends, the running migration is rolled back and the ones
-// before it stay.
+// Up runs every migration that the database does not have yet. Concurrent calls are safe: one does the work, the
+// others wait and find nothing left to do. A schema that is newer than this program is not changed. The database
+// handle stays open. When ctx ends, the running migration is rolled back, and earlier ones stay.
 func Up(ctx context.Context, db *sql.DB) error { return ours.up(ctx, db) }
 
-// Down takes back the last steps migrations, or all of them for All. Fewer may
-// be there; none at all is not an error. A schema that is newer than this
-// program is refused, because only the newer program knows the way back.
+// Down reverts the last steps migrations, or all of them for All. It is not an error if there are fewer or none. A
+// schema that is newer than this program is refused, because only the newer program can revert it.
 func Down(ctx context.Context, db *sql.DB, steps int) error {
 	return ours.down(ctx, db, steps)
 }
@@ -65,19 +60,17 @@ func Version(ctx context.Context, db *sql.DB) (version uint, dirty bool, err err
 // Latest returns the version of the newest migration in this program.
 func Latest() uint { return ours.latest() }
 
-// Check says whether this program can work with the schema: nil for its own
-// version and for newer ones, since two releases run side by side during a
-// roll-out; *VersionError when the schema is older; *DirtyError when it is
-// half way; *NumberingError when a program before v0.1.0 made it. Any other
-// error means that the version is unknown.
+// Check returns nil when this program can work with the schema: with its own version and newer ones, because two
+// releases run at the same time during a roll-out. It returns *VersionError when the schema is older, *DirtyError
+// when a migration was interrupted, *NumberingError when a program before v0.1.0 made it. Any other error means that
+// the version is unknown.
 func Check(ctx context.Context, db *sql.DB) error { return ours.check(ctx, db) }
 
-// runner works on any set of migrations; the exported functions use ours.
+// runner works on any set of migrations; the exported functions use that of this program.
 type runner struct {
 	files fs.FS
-	// marked is the first step that comments on the version table. A database at
-	// that version or a newer one without the comment has the steps of another
-	// numbering. 0: no step does.
+	// marked is the first step that comments on the version table. A database at that version or a newer one without
+	// the comment has the steps of another numbering. 0: no step comments.
 	marked uint
 }
 
@@ -126,8 +119,7 @@ func (r runner) check(ctx context.Context, db *sql.DB) error {
 	}
 }
 
-// checkNumbering returns a *NumberingError for a database whose version counts
-// other steps.
+// checkNumbering returns a *NumberingError for a database whose version refers to other steps.
 func (r runner) checkNumbering(ctx context.Context, db interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }, have uint,
@@ -168,8 +160,8 @@ func (e *VersionError) Error() string {
 	return fmt.Sprintf("database schema is at version %d, this program needs %d: run the migrations", e.Have, e.Want)
 }
 
-// NumberingError says that the steps of a version before v0.1.0 made the schema.
-// They had other numbers, and there is no way from them to the steps of today.
+// NumberingError says that the steps of a version before v0.1.0 made the schema. They had other numbers, and cannot
+// be migrated to the present steps.
 type NumberingError struct{ Have uint }
 
 func (e *NumberingError) Error() string {
@@ -178,10 +170,9 @@ func (e *NumberingError) Error() string {
 		"or export its messages with the version that made it first", e.Have)
 }
 
-// DirtyError says that a migration outside a transaction was interrupted; only a
-// person can find out how far it came.
+// DirtyError says that a migration outside a transaction was interrupted; an operator must find out how far it came.
 type DirtyError struct {
-	Version uint // where the interrupted migration was going
+	Version uint // the target of the interrupted migration
 }
 
 func (e *DirtyError) Error() string {
@@ -191,7 +182,7 @@ func (e *DirtyError) Error() string {
 		e.Version, versionTable, e.Version)
 }
 
-// explain puts PostgreSQL's answer to a migration on one line.
+// explain formats PostgreSQL's error for a migration in one line.
 func explain(target int, body string, err error) error {
 	var failed *pq.Error
 	if errors.As(err, &failed) {
@@ -200,7 +191,7 @@ func explain(target int, body string, err error) error {
 	return fmt.Errorf("migration to version %d: %w", max(target, 0), err)
 }
 
-// lineOf turns a position, which counts characters from 1, into a line.
+// lineOf converts a position, which counts characters from 1, to a line number.
 func lineOf(body, position string) string {
 	var at int
 	if _, err := fmt.Sscan(position, &at); err != nil {

@@ -114,7 +114,7 @@ func TestUpFails(t *testing.T) {
 		wantText(t, err, "migration to version 2, line 3", "TABEL")
 		wantVersion(t, db, 1)
 		wantTables(t, db, "one")
-		check.NoError(t, three().up(within(t), db)) // the repaired one simply goes on
+		check.NoError(t, three().up(within(t), db)) // the repaired migration continues
 		wantVersion(t, db, 3)
 	})
 
@@ -265,8 +265,8 @@ func TestCheck(t *testing.T) {
 	check.NoError(t, files("001_one.up.sql", "").check(within(t), db)) // newer than it knows
 }
 
-// TestNumbering: a database whose steps had other numbers is refused by all, whatever
-// its version is; one at a version that both numberings share goes on.
+// TestNumbering: every function refuses a database whose steps had other numbers, whatever its version; one at a
+// version that both numberings share is accepted.
 func TestNumbering(t *testing.T) {
 	t.Parallel()
 	for _, version := range []uint{ours.marked, Latest(), 33} {
@@ -336,7 +336,7 @@ func TestOurOwnMigrations(t *testing.T) {
 	check.NoError(t, Check(within(t), db))
 }
 
-// first is our first steps, without the mark of the numbering.
+// first returns the program's first steps, without the mark of the numbering.
 func first(t *testing.T, steps uint) runner {
 	t.Helper()
 	set := fstest.MapFS{}
@@ -350,7 +350,7 @@ func first(t *testing.T, steps uint) runner {
 	return runner{files: set}
 }
 
-// openOwn gives a test an empty database of its own.
+// openOwn returns an empty database for one test.
 func openOwn(t *testing.T) *sql.DB {
 	t.Helper()
 	server := stacktest.Postgres(t)
@@ -372,8 +372,7 @@ func openOwn(t *testing.T) *sql.DB {
 	return db
 }
 
-// waitForQuery returns the process of the session in this database whose last
-// query is like the pattern.
+// waitForQuery returns the process id of the session in this database whose last query matches the pattern.
 func waitForQuery(t *testing.T, db *sql.DB, like string) int {
 	t.Helper()
 	for range 5000 {
@@ -415,8 +414,8 @@ func wantTables(t *testing.T, db *sql.DB, want string) {
 	check.Same(t, got, want, "tables")
 }
 
-// within is the test's context with an end, so that a lock that is never
-// freed fails one test and does not hang them all.
+// within is the test's context with a deadline, so that a lock that is never released fails one test instead of
+// blocking all.
 func within(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

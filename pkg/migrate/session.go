@@ -20,13 +20,12 @@ const (
 
 	// lockKey is "dlq_migr" in ASCII. Advisory locks belong to one database.
 	lockKey = 0x646c715f6d696772
-	// lockPoll is how often a waiting migrator looks again.
+	// lockPoll is how often a waiting migrator tries the lock.
 	lockPoll = 200 * time.Millisecond
 )
 
-// locked runs do on a connection that holds the migrators' lock, with the
-// version that was found. The connection is thrown away afterwards: that
-// frees the lock in every case, and no migration's SET reaches the pool.
+// locked runs do on a connection that holds the migrators' lock, with the present version. The connection is closed
+// afterwards: that releases the lock in every case, and no migration's SET reaches the pool.
 func (r runner) locked(ctx context.Context, db *sql.DB, do func(m *migrate.Migrate, at uint) error) error {
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -62,9 +61,8 @@ func discard(conn *sql.Conn) {
 	_ = conn.Close()
 }
 
-// lock asks again and again instead of waiting in pg_advisory_lock: a waiting
-// statement holds a snapshot, and CREATE INDEX CONCURRENTLY in the migrator
-// that has the lock would wait for that snapshot for ever.
+// lock polls instead of waiting in pg_advisory_lock: a waiting statement holds a snapshot, and CREATE INDEX
+// CONCURRENTLY in the migrator that has the lock would wait for that snapshot for ever.
 func lock(ctx context.Context, conn *sql.Conn) error {
 	tick := time.NewTicker(lockPoll)
 	defer tick.Stop()
@@ -104,8 +102,8 @@ func (r runner) engine(ctx context.Context, conn *sql.Conn) (*migrate.Migrate, *
 	return m, s, nil
 }
 
-// makeVersionSchema looks first, because CREATE SCHEMA IF NOT EXISTS asks for
-// the right to create before it looks. The lock keeps other migrators out.
+// makeVersionSchema checks first whether the schema exists, because CREATE SCHEMA IF NOT EXISTS requires the right to
+// create even if it does. The lock excludes other migrators.
 func makeVersionSchema(ctx context.Context, conn *sql.Conn) error {
 	var exists bool
 	if err := conn.QueryRowContext(ctx, `SELECT to_regnamespace($1) IS NOT NULL`, versionSchema).Scan(&exists); err != nil {
@@ -120,8 +118,8 @@ func makeVersionSchema(ctx context.Context, conn *sql.Conn) error {
 	return nil
 }
 
-// plain turns the library's answers into ours: nothing to do is success, and
-// the first thing that went wrong is the error, not what followed from it.
+// plain translates the library's errors: nothing to do is success, and of several errors the first is returned, not
+// its consequences.
 func plain(ctx context.Context, err error, s *steps) error {
 	var short migrate.ErrShortLimit
 	var dirty migrate.ErrDirty

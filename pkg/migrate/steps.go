@@ -10,24 +10,23 @@ import (
 	"github.com/golang-migrate/migrate/v4/database/postgres"
 )
 
-// noTransaction as the first line of a file asks to run it outside one.
+// noTransaction is the first line of a file that runs outside a transaction.
 const noTransaction = "-- migrate:no-transaction"
 
-// steps is the library's PostgreSQL driver with other steps. The library says
-// "going to version n", runs the file and says "arrived". Its own driver
-// commits each of the three, so a kill between them leaves a dirty version
-// that a person has to clean. Here all three are one transaction.
+// steps is the library's PostgreSQL driver with different transactions. The library marks the version as dirty, runs
+// the file and marks the version as clean. Its own driver commits each of the three, so a kill between them leaves a
+// dirty version that an operator must repair. Here all three are one transaction.
 type steps struct {
 	*postgres.Postgres
-	ctx     context.Context // the library's methods take none
+	ctx     context.Context // the library's methods do not take one
 	conn    *sql.Conn
 	target  int
 	arrived bool // the transaction of Run has written the version already
 	failure error
 }
 
-// Unlock does nothing: the lock goes with the connection. After a cancelled
-// statement it could only add a second error to the first.
+// Unlock does nothing: closing the connection releases the lock. After a cancelled statement it could only add a
+// second error.
 func (s *steps) Unlock() error { return nil }
 
 // SetVersion is called before a migration (dirty) and after it.
@@ -70,7 +69,7 @@ func (s *steps) keep(err error) error {
 	return err
 }
 
-// bare marks the version first, as nothing can be taken back.
+// bare marks the version as dirty first, because the statement cannot be rolled back.
 func (s *steps) bare(body string) error {
 	if err := s.Postgres.SetVersion(s.target, true); err != nil {
 		return err
@@ -102,8 +101,7 @@ func (s *steps) inTransaction(body string, version int) error {
 	return nil
 }
 
-// writeVersion deletes instead of truncating: TRUNCATE would block every
-// readiness check until the commit.
+// writeVersion deletes instead of truncating: TRUNCATE would block every readiness check until the commit.
 func writeVersion(ctx context.Context, tx *sql.Tx, version int) error {
 	if _, err := tx.ExecContext(ctx, `DELETE FROM `+versionTable); err != nil {
 		return err

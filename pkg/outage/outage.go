@@ -1,5 +1,5 @@
-// Package outage logs that a dependency does not answer, and that it answers again,
-// each once: a loop that tries until it succeeds would log every try.
+// Package outage logs once that a dependency does not answer, and once that it answers again; a loop that tries until
+// it succeeds would log every try.
 package outage
 
 import (
@@ -9,8 +9,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// Log remembers whether the last call failed. The zero value expects success. It is
-// safe for concurrent use.
+// Log stores whether the last call failed. The zero value assumes success. It is safe for concurrent use.
 type Log struct {
 	mu     sync.Mutex
 	failed bool

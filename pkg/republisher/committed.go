@@ -8,8 +8,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Committed returns what a consumer group has committed for the partitions of topics, with the id of each topic's
-// present life. Partitions without a commit, and topics that are not there, are left out.
+// Committed returns a consumer group's committed offsets for the partitions of topics, with each topic's present id.
+// Partitions without a commit, and topics that do not exist, are left out.
 func (r *Republisher) Committed(ctx context.Context, group string, topics []string) ([]repository.Committed, error) {
 	found, err := r.cluster.Topics(ctx, topics...)
 	if err != nil {

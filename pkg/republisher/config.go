@@ -11,9 +11,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// What a replay may have as its key.
+// The values of republish_key.
 const (
-	// KeyOriginal keeps the record's key, null and empty included.
+	// KeyOriginal keeps the record's key, including null and empty keys.
 	KeyOriginal = "original"
 	// KeyUUID gives every record a new UUID. Order, compaction and typed keys do not survive that.
 	KeyUUID = "uuid"
@@ -22,22 +22,23 @@ const (
 // maxTimeout bounds one publish: an attempt must end before another process can settle its claim.
 const maxTimeout = 5 * time.Second
 
-// Config says what may be sent back, and how. Its keys live under `kafka`.
+// Config limits which messages may be sent back, and sets how. Its keys live under `kafka`.
 type Config struct {
 	// RepublishKey is KeyOriginal or KeyUUID.
 	RepublishKey string `mapstructure:"republish_key"`
-	// RepublishAllow are the allowed targets, globs or expressions; empty allows all that is not refused otherwise.
+	// RepublishAllow lists the allowed target topics, globs or expressions; empty allows every topic that is not
+	// refused for another reason.
 	RepublishAllow []string `mapstructure:"republish_allow"`
-	// RepublishRequired refuses retries without Kafka instead of resolving unsent. nil: the program decides.
+	// RepublishRequired refuses retries without Kafka instead of resolving messages unsent. nil: the program decides.
 	RepublishRequired *bool `mapstructure:"republish_required"`
-	// Timeout is how long a record is tried.
+	// Timeout is how long the program tries to send a record.
 	Timeout time.Duration `mapstructure:"republish_timeout"`
 }
 
-// DefaultConfig returns the settings that serve unless others are given.
+// DefaultConfig returns the default settings.
 func DefaultConfig() Config { return Config{RepublishKey: KeyOriginal, Timeout: maxTimeout} }
 
-// Validate reports every setting that cannot work.
+// Validate reports every invalid setting.
 func (c Config) Validate() error {
 	var problems []error
 	if !slices.Contains([]string{KeyOriginal, KeyUUID}, c.RepublishKey) {
@@ -50,7 +51,7 @@ func (c Config) Validate() error {
 	return errors.Join(append(problems, err)...)
 }
 
-// allowed says which topics replays may go to.
+// allowed holds the topics to which replays may go.
 type allowed struct {
 	all      deadletter.Patterns // empty: no list was given
 	internal deadletter.Patterns // those of the list that begin with an underscore
@@ -88,8 +89,8 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// topic reports whether the list lets the topic through.
+// topic reports whether the list allows the topic.
 func (a allowed) topic(name string) bool { return !a.limited || a.all.Match(name) }
 
-// names reports whether the list names a topic with an underscore in front; a glob that matches does not count.
+// names reports whether the list names a topic that starts with an underscore; a matching glob is not enough.
 func (a allowed) names(topic string) bool { return a.internal.Match(topic) }

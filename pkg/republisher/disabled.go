@@ -11,7 +11,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
-// Disabled serves without Kafka: retries resolve unsent messages, or are refused with RepublishRequired.
+// Disabled replaces a Republisher when Kafka is not configured: retries resolve messages without sending them, or are
+// refused with RepublishRequired.
 type Disabled struct {
 	required bool
 	log      *zap.Logger
@@ -24,7 +25,7 @@ func NewDisabled(cfg Config, log *zap.Logger) *Disabled {
 	return &Disabled{required: cfg.RepublishRequired != nil && *cfg.RepublishRequired, log: log}
 }
 
-// Plan lets everything through, or nothing.
+// Plan accepts every message, or refuses every message with RepublishRequired.
 func (d *Disabled) Plan(_ context.Context, batch []entity.Outgoing, _ bool) []entity.Target {
 	targets := make([]entity.Target, len(batch))
 	for i := range batch {
@@ -40,7 +41,7 @@ func (d *Disabled) refusal() error {
 	return refuse(entity.BrokerUnavailable, "kafka is not configured, and republish_required forbids to resolve without it")
 }
 
-// Fetch has a message's record only when the message has it.
+// Fetch returns a record only when the message itself has it.
 func (d *Disabled) Fetch(_ context.Context, m entity.Message) (entity.Record, error) {
 	if err := valueRefusal(&m); err != nil {
 		return entity.Record{}, err
@@ -61,13 +62,13 @@ func (d *Disabled) Publish(ctx context.Context, batch []entity.Outgoing) []entit
 	return deliveries
 }
 
-// nowhere is the partition of an attempt that sends nothing.
+// nowhere is the partition number of an attempt that sends nothing.
 const nowhere = -1
 
-// neverSent reports whether the claim has no record: made without Kafka, or the status was set by hand.
+// neverSent reports whether the claim sent no record: it was made without Kafka, or the status was set by hand.
 func neverSent(c entity.Claim) bool { return c.ID == uuid.Nil || c.Partition == nowhere }
 
-// FindMany gives back unsent attempts; other claims wait until Kafka is configured again.
+// FindMany gives back attempts that sent no record; other claims wait until Kafka is configured again.
 func (d *Disabled) FindMany(_ context.Context, claims []entity.Claim) []entity.Delivery {
 	findings := make([]entity.Delivery, len(claims))
 	for i, c := range claims {

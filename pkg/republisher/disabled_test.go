@@ -10,8 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// TestWithoutKafkaNothingIsStuck: a claim that was made without Kafka, and left
-// by a process that died, has no log that could settle it.
+// TestWithoutKafkaNothingIsStuck: a claim that was made without Kafka by a process that died has no log from which it
+// could be settled.
 func TestWithoutKafkaNothingIsStuck(t *testing.T) {
 	t.Parallel()
 	d := NewDisabled(DefaultConfig(), zap.NewNop())

@@ -12,7 +12,7 @@ import (
 
 const fixed = "orders.fixed"
 
-// edited is a message that goes otherwise.
+// edited is a message with an edit.
 func edited(m entity.Message, e entity.Edit) entity.Outgoing {
 	return entity.Outgoing{Message: m, Edit: &e}
 }
@@ -28,7 +28,7 @@ func TestPlanOfAnEdit(t *testing.T) {
 		change func(*entity.Message)
 		edit   entity.Edit
 		allow  []string
-		class  entity.ErrorClass // "" means: not refused
+		class  entity.ErrorClass // "" when it is not refused
 	}{
 		{"OwnTopicNeedsNoList", to(orders), value, nil, ""},
 		{"OwnTopicByNameNeedsNoList", to(orders), entity.Edit{Topic: orders}, nil, ""},

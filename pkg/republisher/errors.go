@@ -8,9 +8,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// This file is where Kafka's errors become ours; nothing else looks into them.
+// This file is the only place that translates Kafka's errors.
 
-// delivery says what a produce result means for the attempt.
+// delivery translates a produce result into the result of the attempt.
 func delivery(partition int32, result broker.RecordResult) entity.Delivery {
 	d := entity.Delivery{Verdict: entity.Acknowledged, Partition: partition, Offset: result.Offset}
 	if result.Err == nil {
@@ -22,17 +22,17 @@ func delivery(partition int32, result broker.RecordResult) entity.Delivery {
 	return d
 }
 
-// verdict reads what the broker package knows of a record's fate.
+// verdict translates a record's fate as the broker package reports it.
 func verdict(err error) (entity.Verdict, entity.ErrorClass) {
 	var produce *broker.ProduceError
 	if !errors.As(err, &produce) {
-		return entity.InDoubt, doubtful(classOf(err)) // nobody vouches that it was not sent
+		return entity.InDoubt, doubtful(classOf(err)) // it is not certain that the record was not sent
 	}
 	class := entity.ErrorClass(produce.Class)
 	switch produce.Fate {
 	case broker.NotSent:
 		if errors.Is(err, broker.ErrNotTried) {
-			return entity.GivenBack, class // an attempt costs only who was tried
+			return entity.GivenBack, class // only a message whose record was tried uses up an attempt
 		}
 		return entity.Failed, class
 	case broker.RecordRejected:
@@ -44,7 +44,8 @@ func verdict(err error) (entity.Verdict, entity.ErrorClass) {
 	}
 }
 
-// doubtful is the class of a doubt that the target log will settle. UNKNOWN is kept for the doubts that it cannot.
+// doubtful returns the class of an attempt that a read of the target log can settle. UNKNOWN is reserved for attempts
+// that it cannot settle.
 func doubtful(class entity.ErrorClass) entity.ErrorClass {
 	if class == entity.UnknownClass {
 		return entity.NetworkTimeout
@@ -54,19 +55,19 @@ func doubtful(class entity.ErrorClass) entity.ErrorClass {
 
 func classOf(err error) entity.ErrorClass { return entity.ErrorClass(broker.Classify(err)) }
 
-// targetError says why a partition may get no attempt: refused by the cluster for good, else unavailable.
+// targetError returns why no attempt on a partition may start: a permanent refusal of the cluster, else unavailable.
 func targetError(topic string, err error) error {
 	switch {
 	case errors.Is(err, broker.ErrUnknownTopic):
 		return refuse(entity.UnknownTopic, "topic %q does not exist", topic)
 	case errors.Is(err, broker.ErrUnauthorized):
-		return refuse(entity.Unauthorized, "the cluster does not let us use topic %q", topic)
+		return refuse(entity.Unauthorized, "the cluster does not permit the use of topic %q", topic)
 	default:
 		return &unavailableError{fmt.Errorf("ask for topic %q: %w", topic, err)}
 	}
 }
 
-// electing reports whether some partition has no leader at this very moment.
+// electing reports whether a partition has no leader now.
 func electing(err error) bool {
 	return errors.Is(err, broker.ErrNotLeader) || errors.Is(err, broker.ErrNoLeader)
 }
@@ -75,7 +76,7 @@ func refuse(class entity.ErrorClass, format string, args ...any) error {
 	return &entity.RefusedError{Class: class, Reason: fmt.Sprintf(format, args...)}
 }
 
-// noAnswer says why a request has no answer for a partition. It is never nil.
+// noAnswer returns why a request has no answer for a partition. It is never nil.
 func noAnswer(tp broker.TopicPartition, err error) error {
 	var byPartition broker.PartitionErrors
 	if errors.As(err, &byPartition) {
@@ -87,7 +88,7 @@ func noAnswer(tp broker.TopicPartition, err error) error {
 	return err
 }
 
-// valueError is for an attempt that sent nothing because its value cannot be read from its topic.
+// valueError returns the delivery of an attempt that sent nothing because its value cannot be read from its topic.
 func valueError(partition int32, err error) entity.Delivery {
 	d := entity.Delivery{Verdict: entity.Failed, Class: classOf(err), Err: err, Partition: partition, Offset: broker.OffsetUnknown}
 	if gone(err) {
@@ -103,17 +104,17 @@ func gone(err error) bool {
 }
 
 var (
-	// errOtherValue: the dead-letter topic has another record at that offset now.
+	// errOtherValue: the dead-letter topic now has a different record at that offset.
 	errOtherValue = errors.New("the dead-letter topic holds another value at this offset")
 
-	// errNowhere: a pointer that no longer points anywhere.
-	errNowhere = errors.New("nobody can tell where the dead letter's record stands")
+	// errNowhere: the position that a pointer names is not known.
+	errNowhere = errors.New("the position of the dead letter's record is not known")
 
-	// errLaterRecord: nothing fails before it was written.
+	// errLaterRecord: a record cannot have failed before it was written.
 	errLaterRecord = errors.New("the record at this offset was written after the dead letter: the topic was deleted and created again")
 )
 
-// unreadable is the finding for an unreadable partition: for good if the cluster says so, else for now.
+// unreadable returns the finding for an unreadable partition: permanent if the cluster's error is, else temporary.
 func unreadable(c entity.Claim, err error) entity.Delivery {
 	d := entity.Delivery{Verdict: entity.InDoubt, Class: doubtful(classOf(err)), Err: err, Partition: c.Partition, Offset: broker.OffsetUnknown}
 	if errors.Is(err, broker.ErrUnknownTopic) || errors.Is(err, broker.ErrUnauthorized) {

@@ -27,16 +27,16 @@ type logs struct {
 	topics map[string]int // partitions
 	id     string         // of every topic
 
-	internal string // the topic that Kafka marks as its own
+	internal string // the topic that Kafka marks as internal
 
 	starts map[broker.TopicPartition]int64
-	errs   map[broker.TopicPartition]error // for every question about the partition
-	down   error                           // for every question
-	mute   error                           // for questions about topics
+	errs   map[broker.TopicPartition]error // for every request for the partition
+	down   error                           // for every request
+	mute   error                           // for requests for topics
 	readAt error                           // for every record that is read
 	fail   func(broker.TopicPartition, broker.Record) error
 
-	throttle map[broker.TopicPartition]time.Duration // that is asked for with every answer
+	throttle map[broker.TopicPartition]time.Duration // in every answer
 
 	mu      sync.Mutex
 	records map[broker.TopicPartition][]broker.Record
@@ -46,7 +46,7 @@ type logs struct {
 	committed map[broker.TopicPartition]int64 // of every group
 	states    map[string]string               // of groups
 	listed    int                             // requests for them
-	denied    string                          // a group that is not for us to see
+	denied    string                          // a group that the user may not see
 }
 
 func newLogs() *logs {
@@ -202,7 +202,7 @@ func newRepublisher(t *testing.T, l *logs, changes ...func(*Config)) *Republishe
 	return r
 }
 
-// message is a dead letter of topic orders that nothing is against.
+// message is a dead letter of topic orders that can be replayed.
 func message(changes ...func(*entity.Message)) entity.Message {
 	m := entity.NewMessage(orders, "boom", clock)
 	m.Origin.Confidence = entity.FromHeader
@@ -214,7 +214,7 @@ func message(changes ...func(*entity.Message)) entity.Message {
 	return m
 }
 
-// plain are messages that go as they are.
+// plain returns messages without edits.
 func plain(messages ...entity.Message) []entity.Outgoing {
 	batch := make([]entity.Outgoing, len(messages))
 	for i, m := range messages {
@@ -223,13 +223,13 @@ func plain(messages ...entity.Message) []entity.Outgoing {
 	return batch
 }
 
-// claimed is what a claim makes of planned messages.
+// claimed returns planned messages after their claim.
 func claimed(t *testing.T, r *Republisher, messages ...entity.Message) []entity.Outgoing {
 	t.Helper()
 	return claimedAs(t, r, plain(messages...)...)
 }
 
-// claimedAs is claimed of messages with edits.
+// claimedAs is claimed for messages with edits.
 func claimedAs(t *testing.T, r *Republisher, batch ...entity.Outgoing) []entity.Outgoing {
 	t.Helper()
 	for i, target := range r.Plan(t.Context(), batch, false) {

@@ -14,18 +14,19 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// clockSkew is how much later than its dead letter a record may seem to have been written, by clocks that differ.
+// clockSkew is how much later than its dead letter a record's timestamp may be, because clocks differ.
 const clockSkew = time.Minute
 
-// source is the position of the record that a message does not carry.
+// source is the position of a record that is not in the message itself.
 type source struct {
 	broker.TopicPartition
 	offset  int64
-	pointer bool // the dead letter only names it; else it is the dead letter's own
-	inspect bool // only a look at it shows whether it can be sent
+	pointer bool // position of the record that the dead letter names; else the dead letter's own
+	inspect bool // whether it can be sent is known only after it is read
 }
 
-// sourceOf is where to fetch the record, nowhere if unknown; false when the message or its edit has it.
+// sourceOf returns the position from which to fetch the record, nowhere if unknown; false when the message or its
+// edit has the record.
 func sourceOf(out *entity.Outgoing) (source, bool) {
 	m := &out.Message
 	setValue := out.Edit != nil && out.Edit.SetValue
@@ -49,11 +50,11 @@ func lacksMore(out *entity.Outgoing) bool {
 	return !r.KeepsHeaders() && (e == nil || !e.SetHeaders) || r.Key == nil && r.Limit != "" && (e == nil || !e.SetKey)
 }
 
-// pointerTopic is the header with which a pointer names its record's topic.
+// pointerTopic is the header in which a pointer names its record's topic.
 const pointerTopic = "__dlq.errors.topic"
 
-// pointsTo is the position of a pointer's record; false when it is unknown. An original topic other than the
-// pointer's was set by an operator, and partition and offset do not belong to it.
+// pointsTo returns the position of a pointer's record; false when it is unknown. An original topic that differs from
+// the pointer's was set by an operator; partition and offset then do not belong to it.
 func pointsTo(m *entity.Message) (source, bool) {
 	at := source{pointer: true, inspect: true}
 	named := slices.ContainsFunc(m.Record.Headers, func(h entity.Header) bool {
@@ -66,11 +67,11 @@ func pointsTo(m *entity.Message) (source, bool) {
 	return at, true
 }
 
-// Fetch returns the record of a message whose value no store holds: a too large one from the dead-letter topic, a
-// pointer's from the original topic, with that record's key and headers. Every other message's record is returned
-// unchanged. A record that can no longer be read is a *entity.RefusedError of class BadRecord, a pointer that is
-// not followed one of class PointerRefused; all other errors are of kind entity.ErrUnavailable. One value at a
-// time is read; it may be as large as Kafka allows.
+// Fetch returns the record of a message whose value the store does not hold: a value that was too large from the
+// dead-letter topic, and the record of a pointer from the original topic, with its key and headers. Every other
+// message's record is returned unchanged. A record that can no longer be read is a *entity.RefusedError of class
+// BadRecord, a pointer that is not followed one of class PointerRefused; all other errors are of kind
+// entity.ErrUnavailable. One value at a time is read; it may be as large as Kafka allows.
 func (r *Republisher) Fetch(ctx context.Context, m entity.Message) (entity.Record, error) {
 	out := &entity.Outgoing{Message: m}
 	if err := r.pointerRefusal(&m); err != nil {
@@ -118,12 +119,13 @@ func (r *Republisher) fetch(ctx context.Context, out *entity.Outgoing) (entity.R
 	return recordOf(found), nil
 }
 
-// recordOf is a whole record.
+// recordOf returns a whole record.
 func recordOf(found broker.Record) entity.Record {
 	return entity.Record{Key: found.Key, Value: found.Value, Headers: found.Headers, Size: int64(len(found.Value))}
 }
 
-// pointedTo is the record of a pointer of that time. One written later than the dead letter is another one.
+// pointedTo returns the record of a pointer that was written at that time. A record that is newer than the dead
+// letter is a different one.
 func pointedTo(found broker.Record, dead time.Time) (entity.Record, error) {
 	if !dead.IsZero() && found.Time.After(dead.Add(clockSkew)) {
 		return entity.Record{}, fmt.Errorf("fetch the record: %w", errLaterRecord)
@@ -131,7 +133,7 @@ func pointedTo(found broker.Record, dead time.Time) (entity.Record, error) {
 	return recordOf(found), nil
 }
 
-// refusal says why the record cannot be read: for good, or now.
+// refusal returns why the record cannot be read: permanently, or now.
 func (s source) refusal(err error) error {
 	what := "the record was too large to store, and dead-letter"
 	if s.pointer {
@@ -142,7 +144,7 @@ func (s source) refusal(err error) error {
 	case errors.As(err, &refused):
 		return refused
 	case errors.Is(err, errLaterRecord), errors.Is(err, errOtherValue):
-		return refuse(entity.BadRecord, "%s topic %q has another one at offset %d of partition %d: it was deleted and created again",
+		return refuse(entity.BadRecord, "%s topic %q has a different record at offset %d of partition %d: it was deleted and created again",
 			what, s.Topic, s.offset, s.Partition)
 	case errors.Is(err, broker.ErrUnauthorized):
 		return refuse(entity.BadRecord, "%s topic %q may not be read", what, s.Topic)
@@ -165,7 +167,7 @@ func (s source) refusal(err error) error {
 	}
 }
 
-// checkValues refuses messages whose value only a topic has that no longer reaches back to it.
+// checkValues refuses messages whose value is only in a topic that no longer has it.
 func (r *Republisher) checkValues(ctx context.Context, batch []entity.Outgoing, targets []entity.Target) {
 	parts := open(targets, func(i int) broker.TopicPartition {
 		at, _ := sourceOf(&batch[i])
@@ -187,7 +189,7 @@ func (r *Republisher) checkValues(ctx context.Context, batch []entity.Outgoing, 
 		case !ok:
 			targets[i].Err = targetError(at.Topic, noAnswer(at.TopicPartition, err))
 		case at.offset < start && at.pointer:
-			targets[i].Err = refuse(entity.BadRecord, "the dead letter only points to its record, and topic %q no longer has it: partition %d begins at offset %d, behind %d",
+			targets[i].Err = refuse(entity.BadRecord, "the dead letter only points to its record, and topic %q no longer has it: partition %d starts at offset %d, after %d",
 				at.Topic, at.Partition, start, at.offset)
 		case at.offset < start:
 			targets[i].Err = refuse(entity.BadRecord, "the record was too large to store, and the dead-letter topic no longer has it")
@@ -195,8 +197,8 @@ func (r *Republisher) checkValues(ctx context.Context, batch []entity.Outgoing, 
 	}
 }
 
-// readFirst reads the records of pointers, and those over a limit of headers, one at a time, and aims them: only
-// reading shows those that are gone or too large. An unreachable partition is asked once.
+// readFirst reads the records of pointers, and those over a limit of headers, one at a time, and chooses their
+// targets: only a read shows which records no longer exist or are too large. An unreachable partition is tried once.
 func (r *Republisher) readFirst(ctx context.Context, batch []entity.Outgoing, targets []entity.Target, topics map[string]broker.Topic) {
 	away := map[broker.TopicPartition]error{}
 	for i := range batch {
@@ -228,10 +230,10 @@ func (r *Republisher) aimRead(ctx context.Context, t *entity.Target, topics map[
 	return err
 }
 
-// turn is held by one at a time.
+// turn is a lock with one holder at a time.
 type turn chan struct{}
 
-// acquire waits for the turn; false: ctx ended first.
+// acquire waits for the turn; it returns false when ctx ends first.
 func (t turn) acquire(ctx context.Context) bool {
 	select {
 	case t <- struct{}{}:

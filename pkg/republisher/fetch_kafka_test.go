@@ -97,7 +97,7 @@ func TestPointersOnRealKafka(t *testing.T) {
 		first := produced(t, cluster, topic, broker.Record{Key: []byte("k"), Value: []byte("old")})
 		tp := broker.TopicPartition{Topic: topic, Partition: 2}
 		compacted := false
-		for range 300 { // each record closes the segment before; the cleaner comes by itself
+		for range 300 { // each record closes the previous segment, so that the cleaner runs
 			produced(t, cluster, topic, broker.Record{Key: []byte("k"), Value: []byte("new")})
 			if _, err := cluster.ReadAt(t.Context(), tp, first); errors.Is(err, broker.ErrGone) {
 				compacted = true
@@ -117,8 +117,8 @@ func TestPointersOnRealKafka(t *testing.T) {
 		longer.Source.Timestamp = time.Now().Add(-time.Hour)
 		remake(t, cluster, topic)
 		produced(t, cluster, topic, broker.Record{Value: []byte("of another life")})
-		wantBadRecord(t, r, shorter) // the log does not go so far
-		wantBadRecord(t, r, longer)  // what stands there is younger
+		wantBadRecord(t, r, shorter) // the log is shorter
+		wantBadRecord(t, r, longer)  // the record there is newer
 	})
 
 	t.Run("TopicOrPartitionIsGone", func(t *testing.T) {
@@ -130,7 +130,7 @@ func TestPointersOnRealKafka(t *testing.T) {
 	})
 }
 
-// deleteBefore does what retention does.
+// deleteBefore deletes records as retention does.
 func deleteBefore(t *testing.T, topic string, offset int64) {
 	t.Helper()
 	cl := client(t)

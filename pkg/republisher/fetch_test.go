@@ -13,7 +13,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// pointer makes a message one that only names its record, at an offset of partition 2 of its original topic.
+// pointer turns a message into a pointer to an offset of partition 2 of its original topic.
 func pointer(offset int64) func(*entity.Message) {
 	return func(m *entity.Message) {
 		m.Record = entity.Record{Headers: []entity.Header{{Key: "__dlq.errors.topic", Value: []byte(m.OriginalTopic)}}}
@@ -28,7 +28,7 @@ func TestIsPointerInTheseTests(t *testing.T) {
 	check.Require(t, deadletter.IsPointer(m.Record), "the message is no pointer")
 }
 
-// original is what a pointer points to.
+// original is the record that a pointer names.
 var original = broker.Record{
 	Offset: 7, Time: clock.Add(-time.Hour), Key: []byte("k"), Value: []byte("original"),
 	Headers: []entity.Header{{Key: "trace", Value: []byte("1")}, {Key: "__dlq.errors.group", Value: []byte("g")}},
@@ -42,7 +42,7 @@ func TestPlanOfAPointer(t *testing.T) {
 		name   string
 		change func(*entity.Message)
 		harm   func(*logs)
-		kind   error // nil: it goes
+		kind   error // nil: it is sent
 	}{
 		{"ItsRecordIsThere", pointer(7), nil, nil},
 		{"LogBeginsBehindIt", pointer(7), func(l *logs) { l.starts[part(2)] = 8 }, entity.ErrConflict},

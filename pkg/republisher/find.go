@@ -17,23 +17,23 @@ import (
 // scanTimeout bounds the reading of one partition.
 const scanTimeout = 2 * time.Minute
 
-// Why the absence of a record proves nothing.
+// Reasons why the absence of a record proves nothing.
 var (
-	errLogStartsLater = errors.New("the log no longer goes back to the noted offset")
-	errLogEndsEarlier = errors.New("the log ends before the noted offset: the topic was cut off or created again")
+	errLogStartsLater = errors.New("the log no longer has the offset that the claim recorded")
+	errLogEndsEarlier = errors.New("the log ends before the offset that the claim recorded: the topic was truncated or created again")
 	errLogHasGaps     = errors.New("records were removed from the log by compaction")
 	errOtherTopic     = errors.New("the topic was deleted and created again")
 )
 
-// FindMany looks in the target partitions for the records of earlier claims, from the offset that each noted to
-// the present end, and reads each partition once. It answers in the order of claims:
+// FindMany searches the target partitions for the records of earlier claims, from the offset that each claim recorded
+// to the present end, and reads each partition once. It answers in the order of claims:
 //   - Acknowledged, class ALREADY_PUBLISHED, and the offset: it is there;
 //   - GivenBack: it is not;
 //   - InDoubt, class UNKNOWN: no reading can tell, now or later;
 //   - InDoubt, another class: it could not be read now.
 //
-// Only claims that are over may be asked for: one that is still being sent is not there yet. The log is read to
-// the leader's own end, further than consumers see, since what is there may yet become visible.
+// Claims must be over: a record that is still being sent is not in the log yet. The log is read to the leader's own
+// end, further than consumers see, because records there may become visible later.
 func (r *Republisher) FindMany(ctx context.Context, claims []entity.Claim) []entity.Delivery {
 	findings := make([]entity.Delivery, len(claims))
 	groups := map[broker.TopicPartition][]int{}
@@ -98,7 +98,7 @@ func (r *Republisher) measure(ctx context.Context, groups map[broker.TopicPartit
 
 // trace is the result of a search.
 type trace struct {
-	offsets map[uuid.UUID]int64 // of the claims that are there
+	offsets map[uuid.UUID]int64 // of the claims whose records were found
 	gap     int64               // the last offset without a record, -1 for none
 }
 
@@ -126,7 +126,7 @@ func (r *Republisher) search(ctx context.Context, tp broker.TopicPartition, log 
 		}
 		next = record.Offset + 1
 		if id, ok := redriveID(record); ok && wanted[id] {
-			if _, again := t.offsets[id]; !again { // copies stand behind the original
+			if _, again := t.offsets[id]; !again { // copies come after the original
 				t.offsets[id] = record.Offset
 			}
 		}
@@ -151,7 +151,7 @@ func redriveID(record broker.Record) (uuid.UUID, bool) {
 	return uuid.Nil, false
 }
 
-// finding is the result of a search for one claim. A found record counts, also when the search broke off later.
+// finding returns the result of a search for one claim. A found record counts even if the search failed later.
 func finding(c entity.Claim, log extent, t trace, err error) entity.Delivery {
 	if neverSent(c) {
 		return absent(c)
@@ -179,7 +179,7 @@ func absent(c entity.Claim) entity.Delivery {
 	return entity.Delivery{Verdict: entity.GivenBack, Partition: c.Partition, Offset: broker.OffsetUnknown}
 }
 
-// unsettleable is the finding on a claim whose absence from the log proves nothing, now or later.
+// unsettleable returns the finding for a claim whose absence from the log proves nothing, now or later.
 func unsettleable(c entity.Claim, why error) entity.Delivery {
 	return entity.Delivery{
 		Verdict: entity.InDoubt, Class: entity.UnknownClass, Err: why, Partition: c.Partition, Offset: broker.OffsetUnknown,

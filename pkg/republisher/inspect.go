@@ -14,15 +14,16 @@ import (
 )
 
 const (
-	// turnTimeout bounds the waiting for others who ask, inspectTimeout all questions of one inspection together.
+	// turnTimeout bounds the wait for other inspections, inspectTimeout all requests of one inspection together.
 	turnTimeout    = time.Second
 	inspectTimeout = 2 * time.Second
 
-	// factsFresh is how long an answer is kept, a missing one too: not every reader asks a cluster that is away.
+	// factsFresh is how long an answer is cached, also a missing one, so that not every caller waits for an
+	// unreachable cluster.
 	factsFresh = 5 * time.Second
 )
 
-// facts are recent answers of the cluster. The holder of the turn asks; the others wait for the answers.
+// facts caches recent answers of the cluster. The holder of the turn sends requests; the others wait for the answers.
 type facts struct {
 	turn    turn
 	replays map[string]replayFact
@@ -34,7 +35,7 @@ type replayFact struct {
 	at     time.Time
 }
 
-// acquire waits a moment for the turn.
+// acquire waits at most turnTimeout for the turn.
 func (f *facts) acquire(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, turnTimeout)
 	defer cancel()
@@ -49,8 +50,8 @@ func fresh(at, now time.Time) bool { return now.Sub(at) < factsFresh }
 
 // Inspect returns whether messages can be sent back to topics, by the rules of Plan, and the progress of their
 // consumer groups, in the order of questions. It takes about three seconds at most; what Kafka has not answered by
-// then is unknown, with class BROKER_UNAVAILABLE where even the topic is. Answers are up to five seconds old. For
-// all topics together each broker is asked a few times, and each group once.
+// then is unknown, with class BROKER_UNAVAILABLE where even the topic is. Answers are up to five seconds old. For all
+// topics together, each broker gets a few requests, and each group one.
 func (r *Republisher) Inspect(ctx context.Context, questions []entity.ReplayQuestion) []entity.ReplayHealth {
 	answers := make([]entity.ReplayHealth, len(questions))
 	if !r.facts.acquire(ctx) {
@@ -67,12 +68,13 @@ func (r *Republisher) Inspect(ctx context.Context, questions []entity.ReplayQues
 	return answers
 }
 
-// keyOf is the same for the same question.
+// keyOf returns equal keys for equal questions.
 func keyOf(q entity.ReplayQuestion) string {
 	return strings.Join(append([]string{q.Topic}, q.Groups...), "\x00")
 }
 
-// learn asks for unknown facts, and forgets old ones. It outlives its caller: the answers are for others too.
+// learn requests missing facts, and drops old ones. It continues when its caller ends, because others use the answers
+// too.
 func (r *Republisher) learn(ctx context.Context, questions []entity.ReplayQuestion) {
 	now := r.now()
 	for key, fact := range r.facts.replays {
@@ -97,12 +99,12 @@ func (r *Republisher) learn(ctx context.Context, questions []entity.ReplayQuesti
 	}
 }
 
-// inspection is Kafka's answers.
+// inspection holds Kafka's answers.
 type inspection struct {
 	*Republisher
 	topics    map[string]broker.Topic
 	ends      map[broker.TopicPartition]int64
-	states    map[string]string // of groups; nil: nobody told
+	states    map[string]string // of groups; nil: not known
 	committed map[string]commits
 }
 
@@ -148,7 +150,7 @@ func topicsOf(questions []entity.ReplayQuestion) []string {
 	return names
 }
 
-// partitionsOf are the partitions that each group ought to read.
+// partitionsOf returns the partitions that each group is expected to read.
 func (s *inspection) partitionsOf(questions []entity.ReplayQuestion) map[string][]broker.TopicPartition {
 	groups := map[string][]broker.TopicPartition{}
 	for _, q := range questions {
@@ -195,7 +197,7 @@ func (r *Republisher) commitsOf(ctx context.Context, groups map[string][]broker.
 	return found
 }
 
-// answer says what was seen of one topic.
+// answer returns the health of one topic.
 func (s *inspection) answer(q entity.ReplayQuestion) entity.ReplayHealth {
 	h := entity.ReplayHealth{Topic: q.Topic}
 	err := s.topicRefusal(q.Topic)
@@ -220,7 +222,7 @@ func (s *inspection) answer(q entity.ReplayQuestion) entity.ReplayHealth {
 	return h
 }
 
-// objection is an error of Plan's in words.
+// objection returns the class and text of an error of Plan.
 func objection(err error) (class, reason string) {
 	var refused *entity.RefusedError
 	switch {
@@ -239,7 +241,7 @@ func (s *inspection) group(topic, group string) entity.GroupHealth {
 		return h
 	}
 	switch state := s.states[group]; {
-	case state == "" && s.committed[group].err != nil: // it may be there, and not for us to see
+	case state == "" && s.committed[group].err != nil: // the group may exist, but be hidden from this user
 	case state == "", state == "Empty", state == "Dead":
 		h.State = entity.GroupAbsent
 	case h.Lag != nil && *h.Lag > 0:
@@ -250,7 +252,7 @@ func (s *inspection) group(topic, group string) entity.GroupHealth {
 	return h
 }
 
-// lag is nil when the group has committed nothing, or an end is not known.
+// lag returns nil when the group has committed nothing, or an end is not known.
 func (s *inspection) lag(topic, group string) *int64 {
 	var lag *int64
 	for tp, offset := range s.committed[group].offsets {
@@ -269,7 +271,7 @@ func (s *inspection) lag(topic, group string) *int64 {
 	return lag
 }
 
-// Inspect returns whether retries may resolve messages; there is no Kafka to ask for more.
+// Inspect returns whether retries may resolve messages; without Kafka nothing more is known.
 func (d *Disabled) Inspect(_ context.Context, questions []entity.ReplayQuestion) []entity.ReplayHealth {
 	answers := make([]entity.ReplayHealth, len(questions))
 	for i, q := range questions {

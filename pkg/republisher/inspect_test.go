@@ -14,7 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// shown is a health in one line.
+// shown formats a health in one line.
 func shown(h entity.ReplayHealth) string {
 	exists := "?"
 	if h.Exists != nil {
@@ -129,7 +129,7 @@ func TestIngestLag(t *testing.T) {
 	l.errs[at("b.dlq.v1", 1)] = broker.ErrNoLeader
 	r := newRepublisher(t, l)
 	positions := []repository.IngestPosition{
-		{Topic: "a.dlq.v1", Partition: 0, Next: 7}, {Topic: "a.dlq.v1", Partition: 1, Next: 9}, // stored of a life before
+		{Topic: "a.dlq.v1", Partition: 0, Next: 7}, {Topic: "a.dlq.v1", Partition: 1, Next: 9}, // stored from an earlier incarnation
 		{Topic: "b.dlq.v1", Partition: 0}, {Topic: "b.dlq.v1", Partition: 1}, {Topic: "gone.dlq.v1"},
 	}
 	want := map[string]int64{"a.dlq.v1": 3}

@@ -140,7 +140,7 @@ func TestRealKafka(t *testing.T) {
 		check.True(t, errors.As(err, &refused) && refused.Class == entity.UnknownTopic,
 			"Plan error = %v, want refused as UNKNOWN_TOPIC", err)
 		batch := claimed(t, r, message(to(topic)))
-		batch[0].Target.Topic += ".nowhere" // gone between plan and publish
+		batch[0].Target.Topic += ".nowhere" // deleted between plan and publish
 		if d := r.Publish(t.Context(), batch)[0]; d.Verdict != entity.Refused || d.Class != entity.UnknownTopic {
 			t.Errorf("Publish = %+v, want refused as UNKNOWN_TOPIC", d)
 		}
@@ -151,7 +151,7 @@ func toPartition(n int32) func(*entity.Message) {
 	return func(m *entity.Message) { m.Origin.Partition = &n }
 }
 
-// transact writes one record in a transaction of its own and ends that.
+// transact writes one record in a transaction of its own and ends the transaction.
 func transact(t *testing.T, topic string, partition int32, end kgo.TransactionEndTry) {
 	t.Helper()
 	cl := check.Must(kgo.NewClient(kgo.SeedBrokers(stacktest.Kafka(t)...), kgo.TransactionalID(uuid.NewString()),
@@ -163,7 +163,7 @@ func transact(t *testing.T, topic string, partition int32, end kgo.TransactionEn
 	check.NoError(t, cl.EndTransaction(t.Context(), end))
 }
 
-// remake deletes the topic and creates it again. The controller says that it has done so before the broker knows.
+// remake deletes the topic and creates it again. The controller confirms it before the broker knows.
 func remake(t *testing.T, cluster *broker.Cluster, topic string) {
 	t.Helper()
 	id := func() string {

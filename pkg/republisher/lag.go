@@ -40,7 +40,7 @@ func partOf(p repository.IngestPosition) broker.TopicPartition {
 	return broker.TopicPartition{Topic: p.Topic, Partition: p.Partition}
 }
 
-// learnEnds asks for the ends that are not known, and forgets old ones.
+// learnEnds requests the ends that are not known, and drops old ones.
 func (r *Republisher) learnEnds(ctx context.Context, positions []repository.IngestPosition) {
 	now := r.now()
 	for tp, fact := range r.facts.ends {
@@ -61,7 +61,7 @@ func (r *Republisher) learnEnds(ctx context.Context, positions []repository.Inge
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), inspectTimeout)
 	defer cancel()
-	ends, _ := r.cluster.EndOffsets(ctx, open) // what has no answer stays unknown
+	ends, _ := r.cluster.EndOffsets(ctx, open) // partitions without an answer stay unknown
 	for tp, offset := range ends {
 		r.facts.ends[tp] = endFact{offset, true, now}
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// checkLives takes back what was not found in a topic that was deleted and created again. It asks after the logs
-// were read, so that a change in between is noticed too.
+// checkLives invalidates a missing record in a topic that was deleted and created again. It reads the topic ids after
+// the logs, so that a change in between is noticed too.
 func (r *Republisher) checkLives(ctx context.Context, claims []entity.Claim, findings []entity.Delivery) {
 	names := doubtfulTopics(claims, findings)
 	if len(names) == 0 {
@@ -38,7 +38,7 @@ func (r *Republisher) checkLives(ctx context.Context, claims []entity.Claim, fin
 	}
 }
 
-// needsLife reports whether a finding counts only in the same topic id. Claims without ids do without.
+// needsLife reports whether a finding is valid only if the topic id is unchanged. Claims without an id are not checked.
 func needsLife(c entity.Claim, d entity.Delivery) bool {
 	return c.TopicID != "" && !neverSent(c) && d.Verdict == entity.GivenBack
 }

@@ -13,13 +13,13 @@ import (
 
 // Plan returns where each of batch would go, in its order, or in Target.Err why no attempt may start: a
 // *entity.RefusedError, or an error of kind entity.ErrUnavailable when Kafka or the partition's leader cannot be
-// reached; the partition is then -1 when it could not be chosen. Messages need their bytes; the targets of batch
-// are not read. bulk means that no person looked at each message; then a guessed original topic is refused.
+// reached; the partition is then -1 when it could not be chosen. Messages must include their bytes; the targets in
+// batch are ignored. bulk means that no person looked at each message; then a guessed original topic is refused.
 //
-// With an edit the record as it would be sent counts. An edit's topic must be named by republish_allow. When an
-// edit sets the value, nothing is fetched, and the record of a pointer goes without a key unless the edit has one.
+// With an edit, the edited record is checked. An edit's topic must be named by republish_allow. When an edit sets the
+// value, nothing is fetched, and the record of a pointer is sent without a key unless the edit has one.
 //
-// All end offsets are asked for at once. Records of pointers are read one after the other.
+// All end offsets are requested at once. Records of pointers are read one after the other.
 func (r *Republisher) Plan(ctx context.Context, batch []entity.Outgoing, bulk bool) []entity.Target {
 	targets := make([]entity.Target, len(batch))
 	for i := range batch {
@@ -37,7 +37,7 @@ func (r *Republisher) Plan(ctx context.Context, batch []entity.Outgoing, bulk bo
 	return targets
 }
 
-// aim chooses the partition for what becomes of source.
+// aim chooses the partition for the record that is made from source.
 func (r *Republisher) aim(t *entity.Target, topics map[string]broker.Topic, out *entity.Outgoing, source entity.Record) {
 	topic := topics[t.Topic]
 	key := r.key(out, source, out.Message.RetryCount+1)
@@ -51,7 +51,7 @@ func (r *Republisher) aim(t *entity.Target, topics map[string]broker.Topic, out 
 	}
 }
 
-// topicOf is where a message is to go.
+// topicOf returns the topic to which a message is to be sent.
 func topicOf(out *entity.Outgoing) string {
 	if elsewhere(out) {
 		return out.Edit.Topic
@@ -59,15 +59,15 @@ func topicOf(out *entity.Outgoing) string {
 	return out.Message.OriginalTopic
 }
 
-// elsewhere reports whether an edit sends the message to another topic than its original one.
+// elsewhere reports whether an edit sends the message to a topic other than its original one.
 func elsewhere(out *entity.Outgoing) bool {
 	return out.Edit != nil && out.Edit.Topic != "" && out.Edit.Topic != out.Message.OriginalTopic
 }
 
-// refusal says what is against a replay without asking Kafka.
+// refusal returns why a replay is refused, without a request to Kafka.
 func (r *Republisher) refusal(out *entity.Outgoing, bulk bool) error {
 	m := &out.Message
-	carried := out.Edit == nil || !out.Edit.SetValue // what is sent is the message's own value
+	carried := out.Edit == nil || !out.Edit.SetValue // the message's own value is sent
 	if carried && deadletter.HasNoSource(m.Record) {
 		return refuse(entity.BadRecord, "the dead letter has no source record: Kafka Streams failed without one, and there is nothing to send")
 	}
@@ -75,7 +75,7 @@ func (r *Republisher) refusal(out *entity.Outgoing, bulk bool) error {
 		return err
 	}
 	switch {
-	case m.Record.State == entity.ValueUnreadable: // nor does an edit make a record of it
+	case m.Record.State == entity.ValueUnreadable: // an edit cannot make it a record either
 		return valueRefusal(m)
 	case elsewhere(out):
 		if !r.allowed.limited {
@@ -93,7 +93,7 @@ func (r *Republisher) refusal(out *entity.Outgoing, bulk bool) error {
 	return valueRefusal(m)
 }
 
-// topicRefusal says what is against every replay to a topic.
+// topicRefusal returns why every replay to a topic is refused.
 func (r *Republisher) topicRefusal(topic string) error {
 	switch {
 	case topic == "":
@@ -110,12 +110,12 @@ func (r *Republisher) topicRefusal(topic string) error {
 	return nil
 }
 
-// valueRefusal says why there is no value to send.
+// valueRefusal returns why there is no value to send.
 func valueRefusal(m *entity.Message) error {
 	switch {
 	case deadletter.IsPointer(m.Record):
 		if _, known := pointsTo(m); !known {
-			return refuse(entity.BadRecord, "the dead letter names its record but does not carry it, and nobody can tell where that stands")
+			return refuse(entity.BadRecord, "the dead letter names its record but does not carry it, and the record's position is not known")
 		}
 	case m.Record.State == entity.ValueMissing:
 		return refuse(entity.BadRecord, "the message has neither bytes nor a payload")
@@ -126,12 +126,12 @@ func valueRefusal(m *entity.Message) error {
 	case m.Record.State == entity.ValueOverLimit && m.Record.Size > broker.ReadLimit:
 		return refuse(entity.BadRecord, "the value of %d bytes is larger than the %d that can be replayed", m.Record.Size, int64(broker.ReadLimit))
 	case m.Record.State == entity.ValueOverLimit && !m.Source.Known():
-		return refuse(entity.BadRecord, "the value is stored nowhere")
+		return refuse(entity.BadRecord, "the value is not stored")
 	}
 	return nil
 }
 
-// lookUpTopics asks for the target topics again, since nothing may be sent to one that is gone.
+// lookUpTopics reads the target topics again, because nothing may be sent to a deleted topic.
 func (r *Republisher) lookUpTopics(ctx context.Context, targets []entity.Target) map[string]broker.Topic {
 	names := open(targets, func(i int) string { return targets[i].Topic })
 	found := make(map[string]broker.Topic, len(names))
@@ -186,7 +186,7 @@ func (r *Republisher) noteEnds(ctx context.Context, targets []entity.Target) {
 	}
 }
 
-// ends asks for end offsets, a few times while a leader is being elected, which takes moments.
+// ends requests end offsets, and repeats the request a few times during a leader election.
 func (r *Republisher) ends(ctx context.Context, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error) {
 	for try, delay := 1, electionPause; ; try, delay = try+1, 2*delay {
 		ends, err := r.cluster.EndOffsets(ctx, parts)
@@ -196,13 +196,14 @@ func (r *Republisher) ends(ctx context.Context, parts []broker.TopicPartition) (
 	}
 }
 
-// How long an election is waited for: 0.7 s in all.
+// The waits for a leader election: 0.7 s in all.
 const (
 	electionTries = 4
 	electionPause = 100 * time.Millisecond
 )
 
-// open returns what of gives for the targets that nothing is against, each value once; zero values are left out.
+// open returns the results of the function of for the targets that are not refused, each value once, without zero
+// values.
 func open[T comparable](targets []entity.Target, of func(i int) T) []T {
 	var none T
 	var list []T

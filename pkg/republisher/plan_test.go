@@ -39,7 +39,7 @@ func TestPlanRefuses(t *testing.T) {
 		change func(*entity.Message)
 		allow  []string
 		bulk   bool
-		class  entity.ErrorClass // "" means: not refused
+		class  entity.ErrorClass // "" when it is not refused
 	}{
 		{"NothingAgainstIt", to(orders), nil, true, ""},
 		{"UnknownOrigin", to(""), nil, false, entity.UnknownTopic},
@@ -120,7 +120,7 @@ func TestPlanWaitsForAnElection(t *testing.T) {
 		l := newLogs()
 		l.errs[part(2)] = broker.ErrNotLeader
 		go func() {
-			<-time.After(500 * time.Millisecond) // the bubble's time
+			<-time.After(500 * time.Millisecond) // fake time
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			delete(l.errs, part(2))
@@ -136,7 +136,7 @@ func TestPlanPartition(t *testing.T) {
 	t.Parallel()
 	original := func(p int32) func(*entity.Message) { return func(m *entity.Message) { m.Origin.Partition = &p } }
 	key := func(k []byte) func(*entity.Message) { return func(m *entity.Message) { m.Record.Key = k } }
-	// What Java's default partitioner gives for four partitions.
+	// The results of Java's default partitioner for four partitions.
 	cases := []struct {
 		name   string
 		change func(*entity.Message)

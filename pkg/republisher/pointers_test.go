@@ -11,8 +11,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// A pointer is followed for the dead-letter topics that the configuration lists, and never into a topic that is
-// internal or that replays may not go to: neither to show the record nor to send it, alone or with others.
+// A pointer is followed only from the dead-letter topics that the configuration lists, and never into a topic that is
+// internal or not allowed for replays: neither to show the record nor to send it, alone or in bulk.
 func TestPointersAreFollowedWhereTheConfigurationSaysSo(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -77,7 +77,7 @@ func wantPointer(t *testing.T, what string, err error, reason string) {
 	}
 }
 
-// What an edit sends in place of the value needs no record.
+// An edit that sets the value does not need the record.
 func TestAnEditOfAPointerThatIsNotFollowedIsSent(t *testing.T) {
 	t.Parallel()
 	r := newRepublisher(t, newLogs())

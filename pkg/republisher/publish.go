@@ -10,15 +10,16 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// parallel is how many partitions are written or read at once.
+// parallel is how many partitions are written or read at a time.
 const parallel = 8
 
 var errTooLate = errors.New("it was not sent in time")
 
-// Publish sends claimed messages and answers in their order: in turn in a partition, partitions in parallel.
+// Publish sends claimed messages and answers in their order. It sends to partitions in parallel, and in order within
+// a partition.
 //
-// When ctx ends (a drain, or the age of a claim), nothing more is sent, and unsent messages are GivenBack; a send
-// under way ends by the configured timeout. Messages after a failed one of their partition are GivenBack with its
+// When ctx ends (a drain, or the age of a claim), nothing more is sent, and unsent messages are GivenBack; a send in
+// progress ends within the configured timeout. Messages after a failed one of their partition are GivenBack with its
 // class. Delivery.Throttle is the longest time that the broker asked for during the send.
 func (r *Republisher) Publish(ctx context.Context, batch []entity.Outgoing) []entity.Delivery {
 	deliveries := make([]entity.Delivery, len(batch))
@@ -44,7 +45,8 @@ func byTarget(batch []entity.Outgoing) map[broker.TopicPartition][]int {
 	return groups
 }
 
-// publishTo writes the messages at indices, all of one partition; those with a value to fetch go one by one.
+// publishTo writes the messages at indices, all of one partition; messages whose value must be fetched are sent one
+// by one.
 func (r *Republisher) publishTo(ctx context.Context, tp broker.TopicPartition, batch []entity.Outgoing, indices []int, deliveries []entity.Delivery) {
 	var together []int
 	flush := func() {
@@ -75,7 +77,8 @@ func (r *Republisher) send(ctx context.Context, tp broker.TopicPartition, batch 
 	}
 }
 
-// sendFetched fetches what no store holds and sends it, one at a time in this process because of the memory.
+// sendFetched fetches a value that the store does not hold and sends it; only one at a time in this process, to limit
+// memory.
 func (r *Republisher) sendFetched(ctx context.Context, tp broker.TopicPartition, batch []entity.Outgoing, i int) entity.Delivery {
 	if !r.fetching.acquire(ctx) {
 		return givenBack(tp.Partition)
@@ -91,7 +94,7 @@ func (r *Republisher) sendFetched(ctx context.Context, tp broker.TopicPartition,
 	return r.produce(ctx, tp, batch, []int{i}, []broker.Record{r.record(&batch[i], record)})[0]
 }
 
-// produce writes the records of the messages at indices, unless it is too late for that.
+// produce writes the records of the messages at indices, unless ctx has ended.
 func (r *Republisher) produce(
 	ctx context.Context, tp broker.TopicPartition, batch []entity.Outgoing, indices []int, records []broker.Record,
 ) []entity.Delivery {

@@ -241,7 +241,7 @@ func TestPublishOverLimit(t *testing.T) {
 	}
 }
 
-// TestPlanOfCutHeaders: a record is never sent with the headers that were stored when that are not all of them.
+// TestPlanOfCutHeaders: a record is never sent with its stored headers when these are incomplete.
 func TestPlanOfCutHeaders(t *testing.T) {
 	t.Parallel()
 	sum := sha256.Sum256([]byte("value"))

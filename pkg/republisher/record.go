@@ -17,7 +17,8 @@ import (
 // redrivenAt is RFC 3339 with milliseconds.
 const redrivenAt = "2006-01-02T15:04:05.000Z07:00"
 
-// headers are the record's own without those of its dead-letter producer, in order, and then ours.
+// headers returns the record's own headers in order, without those of its dead-letter producer, followed by the
+// headers of the replay.
 func (r *Republisher) headers(m entity.Message, target string, record []entity.Header, now time.Time) []entity.Header {
 	kept := r.strip(m.Failure.Dialect, target, record)
 	out := append(make([]entity.Header, 0, len(kept)+5), kept...)
@@ -34,8 +35,8 @@ func (r *Republisher) headers(m entity.Message, target string, record []entity.H
 	return out
 }
 
-// key is the key of attempt number attempt, source being the record in its topic. It must be the same before the
-// claim, which stores the partition, and after it. A typed key wins over republish_key.
+// key returns the key of attempt number attempt; source is the record in its topic. It must be the same before the
+// claim, which stores the partition, and after it. A key in an edit takes precedence over republish_key.
 func (r *Republisher) key(out *entity.Outgoing, source entity.Record, attempt int) []byte {
 	switch {
 	case out.Edit != nil && out.Edit.SetKey:
@@ -47,7 +48,7 @@ func (r *Republisher) key(out *entity.Outgoing, source entity.Record, attempt in
 	}
 }
 
-// uuidKey is a UUID v4 for one attempt. Only this process can compute it beforehand: the salt is its own.
+// uuidKey returns a UUID v4 for one attempt. It cannot be predicted outside this process, whose salt is secret.
 func (r *Republisher) uuidKey(message uuid.UUID, attempt int) []byte {
 	seed := append(r.salt[:len(r.salt):len(r.salt)], message[:]...)
 	sum := sha256.Sum256(binary.BigEndian.AppendUint64(seed, uint64(attempt)))
@@ -57,8 +58,8 @@ func (r *Republisher) uuidKey(message uuid.UUID, attempt int) []byte {
 	return []byte(id.String())
 }
 
-// partition chooses one of n for a key: the original one if it still exists, else that of Java's default
-// partitioner. Messages without a key are spread. A new key, or another topic, goes by the key alone.
+// partition chooses one of n partitions for a key: the original one if it still exists, else that of Java's default
+// partitioner. Messages without a key are spread. With a new key or another topic, only the key decides.
 func (r *Republisher) partition(out *entity.Outgoing, key []byte, n int) int32 {
 	m := &out.Message
 	kept := r.cfg.RepublishKey == KeyOriginal && !elsewhere(out) && (out.Edit == nil || !out.Edit.SetKey)
@@ -73,7 +74,7 @@ func (r *Republisher) partition(out *entity.Outgoing, key []byte, n int) int32 {
 	return int32(spread.Sum32() % uint32(n))
 }
 
-// record is the record sent for a claimed message, source being its record in the topic.
+// record returns the record to send for a claimed message; source is its record in the topic.
 func (r *Republisher) record(out *entity.Outgoing, source entity.Record) broker.Record {
 	sent := out.Edit.Apply(source)
 	return broker.Record{

@@ -1,6 +1,7 @@
-// Package republisher sends dead letters back to their original topic, byte for byte: it decides beforehand where a
-// message would go or why it must not, sends it with headers that mark it as a replay, and finds out afterwards
-// whether the attempt of a dead process reached the log. Callers decide when attempts start and what their end means.
+// Package republisher sends dead letters back to their original topic, byte for byte: it first decides to which
+// partition a message would go or why it must not be sent, sends it with headers that mark it as a replay, and later
+// finds out whether the attempt of a dead process reached the log. Callers decide when attempts start, and handle
+// their results.
 package republisher
 
 import (
@@ -16,7 +17,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
-// Cluster is the part of Kafka that republishing reads; its methods keep the promises of broker.Cluster.
+// Cluster is the part of Kafka that republishing reads; its methods behave as those of broker.Cluster.
 type Cluster interface {
 	Topics(ctx context.Context, names ...string) ([]broker.Topic, error)
 	StartOffsets(ctx context.Context, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error)
@@ -46,26 +47,26 @@ type Republisher struct {
 	cluster     Cluster
 	producer    Producer
 	salt        [32]byte // makes keys of mode uuid unpredictable
-	fetching    turn     // of who has a value in memory that no store would hold, to send it
-	reading     turn     // likewise, to look at it
-	facts       facts    // about topics and groups, for a moment
+	fetching    turn     // held by a send with a value that the store does not hold
+	reading     turn     // held by a read of such a value
+	facts       facts    // cached facts about topics and groups
 	now         func() time.Time
 	strip       Strip
 	pointers    deadletter.Patterns // dead-letter topics whose pointers are followed
-	tracer      oteltrace.Tracer    // nil: there are no spans
+	tracer      oteltrace.Tracer    // nil: no spans
 }
 
 // Strip returns the headers of a record that its replay into target keeps, as deadletter.Decoder.Strip does.
 type Strip func(dialect, target string, headers []entity.Header) []entity.Header
 
-// Option changes what New returns.
+// Option configures a Republisher.
 type Option func(*Republisher)
 
-// WithStrip says what a replay keeps where more than the built-in dialects is known.
+// WithStrip sets which headers a replay keeps; the default knows only the built-in dialects.
 func WithStrip(strip Strip) Option { return func(r *Republisher) { r.strip = strip } }
 
-// WithTracing makes a span of every sending to a partition, within the caller's and linked to the traces that the
-// messages were part of. What is sent keeps the trace context that it has.
+// WithTracing creates a span for every send to a partition, as a child of the caller's span and linked to the traces
+// of the messages. Sent records keep their own trace context.
 func WithTracing(provider oteltrace.TracerProvider) Option {
 	return func(r *Republisher) {
 		r.tracer = traces.Of(provider, "github.com/dlq-manager/dlq-manager/pkg/republisher")
@@ -76,7 +77,7 @@ func stripBuiltIn(dialect, _ string, headers []entity.Header) []entity.Header {
 	return deadletter.Strip(dialect, headers)
 }
 
-// New returns a Republisher. Nothing is ever sent to deadLetters. An error says what is wrong with cfg.
+// New returns a Republisher. Nothing is ever sent to deadLetters. The error reports invalid settings of cfg.
 func New(cfg Config, deadLetters deadletter.Patterns, cluster Cluster, producer Producer, options ...Option) (*Republisher, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err

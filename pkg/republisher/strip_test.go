@@ -8,7 +8,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// A replay that keeps what a user's own producer wrote would be taken for a failure.
+// A replay that keeps the headers of a user's own producer would be treated as a failure.
 func TestReplaysLeaveTheHeadersOfConfiguredDialectsBehind(t *testing.T) {
 	t.Parallel()
 	patterns := check.Must(deadletter.ParsePatterns("*.dlq.v1"))(t)

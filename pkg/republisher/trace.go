@@ -14,7 +14,8 @@ import (
 
 const send = "send"
 
-// trace begins the span of a send to a partition, no producer's span, since records keep their own context.
+// trace starts the span of a send to a partition. It is not of kind producer, because records keep their own trace
+// context.
 func (r *Republisher) trace(ctx context.Context, tp broker.TopicPartition, records int) (context.Context, oteltrace.Span) {
 	if r.tracer == nil {
 		return ctx, traces.None()
@@ -26,7 +27,7 @@ func (r *Republisher) trace(ctx context.Context, tp broker.TopicPartition, recor
 	return traces.Start(ctx, r.tracer, send+" "+tp.Topic, oteltrace.WithSpanKind(oteltrace.SpanKindClient), oteltrace.WithAttributes(attributes...))
 }
 
-// end ends the span with the outcomes at indices, each linked to the trace of its dead letter as it came.
+// end ends the span with the outcomes at indices, each linked to the trace context in its dead letter.
 func end(span oteltrace.Span, batch []entity.Outgoing, indices []int, deliveries []entity.Delivery) {
 	defer span.End()
 	if !span.IsRecording() {
@@ -55,7 +56,7 @@ func end(span oteltrace.Span, batch []entity.Outgoing, indices []int, deliveries
 	}
 }
 
-// failedBy reports whether the cluster refused a sent record; one never tried does not fail a span.
+// failedBy reports whether the cluster refused a sent record; a record that was never tried does not fail the span.
 func failedBy(v entity.Verdict) bool {
 	switch v {
 	case entity.Failed, entity.Rejected, entity.Refused, entity.InDoubt:
@@ -65,7 +66,7 @@ func failedBy(v entity.Verdict) bool {
 	}
 }
 
-// about says which message and attempt a record is of, and where it is, if it is known.
+// about returns attributes for a record: its message, its attempt and, if known, its position.
 func about(m *entity.Message, d entity.Delivery) []attribute.KeyValue {
 	attributes := []attribute.KeyValue{traces.MessageID.String(m.ID.String()), traces.AttemptID.String(m.Claim.ID.String())}
 	if d.Verdict == entity.Acknowledged && d.Offset != broker.OffsetUnknown {

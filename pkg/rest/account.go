@@ -29,8 +29,8 @@ var (
 	errNoRoom = errors.New("no room for the answer now")
 )
 
-// limits are shared by requests: answers and exports under way, bytes of answers in memory, and one value
-// larger than a share.
+// limits are shared by all requests: the numbers of answers and exports in progress, the bytes of answers in memory,
+// and one value that is larger than a principal's share.
 type limits struct {
 	pages, exports, bytes, large *budget
 }
@@ -39,8 +39,8 @@ func newLimits(cfg Config) limits {
 	return limits{newBudget(int64(cfg.MaxPages)), newBudget(int64(cfg.MaxExports)), newBudget(cfg.BufferBytes), newBudget(1)}
 }
 
-// account is one request's share of the limits. Calls of the API that a page of the console makes use that
-// page's account, so that no page waits for itself. It is safe for concurrent use.
+// account is one request's share of the limits. API calls of a console page use the page's account, so that a page
+// never waits for itself. It is safe for concurrent use.
 type account struct {
 	limits limits
 
@@ -48,14 +48,14 @@ type account struct {
 	who      string
 	slot     *budget // nil: not entered yet
 	reserved int64   // bytes
-	taken    int64   // of them, by what was read
-	wanted   int64   // by a read that ended for want of room
+	taken    int64   // of them, used by values that were read
+	wanted   int64   // by a read that ended for lack of room
 	large    bool    // it has a value that is larger than a share
 }
 
 type accountKey struct{}
 
-// auditedRead identifies one entry of the audit trail among those that a single read makes.
+// auditedRead identifies one of the audit entries that a single read makes.
 type auditedRead struct {
 	action entity.Action
 	kind   entity.Kind
@@ -67,7 +67,7 @@ type auditedReads struct{ recorded []auditedRead }
 
 type auditedKey struct{}
 
-// recordOnce records a read once for each request: without room for its answer a handler is called again.
+// recordOnce records a read once per request: when there is no room for an answer, its handler is called a second time.
 func (s *Server) recordOnce(ctx context.Context, entry entity.AuditEntry) error {
 	reads, _ := ctx.Value(auditedKey{}).(*auditedReads)
 	read := auditedRead{entry.Action, entry.Kind, entry.ObjectID, entry.LastError}
@@ -81,13 +81,13 @@ func (s *Server) recordOnce(ctx context.Context, entry entity.AuditEntry) error 
 	return err
 }
 
-// accountOf is the account of a read, and of a request that the console answers; nil otherwise.
+// accountOf returns the account of a read or of a request to the console; nil otherwise.
 func accountOf(ctx context.Context) *account {
 	a, _ := ctx.Value(accountKey{}).(*account)
 	return a
 }
 
-// enter takes a slot and room for a small answer, once.
+// enter takes a slot, and room for a small answer, on its first call.
 func (a *account) enter(ctx context.Context, who string, slots *budget) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -123,13 +123,13 @@ func (a *account) Take(n int64) error {
 	return errNoRoom
 }
 
-// makeRoom waits for the room that the last read lacked. The read begins again at mark, what was taken before
-// it.
+// makeRoom waits for the room that the last read lacked. The read is repeated from mark, the bytes that were taken
+// before it.
 func (a *account) makeRoom(ctx context.Context, mark int64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.taken = mark
-	// What one waits with, others wait for: all of it is given back.
+	// To avoid deadlock, all reserved room is released before the wait.
 	kept := max(mark, pageRoom)
 	a.limits.bytes.release(a.who, a.reserved-min(a.reserved, kept))
 	a.reserved = min(a.reserved, kept)
@@ -140,8 +140,8 @@ func (a *account) makeRoom(ctx context.Context, mark int64) error {
 	return nil
 }
 
-// takeValue reserves room for a value that is held whole. Of values larger than one principal's share, one at a
-// time is in memory.
+// takeValue reserves room for a value that is held completely in memory. Only one value larger than a principal's
+// share is in memory at a time.
 func (a *account) takeValue(ctx context.Context, size int64) error {
 	if size <= a.limits.bytes.share/2 {
 		return a.Take(size)
@@ -158,7 +158,7 @@ func (a *account) takeValue(ctx context.Context, size int64) error {
 	return nil
 }
 
-// settle gives back what was reserved and not taken: all has been read.
+// settle releases the room that was reserved and not used, after everything was read.
 func (a *account) settle() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -168,7 +168,7 @@ func (a *account) settle() {
 	}
 }
 
-// hold reserves n bytes that are in memory already, in place of less.
+// hold raises the reservation to n bytes, which are already in memory.
 func (a *account) hold(n int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -193,13 +193,14 @@ func (a *account) close() {
 	a.limits.bytes.release(a.who, a.reserved)
 	a.slot.release(a.who, 1)
 	if a.large {
-		debug.FreeOSMemory() // the next value must not come on top of this one
+		debug.FreeOSMemory() // this value must be freed before the next one is read
 		a.limits.large.release(a.who, 1)
 	}
 	a.slot, a.reserved, a.taken, a.large = nil, 0, 0, false
 }
 
-// refusal names the limit: 429 where the client's own requests use it up, 503 where those of others do.
+// refusal returns the error that names the limit: 429 where the client's own requests use it up, 503 where those of
+// all clients do.
 func (a *account) refusal(err error, of *budget) error {
 	what, setting := "bytes of answers", "buffer_bytes"
 	switch of {
@@ -209,7 +210,7 @@ func (a *account) refusal(err error, of *budget) error {
 		what, setting = "answers", "max_pages"
 	case a.limits.large:
 		what, setting = "value larger than a share", "buffer_bytes"
-		if errors.Is(err, errShare) { // of one value there are no halves
+		if errors.Is(err, errShare) { // a single value cannot be shared
 			err = errFull
 		}
 	}
@@ -225,7 +226,7 @@ func (a *account) refusal(err error, of *budget) error {
 	}
 }
 
-// limited gives a read or an export its account, and closes it when the handler has returned, however late.
+// limited gives a read or an export its account, and closes it after the handler has returned, even if that is late.
 func (s *Server) limited(rt route, handle handler) handler {
 	if rt.kind != read && rt.kind != stream {
 		return handle
@@ -268,7 +269,7 @@ func (s *Server) limited(rt route, handle handler) handler {
 	}
 }
 
-// clientOf is the owner of a share: the principal, or the client's address without authentication.
+// clientOf returns the owner of a share: the principal or, without authentication, the client's address.
 func (s *Server) clientOf(r *http.Request) string {
 	if _, nobody := s.authenticator.(auth.Nobody); !nobody {
 		return "principal " + principalOf(r).Name

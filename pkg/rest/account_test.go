@@ -29,8 +29,8 @@ func nothingHeld(t *testing.T, s *Server) {
 	}
 }
 
-// One client has half of a budget at most, all together have all of it, and who waits
-// gets what is given back.
+// One client gets at most half of a budget, all clients together the whole, and a waiting client gets units that are
+// released.
 func TestBudgetIsShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestBudgetIsShared(t *testing.T) {
 		}
 		wait("a", 5, nil, 0)
 		wait("a", 1, errShare, patience)
-		wait("b", 6, errFull, 0) // more than a share never comes
+		wait("b", 6, errFull, 0) // more than a share is never granted
 		wait("b", 3, nil, 0)
 		wait("c", 3, errFull, patience)
 		if b.try("c", 3) || !b.try("c", 2) {
@@ -55,7 +55,7 @@ func TestBudgetIsShared(t *testing.T) {
 		}
 
 		granted := make(chan string)
-		for _, who := range []string{"a", "c"} { // a's share is used up, and delays no other
+		for _, who := range []string{"a", "c"} { // a's share is used up, which delays no other client
 			go func() {
 				if err := b.wait(ctx, who, 2); err == nil {
 					granted <- who
@@ -78,7 +78,7 @@ func TestBudgetIsShared(t *testing.T) {
 		synctest.Wait()
 		leave()
 		if err := <-gone; !errors.Is(err, context.Canceled) || len(b.waiting) != 0 {
-			t.Errorf("who left: %v, %d wait, want the context's error and nobody", err, len(b.waiting))
+			t.Errorf("after the client left: %v, %d waiters, want the context's error and none", err, len(b.waiting))
 		}
 		b.release("a", 2)
 		b.release("c", 4)
@@ -95,8 +95,7 @@ type stuck struct {
 	left    chan struct{} // closed when the answer is whole
 }
 
-// asks sends a request of a client that reads nothing, and returns when all there is to do
-// is done.
+// asks sends a request of a client that reads nothing, and returns when the server waits for the client.
 func (f *fixture) asks(r *http.Request) *stuck {
 	w := &stuck{*httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
 	go func() {
@@ -107,7 +106,7 @@ func (f *fixture) asks(r *http.Request) *stuck {
 	return w
 }
 
-// reads takes the answer.
+// reads lets the client read the answer.
 func (w *stuck) reads() {
 	close(w.reading)
 	<-w.left
@@ -118,7 +117,7 @@ func (w *stuck) Write(b []byte) (int, error) {
 	return w.ResponseRecorder.Write(b)
 }
 
-// namedBy takes the token for the name.
+// namedBy authenticates a principal whose name is the token.
 type namedBy struct{}
 
 func (namedBy) Authenticate(_ context.Context, r *http.Request) (auth.Principal, error) {
@@ -126,8 +125,8 @@ func (namedBy) Authenticate(_ context.Context, r *http.Request) (auth.Principal,
 	return auth.Principal{Name: name, Grants: []auth.Grant{{Role: auth.Admin, All: true}}}, nil
 }
 
-// However many answers a client does not read, others are served, and it learns what is in
-// the way.
+// Other clients are served however many answers one client does not read, and that client is told which limit it has
+// reached.
 func TestPages_ReadersThatReadNothing(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -182,8 +181,8 @@ func TestPages_ReadersThatReadNothing(t *testing.T) {
 	}
 }
 
-// pageStore answers searches with so many messages of so many bytes, taken from the
-// room of the context as stores do, and counts them.
+// pageStore answers searches with a number of messages of a given size, reserves their bytes from the context's room
+// as stores do, and counts the searches.
 func pageStore(s *fake.Store, messages int, bytes int64) (store *hooked, reads *int) {
 	store, reads = hook(s), new(int)
 	store.search = func(ctx context.Context, _ repository.SearchQuery) (found repository.SearchPage, err error) {
@@ -199,9 +198,8 @@ func pageStore(s *fake.Store, messages int, bytes int64) (store *hooked, reads *
 	return store, reads
 }
 
-// A large page waits for room without holding the store meanwhile, reads again, and is
-// refused when there is none for long. One that is larger than any share is refused at
-// once, and not for ever tried again.
+// A large page waits for room without holding a connection of the store, reads again, and is refused when there is no
+// room for a long time. A page that is larger than a share is refused at once, and not tried again for ever.
 func TestPages_LargeOnesWaitForRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -244,7 +242,7 @@ func TestPages_LargeOnesWaitForRoom(t *testing.T) {
 	})
 }
 
-// Whatever ends a request, all that it held is given back.
+// However a request ends, all its reservations are released.
 func TestAccount_IsClosedHoweverARequestEnds(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func(context.Context) error{
@@ -278,7 +276,7 @@ func TestAccount_IsClosedHoweverARequestEnds(t *testing.T) {
 						time.AfterFunc(time.Second, leave)
 					}
 					f.server.Handler().ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, http.NoBody).WithContext(ctx))
-					<-time.After(2 * time.Minute) // of the bubble: the store comes back
+					<-time.After(2 * time.Minute) // fake time: the store returns
 					synctest.Wait()
 					if t.Failed() {
 						t.Log(name, path, leaves)
@@ -290,8 +288,7 @@ func TestAccount_IsClosedHoweverARequestEnds(t *testing.T) {
 	}
 }
 
-// A page of the console has one reservation, however often it calls the API, and none
-// when it does not.
+// A page of the console has one reservation, however often it calls the API, and none without a call.
 func TestMount_CallsOfOnePageAreOneAnswer(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA)).undocumented()
@@ -309,8 +306,7 @@ func TestMount_CallsOfOnePageAreOneAnswer(t *testing.T) {
 	nothingHeld(t, f.server)
 }
 
-// Values that are larger than what one client may have are in memory one at a time,
-// until they are written.
+// Values that are larger than one client's share are in memory one at a time, until they are written.
 func TestPayload_LargeOnesOneAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -53,7 +53,7 @@ func (s *Server) getActivity(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// arrivalsOf reads the question, and reports every problem. The last step is the current one.
+// arrivalsOf reads the query, and reports every problem. The last step is the current one.
 func (s *Server) arrivalsOf(query url.Values) (name string, q repository.ArrivalsQuery, err error) {
 	var p problems
 	name, err = wordParameter(query, "span", spanNames)

@@ -11,8 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// activityFixture has messages of three topics at several times, of which one in two
-// topics came back.
+// activityFixture has messages of three topics at several times, of which one in two topics came back.
 func activityFixture() *fixture {
 	f := newFixture()
 	for i, ago := range []time.Duration{0, 4 * time.Minute, 59 * time.Minute, 61 * time.Minute, 25 * time.Hour, 6 * 24 * time.Hour} {
@@ -92,11 +91,11 @@ func TestActivity(t *testing.T) {
 		}
 	}
 	if a := newFixture(message(idA)).guarded(person("root", "*", auth.Viewer)).activity(t, "root", ""); a.CountedUntil != nil || len(a.Points) != 24 {
-		t.Errorf("where nobody has counted: %+v, want points and null", a)
+		t.Errorf("before counting starts: %+v, want points and null", a)
 	}
 }
 
-// What one may not see is neither counted nor named.
+// Messages that the caller may not see are neither counted nor named.
 func TestActivity_IsOfVisibleTopics(t *testing.T) {
 	t.Parallel()
 	f := activityFixture().guarded(person("root", "*", auth.Viewer), person("ana", "orders.*", auth.Viewer),

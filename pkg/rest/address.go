@@ -32,9 +32,8 @@ func (p proxies) has(address netip.Addr) bool {
 	return slices.ContainsFunc(p, func(network netip.Prefix) bool { return network.Contains(address) })
 }
 
-// client returns the address of the client: the peer's or, of a trusted proxy, the last address in
-// X-Forwarded-For that is not one; a client can forge those to the left. A peer without an address, such as a
-// socket, has the zero Addr.
+// client returns the address of the client: the peer's or, of a trusted proxy, the last address in X-Forwarded-For that
+// is not one; a client can forge those to the left. A peer without an address, such as a socket, has the zero Addr.
 func (p proxies) client(r *http.Request) netip.Addr {
 	address := parseAddress(r.RemoteAddr)
 	if !p.has(address) {
@@ -65,8 +64,8 @@ func parseAddress(text string) netip.Addr {
 	return address.Unmap().WithZone("")
 }
 
-// clientNetwork returns what attempts are counted by: the client's address, or its /64 of IPv6, which one
-// customer has.
+// clientNetwork returns what attempts are counted by: the client's address, or its /64 of IPv6, which usually belongs
+// to one customer.
 func clientNetwork(r *http.Request) netip.Prefix {
 	address := exchangeOf(r).address
 	bits := address.BitLen()
@@ -80,7 +79,7 @@ func clientNetwork(r *http.Request) netip.Prefix {
 	return network
 }
 
-// secure reports whether the client's connection is encrypted: a trusted proxy, which ends TLS, says so.
+// secure reports whether the client's connection is encrypted, by the header of a trusted proxy that terminates TLS.
 func (p proxies) secure(r *http.Request) bool {
 	return r.TLS != nil || p.has(parseAddress(r.RemoteAddr)) && r.Header.Get("X-Forwarded-Proto") == "https"
 }

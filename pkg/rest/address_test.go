@@ -42,7 +42,7 @@ func TestClientNetwork(t *testing.T) {
 	}
 }
 
-// Browsers have to come by TLS only where they do, as a trusted proxy says.
+// Strict-Transport-Security is sent only where a trusted proxy reports that the client uses TLS.
 func TestHeadersOfEveryAnswer(t *testing.T) {
 	t.Parallel()
 	f := newFixture()

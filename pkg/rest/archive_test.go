@@ -34,7 +34,7 @@ func TestArchive(t *testing.T) {
 	}
 }
 
-// fetching has one value, or an error.
+// fetching returns one value, or an error.
 type fetching struct {
 	value   []byte
 	err     error
@@ -55,7 +55,7 @@ func (f fetching) Fetch(context.Context, entity.Message) (entity.Record, error) 
 	return entity.Record{Value: f.value}, f.err
 }
 
-// A single message says where each of its values was learnt.
+// A single message shows the source of each of its values.
 func TestGet_Derived(t *testing.T) {
 	t.Parallel()
 	partition, offset := int32(3), int64(9)
@@ -78,7 +78,7 @@ func TestGet_Derived(t *testing.T) {
 	wantWithout(t, f.do("GET", "/api/v1/messages", ""), `"derived"`)
 }
 
-// The archive has values and histories, as the live table has, and says where.
+// The archive serves values and histories like the live table, with its own addresses.
 func TestArchive_PayloadAndHistory(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idB, in(entity.Dead, 3), withValue("\xff\x00"))).open()

@@ -13,7 +13,7 @@ const (
 	maxAttempts  = 10
 	attemptPause = 6 * time.Second
 
-	// maxAddresses bounds what is remembered: the address with the oldest failure is forgotten first.
+	// maxAddresses bounds the number of addresses that are kept; the one with the oldest failure is dropped first.
 	maxAddresses = 10_000
 )
 
@@ -30,14 +30,14 @@ type attempts struct {
 type failures struct {
 	client netip.Prefix
 	level  float64
-	at     time.Time // when the level was so
+	at     time.Time // when the level had this value
 }
 
 func newAttempts(now func() time.Time) *attempts {
 	return &attempts{now: now, clients: map[netip.Prefix]*list.Element{}, order: list.New()}
 }
 
-// failed counts a failure, unless there were too many already: then it reports false.
+// failed counts a failure and returns true; when there were too many already, it returns false and does not count.
 func (a *attempts) failed(client netip.Prefix) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -77,10 +77,10 @@ func (a *attempts) level(client netip.Prefix, now time.Time) float64 {
 	return max(0, f.level-float64(now.Sub(f.at))/float64(attemptPause))
 }
 
-// tooManyAttempts is the answer to one more failure. It is the same for every invalid token.
+// tooManyAttempts returns the answer to a further failure. It is the same for every invalid token.
 func (s *Server) tooManyAttempts(r *http.Request) error {
-	err := refused(errRateLimited, "too many tokens that do not count came from this address",
-		detail{"Authorization", "does not count, as others from this address before"})
+	err := refused(errRateLimited, "too many invalid tokens came from this address",
+		detail{"Authorization", "is not valid; this address has sent too many invalid tokens"})
 	err.after = max(time.Second, s.attempts.wait(clientNetwork(r)))
 	return err
 }

@@ -15,8 +15,8 @@ func (f *fixture) guess(address, token string) *reply {
 	return f.from(address, "GET", "/api/v1/topics", "Authorization", "Bearer "+token)
 }
 
-// Guessing tokens becomes slow, for the address that guesses; a client with a token that
-// counts does not notice, from the same address either.
+// Guessing tokens becomes slow for the guessing address; a client with a valid token is not affected, even from the
+// same address.
 func TestAttempts(t *testing.T) {
 	t.Parallel()
 	f := newFixture().guarded(person("ana", "*", auth.Viewer))
@@ -44,7 +44,7 @@ func TestAttempts(t *testing.T) {
 	wantEnvelope(t, f.guess(guesser, "guess"), 429)
 }
 
-// Who has a /64 has as many addresses as he likes.
+// A client with an IPv6 /64 can use any number of its addresses.
 func TestAttempts_OfOneNetwork(t *testing.T) {
 	t.Parallel()
 	f := newFixture().guarded()
@@ -65,7 +65,7 @@ func TestAttempts_AreForgottenInOrder(t *testing.T) {
 		a.failed(client(0))
 	}
 	for i := range maxAddresses {
-		if a.failed(client(0)) { // is still limited, but does not fail again
+		if a.failed(client(0)) { // still limited, without another failure
 			t.Fatalf("after %d others the address is forgotten", i)
 		}
 		a.failed(client(i + 1))

@@ -82,7 +82,7 @@ var (
 	}
 )
 
-// trailOf reads what is asked of the trail. possible is false when no entry can be of it.
+// trailOf reads the query of the trail. possible is false when no entry can match it.
 func trailOf(query url.Values) (q repository.TrailQuery, possible bool, err error) {
 	possible = true
 	for _, p := range []struct {

@@ -15,11 +15,11 @@ import (
 
 type getter func(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
 
-// apiPrefix is where one has to say who one is, also for what is not there.
+// apiPrefix is the prefix of paths that need authentication, also of paths without a route.
 const apiPrefix = "/api/"
 
-// WithAuth sets how requests are authenticated; mode is what the session shows. Without it every request may do
-// everything.
+// WithAuth sets how requests are authenticated; mode is shown by the session route. Without this option every request
+// may do everything.
 func WithAuth(a auth.Authenticator, mode string) Option {
 	return func(s *Server) { s.authenticator, s.authMode = a, mode }
 }
@@ -45,7 +45,7 @@ func (s *Server) authenticated(r *http.Request) (*http.Request, error) {
 	return r.WithContext(context.WithValue(r.Context(), principalKey{}, p)), nil
 }
 
-// known keeps from strangers which routes there are.
+// known authenticates requests to unknown routes too, so that the answer does not reveal which routes exist.
 func (s *Server) known(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, apiPrefix) {
@@ -58,8 +58,7 @@ func (s *Server) known(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// sameSite refuses changes that a page of another site makes a browser ask for. Programs that are no browsers
-// pass.
+// sameSite refuses changes that a page of another site sends through a user's browser. Requests of other programs pass.
 func (s *Server) sameSite(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := s.crossSite.Check(r); err != nil {

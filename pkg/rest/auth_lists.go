@@ -16,7 +16,7 @@ const (
 	// maxNarrowed caps the page depth for users with topic restrictions, whose pages are filtered row by row.
 	maxNarrowed = 10_000
 
-	// narrowedStep is how much of that is looked at at once.
+	// narrowedStep is the number of messages that one step reads.
 	narrowedStep = 1000
 )
 
@@ -30,7 +30,7 @@ func (s *Server) topicPage(ctx context.Context, name string, page repository.Pag
 	}
 	if page.Offset() > maxNarrowed {
 		return repository.List{}, &entity.FieldError{
-			Field: "page", Reason: fmt.Sprintf("is behind %d messages, with roles on some topics only: use /api/v1/messages", maxNarrowed),
+			Field: "page", Reason: fmt.Sprintf("must be within the first %d messages for roles on some topics only; use /api/v1/messages", maxNarrowed),
 		}
 	}
 	filter := entity.Filter{Topic: name, Visible: scope}
@@ -43,7 +43,7 @@ func (s *Server) topicPage(ctx context.Context, name string, page repository.Pag
 	return list, err
 }
 
-// searchPage returns what a search finds after the first skip messages.
+// searchPage returns the matches of a search after the first skip messages.
 func (s *Server) searchPage(ctx context.Context, q repository.SearchQuery, skip int) ([]entity.Message, error) {
 	for skip > 0 {
 		before := q
@@ -59,7 +59,8 @@ func (s *Server) searchPage(ctx context.Context, q repository.SearchQuery, skip 
 	return found.Messages, err
 }
 
-// narrowOrder refuses a redrive whose action the principal may do nowhere, and limits others to its topics.
+// narrowOrder refuses a redrive whose action the principal may perform on no topic, and limits others to the
+// principal's topics.
 func narrowOrder(p auth.Principal, order *repository.NewRedrive) error {
 	roles := rolesFor(order.Action, order.Options)
 	for _, role := range roles {
@@ -83,7 +84,7 @@ func scopeOfAll(p auth.Principal, roles ...auth.Role) *entity.TopicPatterns {
 	return scope
 }
 
-// inBoth returns the topics of both scopes, of which nil is everything.
+// inBoth returns the topics that are in both scopes; nil means all topics.
 func inBoth(a, b *entity.TopicPatterns) *entity.TopicPatterns {
 	switch {
 	case a == nil:

@@ -56,8 +56,8 @@ func sharedFixture(people ...auth.Principal) *fixture {
 	return newFixture(list...).guarded(people...)
 }
 
-// The pages of a dead-letter topic that teams share are everybody's own: without
-// gaps, with numbers of what one sees, and in the same order.
+// In a dead-letter topic that teams share, each caller gets pages of the visible messages only: without gaps, with
+// their own counts, and in the same order.
 func TestSharedTopicIsListedByWhatOneSees(t *testing.T) {
 	t.Parallel()
 	f := sharedFixture(person("ana", "orders.*", auth.Viewer), person("shared", "shared.*", auth.Viewer), person("root", "*", auth.Viewer))
@@ -178,8 +178,7 @@ func TestRedrivesAreSeenByTheirMakersAndThoseWhoSeeEverything(t *testing.T) {
 	}
 }
 
-// A redrive outlives the grants of its maker: without them it is not theirs any more, to
-// look at or to go on with.
+// A redrive outlives the grants of its creator: without them, the creator can neither see nor change it.
 func TestRedriveIsHeldAgainstTodaysGrants(t *testing.T) {
 	t.Parallel()
 	then := person("ana", "orders.*,payments.*", auth.Operator, auth.Edit)
@@ -248,7 +247,7 @@ func TestTrailShowsWhatOneMaySee(t *testing.T) {
 	wantEnvelope(t, f.by("ana", "GET", "/api/v1/audit", ""), 403, "role", "object_id")
 }
 
-// A line of messages ends where it leaves what one may see.
+// A lineage ends at the first message that the caller may not see.
 func TestLineageEndsWhereOneSeesNoFurther(t *testing.T) {
 	t.Parallel()
 	child, parent := message(idA), message(idB)

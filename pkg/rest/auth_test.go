@@ -16,7 +16,7 @@ import (
 
 const anonymous = auth.Anonymous
 
-// people are known by their names, which they send in place of a token.
+// people authenticates principals by their names, which they send instead of a token.
 type people map[string]auth.Principal
 
 func (p people) Authenticate(_ context.Context, r *http.Request) (auth.Principal, error) {
@@ -113,8 +113,7 @@ func TestSession(t *testing.T) {
 		`{"name":"anonymous","mode":"none","grants":[{"role":"admin","topics":["*"]},{"role":"unmask","topics":["*"]}],"masking":false}`)
 }
 
-// A page of another site must not make a browser change anything, whether or not
-// requests need a token.
+// A page of another site must not make a browser change anything, whether or not requests need a token.
 func TestCrossSiteChangesAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -148,7 +147,7 @@ func TestCrossSiteChangesAreRefused(t *testing.T) {
 	}
 }
 
-// What a person did is theirs: in the trail, and under their idempotency keys.
+// A principal's actions carry its name in the audit trail, and its idempotency keys are its own.
 func TestPrincipalIsTheActor(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA), message(idB)).guarded(person("ana", "*", auth.Admin), person("bob", "*", auth.Admin))
@@ -165,8 +164,8 @@ func TestPrincipalIsTheActor(t *testing.T) {
 	}
 }
 
-// An answer that was stored is sent again also when its object is not where it
-// was: for those with limits everything else would look as if it was lost.
+// A stored answer is sent again also when its object has moved: for callers with limited roles, any other answer
+// would look as if the object was lost.
 func TestStoredAnswerIsSentAgainWithoutALookAtTheObject(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA)).guarded(person("ana", "orders.*", auth.Operator), person("bob", "orders.*", auth.Operator))
@@ -183,8 +182,7 @@ func TestStoredAnswerIsSentAgainWithoutALookAtTheObject(t *testing.T) {
 	wantEnvelope(t, restore("ana", "other"), 404)
 }
 
-// What a refused request was sent with is not used up, and no key opens what is
-// not allowed.
+// A refused request does not use up its key, and a key does not give access to a forbidden object.
 func TestKeyOfARefusedRequest(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA)).guarded(person("ana", "payments.*", auth.Operator), person("eve", "*", auth.Viewer))

@@ -15,7 +15,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// fields maps the names of a body to their targets: a pointer, or an object for an object within the object.
+// fields maps the field names of a body to their targets: a pointer, or fields for a nested object.
 type fields map[string]any
 
 type object struct {
@@ -34,7 +34,7 @@ func (o *option[T]) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, &o.value)
 }
 
-// nullable is an option that may be null, which says that there is nothing.
+// nullable is an option that may be null, which means an empty value.
 type nullable[T any] struct {
 	given bool
 	value *T
@@ -47,7 +47,7 @@ func (n *nullable[T]) UnmarshalJSON(text []byte) error {
 
 func (*nullable[T]) null() {}
 
-// rawJSON is any JSON, character by character; nil when there was none.
+// rawJSON is JSON exactly as it was sent; nil when it was not given.
 type rawJSON []byte
 
 func (j *rawJSON) UnmarshalJSON(text []byte) error {
@@ -62,8 +62,8 @@ func acceptsNull(target any) bool {
 	return ok
 }
 
-// readBody reads a JSON object into into; an empty body is an empty object. Unknown names are refused, because
-// a misspelt option must not be taken for its default.
+// readBody reads a JSON object into into; an empty body is an empty object. Unknown names are refused, because a
+// misspelt option would otherwise silently get its default.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request, into fields) error {
 	body, err := s.slurp(w, r)
 	if err != nil {
@@ -78,7 +78,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, into fields) e
 	return decodeObject(body, "", into)
 }
 
-// readChange reads the body of a change, and with it who wants it and why.
+// readChange reads the body of a change, and returns its cause.
 func (s *Server) readChange(w http.ResponseWriter, r *http.Request, into fields) (entity.Cause, error) {
 	var reason string
 	into["reason"] = &reason
@@ -88,7 +88,7 @@ func (s *Server) readChange(w http.ResponseWriter, r *http.Request, into fields)
 	return causeOf(r, reason)
 }
 
-// changeOf reads the id and the body of a change that takes nothing but a reason.
+// changeOf reads the id and the body of a change whose only field is a reason.
 func (s *Server) changeOf(w http.ResponseWriter, r *http.Request, what string) (uuid.UUID, entity.Cause, error) {
 	id, err := idOf(r, what)
 	if err != nil {
@@ -98,12 +98,12 @@ func (s *Server) changeOf(w http.ResponseWriter, r *http.Request, what string) (
 	return id, cause, err
 }
 
-// slurp reads the whole body within its size and its time.
+// slurp reads the whole body within the limits of size and time.
 func (s *Server) slurp(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(s.cfg.BodyTimeout)) // tests answer without a connection
+	_ = control.SetReadDeadline(time.Now().Add(s.cfg.BodyTimeout)) // fails in tests, which have no connection
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.cfg.MaxBodyBytes))
-	_ = control.SetReadDeadline(time.Time{}) // else it would end the watch for a client that leaves
+	_ = control.SetReadDeadline(time.Time{}) // else it would end the detection of a client that disconnects
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
@@ -144,12 +144,12 @@ func decodeObject(body []byte, prefix string, into fields) error {
 		return notJSONBody()
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return &entity.FieldError{Field: "body", Reason: "has data behind the JSON object"}
+		return &entity.FieldError{Field: "body", Reason: "has data after the JSON object"}
 	}
 	return nil
 }
 
-// decodeObjectAt is decodeObject for an object in a list, whose place is at.
+// decodeObjectAt is decodeObject for an object in a list; at is its path in errors.
 func decodeObjectAt(text []byte, at string, into fields) error {
 	if text = bytes.TrimSpace(text); len(text) == 0 || text[0] != '{' {
 		return &entity.FieldError{Field: at, Reason: "must be a JSON object"}
@@ -178,7 +178,7 @@ func decodeField(decoder *json.Decoder, prefix string, into fields, seen map[str
 	return decodeValue(value, prefix+name, target)
 }
 
-// nameOf makes a name visible also when it is empty.
+// nameOf quotes an empty name to make it visible.
 func nameOf(field string) string {
 	if field == "" {
 		return `""`

@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// patience is how long a request waits for what others hold: slow clients are disconnected after about as long.
+// patience is how long a request waits for units that other requests hold; slow clients are disconnected after about
+// the same time.
 const patience = 5 * time.Second
 
-// budget is a number of units that requests share. One principal has at most half of it. It is safe for
-// concurrent use.
+// budget is a number of units that requests share. One principal gets at most half of it. It is safe for concurrent
+// use.
 type budget struct {
 	total, share int64
 
@@ -21,7 +22,7 @@ type budget struct {
 	waiting []*waiter
 }
 
-// waiter waits until its units are its own, which granted says by being closed.
+// waiter waits for its units; granted is closed when it has them.
 type waiter struct {
 	who     string
 	n       int64
@@ -32,7 +33,7 @@ func newBudget(total int64) *budget {
 	return &budget{total: total, share: max(1, total/2), by: map[string]int64{}}
 }
 
-// try takes n units for who, or none.
+// try takes n units for who if they are free, else none.
 func (b *budget) try(who string, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -48,7 +49,7 @@ func (b *budget) take(who string, n int64) bool {
 	return true
 }
 
-// force takes n units that are in use already, whether or not they are there.
+// force takes n units even if they are not free, because they are already in use.
 func (b *budget) force(who string, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -56,8 +57,8 @@ func (b *budget) force(who string, n int64) {
 	b.by[who] += n
 }
 
-// wait takes n units for who, and waits a while for them. The error is errShare when the principal has too
-// much, errFull when all together have, or that of a context that ends first.
+// wait takes n units for who, and waits at most patience for them. The error is errShare when the principal's own
+// share is used up, errFull when the budget is, or that of a context that ends first.
 func (b *budget) wait(ctx context.Context, who string, n int64) error {
 	b.mu.Lock()
 	if b.take(who, n) {
@@ -66,7 +67,7 @@ func (b *budget) wait(ctx context.Context, who string, n int64) error {
 	}
 	if n > b.share {
 		b.mu.Unlock()
-		return errFull // it never comes
+		return errFull // more than a share is never granted
 	}
 	w := &waiter{who: who, n: n, granted: make(chan struct{})}
 	b.waiting = append(b.waiting, w)
@@ -85,7 +86,7 @@ func (b *budget) wait(ctx context.Context, who string, n int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	at := slices.Index(b.waiting, w)
-	if at < 0 { // granted at this very moment
+	if at < 0 { // granted at the same moment
 		return nil
 	}
 	b.waiting = slices.Delete(b.waiting, at, at+1)
@@ -99,8 +100,8 @@ func (b *budget) wait(ctx context.Context, who string, n int64) error {
 	}
 }
 
-// release returns n units of who. Waiters get them in their order; one that cannot be served yet does not hold
-// up the others.
+// release returns n units of who. Waiters are served in order; a waiter that cannot be served yet does not delay the
+// others.
 func (b *budget) release(who string, n int64) {
 	if n == 0 {
 		return

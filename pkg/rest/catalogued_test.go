@@ -10,15 +10,15 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// catalogue makes the documents of all messages, as the worker does.
+// catalogue indexes all messages, as the indexer does.
 func (f *fixture) catalogue(masks *payload.Masks) {
 	ctx := context.Background()
 	if _, err := f.memory.HoldCatalogue(ctx, idGone, 1, time.Hour); err != nil {
-		panic(err) // tests that are at fault themselves
+		panic(err) // a fault of the test itself
 	}
 	page, err := f.memory.Search(ctx, repository.SearchQuery{Limit: 1000})
 	if err != nil {
-		panic(err) // tests that are at fault themselves
+		panic(err) // a fault of the test itself
 	}
 	var documents []entity.Document
 	for _, m := range page.Messages {
@@ -33,7 +33,7 @@ func (f *fixture) catalogue(masks *payload.Masks) {
 		documents = append(documents, d)
 	}
 	if err := f.memory.StoreDocuments(ctx, 1, documents); err != nil {
-		panic(err) // tests that are at fault themselves
+		panic(err) // a fault of the test itself
 	}
 }
 

@@ -18,7 +18,7 @@ const maxReason = 500
 // task is the work of a request with an Idempotency-Key.
 type task struct {
 	operation uuid.UUID
-	resumed   bool // an earlier request may have begun it, and never answered
+	resumed   bool // an earlier request may have started it without an answer
 }
 
 type taskKey struct{}
@@ -29,7 +29,7 @@ func taskOf(ctx context.Context) task {
 	return t
 }
 
-// causeOf says who wants what a request asks for, and why.
+// causeOf returns the actor, the reason and the ids of a request.
 func causeOf(r *http.Request, reason string) (entity.Cause, error) {
 	if err := checkReason(reason); err != nil {
 		return entity.Cause{}, err
@@ -43,7 +43,7 @@ func causeOf(r *http.Request, reason string) (entity.Cause, error) {
 	}, nil
 }
 
-// queryCause is causeOf with the reason of the query.
+// queryCause is causeOf with the reason from the query.
 func queryCause(r *http.Request) (entity.Cause, error) {
 	reason, err := textParameter(r.URL.Query(), "reason")
 	if err != nil {
@@ -52,7 +52,7 @@ func queryCause(r *http.Request) (entity.Cause, error) {
 	return causeOf(r, reason)
 }
 
-// checkReason keeps out what would make another line, or another colour, of logs and tables.
+// checkReason refuses control characters, which could break lines or change colours in logs and tables.
 func checkReason(reason string) error {
 	switch {
 	case !utf8.ValidString(reason):

@@ -17,8 +17,7 @@ const (
 	traceparent = "00-" + clientTrace + "-b7ad6b7169203331-01"
 )
 
-// Everything that changes something says who wanted it, why, and by which
-// request.
+// Every change records the actor, the reason and the request id.
 func TestCause(t *testing.T) {
 	t.Parallel()
 	const reason = "the consumer was fixed 修正済み"
@@ -87,7 +86,7 @@ func TestTraceID(t *testing.T) {
 	}
 }
 
-// requestWith is a request that is not traced, and came with these.
+// requestWith returns a request with these headers that is not traced.
 func requestWith(traceparents ...string) *http.Request {
 	r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
 	r.Header["Traceparent"] = traceparents

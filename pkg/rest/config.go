@@ -10,42 +10,41 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Config says where the server listens and how patient it is.
+// Config holds the server's addresses, limits and timeouts.
 type Config struct {
 	Host string `mapstructure:"host"`
 	Port int    `mapstructure:"port"`
 
-	// MetricsPort serves /metrics alone; 0 serves it at Port with the rest.
+	// MetricsPort serves only /metrics; 0 serves it at Port with the other routes.
 	MetricsPort int `mapstructure:"metrics_port"`
 
-	// Hosts are globs of the host names that the server accepts while auth.mode is none; addresses and
-	// localhost always are.
+	// Hosts are globs of the host names that the server accepts while auth.mode is none; addresses and localhost are
+	// always accepted.
 	Hosts []string `mapstructure:"hosts"`
 
-	// TrustedProxies are addresses and networks whose X-Forwarded-For and X-Forwarded-Proto are believed.
+	// TrustedProxies are addresses and networks whose X-Forwarded-For and X-Forwarded-Proto headers are trusted.
 	TrustedProxies []string `mapstructure:"trusted_proxies"`
 
-	// StartupTimeout is how long the program tries its dependencies before it gives up; the server answers "not
-	// ready" meanwhile.
+	// StartupTimeout is how long the program tries to reach its dependencies before it exits; until then the server
+	// answers "not ready".
 	StartupTimeout time.Duration `mapstructure:"startup_timeout"`
 
-	// ReadHeaderTimeout and BodyTimeout bound how slowly a request may arrive, WriteTimeout how slowly an
-	// answer may be read, from its first byte. IdleTimeout ends idle connections.
+	// ReadHeaderTimeout and BodyTimeout bound the time in which a request must arrive, WriteTimeout the time in which
+	// an answer must be read, from its first byte. IdleTimeout closes idle connections.
 	ReadHeaderTimeout time.Duration `mapstructure:"read_header_timeout"`
 	BodyTimeout       time.Duration `mapstructure:"body_timeout"`
 	WriteTimeout      time.Duration `mapstructure:"write_timeout"`
 	IdleTimeout       time.Duration `mapstructure:"idle_timeout"`
 
-	// RequestTimeout bounds everything but retries, which know their own limits, and exports.
+	// RequestTimeout bounds all requests except retries, which have limits of their own, and exports.
 	RequestTimeout time.Duration `mapstructure:"request_timeout"`
 
-	// MinWriteRate is how many bytes a second a client has to read of an answer; it is disconnected when it is
+	// MinWriteRate is how many bytes of an answer a client must read per second; it is disconnected when it is
 	// writeGrace late.
 	MinWriteRate int64 `mapstructure:"min_write_rate"`
 
-	// MaxPages is how many reads one process answers at a time, BufferBytes how much memory their answers may
-	// take together until they are written. One principal, or one address without authentication, has at most
-	// half of each.
+	// MaxPages is how many reads one process answers at a time, BufferBytes how much memory their answers may use
+	// together until they are written. One principal or, without authentication, one address gets at most half of each.
 	MaxPages    int   `mapstructure:"max_pages"`
 	BufferBytes int64 `mapstructure:"buffer_bytes"`
 
@@ -54,11 +53,10 @@ type Config struct {
 	MaxExports    int           `mapstructure:"max_exports"`
 	ExportTimeout time.Duration `mapstructure:"export_timeout"`
 
-	// DrainTimeout is how long running requests may take once the program ends; retries stop in its second
-	// half.
+	// DrainTimeout is how long running requests may take once the program ends; retries are stopped in its second half.
 	DrainTimeout time.Duration `mapstructure:"drain_timeout"`
 
-	// MaxBodyBytes bounds a request's body, MaxHeaderBytes its head.
+	// MaxBodyBytes limits a request's body, MaxHeaderBytes its headers.
 	MaxBodyBytes   int64 `mapstructure:"max_body_bytes"`
 	MaxHeaderBytes int   `mapstructure:"max_header_bytes"`
 }
@@ -85,11 +83,11 @@ func DefaultConfig() Config {
 	}
 }
 
-// minBuffer lets one principal have one of the largest pages: the bytes from the store, and as much again for
-// the rest.
+// minBuffer is enough for one principal to read one page of the largest size: the bytes from the store, and the same
+// amount again for the answer.
 const minBuffer = 4 * repository.ListPageLimit
 
-// maxDrain leaves the rest of the program its share of the 25 seconds in which it must have ended.
+// maxDrain leaves time for the other parts of the program, which must end within 25 seconds.
 const maxDrain = 20 * time.Second
 
 // Validate reports every setting that cannot work.

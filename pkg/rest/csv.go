@@ -6,15 +6,14 @@ import (
 	"unicode/utf8"
 )
 
-// csvHead is the line with the names of the columns, in the order in which a message has them in JSON.
+// csvHead is the line of column names, in the order of a message's JSON members.
 const csvHead = "id,original_topic,error_message,retry_count,max_retries,payload,status,created_at,updated_at,last_retry_at," +
 	"dlq_topic,dlq_partition,dlq_offset,dlq_timestamp,dlq_timestamp_ms,original_partition,original_offset,original_timestamp," +
 	"consumer_group,error_class,stack_trace,consumer_attempts,dialect,origin_confidence,undeclared,undeclared_reason,group_id,parent_id,return_confirmed,root_id," +
 	"outcome,outcome_group,outcome_offset,next_attempt_at,finished_at,last_publish_error,last_publish_error_class," +
 	"key,key_omitted,key_size,headers,headers_omitted,payload_omitted,payload_size,payload_url,limit_exceeded,unreadable_reason,last_offset,masked\n"
 
-// appendCSV writes a message as one line. Bytes that are not UTF-8 are in base64 after "base64:"; headers are
-// JSON.
+// appendCSV writes a message as one line. Bytes that are not UTF-8 are in base64 after "base64:"; headers are JSON.
 func (c *shown) appendCSV(dst []byte) []byte {
 	r := row{dst: dst, csv: true}
 	c.write(&r)
@@ -28,8 +27,8 @@ func csvBytes(b []byte) string {
 	return "base64:" + base64.StdEncoding.EncodeToString(b)
 }
 
-// appendCell writes text. One that a spreadsheet would take for a formula gets an apostrophe in front: a record
-// must not run formulas where the file is opened.
+// appendCell writes text. Text that a spreadsheet would read as a formula gets an apostrophe in front, so that a
+// record cannot run formulas on the machine that opens the file.
 func appendCell(dst []byte, text string) []byte {
 	if text == "" {
 		return dst
@@ -54,8 +53,8 @@ func appendCell(dst []byte, text string) []byte {
 	}
 }
 
-// formula reports whether a spreadsheet might compute the text. Some skip spaces and invisible marks, and know
-// wide signs.
+// formula reports whether a spreadsheet might compute the text. Some spreadsheets skip spaces and invisible
+// characters, and accept full-width operators.
 func formula(text string) bool {
 	first, _ := utf8.DecodeRuneInString(text)
 	if first == '\t' || first == '\r' || first == '\n' {

@@ -14,8 +14,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// A cursor is a position in a list, after a signature of that position and of the list's question. It cannot be
-// made up or taken to another list. It is no secret and no permission.
+// A cursor is a signature followed by a position in a list; the signature covers the position and the list's query.
+// It cannot be forged or used for another list. It is neither secret nor a permission.
 const (
 	cursorPurpose = "cursor"
 	cursorSum     = 16 // bytes of the signature
@@ -27,14 +27,14 @@ const (
 )
 
 type listing struct {
-	question string // the path, and the parameters that narrow the list
+	question string // the path, and the parameters that filter the list
 	limit    int
 	place    []byte // from the cursor; nil for the list's beginning
 	signer   *auth.Signer
 }
 
-// listingOf reads limit, which may be missing, and cursor. A cursor is bound to the narrowing parameters; size is
-// that of a position.
+// listingOf reads limit, which may be missing, and cursor. A cursor is bound to the filter parameters; size is the
+// size of a position in bytes.
 func (s *Server) listingOf(r *http.Request, size, missing int, narrowing ...string) (listing, error) {
 	query := r.URL.Query()
 	asked := url.Values{}
@@ -70,10 +70,10 @@ func (l listing) cursor(place []byte) string {
 	return base64.RawURLEncoding.EncodeToString(append(sum[:cursorSum:cursorSum], place...))
 }
 
-// signed is the text that is signed for a position. A question has no line break.
+// signed returns the text that is signed for a position. A query has no line break.
 func (l listing) signed(place []byte) string { return l.question + "\n" + string(place) }
 
-// part returns the items of a page, of which one more was read, and the cursor of the next page; nil for none.
+// part returns the items of a page, for which one extra item was read, and the cursor of the next page; nil for none.
 func part[T any](l listing, items []T, place func(last T) []byte) ([]T, *string) {
 	if len(items) <= l.limit {
 		return items, nil
@@ -84,14 +84,14 @@ func part[T any](l listing, items []T, place func(last T) []byte) ([]T, *string)
 }
 
 const (
-	anySize    = -1 // of places that are names
+	anySize    = -1 // for positions that are names
 	numberSize = 8
 	placeSize  = numberSize + 16
 )
 
 func numberPlace(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
 
-// number is 0 for the beginning of a list.
+// number returns 0 for the beginning of a list.
 func (l listing) number() int64 {
 	if l.place == nil {
 		return 0
@@ -103,7 +103,7 @@ func timePlace(at time.Time, id uuid.UUID) []byte {
 	return append(numberPlace(at.UnixMicro()), id[:]...)
 }
 
-// before is the zero Place for the beginning of a list.
+// before returns the zero Place for the beginning of a list.
 func (l listing) before() repository.Place {
 	if l.place == nil {
 		return repository.Place{}

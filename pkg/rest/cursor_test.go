@@ -15,8 +15,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// walk follows a list to its end and returns what every page said under field,
-// in the order of the pages.
+// walk follows a list to its end and returns the values of field of every page, in the order of the pages.
 func walk(t *testing.T, f *fixture, target, list, field string) (found []string, pages int) {
 	t.Helper()
 	separator := "?"
@@ -39,7 +38,7 @@ func walk(t *testing.T, f *fixture, target, list, field string) (found []string,
 	}
 }
 
-// cursorOf is the cursor that a page leads on with.
+// cursorOf returns the next_cursor of a page.
 func (f *fixture) cursorOf(t testing.TB, target string) string {
 	t.Helper()
 	var page struct {
@@ -73,8 +72,7 @@ func manyFixture(t *testing.T) (*fixture, []string) {
 	return f.open(), ids
 }
 
-// Every list is whole when it is walked page by page, though all of it was made
-// at one moment.
+// Every list is complete when it is read page by page, although all its items have the same time.
 func TestLists(t *testing.T) {
 	t.Parallel()
 	f, ids := manyFixture(t)
@@ -110,7 +108,7 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// A cursor is good for its own list only, and for nothing that was made up.
+// A cursor is valid for its own list only, and a forged cursor for none.
 func TestCursor_OfAnotherList(t *testing.T) {
 	t.Parallel()
 	f, ids := manyFixture(t)

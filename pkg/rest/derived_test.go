@@ -46,7 +46,7 @@ func TestTimesAreWrittenAsFormatDoes(t *testing.T) {
 	for _, year := range []int{0, 1, 999, 1970, 9999} {
 		check(time.Date(year, 2, 28, 23, 59, 59, 999_999_999, time.FixedZone("", 5*3600)))
 	}
-	for _, year := range []int{-1, 10000, 178137} { // RFC 3339 has none of these
+	for _, year := range []int{-1, 10000, 178137} { // none of these is valid in RFC 3339
 		at := time.Date(year, 2, 28, 23, 59, 59, 0, time.UTC)
 		if got := string(appendStamp(nil, at)); got != "null" || stamp(at) != nil {
 			t.Fatalf("time of the year %d = %s, want null", year, got)

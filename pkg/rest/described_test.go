@@ -14,9 +14,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi/openapitest"
 )
 
-// differences are what requests of all tests have shown to be other than the API's
-// document says. Most tests send requests far away from their *testing.T, so they
-// are reported at the end.
+// differences collects the deviations from the API's document that the requests of all tests have shown. Most tests
+// send requests far away from their *testing.T, so they are reported at the end.
 var differences struct {
 	sync.Mutex
 	seen []string
@@ -38,13 +37,13 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// undocumented is for tests that do on purpose what no document has.
+// undocumented is for tests that deliberately send requests that the document does not have.
 func (f *fixture) undocumented() *fixture {
 	f.undescribed = true
 	return f
 }
 
-// remembered is a request's body, which can be read again.
+// remembered is a request's body that can be read again.
 func remembered(r *http.Request) []byte {
 	if r.Body == nil {
 		return nil
@@ -52,7 +51,7 @@ func remembered(r *http.Request) []byte {
 	body, err := io.ReadAll(r.Body)
 	_ = r.Body.Close()
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	if err != nil { // the test has a body that breaks
+	if err != nil { // the test uses a body that fails
 		r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), iotest.ErrReader(err)))
 	}
 	return body

@@ -49,7 +49,7 @@ func publishDetails(e *entity.PublishError) []detail {
 	return list
 }
 
-// interruptedDetails says how far a redrive came.
+// interruptedDetails reports a redrive's progress.
 func interruptedDetails(redrive entity.Redrive) []detail {
 	counts := redrive.Counts
 	return []detail{

@@ -26,8 +26,7 @@ import (
 
 var errorLine = regexp.MustCompile("(?m)^`(\\d{3})` `(SYS_DLQ_[A-Z_]+)`: ")
 
-// Every request in the API document gets the answer written there, and
-// every route has one.
+// Every request in the API document gets the answer written there, and every route has one.
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	doc, err := openapi.Read(openapi.Document)
@@ -54,7 +53,7 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// The document's list of errors is the table of the program.
+// The document's list of errors equals the program's table.
 func TestDocument_Errors(t *testing.T) {
 	t.Parallel()
 	said, known := map[string]string{}, map[string]string{}
@@ -76,8 +75,7 @@ func readDocument(t *testing.T) string {
 	return string(text)
 }
 
-// The message of unknown origin and the archived one that the document speaks of,
-// and the error group of its dead message.
+// The message of unknown origin, the archived message and the error group of the document's examples.
 var (
 	idUnknown  = uuid.MustParse("550e8400-e29b-41d4-a716-446655440002")
 	idArchived = uuid.MustParse("550e8400-e29b-41d4-a716-446655440003")
@@ -87,14 +85,14 @@ var (
 	}
 )
 
-// cluster answers for Kafka in the document.
+// cluster gives Kafka's answers for the examples.
 type cluster struct{}
 
 func (cluster) Inspect(_ context.Context, questions []entity.ReplayQuestion) (list []entity.ReplayHealth) {
 	for _, q := range questions {
 		health := entity.ReplayHealth{Topic: q.Topic, Exists: new(true), Allowed: true}
 		if q.Topic == "" {
-			health = entity.ReplayHealth{Class: string(entity.UnknownTopic), Reason: "nobody knows where these messages belong"}
+			health = entity.ReplayHealth{Class: string(entity.UnknownTopic), Reason: "the original topic is not known; map it first"}
 		}
 		list = append(list, health)
 	}
@@ -105,8 +103,8 @@ func (cluster) IngestLag(context.Context, []repository.IngestPosition) map[strin
 	return map[string]int64{"orders.dlq.v1": 3, "payments.dlq.v1": 0}
 }
 
-// documentFixture is the world that the document speaks of: two messages, two
-// redrives of the first of them, a message of unknown origin and an archived one.
+// documentFixture has the objects of the document's examples: two messages, two redrives of the first of them, a
+// message of unknown origin and an archived one.
 func documentFixture() *fixture {
 	f := newFixture(message(idA))
 	ctx := context.Background()
@@ -130,14 +128,14 @@ func documentFixture() *fixture {
 			_, err = f.redriver.Pause(context.Background(), id, entity.By(anonymous))
 		}
 		if err != nil {
-			panic(err) // tests that are at fault themselves
+			panic(err) // a fault of the test itself
 		}
 	}
 	f.checks = []Check{{Name: "database", Required: true, Probe: func(context.Context) error { return nil }}}
 	return f.open()
 }
 
-// sameJSON reports whether both are JSON and mean the same.
+// sameJSON reports whether both are JSON with equal values.
 func sameJSON(a, b string) bool {
 	var x, y any
 	return errors.Join(json.Unmarshal([]byte(a), &x), json.Unmarshal([]byte(b), &y)) == nil && reflect.DeepEqual(x, y)

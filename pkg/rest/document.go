@@ -20,7 +20,7 @@ func serveDocument(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-// serveReadable answers with the same as a page, which is made once.
+// serveReadable answers with the document as a web page, which is rendered once.
 func serveReadable() handler {
 	var policy string
 	made := sync.OnceValues(func() (text []byte, err error) {

@@ -12,7 +12,7 @@ import (
 
 const maxEditHeaders = 500
 
-// ourHeaders are written by every attempt.
+// ourHeaders are the headers that every attempt sets.
 var ourHeaders = []string{"dlq-message-id", "dlq-root-id", "dlq-retry-count", "dlq-redrive-id", "dlq-redriven-at"}
 
 type editOrder struct {
@@ -124,7 +124,8 @@ func (e *editOrder) header(raw []byte, at string) (header entity.Header, keep bo
 	return header, keep
 }
 
-// keepHeaders puts the record's own headers where an edit only named them: masked ones can be kept unseen.
+// keepHeaders inserts the record's own headers where an edit only names them, so that masked headers can be kept
+// without being shown.
 func keepHeaders(edit *entity.Edit, kept map[int]bool, m *entity.Message) error {
 	if len(kept) == 0 {
 		return nil
@@ -148,8 +149,8 @@ func keepHeaders(edit *entity.Edit, kept map[int]bool, m *entity.Message) error 
 	return joined(p)
 }
 
-// checkEdit refuses headers that mark the record as a dead letter or as another replay, and masks that are sent
-// back in place of masked values. Headers that are kept have no values yet.
+// checkEdit refuses headers that mark the record as a dead letter or as another replay, and masks that are sent back
+// instead of masked values. Kept headers have no values yet.
 func (s *Server) checkEdit(edit *entity.Edit, m *entity.Message) error {
 	topic := edit.Topic
 	if topic == "" {
@@ -169,8 +170,8 @@ func (s *Server) checkEdit(edit *entity.Edit, m *entity.Message) error {
 
 const stillMasked = "has " + maskedText + " where the message has a masked value: write what is meant to be sent"
 
-// bringsMaskBack reports whether a masked part of the value is the mask itself: another text in its place is
-// removed by the mask there, and stays everywhere else.
+// bringsMaskBack reports whether a masked part of the value is the mask text itself. It replaces the mask text by
+// another text: at a masked path masking removes that text, elsewhere it stays.
 func (s *Server) bringsMaskBack(value []byte) bool {
 	const mask, other = `"` + maskedText + `"`, `"*_*_*"`
 	if s.masks.Empty() || !bytes.Contains(value, []byte(mask)) || !utf8.Valid(value) {

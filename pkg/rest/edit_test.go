@@ -97,7 +97,7 @@ func TestEdit_Bad(t *testing.T) {
 	}
 }
 
-// Sending something else needs a grant, on both topics.
+// An edit needs a grant on both topics.
 func TestEdit_NeedsItsOwnGrant(t *testing.T) {
 	t.Parallel()
 	f, orders := orderingFixture(message(idA))
@@ -115,7 +115,7 @@ func TestEdit_NeedsItsOwnGrant(t *testing.T) {
 	wantStatus(t, f.by("ed", "POST", redrives, order), 202)
 }
 
-// The history says how what was sent differed; the message is as it was.
+// The history shows how the sent record differed; the message is unchanged.
 func TestEdit_HistoryHasTheDifference(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA)).open()
@@ -129,7 +129,7 @@ func TestEdit_HistoryHasTheDifference(t *testing.T) {
 	}
 }
 
-// What cannot be compared is still said to have changed.
+// A payload that cannot be compared is still reported as changed.
 func TestEdit_HistoryOfWhatIsNotJSON(t *testing.T) {
 	t.Parallel()
 	for value, edit := range map[string]string{"\xff": `{"payload":1}`, `{"a":1}`: `{"payload_base64":"/w=="}`, `{"a":2}`: `{"payload_null":true}`} {
@@ -163,7 +163,7 @@ func TestPatch_BadOnesAreRefused(t *testing.T) {
 	}
 }
 
-// A principal who does not see a masked header can keep it: the record's own value goes.
+// A principal who does not see a masked header can keep it: the record's own value is sent.
 func TestEdit_KeepsHeadersThatAreMasked(t *testing.T) {
 	t.Parallel()
 	own := []entity.Header{
@@ -186,7 +186,7 @@ func TestEdit_KeepsHeadersThatAreMasked(t *testing.T) {
 	wantEnvelope(t, f.by("ed", "POST", retryA, `{"edit":{"headers":[{"key":"authorization","value":"***"}]}}`), 400, "edit.headers[0].value")
 }
 
-// Errors say what would have been right.
+// Errors name the values that are allowed.
 func TestErrors_NameWhatWasExpected(t *testing.T) {
 	t.Parallel()
 	f, _ := orderingFixture(message(idA))

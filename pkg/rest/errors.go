@@ -40,8 +40,8 @@ var (
 	errRateLimited = errors.New("too many requests")
 )
 
-// answer is the HTTP answer to a kind of error. With fixed set clients read text; else the error's own
-// sentence, and text where it has none.
+// answer is the HTTP answer to a kind of error. With fixed set, clients get text; else the error's own sentence, or
+// text where it has none.
 type answer struct {
 	kind   error
 	status int
@@ -75,14 +75,14 @@ var internal = answer{nil, http.StatusInternalServerError, codeInternal, "intern
 const (
 	unavailableText = "the service is not available at the moment, try again later"
 
-	// retryAfter is the wait that a 503, and a 429 without its own time, ask for.
+	// retryAfter is the Retry-After of a 503, and of a 429 without a time of its own.
 	retryAfter = 5 * time.Second
 
-	// statusClientGone is read by no client; it marks the metric and the log.
+	// statusClientGone is never sent to a client; it is used in metrics and the log.
 	statusClientGone = 499
 )
 
-// requestError is a fault that this package found itself. Its text is shown.
+// requestError is an error that this package found in a request. Its text is shown to the client.
 type requestError struct {
 	kind    error
 	text    string
@@ -92,7 +92,7 @@ type requestError struct {
 
 func (e *requestError) Error() string { return e.text }
 
-// refused is an error with no more than its text and its details.
+// refused returns an error of the kind with a text and details.
 func refused(kind error, text string, details ...detail) *requestError {
 	return &requestError{kind: kind, text: text, details: details}
 }
@@ -116,7 +116,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	x := exchangeOf(r)
 	s.logFailure(a, x, err)
 	if x.status != 0 {
-		// Half of another answer is sent: only a broken connection keeps the client from believing it.
+		// Part of another answer is already sent: only a broken connection shows the client that it is incomplete.
 		panic(http.ErrAbortHandler)
 	}
 	if a.status == http.StatusServiceUnavailable || a.status == http.StatusTooManyRequests || errors.Is(err, entity.ErrContended) {
@@ -147,7 +147,7 @@ func (s *Server) logFailure(a answer, x *exchange, err error) {
 	}
 	log := s.logger.Error
 	if a.status != http.StatusInternalServerError {
-		log = s.logger.Warn // a dependency's fault, and no bug of ours
+		log = s.logger.Warn // a dependency failed; not a bug of this program
 	}
 	log("request failed", x.ids(zap.String("route", x.route), zap.Int("status", a.status), zap.Error(err))...)
 }
@@ -169,8 +169,8 @@ func answerFor(err error) answer {
 	return internal
 }
 
-// message is the sentence for the client. Only an error made for clients is shown; what wraps it is for the
-// log.
+// message returns the sentence for the client. Only an error that is made for clients is shown; the errors that wrap
+// it are for the log.
 func (a answer) message(err error) string {
 	if a.fixed {
 		return a.text
@@ -202,7 +202,7 @@ func innermost(err, kind error) error {
 	}
 }
 
-// clip bounds what is repeated from a request.
+// clip limits the length of text that is repeated from a request.
 func clip(text string) string {
 	const limit = 128
 	text = strings.ToValidUTF8(text, "\uFFFD")

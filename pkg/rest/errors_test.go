@@ -14,7 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// One row for each kind, as the store or the redriver would give it: wrapped.
+// One row for each kind of error, wrapped as the store or the redriver returns it.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -24,16 +24,16 @@ const (
 	// exportChunk is how much is written at once, in bytes.
 	exportChunk = 64 << 10
 
-	// Trailers: how many messages there were, and whether these are all that match.
+	// Trailers: the number of messages, and whether these are all that match.
 	exportMessages = "X-Export-Messages"
 	exportComplete = "X-Export-Complete"
 
-	// exportSearched is a header: how far the search catalogue was.
+	// exportSearched is a header: the time up to which the search index was complete.
 	exportSearched = "X-Export-Searched-Until"
 )
 
 type exportOrder struct {
-	query  repository.ExportQuery // with a limit of one more than were asked for
+	query  repository.ExportQuery // with a limit of one more than requested
 	limit  int
 	format string
 	view   view
@@ -60,15 +60,16 @@ func (s *Server) exportMessages(w http.ResponseWriter, r *http.Request) error {
 	return out.run(r)
 }
 
-// run streams what the store returns. When the whole time is over, store and client are given up.
+// run streams the messages that the store returns, and stops reading and writing when ExportTimeout is over.
 func (e *export) run(r *http.Request) error {
 	s := e.server
 	until := time.Now().Add(s.cfg.ExportTimeout)
 	e.x.pace.endAt(until)
-	defer e.x.pace.endAt(time.Time{}) // an error may still be written when it is over
+	defer e.x.pace.endAt(time.Time{}) // an error may still be written after the timeout
 	ctx, cancel := context.WithDeadline(r.Context(), until)
 	defer cancel()
-	// A slow client meets the write deadline; a store that gives no next message is given up too.
+	// A slow client is stopped by the write deadline; a store that does not return the next message is stopped by a
+	// timer.
 	e.patience = time.AfterFunc(s.cfg.RequestTimeout, cancel)
 	defer e.patience.Stop()
 	e.timeout = s.cfg.RequestTimeout
@@ -84,7 +85,7 @@ func (e *export) run(r *http.Request) error {
 	case err == nil:
 		return nil
 	case r.Context().Err() == nil && !time.Now().Before(until):
-		// Not what the client did: it may be there still, and slow.
+		// Not the client's doing: it may still be connected, and slow.
 		return fmt.Errorf("an export was cut off: it took longer than %s (export_timeout), after %d messages: %w",
 			s.cfg.ExportTimeout, e.n, context.DeadlineExceeded)
 	case ctx.Err() != nil && r.Context().Err() == nil:
@@ -120,7 +121,7 @@ func (s *Server) exportOf(r *http.Request) (exportOrder, error) {
 	return order, err
 }
 
-// errExportLimit ends an export that has given all that it may.
+// errExportLimit ends an export that has reached its limit.
 var errExportLimit = errors.New("export limit reached")
 
 type export struct {
@@ -136,7 +137,7 @@ type export struct {
 	buf      []byte
 }
 
-// message takes the next one. Until the first the answer may still be an error.
+// message writes the next message. Before the first one the answer may still be an error.
 func (e *export) message(m *entity.Message) error {
 	if e.n == e.order.limit {
 		return errExportLimit
@@ -176,7 +177,7 @@ func (e *export) begin() {
 
 func (e *export) flush() error {
 	e.begin()
-	e.patience.Stop() // the client's time is not the store's
+	e.patience.Stop() // time that the client takes does not count for the store
 	_, err := e.w.Write(e.buf)
 	e.patience.Reset(e.timeout)
 	e.buf = e.buf[:0]
@@ -186,7 +187,7 @@ func (e *export) flush() error {
 	return nil
 }
 
-// end sends the rest, and says whether it was all there is.
+// end sends the remaining bytes, and the trailers that say whether the export is complete.
 func (e *export) end(complete bool) error {
 	e.begin()
 	if _, err := e.w.Write(e.buf); err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// However many ask, only so many exports hold a connection of the store, and no client
-// has more than half of them. The others wait a while.
+// The number of exports that hold a connection of the store is limited, and no client has more than half of them.
+// Further exports wait a while.
 func TestExport_OnlySoManyAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -66,8 +66,7 @@ func TestExport_OnlySoManyAtATime(t *testing.T) {
 	})
 }
 
-// A client that reads slowly does not hold the store's connection for ever: the
-// whole export has its time.
+// A client that reads slowly does not hold the store's connection for ever: the whole export has a time limit.
 func TestExport_WholeOfItHasItsTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -92,8 +91,7 @@ func TestExport_WholeOfItHasItsTime(t *testing.T) {
 	})
 }
 
-// A message is one line, whatever its producer put between the tokens, and says the
-// same as before.
+// A message is one line whatever white space its producer put between the tokens, and its meaning does not change.
 func TestExport_OneLineForEachMessage(t *testing.T) {
 	t.Parallel()
 	const forged = `{"id":"forged"}`
@@ -131,7 +129,7 @@ func TestExport_OneLineForEachMessage(t *testing.T) {
 	}
 }
 
-// Spreadsheets that take other signs for the end of a cell see no new cells either.
+// A message adds no cells in spreadsheets that use other separators either.
 func TestExport_CellsOfOtherSeparators(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"a;=1+1", "a\t=1+1", "x; y", "  =1", " \u00a0@x"} {

@@ -18,7 +18,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
 )
 
-// An export has exactly what a search finds, as lists show it, line by line.
+// An export has exactly the messages that a search finds, one a line, in the form of lists.
 func TestExport_IsTheFilter(t *testing.T) {
 	t.Parallel()
 	f := searchFixture(t)
@@ -37,7 +37,7 @@ func TestExport_IsTheFilter(t *testing.T) {
 	}
 }
 
-// An export that ends at its limit says so.
+// An export that ends at its limit is marked incomplete.
 func TestExport_IsBounded(t *testing.T) {
 	t.Parallel()
 	f := searchFixture(t)
@@ -52,8 +52,7 @@ func TestExport_IsBounded(t *testing.T) {
 	}
 }
 
-// Every line of a CSV has the columns that its first line names, and they are
-// those of the JSON.
+// Every line of a CSV has the columns that its first line names, and they are those of the JSON.
 func TestExport_CSV(t *testing.T) {
 	t.Parallel()
 	f := newFixture(fullMessage(withValue(`{"a": "x,\"y\"", "b":"修正"}`)))
@@ -84,7 +83,7 @@ func TestExport_CSV(t *testing.T) {
 	}
 }
 
-// No cell begins as a formula does, and nothing of what stood there is lost.
+// No cell starts like a formula, and the original text is kept.
 func TestExport_NoFormulas(t *testing.T) {
 	t.Parallel()
 	for _, evil := range []string{
@@ -108,7 +107,7 @@ func TestExport_NoFormulas(t *testing.T) {
 				n++
 			}
 		}
-		check.True(t, n == 6, "%q stands in %d cells, want 6", evil, n)
+		check.True(t, n == 6, "%q is in %d cells, want 6", evil, n)
 	}
 	for _, harmless := range []string{"a=b", "1-1", "x@y", "{}", "'=1"} {
 		if formula(harmless) {
@@ -117,7 +116,7 @@ func TestExport_NoFormulas(t *testing.T) {
 	}
 }
 
-// endless gives the same message for ever, or until its caller has enough.
+// endless returns the same message until its caller stops.
 type endless struct {
 	*fake.Store
 	given  int
@@ -156,11 +155,11 @@ func TestExport_ClientThatLeavesEndsTheQuery(t *testing.T) {
 		t.Error(err)
 	}
 	if store.given >= maxExport {
-		t.Errorf("the store gave all of %d messages to nobody", store.given)
+		t.Errorf("the store returned all of %d messages after the client left", store.given)
 	}
 }
 
-// What fails in the middle does not look like an end.
+// An export that fails in the middle does not look complete.
 func TestExport_FailureInTheMiddleBreaksTheConnection(t *testing.T) {
 	t.Parallel()
 	f := newFixture()
@@ -188,7 +187,7 @@ func TestExport_FailureBeforeTheFirstLineIsAnAnswer(t *testing.T) {
 	}
 }
 
-// discard is a client that takes everything and keeps nothing.
+// discard is a client that reads everything and keeps nothing.
 type discard struct{ header http.Header }
 
 func (d discard) Header() http.Header         { return d.header }
@@ -214,7 +213,7 @@ func TestExport_ConstantMemory(t *testing.T) {
 	}
 }
 
-// discarded exports to a client that takes everything and keeps nothing.
+// discarded exports to a client that reads everything and keeps nothing.
 func (f *fixture) discarded(limit int, format string) {
 	r, _ := http.NewRequest("GET", fmt.Sprintf("/api/v1/export?limit=%d&format=%s", limit, format), nil)
 	f.server.Handler().ServeHTTP(discard{http.Header{}}, r)

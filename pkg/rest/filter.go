@@ -34,7 +34,7 @@ var (
 	filterLists = []string{"header", "payload", "status"}
 )
 
-// filterOrder is a filter in the words of the request; queries and bodies use the same names.
+// filterOrder is a filter as the request gives it; queries and bodies use the same names.
 type filterOrder struct {
 	texts map[string]*option[string]
 	lists map[string]*option[[]string]
@@ -179,7 +179,7 @@ func (in filterReader) span(what string) (from, until time.Time) {
 	return from, until
 }
 
-// key may be empty, which is not the same as none.
+// key may be empty, which differs from no key.
 func (in filterReader) key() []byte {
 	text, encoded := in.texts["key"], in.texts["key_base64"]
 	switch {
@@ -271,8 +271,7 @@ func (in filterReader) words() []string {
 	return words
 }
 
-// splitWords splits text at spaces outside of quotation marks. closed is false when the last one has no
-// partner.
+// splitWords splits text at spaces outside of quotation marks. closed is false when the last one has no partner.
 func splitWords(text string) (words []string, closed bool) {
 	for {
 		text = strings.TrimSpace(text)
@@ -299,7 +298,7 @@ func isSpaceOrQuote(c rune) bool {
 	return c == '"' || strings.ContainsRune(" \t\r\n\v\f\u0085\u00a0", c)
 }
 
-// showFilter is filterOf backwards, as far as a filter says it.
+// showFilter is the inverse of filterOf, as far as a filter keeps the request's values.
 func (s *Server) showFilter(f entity.Filter) *filterJSON {
 	shown := &filterJSON{
 		Topic: orNull(f.Topic), Status: f.Statuses, ErrorClass: orNull(f.ErrorClass),
@@ -335,7 +334,7 @@ func (s *Server) showFilter(f entity.Filter) *filterJSON {
 	return shown
 }
 
-// showHeaderMatch and showFieldMatch keep what is masked from those who look at what others have searched for.
+// showHeaderMatch and showFieldMatch hide masked values in filters that other users have searched with.
 func (s *Server) showHeaderMatch(h entity.HeaderMatch) string {
 	switch {
 	case h.Value == nil:
@@ -375,7 +374,7 @@ func joinWords(words []string) string {
 	return strings.Join(all, " ")
 }
 
-// redactedQuery is a query without the values that a masked field or header was compared with.
+// redactedQuery returns a query without the values that were compared with masked fields or headers.
 func (s *Server) redactedQuery(query url.Values) string {
 	shown := maps.Clone(query)
 	shown["header"], shown["payload"] = slices.Clone(query["header"]), slices.Clone(query["payload"])

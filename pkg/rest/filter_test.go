@@ -14,7 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// parameters that say something, as a query and as a body, and what they mean.
+// parameters of a filter, as a query and as a body, with the filter that they give.
 var filters = []struct {
 	name, query, body string
 	want              entity.Filter
@@ -109,7 +109,7 @@ func bodyFilter(body string) (entity.Filter, error) {
 	return f, joined(p)
 }
 
-// Queries and bodies mean the same by the same names.
+// A parameter has the same meaning in queries and in bodies.
 func TestFilter(t *testing.T) {
 	t.Parallel()
 	for _, c := range filters {
@@ -125,7 +125,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// What is shown of a filter is a filter that means the same.
+// A filter as it is shown reads back as the same filter.
 func TestFilter_ShownAndReadAgain(t *testing.T) {
 	t.Parallel()
 	s := newFixture().open().server
@@ -140,8 +140,7 @@ func TestFilter_ShownAndReadAgain(t *testing.T) {
 	}
 }
 
-// Everything that cannot be meant is refused by the name of its parameter, on
-// every route that takes a filter.
+// Every invalid value is refused with the name of its parameter, on every route that takes a filter.
 func TestFilter_Bad(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 1001)

@@ -13,7 +13,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 )
 
-// cursored are all lists with cursors.
+// cursored lists all lists with cursors.
 func cursored(f *fixture) []string {
 	var all []string
 	for _, rt := range f.server.apiRoutes() {
@@ -37,7 +37,7 @@ func signerOf(key []byte) *auth.Signer {
 	return signer
 }
 
-// unkeyed is a cursor made by an attacker who knows everything but the key.
+// unkeyed returns a cursor that is forged with full knowledge of everything except the key.
 func unkeyed(path string, size int, place []byte) string {
 	sum := sha256.Sum256(append([]byte(path+"?\n"), place...))
 	return base64.RawURLEncoding.EncodeToString(append(sum[:size:size], place...))
@@ -61,8 +61,7 @@ func TestCursor_Forged(t *testing.T) {
 	}
 }
 
-// What one process gives, all others take that have the key, and so does the next one
-// after a restart; one with another key refuses it.
+// A cursor is accepted by every process with the same key, also after a restart; a process with another key refuses it.
 func TestCursor_OfAnotherProcess(t *testing.T) {
 	t.Parallel()
 	keyed := func(key []byte) *fixture {
@@ -76,7 +75,7 @@ func TestCursor_OfAnotherProcess(t *testing.T) {
 	wantEnvelope(t, keyed(auth.NewKey()).do("GET", next, ""), 400)
 }
 
-// No text is a cursor, and none makes the program fail.
+// No arbitrary text is accepted as a cursor, and none makes the program fail.
 func FuzzCursor(f *testing.F) {
 	lists := cursored(newFixture().open())
 	fixture := newFixture(message(idA), message(idB)).open()

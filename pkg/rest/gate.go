@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// carryOut runs a route's handler and returns its error. One that is late is left to itself, and its answer
-// dropped: a driver may wait for a silent database whatever the context says, and the client must not.
+// carryOut runs a route's handler and returns its error. A handler that exceeds the request's time is no longer
+// waited for, and its answer is dropped: a driver may wait for a silent database without regard to the context, but
+// the client must not.
 func (s *Server) carryOut(rt route, handle handler, w http.ResponseWriter, r *http.Request) error {
 	if rt.kind == probe || rt.kind == work || rt.kind == stream { // probes and streams limit themselves, and the drain ends work
 		return handle(w, r)
@@ -26,7 +27,7 @@ func (s *Server) carryOut(rt route, handle handler, w http.ResponseWriter, r *ht
 	if g.shut() {
 		return fmt.Errorf("no end of %s %s: %w", rt.method, rt.path, r.Context().Err())
 	}
-	return <-done // the answer has begun: the client alone holds it up, and has a limit of its own
+	return <-done // the answer has started: only the client can delay it now, and a limit of its own applies
 }
 
 // guarded turns a panic into an error: in a goroutine a panic would end the program.
@@ -41,16 +42,16 @@ func guarded(do func() error) (err error) {
 
 func panicked(p any) error { return fmt.Errorf("panic: %v\n%s", p, debug.Stack()) }
 
-// gate lets either the handler answer, or the one that waited for it in vain: the first stays the only one.
+// gate lets either the handler or carryOut after its timeout write the answer: the first to start is the only one.
 type gate struct {
 	w      http.ResponseWriter
-	header http.Header // the handler's until it answers
+	header http.Header // of the handler, until it answers
 
-	account *account // of a read, nil of others; the handler's
+	account *account // of a read, nil for others; used by the handler
 
 	mu        sync.Mutex
 	closed    bool // the handler is too late
-	answering bool // the handler has begun
+	answering bool // the handler has started to write
 }
 
 func (g *gate) Header() http.Header { return g.header }
@@ -71,8 +72,7 @@ func (g *gate) Write(b []byte) (int, error) {
 	return g.w.Write(b)
 }
 
-// SetReadDeadline serves http.ResponseController. A late handler must not touch the connection of the next
-// request.
+// SetReadDeadline serves http.ResponseController. A late handler must not touch the connection of the next request.
 func (g *gate) SetReadDeadline(t time.Time) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -99,7 +99,7 @@ func (g *gate) enter() bool {
 	return true
 }
 
-// shut keeps the handler from answering, unless it has begun.
+// shut prevents the handler from answering, unless it has started.
 func (g *gate) shut() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// A store that hangs costs the client no more than the request's time, and what
-// the handler says later reaches no client.
+// A store that hangs costs the client no more than the request's time, and a later answer of the handler reaches no
+// client.
 func TestRequestTimeout_StoreThatHangs(t *testing.T) {
 	t.Parallel()
 	path := strings.NewReplacer("{topic}", "orders.dlq.v1", "{id}", idA.String())
 	for _, rt := range newFixture().open().server.apiRoutes() {
-		if rt.kind != read && rt.kind != change || rt.needs.about == oneself { // the others limit themselves, or ask no store
+		if rt.kind != read && rt.kind != change || rt.needs.about == oneself { // have own limits, or use no store
 			continue
 		}
 		synctest.Test(t, func(t *testing.T) {
@@ -31,14 +31,14 @@ func TestRequestTimeout_StoreThatHangs(t *testing.T) {
 			wantAnswer(t, w, http.StatusServiceUnavailable, want)
 			wantHeader(t, w.Header(), "Retry-After", "5")
 			close(f.hang)
-			synctest.Wait() // the handler comes to its end, and its answer goes nowhere
+			synctest.Wait() // the handler ends, and its answer is dropped
 			wantAnswer(t, w, http.StatusServiceUnavailable, want)
 			wantHeader(t, w.Header(), "Content-Disposition", "")
 		})
 	}
 }
 
-// Probes have limits of their own and say more than that there is no answer.
+// Probes have limits of their own and report more than a missing answer.
 func TestRequestTimeout_ProbesLimitThemselves(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -51,8 +51,8 @@ func TestRequestTimeout_ProbesLimitThemselves(t *testing.T) {
 	})
 }
 
-// An answer that has begun is not cut short by the request's time: only the
-// client holds it up, and that has its own limit.
+// An answer that has started is not cut by the request's time: only the client can delay it, and a limit of its own
+// applies.
 func TestRequestTimeout_AnswerThatHasBegun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

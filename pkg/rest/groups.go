@@ -187,7 +187,7 @@ func (s *Server) writeGroup(w http.ResponseWriter, r *http.Request, id uuid.UUID
 	return nil
 }
 
-// annotateGroup sets what is given, for those topics of the group on which the caller is operator.
+// annotateGroup sets the given fields, for those topics of the group on which the caller is operator.
 func (s *Server) annotateGroup(w http.ResponseWriter, r *http.Request) error {
 	id, err := idOf(r, "group")
 	if err != nil {
@@ -235,7 +235,7 @@ func annotation(note, link nullable[string], muted option[bool]) (a repository.A
 	return a, joined(p)
 }
 
-// textOf takes null for the empty text: both clear it.
+// textOf returns null as the empty text: both clear the field.
 func textOf(n nullable[string]) *string {
 	if n.value == nil {
 		return new(string)
@@ -245,7 +245,7 @@ func textOf(n nullable[string]) *string {
 
 func notInNotes(c rune) bool { return unicode.IsControl(c) && c != '\n' && c != '\t' }
 
-// webLink keeps out what would run where a link is clicked.
+// webLink accepts only http and https addresses: others could run a script when a user clicks the link.
 func webLink(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" &&

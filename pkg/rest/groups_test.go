@@ -64,7 +64,7 @@ func TestGroup(t *testing.T) {
 	wantEnvelope(t, f.do("GET", "/api/v1/groups/x", ""), 400)
 }
 
-// What is named is set, null clears it, and the rest stays.
+// Named fields are set, null clears a field, and the others keep their values.
 func TestGroup_Annotate(t *testing.T) {
 	t.Parallel()
 	f := groupsFixture(t)
@@ -95,8 +95,8 @@ func TestGroup_Annotate(t *testing.T) {
 	wantEnvelope(t, f.do("PATCH", "/api/v1/groups/"+idGone.String(), `{"muted":true}`), 404)
 }
 
-// An operator of some topics of a group annotates these alone: others neither see nor
-// lose anything, and everybody sees who changed what is said of their topics.
+// An operator of some topics of a group annotates only these: callers of other topics neither see nor lose anything,
+// and each caller sees who changed the annotations of the caller's topics.
 func TestGroup_AnnotationsAreByTopic(t *testing.T) {
 	t.Parallel()
 	f := newFixture()

@@ -12,8 +12,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// adapt makes an http.Handler of a route: it waits for the start, bounds the request's time and writes the
-// error.
+// adapt makes an http.Handler of a route: it waits for the start, bounds the request's time and writes the error.
 func (s *Server) adapt(rt route) http.Handler {
 	handle := s.limited(rt, s.guardedBy(rt))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -49,8 +48,8 @@ func (s *Server) adapt(rt route) http.Handler {
 	})
 }
 
-// scope returns the context of a request's work. A change goes on without its client, who must not decide
-// whether a published record is also recorded.
+// scope returns the context of a request's work. A change continues when its client disconnects, so that a published
+// record is always recorded.
 func (s *Server) scope(r *http.Request, k kind) (context.Context, context.CancelFunc) {
 	switch k {
 	case probe, read:

@@ -15,11 +15,11 @@ import (
 const (
 	probeTimeout = 2 * time.Second
 
-	// probeEvery is how long a result counts, however often readiness is asked.
+	// probeEvery is how long a result is reused, however often readiness is requested.
 	probeEvery = time.Second
 
-	// strikes is how many failures in a row of a required check make the program unready: one lost packet must
-	// not.
+	// strikes is how many failures in a row of a required check make the program unready, so that a single lost
+	// packet does not.
 	strikes = 2
 )
 
@@ -32,17 +32,17 @@ type Check struct {
 	// are only shown.
 	Required bool
 
-	// Public says which of the probe's errors the answer shows. It says "failed" for all others, whose text is
-	// in the log: driver errors name hosts.
+	// Public reports whether the answer shows an error of the probe. For all others the answer is "failed", and the
+	// log has the text: driver errors name hosts.
 	Public func(error) bool
 
-	// Passed is the text of the answer when all is well; "ok" when empty.
+	// Passed is the text of the answer for a passed check; "ok" when empty.
 	Passed string
 }
 
 type checkState struct {
 	err      error
-	failures int // running
+	failures int // in a row
 	passed   bool
 }
 
@@ -61,10 +61,10 @@ func (c Check) text(st checkState) string {
 	}
 }
 
-// errNoAnswer is the result of a probe that has not returned: a driver may wait whatever its context says.
+// errNoAnswer is the result of a probe that has not returned: a driver may ignore its context and wait.
 var errNoAnswer = errors.New("the probe has not returned")
 
-// health asks the dependencies and remembers. It is safe for concurrent use.
+// health probes the dependencies and caches the results. It is safe for concurrent use.
 type health struct {
 	checks []Check
 	logger *zap.Logger
@@ -84,13 +84,13 @@ func newHealth(checks []Check, logger *zap.Logger) *health {
 	}
 }
 
-// look returns whether all required checks are well, and the state of each.
+// look returns whether all required checks pass, and the state of each.
 func (h *health) look(ctx context.Context) (ready bool, texts map[string]string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.looked.IsZero() || h.now().Sub(h.looked) >= probeEvery {
 		h.refresh(ctx)
-		h.looked = h.now() // after it: those that waited take its result
+		h.looked = h.now() // after it, so that requests that waited use its result
 	}
 	ready, texts = true, make(map[string]string, len(h.checks))
 	for i, c := range h.checks {
@@ -100,8 +100,8 @@ func (h *health) look(ctx context.Context) (ready bool, texts map[string]string)
 	return ready, texts
 }
 
-// refresh runs all probes at once and waits at most probeTimeout. It goes on when its request ends: a prober
-// that hangs up must not look like a failed dependency.
+// refresh runs all probes at once and waits at most probeTimeout. It continues when its request ends: a prober that
+// disconnects must not look like a failed dependency.
 func (h *health) refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTimeout)
 	defer cancel()
@@ -114,7 +114,7 @@ func (h *health) refresh(ctx context.Context) {
 	}
 }
 
-// await returns the answer, also when it came and ctx has ended since.
+// await returns the probe's answer, also if ctx has ended after it came.
 func await(ctx context.Context, answer <-chan error) error {
 	select {
 	case err := <-answer:
@@ -129,7 +129,7 @@ func await(ctx context.Context, answer <-chan error) error {
 	}
 }
 
-// begin starts a probe, unless the one before is still at work.
+// begin starts a probe, unless the previous one is still running.
 func (h *health) begin(ctx context.Context, i int) <-chan error {
 	answer := make(chan error, 1)
 	if !h.underWay[i].CompareAndSwap(false, true) {
@@ -144,7 +144,7 @@ func (h *health) begin(ctx context.Context, i int) <-chan error {
 	return answer
 }
 
-// note stores what a probe said and logs when it changed its mind.
+// note stores a probe's result, and logs it when it changed.
 func (h *health) note(i int, err error) {
 	st, name := &h.states[i], zap.String("check", h.checks[i].Name)
 	switch {
@@ -165,7 +165,7 @@ type livenessJSON struct {
 	Status string `json:"status"`
 }
 
-// alive answers as long as the program can answer at all, and has nothing to say that only a restart mends.
+// alive answers 200, unless the program has a fault that only a restart can repair.
 func (s *Server) alive(w http.ResponseWriter, _ *http.Request) error {
 	if err := s.liveness(); err != nil {
 		s.logger.Error("this program must be restarted", zap.Error(err))
@@ -194,7 +194,7 @@ func (s *Server) readiness(w http.ResponseWriter, r *http.Request) error {
 func (s *Server) exposeMetrics(w http.ResponseWriter, r *http.Request) error {
 	promhttp.HandlerFor(s.gatherer, promhttp.HandlerOpts{
 		ErrorHandling:     promhttp.ContinueOnError,
-		EnableOpenMetrics: true, // exemplars have no place in the older format
+		EnableOpenMetrics: true, // the older format has no exemplars
 	}).ServeHTTP(w, r)
 	return nil
 }

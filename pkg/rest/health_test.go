@@ -14,7 +14,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// dependency fails while err is set, and counts how often it was asked.
+// dependency fails while err is set, and counts its probes.
 type dependency struct {
 	err   error
 	asked int
@@ -45,7 +45,7 @@ func TestAlive(t *testing.T) {
 	if broken.asked != 0 {
 		t.Errorf("healthz asked a dependency %d times, want 0", broken.asked)
 	}
-	stalled = errors.New("the loop hangs") // only a restart mends it: the kubelet learns it, and the log alone why
+	stalled = errors.New("the loop hangs") // only a restart helps; only the log has the cause
 	wantAnswer(t, f.do("GET", "/healthz", ""), 503, `{"status":"stalled"}`)
 	if logs.Len() != 1 || !strings.Contains(fmt.Sprint(logs.All()[0].ContextMap()["error"]), "hangs") {
 		t.Errorf("logged %v, want one line that says why", logs.All())
@@ -56,7 +56,7 @@ func TestReadiness_OneFailureIsForgivenTwoAreNot(t *testing.T) {
 	t.Parallel()
 	db := &dependency{}
 	f, now := healthFixture(Check{Name: "database", Probe: db.probe, Required: true},
-		Check{Name: "kafka", Probe: (&dependency{err: errBroken}).probe}, // optional: it is shown only
+		Check{Name: "kafka", Probe: (&dependency{err: errBroken}).probe}, // optional: only shown
 		Check{Name: "store", Probe: (&dependency{}).probe, Passed: "in memory"})
 	for _, step := range []struct {
 		err    error
@@ -77,8 +77,8 @@ func TestReadiness_OneFailureIsForgivenTwoAreNot(t *testing.T) {
 	}
 }
 
-// Only what the check calls public is read by everybody; the log has the rest. What never
-// passed is not ready.
+// The answer shows only errors that the check calls public; the log has the others. A check that has never passed
+// makes the program unready.
 func TestReadiness_OtherErrorsArePrivate(t *testing.T) {
 	t.Parallel()
 	schema := Check{Name: "schema", Required: true, Public: func(err error) bool { return errors.Is(err, errOldSchema) }}
@@ -99,9 +99,8 @@ func TestReadiness_OtherErrorsArePrivate(t *testing.T) {
 
 var errOldSchema = errors.New("schema version is 2, want 5")
 
-// A driver may wait for a silent server whatever its context says. The answer
-// comes at the limit, the probe counts as failed until it returns, and no second
-// one is started beside it.
+// A driver may ignore its context and wait for a silent server. The answer comes at the limit, the probe counts as
+// failed until it returns, and no second probe is started meanwhile.
 func TestReadiness_ProbeThatHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -151,8 +150,7 @@ func TestReadiness_DependenciesAreAskedOnceASecond(t *testing.T) {
 	}
 }
 
-// A prober that hangs up says nothing about the database; a probe that panics
-// says that it failed.
+// A prober that disconnects does not affect the state of the database; a probe that panics has failed.
 func TestReadiness_Probes(t *testing.T) {
 	t.Parallel()
 	f, _ := healthFixture(Check{Name: "database", Required: true, Probe: func(ctx context.Context) error {

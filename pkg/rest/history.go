@@ -11,8 +11,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// maxLineage is how many ancestors of a message are looked up. Lines are as long as the attempts allowed, which
-// is a handful.
+// maxLineage is how many ancestors of a message are read. A lineage has at most as many messages as attempts are
+// allowed, which are few.
 const maxLineage = 50
 
 type historyJSON struct {
@@ -21,7 +21,7 @@ type historyJSON struct {
 	Lineage []ancestorJSON `json:"lineage"`
 }
 
-// pastJSON has the oldest first.
+// pastJSON lists attempts and changes, oldest first.
 type pastJSON struct {
 	Attempts []attemptJSON `json:"attempts"`
 	Changes  []changeJSON  `json:"changes"`
@@ -29,8 +29,8 @@ type pastJSON struct {
 
 type attemptJSON struct {
 	Number        int                `json:"number"`
-	RedriveID     uuid.UUID          `json:"redrive_id"`      // as the record's header dlq-redrive-id has it
-	BulkRedriveID *uuid.UUID         `json:"bulk_redrive_id"` // of the object under /redrives
+	RedriveID     uuid.UUID          `json:"redrive_id"`      // the value of the record's header dlq-redrive-id
+	BulkRedriveID *uuid.UUID         `json:"bulk_redrive_id"` // id of the object under /redrives
 	RetryCount    int                `json:"retry_count"`
 	Actor         *string            `json:"actor"`
 	StartedAt     *string            `json:"started_at"`
@@ -45,7 +45,7 @@ type attemptJSON struct {
 	Edit          *editJSON          `json:"edit"`
 }
 
-// ancestorJSON is a message whose replay failed again and led to the one that was asked for.
+// ancestorJSON is a message whose replay failed again and led to the requested message.
 type ancestorJSON struct {
 	ID         uuid.UUID       `json:"id"`
 	ParentID   *uuid.UUID      `json:"parent_id"`
@@ -56,7 +56,7 @@ type ancestorJSON struct {
 	pastJSON
 }
 
-// getHistory loads the message first: one that was never retried and one that does not exist have the same
+// getHistory loads the message first: a message that was never retried and one that does not exist both have an empty
 // history.
 func (s *Server) getHistory(archived bool) handler {
 	return func(w http.ResponseWriter, r *http.Request) error { return s.sendHistory(w, r, s.getter(archived)) }
@@ -102,7 +102,7 @@ func (s *Server) pastOf(ctx context.Context, m entity.Message, load getter, unma
 	return past, err
 }
 
-// lineageOf returns the ancestors of a message, its parent first, as far as they are still there.
+// lineageOf returns the ancestors of a message, its parent first, up to the first one that no longer exists.
 func (s *Server) lineageOf(ctx context.Context, m entity.Message, unmask bool) ([]ancestorJSON, error) {
 	list := []ancestorJSON{}
 	for m.Parent != uuid.Nil && len(list) < maxLineage {
@@ -137,7 +137,8 @@ func showAttempt(a entity.Attempt) attemptJSON {
 	}
 }
 
-// sentTo is a partition or an offset, null where nothing was sent, or the offset is unknown: 0 is one.
+// sentTo returns a partition or an offset; nil where nothing was sent or the offset is unknown, because 0 is a valid
+// value.
 func sentTo[T int32 | int64](topic string, n T) *T {
 	if topic == "" || n < 0 {
 		return nil

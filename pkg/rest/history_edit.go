@@ -10,7 +10,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/payload"
 )
 
-// editJSON says how an attempt's record differed from its message.
+// editJSON describes how an attempt's record differed from its message.
 type editJSON struct {
 	TargetTopic    *string         `json:"target_topic"`
 	PayloadChanged bool            `json:"payload_changed"`
@@ -21,15 +21,15 @@ type editJSON struct {
 	RedrivePatch   json.RawMessage `json:"redrive_patch"`
 }
 
-// before is the message that edits are held against. It is loaded when the first of them needs it.
+// before is the message that edits are compared with. It is loaded when the first edit needs it.
 type before struct {
 	message  entity.Message
-	load     getter // from where it is
+	load     getter // from the live table or the archive
 	loaded   bool
 	unmasked bool
 }
 
-// load loads the value, as far as it can be compared. A message that is gone is compared with nothing.
+// load loads the value, if it can be compared. For a message that no longer exists there is no comparison.
 func (s *Server) load(ctx context.Context, b *before) error {
 	if b.loaded {
 		return nil
@@ -45,7 +45,7 @@ func (s *Server) load(ctx context.Context, b *before) error {
 	return nil
 }
 
-// showEdit is nil for a record that went as it was.
+// showEdit returns nil for a record that was sent unchanged.
 func (s *Server) showEdit(ctx context.Context, e *entity.Edit, b *before) (*editJSON, error) {
 	if e == nil {
 		return nil, nil
@@ -79,7 +79,7 @@ func (s *Server) showPatch(patch []byte, unmasked bool) json.RawMessage {
 	return s.masks.Patch(slices.Clone(patch))
 }
 
-// difference is nil where there is nothing to compare.
+// difference returns nil where the values cannot be compared.
 func difference(was entity.Record, now []byte) []byte {
 	old, _ := projectPayload(was, maxPayload)
 	edited, _ := projectPayload(entity.Record{Value: now}, maxPayload)
@@ -88,7 +88,7 @@ func difference(was entity.Record, now []byte) []byte {
 	}
 	patch, err := payload.Diff(old, edited)
 	if err != nil {
-		return nil // what cannot be compared is still said to have changed
+		return nil // the answer still reports that the payload changed
 	}
 	return patch
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 )
 
-// hosts are the names that a server without authentication answers to: a browser that a foreign name led here
-// (DNS rebinding) takes this program for that site, and sends what its pages say. Addresses and localhost
-// cannot be led anywhere else.
+// hosts are the host names that a server without authentication accepts. Without this check, a foreign site whose
+// name resolves to this server (DNS rebinding) could have its pages send requests through a user's browser. Addresses
+// and localhost cannot be rebound.
 type hosts []*regexp.Regexp
 
 var hostPattern = regexp.MustCompile(`^[a-z0-9*]([a-z0-9._*-]*[a-z0-9*])?$`)
@@ -44,8 +44,7 @@ func (h hosts) answer(header string) bool {
 		slices.ContainsFunc(h, func(pattern *regexp.Regexp) bool { return pattern.MatchString(name) })
 }
 
-// expectedHost refuses requests for other host names where there is no authentication, but for probes and
-// metrics.
+// expectedHost refuses requests for other host names while there is no authentication, except probes and metrics.
 func (s *Server) expectedHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.authMode == auth.ModeNone && !isProbe(r.URL.Path) && !s.hosts.answer(r.Host) {

@@ -7,8 +7,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// A page that had its own name lead here (DNS rebinding) sends requests with that
-// name as Host and as Origin, which is then no other site's.
+// A page whose own host name resolves to this server (DNS rebinding) sends requests with that name as Host and as
+// Origin, so that they look same-site.
 func TestHosts_OfAnotherSiteChangesNothing(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA)).open()
@@ -20,7 +20,7 @@ func TestHosts_OfAnotherSiteChangesNothing(t *testing.T) {
 	}
 }
 
-// named sends a request to a host of that name.
+// named sends a request with that Host.
 func (f *fixture) named(host, method, target string, headers ...string) *reply {
 	r := httptest.NewRequest(method, target, nil)
 	r.Host = host
@@ -50,7 +50,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// Who has to present a token cannot be used by a page that does not have it.
+// With authentication, a page without the token cannot use the API.
 func TestHosts_AnyNameWhereTokensAreAskedFor(t *testing.T) {
 	t.Parallel()
 	wantEnvelope(t, newFixture().guarded().named("dlq.example", "GET", "/api/v1/topics"), 401)

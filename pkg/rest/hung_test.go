@@ -12,14 +12,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
 )
 
-// slowly is a store whose exports give so many messages, one each pause, and then wait
-// until ctx ends, unless they are whole.
+// slowly is a store whose exports return a number of messages, one each pause, and then wait until ctx ends, unless
+// they are complete.
 func slowly(s *fake.Store, given int, pause time.Duration, whole bool) *hooked {
 	store := hook(s)
 	store.export = func(ctx context.Context, _ repository.ExportQuery, yield func(*entity.Message) error) error {
 		m := message(idA)
 		for range given {
-			<-time.After(pause) // of the bubble
+			<-time.After(pause) // fake time
 			if err := yield(&m); err != nil {
 				return err
 			}
@@ -33,8 +33,7 @@ func slowly(s *fake.Store, given int, pause time.Duration, whole bool) *hooked {
 	return store
 }
 
-// An export may take as long as it takes, but a store that says nothing more is
-// not waited for.
+// An export may take long, but a store that returns no further message is not waited for.
 func TestExport_StoreThatSaysNothingMore(t *testing.T) {
 	t.Parallel()
 	for given, broken := range map[int]bool{0: false, 1: false, 1000: true} {

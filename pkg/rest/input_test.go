@@ -8,8 +8,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Everything here is the client's fault: one envelope, never a 5xx, never plain
-// text, never a redirect.
+// All these requests are the client's fault: the answer has the error envelope, and is never a 5xx, plain text or a
+// redirect.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	id := idA.String()
@@ -95,7 +95,7 @@ func firstField(list []detail) string {
 	return list[0].Field
 }
 
-// Each route says 405 to every method but its own, and which those are.
+// Each route answers 405 to every method except its own, and names its own.
 func TestWrongMethods(t *testing.T) {
 	t.Parallel()
 	f := newFixture().open()
@@ -120,7 +120,7 @@ func TestWrongMethods(t *testing.T) {
 	}
 }
 
-// A topic named "messages" is still a topic where no other route is meant.
+// A topic named "messages" is a topic on every path that no other route has.
 func TestTopicNamedMessages(t *testing.T) {
 	t.Parallel()
 	f := newFixture().open()

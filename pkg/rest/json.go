@@ -13,7 +13,7 @@ import (
 // parse it that way.
 const timeLayout = "2006-01-02T15:04:05.000+00:00"
 
-// shownTime reports whether t is shown: it is known, and RFC 3339 has its year.
+// shownTime reports whether t is shown: it must be known, and its year must be valid in RFC 3339.
 func shownTime(t time.Time) bool {
 	return !t.IsZero() && t.UTC().Year() >= 0 && t.UTC().Year() <= 9999
 }
@@ -36,8 +36,8 @@ func orNull[T comparable](v T) *T {
 	return &v
 }
 
-// encode returns v as JSON without a final newline. Bytes that are not UTF-8 become U+FFFD. What is given here
-// is our own and always encodes.
+// encode returns v as JSON without a final newline. Bytes that are not UTF-8 become U+FFFD. It panics on an error: v
+// is always one of the package's own types, which always encode.
 func encode(v any) []byte {
 	var buf bytes.Buffer
 	encoder := json.NewEncoder(&buf)
@@ -48,7 +48,7 @@ func encode(v any) []byte {
 	return escapeMarks(bytes.TrimSuffix(buf.Bytes(), []byte("\n")))
 }
 
-// each shows the items of a list; never null, because clients iterate over it.
+// each converts the items of a list. The result is never nil, because clients iterate over it.
 func each[T, J any](list []T, show func(T) J) []J {
 	shown := make([]J, 0, len(list))
 	for _, item := range list {
@@ -57,7 +57,7 @@ func each[T, J any](list []T, show func(T) J) []J {
 	return shown
 }
 
-// writeList sends a part of a list and the cursor of the next one, nil for none.
+// writeList sends a page of a list and the cursor of the next page, nil for none.
 func writeList[J any](w http.ResponseWriter, name string, list []J, next *string) {
 	body := fmt.Appendf(nil, `{%q:%s,"next_cursor":%s}`, name, encode(list), encode(next))
 	writeBody(w, http.StatusOK, "application/json", body)
@@ -67,7 +67,7 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	writeBody(w, status, "application/json", encode(v))
 }
 
-// writeBody sends a whole answer. An error of the connection has no reader any more and is dropped.
+// writeBody sends a whole answer. An error of the connection is dropped, because the client can no longer read it.
 func writeBody(w http.ResponseWriter, status int, contentType string, body []byte) {
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))

@@ -10,13 +10,13 @@ import (
 	"github.com/google/uuid"
 )
 
-// What follows writes JSON without reflection: an export of a million messages spends its time here. It writes
-// what encode would.
+// The functions below write JSON without reflection, because an export of a million messages spends its time here.
+// The result equals that of encode.
 
 const hexDigits = "0123456789abcdef"
 
-// appendText writes a string. It also escapes characters that change how the text after them is shown: answers
-// are read in terminals and logs.
+// appendText writes a string. It also escapes characters that change how the text after them is displayed, because
+// answers are read in terminals and logs.
 func appendText[T ~string | ~[]byte](dst []byte, text T) []byte {
 	dst = append(dst, '"')
 	start := 0
@@ -45,7 +45,7 @@ func appendText[T ~string | ~[]byte](dst []byte, text T) []byte {
 	return append(dst, '"')
 }
 
-// plainBytes are the characters of ASCII that stand for themselves in JSON text.
+// plainBytes are the ASCII characters that need no escape in JSON text.
 var plainBytes = func() (plain [256]bool) {
 	for c := range utf8.RuneSelf {
 		plain[c] = c >= ' ' && c != '"' && c != '\\' && c != 0x7f
@@ -57,8 +57,7 @@ func decodeRune[T ~string | ~[]byte](text T) (rune, int) {
 	return utf8.DecodeRuneInString(string(text[:min(len(text), utf8.UTFMax)]))
 }
 
-// escapedRune reports whether a character beyond ASCII may change the order, or the lines, in which text is
-// shown.
+// escapedRune reports whether a character beyond ASCII may change the order or the lines in which text is displayed.
 func escapedRune(r rune) bool {
 	switch {
 	case r < 0x80, r > 0xfeff:
@@ -80,8 +79,8 @@ func appendEscaped(dst []byte, r rune) []byte {
 	return append(dst, '\\', 'u', hexDigits[r>>12&15], hexDigits[r>>8&15], hexDigits[r>>4&15], hexDigits[r&15])
 }
 
-// escapeMarks escapes in JSON text what appendText escapes and encoding/json does not. Outside of strings there
-// is nothing of the kind.
+// escapeMarks escapes in JSON text the characters that appendText escapes and encoding/json does not. They occur only
+// within strings.
 func escapeMarks(text []byte) []byte {
 	if !bytes.ContainsFunc(text, escapedMark) {
 		return text
@@ -105,7 +104,7 @@ func appendBase64(dst, b []byte) []byte {
 	return append(dst, '"')
 }
 
-// appendBlob writes bytes as text where they are UTF-8, else in base64; nil as null.
+// appendBlob writes bytes as text where they are UTF-8, else as base64; nil as null.
 func appendBlob(dst, b []byte) []byte {
 	switch {
 	case b == nil:

@@ -13,15 +13,14 @@ import (
 
 var literals = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 
-// wantEncoded checks JSON whose texts are as encoding/json, and what escapes more than it,
-// would write them.
+// wantEncoded checks JSON against the output of encoding/json with the additional escapes.
 func wantEncoded(t *testing.T, got []byte) {
 	t.Helper()
 	if !json.Valid(got) {
 		t.Errorf("%s is not JSON", got)
 	}
 	for _, literal := range literals.FindAll(got, -1) {
-		literal = bytes.ReplaceAll(literal, []byte(`\ufffd`), []byte("\uFFFD")) // of bytes that are not UTF-8
+		literal = bytes.ReplaceAll(literal, []byte(`\ufffd`), []byte("\uFFFD")) // for bytes that are not UTF-8
 		var text string
 		if err := json.Unmarshal(literal, &text); err != nil || !bytes.Equal(encode(text), literal) {
 			t.Errorf("%s, %v, in %s; want %s", literal, err, got, encode(text))
@@ -29,7 +28,7 @@ func wantEncoded(t *testing.T, got []byte) {
 	}
 }
 
-// fullMessage has something in every field.
+// fullMessage has a value in every field.
 func fullMessage(change ...func(*entity.Message)) entity.Message {
 	partition, offset, attempts := int32(0), int64(-1), 5
 	m := message(idA, func(m *entity.Message) {
@@ -72,8 +71,7 @@ func TestAppendMessage_IsWhatEncodingJSONWrites(t *testing.T) {
 	}
 }
 
-// Characters that turn text around, or end lines, come through as data and never
-// as themselves.
+// Characters that change the direction of text, or end lines, are always escaped.
 func TestMarksAreEscapedEverywhere(t *testing.T) {
 	t.Parallel()
 	const marks = "\x00\x07\x1b\r\n\x7f\u0085\u009f\u061c\u200b\u200c\u200d\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2060\u2066\u2067\u2068\u2069\ufeff"
@@ -105,7 +103,7 @@ func FuzzAppendText(f *testing.F) {
 	})
 }
 
-// kilobyte is a message as exports meet them: a kilobyte of JSON and some headers.
+// kilobyte is a typical message of exports: a kilobyte of JSON and some headers.
 func kilobyte() entity.Message {
 	return fullMessage(withValue(`{"order_id":"123","lines":["`+strings.Repeat(`some text","`, 85)+`"]}`), func(m *entity.Message) {
 		m.ErrorMessage = "could not reserve stock for order 123: connection timed out after 5000 ms"

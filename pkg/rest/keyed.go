@@ -24,12 +24,11 @@ const (
 	replayHeader = "Idempotent-Replay"
 	maxKey       = 255
 
-	// keyLease is how long a key is held without being prolonged, which happens every keyHold while the work
-	// runs.
+	// keyLease is how long a key is held. It is prolonged every keyHold while the work runs.
 	keyLease = 30 * time.Second
 	keyHold  = 10 * time.Second
 
-	// How often a key that another request is at work on is looked at.
+	// How often a key whose work runs in another request is read again.
 	keyPause    = 20 * time.Millisecond
 	keyPauseMax = 500 * time.Millisecond
 
@@ -40,20 +39,20 @@ const (
 // errClientGone: the client has left.
 var errClientGone = errors.New("the client has left")
 
-// unbegunError is a failure after which nothing of the work is left: a key need not remember it.
+// unbegunError is a failure before any work was done: the key is dropped.
 type unbegunError struct{ error }
 
 func (e *unbegunError) Unwrap() error { return e.error }
 
-// keyed gives a handler Idempotency-Keys: of all requests with the same key one does the work, and the others
-// get its answer.
+// keyed adds Idempotency-Keys to a handler: of all requests with the same key, one does the work, and the others get
+// its answer.
 func (s *Server) keyed(next handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		name, given, err := idempotencyKey(r.Header)
 		if err != nil {
 			return err
 		}
-		body, err := s.slurp(w, r) // first, so that no client delays what is done with an object that was read
+		body, err := s.slurp(w, r) // first, so that a slow client does not delay work on an object that was already read
 		if err != nil {
 			return err
 		}
@@ -98,7 +97,7 @@ func idempotencyKey(header http.Header) (key string, given bool, err error) {
 	return key, true, nil
 }
 
-// digest identifies a request: different ones must not share a key.
+// digest identifies a request, because different requests must not share a key.
 func digest(r *http.Request, body []byte) [sha256.Size]byte {
 	return sha256.Sum256(append([]byte(r.Method+" "+r.URL.EscapedPath()+"\n"), body...))
 }
@@ -111,8 +110,7 @@ func replay(w http.ResponseWriter, answer repository.Answer) {
 	writeBody(w, answer.Status, "application/json", answer.Body)
 }
 
-// openKey waits while another request is at work on the key, as long as the client waits and the request may
-// live.
+// openKey waits while another request works on the key, as long as the client waits and the request may last.
 func (s *Server) openKey(r *http.Request, key repository.Key) (repository.KeyState, error) {
 	for pause := keyPause; ; pause = min(2*pause, keyPauseMax) {
 		state, err := s.tryKey(r.Context(), key)
@@ -135,7 +133,7 @@ func (s *Server) tryKey(ctx context.Context, key repository.Key) (repository.Key
 	return s.store.OpenKey(ctx, key, keyLease)
 }
 
-// workOn does the work of a key. The answer is stored before it is sent, also when the client has left.
+// workOn does the work of a key. The answer is stored before it is sent, also when the client has disconnected.
 func (s *Server) workOn(key repository.Key, next handler, w http.ResponseWriter, r *http.Request) error {
 	release := s.holdKey(r, key)
 	c := &captured{w: w, header: http.Header{}}
@@ -161,7 +159,7 @@ func (s *Server) holdKey(r *http.Request, key repository.Key) (release func()) {
 	return cancel
 }
 
-// prolongKey may fail: two more tries are left before the lease ends, and the next holder finds what was begun.
+// prolongKey may fail: two more tries follow before the lease ends, and the next holder continues the same work.
 func (s *Server) prolongKey(ctx context.Context, key repository.Key) {
 	ctx, cancel := context.WithTimeout(ctx, keyTimeout)
 	defer cancel()
@@ -170,8 +168,8 @@ func (s *Server) prolongKey(ctx context.Context, key repository.Key) {
 	}
 }
 
-// endKey ends a key's work. The client's faults, and work that never began, drop the key. Work that failed
-// after it began is released as if its process had died: the next request carries it on.
+// endKey ends a key's work. The client's errors, and work that never started, drop the key. After work that failed
+// midway, the key is released as if its process had died: the next request continues the work.
 func (s *Server) endKey(r *http.Request, key repository.Key, c *captured, err error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), keyTimeout)
 	defer cancel()
@@ -192,7 +190,8 @@ func (s *Server) endKey(r *http.Request, key repository.Key, c *captured, err er
 	}
 }
 
-// onceOnly takes a step, unless an earlier request with the same key has taken it already: then it only looks.
+// onceOnly takes a step, unless an earlier request with the same key has already taken it; then it only reads the
+// object.
 func onceOnly[T any](s *Server, r *http.Request, look, step func(context.Context) (T, error)) (none T, err error) {
 	if t := taskOf(r.Context()); t.resumed {
 		performed, err := s.store.Performed(r.Context(), t.operation)
@@ -206,7 +205,7 @@ func onceOnly[T any](s *Server, r *http.Request, look, step func(context.Context
 	return step(r.Context())
 }
 
-// captured keeps an answer until it has been stored.
+// captured holds an answer until it has been stored.
 type captured struct {
 	w      http.ResponseWriter
 	header http.Header
@@ -219,7 +218,7 @@ func (c *captured) WriteHeader(status int)      { c.status = status }
 func (c *captured) Write(b []byte) (int, error) { return c.body.Write(b) }
 func (c *captured) Unwrap() http.ResponseWriter { return c.w }
 
-// send sends what was kept. An error of the connection has no reader any more.
+// send sends the captured answer. An error of the connection is dropped, because the client can no longer read it.
 func (c *captured) send() {
 	maps.Copy(c.w.Header(), c.header)
 	c.w.WriteHeader(c.status)

@@ -22,7 +22,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
 )
 
-// changing are all requests that take a key, of documentFixture's world.
+// changing lists all requests that take a key, for documentFixture.
 func changing() []struct{ target, body string } {
 	return []struct{ target, body string }{
 		{retryA, `{"reason":"r"}`},
@@ -37,7 +37,7 @@ func changing() []struct{ target, body string } {
 	}
 }
 
-// The same request again gets the same answer, and changes nothing more.
+// A repeated request gets the same answer, and changes nothing more.
 func TestKey_Replay(t *testing.T) {
 	t.Parallel()
 	for _, c := range changing() {
@@ -92,14 +92,14 @@ func TestKey_Form(t *testing.T) {
 	wantEnvelope(t, newFixture(message(idA)).open().send(r), 400, keyHeader)
 }
 
-// keyLog is a store that counts what is done with keys.
+// keyLog is a store that counts the operations on keys.
 type keyLog struct {
 	*fake.Store
 	closed, dropped, held, let atomic.Int32
 	answer                     repository.Answer
 }
 
-// keyCounts are how often keys were closed, dropped and let go.
+// keyCounts counts how often keys were closed, dropped and released.
 type keyCounts struct{ closed, dropped, let int32 }
 
 func (k *keyLog) counts() keyCounts {
@@ -126,7 +126,7 @@ func (k *keyLog) DropKey(ctx context.Context, key repository.Key) error {
 	return k.Store.DropKey(ctx, key)
 }
 
-// What the work came to decides what the key remembers.
+// The result of the work decides whether the key keeps an answer.
 func TestKey_EndOfWork(t *testing.T) {
 	t.Parallel()
 	closed, dropped, let := keyCounts{closed: 1}, keyCounts{dropped: 1}, keyCounts{let: 1}
@@ -182,7 +182,7 @@ func wantEnd(t *testing.T, w *reply, log *keyLog, name string, status int, want 
 	return w
 }
 
-// Without the store it is not known whether the work was done, so nothing is done.
+// Without the store it is not known whether the work was done, so the request does nothing.
 func TestKey_StoreDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	for _, c := range changing() {
@@ -201,7 +201,7 @@ func TestKey_StoreDoesNotKnow(t *testing.T) {
 	}
 }
 
-// begin opens the key of a request as a process would that dies then.
+// begin opens the key of a request like a process that dies immediately afterwards.
 func (f *fixture) begin(t *testing.T, target, body, name string) (operation uuid.UUID) {
 	t.Helper()
 	r := httptest.NewRequest("POST", target, nil)
@@ -214,8 +214,7 @@ func (f *fixture) begin(t *testing.T, target, body, name string) (operation uuid
 	return key.Operation
 }
 
-// After a crash the answer is made from what was begun. What was not begun is
-// done now, once.
+// After a crash the answer comes from the work that was started. Work that was not started is done now, once.
 func TestKey_Abandoned(t *testing.T) {
 	t.Parallel()
 	begin := func(selection entity.Selection) func(*fixture, context.Context, entity.Cause) error {
@@ -272,7 +271,7 @@ func TestKey_Abandoned(t *testing.T) {
 				}
 				wantHeader(t, w.Header(), replayHeader, "")
 				done := slices.DeleteFunc(f.trail(t, repository.TrailQuery{}), func(e entity.AuditEntry) bool {
-					return e.Cause.Operation != cause.Operation || e.Action == entity.ActionFinish // the wait ends a redrive, which is no second time
+					return e.Cause.Operation != cause.Operation || e.Action == entity.ActionFinish // waiting ends the redrive
 				})
 				if len(done) != 1 {
 					t.Errorf("it was done %d times, want once", len(done))
@@ -283,7 +282,7 @@ func TestKey_Abandoned(t *testing.T) {
 	}
 }
 
-// A retry has its operation, and whether it may have been begun before.
+// A retry gets its operation, and whether the work may have been started before.
 func TestKey_Retry(t *testing.T) {
 	t.Parallel()
 	f, spy := orderingFixture()
@@ -303,8 +302,8 @@ func TestKey_Retry(t *testing.T) {
 	}
 }
 
-// An attempt that was given back is over: the same key may try again. Of one that
-// was not, the next request is to learn the end.
+// After an attempt that was given back, the same key may try again. After any other attempt, the next request gets
+// its result.
 func TestKey_RetryGivenBack(t *testing.T) {
 	t.Parallel()
 	for verdict, want := range map[entity.Verdict]keyCounts{
@@ -316,7 +315,7 @@ func TestKey_RetryGivenBack(t *testing.T) {
 	}
 }
 
-// endingAs makes an attempt that ends with a verdict, which its caller does not learn.
+// endingAs makes an attempt whose caller does not get its verdict.
 type endingAs struct {
 	Redriver // nil
 	store    *fake.Store
@@ -332,8 +331,8 @@ func (e endingAs) Retry(ctx context.Context, order entity.RetryOrder) (entity.Re
 	return entity.RetryResult{}, errors.Join(err, entity.ErrUnavailable)
 }
 
-// While the first is at work the others wait, each for as long as its client
-// does; a lease is prolonged as long as the work lasts.
+// While the first request works, the others wait, each for as long as its client does; the lease is prolonged as long
+// as the work lasts.
 func TestKey_AtWork(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -380,7 +379,7 @@ func TestKey_AtWork(t *testing.T) {
 	})
 }
 
-// Short changes wait for the first no longer than a request may last.
+// Short changes wait for the first request no longer than a request may last.
 func TestKey_AtWorkForTooLong(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -394,7 +393,7 @@ func TestKey_AtWorkForTooLong(t *testing.T) {
 	})
 }
 
-// busyStore is at work on every key, and says when it was asked first.
+// busyStore reports work in progress on every key, and signals the first call.
 func busyStore(s *fake.Store, asked chan<- struct{}) *hooked {
 	store := hook(s)
 	said := sync.OnceFunc(func() {
@@ -419,8 +418,7 @@ func TestServe_DrainEndsTheWaitForAKey(t *testing.T) {
 	}
 }
 
-// A drain in the middle of a keyed retry-all leaves the key to the next request,
-// which gets the same redrive's end.
+// A drain in the middle of a keyed retry-all leaves the key to the next request, which gets the same redrive's end.
 func TestServe_DrainDuringAKeyedWait(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA))
@@ -449,7 +447,7 @@ func (w *waitingForEver) Wait(ctx context.Context, id uuid.UUID) (entity.Redrive
 	return entity.Redrive{}, &entity.InterruptedError{Redrive: entity.Redrive{ID: id}, Err: ctx.Err()}
 }
 
-// Fifty at once do the work once and read the same, byte for byte.
+// Fifty concurrent requests do the work once and get the same answer, byte for byte.
 func TestServe_FiftyWithOneKey(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{
@@ -480,7 +478,7 @@ func TestServe_FiftyWithOneKey(t *testing.T) {
 	}
 }
 
-// A client that leaves while its work is done finds the answer later.
+// A client that disconnects during its work gets the answer with a later request.
 func TestKey_AnswerIsStoredWithoutTheClient(t *testing.T) {
 	t.Parallel()
 	for _, c := range changing() {

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	maxRules   = 1000 // every record that comes in is held against each
+	maxRules   = 1000 // every incoming record is compared with each
 	maxPattern = 1000 // characters
 )
 
@@ -63,7 +63,7 @@ func (s *Server) showMapping(m entity.Mapping, unmapped []repository.UnmappedTop
 	}
 }
 
-// mapped is "" for rows without a dead-letter topic.
+// mapped returns "" for rows without a dead-letter topic.
 func (s *Server) mapped(rules []entity.TopicRule, dlqTopic string) string {
 	if dlqTopic == "" {
 		return ""
@@ -95,7 +95,7 @@ func (s *Server) replaceMappings(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	_, _ = s.origins.Standing(r.Context()) // pages that follow show the new rules
+	_, _ = s.origins.Standing(r.Context()) // so that the next pages use the new rules
 	unmapped, err := s.db.Unmapped(r.Context(), principalOf(r).Scope(auth.Viewer))
 	if err != nil {
 		return err
@@ -135,7 +135,7 @@ func (o *mappingOrder) read(dialects Dialects) ([]entity.TopicRule, error) {
 	return rules, joined(o.problems)
 }
 
-// ruleProblems makes every fault of the rules one of the request.
+// ruleProblems reports every fault of the rules as one of the request.
 func ruleProblems(err error) error {
 	if err == nil || len(fieldDetails(err)) > 0 {
 		return err
@@ -143,9 +143,9 @@ func ruleProblems(err error) error {
 	return &entity.FieldError{Field: "rules", Reason: err.Error()}
 }
 
-// applyMapping sets the original topic of what is there already: one redrive for each dead-letter topic that
-// the rules place. Its id follows from the request's operation, so that the same request, carried on, finds
-// what it had begun.
+// applyMapping sets the original topic of stored messages, by one redrive for each dead-letter topic that the rules
+// map. A redrive's id is derived from the request's operation, so that a repeated request finds the redrives that it
+// has already created.
 func (s *Server) applyMapping(ctx context.Context, rules []entity.TopicRule, unmapped []repository.UnmappedTopic, cause entity.Cause) ([]uuid.UUID, error) {
 	ids := []uuid.UUID{}
 	request := cause.Operation

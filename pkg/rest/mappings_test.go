@@ -10,8 +10,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// suffixMapper understands rules whose pattern is a glob, and refuses originals
-// that are dead-letter topics.
+// suffixMapper supports rules whose pattern is a glob, and refuses originals that are dead-letter topics.
 type suffixMapper struct{ noDialects }
 
 func (suffixMapper) CheckRules(rules []entity.TopicRule) error {
@@ -69,8 +68,8 @@ func TestMappings(t *testing.T) {
 	wantStatus(t, f.do("PUT", mappings, body), 409, "changed")
 }
 
-// Rules are applied by one redrive for each dead-letter topic that they place, and
-// the same request, sent again, begins none a second time.
+// Rules are applied by one redrive for each dead-letter topic that they map, and a repeated request creates no second
+// redrive.
 func TestMappings_Apply(t *testing.T) {
 	t.Parallel()
 	f, orders := mappingFixture()
@@ -127,7 +126,7 @@ func TestSetOrigin(t *testing.T) {
 	}
 	want := `{"id":"` + sixth(0).String() + `","original_topic":"orders","origin_confidence":"operator"}`
 	wantAnswer(t, f.do("POST", target, `{"original_topic":"orders","reason":"the team says so"}`), 200, want)
-	wantAnswer(t, f.do("POST", target, `{"original_topic":"orders"}`), 200, want) // it is so already
+	wantAnswer(t, f.do("POST", target, `{"original_topic":"orders"}`), 200, want) // already set
 	if got := f.search(t, "/api/v1/messages?origin=unknown").ids(); got != "12" && got != "21" {
 		t.Errorf("of unknown origin are %q, want 1 and 2", got)
 	}

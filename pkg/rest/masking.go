@@ -9,28 +9,28 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Masks say what is masked: values in payloads, and headers. They are safe for concurrent use.
+// Masks replace masked values in payloads and headers. They are safe for concurrent use.
 type Masks interface {
-	// Empty reports whether nothing is.
+	// Empty reports whether nothing is masked.
 	Empty() bool
-	// Payload returns JSON with what is masked replaced, the rest as it was, and the paths of what was
-	// replaced.
+	// Payload returns JSON with masked values replaced and the other bytes unchanged, and the paths of the replaced
+	// values.
 	Payload(value []byte) (masked []byte, names []string)
 	// Header reports whether the values of headers of that name are masked.
 	Header(name string) bool
 	// CoversPath reports whether the value at the path, or a part of it, is masked.
 	CoversPath(path payload.Path) bool
-	// CoversPatch reports whether a patch reads or writes what is masked.
+	// CoversPatch reports whether a patch reads or writes masked values.
 	CoversPatch(patch *payload.Patch) bool
-	// Patch returns a JSON Patch without the values that are masked.
+	// Patch returns a JSON Patch with its masked values replaced.
 	Patch(patch []byte) []byte
 }
 
-// DerivedMasks say what was read from masked headers. They are safe for concurrent use.
+// DerivedMasks report which fields were read from masked headers. They are safe for concurrent use.
 type DerivedMasks interface {
-	// Fields are the fields that may be, of any message.
+	// Fields returns the fields that may come from a masked header in any message.
 	Fields() entity.MaskedFields
-	// Of are those of a message that were.
+	// Of returns the fields of a message that were read from a masked header.
 	Of(m *entity.Message) entity.MaskedFields
 }
 
@@ -47,7 +47,7 @@ func (noMasks) Patch(patch []byte) []byte               { return patch }
 func (noMasks) Fields() entity.MaskedFields             { return entity.MaskedFields{} }
 func (noMasks) Of(*entity.Message) entity.MaskedFields  { return entity.MaskedFields{} }
 
-// viewOf returns how messages are shown to the principal. The use of the grant unmask is recorded before
+// viewOf returns how messages are shown to the principal. The audit trail records the use of the grant unmask before
 // anything is shown.
 func (s *Server) viewOf(r *http.Request, unmask bool) (view, error) {
 	standing, err := s.origins.Recent(r.Context())
@@ -66,13 +66,13 @@ func (s *Server) viewOf(r *http.Request, unmask bool) (view, error) {
 	return v, s.noteList(r)
 }
 
-// noteList records that a list is shown without masks.
+// noteList records in the audit trail that a list is shown without masks.
 func (s *Server) noteList(r *http.Request) error {
 	question := r.Method + " " + r.URL.EscapedPath() + "?" + s.redactedQuery(r.URL.Query())
 	return s.noteUnmasked(r, entity.AuditEntry{Kind: entity.KindList, LastError: question[:min(len(question), maxAudited)]})
 }
 
-// noteMessage records that a message is shown without masks.
+// noteMessage records in the audit trail that a message is shown without masks.
 func (s *Server) noteMessage(r *http.Request, m *entity.Message) error {
 	return s.noteUnmasked(r, entity.AuditEntry{Kind: entity.KindMessage, ObjectID: m.ID, RetryCount: m.RetryCount})
 }
@@ -100,9 +100,9 @@ func (s *Server) unmaskOne(r *http.Request, m *entity.Message) (bool, error) {
 	return true, s.noteMessage(r, m)
 }
 
-// searchable returns the topics in which a filter may be answered; nil for all. A comparison with a masked
-// value would reveal it: it needs the grant, and finds only messages for which that is given. prefix goes in
-// front of the names of parameters.
+// searchable returns the topics in which a filter may be answered; nil for all. A comparison with a masked value
+// would reveal the value: it needs the grant unmask, and finds only messages of topics with that grant. prefix goes
+// before the names of parameters in errors.
 func (s *Server) searchable(r *http.Request, f entity.Filter, prefix string) (*entity.TopicPatterns, error) {
 	name := s.maskedCondition(f)
 	if name == "" {
@@ -115,7 +115,7 @@ func (s *Server) searchable(r *http.Request, f entity.Filter, prefix string) (*e
 	return scopeOfAll(who, auth.Viewer, auth.Unmask), nil
 }
 
-// maskedCondition names the parameter that asks for something masked; "" when none does.
+// maskedCondition returns the name of the parameter that compares with a masked value; "" for none.
 func (s *Server) maskedCondition(f entity.Filter) string {
 	for name, text := range map[string]string{"error_class": f.ErrorClass, "consumer_group": f.ConsumerGroup} {
 		if text != "" && s.maskedParameter(name) {
@@ -141,8 +141,8 @@ func (s *Server) maskedParameter(name string) bool {
 	return name == "error_class" && masked.ErrorClass || name == "consumer_group" && masked.ConsumerGroup
 }
 
-// viewOfGroups reports whether masked texts of error groups are shown. A text may be of any topic, so the grant
-// is needed on all.
+// viewOfGroups reports whether masked texts of error groups are shown. A text may come from any topic, so the grant
+// is needed on all topics.
 func (s *Server) viewOfGroups(r *http.Request) (unmasked bool, err error) {
 	unmask, err := boolParameter(r.URL.Query(), "unmask")
 	switch {
@@ -154,13 +154,13 @@ func (s *Server) viewOfGroups(r *http.Request) (unmasked bool, err error) {
 	return true, s.noteList(r)
 }
 
-// keptBack refuses a masked value, and names the parameter that asks for it.
+// keptBack returns the refusal of a masked value, which names the parameter.
 func keptBack(field, reason string) error {
 	return refused(errForbidden, field+": "+reason, detail{field, reason})
 }
 
-// narrowMasked refuses a redrive that would reveal a masked value: by what it selects, or by where its patch
-// fits.
+// narrowMasked refuses a redrive that would reveal a masked value: by its selection, or by the messages to which its
+// patch can be applied.
 func (s *Server) narrowMasked(p auth.Principal, order *repository.NewRedrive) error {
 	field := s.maskedCondition(order.Selection.Filter)
 	if field != "" {

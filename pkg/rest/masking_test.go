@@ -15,8 +15,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
 )
 
-// What the messages of these tests must not show: the one is in the payload,
-// the other in a header, the third in a header that the stack trace is read from.
+// Secrets that the messages of these tests must not show: one in the payload, one in a header, and one in the header
+// from which the stack trace is read.
 const (
 	secretCard  = "4111111111111111"
 	secretToken = "Bearer s3cr3t-t0ken"
@@ -31,8 +31,8 @@ func secretMessage() entity.Message {
 	})
 }
 
-// maskedFixture has a message with secrets, and a person of each kind: ana sees
-// masks, eve sees through them on another topic, root everywhere.
+// maskedFixture has a message with secrets, and one person of each kind: ana has no grant unmask, eve has it on
+// another topic, root on all topics.
 func maskedFixture(t *testing.T) *fixture {
 	t.Helper()
 	f := newFixture(secretMessage())
@@ -51,8 +51,8 @@ func maskedFixture(t *testing.T) *fixture {
 	return f
 }
 
-// derivedByHeader knows a header for each field: trace for stack traces, said for error
-// messages, class for classes, group for consumer groups.
+// derivedByHeader reads each field from one header: the stack trace from trace, the error message from said, the
+// class from class, the consumer group from group.
 type derivedByHeader struct{ masks Masks }
 
 func (d derivedByHeader) Fields() entity.MaskedFields {
@@ -71,8 +71,8 @@ func (d derivedByHeader) Of(m *entity.Message) (fields entity.MaskedFields) {
 	return fields
 }
 
-// What was read from a masked header is masked too, and cannot be asked for by those
-// who may not see it, in searches, exports and redrives.
+// A field that was read from a masked header is masked too, and callers without the grant cannot use it in searches,
+// exports and redrives.
 func TestMasks_FollowWhatWasReadFromHeaders(t *testing.T) {
 	t.Parallel()
 	const secret = "s3cret"
@@ -88,7 +88,7 @@ func TestMasks_FollowWhatWasReadFromHeaders(t *testing.T) {
 	f := newFixture(m).with(WithMasks(masks), WithDerivedMasks(derivedByHeader{masks}))
 	f.guarded(person("ana", "*", auth.Admin), person("root", "*", auth.Admin, auth.Unmask))
 	check.NoError(t, f.memory.NoteFingerprints(t.Context(), []entity.Fingerprint{{Title: secret, Class: secret, Frames: []string{secret}}}))
-	wantWithout(t, f.by("ana", "GET", "/api/v1/dlq/orders.dlq.v1", ""), secret) // the first API's list has masks for everybody
+	wantWithout(t, f.by("ana", "GET", "/api/v1/dlq/orders.dlq.v1", ""), secret) // always masked
 	for _, target := range []string{oneA, "/api/v1/messages", "/api/v1/export", "/api/v1/export?format=csv", "/api/v1/groups", "/api/v1/groups/" + m.Group.String()} {
 		w := f.by("ana", "GET", target, "")
 		wantStatus(t, w, 200, maskedText)
@@ -112,7 +112,7 @@ func TestMasks_FollowWhatWasReadFromHeaders(t *testing.T) {
 	}
 }
 
-// unmasking is the target with the request to see what is masked.
+// unmasking returns the target with unmask=true.
 func unmasking(target string) string {
 	if strings.Contains(target, "?") {
 		return target + "&unmask=true"
@@ -120,7 +120,7 @@ func unmasking(target string) string {
 	return target + "?unmask=true"
 }
 
-// everywhere are the routes that show a message or a part of one.
+// everywhere lists the routes that show a message or a part of one.
 func everywhere() []string {
 	id := idA.String()
 	return []string{
@@ -129,7 +129,7 @@ func everywhere() []string {
 	}
 }
 
-// Masks hold in every place that shows a message.
+// Every route that shows a message applies masks.
 func TestMasks_HoldEverywhere(t *testing.T) {
 	t.Parallel()
 	f := maskedFixture(t)
@@ -149,7 +149,7 @@ func TestMasks_HoldEverywhere(t *testing.T) {
 	}
 }
 
-// What is masked is said, and everything else is the producer's own text.
+// An answer lists its masked values, and everything else is the producer's own text.
 func TestMasks_TouchNothingElse(t *testing.T) {
 	t.Parallel()
 	wantStatus(t, maskedFixture(t).by("ana", "GET", oneA, ""), 200,
@@ -157,11 +157,10 @@ func TestMasks_TouchNothingElse(t *testing.T) {
 		`"stack_trace":"***"`, `"masked":["$.card.number","header:Authorization","header:trace","stack_trace"]`, `"data":"acme"`)
 }
 
-// Seeing through masks needs the grant on the message's topic, and is known for
-// ever.
+// Unmasking needs the grant on the message's topic, and is recorded in the audit trail.
 func TestUnmask(t *testing.T) {
 	t.Parallel()
-	for _, target := range everywhere()[1:] { // the first API's list has masks for everybody
+	for _, target := range everywhere()[1:] { // always masked
 		f := maskedFixture(t)
 		wantEnvelope(t, f.by("ana", "GET", unmasking(target), ""), 403)
 		if n := len(unmasked(t, f)); n != 0 {
@@ -191,7 +190,7 @@ func unmasked(t *testing.T, f *fixture) []entity.AuditEntry {
 	return f.trail(t, repository.TrailQuery{Action: entity.ActionUnmask})
 }
 
-// The grant to see through masks on some topics is none for the others.
+// The grant unmask on some topics does not apply to the others.
 func TestUnmask_TopicByTopic(t *testing.T) {
 	t.Parallel()
 	f := maskedFixture(t)
@@ -201,7 +200,7 @@ func TestUnmask_TopicByTopic(t *testing.T) {
 	wantEnvelope(t, f.by("eve", "GET", oneA+"?unmask=true", ""), 403)
 }
 
-// Grants on the same topic count together, however their patterns were written.
+// Grants on the same topic are combined, however their patterns are written.
 func TestSearchOfMaskedFields_ByGrantsWrittenDifferently(t *testing.T) {
 	t.Parallel()
 	for topics, want := range map[string]bool{"orders.events.v1": true, "*.v1": true, "orders.other.*": false} {
@@ -215,14 +214,14 @@ func TestSearchOfMaskedFields_ByGrantsWrittenDifferently(t *testing.T) {
 	}
 }
 
-// unrecorded is a store whose audit trail takes nothing.
+// unrecorded is a store whose audit trail refuses entries.
 func unrecorded(s *fake.Store) *hooked {
 	store := hook(s)
 	store.record = func(context.Context, entity.AuditEntry) error { return entity.ErrUnavailable }
 	return store
 }
 
-// What cannot be noted is not shown.
+// Masked values are not shown when the audit trail cannot record it.
 func TestUnmask_NothingIsShownThatIsNotNoted(t *testing.T) {
 	t.Parallel()
 	f := newFixture(secretMessage()).with(WithMasks(maskOf("$.card.number")))
@@ -234,7 +233,7 @@ func TestUnmask_NothingIsShownThatIsNotNoted(t *testing.T) {
 	}
 }
 
-// The trail does not keep what a masked field was searched for.
+// The audit trail does not keep the values that a masked field was compared with.
 func TestUnmask_TrailHasNoSecrets(t *testing.T) {
 	t.Parallel()
 	f := maskedFixture(t)
@@ -248,7 +247,7 @@ func TestUnmask_TrailHasNoSecrets(t *testing.T) {
 	}
 }
 
-// Masks brought back by an edit would reach the consumer.
+// A mask text that an edit sends back would reach the consumer.
 func TestEdit_MasksAreNotSentBack(t *testing.T) {
 	t.Parallel()
 	f := maskedFixture(t)
@@ -259,11 +258,10 @@ func TestEdit_MasksAreNotSentBack(t *testing.T) {
 		wantEnvelope(t, f.by("ana", "POST", retryA, `{"edit":`+body+`}`), 400, field)
 	}
 	wantStatus(t, f.by("ana", "POST", retryA, `{"edit":{"payload":{"card":{"number":"1"},"note":"***"}}}`),
-		200) // three stars where nothing is masked
+		200) // three stars in a field that is not masked
 }
 
-// Who does not see through the masks may edit, and is shown what changed but for what is
-// masked.
+// A caller without the grant unmask may edit, and sees the changes except those of masked values.
 func TestEdit_DifferenceIsMasked(t *testing.T) {
 	t.Parallel()
 	f := maskedFixture(t)
@@ -274,8 +272,7 @@ func TestEdit_DifferenceIsMasked(t *testing.T) {
 	wantStatus(t, f.by("root", "GET", oneA+"/history?unmask=true", ""), 200, "5500000000000004")
 }
 
-// A dry run shows samples with masks, and a patch that touches what is masked
-// needs the grant to see it.
+// A dry run shows samples with masks, and a patch that touches masked values needs the grant unmask.
 func TestPatch_SamplesAreMasked(t *testing.T) {
 	t.Parallel()
 	f := maskedFixture(t)
@@ -293,7 +290,7 @@ func TestPatch_SamplesAreMasked(t *testing.T) {
 	wantEnvelope(t, f.by("ana", "POST", redrives, strings.Replace(order, "/order", "/card/number", 1)), 403, "patch")
 }
 
-// A read that had no room begins again, and is one entry of the audit trail.
+// A read that had no room is repeated, and makes one entry of the audit trail.
 func TestUnmaskedReadIsRecordedOnce(t *testing.T) {
 	t.Parallel()
 	f := newFixture(secretMessage()).with(WithMasks(maskOf("$.card.number")))
@@ -307,7 +304,7 @@ func TestUnmaskedReadIsRecordedOnce(t *testing.T) {
 	}
 }
 
-// roomlessStore has no room for the first history that is read.
+// roomlessStore reports no room for the first history that is read.
 type roomlessStore struct {
 	*fake.Store
 	asked int

@@ -12,34 +12,34 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// maskedText replaces what is masked.
+// maskedText replaces masked values.
 const maskedText = "***"
 
 type view struct {
 	limit    int                        // the longest payload that is shown
-	unmasked func(*entity.Message) bool // whose secrets are shown; nil: none
-	archived bool                       // it is one of the archive
+	unmasked func(*entity.Message) bool // reports messages that are shown without masks; nil: none
+	archived bool                       // the message is in the archive
 	oneLine  bool                       // without line breaks between the tokens of the payload
-	noValues bool                       // payloads are not asked for
+	noValues bool                       // without payloads
 
 	standing func(*entity.Message) entity.OriginStanding // nil: no origin is undeclared
 }
 
-// shown is a message as it is shown to a principal.
+// shown is a message prepared for a principal's answer.
 type shown struct {
 	*entity.Message
 	payload    []byte // nil: null
-	omitted    string // why
+	omitted    string // why the payload is left out
 	oneLine    bool
 	size       *int64
 	url        string // of the payload, when it was left out
 	stackTrace string
-	hidden     []bool   // of the headers; nil: none is
-	masked     []string // names of what was masked
-	undeclared string   // why the origin is; "": it is not
+	hidden     []bool   // which headers are masked; nil: none
+	masked     []string // names of the masked values
+	undeclared string   // why the origin is undeclared; "" when it is not
 }
 
-// show prepares a message for an answer. It is good as long as m is.
+// show prepares a message for an answer. The result is valid as long as m.
 func (s *Server) show(m *entity.Message, v view) shown {
 	var c shown
 	c.Message, c.stackTrace, c.size = m, s.dialects.StackTraceOf(*m), payloadSize(m.Record)
@@ -70,7 +70,7 @@ func payloadURL(id uuid.UUID, archived bool) string {
 	return "/api/v1/dlq/messages/" + id.String() + "/payload"
 }
 
-// mask takes out what is masked: values of the payload and of headers, and what was read from such a header.
+// mask replaces masked values: of the payload, of headers, and of fields that were read from a masked header.
 func (s *Server) mask(c *shown) {
 	if c.payload != nil {
 		c.payload, c.masked = s.masks.Payload(c.payload)
@@ -84,7 +84,7 @@ func (s *Server) mask(c *shown) {
 	c.maskDerived(s.derived.Of(c.Message))
 }
 
-// maskedHeaders says which of the headers have a masked value; nil: none.
+// maskedHeaders reports which headers have a masked value; nil: none.
 func (s *Server) maskedHeaders(headers []entity.Header) (hidden []bool) {
 	for i, h := range headers {
 		if !s.masks.Header(h.Key) || h.Value == nil {
@@ -98,7 +98,7 @@ func (s *Server) maskedHeaders(headers []entity.Header) (hidden []bool) {
 	return hidden
 }
 
-// maskDerived masks fields that have a text.
+// maskDerived masks the fields of the failure that were read from masked headers and are not empty.
 func (c *shown) maskDerived(fields entity.MaskedFields) {
 	if fields == (entity.MaskedFields{}) {
 		return
@@ -135,7 +135,7 @@ func (c *shown) appendJSON(dst []byte) []byte {
 	return append(r.dst, '}')
 }
 
-// write writes the members in their order, which csvHead repeats.
+// write writes the members in the order of csvHead.
 func (c *shown) write(r *row) {
 	r.id("id", c.ID)
 	r.word("original_topic", c.OriginalTopic)
@@ -168,7 +168,7 @@ func (c *shown) writePayload(r *row) {
 	}
 }
 
-// joinLines makes one line of valid JSON. It has line breaks only between tokens, where a space means the same:
+// joinLines turns valid JSON into one line. Its line breaks are only between tokens, where a space is equivalent;
 // within strings they are escaped.
 func joinLines(text []byte) {
 	for i, c := range text {
@@ -178,7 +178,7 @@ func joinLines(text []byte) {
 	}
 }
 
-// writeSource writes where the message and its record were read.
+// writeSource writes the positions of the dead letter and of the original record.
 func (c *shown) writeSource(r *row) {
 	var partition *int32
 	var offset *int64
@@ -206,8 +206,8 @@ func (c *shown) writeFailure(r *row) {
 	r.text("undeclared_reason", c.undeclared)
 }
 
-// writeOutcome writes the lineage of the message and how its replays ended. return_confirmed says whether it
-// reports the end of its parent's record; null unless it came back.
+// writeOutcome writes the lineage of the message and the outcome of its replay. return_confirmed says whether the
+// message counts as the return of its parent's record; null unless it came back.
 func (c *shown) writeOutcome(r *row) {
 	r.id("group_id", c.Group)
 	r.id("parent_id", c.Parent)
@@ -227,8 +227,8 @@ func (c *shown) writeOutcome(r *row) {
 	r.text("last_publish_error_class", string(c.LastPublishErrorClass))
 }
 
-// writeRecord writes the record's bytes, and which of them are left out. last_offset is that of the last record
-// that cannot be read, null where the message is one record.
+// writeRecord writes the record's bytes, and which parts are left out. last_offset is the offset of the last
+// unreadable record, null where the message is one record.
 func (c *shown) writeRecord(r *row) {
 	r.blob("key", c.Record.Key)
 	r.text("key_omitted", largeIf(c.Record.KeyOmitted > 0))
@@ -260,7 +260,7 @@ func (c *shown) writeRecord(r *row) {
 	r.dst = append(r.dst, ']')
 }
 
-// writeHeaders writes null only when all headers were left out, and no cell for none.
+// writeHeaders writes null only when all headers were left out; in CSV the cell is then empty.
 func (c *shown) writeHeaders(r *row) {
 	r.name("headers")
 	switch {
@@ -274,8 +274,8 @@ func (c *shown) writeHeaders(r *row) {
 	}
 }
 
-// appendHeaders keeps order and repeats. Names are text by habit only: where one is not, key_base64 has its
-// bytes and key what can be read of it.
+// appendHeaders keeps order and repeats. Names need not be UTF-8: where one is not, key_base64 has its bytes and key
+// its readable part.
 func appendHeaders(dst []byte, headers []entity.Header, hidden []bool) []byte {
 	dst = append(dst, '[')
 	for i, h := range headers {
@@ -295,11 +295,11 @@ func appendHeaders(dst []byte, headers []entity.Header, hidden []bool) []byte {
 	return append(dst, ']')
 }
 
-// row writes the members of an object as JSON, or as the cells of a line of CSV, where null is empty.
+// row writes the members of an object as JSON, or as the cells of a line of CSV, in which null is empty.
 type row struct {
 	dst  []byte
 	csv  bool
-	more bool // it is not the first member
+	more bool // a member was already written
 }
 
 func (r *row) name(name string) {
@@ -319,7 +319,7 @@ func (r *row) null() {
 	}
 }
 
-// word writes a text that is never null.
+// word writes a text, also when it is empty.
 func (r *row) word(name, text string) {
 	if r.name(name); r.csv {
 		r.dst = appendCell(r.dst, text)
@@ -383,7 +383,7 @@ func number[T ~int | ~int32 | ~int64](r *row, name string, n *T) {
 	}
 }
 
-// largeIf says why bytes are not shown.
+// largeIf returns the reason for omitted bytes, "" when none are omitted.
 func largeIf(omitted bool) string {
 	if omitted {
 		return tooLarge
@@ -391,7 +391,7 @@ func largeIf(omitted bool) string {
 	return ""
 }
 
-// keySize is the length of the key in bytes, nil for a null key.
+// keySize returns the length of the key in bytes, nil for a null key.
 func keySize(r entity.Record) *int64 {
 	size := r.KeyOmitted
 	switch {
@@ -404,7 +404,7 @@ func keySize(r entity.Record) *int64 {
 	return &size
 }
 
-// rootOf is the first message of the lineage, which may be the message itself.
+// rootOf returns the first message of the lineage, which may be the message itself.
 func rootOf(m *entity.Message) uuid.UUID {
 	if m.Root == uuid.Nil {
 		return m.ID

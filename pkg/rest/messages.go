@@ -15,8 +15,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Store is the part of the repository for single messages, for the messages of a topic, and for
-// Idempotency-Keys.
+// Store is the part of the repository for single messages, for the messages of a topic, and for Idempotency-Keys.
 type Store interface {
 	List(ctx context.Context, topic string, page repository.Page) (repository.List, error)
 	Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
@@ -29,7 +28,7 @@ type Store interface {
 	repository.Keys
 }
 
-// Database is the part that the other routes need, which is missing in a store without a database.
+// Database is the part of the repository for the other routes. The in-memory store does not have it.
 type Database interface {
 	Search(ctx context.Context, q repository.SearchQuery) (repository.SearchPage, error)
 	CountMatching(ctx context.Context, q repository.CountQuery) (repository.MatchCount, error)
@@ -101,7 +100,7 @@ func (s *Server) getMessage(archived bool) handler {
 			return err
 		}
 		m, err := s.getter(archived)(r.Context(), id, maxPayload)
-		if err == nil { // its text is larger than it
+		if err == nil { // the JSON text is larger than the value
 			err = repository.TakeRoom(r.Context(), 2*repository.SizeInMemory(&m))
 		}
 		if err != nil {
@@ -111,10 +110,10 @@ func (s *Server) getMessage(archived bool) handler {
 	}
 }
 
-// Fetcher has values that no store has, as long as their topics do.
+// Fetcher reads values that were too large to store from their topic, as long as the topic has them.
 type Fetcher interface {
-	// Fetch returns the record of a message. It fails with *entity.RefusedError where that is gone for good,
-	// and with kind entity.ErrUnavailable where it cannot be read now.
+	// Fetch returns the record of a message. The error is *entity.RefusedError when the record no longer exists, and
+	// of kind entity.ErrUnavailable when it cannot be read now.
 	Fetch(ctx context.Context, m entity.Message) (entity.Record, error)
 }
 
@@ -147,14 +146,14 @@ func (s *Server) sendPayload(w http.ResponseWriter, r *http.Request, load getter
 		attach(w, m.ID)
 		return s.sendParts(w, r, repository.ValuePart{ID: m.ID, Archived: archived}, m.Record.Size)
 	}
-	if m.Record.State == entity.ValueNotLoaded { // its size is not known
+	if m.Record.State == entity.ValueNotLoaded { // the size is not known yet
 		if m, err = load(r.Context(), id, -1); err != nil {
 			return err
 		}
 	}
 	if s.fetcher != nil && (m.Record.State == entity.ValueOverLimit || s.dialects.IsPointer(&m)) {
 		size := m.Record.Size
-		if s.dialects.IsPointer(&m) { // not known before it is read
+		if s.dialects.IsPointer(&m) { // the size is not known before the record is read
 			size = s.limits.bytes.share
 		}
 		if err := accountOf(r.Context()).takeValue(r.Context(), size); err != nil {
@@ -168,7 +167,7 @@ func (s *Server) sendPayload(w http.ResponseWriter, r *http.Request, load getter
 	if err := s.recordPointer(r, &m); err != nil {
 		return err
 	}
-	if record.Value == nil { // a tombstone: there is a value, and it is nothing
+	if record.Value == nil { // a tombstone: the value is null
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
@@ -177,7 +176,8 @@ func (s *Server) sendPayload(w http.ResponseWriter, r *http.Request, load getter
 	return nil
 }
 
-// mayPayload needs the grant unmask where payloads are masked, since bytes cannot be. The read is recorded.
+// mayPayload requires the grant unmask where payload fields are masked, because raw bytes cannot be masked. It
+// records the read in the audit trail.
 func (s *Server) mayPayload(r *http.Request, m *entity.Message) error {
 	if !s.masks.CoversPath(payload.Path{}) {
 		return nil
@@ -188,7 +188,7 @@ func (s *Server) mayPayload(r *http.Request, m *entity.Message) error {
 	return s.noteMessage(r, m)
 }
 
-// recordOf returns a record with its value, which it fetches where the store does not keep it.
+// recordOf returns a record with its value; it fetches a value that the store does not keep.
 func (s *Server) recordOf(ctx context.Context, m entity.Message) (entity.Record, error) {
 	if keepsValue(&m.Record) {
 		return m.Record, nil
@@ -199,7 +199,7 @@ func (s *Server) recordOf(ctx context.Context, m entity.Message) (entity.Record,
 	record, err := s.fetcher.Fetch(ctx, m)
 	var gone *entity.RefusedError
 	if errors.As(err, &gone) && gone.Class == entity.PointerRefused {
-		return record, err // it is there, and it is not for the pointer to name it
+		return record, err // the topic exists, but the pointer must not name it
 	}
 	if errors.As(err, &gone) {
 		return record, refused(entity.ErrNotFound, "the value cannot be had any more: "+gone.Reason, details(err)...)
@@ -207,12 +207,13 @@ func (s *Server) recordOf(ctx context.Context, m entity.Message) (entity.Record,
 	return record, err
 }
 
-// keepsValue reports whether a record over a limit has its whole value: the size of its headers does not count.
+// keepsValue reports whether the store has the whole value of a record over a limit: a limit of headers does not
+// affect the value.
 func keepsValue(r *entity.Record) bool {
 	return r.State == entity.ValueOverLimit && (r.Value != nil || r.Size == 0 && !r.KeepsHeaders())
 }
 
-// hasBytes says why a message's value cannot be sent.
+// hasBytes returns an error when a message's value cannot be sent.
 func (s *Server) hasBytes(m entity.Message) error {
 	source, conflict := m.Source, func(format string, args ...any) error {
 		return refused(entity.ErrConflict, fmt.Sprintf(format, args...))
@@ -268,7 +269,7 @@ type moved struct {
 // step changes one object.
 type step[T any] func(context.Context, uuid.UUID, entity.Cause) (T, error)
 
-// move changes the state of a message by hand.
+// move changes the status of a message by hand.
 func (s *Server) move(step step[entity.Message], done string) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		id, cause, err := s.changeOf(w, r, "message")

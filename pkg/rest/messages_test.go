@@ -27,8 +27,7 @@ const messageA = `{"id":"550e8400-e29b-41d4-a716-446655440000","original_topic":
 	`"last_publish_error":null,"last_publish_error_class":null,"key":{"encoding":"utf8","data":"order-123"},` +
 	`"key_omitted":null,"key_size":9,"headers":[],"headers_omitted":null,"payload_omitted":null,"payload_size":19,"payload_url":null,"limit_exceeded":null,"unreadable_reason":null,"last_offset":null,"masked":[]}`
 
-// nothingDerived stands behind a message that is shown alone, when nobody says
-// where its fields were learnt.
+// nothingDerived ends the JSON of a single message whose fields have no known source.
 const nothingDerived = `,"derived":{"consumer_attempts":` + notDerived + `,"consumer_group":` + notDerived + `,"error_class":` +
 	notDerived +
 	`,"error_message":` + notDerived + `,"original_offset":` + notDerived + `,"original_partition":` + notDerived +
@@ -36,7 +35,7 @@ const nothingDerived = `,"derived":{"consumer_attempts":` + notDerived + `,"cons
 
 const notDerived = `{"source":"none","dialect":null,"header":null,"occurrence":null,"confidence":"none"}`
 
-// alone is a message of a list, shown by itself.
+// alone returns a message of a list as a single message.
 func alone(message string) string { return strings.TrimSuffix(message, "}") + nothingDerived }
 
 func TestList(t *testing.T) {
@@ -67,7 +66,7 @@ func TestList(t *testing.T) {
 		errorJSON("SYS_DLQ_INTERNAL_ERROR", "internal error", "[]"))
 }
 
-// broken is a store that lists nothing, with an error.
+// broken is a store whose lists fail.
 func broken(s *fake.Store) *hooked {
 	store := hook(s)
 	store.list = func(context.Context, string, repository.Page) (repository.List, error) {
@@ -88,7 +87,7 @@ func TestGet(t *testing.T) {
 	wantStatus(t, f.do("HEAD", oneA, ""), 200)
 }
 
-// Everything that can be known is shown under its name.
+// Every field of a message is shown under its name.
 func TestGet_EveryField(t *testing.T) {
 	t.Parallel()
 	partition, offset, attempts := int32(0), int64(0), 5
@@ -120,8 +119,8 @@ func TestGet_EveryField(t *testing.T) {
 			`"headers_omitted":null,"payload_omitted":null,"payload_size":19,"payload_url":null,"limit_exceeded":null,"unreadable_reason":null,"last_offset":null,"masked":[]`+nothingDerived)
 }
 
-// A few records with very long keys, which anyone who can write to a dead-letter topic
-// can send, do not use up the memory of answers.
+// A few records with very long keys, which any producer of a dead-letter topic can send, do not use up the memory for
+// answers.
 func TestLongKeys(t *testing.T) {
 	t.Parallel()
 	long := func(m *entity.Message) { m.Record.Key = make([]byte, 20<<20) }
@@ -131,7 +130,7 @@ func TestLongKeys(t *testing.T) {
 	}
 }
 
-// What a message lacks is said; headers that the store left out are not shown as none.
+// The answer names the parts that a message lacks; headers that the store left out are not shown as an empty list.
 func TestGet_WhatIsNotThere(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -226,7 +225,7 @@ const attemptA = `{"number":1,"redrive_id":"0198a4c2-7e10-7c3a-9d2f-3b1e5a6c7d8e
 	`"actor":"anonymous","started_at":"2026-02-20T10:30:00.000+00:00","ended_at":"2026-02-20T10:30:00.000+00:00",` +
 	`"from_status":"RETRYING","to_status":"RESOLVED","error_class":null,"error":null,"topic":"orders.events.v1","partition":3,"offset":7,"edit":null}`
 
-// changeA is an entry of the audit trail about message idA.
+// changeA is an entry of the audit trail for message idA.
 func changeA(number int, action, from, to string) string {
 	return fmt.Sprintf(`{"id":%d,"at":"2026-02-20T10:30:00.000+00:00","action":"%s","kind":"message","object_id":"%s","from":"%s","to":"%s",`+
 		`"retry_count":1,"error_class":null,"error":null,"actor":"anonymous","reason":null,"request_id":"test-1","trace_id":null}`, number,
@@ -247,7 +246,7 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// The ancestors that are still there stand in the history with their own.
+// The history includes the ancestors that still exist, each with its own history.
 func TestHistory_Lineage(t *testing.T) {
 	t.Parallel()
 	parent := message(idA, func(m *entity.Message) { m.Parent, m.Root = idGone, idGone })
@@ -260,8 +259,8 @@ func TestHistory_Lineage(t *testing.T) {
 		changeA(1, "retry", "PENDING", "RETRYING")+`,`+changeA(2, "attempt", "RETRYING", "RESOLVED")+`]}]}`)
 }
 
-// A value is sent byte for byte, fetched where it is not kept here; where it is gone the
-// answer says so.
+// A value is sent byte for byte, and fetched where the store does not keep it; when it no longer exists, the answer
+// gives the reason.
 func TestPayload(t *testing.T) {
 	t.Parallel()
 	target := oneA + "/payload"
@@ -331,8 +330,8 @@ func wantHeader(t *testing.T, h http.Header, name, want string) {
 	}
 }
 
-// The store must not be asked for what no row can have: a database refuses NUL
-// in text, and the client would get a 500 for an empty list.
+// The store must not be queried for values that no row can have: a database refuses NUL in text, and the client would
+// get a 500 instead of an empty list.
 func TestImpossibleTopicsAreEmpty(t *testing.T) {
 	t.Parallel()
 	f := newFixture()

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// unmatched is the route label of unknown paths, which clients choose: they would make labels without end.
+// unmatched is the route label of unknown paths, because paths that clients invent would create unlimited labels.
 const unmatched = "unmatched"
 
 type metrics struct {
@@ -31,7 +31,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		}, []string{"method", "route"}),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "dlq_http_requests_in_flight",
-			Help: "HTTP requests being answered at this moment.",
+			Help: "HTTP requests in progress.",
 		}),
 	}
 	registry.MustRegister(m.requests, m.duration, m.inFlight)
@@ -51,7 +51,7 @@ func (m *metrics) observe(method string, x *exchange, took time.Duration) {
 	duration.Observe(took.Seconds())
 }
 
-// knownMethod folds what clients invent into one label.
+// knownMethod maps methods that clients invent to one label.
 func knownMethod(method string) string {
 	if slices.Contains(knownMethods, method) || method == http.MethodOptions {
 		return method

@@ -24,7 +24,7 @@ func (s *Server) serveMetrics(ctx context.Context) (stop func(), err error) {
 		defer close(served)
 		_ = server.Serve(listener) // ends with stop
 	}()
-	s.logger.Info("metrics are at " + listener.Addr().String())
+	s.logger.Info("serving metrics at " + listener.Addr().String())
 	return func() {
 		_ = server.Close()
 		<-served

@@ -10,7 +10,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// freeMetricsPort is one without a listener at this moment.
+// freeMetricsPort returns a port without a listener.
 func freeMetricsPort(t *testing.T) int {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -19,7 +19,7 @@ func freeMetricsPort(t *testing.T) int {
 	return listener.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // it is of "tcp"
 }
 
-// statusOf is the status of a GET over a real connection.
+// statusOf returns the status of a GET over a real connection.
 func statusOf(t *testing.T, url string) int {
 	t.Helper()
 	res, err := http.Get(url)
@@ -29,7 +29,7 @@ func statusOf(t *testing.T, url string) int {
 	return res.StatusCode
 }
 
-// On a port of their own the metrics are there alone, and not on the API's.
+// With a port of their own, the metrics are the only route there, and the API's port does not serve them.
 func TestMetricsPort(t *testing.T) {
 	t.Parallel()
 	f := newFixture().undocumented()

@@ -17,23 +17,23 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// exchange is one request and its answer, as log and metrics see it. One goroutine at a time changes it: the
-// request's own, or the handler's while that answers.
+// exchange is the state of one request and its answer, for the log and the metrics. Only one goroutine at a time
+// changes it: the request's own, or the handler's while the handler answers.
 type exchange struct {
 	http.ResponseWriter
 	id      string
 	route   string // the template that matched, or unmatched
 	status  int    // 0 until the answer began
 	bytes   int64
-	pace    *pace           // of the connection, that of the outer exchange in a call within it
-	inner   bool            // it is such a call: the outer exchange writes to the connection
-	slow    bool            // the client took too little of the answer
+	pace    *pace           // of the connection; an inner call uses the outer exchange's
+	inner   bool            // an inner call: the outer exchange writes to the connection
+	slow    bool            // the client read the answer too slowly
 	address netip.Addr      // of the client; the zero Addr when it has none
 	client  context.Context // ends when the client leaves
 	span    trace.Span      // nil: not traced
 	asked   http.Header     // of the request
-	message *entity.Message // that the request is about, once messageToRetry has read it
-	broken  bool            // the connection is cut, so that the answer is not believed
+	message *entity.Message // of the path, once messageToRetry has read it
+	broken  bool            // the connection is cut, because the answer is incomplete
 }
 
 type exchangeKey struct{}
@@ -42,7 +42,8 @@ func exchangeOf(r *http.Request) *exchange {
 	return r.Context().Value(exchangeKey{}).(*exchange) //nolint:forcetypeassert // observe put it there
 }
 
-// WriteHeader notes the status and starts the clock for the client to take the answer. Interim answers pass.
+// WriteHeader records the status and starts the time in which the client must read the answer. Interim answers (1xx)
+// pass unchanged.
 func (x *exchange) WriteHeader(status int) {
 	if status >= http.StatusOK && x.status == 0 {
 		x.status = status
@@ -103,14 +104,14 @@ func (s *Server) observe(next http.Handler) http.Handler {
 	})
 }
 
-// logAccess logs changes for everybody and questions for the curious.
+// logAccess logs changes at level info and reads at level debug.
 func (s *Server) logAccess(r *http.Request, x *exchange, took time.Duration) {
 	level := zap.DebugLevel
 	if (r.Method != http.MethodGet && r.Method != http.MethodHead) && x.route != unmatched {
 		level = zap.InfoLevel
 	}
 	entry := s.logger.Check(level, "request")
-	if entry == nil { // so most questions cost nothing here
+	if entry == nil { // so that reads cost nothing at level info
 		return
 	}
 	entry.Write(x.ids(
@@ -119,7 +120,7 @@ func (s *Server) logAccess(r *http.Request, x *exchange, took time.Duration) {
 		zap.Duration("took", took), zap.String("remote", r.RemoteAddr))...)
 }
 
-// recovered turns a panic into a 500; the stack goes to the log alone.
+// recovered turns a panic into a 500; the stack is written only to the log.
 func (s *Server) recovered(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {

@@ -11,10 +11,10 @@ import (
 	"github.com/gorilla/mux"
 )
 
-// Mount adds h at a path, whose variable segments are in braces; h reads them by http.Request.PathValue. Its
-// requests are counted, logged and refused to pages of other sites like those of the API; h itself authorizes
-// them. Calls of the API that h makes with a request's context count as one answer until h returns. It must not
-// be called once the server serves.
+// Mount adds h at a path, whose variable segments are in braces; h reads them by http.Request.PathValue. Its requests
+// are counted, logged and checked for their site of origin like those of the API; h itself authorizes them. Calls of
+// the API that h makes with a request's context count as one answer until h returns. It must not be called once the
+// server serves.
 func (s *Server) Mount(method, path string, h http.Handler) {
 	s.router.Handle(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		exchangeOf(r).route = path
@@ -29,7 +29,7 @@ func (s *Server) Mount(method, path string, h http.Handler) {
 		}
 		if r.Body != nil && r.Body != http.NoBody {
 			control := http.NewResponseController(w)
-			_ = control.SetReadDeadline(time.Now().Add(s.cfg.BodyTimeout)) // tests answer without a connection
+			_ = control.SetReadDeadline(time.Now().Add(s.cfg.BodyTimeout)) // fails in tests, which have no connection
 			body := &promptBody{r.Body, control}
 			defer body.arrived()
 			r.Body = body
@@ -40,8 +40,8 @@ func (s *Server) Mount(method, path string, h http.Handler) {
 	})).Methods(methods(method)...)
 }
 
-// promptBody is a body with a deadline, which is cleared at its end: else it would end the watch for the
-// client.
+// promptBody is a body with a deadline. The deadline is cleared at the end of the body; else it would end the
+// detection of a client that disconnects.
 type promptBody struct {
 	io.ReadCloser
 	control *http.ResponseController

@@ -12,8 +12,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi/openapitest"
 )
 
-// attacked is a server as programs build it, masks included, on a store that has
-// some of everything. Who attacks holds the exchanges against the document.
+// attacked is a server as the programs build it, including masks, on a store with objects of every kind. The tests
+// check the exchanges against the document.
 func attacked(t *testing.T) *fixture {
 	t.Helper()
 	patterns, err := deadletter.ParsePatterns("*.dlq.v1")
@@ -39,8 +39,8 @@ func (f *fixture) attack(a openapitest.Attack) error {
 	return a.Judge(w.Code, w.Header(), w.Body.Bytes())
 }
 
-// Requests made at random from the document, one after the other: never the
-// server's fault, always as described. What failed says its seed.
+// Random requests made from the document, one after the other, never get a 5xx, and every answer matches the
+// document. A failure prints its seed.
 func TestOpenAPI_RandomRequests(t *testing.T) {
 	t.Parallel()
 	requests, err := openapitest.Random(each([]uuid.UUID{redrive, idA, idB, sixth(0), sixth(1), sixth(2), sixth(3)}, uuid.UUID.String)...)

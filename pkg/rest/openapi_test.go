@@ -13,7 +13,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi/openapitest"
 )
 
-// The document has every route, and every route of the document is there.
+// The document has every route, and the server has every route of the document.
 func TestOpenAPI_RoutesAreThoseOfTheDocument(t *testing.T) {
 	t.Parallel()
 	doc, err := openapitest.Document()
@@ -41,8 +41,7 @@ func TestOpenAPI_RoutesAreThoseOfTheDocument(t *testing.T) {
 	}
 }
 
-// Whatever a parameter or a body has: never the server's fault, always the
-// envelope, and the name of what is wrong.
+// Whatever a parameter or a body holds, the answer is never a 5xx, has the envelope, and names the wrong value.
 func TestOpenAPI_AttacksAreRefused(t *testing.T) {
 	t.Parallel()
 	attacks, err := openapitest.Attacks()
@@ -58,8 +57,7 @@ func TestOpenAPI_AttacksAreRefused(t *testing.T) {
 	}
 }
 
-// The page and the document are there for everybody, also before the API is
-// ready.
+// The page and the document need no authentication, and are served before the API is ready.
 func TestOpenAPI_IsServed(t *testing.T) {
 	t.Parallel()
 	f := newFixture().starting()
@@ -71,8 +69,7 @@ func TestOpenAPI_IsServed(t *testing.T) {
 	}
 }
 
-// Every field of an answer is in the document, and every field of the document is
-// in the answer: not described is as bad as not there.
+// Every field of an answer is in the document, and every field of the document is in the answer.
 func TestOpenAPI_FieldsAreThoseOfTheDocument(t *testing.T) {
 	t.Parallel()
 	doc, err := openapitest.Document()
@@ -109,8 +106,7 @@ func TestOpenAPI_FieldsAreThoseOfTheDocument(t *testing.T) {
 	}
 }
 
-// jsonFields are the names of a struct's fields in JSON, and of those which are
-// never left out.
+// jsonFields returns the JSON names of a struct's fields, and of those which are never left out.
 func jsonFields(of reflect.Type) (all, always []string) {
 	for _, field := range reflect.VisibleFields(of) {
 		if field.Anonymous {

@@ -12,16 +12,16 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Origins judges the original topics of messages by the configuration and the mapping. Errors are those of
+// Origins checks the original topics of messages against the configuration and the mapping. Its errors are those of
 // reading the mapping.
 type Origins interface {
-	// Standing judges by the current mapping. It is for what is sent.
+	// Standing uses the current mapping. It is for records that are sent.
 	Standing(ctx context.Context) (func(*entity.Message) entity.OriginStanding, error)
-	// Recent judges by the mapping of a moment ago, which a page need not read. It is for what is shown.
+	// Recent uses a cached mapping that may be slightly old, without a read. It is for display.
 	Recent(ctx context.Context) (func(*entity.Message) entity.OriginStanding, error)
 }
 
-// WithOrigins says which original topics are declared. Without it all are.
+// WithOrigins sets the check of original topics. Without it no origin is undeclared.
 func WithOrigins(origins Origins) Option { return func(s *Server) { s.origins = origins } }
 
 type allDeclared struct{}
@@ -36,8 +36,8 @@ func (a allDeclared) Recent(ctx context.Context) (func(*entity.Message) entity.O
 	return a.Standing(ctx)
 }
 
-// mayRetry needs operator on the dead-letter topic too where only the record's headers name the original topic:
-// else a producer of one dead-letter topic could have operators of any topic send records there.
+// mayRetry requires operator on the dead-letter topic too where only the record's headers name the original topic.
+// Otherwise a producer of one dead-letter topic could make operators of any topic send records to that topic.
 func (s *Server) mayRetry(r *http.Request, id uuid.UUID) error {
 	p := principalOf(r)
 	if p.Everywhere(auth.Operator) {
@@ -54,7 +54,7 @@ func (s *Server) mayRetry(r *http.Request, id uuid.UUID) error {
 	return s.maySource(r, m)
 }
 
-// maySource asks for the role of operator on the dead-letter topic of a message.
+// maySource requires the role operator on the dead-letter topic of a message.
 func (s *Server) maySource(r *http.Request, m *entity.Message) error {
 	if m.Source.Topic == "" {
 		return nil
@@ -63,7 +63,7 @@ func (s *Server) maySource(r *http.Request, m *entity.Message) error {
 	return unless(principalOf(r).May(auth.Operator, m.Source.Topic), auth.Operator, where)
 }
 
-// mayPointer needs viewer on the topic of the record that a pointer names.
+// mayPointer requires viewer on the topic of the record that a pointer names.
 func (s *Server) mayPointer(r *http.Request, m *entity.Message) error {
 	if !s.dialects.IsPointer(m) || principalOf(r).Everywhere(auth.Viewer) {
 		return nil
@@ -89,8 +89,8 @@ type originJSON struct {
 	Confidence    entity.Confidence `json:"origin_confidence"`
 }
 
-// setOrigin sets the original topic of one message, which is declared from then on. It needs operator on that
-// topic and on the dead-letter topic.
+// setOrigin sets the original topic of one message, which then counts as declared. It requires operator on that topic
+// and on the dead-letter topic.
 func (s *Server) setOrigin(w http.ResponseWriter, r *http.Request) error {
 	id, err := idOf(r, "message")
 	if err != nil {
@@ -131,7 +131,7 @@ func (s *Server) setOrigin(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// checkOriginal checks a topic like the target of a rule: a dead-letter topic cannot be an original topic.
+// checkOriginal checks a topic as the target of a rule is checked: a dead-letter topic cannot be an original topic.
 func (s *Server) checkOriginal(topic string) error {
 	const field = "original_topic"
 	if !entity.ValidTopic(topic) {

@@ -10,8 +10,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// judged is a server option by which the origins of all messages are of that standing,
-// but for those that an operator set.
+// judged is a server option that gives the origins of all messages that standing, except those that an operator set.
 func judgedAs(standing entity.OriginStanding) Option {
 	return WithOrigins(fixedOrigins{standing})
 }
@@ -37,7 +36,7 @@ var (
 	undeclaredOrigin = entity.OriginStanding{Declaration: entity.Contradicted, Undeclared: "gamma may not claim it"}
 )
 
-// claimed is a message of gamma's dead-letter topic that claims orders.events.v1.
+// claimed is a message of gamma's dead-letter topic whose header names orders.events.v1.
 func claimed() entity.Message {
 	return message(idA, func(m *entity.Message) {
 		m.Source.Topic, m.OriginalTopic, m.Origin.Confidence = "gamma.dlq.v1", topicA, entity.FromHeader
@@ -74,9 +73,8 @@ func TestRetryOfAClaimedOrigin(t *testing.T) {
 	}
 }
 
-// Setting the origin of one message declares it, also against its header where that is
-// undeclared; it needs operator on the topic that is named and on the dead-letter
-// topic, and is in the audit trail.
+// Setting the origin of one message declares it, also against its header where that is undeclared; it needs operator
+// on the topic that is named and on the dead-letter topic, and is in the audit trail.
 func TestSetOriginDeclares(t *testing.T) {
 	t.Parallel()
 	orders := person("p", "orders.*", auth.Operator)
@@ -159,5 +157,5 @@ func TestPayloadOfAPointerIsAudited(t *testing.T) {
 		})
 	}
 	f := newFixture(pointing).with(WithDialects(pointers{}), WithFetcher(fetching{value: []byte("bytes")}))
-	wantEnvelope(t, f.over(unrecorded(f.memory)).open().do("GET", payload, ""), 503) // what is not audited is not shown
+	wantEnvelope(t, f.over(unrecorded(f.memory)).open().do("GET", payload, ""), 503) // without an audit entry
 }

@@ -6,30 +6,30 @@ import (
 )
 
 const (
-	// writeGrace is how late a client may be at the rate.
+	// writeGrace is how far a client may fall short of the rate.
 	writeGrace = 10 * time.Second
 
 	// writeStep is how much is written at a time: each step has a deadline of its own.
 	writeStep = 32 << 10
 )
 
-// pace disconnects clients that take an answer too slowly, by deadlines that move as bytes are sent. Only the
-// wait for the client counts. It belongs to one connection and is not safe for concurrent use.
+// pace disconnects clients that take an answer too slowly, by deadlines that move as bytes are sent. Only time spent
+// waiting for the client counts. It belongs to one connection and is not safe for concurrent use.
 type pace struct {
-	control *http.ResponseController // tests answer without a connection and have no deadlines
+	control *http.ResponseController // without effect in tests, which have no connection
 	rate    int64                    // bytes a second
-	whole   time.Duration            // what the client has for an answer, unless endAt says more
-	until   time.Time                // when that is over; zero: the answer has not begun
-	behind  time.Duration            // how far the client is
+	whole   time.Duration            // the client's time for an answer, unless endAt sets more
+	until   time.Time                // the end of that time; zero: the answer has not started
+	behind  time.Duration            // by how much the client is late
 }
 
 func (s *Server) newPace(w http.ResponseWriter) *pace {
 	p := &pace{control: http.NewResponseController(w), rate: s.cfg.MinWriteRate, whole: s.cfg.WriteTimeout}
-	_ = p.control.SetWriteDeadline(time.Time{}) // the connection's last answer left its own
+	_ = p.control.SetWriteDeadline(time.Time{}) // the connection's last answer left a deadline
 	return p
 }
 
-// begin starts the time that the client has for the answer.
+// begin starts the client's time for the answer.
 func (p *pace) begin() {
 	if p.until.IsZero() {
 		p.until = time.Now().Add(p.whole)

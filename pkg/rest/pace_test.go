@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// reader is a client whose connection takes a step of an answer in so long, with the
-// deadline that the server sets.
+// reader is a client whose connection needs a given time for each step of an answer, with the deadline that the
+// server sets.
 type reader struct {
 	header   http.Header
 	deadline time.Time
@@ -28,7 +28,7 @@ func (c *reader) SetWriteDeadline(at time.Time) error {
 func (c *reader) Write(b []byte) (int, error) {
 	takes, left := c.takes(len(b)), time.Until(c.deadline)
 	if !c.deadline.IsZero() && left < takes {
-		<-time.After(left) // of the bubble
+		<-time.After(left) // fake time
 		return 0, os.ErrDeadlineExceeded
 	}
 	<-time.After(takes)
@@ -40,8 +40,8 @@ func atRate(bytes int) func(int) time.Duration {
 	return func(n int) time.Duration { return time.Duration(n) * time.Second / time.Duration(bytes) }
 }
 
-// A client may fall ten seconds behind the rate, by one long pause or by many short
-// ones, and has them again once it has caught up.
+// A client may be up to ten seconds late at the rate, by one long pause or by many short ones, and gets the full
+// grace again once it has caught up.
 func TestPace(t *testing.T) {
 	t.Parallel()
 	const all = 1 << 20
@@ -95,7 +95,7 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// Time in which the server makes the answer is not the client's.
+// Time that the server needs to make the answer does not count for the client.
 func TestPace_OnlyWaitingForTheClientCounts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// maxPayload is the largest value that is shown within a single message, maxListPayload within a list.
+	// maxPayload is the largest value that is shown in a single message, maxListPayload in a list.
 	maxPayload     = 1 << 20
 	maxListPayload = repository.ListValueLimit
 
@@ -17,7 +17,7 @@ const (
 	maxDepth = 200
 )
 
-// Why a payload is not shown. The payload route has the bytes, or fetches those of the last two.
+// Reasons why a payload is not shown. The payload route sends the bytes, and fetches them for the last two.
 const (
 	notJSON   = "not_json"
 	tooDeep   = "too_deep"
@@ -26,10 +26,10 @@ const (
 	notAsked  = "not_asked"
 	// unreadable: the message is a range of offsets that cannot be read.
 	unreadable = "unreadable"
-	pointer    = "pointer" // the dead letter only says where its record is
+	pointer    = "pointer" // the dead letter only names the position of its record
 )
 
-// projectPayload returns the value where it can be part of a JSON answer, else nil and why not. A missing value
+// projectPayload returns the value where it can be part of a JSON answer, else nil and the reason. A missing value
 // has neither.
 func projectPayload(r entity.Record, limit int) (text []byte, omitted string) {
 	switch {
@@ -55,7 +55,7 @@ func projectPayload(r entity.Record, limit int) (text []byte, omitted string) {
 	return r.Value, ""
 }
 
-// payloadSize is the value's length in bytes, nil when there is no value.
+// payloadSize returns the value's length in bytes, nil when there is no value.
 func payloadSize(r entity.Record) *int64 {
 	size := r.Size
 	switch r.State {

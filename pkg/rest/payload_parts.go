@@ -11,15 +11,15 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// payloadPart is how much of a value is in memory at a time: a larger one is read and sent in parts.
+// payloadPart is how many bytes of a value are in memory at a time: a larger value is read and sent in parts.
 const payloadPart = 1 << 20
 
 func attach(w http.ResponseWriter, id uuid.UUID) {
 	w.Header().Set("Content-Disposition", `attachment; filename="`+id.String()+`.bin"`)
 }
 
-// sendParts sends a value in parts. When its message is deleted or archived meanwhile the connection is broken,
-// so that the client does not believe what it has. It holds no connection of the store while it writes.
+// sendParts sends a value in parts. If its message is deleted or archived meanwhile, the connection is cut, so that
+// the client notices the incomplete answer. It holds no connection of the store while it writes.
 func (s *Server) sendParts(w http.ResponseWriter, r *http.Request, p repository.ValuePart, size int64) error {
 	p.Length = payloadPart
 	for ; p.From < size; p.From += payloadPart {
@@ -42,8 +42,8 @@ func (s *Server) sendParts(w http.ResponseWriter, r *http.Request, p repository.
 	return nil
 }
 
-// valuePart reads a part within RequestTimeout: all parts may take longer. It does not wait for a driver that
-// hangs.
+// valuePart reads a part within RequestTimeout; all parts together may take longer. It does not wait for a driver
+// that hangs.
 func (s *Server) valuePart(ctx context.Context, p repository.ValuePart) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.RequestTimeout)
 	defer cancel()

@@ -11,13 +11,13 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
 )
 
-// partingStore counts what is read of values, and may not have all of one.
+// partingStore counts the parts of values that are read, and may lack the end of a value.
 type partingStore struct {
 	*fake.Store
-	largest int64 // part that was asked for
+	largest int64 // part that was requested
 	reads   int
-	there   int  // parts, before the message is gone
-	short   bool // the last part is not whole
+	there   int  // parts that exist before the message is deleted
+	short   bool // the last part is incomplete
 }
 
 func (s *partingStore) ValuePart(ctx context.Context, p repository.ValuePart) ([]byte, error) {

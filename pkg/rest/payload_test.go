@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What the producer wrote is shown as written, or not at all.
+// A payload is shown exactly as the producer wrote it, or not at all.
 func TestPayloadFidelity(t *testing.T) {
 	t.Parallel()
 	quoted := func(n int) string { return `"` + strings.Repeat("x", n-2) + `"` }

@@ -14,47 +14,48 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// needs says who may use a route. The zero value refuses everyone: a forgotten route stays shut.
+// needs is the permission that a route requires. The zero value refuses every caller, so that a route without a
+// policy stays closed.
 type needs struct {
 	role  auth.Role // "" where about is open or oneself
 	about about
 }
 
-// about is the object of a route, on which its role is needed.
+// about is the object of a route on which the role is needed.
 type about int
 
 const (
-	undecided      about = iota // no one may
-	open                        // everybody may
-	oneself                     // everybody who is authenticated
-	someTopics                  // on any topic; the handler shows, or changes, what the principal's scope holds
+	undecided      about = iota // refused for every caller
+	open                        // every caller, also without authentication
+	oneself                     // every authenticated caller
+	someTopics                  // on any topic; the handler restricts itself to the principal's topics
 	oneTopic                    // on the topic of the path
 	oneMessage                  // on the message of the path
-	oneRetried                  // on the message of the path, of which messageToRetry keeps what was read
-	oneArchived                 // on the message of the archive of the path
+	oneRetried                  // on the message of the path, which messageToRetry keeps after reading it
+	oneArchived                 // on the archived message of the path
 	oneGroup                    // on a topic of the error group of the path
-	oneRedrive                  // everywhere, or on any topic for one's own redrive
+	oneRedrive                  // on all topics; for the caller's own redrive, on any topic
 	oneQuarantined              // on the dead-letter topic of the quarantined record of the path
-	everything                  // on everything there is
+	everything                  // on all topics
 )
 
 var errForbidden = errors.New("forbidden")
 
-// forbidden names the role that is missing, and where.
+// forbidden returns an error that names the missing role, and on which topics it is needed.
 func forbidden(role auth.Role, where string) error {
 	need := fmt.Sprintf("needs %s on %s", role, where)
 	return refused(errForbidden, "not allowed: "+need, detail{"role", need})
 }
 
-// Where a role is missing, for forbidden.
+// Where a role is missing; used with forbidden.
 const (
 	anyTopic  = "a topic"
 	allTopics = "all topics"
 )
 
-// guardedBy is a route's handler for those who may use the route. An object that one may not see does not
-// exist. An answer that was stored under an Idempotency-Key is sent before the object is looked at, which may
-// be gone.
+// guardedBy returns a route's handler with its permission checks. An object that the caller may not see is reported
+// as missing. An answer that was stored under an Idempotency-Key is sent without a check of the object, which may no
+// longer exist.
 func (s *Server) guardedBy(rt route) handler {
 	if rt.feature != everyStore && s.db == nil {
 		return func(_ http.ResponseWriter, r *http.Request) error {
@@ -76,7 +77,7 @@ func (s *Server) guardedBy(rt route) handler {
 	keyed := s.keyed(permitted)
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if !principalOf(r).Anywhere(rt.needs.role) {
-			return permitted(w, r) // it will be refused, and uses up no key
+			return permitted(w, r) // it will be refused, without storing a key
 		}
 		return keyed(w, r)
 	}
@@ -113,7 +114,7 @@ func (s *Server) permit(n needs, r *http.Request) error {
 		return unless(p.Everywhere(n.role), n.role, allTopics)
 	case undecided:
 	}
-	return forbidden(n.role, "a route that nobody may use")
+	return forbidden(n.role, "a route without a permission")
 }
 
 func unless(allowed bool, role auth.Role, where string) error {
@@ -123,7 +124,8 @@ func unless(allowed bool, role auth.Role, where string) error {
 	return forbidden(role, where)
 }
 
-// permitTopic passes those with the role on the topic, and those who do not see it: to them it has no messages.
+// permitTopic accepts callers with the role on the topic, and callers who do not see the topic: for them it has no
+// messages.
 func permitTopic(p auth.Principal, role auth.Role, name string) error {
 	switch {
 	case !p.Anywhere(role):
@@ -135,7 +137,8 @@ func permitTopic(p auth.Principal, role auth.Role, name string) error {
 	}
 }
 
-// permitObject checks one object of the path. It loads nothing for those without limits, who are the most.
+// permitObject checks the object of the path. It does not load the object for callers with the role on all topics,
+// who are most callers.
 func permitObject(
 	p auth.Principal, role auth.Role, r *http.Request, what string, check func(context.Context, uuid.UUID) error,
 ) error {
@@ -159,7 +162,7 @@ func permitMessage(p auth.Principal, role auth.Role, r *http.Request, load gette
 	})
 }
 
-// getArchivedOrRestored also finds a message that the work which the request carries on has restored already.
+// getArchivedOrRestored also finds a message that an earlier request with the same key has already restored.
 func (s *Server) getArchivedOrRestored(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error) {
 	m, err := s.db.GetArchived(ctx, id, maxValue)
 	if errors.Is(err, entity.ErrNotFound) && taskOf(ctx).resumed {
@@ -168,7 +171,7 @@ func (s *Server) getArchivedOrRestored(ctx context.Context, id uuid.UUID, maxVal
 	return m, err
 }
 
-// permitGroup asks the store who sees a group: its messages may be of many topics.
+// permitGroup asks the store for the topics of a group, because its messages may be of many topics.
 func (s *Server) permitGroup(p auth.Principal, role auth.Role, r *http.Request) error {
 	return permitObject(p, role, r, "group", func(ctx context.Context, id uuid.UUID) error {
 		_, err := s.db.ErrorGroup(ctx, id, p.Scope(auth.Viewer), repository.Trend{})
@@ -183,8 +186,8 @@ func (s *Server) permitGroup(p auth.Principal, role auth.Role, r *http.Request) 
 	})
 }
 
-// permitRedrive shows a redrive to its maker and to viewers of everything. To change it one needs the roles of
-// its action today: a redrive outlives grants.
+// permitRedrive shows a redrive to its creator and to viewers of all topics. To change it, the caller needs the roles
+// of its action now, because grants may have changed since the redrive was created.
 func (s *Server) permitRedrive(p auth.Principal, role auth.Role, r *http.Request) error {
 	id, err := idOf(r, "redrive")
 	if err != nil || p.Everywhere(auth.Admin) {
@@ -212,13 +215,13 @@ func (s *Server) permitRedrive(p auth.Principal, role auth.Role, r *http.Request
 	return nil
 }
 
-// owns reports whether the principal made the redrive and may still see all of its topics.
+// owns reports whether the principal created the redrive and may still see all of its topics.
 func owns(p auth.Principal, redrive *entity.Redrive) bool {
 	return redrive.Cause.Actor == p.Name && covers(p, auth.Viewer, redrive.Selection.Visible)
 }
 
-// covers reports whether the principal has the role on all topics of a scope that was granted once. Patterns
-// are compared as they were written.
+// covers reports whether the principal has the role on all topics of a scope that was granted earlier. Patterns are
+// compared by their texts.
 func covers(p auth.Principal, role auth.Role, scope *entity.TopicPatterns) bool {
 	granted := p.Scope(role)
 	if granted == nil || scope == nil {
@@ -230,7 +233,7 @@ func covers(p auth.Principal, role auth.Role, scope *entity.TopicPatterns) bool 
 	})
 }
 
-// mayMessage checks a message that was loaded: it does not exist for those who may not see it.
+// mayMessage checks a loaded message. For callers who may not see it, the error is that it does not exist.
 func mayMessage(p auth.Principal, role auth.Role, m *entity.Message) error {
 	if !p.MayMessage(auth.Viewer, m) {
 		return &entity.NotFoundError{ID: m.ID}
@@ -238,7 +241,7 @@ func mayMessage(p auth.Principal, role auth.Role, m *entity.Message) error {
 	return unless(p.MayMessage(role, m), role, whereIs(m))
 }
 
-// mayTopic is for handlers that name another topic.
+// mayTopic checks a role on a topic that is not the route's own object.
 func (s *Server) mayTopic(r *http.Request, role auth.Role, topic string) error {
 	return unless(principalOf(r).May(role, topic), role, "topic "+clip(topic))
 }
@@ -250,10 +253,10 @@ func whereIs(m *entity.Message) string {
 	if m.Source.Topic != "" {
 		return "topic " + m.Source.Topic
 	}
-	return allTopics // of a message of unknown topic
+	return allTopics // for a message of unknown topic
 }
 
-// rolesFor are the roles that a redrive needs on each of its messages.
+// rolesFor returns the roles that a redrive's creator needs on the topic of each message.
 func rolesFor(action entity.RedriveAction, options entity.RedriveOptions) []auth.Role {
 	roles := []auth.Role{auth.Operator}
 	if action == entity.RedriveDelete {
@@ -265,7 +268,7 @@ func rolesFor(action entity.RedriveAction, options entity.RedriveOptions) []auth
 	return roles
 }
 
-// principalOf returns who sent the request, without grants where it is unknown.
+// principalOf returns the principal of the request; one without grants where it is unknown.
 func principalOf(r *http.Request) auth.Principal { return principalFrom(r.Context()) }
 
 type principalKey struct{}

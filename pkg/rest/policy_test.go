@@ -17,12 +17,12 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// expectation is the demand of the matrix on a route, written down a second time:
-// a route whose policy changes by mistake, and one that has none, are found.
+// expectation is the required permission of a route, written a second time: the test finds a route whose policy
+// changed by mistake, and one that has none.
 type expectation struct {
 	needs
 	body    string
-	feature string // what it needs a database for; "" where it needs none
+	feature string // the purpose for which it needs a database; "" where it needs none
 }
 
 var matrix = map[string]expectation{
@@ -120,7 +120,7 @@ func TestEveryRouteHasAPolicy(t *testing.T) {
 	}
 }
 
-// A route without a policy is shut, also for principals who may do everything.
+// A route without a policy refuses every caller, also principals with all roles.
 func TestRouteWithoutPolicyIsShut(t *testing.T) {
 	t.Parallel()
 	f := newFixture().open()
@@ -134,8 +134,7 @@ func TestRouteWithoutPolicyIsShut(t *testing.T) {
 	}
 }
 
-// Objects of the matrix: those with an A are of the topic orders.events.v1, those
-// with a B of another.
+// Objects of the matrix: those with an A are of the topic orders.events.v1, those with a B of another.
 var (
 	topicA, topicB       = "orders.events.v1", "payments.events.v1"
 	archivedA, archivedB = uuid.MustParse("550e8400-e29b-41d4-a716-44665544000a"), uuid.MustParse("550e8400-e29b-41d4-a716-44665544000b")
@@ -143,8 +142,7 @@ var (
 	redriveA, redriveB   = uuid.MustParse("0198a4c2-7e10-7c3a-9d2f-00000000000a"), uuid.MustParse("0198a4c2-7e10-7c3a-9d2f-00000000000b")
 )
 
-// matrixFixture has a message of each topic, and a redrive of the person's and one
-// of another's.
+// matrixFixture has a message of each topic, and a redrive of the person's and one of another's.
 func matrixFixture(t *testing.T, p auth.Principal) *fixture {
 	t.Helper()
 	f := newFixture()
@@ -176,7 +174,7 @@ func matrixFixture(t *testing.T, p auth.Principal) *fixture {
 	return f.guarded(p)
 }
 
-// place is what a request is about: something of one's own topic, or of another's.
+// place says whether a request concerns an object of the caller's own topic or of another topic.
 type place struct {
 	name                              string
 	topic                             string
@@ -205,11 +203,11 @@ func (p place) target(template string) string {
 	return target
 }
 
-// verdict is the demand of the matrix: 0 lets the request through.
+// verdict returns the expected status of a request; 0 means that it is allowed.
 func verdict(e expectation, p auth.Principal, at place) int {
 	sees := p.May(auth.Viewer, at.topic)
 	has := e.role != "" && p.May(e.role, at.topic)
-	if e.about == oneRedrive && sees { // one's own; what it does is narrowed when it is made
+	if e.about == oneRedrive && sees { // the caller's own; its topics were restricted when it was created
 		has = p.May(e.role, at.topic) && (at.topic == topicA || p.Everywhere(e.role))
 	}
 	switch {
@@ -234,8 +232,7 @@ func verdict(e expectation, p auth.Principal, at place) int {
 	return 0
 }
 
-// TestMatrix sends every route's request as everybody, about what is theirs and
-// what is not.
+// TestMatrix sends every route's request as each principal, for objects of its own topics and of others.
 func TestMatrix(t *testing.T) {
 	t.Parallel()
 	persons := []auth.Principal{person("nothing", "*")}
@@ -285,9 +282,8 @@ func wantSameAsMissing(t *testing.T, p auth.Principal, method, template string, 
 	check.True(t, other == w.Body.String(), "%s: what one may not see answers\n%s\nwhat is missing\n%s", p.Name, other, w.Body)
 }
 
-// Nothing that is another topic's gets into any list, whatever the list is of. The
-// lists of those who see everything do hold it, so that the test looks where there
-// is something to see.
+// No list contains objects of topics that the caller may not see. Lists of callers who see all topics do contain
+// them, which proves that the test compares real objects.
 func TestListsHoldNothingOfOthers(t *testing.T) {
 	t.Parallel()
 	others := []string{"payments", idB.String(), archivedB.String(), groupB.ID().String(), redriveB.String()}
@@ -296,7 +292,7 @@ func TestListsHoldNothingOfOthers(t *testing.T) {
 	for rt, e := range matrix {
 		method, template, _ := strings.Cut(rt, " ")
 		if method != http.MethodGet || e.about != someTopics || template == "/api/v1/audit" || template == "/api/v1/activity" {
-			continue // the audit trail, and what holds numbers alone, have tests of their own
+			continue // the audit trail and answers with only numbers have tests of their own
 		}
 		t.Run(template, func(t *testing.T) {
 			t.Parallel()

@@ -15,7 +15,7 @@ import (
 // maxQuarantined bounds a page: its records hold values.
 const maxQuarantined = 100
 
-// quarantinedJSON shows a record that the database refused to store as a message.
+// quarantinedJSON is a record that the database refused to store as a message.
 type quarantinedJSON struct {
 	ID             uuid.UUID       `json:"id"`
 	DLQTopic       string          `json:"dlq_topic"`
@@ -39,7 +39,7 @@ type quarantinedJSON struct {
 	Masked         []string        `json:"masked"`
 }
 
-// showQuarantined shows a record like a message. The database's text may quote the record, so masks hide it.
+// showQuarantined shows a record like a message. With masks it hides the database's text, which may quote the record.
 func (s *Server) showQuarantined(q entity.Quarantined) quarantinedJSON {
 	m := q.Message()
 	c := s.show(&m, view{limit: maxListPayload})
@@ -94,7 +94,7 @@ func (s *Server) listQuarantine(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// retryQuarantined has an ingester try the record, which it does within seconds.
+// retryQuarantined makes the record due now; an ingester tries it within seconds.
 func (s *Server) retryQuarantined(w http.ResponseWriter, r *http.Request) error {
 	id, cause, err := s.changeOf(w, r, "quarantine")
 	if err != nil {

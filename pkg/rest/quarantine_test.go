@@ -42,7 +42,7 @@ func TestQuarantineIsListedWithItsReason(t *testing.T) {
 	}
 }
 
-// What is masked is in no field, the database's words included.
+// Masked values are in no field, including the database's error text.
 func TestQuarantineIsMasked(t *testing.T) {
 	t.Parallel()
 	f := newFixture()

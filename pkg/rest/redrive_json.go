@@ -41,7 +41,7 @@ type redriveJSON struct {
 	WaitingSince *string `json:"waiting_since"`
 
 	Outcomes      *outcomesJSON `json:"outcomes,omitempty"`
-	SearchedUntil **string      `json:"searched_until,omitempty"` // there in the answer alone that makes it, and null in most of these
+	SearchedUntil **string      `json:"searched_until,omitempty"` // only in the answer of the creation; null without the index
 }
 
 // selectionJSON shows the selection. Ids are left out: there may be ten thousand, and the items have them.
@@ -69,7 +69,7 @@ type filterJSON struct {
 	Words         *string         `json:"q"`
 }
 
-// optionsJSON shows what was not asked for as null.
+// optionsJSON has null for options that were not given.
 type optionsJSON struct {
 	Canary          *int     `json:"canary"`
 	CanaryWait      *string  `json:"canary_wait"`
@@ -105,7 +105,7 @@ func (s *Server) showRedrive(r entity.Redrive) redriveJSON {
 	}
 }
 
-// showReasons is never null, because clients iterate over it.
+// showReasons never returns nil, because clients iterate over it.
 func showReasons(reasons map[string]int) map[string]int {
 	if reasons == nil {
 		return map[string]int{}
@@ -113,7 +113,7 @@ func showReasons(reasons map[string]int) map[string]int {
 	return reasons
 }
 
-// showSelection shows a selection without conditions as one by ids, which stores do not return.
+// showSelection shows a selection without conditions as one by ids, because stores do not return the ids.
 func (s *Server) showSelection(selection entity.Selection) selectionJSON {
 	if len(selection.IDs) > 0 || selection.Empty() {
 		return selectionJSON{By: "ids"}
@@ -137,7 +137,7 @@ func (s *Server) showOptions(o entity.RedriveOptions) optionsJSON {
 	return shown
 }
 
-// progress is the share of messages that have a result, rounded down: 1 means all of them.
+// progress returns the share of messages that have a result, rounded down: 1 means all of them.
 func progress(r entity.Redrive) float64 {
 	if r.Counts.Waiting <= 0 || r.Selected <= 0 {
 		return 1
@@ -145,7 +145,7 @@ func progress(r entity.Redrive) float64 {
 	return math.Floor(float64(r.Selected-r.Counts.Waiting)/float64(r.Selected)*10_000) / 10_000
 }
 
-// rateOf is the results a second so far, pauses included, without those that were left out from the start.
+// rateOf returns the results per second so far, including pauses, without messages that were left out from the start.
 func rateOf(r entity.Redrive, now time.Time) float64 {
 	end := r.EndedAt
 	if end.IsZero() {
@@ -158,7 +158,7 @@ func rateOf(r entity.Redrive, now time.Time) float64 {
 	return float64(done) / took
 }
 
-// secondsLeft is nil when it is unknown: the redrive does not run now, or has no rate yet.
+// secondsLeft returns nil when it is unknown: the redrive does not run now, or has no rate yet.
 func secondsLeft(r entity.Redrive, rate float64) *int64 {
 	if r.State.Over() {
 		return new(int64)
@@ -206,14 +206,14 @@ type previewJSON struct {
 	Groups   []previewGroupJSON   `json:"groups"`
 	Samples  []sampleJSON         `json:"samples"`
 
-	// On how many messages the patch was tried, and how many of them it did not fit.
+	// The number of messages that the patch was tried on, and of those to which it could not be applied.
 	PatchChecked int `json:"patch_checked"`
 	PatchFailed  int `json:"patch_failed"`
 
 	SearchedUntil *string `json:"searched_until"`
 }
 
-// sampleJSON shows what a patch makes of one message.
+// sampleJSON shows the payload of one message before and after a patch.
 type sampleJSON struct {
 	MessageID uuid.UUID       `json:"message_id"`
 	Before    json.RawMessage `json:"before"`
@@ -244,20 +244,20 @@ func (s *Server) showPreview(action entity.RedriveAction, p entity.Preview, sear
 	}
 }
 
-// maxSamples and maxSample bound what a dry run shows of a patch.
+// maxSamples and maxSample limit the samples of a dry run.
 const (
 	maxSamples = 5
 	maxSample  = maxListPayload
 )
 
-// showSamples masks both sides: a patch that moves masked values was refused before.
+// showSamples masks both sides; a patch that moves masked values has already been refused.
 func (s *Server) showSamples(samples []entity.PatchSample) []sampleJSON {
 	return each(samples[:min(len(samples), maxSamples)], func(sample entity.PatchSample) sampleJSON {
 		return sampleJSON{sample.MessageID, s.showSide(sample.Before), s.showSide(sample.After), orNull(sample.Reason)}
 	})
 }
 
-// showSide is null for what cannot stand in an answer.
+// showSide returns null for a value that cannot be part of an answer.
 func (s *Server) showSide(value []byte) json.RawMessage {
 	text, _ := projectPayload(entity.Record{Value: value}, maxSample)
 	if text == nil {

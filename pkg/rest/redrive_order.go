@@ -14,7 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// What the options of a redrive may be.
+// The limits of a redrive's options.
 const (
 	maxCount      = 1_000_000
 	minRate       = 0.001
@@ -22,7 +22,7 @@ const (
 	minCanaryWait = time.Second
 	maxCanaryWait = time.Hour
 
-	// maxFilterText bounds what messages are compared with.
+	// maxFilterText limits the texts of a filter.
 	maxFilterText = 1000
 )
 
@@ -39,7 +39,7 @@ type redriveOrder struct {
 	problems
 }
 
-// problems collects everything that is wrong with a request, to report it at once.
+// problems collects all faults of a request, so that one answer reports them.
 type problems []error
 
 func (p *problems) note(err error) {
@@ -48,7 +48,7 @@ func (p *problems) note(err error) {
 	}
 }
 
-// refuse notes a problem of a field when bad, and returns bad.
+// refuse adds a problem of a field when bad is true, and returns bad.
 func (p *problems) refuse(bad bool, field, format string, args ...any) bool {
 	if bad {
 		*p = append(*p, &entity.FieldError{Field: field, Reason: fmt.Sprintf(format, args...)})
@@ -117,9 +117,10 @@ func (o *redriveOrder) messageIDs() []uuid.UUID {
 func (o *redriveOrder) filterSelection() entity.Selection {
 	selection := entity.Selection{Filter: o.filter.read("filter.", &o.problems)}
 	if len(o.problems) > 0 {
-		return selection // what is missing may be what could not be read
+		return selection // the missing condition may be one that could not be read
 	}
-	o.refuse(selection.Empty(), "filter", "must name more than times and states: everything there is cannot be meant")
+	o.refuse(selection.Empty(), "filter",
+		"must have a condition other than times and statuses, otherwise it would select every message")
 	return selection
 }
 
@@ -150,7 +151,7 @@ func (o *redriveOrder) options(action entity.RedriveAction) entity.RedriveOption
 	return options
 }
 
-// refuseForRetriesOnly refuses every option that would do nothing, unless its value asks for nothing.
+// refuseForRetriesOnly refuses every option that has no effect on the action, unless its value is the default.
 func (o *redriveOrder) refuseForRetriesOnly(action entity.RedriveAction) {
 	retries := func(asked bool, name string) { o.refuse(asked, name, "is for action retry, not for %s", action) }
 	retries(o.canary.value != 0, "canary")

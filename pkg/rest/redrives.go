@@ -14,7 +14,7 @@ import (
 
 const creationTime = 2 * time.Minute
 
-// createRedrive makes a redrive, or says what it would do.
+// createRedrive creates a redrive, or answers a dry run.
 func (s *Server) createRedrive(w http.ResponseWriter, r *http.Request) error {
 	order, dryRun, err := s.readOrder(w, r)
 	if err != nil {
@@ -53,8 +53,8 @@ func (s *Server) createRedrive(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// mayBegin refuses a redrive that would leave out what is not indexed yet, unless an earlier request with the
-// same key made it.
+// mayBegin refuses a redrive that could miss messages that are not indexed yet, unless an earlier request with the
+// same key has created it.
 func (s *Server) mayBegin(ctx context.Context, order repository.NewRedrive, searched searchedUntil) error {
 	late := searched.tooLate("filter")
 	if late == nil {
@@ -70,7 +70,7 @@ func (s *Server) mayBegin(ctx context.Context, order repository.NewRedrive, sear
 	return err
 }
 
-// accepted says that a redrive goes on by itself, and where to look at it.
+// accepted answers 202 with the redrive and its address: it continues without the request.
 func accepted(w http.ResponseWriter, redrive redriveJSON) {
 	w.Header().Set("Location", "/api/v1/redrives/"+redrive.ID.String())
 	writeJSON(w, http.StatusAccepted, redrive)
@@ -150,7 +150,7 @@ func (s *Server) listItems(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// resultsOf reads which results are asked for; nil for all.
+// resultsOf reads the requested results; nil for all.
 func resultsOf(r *http.Request) ([]entity.ItemResult, error) {
 	name, err := wordParameter(r.URL.Query(), "result", each(entity.ItemResults(), resultName))
 	switch {

@@ -21,7 +21,7 @@ var (
 
 const redrives = "/api/v1/redrives"
 
-// Each field that is wrong is named, and nothing is begun.
+// Each wrong field is named, and nothing is started.
 func TestRedrive_BadOrders(t *testing.T) {
 	t.Parallel()
 	ids := func(n int) string {
@@ -74,7 +74,7 @@ func TestRedrive_BadOrders(t *testing.T) {
 		"filter.topic", "filter.created_after", "canary", "rate") // every problem is reported
 }
 
-// The redrive that begins is the one asked for, defaults included.
+// The created redrive is the requested one, including defaults.
 func TestRedrive_Orders(t *testing.T) {
 	t.Parallel()
 	retry := func(o entity.RedriveOptions, s entity.Selection) repository.NewRedrive {
@@ -167,7 +167,7 @@ func TestRedrive_DryRun(t *testing.T) {
 		`{"topic":"orders","messages":7,"class":null,"reason":null},`+
 		`{"topic":null,"messages":2,"class":"UNKNOWN_TOPIC","reason":"its topic does not exist"}],"samples":[],"patch_checked":0,"patch_failed":0,"searched_until":null}`)
 	wantHeader(t, w.Header(), "Location", "")
-	// It says on how many messages a patch was tried, and on how many in vain.
+	// It returns the number of messages that a patch was tried on, and of those to which it could not be applied.
 	fits := entity.PatchSample{MessageID: idA, Before: []byte(`{}`), After: []byte(`{"a":1}`)}
 	found.preview = entity.Preview{Sendable: 900, Samples: []entity.PatchSample{
 		fits,
@@ -241,7 +241,7 @@ func TestRedrive_Progress(t *testing.T) {
 	}
 }
 
-// Every option and every part of a filter is shown as it was asked for.
+// Every option and every part of a filter is shown as requested.
 func TestRedrive_ShowsWhatWasAsked(t *testing.T) {
 	t.Parallel()
 	order := `{"filter":{"topic":"t","status":["DEAD"],"error_class":"Boom","consumer_group":"g","created_after":"2026-02-20T10:30:00Z",` +
@@ -267,7 +267,7 @@ func TestRetryAll_Async(t *testing.T) {
 	}
 	for _, prefer := range []string{"", "wait=10", "respond-asynchronously", "return=minimal"} {
 		w := newFixture(message(idA)).open().do("POST", target, `{"reason":"r"}`, "Prefer", prefer)
-		wantStatus(t, w, 200) // the end was waited for
+		wantStatus(t, w, 200) // the answer waited for the end
 		wantHeader(t, w.Header(), "Preference-Applied", "")
 	}
 	w := newFixture().open().do("POST", "/api/v1/dlq/%00/retry-all", "", "Prefer", "respond-async") // an impossible topic

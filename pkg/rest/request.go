@@ -26,8 +26,8 @@ const (
 	maxTopic = 255
 )
 
-// idOf reads the id of the path. Only the canonical form counts: the other spellings that UUID libraries accept
-// would make two addresses of one object.
+// idOf reads the id of the path. Only the canonical form is accepted: the other spellings that UUID libraries accept
+// would give one object several addresses.
 func idOf(r *http.Request, what string) (uuid.UUID, error) {
 	text := segment(r, "id")
 	id, ok := canonicalID(text)
@@ -45,7 +45,7 @@ func canonicalID(text string) (uuid.UUID, bool) {
 
 func topic(r *http.Request) string { return segment(r, "topic") }
 
-// possibleTopic reports whether any message can have this topic; some names no database takes as text.
+// possibleTopic reports whether any message can have this topic; a database does not accept some names as text.
 func possibleTopic(name string) bool { return possibleText(name, maxTopic) }
 
 func segment(r *http.Request, name string) string {
@@ -56,8 +56,8 @@ func segment(r *http.Request, name string) string {
 	return encoded
 }
 
-// wellFormedQuery refuses a query of which net/url would drop a part: page 1 instead of the page that was
-// meant.
+// wellFormedQuery refuses a query of which net/url would drop a part: the answer would be page 1 instead of the
+// requested page.
 func wellFormedQuery(r *http.Request) error {
 	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
 		return &entity.FieldError{Field: "query", Reason: "must be name=value pairs joined by &, percent-encoded"}
@@ -85,7 +85,7 @@ func intParameter(query url.Values, name string, missing, highest int) (int, err
 	return int(n), nil
 }
 
-// textParameter reads a parameter that may be given once; "" when it is not.
+// textParameter reads a parameter that may be given once; "" when it is missing.
 func textParameter(query url.Values, name string) (string, error) {
 	if len(query[name]) > 1 {
 		return "", &entity.FieldError{Field: name, Reason: "given more than once"}
@@ -104,7 +104,7 @@ func wordParameter[T ~string](query url.Values, name string, words []T) (T, erro
 	return T(text), nil
 }
 
-// boolParameter reads true or false; false when it is not given.
+// boolParameter reads true or false; false when it is missing.
 func boolParameter(query url.Values, name string) (bool, error) {
 	text, err := wordParameter(query, name, []string{"true", "false"})
 	return text == "true", err
@@ -118,7 +118,7 @@ func oneOf[T ~string](words []T) string {
 	return "must be one of " + strings.Join(list, ", ")
 }
 
-// parseTime reads RFC 3339, within the years that this API can write again.
+// parseTime reads RFC 3339, within the years that this API can write.
 func parseTime(name, text string) (time.Time, error) {
 	at, err := time.Parse(time.RFC3339, text)
 	if at = at.UTC(); err != nil || at.Year() < 1970 || at.Year() > 9999 {
@@ -127,7 +127,7 @@ func parseTime(name, text string) (time.Time, error) {
 	return entity.Moment(at), nil
 }
 
-// possibleText reports whether a store can have this text: no database takes every byte as text.
+// possibleText reports whether a store can hold this text: databases do not accept every byte as text.
 func possibleText(text string, most int) bool {
 	return utf8.ValidString(text) && !strings.ContainsRune(text, 0) && utf8.RuneCountInString(text) <= most
 }

@@ -54,8 +54,8 @@ type fixture struct {
 	options  []Option
 	server   *Server
 
-	hang        chan struct{} // the store hangs until it is closed; nil: it does not
-	undescribed bool          // its requests are not held against the API's document
+	hang        chan struct{} // the store hangs until hang is closed; nil: it does not hang
+	undescribed bool          // its requests are not checked against the API's document
 }
 
 func newFixture(messages ...entity.Message) *fixture {
@@ -98,7 +98,7 @@ func (f *fixture) over(store Store) *fixture {
 	return f
 }
 
-// logs keeps what the server logs from a level on; call it before open.
+// logs collects the server's log entries from a level on; call it before open.
 func (f *fixture) logs(level zapcore.Level) *observer.ObservedLogs {
 	core, logs := observer.New(level)
 	f.logger = zap.New(core)
@@ -114,7 +114,7 @@ func (f *fixture) trail(t *testing.T, q repository.TrailQuery) []entity.AuditEnt
 	return entries
 }
 
-// reply is an answer, and what was asked.
+// reply is an answer with its request.
 type reply struct {
 	*httptest.ResponseRecorder
 	asked string
@@ -124,7 +124,7 @@ type reply struct {
 func (f *fixture) do(method, target, body string, headers ...string) *reply {
 	u, err := url.ParseRequestURI(target)
 	if err != nil {
-		panic(err) // such a request never reaches a handler
+		panic(err) // net/http would refuse such a request
 	}
 	r := httptest.NewRequest(http.MethodGet, "/", strings.NewReader(body))
 	r.Method, r.URL, r.RequestURI = method, u, target
@@ -153,7 +153,7 @@ func setHeaders(r *http.Request, headers []string) {
 	}
 }
 
-// send holds the exchange against the API's document, too; see described_test.go.
+// send also checks the exchange against the API's document; see described_test.go.
 func (f *fixture) send(r *http.Request) *reply {
 	body := remembered(r)
 	w := httptest.NewRecorder()
@@ -195,15 +195,14 @@ func wantWithout(t *testing.T, w *reply, texts ...string) {
 	}
 }
 
-// codeOf has the codes of the statuses that errors have.
+// codeOf maps the statuses of errors to their codes.
 var codeOf = map[int]string{
 	400: codeValidation, 401: codeUnauthenticated, 403: codeForbidden, 404: codeNotFound, 405: codeValidation, 409: codeConflict,
 	413: codeValidation,
 	415: codeValidation, 421: codeMisdirected, 429: codeRateLimited, 500: codeInternal, 502: codePublishFailed, 503: codeUnavailable,
 }
 
-// wantEnvelope checks everything that errors promise, whatever they say; fields are those
-// of the first details.
+// wantEnvelope checks everything that all errors have in common; fields are those of the first details.
 func wantEnvelope(t *testing.T, w *reply, status int, fields ...string) errorBody {
 	t.Helper()
 	var e struct {
@@ -235,15 +234,15 @@ func wantEnvelope(t *testing.T, w *reply, status int, fields ...string) errorBod
 	return got
 }
 
-// badID are the details of an id that is none.
+// badID returns the details of an invalid id.
 const badID = `[{"field":"id","reason":"must be a UUID in its canonical form of 36 characters"}]`
 
-// errorJSON is an error's whole body.
+// errorJSON returns an error's whole body.
 func errorJSON(code, message, details string) string {
 	return `{"error":{"code":"` + code + `","message":"` + message + `","request_id":"` + testID + `","details":` + details + `}}`
 }
 
-// Dialects that know one thing.
+// Dialects with a single behaviour each.
 type (
 	stackTraces struct {
 		noDialects
@@ -288,7 +287,7 @@ func withValue(v string) func(*entity.Message) {
 	return func(m *entity.Message) { m.Record.Value = []byte(v) }
 }
 
-// orNew is the operation's id, or the placeholder of a new one.
+// orNew returns the operation's id, or the placeholder of a new one.
 func orNew(operation uuid.UUID) uuid.UUID {
 	if operation == uuid.Nil {
 		return redrive
@@ -296,8 +295,7 @@ func orNew(operation uuid.UUID) uuid.UUID {
 	return operation
 }
 
-// acknowledging is a redriver whose broker takes everything. It carries a redrive
-// out when a request waits for it.
+// acknowledging is a redriver whose broker acknowledges everything. It executes a redrive when a request waits for it.
 type acknowledging struct{ store *fake.Store }
 
 func (a acknowledging) Retry(ctx context.Context, order entity.RetryOrder) (entity.RetryResult, error) {
@@ -341,7 +339,7 @@ func (a acknowledging) Begin(ctx context.Context, n repository.NewRedrive) (enti
 	return a.store.CreateRedrive(ctx, n)
 }
 
-// Preview finds that everything would go.
+// Preview reports that every message would be sent.
 func (a acknowledging) Preview(ctx context.Context, n repository.NewRedrive) (entity.Preview, error) {
 	n.BatchSize = 500
 	groups, err := a.store.Survey(ctx, n)
@@ -366,7 +364,7 @@ func (a acknowledging) Wait(ctx context.Context, id uuid.UUID) (entity.Redrive, 
 	return r, err
 }
 
-// step carries out one batch, and ends the redrive when there is none.
+// step executes one batch, and ends the redrive when there is none.
 func (a acknowledging) step(ctx context.Context, r entity.Redrive) (entity.Redrive, error) {
 	batch, err := a.store.LeaseBatch(ctx, r.ID, idGone, time.Minute)
 	if err != nil {
@@ -410,9 +408,9 @@ func (a acknowledging) move(ctx context.Context, id uuid.UUID, to entity.Redrive
 	return a.store.MoveRedrive(ctx, id, repository.RedriveMove{To: to, Action: action, Cause: cause})
 }
 
-// stub keeps what was ordered. Its function says how it ends; nil: well.
+// stub records the requested work. Its function returns the result; nil: success.
 type stub struct {
-	Redriver  // nil: nothing else is asked
+	Redriver  // nil: no other method is called
 	do        func(ctx context.Context) (entity.Redrive, error)
 	preview   entity.Preview
 	retried   entity.RetryOrder
@@ -420,7 +418,7 @@ type stub struct {
 	previewed []repository.NewRedrive
 }
 
-// Wait ends as every other step does.
+// Wait returns the same result as every other step.
 func (s *stub) Wait(ctx context.Context, _ uuid.UUID) (entity.Redrive, error) {
 	if s.do == nil {
 		return entity.Redrive{}, nil
@@ -439,7 +437,7 @@ func (s *stub) Delete(ctx context.Context, id uuid.UUID, _ entity.Cause) error {
 	return err
 }
 
-// Begin always works: the function says what waiting for the end leads to.
+// Begin always succeeds: the function returns the result of waiting for the end.
 func (s *stub) Begin(_ context.Context, n repository.NewRedrive) (entity.Redrive, error) {
 	s.begun = append(s.begun, n)
 	return entity.Redrive{ID: orNew(n.Cause.Operation), Action: n.Action, State: entity.RedriveRunning, CreatedAt: noon, UpdatedAt: noon}, nil
@@ -450,7 +448,7 @@ func (s *stub) Preview(_ context.Context, n repository.NewRedrive) (entity.Previ
 	return s.preview, nil
 }
 
-// failing is a redriver that fails so.
+// failing is a redriver that fails with this error.
 func failing(err error) *stub {
 	return &stub{do: func(context.Context) (entity.Redrive, error) { return entity.Redrive{}, err }}
 }

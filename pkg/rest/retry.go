@@ -15,11 +15,12 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Redriver sends messages back to their original topics, and ends what attempts may own. An attempt without a
-// result is settled first; *entity.ClaimedError: it is still at work, or its end is unknown.
+// Redriver sends messages back to their original topics, and changes messages that an attempt may hold. It first
+// settles an attempt without a result; the error *entity.ClaimedError means that the attempt is still running or
+// cannot be settled.
 type Redriver interface {
-	// Retry makes one attempt and waits for its end. The error is an *entity.PublishError, or why no attempt
-	// was made.
+	// Retry makes one attempt and waits for its end. The error is an *entity.PublishError, or the reason why no
+	// attempt was made.
 	Retry(ctx context.Context, order entity.RetryOrder) (entity.RetryResult, error)
 
 	// GiveUp marks a message dead.
@@ -28,14 +29,15 @@ type Redriver interface {
 	// Delete removes a message for good.
 	Delete(ctx context.Context, id uuid.UUID, cause entity.Cause) error
 
-	// Begin makes a redrive, which goes on by itself. One whose id is the cause's operation is returned as it
-	// is.
+	// Begin creates a redrive, which continues without the caller. If a redrive with the id of the cause's operation
+	// exists, it is returned unchanged.
 	Begin(ctx context.Context, order repository.NewRedrive) (entity.Redrive, error)
 
-	// Preview says what Begin would do.
+	// Preview returns the expected result of Begin, and changes nothing.
 	Preview(ctx context.Context, order repository.NewRedrive) (entity.Preview, error)
 
-	// Wait returns a redrive once it is over, or *entity.InterruptedError when it or ctx ends before.
+	// Wait returns a redrive once it is over, or *entity.InterruptedError when the redriver stops or ctx ends before
+	// that.
 	Wait(ctx context.Context, id uuid.UUID) (entity.Redrive, error)
 
 	// Pause, Resume and Cancel change the state of a redrive.
@@ -88,7 +90,8 @@ func (s *Server) retryMessage(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// messageToRetry returns the message of a retry, which one request reads once: the one that is checked is sent.
+// messageToRetry returns the message of a retry. A request reads it only once, so that the checked message is the one
+// that is sent.
 func (s *Server) messageToRetry(r *http.Request, id uuid.UUID) (*entity.Message, error) {
 	x := exchangeOf(r)
 	if x.message == nil {
@@ -101,7 +104,8 @@ func (s *Server) messageToRetry(r *http.Request, id uuid.UUID) (*entity.Message,
 	return x.message, nil
 }
 
-// mayEdit checks an edit of a message: its author, its topic and its headers, of which kept ones are filled in.
+// mayEdit checks an edit of a message: its author, its topic and its headers. It fills in the headers that the edit
+// keeps.
 func (s *Server) mayEdit(r *http.Request, id uuid.UUID, edit *entity.Edit, kept map[int]bool) error {
 	m, err := s.messageToRetry(r, id)
 	if err != nil {
@@ -121,8 +125,8 @@ func (s *Server) mayEdit(r *http.Request, id uuid.UUID, edit *entity.Edit, kept 
 	return keepHeaders(edit, kept, m)
 }
 
-// unlessGivenBack marks an error of an attempt that was given back: the next request with the same key is a new
-// one.
+// unlessGivenBack marks the error of an attempt that was given back, so that the next request with the same key
+// starts a new attempt.
 func (s *Server) unlessGivenBack(ctx context.Context, order entity.RetryOrder, err error) error {
 	if order.Cause.Operation == uuid.Nil || !errors.Is(err, entity.ErrUnavailable) {
 		return err
@@ -163,11 +167,11 @@ type retryAllJSON struct {
 	Dead      int            `json:"dead"`
 	InDoubt   int            `json:"in_doubt"`
 	Skipped   int            `json:"skipped"`
-	Waiting   int            `json:"waiting"` // 0 unless it was cancelled
+	Waiting   int            `json:"waiting"` // 0 unless the redrive was cancelled
 	Reasons   map[string]int `json:"reasons"`
 }
 
-// retryTopic is a redrive of a whole topic, with an answer at its end.
+// retryTopic redrives a whole topic, and answers at the end of the redrive.
 func (s *Server) retryTopic(w http.ResponseWriter, r *http.Request) error {
 	cause, err := s.readChange(w, r, fields{})
 	if err != nil {
@@ -205,7 +209,7 @@ func (s *Server) beginTopic(ctx context.Context, topic string, cause entity.Caus
 
 const respondAsync = "respond-async"
 
-// prefersAsync reports whether the client would rather not wait (RFC 7240).
+// prefersAsync reports whether the client asks not to wait (RFC 7240).
 func prefersAsync(header http.Header) bool {
 	for _, preferences := range header.Values("Prefer") {
 		for preference := range strings.SplitSeq(preferences, ",") {

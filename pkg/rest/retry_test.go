@@ -66,13 +66,13 @@ func TestRetryAll(t *testing.T) {
 	wantHeader(t, w.Header(), "Retry-After", "5")
 }
 
-// The leaving of a client must not decide how messages end.
+// A client that disconnects must not affect the result of its retry.
 func TestChangesGoOnWithoutTheClient(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ method, path string }{
 		{"POST", "/api/v1/dlq/orders.dlq.v1/retry-all"}, {"POST", retryA}, {"POST", oneA + "/dead"}, {"DELETE", oneA},
 	} {
-		f := newFixture(message(idA)).open() // its store refuses a context that has ended
+		f := newFixture(message(idA)).open() // the store refuses a context that has ended
 		gone, leave := context.WithCancel(t.Context())
 		leave()
 		wantStatus(t, f.send(httptest.NewRequest(c.method, c.path, nil).WithContext(gone)), 200)
@@ -100,7 +100,7 @@ func TestRetry_Body(t *testing.T) {
 	}
 }
 
-// The redriver gets what the checks have read: they were about what is sent.
+// The redriver gets the message that the checks have read, so that the checked record is the one that is sent.
 func TestRetryReadsItsMessageOnce(t *testing.T) {
 	t.Parallel()
 	const edit = `{"edit":{"payload":{"order_id":2}}}`

@@ -4,11 +4,9 @@ import (
 	"testing"
 )
 
-// What operators ask for, of this kind of program, again and again. Each demand
-// has a test that is named after it.
+// Features that operators often request of such programs. Each has a test that is named after it.
 
-// An edit that is too late, or that repeats a key with something else in it, is an
-// error and not the first one's answer.
+// An edit that is too late, or that repeats a key with another body, is an error and does not get the first answer.
 func TestASecondEditIsNeverSilentlyIgnored(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA)).open()
@@ -50,9 +48,9 @@ func TestMaskedFieldsCannotBeSearched(t *testing.T) {
 		wantEnvelope(t, f.by("ana", "POST", redrives, body), 403, field)
 	}
 	wantStatus(t, f.by("ana", "GET", "/api/v1/messages?q="+secretCard, ""), 200, `"messages":[]`)
-	// Eve may see through the masks of another topic: what she searches there finds nothing here.
+	// Eve has the grant unmask on another topic: her search finds no messages of this one.
 	wantStatus(t, f.by("eve", "GET", "/api/v1/messages?count=exact&payload=$.card.number", ""), 200, `"messages":[]`, `"messages":0`)
-	// What others have searched for is not shown either.
+	// Values that other users have searched for are not shown either.
 	wantStatus(t, f.by("root", "POST", redrives, `{"filter":{"payload":["$.card.number=`+secretCard+`"],"header":["Authorization=`+
 		secretToken+`"]}}`), 202)
 	w := f.by("ana", "GET", redrives, "")

@@ -17,26 +17,27 @@ type route struct {
 	feature
 }
 
-// feature names the use of a database by a route, as the subject of a sentence.
+// feature names the purpose for which a route needs a database, as the subject of a sentence.
 type feature string
 
-// everyStore is the feature of the routes that need no database.
+// everyStore is the feature of routes that work without a database.
 const everyStore feature = ""
 
-// keyed reports whether requests may have an Idempotency-Key: all but DELETE and PATCH, which may be repeated.
+// keyed reports whether requests may have an Idempotency-Key: all changes except DELETE and PATCH, which can safely
+// be repeated.
 func (rt route) keyed() bool { return rt.method == http.MethodPost || rt.method == http.MethodPut }
 
 type handler func(w http.ResponseWriter, r *http.Request) error
 
-// kind says how long a request lives and when it is answered; see scope.
+// kind says how long a request may last and in which phases it is answered; see scope.
 type kind int
 
 const (
 	probe  kind = iota // answered in every phase
-	read               // ends when the client leaves
-	change             // one step that is finished even when the client leaves
-	work               // long: goes on without the client, until the drain stops it
-	stream             // long: ends when the client leaves, or the drain stops it
+	read               // ends when the client disconnects
+	change             // one step, completed even when the client disconnects
+	work               // long: continues without the client, until the drain stops it
+	stream             // long: ends when the client disconnects, or the drain stops it
 )
 
 const metricsPath = "/metrics"
@@ -56,8 +57,8 @@ func (s *Server) probeRoutes() []route {
 	return routes
 }
 
-// apiRoutes lists the API. Where two paths match, the method decides: POST messages/retry-all is about a topic
-// named "messages".
+// apiRoutes lists the API. Where two paths match, the method decides: POST messages/retry-all is for a topic named
+// "messages".
 func (s *Server) apiRoutes() []route {
 	return []route{
 		{http.MethodGet, "/api/v1/dlq/{topic}", read, needs{auth.Viewer, someTopics}, s.listMessages, everyStore},
@@ -116,7 +117,7 @@ func (s *Server) newRouter(routes []route) *mux.Router {
 	return router
 }
 
-// methods adds HEAD to every GET; net/http leaves the body out.
+// methods adds HEAD to every GET; net/http omits the body.
 func methods(method string) []string {
 	if method == http.MethodGet {
 		return []string{http.MethodGet, http.MethodHead}
@@ -124,5 +125,5 @@ func methods(method string) []string {
 	return []string{method}
 }
 
-// knownMethods are those that any route answers, in the order of an Allow header.
+// knownMethods are the methods of all routes, in the order of an Allow header.
 var knownMethods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}

@@ -15,7 +15,7 @@ import (
 
 const defaultSearchLimit = 50
 
-// earliestRetry is before every retry that there ever was.
+// earliestRetry is a time before every retry.
 var earliestRetry = time.Unix(0, 0).UTC()
 
 // The orders of messages and the ways to count them, by their names.
@@ -120,7 +120,7 @@ type foundJSON struct {
 	NextCursor    *string    `json:"next_cursor"`
 	Count         *countJSON `json:"count"`
 	SearchedUntil *string    `json:"searched_until"`
-	// SearchedBackTo is where the search ended because its time was over; nil when it did not.
+	// SearchedBackTo is the time back to which the search came before its time was over; nil when it completed.
 	SearchedBackTo *string `json:"searched_back_to"`
 }
 
@@ -135,7 +135,7 @@ func (s *Server) foundOf(ctx context.Context, q search, searched searchedUntil) 
 	}
 	filter := q.query.Filter
 	if q.query.Sort.By == repository.ByLastRetry && filter.RetriedAfter.IsZero() {
-		filter.RetriedAfter = earliestRetry // the list leaves out what was never retried
+		filter.RetriedAfter = earliestRetry // the list leaves out messages that were never retried
 	}
 	n, err := s.db.CountMatching(ctx, repository.CountQuery{Filter: filter, Archived: q.archived, How: how})
 	if n.Exact && filter.Visible != nil {
@@ -146,7 +146,7 @@ func (s *Server) foundOf(ctx context.Context, q search, searched searchedUntil) 
 	return found, tooBroad(err)
 }
 
-// tooBroad names the parameters that a question is too wide in.
+// tooBroad names the parameters whose conditions are too wide.
 func tooBroad(err error) error {
 	var broad *repository.TooBroadError
 	if !errors.As(err, &broad) {
@@ -155,13 +155,13 @@ func tooBroad(err error) error {
 	return refused(entity.ErrInvalid, broad.Error(), detail{"filter", strings.TrimPrefix(broad.Error(), "the filter ")})
 }
 
-// wholePage is how many bytes of a page are sent at once.
+// wholePage is the size in bytes up to which a page is sent at once.
 const wholePage = 128 << 10
 
-// pageBuffers are kept from one page for the next, which is as large.
+// pageBuffers are reused from one page to the next, which usually has a similar size.
 var pageBuffers = sync.Pool{New: func() any { return new(make([]byte, 0, 32<<10)) }}
 
-// writeMessages sends a small page at once, and a large one in pieces: payloads need not be in memory twice.
+// writeMessages sends a small page at once and a large one in pieces, so that payloads are not in memory twice.
 func (s *Server) writeMessages(w http.ResponseWriter, messages []entity.Message, v view, tail any) {
 	buffer, buf := pageBuffer()
 	buf, begun := append(buf, `{"messages":[`...), false
@@ -179,7 +179,7 @@ func (s *Server) writeMessages(w http.ResponseWriter, messages []entity.Message,
 			begun = true
 		}
 		if _, err := w.Write(buf); err != nil {
-			return // the client is gone
+			return // the client has disconnected
 		}
 		buf = buf[:0]
 	}
@@ -193,13 +193,14 @@ func (s *Server) writeMessages(w http.ResponseWriter, messages []entity.Message,
 	keepBuffer(buffer, buf)
 }
 
-// pageBuffer returns an empty buffer, and where it is kept.
+// pageBuffer returns an empty buffer, and the pointer to return to keepBuffer.
 func pageBuffer() (buffer *[]byte, buf []byte) {
 	buffer = pageBuffers.Get().(*[]byte) //nolint:forcetypeassert // there is nothing else in it
 	return buffer, (*buffer)[:0]
 }
 
-// keepBuffer keeps a buffer, unless a large message was in it. It must not be used any more.
+// keepBuffer returns a buffer to the pool, unless a large message made it too large. The caller must not use it
+// afterwards.
 func keepBuffer(buffer *[]byte, buf []byte) {
 	if cap(buf) <= 2*wholePage {
 		*buffer = buf

@@ -17,7 +17,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// found is the answer of a search, or of a list.
+// found is the answer to a search, or of a list.
 type found struct {
 	Messages []map[string]any `json:"messages"`
 	foundJSON
@@ -33,7 +33,7 @@ func (f *fixture) search(t *testing.T, target string) found {
 	return got
 }
 
-// ids are the last characters of the ids, in their order.
+// ids returns the last characters of the ids, in their order.
 func (f found) ids() string {
 	var ids []string
 	for _, m := range f.Messages {
@@ -47,8 +47,7 @@ func sixth(n int) uuid.UUID {
 	return uuid.MustParse(fmt.Sprintf("550e8400-e29b-41d4-a716-44665544200%d", n))
 }
 
-// searchFixture has six messages, 0 the oldest, that differ in what can be
-// searched.
+// searchFixture has six messages, 0 the oldest, that differ in what can be searched.
 func searchFixture(t *testing.T) *fixture {
 	t.Helper()
 	f := newFixture()
@@ -139,7 +138,7 @@ func TestSearch_PagesAreTheWholeList(t *testing.T) {
 	for target, want := range map[string]string{"": "543210", "?sort=created_at": "012345", "?sort=last_retry_at": "10", "?topic=orders.*&sort=created_at": "01245"} {
 		f.wantPages(t, target, want)
 	}
-	f = newFixture().open() // messages that were retried in another order than they came in
+	f = newFixture().open() // messages that were retried in a different order than they arrived
 	for i, minute := range []int{4, 1, 5, 1, 3} {
 		f.memory.Insert(message(sixth(i), at(noon.Add(time.Duration(i)*time.Minute)), func(m *entity.Message) {
 			m.LastRetryAt = noon.Add(time.Duration(minute) * time.Hour)
@@ -161,7 +160,7 @@ func (f *fixture) wantPages(t *testing.T, query, want string) {
 	}
 }
 
-// A cursor of another filter, order or list is refused, and never leads anywhere.
+// A cursor of another filter, order or list is refused.
 func TestSearch_CursorBelongsToItsQuestion(t *testing.T) {
 	t.Parallel()
 	f := searchFixture(t)
@@ -174,7 +173,7 @@ func TestSearch_CursorBelongsToItsQuestion(t *testing.T) {
 		wantEnvelope(t, f.do("GET", target+"&cursor="+cursor, ""), 400, "cursor")
 	}
 	if got := f.search(t, "/api/v1/messages?topic=orders.dlq.v1&count=exact&limit=3&cursor="+cursor).ids(); got != "210" {
-		t.Errorf("page behind the cursor = %q, want 210", got)
+		t.Errorf("page after the cursor = %q, want 210", got)
 	}
 }
 
@@ -184,7 +183,7 @@ func TestSearch_Count(t *testing.T) {
 	for query, want := range map[string]string{
 		"": "null", "?count=none": "null", "?count=exact&limit=1": `{"messages":6,"exact":true}`,
 		"?count=exact&topic=payments.dlq.v1": `{"messages":1,"exact":true}`, "?count=estimate": `{"messages":`,
-		// Beside a list of retried messages these alone are counted.
+		// With a list of retried messages, only these are counted.
 		"?count=exact&sort=last_retry_at": `{"messages":2,`, "?count=exact&sort=-last_retry_at": `{"messages":2,`,
 		"?count=exact&sort=created_at":                                       `{"messages":6,`,
 		"?count=exact&sort=last_retry_at&retried_after=2026-02-20T12:00:00Z": `{"messages":1,`,
@@ -193,7 +192,7 @@ func TestSearch_Count(t *testing.T) {
 	}
 }
 
-// Callers who see some topics only learn no number above the limit, wherever it is from.
+// Callers who see only some topics never get a number above the limit, whatever its source.
 func TestSearch_CountOfSomeTopicsIsLimited(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -242,8 +241,7 @@ func TestSearch_TooBroadIsTheFiltersFault(t *testing.T) {
 	}
 }
 
-// A payload of ten megabytes is not shipped in lists: its size is, and where to
-// get it.
+// A list does not include a payload of ten megabytes, but its size and its address.
 func TestTenMegabytesAreNotShippedInLists(t *testing.T) {
 	t.Parallel()
 	big, payload := `"`+strings.Repeat("x", 10<<20)+`"`, oneA+"/payload"
@@ -258,8 +256,7 @@ func TestTenMegabytesAreNotShippedInLists(t *testing.T) {
 	}
 }
 
-// A principal of some topics finds nothing of the others, neither in pages nor
-// in counts.
+// A principal with roles on some topics finds no messages of the others, neither in pages nor in counts.
 func TestSearch_ShowsOnlyWhatOneMaySee(t *testing.T) {
 	t.Parallel()
 	f := searchFixture(t).guarded(person("ana", "payments.*", "viewer"))

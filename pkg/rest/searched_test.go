@@ -13,8 +13,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
 )
 
-// lateStore has a search catalogue that is made until some moment, and notes what it
-// is asked.
+// lateStore has a search index that is complete until a given time, and records its calls.
 func lateStore(s *fake.Store, until *time.Time) (*hooked, *[]string) {
 	store, asked := hook(s), new([]string)
 	store.until = func(context.Context) (time.Time, error) {
@@ -36,8 +35,8 @@ func lateStore(s *fake.Store, until *time.Time) (*hooked, *[]string) {
 	return store, asked
 }
 
-// A search whose time was over says to which time it searched, and its cursor goes on
-// from there, also when the page is not full or empty.
+// A search whose time was over returns the time back to which it searched, and its cursor continues from there, also
+// when the page is not full or empty.
 func TestSearched_GoesOnWhereItsTimeWasOver(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA))
@@ -56,15 +55,15 @@ func TestSearched_GoesOnWhereItsTimeWasOver(t *testing.T) {
 		t.Fatalf("got searched_back_to %s and cursor %s, want %s and one", encode(got.SearchedBackTo), encode(got.NextCursor), place.CreatedAt)
 	}
 	if f.search(t, "/api/v1/messages?q=failed&limit=2&cursor="+*got.NextCursor); after != place {
-		t.Errorf("the next page begins behind %v, want %v", after, place)
+		t.Errorf("the next page begins after %v, want %v", after, place)
 	}
 }
 
-// now is the time of servers of fixtures.
+// now is the time of the fixtures' servers.
 var now = noon.Add(4 * time.Second)
 
-// Nothing is left out silently: what the catalogue does not have yet is said, and
-// where too much may be missing nothing is done.
+// Matches are never left out silently: answers report how far the index is, and exports and redrives are refused when
+// too much may be missing.
 func TestSearched_WhatIsMissingIsSaid(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -79,8 +78,8 @@ func TestSearched_WhatIsMissingIsSaid(t *testing.T) {
 		{"JustComplete", now.Add(-10 * time.Second), true, ""},
 		{"Behind", now.Add(-10*time.Second - time.Millisecond), false, ""},
 		{"JustAllowed", now.Add(-time.Minute), false, ""},
-		{"TooLate", now.Add(-time.Minute - time.Millisecond), false, "it has what came until 2026-02-20T10:29:03.999+00:00"},
-		{"NeverMade", time.Time{}, false, "it has nothing yet"},
+		{"TooLate", now.Add(-time.Minute - time.Millisecond), false, "it is complete until 2026-02-20T10:29:03.999+00:00"},
+		{"NeverMade", time.Time{}, false, "it is still empty"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -98,7 +97,7 @@ func TestSearched_WhatIsMissingIsSaid(t *testing.T) {
 			order := `{"filter":{"q":"failed"},"dry_run":%t}`
 			wantStatus(t, f.do("POST", redrives, fmt.Sprintf(order, true)), 200, `"searched_until":`+until)
 			redrive := f.do("POST", redrives, fmt.Sprintf(order, false))
-			want := "until search count until export until until" // the catalogue's state first
+			want := "until search count until export until until" // the state of the index is read first
 			if c.refused == "" {
 				wantHeader(t, export.Header(), exportSearched, strings.Trim(until, `"`))
 				wantHeader(t, export.Result().Trailer, exportComplete, fmt.Sprint(c.complete))
@@ -120,14 +119,14 @@ func TestSearched_WhatIsMissingIsSaid(t *testing.T) {
 
 func wantBehind(t *testing.T, w *reply, why string) {
 	t.Helper()
-	e, want := wantEnvelope(t, w, 503), detail{"filter", "the search catalogue is behind: " + why}
+	e, want := wantEnvelope(t, w, 503), detail{"filter", "the search index is late: " + why}
 	wantHeader(t, w.Header(), "Retry-After", "5")
 	if e.Message != unavailableText || len(e.Details) != 1 || e.Details[0] != want {
 		t.Errorf("refused with %+v, want %+v", e, want)
 	}
 }
 
-// What does not need the catalogue does not care for it.
+// Requests that do not need the index do not read its state.
 func TestSearched_OnlyWhereItIsNeeded(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA))
@@ -141,12 +140,12 @@ func TestSearched_OnlyWhereItIsNeeded(t *testing.T) {
 	wantHeader(t, w.Result().Trailer, exportComplete, "true")
 	wantStatus(t, f.do("POST", redrives, `{"filter":{"topic":"orders.dlq.v1"}}`), 202, `"searched_until":null`)
 	if slices.Contains(*asked, "until") {
-		t.Errorf("asked %v, want nothing of the catalogue", *asked)
+		t.Errorf("calls %v, want none of the search index", *asked)
 	}
 }
 
-// A redrive that was refused can be made with the same key once the catalogue is
-// there, and one that was made is not refused afterwards.
+// A redrive that was refused can be created with the same key once the index is complete, and one that was created is
+// not refused afterwards.
 func TestSearched_RefusedRedriveLeavesItsKey(t *testing.T) {
 	t.Parallel()
 	f, until := newFixture(message(idA)), time.Time{}

@@ -1,6 +1,5 @@
-// Package rest is the HTTP API: it turns requests into calls of a store and a redriver, and their results into
-// JSON. It decides nothing about messages; states, claims and publishing belong to the packages of its
-// interfaces.
+// Package rest is the HTTP API: it turns requests into calls of a store and a redriver, and their results into JSON.
+// It makes no decisions about messages: states, claims and publishing belong to the packages of its interfaces.
 package rest
 
 import (
@@ -21,7 +20,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 )
 
-// The life of a server. It never goes back.
+// The phases of a server, in order; it never returns to an earlier one.
 const (
 	starting int32 = iota
 	ready
@@ -37,7 +36,7 @@ type Server struct {
 	dialects  Dialects
 	masks     Masks
 	derived   DerivedMasks
-	fetcher   Fetcher   // nil: what is not stored cannot be had
+	fetcher   Fetcher   // nil: values that are not stored are not available
 	inspector Inspector // nil: the cluster is unknown
 	origins   Origins
 	liveness  func() error
@@ -57,38 +56,37 @@ type Server struct {
 	proxies       proxies
 	limits        limits
 	phase         atomic.Int32
-	now           func() time.Time // for what is shown; stores have clocks of their own
+	now           func() time.Time // for displayed times; stores have clocks of their own
 
-	// work is the context of retries: it outlives the client, and ends when the drain runs out of patience.
+	// work is the context of retries: it outlives the client's connection, and ends in the second half of the drain.
 	work     context.Context
 	stopWork context.CancelFunc
 }
 
-// Option changes what a server shows.
+// Option configures a server.
 type Option func(*Server)
 
-// WithMasks says what is kept from those who may not see it.
+// WithMasks sets which values are masked for callers without the grant unmask.
 func WithMasks(m Masks) Option { return func(s *Server) { s.masks = m } }
 
-// WithDerivedMasks says what else is kept from them: what was read from masked headers.
+// WithDerivedMasks sets which fields are masked in addition, because they were read from masked headers.
 func WithDerivedMasks(d DerivedMasks) Option { return func(s *Server) { s.derived = d } }
 
-// WithFetcher gives the values that no store has.
+// WithFetcher sets the source of values that the store does not keep.
 func WithFetcher(f Fetcher) Option { return func(s *Server) { s.fetcher = f } }
 
 // WithInspector sets the source of the cluster's topics.
 func WithInspector(i Inspector) Option { return func(s *Server) { s.inspector = i } }
 
-// WithSigner sets what signs cursors. Without it cursors are valid in this process only.
+// WithSigner sets the signer of cursors. Without it cursors are valid in this process only.
 func WithSigner(signer *auth.Signer) Option { return func(s *Server) { s.signer = signer } }
 
-// WithLiveness sets the function that says why only a restart can help, for /healthz. It must not ask a
+// WithLiveness sets the function for /healthz that returns an error when only a restart can help. It must not call a
 // dependency.
 func WithLiveness(f func() error) Option { return func(s *Server) { s.liveness = f } }
 
-// New returns a server of the whole API; routes that need a Database answer 503 without one. Until SetReady
-// only probes and metrics answer. Metrics are registered with registry and served from it, so one registry
-// carries one server.
+// New returns a server of the whole API; routes that need a Database answer 503 without one. Until SetReady only probes
+// and metrics answer. Metrics are registered with registry and served from it, so one registry carries one server.
 func New(cfg Config, store Store, redriver Redriver, checks []Check, registry *prometheus.Registry, logger *zap.Logger, options ...Option) *Server {
 	s := newServer(cfg, checks, registry, logger)
 	s.store, s.redriver = store, redriver
@@ -117,17 +115,17 @@ func newServer(cfg Config, checks []Check, registry *prometheus.Registry, logger
 		derived: noMasks{}, origins: allDeclared{}, liveness: func() error { return nil },
 		authenticator: auth.Nobody{}, authMode: auth.ModeNone, crossSite: http.NewCrossOriginProtection(),
 	}
-	// Validate has reported what cannot be read; without it nothing is trusted.
+	// Validate has already reported entries that cannot be read; without valid entries nothing is trusted.
 	s.hosts, _ = parseHosts(cfg.Hosts)
 	s.proxies, _ = parseProxies(cfg.TrustedProxies)
-	// Without a file there is nothing that may fail.
+	// It reads no file, so it cannot fail.
 	s.signer, _ = auth.NewSigner(auth.Config{}, logger)
 	s.attempts = newAttempts(func() time.Time { return s.now() })
 	s.work, s.stopWork = context.WithCancel(context.Background())
 	return s
 }
 
-// SetReady opens the API, unless the server drains already.
+// SetReady opens the API, unless the server already drains.
 func (s *Server) SetReady() { s.phase.CompareAndSwap(starting, ready) }
 
 // Handler returns everything that the server answers.
@@ -135,9 +133,9 @@ func (s *Server) Handler() http.Handler {
 	return s.observe(s.recovered(s.expectedHost(s.sameSite(s.router))))
 }
 
-// Serve answers requests from listener, which it closes, until ctx ends. Then it drains: readiness turns 503,
-// no connection is accepted, running requests finish within the drain time, and later ones are cut off and
-// logged. It returns nil after a drain. It serves /metrics at Config.MetricsPort meanwhile, where that is set.
+// Serve answers requests from listener, which it closes, until ctx ends. Then it drains: readiness turns 503, no
+// connection is accepted, running requests finish within the drain time, and later ones are cut off and logged. It
+// returns nil after a drain. It also serves /metrics at Config.MetricsPort, if that is set.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	stopMetrics, err := s.serveMetrics(ctx)
 	if err != nil {
@@ -161,8 +159,8 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	}
 }
 
-// sendBuffer is the system's buffer for a client that does not read, in bytes; by default it is megabytes of
-// the process.
+// sendBuffer is the kernel's send buffer of a connection, in bytes; the default can be megabytes for a client that
+// does not read.
 const sendBuffer = 256 << 10
 
 func (s *Server) httpServer() *http.Server {
@@ -172,7 +170,7 @@ func (s *Server) httpServer() *http.Server {
 		ReadHeaderTimeout: s.cfg.ReadHeaderTimeout,
 		IdleTimeout:       s.cfg.IdleTimeout,
 		MaxHeaderBytes:    s.cfg.MaxHeaderBytes,
-		// ReadTimeout stays unset: it would also end the watch for clients that leave.
+		// ReadTimeout stays unset: it would also end the detection of clients that disconnect.
 		ErrorLog: errorLog,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			if tcp, ok := c.(*net.TCPConn); ok {
@@ -180,7 +178,7 @@ func (s *Server) httpServer() *http.Server {
 			}
 			return ctx
 		},
-		// "OPTIONS *" is answered by us as any other unknown route.
+		// The server answers "OPTIONS *" like any other unknown route.
 		DisableGeneralOptionsHandler: true,
 	}
 }
@@ -194,6 +192,6 @@ func (s *Server) drain(server *http.Server) {
 	defer cancel()
 	if err := server.Shutdown(ctx); errors.Is(err, context.DeadlineExceeded) {
 		s.logger.Warn("requests were cut off by the shutdown", zap.Duration("after", s.cfg.DrainTimeout))
-		_ = server.Close() // the connections are lost either way
+		_ = server.Close() // the connections are closed either way
 	}
 }

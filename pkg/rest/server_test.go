@@ -20,8 +20,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// serve runs the server on a port of its own. stop begins the drain; the result
-// of Serve arrives on the channel.
+// serve runs the server on a port of its own. stop begins the drain; the result of Serve arrives on the channel.
 func (f *fixture) serve(t *testing.T) (url string, stop context.CancelFunc, served chan error) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -59,8 +58,7 @@ func post(t *testing.T, url, key string) answered {
 	return answered{response.StatusCode, string(body), err}
 }
 
-// drained is the answer to a request that is under way, which began says, when the server
-// drains.
+// drained returns the answer to a request that is in progress (began signals it) when the server drains.
 func (f *fixture) drained(t *testing.T, path string, began <-chan struct{}) answered {
 	t.Helper()
 	url, stop, served := f.open().serve(t)
@@ -114,8 +112,7 @@ func TestServe_RunningRequestsFinish(t *testing.T) {
 	}
 }
 
-// refuses reports whether the address stops taking connections; the listener
-// closes at its own pace.
+// refuses reports whether the address stops accepting connections; the listener may close a little later.
 func refuses(address string) bool {
 	for range 10_000 {
 		connection, err := net.Dial("tcp", address)
@@ -127,7 +124,7 @@ func refuses(address string) bool {
 	return false
 }
 
-// A redrive that would outlast the drain has to stop in time to say what it did.
+// A redrive that would outlast the drain stops early enough to report its results.
 func TestServe_DrainInterruptsLongWork(t *testing.T) {
 	t.Parallel()
 	began := make(chan struct{})
@@ -170,7 +167,7 @@ func TestServe_BrokenListener(t *testing.T) {
 	}
 }
 
-// The questions of a client that left are no errors.
+// The cancelled reads of a client that disconnected are not errors.
 func TestClientGone(t *testing.T) {
 	t.Parallel()
 	f := newFixture()
@@ -216,9 +213,9 @@ func TestMetrics(t *testing.T) {
 		`dlq_http_requests_total{code="404",method="other",route="unmatched"} 1`,
 		`dlq_http_requests_total{code="405",method="DELETE",route="unmatched"} 1`,
 		`dlq_http_request_duration_seconds_count{method="GET",route="/api/v1/dlq/messages/{id}"} 2`,
-		`dlq_http_requests_in_flight 1`, // the one that asks
+		`dlq_http_requests_in_flight 1`, // this request itself
 	)
-	wantWithout(t, f.do("GET", "/metrics", ""), "secret-name", "BREW", "/some/where") // which clients chose
+	wantWithout(t, f.do("GET", "/metrics", ""), "secret-name", "BREW", "/some/where") // chosen by clients
 }
 
 func wantMetric(t *testing.T, f *fixture, lines ...string) {
@@ -287,7 +284,7 @@ func TestServe_Wire(t *testing.T) {
 	}
 }
 
-// A body that does not arrive must not hold a request for ever.
+// A body that does not arrive must not block a request for ever.
 func TestServe_SlowBody(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA))
@@ -312,7 +309,7 @@ func exchangeRaw(t *testing.T, address, request string) (head, body string) {
 	go func() { // the server may stop reading before all is written
 		_, _ = fmt.Fprintf(connection, "%s\r\nHost: x\r\nConnection: close\r\n\r\n%s", first, rest)
 	}()
-	answer, _ := io.ReadAll(connection) // a reset after the answer is no fault
+	answer, _ := io.ReadAll(connection) // a reset after the answer is not an error
 	head, body, _ = strings.Cut(string(answer), "\r\n\r\n")
 	return head, body
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Inspector describes the topics of the cluster, as far as it can within some seconds.
+// Inspector describes the topics of the cluster, as far as it can within a few seconds.
 type Inspector interface {
-	// Inspect says whether messages can be sent back to topics, and who reads them, in the order of the
-	// questions.
+	// Inspect returns whether messages can be sent back to topics, and which consumer groups read them, in the order
+	// of the questions.
 	Inspect(ctx context.Context, questions []entity.ReplayQuestion) []entity.ReplayHealth
 
-	// IngestLag is the number of records of each dead-letter topic that are not stored yet; unknown ones are
-	// left out.
+	// IngestLag returns the number of records of each dead-letter topic that are not stored yet, without topics whose
+	// number is unknown.
 	IngestLag(ctx context.Context, positions []repository.IngestPosition) map[string]int64
 }
 
@@ -46,7 +46,7 @@ type groupHealthJSON struct {
 	Lag   *int64            `json:"lag"`
 }
 
-// listTopics also answers without the cluster.
+// listTopics also answers when the cluster cannot be reached.
 func (s *Server) listTopics(w http.ResponseWriter, r *http.Request) error {
 	ctx := r.Context()
 	l, err := s.listingOf(r, anySize, maxLimit)
@@ -86,14 +86,14 @@ func (s *Server) inspect(ctx context.Context, topics []repository.TopicSummary) 
 
 func unknownHealth(t repository.TopicSummary) entity.ReplayHealth {
 	return entity.ReplayHealth{
-		Topic: t.Topic, Class: string(entity.UnknownClass), Reason: "nobody can tell: Kafka is not configured",
+		Topic: t.Topic, Class: string(entity.UnknownClass), Reason: "not known: Kafka is not configured",
 		Groups: each(t.ConsumerGroups, func(group string) entity.GroupHealth {
 			return entity.GroupHealth{Group: group, State: entity.GroupUnknown}
 		}),
 	}
 }
 
-// ingestLag is nil when it is unknown.
+// ingestLag returns nil when it is unknown.
 func (s *Server) ingestLag(ctx context.Context) (map[string]int64, error) {
 	if s.inspector == nil {
 		return nil, nil
@@ -117,7 +117,7 @@ func (s *Server) showTopic(t repository.TopicSummary, health entity.ReplayHealth
 	return shown
 }
 
-// showCounts names every status, those without messages too.
+// showCounts names every status, including those without messages.
 func showCounts(counts map[entity.Status]int64) map[entity.Status]int64 {
 	all := map[entity.Status]int64{}
 	for _, status := range entity.Statuses() {
@@ -126,7 +126,7 @@ func showCounts(counts map[entity.Status]int64) map[entity.Status]int64 {
 	return all
 }
 
-// lagOf is the sum of the topics, null when one is unknown.
+// lagOf returns the sum of the topics' lags, nil when one is unknown.
 func lagOf(topics []string, lag map[string]int64) (sum *int64) {
 	for _, topic := range topics {
 		n, known := lag[topic]
@@ -153,7 +153,7 @@ func showReplay(h entity.ReplayHealth, masked bool) replayJSON {
 	}
 }
 
-// listOf is never null, because clients iterate over it.
+// listOf never returns nil, because clients iterate over it.
 func listOf[T any](list []T) []T {
 	if list == nil {
 		return []T{}

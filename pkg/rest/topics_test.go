@@ -10,7 +10,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// toldCluster answers what a test wants.
+// toldCluster returns the answers that a test sets.
 type toldCluster struct {
 	health map[string]entity.ReplayHealth
 	lag    map[string]int64
@@ -36,12 +36,12 @@ func TestTopics(t *testing.T) {
 			{Group: "billing", State: entity.GroupBehind, Lag: new(int64(7))}, {Group: "x", State: entity.GroupAbsent},
 		}},
 		"gone": {Exists: new(false), Allowed: true, Class: "UNKNOWN_TOPIC", Reason: "topic gone does not exist"},
-		"":     {Class: "UNKNOWN_TOPIC", Reason: "nobody knows"},
+		"":     {Class: "UNKNOWN_TOPIC", Reason: "not known"},
 	}, map[string]int64{"orders.dlq.v1": 3, "shared.dlq.v1": 4}}))
 	const seen = `"oldest_pending_at":"2026-02-20T10:30:00.000+00:00","last_seen_at":"2026-02-20T10:30:00.000+00:00",`
 	wantAnswer(t, f.open().do("GET", "/api/v1/topics", ""), 200, `{"topics":[`+
 		`{"topic":"","dlq_topics":["shared.dlq.v1"],"counts":{"DEAD":0,"PENDING":1,"RESOLVED":0,"RETRYING":0},"total":1,`+seen+
-		`"ingest_lag":4,"replay":{"possible":false,"reason":"nobody knows","class":"UNKNOWN_TOPIC","exists":null,"allowed":false,"consumer_groups":[]}},`+
+		`"ingest_lag":4,"replay":{"possible":false,"reason":"not known","class":"UNKNOWN_TOPIC","exists":null,"allowed":false,"consumer_groups":[]}},`+
 		`{"topic":"gone","dlq_topics":["gone.dlq.v1"],"counts":{"DEAD":0,"PENDING":1,"RESOLVED":0,"RETRYING":0},"total":1,`+seen+
 		`"ingest_lag":null,`+
 		`"replay":{"possible":false,"reason":"topic gone does not exist","class":"UNKNOWN_TOPIC","exists":false,"allowed":true,"consumer_groups":[]}},`+
@@ -50,15 +50,15 @@ func TestTopics(t *testing.T) {
 		`"consumer_groups":[{"group":"billing","state":"behind","lag":7},{"group":"x","state":"absent","lag":null}]}}],"next_cursor":null}`)
 }
 
-// Without Kafka the store's numbers are there, and the rest is said to be unknown.
+// Without Kafka the answer has the store's numbers, and reports the rest as unknown.
 func TestTopics_WithoutKafka(t *testing.T) {
 	t.Parallel()
 	wantStatus(t, newFixture(message(idA)).open().do("GET", "/api/v1/topics", ""), 200, `"PENDING":1`,
-		`"ingest_lag":null,"replay":{"possible":false,"reason":"nobody can tell: Kafka is not configured","class":"UNKNOWN","exists":null`)
+		`"ingest_lag":null,"replay":{"possible":false,"reason":"not known: Kafka is not configured","class":"UNKNOWN","exists":null`)
 	wantAnswer(t, newFixture().open().do("GET", "/api/v1/topics", ""), 200, `{"topics":[],"next_cursor":null}`)
 }
 
-// A cursor leads on by name, also when its topic is gone by then.
+// A cursor continues by name, also when its topic no longer exists.
 func TestTopics_Pages(t *testing.T) {
 	t.Parallel()
 	f := newFixture().open()

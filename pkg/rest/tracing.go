@@ -12,17 +12,17 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
-// staticPath begins the paths of files that are the same for everybody.
+// staticPath is the prefix of the paths of static files.
 const staticPath = "/static/"
 
-// WithTracing makes a span of every request to a route, but of probes, documents and static files. It continues
-// the request's trace. A nil provider makes none.
+// WithTracing creates a span for every request to a route, except probes, documents and static files. It continues
+// the request's trace. A nil provider creates no spans.
 func WithTracing(p trace.TracerProvider) Option {
 	return func(s *Server) { s.tracer = traces.Of(p, "github.com/dlq-manager/dlq-manager/pkg/rest") }
 }
 
-// traced begins the span of a request whose route is known; observe ends it. A request that a page makes within
-// the process is a child of the page's span.
+// traced starts the span of a request whose route is known; observe ends it. An inner request of a console page is a
+// child of the page's span.
 func (s *Server) traced(r *http.Request) *http.Request {
 	if s.tracer == nil {
 		return r
@@ -36,7 +36,7 @@ func (s *Server) traced(r *http.Request) *http.Request {
 	}
 	ctx, x.span = s.tracer.Start(ctx, r.Method+" "+x.route, trace.WithSpanKind(kind)) //nolint:spancheck // observe ends it
 	if x.span.IsRecording() {
-		// No query: people search for secrets.
+		// Without the query, because users may search for secrets.
 		x.span.SetAttributes(
 			attribute.String("http.request.method", r.Method),
 			attribute.String("http.route", x.route),
@@ -54,8 +54,7 @@ func scheme(r *http.Request) string {
 	return "http"
 }
 
-// parentOf is the trace that a request came with; two are none. Its tracestate is for the next program, and
-// left out.
+// parentOf returns the trace context that a request carries; none when it has two. The tracestate is left out.
 func parentOf(header http.Header) trace.SpanContext {
 	values := header.Values("Traceparent")
 	if len(values) != 1 {
@@ -64,8 +63,8 @@ func parentOf(header http.Header) trace.SpanContext {
 	return traces.Parse(values[0])
 }
 
-// traceID is the trace that the request came with, else the one that begins here if it is recorded; "" for
-// none.
+// traceID returns the id of the trace that the request carries, else of the one that starts here if it is recorded;
+// "" for none.
 func traceID(r *http.Request) string {
 	if from := parentOf(r.Header); from.IsValid() {
 		return from.TraceID().String()
@@ -76,7 +75,7 @@ func traceID(r *http.Request) string {
 	return ""
 }
 
-// spanContext is not valid when the exchange has no span.
+// spanContext returns an invalid context when the exchange has no span.
 func (x *exchange) spanContext() trace.SpanContext {
 	if x.span == nil {
 		return trace.SpanContext{}
@@ -84,7 +83,7 @@ func (x *exchange) spanContext() trace.SpanContext {
 	return x.span.SpanContext()
 }
 
-// endSpan says how it ended. What the client did wrong is no error of ours.
+// endSpan sets the status and ends the span. An error of the client does not make the span an error.
 func (x *exchange) endSpan() {
 	if x.span == nil {
 		return
@@ -103,8 +102,8 @@ func (x *exchange) endSpan() {
 	x.span.End()
 }
 
-// ids are the ids of a log line about the exchange, before its own fields: without spans those of the request's
-// trace.
+// ids returns the ids for a log line about the exchange, followed by the line's own fields. Without spans they are
+// those of the request's trace.
 func (x *exchange) ids(more ...zap.Field) []zap.Field {
 	fields := append(make([]zap.Field, 0, len(more)+3), zap.String("request_id", x.id))
 	if at := x.spanContext(); at.IsValid() {

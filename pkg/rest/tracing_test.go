@@ -28,7 +28,7 @@ func (f *fixture) traced(options ...sdktrace.TracerProviderOption) *tracetest.Sp
 	return spans
 }
 
-// sampling records that share of the traces that begin here.
+// sampling records that share of the traces that start here.
 func sampling(share float64) sdktrace.TracerProviderOption {
 	return sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(share)))
 }
@@ -64,7 +64,7 @@ func TestTracing_SpanOfARequest(t *testing.T) {
 		t.Errorf("parent = %+v, want the client's span", p)
 	}
 	if got := s.SpanContext().TraceState().String(); got != "" {
-		t.Errorf("tracestate = %q, want nothing that a client may write into it", got)
+		t.Errorf("tracestate = %q, want it without values that a client can set", got)
 	}
 	want := map[string]any{
 		"http.request.method": "GET", "http.route": "/api/v1/dlq/messages/{id}", "url.path": oneA, "url.scheme": "http",
@@ -102,7 +102,7 @@ func TestTracing_BadParents(t *testing.T) {
 	}
 }
 
-// The sender's decision holds, whatever the share of own traces.
+// The sender's sampling decision applies, whatever the share of own traces.
 func TestTracing_Sampling(t *testing.T) {
 	t.Parallel()
 	f := newFixture()
@@ -115,8 +115,7 @@ func TestTracing_Sampling(t *testing.T) {
 	}
 }
 
-// What the server did wrong is an error, what the client did is none; the log and
-// the span find each other.
+// An error of the server marks the span as an error, one of the client does not; the log and the span share their ids.
 func TestTracing_Errors(t *testing.T) {
 	t.Parallel()
 	f := newFixture()
@@ -161,7 +160,7 @@ func TestTracing_LogWithoutSpans(t *testing.T) {
 	}
 }
 
-// An answer that is cut in the middle is an error, though its head said 200.
+// An answer that is cut in the middle is an error, although its status was 200.
 func TestTracing_AbortedAnswer(t *testing.T) {
 	t.Parallel()
 	f := newFixture().undocumented()
@@ -179,8 +178,8 @@ func TestTracing_AbortedAnswer(t *testing.T) {
 	}
 }
 
-// What a page asks the API within the process is a part of the page's span, also when
-// it passes on the header that the page came with.
+// A page's API calls within the process are children of the page's span, also when they pass on the traceparent
+// header of the page's request.
 func TestTracing_RequestsWithin(t *testing.T) {
 	t.Parallel()
 	f := newFixture().undocumented()
@@ -200,7 +199,7 @@ func TestTracing_RequestsWithin(t *testing.T) {
 	}
 }
 
-// The audit trail names the trace that began here, but none that was not recorded.
+// The audit trail names a trace that started here, but not one that was not recorded.
 func TestTracing_AuditTrail(t *testing.T) {
 	t.Parallel()
 	for share := range 2 {
@@ -217,8 +216,7 @@ func TestTracing_AuditTrail(t *testing.T) {
 	}
 }
 
-// A recorded request is the exemplar of its duration, for those who ask for a format
-// that has exemplars.
+// A recorded request is the exemplar of its duration, in formats that have exemplars.
 func TestTracing_Exemplars(t *testing.T) {
 	t.Parallel()
 	f := newFixture().undocumented()
@@ -243,7 +241,7 @@ func TestTracing_Exemplars(t *testing.T) {
 	}
 }
 
-// A server without a tracer makes no context, no span and no attribute.
+// A server without a tracer creates no context, no span and no attribute.
 func TestTracing_OffCostsNothing(t *testing.T) { //nolint:paralleltest // others' allocations would be counted
 	r := requestWith()
 	off := newFixture().open().server

@@ -1,5 +1,5 @@
-// Package wait has the two waits between two tries: one that ends with its context,
-// and one that grows with every failure. Every loop that tries again needs them.
+// Package wait has the two waits of a retry loop: Sleep, which ends with its context, and Backoff, which grows with
+// every failure.
 package wait
 
 import (
@@ -19,9 +19,8 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Backoff says how long to wait after a failure: Base after the first attempt,
-// twice as long after each further one, Max at most. Jitter spreads all of it
-// (0.1 is ±10 %), so that what failed together is not tried again together.
+// Backoff computes the wait after a failure: Base after the first attempt, twice as long after each further one, at
+// most Max. Jitter spreads the waits (0.1 is ±10 %), so that callers that fail together do not retry together.
 type Backoff struct {
 	Base, Max time.Duration
 	Jitter    float64

@@ -1,4 +1,4 @@
-// Package brokertest makes record batches as a hostile producer would: what they inflate to need not fit into memory.
+// Package brokertest makes record batches as a hostile producer would; their decompressed size may exceed the memory.
 package brokertest
 
 import (
@@ -35,7 +35,7 @@ const (
 	SnappyRaw = SnappyXerial | 8
 )
 
-// Where the fields of a batch are.
+// Positions of the fields of a batch.
 const (
 	batchPrefix  = 12
 	atMagic      = 16
@@ -49,13 +49,13 @@ const (
 	atLegacyCRC  = 12
 )
 
-// Seal gives a batch the checksum that it should have.
+// Seal sets the correct checksum of a batch.
 func Seal(b []byte) []byte {
 	binary.BigEndian.PutUint32(b[atCRC:], crc32.Checksum(b[atAttributes:], crc32.MakeTable(crc32.Castagnoli)))
 	return b
 }
 
-// Record is a record that need not be in memory as a whole to be written.
+// Record is a record that can be written without being completely in memory.
 type Record struct {
 	Delta   int64 // of the offset
 	Key     []byte
@@ -66,7 +66,7 @@ type Record struct {
 	Text    []byte // of each header; nil for null
 }
 
-// Write writes the record as format 2 has it.
+// Write writes the record in format 2.
 func (h Record) Write(w io.Writer) {
 	head := binary.AppendVarint([]byte{0}, h.Delta) // attributes, time
 	head = binary.AppendVarint(head, h.Delta)
@@ -101,7 +101,7 @@ func Repeat(w io.Writer, b []byte, n int64) {
 	_, _ = w.Write(block[:int(n)*len(b)])
 }
 
-// Packed is the output of write, compressed.
+// Packed returns the compressed output of write.
 func Packed(tb testing.TB, codec int, write func(io.Writer)) []byte {
 	tb.Helper()
 	var out bytes.Buffer
@@ -137,12 +137,12 @@ func Packed(tb testing.TB, codec int, write func(io.Writer)) []byte {
 	return out.Bytes()
 }
 
-// Codecs are all of them by name.
+// Codecs maps names to all codecs.
 var Codecs = map[string]int{
 	"None": None, "Gzip": Gzip, "SnappyXerial": SnappyXerial, "SnappyRaw": SnappyRaw, "LZ4": LZ4, "Zstd": Zstd,
 }
 
-// Batch is a batch of format 2 with a good checksum.
+// Batch returns a batch of format 2 with a valid checksum.
 func Batch(codec int, base int64, count int, body []byte) []byte {
 	b := make([]byte, atRecords, atRecords+len(body))
 	binary.BigEndian.PutUint64(b, uint64(base))
@@ -156,7 +156,7 @@ func Batch(codec int, base int64, count int, body []byte) []byte {
 	return Seal(append(b, body...))
 }
 
-// BatchOf is a batch of records at offset 0.
+// BatchOf returns a batch of records at offset 0.
 func BatchOf(tb testing.TB, codec int, records ...Record) []byte {
 	tb.Helper()
 	return Batch(codec, 0, len(records), Packed(tb, codec, func(w io.Writer) {
@@ -167,7 +167,7 @@ func BatchOf(tb testing.TB, codec int, records ...Record) []byte {
 	}))
 }
 
-// LegacyEntry is an entry of format 0 or 1.
+// LegacyEntry returns an entry of format 0 or 1.
 func LegacyEntry(magic byte, codec int, offset int64, key, value []byte) []byte {
 	b := binary.BigEndian.AppendUint64(nil, uint64(offset))
 	b = append(b, make([]byte, 8)...)
@@ -187,7 +187,7 @@ func LegacyEntry(magic byte, codec int, offset int64, key, value []byte) []byte 
 	return b
 }
 
-// Produce has a broker append a batch unchanged.
+// Produce makes a broker append a batch unchanged.
 func Produce(ctx context.Context, broker, topic string, partition int32, batch []byte) error {
 	client, err := kgo.NewClient(kgo.SeedBrokers(broker), kgo.MaxVersions(kversion.V3_0_0()), kgo.BrokerMaxWriteBytes(1<<30))
 	if err != nil {

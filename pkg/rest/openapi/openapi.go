@@ -1,11 +1,10 @@
-// Package openapi holds the description of the API, written first and by hand,
-// and makes a page of it for people. What the API does is left to package rest,
-// whose tests compare its router, its requests and its answers with the document.
+// Package openapi holds the hand-written description of the API, and renders it as a web page. Package rest
+// implements the API; its tests compare its router, requests and answers with the document.
 package openapi
 
 import _ "embed"
 
-// Document is the description, OpenAPI 3.1 in YAML. It must not be changed.
+// Document is the description, OpenAPI 3.1 in YAML. It must not be modified.
 //
 //go:embed openapi.yaml
 var Document []byte

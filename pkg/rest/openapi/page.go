@@ -21,8 +21,7 @@ var (
 	pageStyle string
 )
 
-// Page is the document as a page of HTML without scripts, and the Content-Security-Policy
-// that it needs.
+// Page returns the document as an HTML page without scripts, and the Content-Security-Policy that it needs.
 func Page() (page []byte, policy string, err error) {
 	sum := sha256.Sum256([]byte(pageStyle))
 	policy = "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
@@ -51,7 +50,7 @@ func render(text []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// part is a piece of a description; those between backquotes are code.
+// part is a piece of a description; text between backquotes is code.
 type part struct {
 	Text string
 	Code bool
@@ -67,7 +66,7 @@ func prose(text string) []part {
 	return parts
 }
 
-// Read reads what pages need of an OpenAPI document.
+// Read parses the parts of an OpenAPI document that pages use.
 func Read(text []byte) (*Pages, error) {
 	var doc Pages
 	if err := yaml.Unmarshal(text, &doc); err != nil {
@@ -76,8 +75,7 @@ func Read(text []byte) (*Pages, error) {
 	return &doc, nil
 }
 
-// Pages is what pages need of an OpenAPI document; nodes keep the order of the
-// document.
+// Pages holds the parts of an OpenAPI document that pages use; nodes keep the order of the document.
 type Pages struct {
 	Info struct {
 		Title, Version, Summary, Description string
@@ -108,7 +106,7 @@ type Operation struct {
 	Examples                           []Example
 }
 
-// Example is a request, and the answer to it. Answer may be empty.
+// Example is a request and its answer. Answer may be empty.
 type Example struct {
 	Request, Body, Answer string
 	Status                string
@@ -126,7 +124,7 @@ type Schema struct {
 	Fields                  []Field
 }
 
-// Sections are the operations by tag, in the order of the tags.
+// Sections returns the operations by tag, in the order of the tags.
 func (d *Pages) Sections() []Section {
 	all := make([]Section, len(d.Tags))
 	at := map[string]int{}
@@ -177,7 +175,7 @@ func (d *Pages) operation(method, path string, op, shared *yaml.Node) Operation 
 	return o
 }
 
-// Schemas are those of the components.
+// Schemas returns the schemas of the components.
 func (d *Pages) Schemas() []Schema {
 	var all []Schema
 	for name, s := range pairs(&d.Components.Schemas) {
@@ -186,7 +184,7 @@ func (d *Pages) Schemas() []Schema {
 	return all
 }
 
-// fields are the properties of an object, those of what it is made of included.
+// fields returns the properties of an object, including those of its allOf parts.
 func (d *Pages) fields(s *yaml.Node) []Field {
 	s = d.resolve(s)
 	var all []Field
@@ -227,7 +225,7 @@ func jsonSchema(n *yaml.Node) *yaml.Node {
 	return child(child(child(n, "content"), "application/json"), "schema")
 }
 
-// typeOf says in a few words what a schema is.
+// typeOf describes the type of a schema in a few words.
 func typeOf(s *yaml.Node) string {
 	if s == nil {
 		return ""
@@ -294,7 +292,7 @@ func items(n *yaml.Node) []*yaml.Node {
 	return n.Content
 }
 
-// pairs goes through a mapping in its order.
+// pairs iterates over a mapping in its order.
 func pairs(n *yaml.Node) func(yield func(string, *yaml.Node) bool) {
 	return func(yield func(string, *yaml.Node) bool) {
 		if n == nil || n.Kind != yaml.MappingNode {

@@ -45,7 +45,7 @@ func TestPageHasEverything(t *testing.T) {
 	}
 }
 
-// What a document says is text, never markup.
+// Text of the document is never interpreted as markup.
 func TestPageEscapes(t *testing.T) {
 	t.Parallel()
 	page, err := render([]byte(`

@@ -14,21 +14,21 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// Attack is a request with one value that no client should send.
+// Attack is a request with one invalid or unusual value.
 type Attack struct {
 	Operation string // its operationId
-	Field     string // the parameter or the field of the body that has the value; "body" for the whole body
+	Field     string // the parameter or body field with the value; "body" for the whole body
 	Method    string
 	Path      string // with the query
 	Header    http.Header
 	Body      []byte
-	Refused   bool // it must be
+	Refused   bool // the server must refuse it
 }
 
 // NoSuchID is the id that attacks use where a well-formed one is needed.
 const NoSuchID = "00000000-0000-7000-8000-00000000dead"
 
-// texts are values for whatever is text in the end.
+// texts are values for parameters and fields that take text.
 var texts = []string{
 	"", " ", "0", "-1", "1.5", "99999999999999999999", "1e400", "NaN", "true", "null", "[]", "{}", `"`, "'", "`", "\\", "%", "%%s%n", "*", "**",
 	"'; DROP TABLE dlq.dlq_messages; --", "1 OR 1=1", "$1", "${jndi:ldap://x}", "{{7*7}}", "<script>alert(1)</script>",
@@ -46,12 +46,11 @@ var values = []string{
 	`"'; DROP TABLE dlq.dlq_messages; --"`, `"\u202e"`, `"\r\n"`,
 }
 
-// bodies stand in place of whole bodies.
+// bodies replace whole bodies.
 var bodies = []string{"", "null", "[]", "0", `""`, "{", "}", "{}{}", `{"a"}`, `{"":1}`, `{"reason":1}`, `{"reason":"a","reason":"b"}`, "\x00", "\xff", strings.Repeat("{", 5000)}
 
-// Attacks returns requests made from the document: for every operation under
-// /api/v1 each parameter, each field of the body and the body itself has every value that is
-// bad, while all else is correct. The order is always the same.
+// Attacks returns requests made from the document: for every operation under /api/v1, each parameter, each field of
+// the body and the body itself gets every bad value, while everything else is correct. The order is always the same.
 func Attacks() ([]Attack, error) {
 	doc, err := Document()
 	if err != nil {
@@ -105,7 +104,7 @@ func (t target) attacks() []Attack {
 	return all
 }
 
-// limits are texts at the ends of what a schema allows, and just beyond.
+// limits are texts at the limits of a schema, and just beyond.
 func limits(s *openapi3.Schema) (all []string) {
 	if s.Items != nil {
 		return limits(s.Items.Value)
@@ -123,7 +122,7 @@ func limits(s *openapi3.Schema) (all []string) {
 	return all
 }
 
-// quoted are texts as JSON; a number may be bare.
+// quoted returns texts as JSON; a number may be without quotes.
 func quoted(all []string) (values []string) {
 	for _, text := range all {
 		if json.Valid([]byte(text)) {
@@ -134,8 +133,8 @@ func quoted(all []string) (values []string) {
 	return values
 }
 
-// items are lists with one object that is sound but for one field at its limits, and
-// lists that are just too long.
+// items returns lists with one object that is valid except for one field at its limits, and lists that are just too
+// long.
 func items(s *openapi3.Schema) (lists []string) {
 	if s.Items == nil {
 		return nil
@@ -156,7 +155,7 @@ func items(s *openapi3.Schema) (lists []string) {
 	return lists
 }
 
-// with is the request with a parameter of that text.
+// with returns the request with a parameter of that text.
 func (t target) with(p *openapi3.Parameter, text string) Attack {
 	a := Attack{Operation: t.operation.OperationID, Field: p.Name, Method: t.method, Header: http.Header{}, Path: t.filled(p, text)}
 	switch p.In {
@@ -173,8 +172,7 @@ func (t target) with(p *openapi3.Parameter, text string) Attack {
 	return a
 }
 
-// twice is the request with a parameter that says two things; which of them holds
-// no client should have to know.
+// twice returns the request with a parameter that is given twice with different values, which is ambiguous.
 func (t target) twice(p *openapi3.Parameter) Attack {
 	value := fmt.Sprint(some(p.Name, p.Schema.Value))
 	a := t.with(p, value)
@@ -183,7 +181,7 @@ func (t target) twice(p *openapi3.Parameter) Attack {
 	return a
 }
 
-// filled is the path; attacked, if it is in the path, has the text.
+// filled returns the path; attacked, if it is in the path, has the text.
 func (t target) filled(attacked *openapi3.Parameter, text string) string {
 	path := t.path
 	for _, p := range t.shared {
@@ -217,7 +215,7 @@ func (t target) bodySchema() *openapi3.Schema {
 	return media.Schema.Value
 }
 
-// sample is a body with what the schema requires.
+// sample returns a body with the fields that the schema requires.
 func sample(s *openapi3.Schema) map[string]any {
 	body := map[string]any{}
 	for _, name := range s.Required {
@@ -249,8 +247,7 @@ type bodyField struct {
 	schema *openapi3.Schema
 }
 
-// fieldsOf are the fields of an object and of the objects in it, with the names
-// that errors give them.
+// fieldsOf returns the fields of an object and of the objects in it, with the names that errors use.
 func fieldsOf(s *openapi3.Schema, above ...string) map[string]bodyField {
 	all := map[string]bodyField{}
 	for name, property := range s.Properties {
@@ -263,7 +260,7 @@ func fieldsOf(s *openapi3.Schema, above ...string) map[string]bodyField {
 	return all
 }
 
-// replaced is a sound body but for one field.
+// replaced returns a body that is valid except for one field.
 func replaced(sound map[string]any, path []string, value string) []byte {
 	body := maps.Clone(sound)
 	if len(path) == 1 {
@@ -274,7 +271,7 @@ func replaced(sound map[string]any, path []string, value string) []byte {
 	return encoded(body)
 }
 
-// encoded writes what need not be valid JSON.
+// encoded writes fields that need not be valid JSON.
 func encoded(body map[string]any) []byte {
 	var out bytes.Buffer
 	out.WriteByte('{')
@@ -297,8 +294,8 @@ func encoded(body map[string]any) []byte {
 	return out.Bytes()
 }
 
-// Judge says what is wrong with the answer to an attack: it must not be the
-// server's fault, it must be as described, and a refusal names what was wrong.
+// Judge returns the fault of an answer to an attack, nil for none: it must not be a 5xx, it must match the document,
+// and a refusal must name the bad value.
 func (a Attack) Judge(status int, header http.Header, answer []byte) error {
 	if status >= http.StatusInternalServerError {
 		return fmt.Errorf("%s: %s: %s %.200q with %.200q = %d %.300s", a.Operation, a.Field, a.Method, a.Path, a.Body, status, answer)
@@ -328,7 +325,7 @@ func (a Attack) Judge(status int, header http.Header, answer []byte) error {
 			return nil
 		}
 	}
-	if strings.HasPrefix(said.Error.Message, "invalid ") { // of an id in the path
+	if strings.HasPrefix(said.Error.Message, "invalid ") { // for an id in the path
 		return nil
 	}
 	return fmt.Errorf("%s: %s: %s %.200q with %.200q = 400 without the name of what is wrong: %s", a.Operation, a.Field, a.Method, a.Path, a.Body, answer)

@@ -15,7 +15,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi"
 )
 
-// Document returns the API's document, checked. It must not be changed.
+// Document returns the API's document, validated. It must not be modified.
 func Document() (*openapi3.T, error) {
 	d, err := load()
 	return d.doc, err
@@ -23,7 +23,7 @@ func Document() (*openapi3.T, error) {
 
 type document struct {
 	doc   *openapi3.T
-	paths []string // those with the most that is fixed first
+	paths []string // paths with more fixed segments first
 }
 
 var load = sync.OnceValues(func() (document, error) {
@@ -48,8 +48,7 @@ var load = sync.OnceValues(func() (document, error) {
 	return document{doc, paths}, nil
 })
 
-// allowNull says for a schema of any type that null is one, which the library
-// holds against it.
+// allowNull allows null in schemas without a type, which the library refuses otherwise.
 func allowNull(_ string, s *openapi3.SchemaRef) error {
 	if v := s.Value; v != nil && v.Type == nil && len(v.OneOf) == 0 && len(v.AllOf) == 0 {
 		v.Type = &openapi3.Types{"null", "boolean", "integer", "number", "string", "array", "object"}
@@ -57,8 +56,7 @@ func allowNull(_ string, s *openapi3.SchemaRef) error {
 	return nil
 }
 
-// find returns the operation that a request is for, nil for none. Where two paths
-// fit, the method decides.
+// find returns the operation of a request, nil for none. Where two paths match, the method decides.
 func (d document) find(req *http.Request) (*routers.Route, map[string]string) {
 	for _, path := range d.paths {
 		item := d.doc.Paths.Value(path)
@@ -73,7 +71,7 @@ func (d document) find(req *http.Request) (*routers.Route, map[string]string) {
 	return nil, nil
 }
 
-// fit holds an encoded path against one of the document, a segment at a time.
+// fit compares an encoded path with a path of the document, segment by segment.
 func fit(path, encoded string) (map[string]string, bool) {
 	want, have := strings.Split(path, "/"), strings.Split(encoded, "/")
 	if len(want) != len(have) {

@@ -1,5 +1,5 @@
-// Package openapitest holds requests and answers against the API's document, for
-// tests of whatever serves it or asks it. Nothing is sent by it.
+// Package openapitest checks requests and answers against the API's document, for tests of servers and clients. It
+// sends nothing itself.
 package openapitest
 
 import (
@@ -26,22 +26,21 @@ type Exchange struct {
 	Answer       []byte
 }
 
-// takenUp reports whether the request was more than looked at: a conflict comes
-// after the checks of the request itself, but for a key that was used before.
+// takenUp reports whether the request passed validation: a conflict comes after the checks of the request itself,
+// except for a key that was used before.
 func (e Exchange) takenUp() bool {
 	return e.Status < 400 || e.Status == http.StatusConflict && e.Header.Get("Idempotency-Key") == ""
 }
 
-// Check returns what is wrong with an exchange: an answer that the document does
-// not have, a route that it does not know and that was answered all the same, or
-// a request that it forbids and that was carried out.
+// Check returns an error for an answer that the document does not have, for an answered route that it does not have,
+// and for an executed request that it forbids.
 func Check(e Exchange) error {
 	d, err := load()
 	if err != nil {
 		return err
 	}
 	path, _, _ := strings.Cut(e.Path, "?")
-	e.Body = bytes.TrimSpace(e.Body)                                       // a blank one is none
+	e.Body = bytes.TrimSpace(e.Body)                                       // a blank body counts as none
 	req, err := http.NewRequest(e.Method, e.Path, bytes.NewReader(e.Body)) //nolint:noctx // it is never sent
 	if err != nil {
 		return nil //nolint:nilerr // not a request that any client could send
@@ -83,9 +82,8 @@ func Check(e Exchange) error {
 	return d.checkLines(e)
 }
 
-// forgive writes a query as the document has it where the program takes more: a
-// list of words with commas for one with repeats, and a time whose bare plus
-// sign has become a space.
+// forgive rewrites a query in the form of the document where the program accepts more forms: a list with commas as
+// repeated parameters, and a time whose unescaped plus sign became a space.
 func forgive(req *http.Request, route *routers.Route) {
 	query := req.URL.Query()
 	for _, p := range route.Operation.Parameters {
@@ -101,10 +99,10 @@ func forgive(req *http.Request, route *routers.Route) {
 	req.URL.RawQuery = query.Encode()
 }
 
-// statusClientGone is for the log alone: no client gets such an answer.
+// statusClientGone is used in logs only: no client gets it.
 const statusClientGone = 499
 
-// options have everything compared, and what is wrong reported in a line.
+// options compare everything, and report each fault in one line.
 func options() *openapi3filter.Options {
 	o := &openapi3filter.Options{
 		AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, MultiError: true, IncludeResponseStatus: true,
@@ -120,8 +118,8 @@ func decodeJSON(text []byte) (value any, err error) {
 	return value, err
 }
 
-// Transport is a way to a server on which every exchange is held against the
-// document; what is wrong is passed to complain, and the answer goes on.
+// Transport checks every exchange with a server against the document. Faults are passed to complain, and the answer
+// is returned unchanged.
 type Transport struct {
 	Base     http.RoundTripper
 	Complain func(error)

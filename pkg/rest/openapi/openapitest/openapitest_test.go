@@ -16,7 +16,7 @@ var (
 
 const refusal = `{"error":{"code":"SYS_DLQ_VALIDATION_ERROR","message":"m","request_id":"r","details":[]}}`
 
-// What is wrong is seen, and what is right is not complained of.
+// Wrong exchanges are reported, and correct ones are not.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -68,16 +68,16 @@ func TestCheck(t *testing.T) {
 				Answer: []byte(`{"messages":[],"next_cursor":null,"count":null,"searched_until":null,"searched_back_to":null}`),
 			}, "",
 		},
-		"a list with commas and a word that nobody knows": {
+		"a list with commas and an unknown word": {
 			Exchange{
 				Method: "GET", Path: "/api/v1/messages?status=DEAD,dead", Status: 200, AnswerHeader: asJSON,
 				Answer: []byte(`{"messages":[],"next_cursor":null,"count":null,"searched_until":null,"searched_back_to":null}`),
 			}, "forbids",
 		},
-		"a route that nobody knows": {
+		"a route that does not exist": {
 			Exchange{Method: "GET", Path: "/api/v1/other", Status: 404, AnswerHeader: asJSON, Answer: []byte(refusal)}, "",
 		},
-		"a route that nobody described": {
+		"a route that is not in the document": {
 			Exchange{Method: "GET", Path: "/api/v1/other", Status: 200, AnswerHeader: asJSON, Answer: []byte(`{}`)}, "not in the document",
 		},
 	} {
@@ -110,7 +110,7 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
-// A judge lets sound answers pass and no others.
+// Judge accepts correct answers and no others.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	attack := Attack{Operation: "listTopics", Field: "x", Method: "GET", Path: "/api/v1/topics"}
@@ -137,8 +137,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Requests made at random reach every operation, and more than one of them fits
-// the document in every part.
+// Random requests reach every operation, and several of them match the document completely.
 func TestRandom(t *testing.T) {
 	t.Parallel()
 	requests, err := Random(NoSuchID)

@@ -15,10 +15,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Random returns requests to the operations under /api/v1 as the document has
-// them: with values that fit, values at the edges of what fits and values that do
-// not, repeats, and unknown fields. ids are in paths, and so are such that
-// no object has.
+// Random returns requests to the document's operations under /api/v1: with valid values, values at the limits,
+// invalid values, repeats, and unknown fields. Paths use the given ids, and ids that no object has.
 func Random(ids ...string) (*rapid.Generator[Attack], error) {
 	doc, err := Document()
 	if err != nil {
@@ -78,10 +76,10 @@ func (d draw) inPath(p *openapi3.Parameter) string {
 	if p.Schema.Value.Format == "uuid" && !d.seldom(p.Name) {
 		return rapid.SampledFrom(append(d.ids, NoSuchID)).Draw(d.T, p.Name)
 	}
-	return "t" + d.text(p.Schema.Value, p.Name) // an empty segment is another route
+	return "t" + d.text(p.Schema.Value, p.Name) // an empty segment would be another route
 }
 
-// parameter is a value as a query has it.
+// parameter returns a value for a query.
 func (d draw) parameter(s *openapi3.Schema, label string) string {
 	if s.Items != nil {
 		s = s.Items.Value
@@ -94,7 +92,7 @@ func (d draw) parameter(s *openapi3.Schema, label string) string {
 	}
 }
 
-// json is a value as a body has it.
+// json returns a value for a body.
 func (d draw) json(s *openapi3.Schema, label string, depth int) []byte {
 	if d.seldom(label) || depth > 4 {
 		return []byte(rapid.SampledFrom(slices.Concat(values[:len(values)-9], []string{"null", `""`})).Draw(d.T, label))
@@ -157,7 +155,7 @@ func (d draw) array(s *openapi3.Schema, label string, depth int) []byte {
 	return append(out, ']')
 }
 
-// edges are what a schema allows just so, and just not.
+// edges are values at the limits of a schema, and just beyond.
 func edges(least, most *float64) (all []float64) {
 	for _, edge := range []*float64{least, most} {
 		if edge != nil {
@@ -201,7 +199,7 @@ func (d draw) text(s *openapi3.Schema, label string) string {
 	return rapid.String().Draw(d.T, label)
 }
 
-// likely are values with a meaning that schemas do not describe.
+// likely returns values with a meaning that schemas do not describe.
 var likely = map[string][]string{
 	"topic":          {"orders.events.v1", "orders.*", "*", "orders.dlq.v1"},
 	"original_topic": {"orders.events.v1", "a"},
@@ -221,7 +219,7 @@ var likely = map[string][]string{
 func encode(value any) []byte {
 	text, err := json.Marshal(value)
 	if err != nil {
-		return []byte("null") // of a number that JSON does not have
+		return []byte("null") // for a number that JSON does not have
 	}
 	return text
 }
