@@ -24,7 +24,7 @@ Durations have their unit (` + "`200ms`, `30s`, `5m`, `24h`" + `), sizes may hav
 lists of objects as in the file. Ranges hold while everything else has its default,
 since some settings bound others.
 
-Secrets belong into files (` + "`*_file`" + `) rather than into this file or the environment:
+Keep secrets in files (` + "`*_file`" + `) rather than into this file or the environment:
 files are read again when they change, the others need a restart.
 `
 
