@@ -38,7 +38,7 @@ func TestPrettyPayloadTakesNoMoreMemoryThanItShows(t *testing.T) {
 	if most := int64(24 << 20); took > most {
 		t.Errorf("got %d bytes allocated for %d of payload, want at most %d", took, len(payload), most)
 	}
-	mustHave(t, readable(t, body), "shown as it is", "The first 64.0 KiB", strings.Repeat("[", 200)+"1,1,1")
+	mustHave(t, readable(t, body), "shown unformatted", "The first 64.0 KiB", strings.Repeat("[", 200)+"1,1,1")
 }
 
 func TestCheckOfAnEditTakesNoMoreMemoryThanItCompares(t *testing.T) {
@@ -113,7 +113,7 @@ func TestPrettyPayloadThatIsLargeShowsItsBeginning(t *testing.T) {
 	a := withMessage(t, fmt.Sprintf(`"payload":%s,"payload_size":%d`, payload, len(payload)))
 	body := get(t, site(t, a), messagePath+"?view=pretty").Body.String()
 	mustHave(t, body, "[\n  &#34;ää", "The first 64.0 KiB")
-	mustNotHave(t, body, "\ufffd", "shown as it is")
+	mustNotHave(t, body, "\ufffd", "shown unformatted")
 }
 
 // What both sides begin and end with is not compared; what is shown must be as if it

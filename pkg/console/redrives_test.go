@@ -42,12 +42,12 @@ func TestRedrives(t *testing.T) {
 		`"ended_at": "2026-02-20T11:00:00.000+00:00"`).Replace(aRedrive)
 	wrong := refusal{http.StatusBadRequest, "SYS_DLQ_VALIDATION_ERROR", "state: must be one of", nil}
 	shows(t, redriveAPI, map[string]look{
-		"ListsTheLastOnes": {path: "/redrives?state=canary", lacks: []string{"that you made"}, has: []string{
+		"ListsTheLastOnes": {path: "/redrives?state=canary", lacks: []string{"only your own"}, has: []string{
 			"Retry 12,431 messages", "8 of 12,431, about 2 h left", `value="0.0006"`, "cursor=n&amp;state=canary", `hx-get="/redrives?state=canary"`,
 		}},
 		"SaysWhoseTheyAre": {
 			path: "/redrives", says: answers{"GET /api/v1/session": withRole("operator", "orders.*")},
-			has: []string{"You see those that you made."},
+			has: []string{"You see only your own."},
 		},
 		"RestsWhenNothingRuns": {
 			path: "/redrives",
@@ -55,7 +55,7 @@ func TestRedrives(t *testing.T) {
 		},
 		"SaysHowToBegin": {
 			path: "/redrives", says: answers{list: raw(`{"redrives": []}`), "GET /api/v1/session": readOnly},
-			has: []string{"Nothing was redriven yet", "<button disabled>Start one</button>", "needs the role operator"},
+			has: []string{"There are no redrives yet", "<button disabled>Start a redrive</button>", "needs the role operator"},
 		},
 		"SaysWhatIsWrongWithTheAddress": {
 			path: "/redrives?state=" + url.QueryEscape(hostile), says: answers{list: wrong}, status: http.StatusBadRequest,
@@ -63,8 +63,8 @@ func TestRedrives(t *testing.T) {
 		},
 		"TellsHowFarOneIs": {path: "/redrives/" + redriveID + "?result=skipped", has: []string{
 			"Retry 12,431 messages", "&lt; 1 %", "8 of 12,431", "about 2 h left", "12 a minute", "1 message was sent first",
-			"has not come back for 1m.", "It cannot go on since", "failed, 2 for good", "waiting, 5 under way", "the patch does not fit it",
-			"another attempt has it", `hx-get="/redrives/` + redriveID + `?seen=canary" hx-trigger="every 2s"`,
+			"has not failed again for 1m.", "Waiting since", "failed, 2 dead", "waiting, 5 under way", "the patch does not apply to it",
+			"another attempt is under way", `hx-get="/redrives/` + redriveID + `?seen=canary" hx-trigger="every 2s"`,
 			`id="back-550e8400-e29b-41d4-a716-446655440000"`, "stop when more than 10 % fail", "at most 0.5 a second", "in the order of each key",
 			"2026-02-20 12:00:03 UTC", "cursor=n%2B1&amp;result=skipped#items", "/audit?kind=redrive&amp;object_id=" + redriveID, "partition 0",
 			"offset 0",
@@ -150,7 +150,7 @@ func TestRedriveWords(t *testing.T) {
 	t.Parallel()
 	for got, want := range map[string]string{
 		waitWords("1m0s"): "1m", waitWords("1h0m0s"): "1h", waitWords("1m30s"): "1m30s", waitWords("10s"): "10s", waitWords("x"): "x",
-		sharePercent(0.1): "10", sharePercent(0.125): "12.5", reasonWords("gone"): "is gone, or not yours to change", reasonWords("X"): "X",
+		sharePercent(0.1): "10", sharePercent(0.125): "12.5", reasonWords("gone"): "it no longer exists, or you may not change it", reasonWords("X"): "X",
 		momentWords("2026-02-20T13:00:03.5+01:00"): "2026-02-20 12:00:03.500 UTC", momentWords("soon"): "soon",
 		redriveState{Rate: 0.5}.Speed(): "30 a minute", redriveState{Rate: 1234.5}.Speed(): "1,234 a second", redriveState{}.Speed(): "",
 	} {

@@ -95,7 +95,7 @@ func TestSignIn_TooManyTokens(t *testing.T) {
 	}))
 	v := newVisitor(t, site(t, api, WithAuthentication()))
 	w := v.signIn(goodToken)
-	wantSays(t, "a token", w, http.StatusTooManyRequests, "Too many tokens")
+	wantSays(t, "a token", w, http.StatusTooManyRequests, "Too many invalid tokens")
 	if got := w.Header().Get("Retry-After"); got != "6" {
 		t.Errorf("Retry-After is %q, want 6", got)
 	}

@@ -29,7 +29,7 @@ func TestPagesWithoutADatabaseSayWhy(t *testing.T) {
 		if w.Code != http.StatusServiceUnavailable || !strings.Contains(page, "needs a database, and none is configured") {
 			t.Errorf("%s got %d without the reason, want 503 and that it needs a database", path, w.Code)
 		}
-		for _, wrong := range []string{"Nothing was taken in yet", "Trying again may help", "at the moment"} {
+		for _, wrong := range []string{"No message has arrived yet", "Try again later", "at the moment"} {
 			if strings.Contains(page, wrong) {
 				t.Errorf("%s says %q", path, wrong)
 			}
