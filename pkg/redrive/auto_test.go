@@ -556,7 +556,7 @@ func TestAutoStoreAway(t *testing.T) {
 		for _, l := range b.logs.All() {
 			told = append(told, l.Message)
 		}
-		want := []string{"automatic retry is on", "automatic retry waits for the store", "automatic retry goes on"}
+		want := []string{"automatic retry is on", "automatic retry waits for the store", "automatic retry continues"}
 		check.True(t, slices.Equal(told, want), "told %q, want %q", told, want)
 		n := store.asked.Load()
 		check.True(t, n <= 100, "it was asked %d times in a minute, want few", n)

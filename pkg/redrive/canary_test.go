@@ -35,7 +35,7 @@ func TestCanaryDecides(t *testing.T) {
 		},
 		"ComesBackInTheQuiet": {
 			{0, []entity.RedriveItem{consumed, consumed}, false, ""},
-			{canaryQuiet / 2, []entity.RedriveItem{consumed, returned}, false, "1 of 2 messages came back"},
+			{canaryQuiet / 2, []entity.RedriveItem{consumed, returned}, false, "1 of 2 messages failed again"},
 		},
 		"NobodyKnowsTheGroup": {
 			{0, []entity.RedriveItem{nobody, consumed}, false, ""},

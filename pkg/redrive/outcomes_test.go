@@ -68,7 +68,7 @@ func TestRunOutcomes(t *testing.T) {
 		kafka.commit("billing", 7)
 		elapse(2 * b.cfg.OutcomeInterval)
 		b.wantOutcome(ids[0], entity.Consumed)
-		warned := b.logs.FilterMessage("outcomes are not known at the moment").All()
+		warned := b.logs.FilterMessage("cannot update outcomes").All()
 		check.Require(b, len(warned) == 1, "%d warnings, want one", len(warned))
 		text, _ := warned[0].ContextMap()["error"].(string)
 		if strings.Contains(text, "closed") || !strings.Contains(text, orders) {
