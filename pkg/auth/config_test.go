@@ -46,7 +46,7 @@ func TestConfig_Validate(t *testing.T) {
 		},
 		{
 			"SameTokenTwice", tokens(TokenConfig{"a", hash, "2027-01-01T00:00:00Z", grants}, TokenConfig{"b", strings.ToUpper(hash), "2027-01-01T00:00:00Z", grants}),
-			[]string{"auth.tokens[1].sha256: is that of tokens[0] already"},
+			[]string{"auth.tokens[1].sha256: is already that of tokens[0]"},
 		},
 		{"TokensAreCheckedInEveryMode", Config{Mode: ModeNone, Tokens: []TokenConfig{{}}}, []string{"auth.tokens[0].name:", "auth.tokens[0].sha256:", "auth.tokens[0].expires_at:", "auth.tokens[0].grants:"}},
 		{"GrantWithoutTopics", tokens(TokenConfig{"a", hash, "2027-01-01T00:00:00Z", []GrantConfig{{Viewer, nil}}}), []string{"auth.tokens[0].grants[0].topics:"}},

@@ -177,7 +177,7 @@ func TestSignIn_Refuses(t *testing.T) {
 		"OtherAudience":    {claim("aud", "dlqs"), testCode, ErrUnauthenticated, "is for"},
 		"AudienceIsTheAPI": {claim("aud", "dlq"), testCode, ErrUnauthenticated, "not for the client"},
 		"OtherParty":       {claim("azp", "somebody"), testCode, ErrUnauthenticated, "another client"},
-		"OtherIssuer":      {claim("iss", "https://evil.example.com"), testCode, ErrUnauthenticated, "does not count"},
+		"OtherIssuer":      {claim("iss", "https://evil.example.com"), testCode, ErrUnauthenticated, "the token is invalid"},
 		"Expired":          {claim("exp", noon.Add(-time.Minute).Unix()), testCode, ErrUnauthenticated, "exp"},
 		"NameOfNoPerson":   {claim("preferred_username", "auto"), testCode, ErrUnauthenticated, "reserved"},
 		"TooLong":          {claim("x", strings.Repeat("y", maxBearer)), testCode, ErrUnauthenticated, "too long"},
