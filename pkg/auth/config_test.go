@@ -28,7 +28,7 @@ func TestConfig_Validate(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		cfg   Config
-		wrong []string // parts of the error; none when it is right
+		wrong []string // expected parts of the error; none when the setting is valid
 	}{
 		{"Default", DefaultConfig(), nil},
 		{"UnknownMode", Config{Mode: "basic"}, []string{`auth.mode: must be none, token or oidc, is "basic"`}},
@@ -70,7 +70,7 @@ func TestConfig_Validate(t *testing.T) {
 		{"RedirectWithoutTLS", oidc(signIn("http://dlq.example.com/sign-in/callback", "openid")), []string{"auth.oidc.redirect_url:"}},
 		{"RedirectElsewhere", oidc(signIn("https://dlq.example.com/", "openid")), []string{"auth.oidc.redirect_url:"}},
 		{"RedirectWithQuery", oidc(signIn("https://dlq.example.com/sign-in/callback?a=b", "openid")), []string{"auth.oidc.redirect_url:"}},
-		{"Scopes", oidc(signIn("https://dlq.example.com/sign-in/callback", "profile", "a b", "")), []string{"auth.oidc.scopes: openid must", `auth.oidc.scopes: "a b" is none`, `auth.oidc.scopes: "" is none`}},
+		{"Scopes", oidc(signIn("https://dlq.example.com/sign-in/callback", "profile", "a b", "")), []string{"auth.oidc.scopes: openid must", `auth.oidc.scopes: "a b" is not a scope`, `auth.oidc.scopes: "" is not a scope`}},
 		{"OIDCWithoutGrants", oidc(func(c *OIDCConfig) { c.Grants = nil }), []string{"auth.oidc.grants:"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// allocated is how many bytes a call allocates, whether or not they are given back. It
-// counts those of the whole program: tests that use it do not run beside others.
+// allocated returns the number of bytes that a call allocates, freed or not. It counts those of the whole program, so
+// tests that use it must not run in parallel.
 func allocated(do func()) int64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -25,7 +25,7 @@ func allocated(do func()) int64 {
 	return int64(after.TotalAlloc - before.TotalAlloc)
 }
 
-// nested is JSON that is small, and large as soon as it is laid out.
+// nested returns JSON that is small, and large when it is formatted.
 func nested(depth, values int) string {
 	return strings.Repeat("[", depth) + strings.Repeat("1,", values) + "1" + strings.Repeat("]", depth)
 }
@@ -116,8 +116,7 @@ func TestPrettyPayloadThatIsLargeShowsItsBeginning(t *testing.T) {
 	mustNotHave(t, body, "\ufffd", "shown unformatted")
 }
 
-// What both sides begin and end with is not compared; what is shown must be as if it
-// had been.
+// The common beginning and end of both sides are not compared; the result must be the same as if they were.
 func TestDifferenceOfPartsIsThatOfTheWhole(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))

@@ -32,7 +32,7 @@ func TestDone(t *testing.T) {
 	if v.cookies() != "" || says(page) {
 		t.Errorf("got it told again (%q), want once", v.cookies())
 	}
-	// What the request says is never told.
+	// Text of the request is never shown.
 	for _, value := range []string{hostile, "paused", "paused.x", hostile + "." + digest(page), "nonsense." + digest(page)} {
 		v.jar[doneCookie] = &http.Cookie{Name: doneCookie, Value: url.QueryEscape(value)}
 		body := v.get(page + "?done=paused").Body.String()

@@ -24,7 +24,7 @@ const (
 	retryAPI = "POST " + messageAPI + "/retry"
 )
 
-// anEdit is the form of a message's edit as a browser would send it untouched.
+// anEdit is the form of a message's edit, as a browser would send it untouched.
 type anEdit struct {
 	t    *testing.T
 	api  *anAPI
@@ -32,7 +32,7 @@ type anEdit struct {
 	form url.Values
 }
 
-// edit begins one of a message with a payload of order 123.
+// edit opens the form of a message whose payload has order 123.
 func edit(t *testing.T, members string) *anEdit {
 	t.Helper()
 	return editOf(t, members, []byte(`{"order_id": "123"}`))
@@ -67,7 +67,7 @@ func (e *anEdit) post() *httptest.ResponseRecorder {
 	return post(e.t, e.site, messagePath+"/edit", e.form)
 }
 
-// checked has the form checked, and returns the page.
+// checked sends the form for a check, and returns the page.
 func (e *anEdit) checked() string {
 	e.t.Helper()
 	body := e.post().Body.String()
@@ -84,7 +84,7 @@ func (e *anEdit) checked() string {
 	return ""
 }
 
-// send sends the form once it is checked.
+// send checks the form and sends it.
 func (e *anEdit) send() *httptest.ResponseRecorder {
 	e.t.Helper()
 	e.checked()
@@ -130,7 +130,7 @@ func TestEditIsCheckedAndThenSent(t *testing.T) {
 		`{"edit":{"headers":[{"key":"version","value_base64":"Mw=="},{"keep":true,"key":"auth"},{"key":"bin","value_base64":"/wA="},`+
 			`{"key":"none","value":null},{"key":"added","value_base64":"PG5ldz4="}],"payload":{"order_id":  "124"}},"reason":"wrong id"}`,
 		"console-k1")
-	// A form that is sent twice finds the message resolved, and is answered as before.
+	// A form that is sent twice finds the message resolved, and gets the same answer.
 	e.api.says("GET "+messageAPI, aMessage(`"status":"RESOLVED",`+someHeaders))
 	wantDone(t, "sending again", e.post(), "edited", messagePath)
 }
@@ -226,7 +226,7 @@ func TestEditOfWhatCannotBeSentNowIsKept(t *testing.T) {
 	mustNotHave(t, w.Body.String(), `id="difference"`)
 }
 
-// browsed is a form as a browser sends what a page shows: it keeps no line break in a field of one line.
+// browsed returns the form of a page as a browser sends it: fields of one line lose their line breaks.
 func browsed(t *testing.T, body string) url.Values {
 	t.Helper()
 	form, as := url.Values{}, false
@@ -285,7 +285,7 @@ func TestEdit_LongKeyIsSentUnchanged(t *testing.T) {
 	mustHave(t, e.post().Body.String(), "Nothing is changed")
 }
 
-// A form that had only the first headers of a message would send those in place of all.
+// A form with only the first headers of a message would replace all of them.
 func TestEdit_FirstHeadersAreNotSentInPlaceOfAll(t *testing.T) {
 	t.Parallel()
 	for omitted, want := range map[string]int{"": 5, "too_large": 0} {

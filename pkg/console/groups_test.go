@@ -10,7 +10,7 @@ import (
 
 const groupID = "650ee99a-d1c9-8faa-8ea2-3653afc6425f"
 
-// aGroup is a group as the API tells of it, hostile wherever it can be.
+// aGroup is a group as the API returns it, with hostile text wherever possible.
 const aGroup = `{"id": "` + groupID + `", "class": "java.net.SocketTimeoutException", "title": "HOSTILE", "frames": ["HOSTILE"], "rule": "HOSTILE",
 	"first_seen_at": "2026-02-19T10:29:00.000+00:00", "last_seen_at": "2026-02-20T11:29:00.000+00:00", "regressed_at": "2026-02-20T11:00:00.000+00:00",
 	"new": false, "regressed": true, "counts": {"DEAD": 1, "PENDING": 12000, "RESOLVED": 5, "RETRYING": 2}, "open": 12003, "arrived": 20000,

@@ -68,7 +68,7 @@ func TestPayloadThatIsNotThereIsSaid(t *testing.T) {
 	}
 }
 
-// sends answers with so many bytes, and notes how many were taken.
+// sends answers with n bytes, and records how many were read.
 func sends(chunk string, n int, taken *int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		for range n {

@@ -17,7 +17,7 @@ const (
 	messagePath = "/messages/" + messageID
 )
 
-// aMessage is a message of the API; members replace those that it has, or are added.
+// aMessage is a message of the API; members replace its own, or are added.
 func aMessage(members string) raw {
 	base := `"id":"` + messageID + `","original_topic":"orders.events.v1","error_message":"stock is gone","error_class":"com.acme.StockException",
 	"status":"PENDING","retry_count":1,"max_retries":3,"created_at":"2026-02-20T11:00:00.000+00:00","dlq_topic":"orders.dlq.v1","dlq_partition":2,
@@ -32,7 +32,7 @@ func aMessage(members string) raw {
 
 const noHistory = raw(`{"attempts":[],"changes":[],"lineage":[]}`)
 
-// withMessage is an API that has one message and nothing of its past.
+// withMessage is an API that has one message without history.
 func withMessage(t *testing.T, members string) *anAPI {
 	t.Helper()
 	return newAPI(t).says("GET "+messageAPI, aMessage(members)).says("GET "+messageAPI+"/history", noHistory)
@@ -96,7 +96,7 @@ func TestButtonsSayWhyTheyCannotBeUsed(t *testing.T) {
 	)
 	for name, c := range map[string]struct {
 		m    message
-		want [6]string // why not to retry, requeue, mark dead, delete, edit, set the origin
+		want [6]string // reasons for which retry, requeue, mark dead, delete, edit and set origin are disabled
 	}{
 		"pending": {message{Status: "PENDING", OriginalTopic: "a", MaxRetries: 3, OriginKnownBy: "header"}, [6]string{
 			"", onlyDead, "", "",
@@ -150,7 +150,7 @@ func TestActionsAreSentOnceAndLeadBack(t *testing.T) {
 	wantSent(t, a, "POST /api/v1/archive/"+messageID+"/restore", `{"reason":"again"}`, "console-k1")
 }
 
-// A deleted message has no page: its form knows the list that led to it.
+// A deleted message has no page: its form stores the list that led to it.
 func TestDeletionLeadsBackToTheList(t *testing.T) {
 	t.Parallel()
 	a := withMessage(t, "").says("DELETE "+messageAPI, raw(`{"success":true}`))
@@ -229,8 +229,8 @@ func TestMaskedIsSaidAndUnmaskedByWhoMay(t *testing.T) {
 	mustHave(t, body, "you need the grant unmask")
 }
 
-// The page of a message with an undeclared origin says why, what leaves it out, and both
-// ways to declare it; of every other message it says nothing.
+// The page of a message with an undeclared origin says why, which retries skip it, and both ways to declare it; the
+// page of any other message does not.
 func TestUndeclaredOriginIsSaidWithTheWaysToDeclareIt(t *testing.T) {
 	t.Parallel()
 	undeclared := get(t, site(t, withMessage(t, `"undeclared":true,"undeclared_reason":"records of gamma.dlq.v1 may not claim orders.events.v1"`)), messagePath).Body.String()
@@ -253,7 +253,7 @@ func TestPayloadIsDownloadedAsItIs(t *testing.T) {
 	}
 }
 
-// Of a message nothing becomes markup, in whatever text that somebody else writes.
+// No text of a message becomes markup.
 func TestNothingOfAMessageBecomesMarkup(t *testing.T) {
 	t.Parallel()
 	const text = `{"encoding":"utf8","data":"HOSTILE"}`

@@ -11,7 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// oneMessage is a list of one in JSON; what follows it is told by the caller.
+// oneMessage is a list of one message in JSON; behind holds the members after the list.
 func oneMessage(behind string) raw {
 	return raw(`{"messages":[{"id":"` + messageID + `","original_topic":"orders.events.v1","error_message":"processing failed",
 		"retry_count":1,"max_retries":3,"payload":{"a":[1,{"b":null}]},"status":"PENDING","created_at":"2026-02-20T11:30:00.250+00:00",
@@ -80,7 +80,7 @@ func TestMessagesSince(t *testing.T) {
 	const onward = "/messages?cursor=onward&amp;opened=2026-02-20T12%3A00%3A00.000Z&amp;since=1h"
 	mustHave(t, get(t, s, "/messages?since=1h").Body.String(), onward)
 	for path, want := range map[string]string{
-		"/messages?since=1h": "2026-02-20T11:00:00.000Z", // an old address shows what there is now, a cursor belongs to its question
+		"/messages?since=1h": "2026-02-20T11:00:00.000Z", // an old address shows current messages; a cursor is for its own conditions
 		"/messages?opened=2020-01-01T00%3A00%3A00.000Z&since=1h":               "2026-02-20T11:00:00.000Z",
 		"/messages?cursor=onward&opened=2026-02-20T09%3A00%3A00.000Z&since=1h": "2026-02-20T08:00:00.000Z",
 	} {
@@ -321,7 +321,7 @@ func TestExportsArePassedOn(t *testing.T) {
 	}
 }
 
-// export asks over a connection. The error is that of reading the body.
+// export reads an export over a connection. The error is that of reading the body.
 func export(t *testing.T, a *anAPI, query string) (*http.Response, string, error) {
 	t.Helper()
 	server := httptest.NewServer(site(t, a))

@@ -22,7 +22,7 @@ func dryAPI(t *testing.T, dry string) *anAPI {
 	return newAPI(t).says("POST /api/v1/redrives", quoted(dry))
 }
 
-// ordered is what the API was sent, the last time.
+// ordered returns the last order that the API received.
 func (a *anAPI) ordered(t *testing.T) (order string, request *http.Request) {
 	t.Helper()
 	asked, bodies := a.wasAsked("POST /api/v1/redrives")
@@ -139,10 +139,10 @@ func TestPatchIsShownOnASample(t *testing.T) {
 	wantNoMarkup(t, body)
 	wantSent(t, a, "POST /api/v1/redrives",
 		`{"action":"retry","dry_run":true,"filter":{"created_before":"2026-02-20T12:00:00.000Z","topic":"x"},`+
-			`"patch":[{"op":"replace","path":"/a","value":2}]}`, "") // a look does not use up the key
+			`"patch":[{"op":"replace","path":"/a","value":2}]}`, "") // a preview does not use up the key
 }
 
-// filled is the form as a page shows it, for a browser that sends it.
+// filled returns the form of a page, for a browser that sends it.
 func filled(t *testing.T, s http.Handler, address string, more url.Values) url.Values {
 	t.Helper()
 	body := get(t, s, address).Body.String()
@@ -154,7 +154,7 @@ func filled(t *testing.T, s http.Handler, address string, more url.Values) url.V
 	return form
 }
 
-// startable is an API that takes redrives, of which a dry run says so many would go.
+// startable is an API that accepts redrives, with the given number of sendable messages in a dry run.
 func startable(t *testing.T, sendable *int) *anAPI {
 	t.Helper()
 	a := newAPI(t)
@@ -217,7 +217,7 @@ func TestRedriveIsStarted(t *testing.T) {
 			w := post(t, s, "/redrives/new", form)
 			wantSays(t, action, w, http.StatusConflict, "The preview has changed", "More messages match now than were shown: 199 messages", "Confirm these 199 messages",
 				`name="shown" value="199"`)
-			mustNotHave(t, w.Body.String(), `value="on" checked`) // nothing is meant yet
+			mustNotHave(t, w.Body.String(), `value="on" checked`) // not confirmed yet
 			a.wantLookAlone(t)
 			form.Del("shown")
 			wantSays(t, action+" without what was shown", post(t, s, "/redrives/new", form), http.StatusConflict)
@@ -235,7 +235,7 @@ func TestRedriveIsStarted(t *testing.T) {
 	})
 }
 
-// An address may come from anybody: what it says must not be pressed through unread.
+// Anyone may write an address: its contents must not be executed without a review.
 func TestAddressOfARedriveSaysWhatAlone(t *testing.T) {
 	t.Parallel()
 	a := dryAPI(t, aDryRun)

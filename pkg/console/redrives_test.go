@@ -10,7 +10,7 @@ import (
 
 const redriveID = "0198a4c2-7e10-7c3a-9d2f-3b1e5a6c7d90"
 
-// aRedrive is one in state canary, hostile wherever it can be.
+// aRedrive is a redrive in state canary, with hostile text wherever possible.
 const aRedrive = `{"id": "` + redriveID + `", "action": "retry", "state": "canary", "note": "HOSTILE", "actor": "HOSTILE", "reason": "HOSTILE",
 	"selection": {"by": "filter", "filter": {"topic": "HOSTILE", "status": ["PENDING"], "group_id": "HOSTILE", "created_before": "2026-02-20T12:00:03.000+00:00",
 	 "key": "", "header": ["HOSTILE"], "payload": ["HOSTILE"], "q": "HOSTILE"}},
@@ -94,7 +94,7 @@ func TestRedriveMoves(t *testing.T) {
 		a := newAPI(t).says("POST /api/v1/redrives/"+redriveID+"/"+move, raw(`{}`))
 		w := post(t, site(t, a), "/redrives/"+redriveID+"/"+move, url.Values{"key": {"k1"}, "reason": {"looks wrong"}})
 		wantDone(t, move, w, done, "/redrives/"+redriveID)
-		wantSent(t, a, "POST /api/v1/redrives/"+redriveID+"/"+move, `{"reason":"looks wrong"}`, "") // what was answered once is no answer later
+		wantSent(t, a, "POST /api/v1/redrives/"+redriveID+"/"+move, `{"reason":"looks wrong"}`, "") // no idempotency key: an earlier answer must not be repeated
 	}
 	a := redriveAPI(t).says("POST /api/v1/redrives/"+redriveID+"/pause", refusal{
 		http.StatusConflict, "SYS_DLQ_CONFLICT",

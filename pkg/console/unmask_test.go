@@ -11,13 +11,13 @@ const (
 	someMasks = `"masked":["header:auth"],"headers":[{"key":"auth","value":{"encoding":"utf8","data":"***"}}]`
 )
 
-// masksFor is the API of somebody who may look behind the masks that there are.
+// masksFor is the API of a user who may unmask values.
 func masksFor(a *anAPI) *anAPI {
 	return a.of(viewer{Name: "ana", Mode: "token", Masking: true, Grants: []grant{{"admin", []string{"*"}}, {"unmask", []string{"*"}}}}).
 		says("GET "+messageAPI+"/payload", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("plain")) }))
 }
 
-// looks counts the calls that the audit trail notes as looking behind the masks.
+// looks counts the calls that add an unmask entry to the audit trail.
 func looks(a *anAPI) (n int) {
 	for _, r := range a.asked {
 		if r.URL.Query().Get("unmask") == "true" || strings.HasSuffix(r.URL.Path, "/payload") {
@@ -94,7 +94,7 @@ func TestNobodyIsMadeToLookBehindTheMasks(t *testing.T) {
 	}
 }
 
-// A record may have the text itself that stands for what is hidden in others.
+// A record may itself contain the text that replaces masked values.
 func TestMaskedIsOnlyWhatTheAPIHasHidden(t *testing.T) {
 	t.Parallel()
 	stars := `"headers":[{"key":"auth","value":{"encoding":"utf8","data":"***"}}],"payload":{"a":"***","b":[{"c d":"***"},"***"],"a.b":"***"}`

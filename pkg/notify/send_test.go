@@ -199,8 +199,8 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// What groups say may come from masked headers: no receiver is told, not even of
-// notices that were kept before there was a mask.
+// The texts of groups may come from masked headers: no receiver gets them, not even in notices stored before masks
+// were configured.
 func TestGroupsAreMasked(t *testing.T) {
 	t.Parallel()
 	notice := noticeOf(repository.Event{
