@@ -320,7 +320,7 @@ func TestOIDC_IssuerThatDoesNotAnswer(t *testing.T) {
 	want("gone again", nil)
 	turn(true, keysStale)
 	want("gone for a day", entity.ErrUnavailable)
-	wantRefused(t, "garbage, whoever answers", a, "Bearer garbage")
+	wantRefused(t, "garbage, whether or not the issuer answers", a, "Bearer garbage")
 	turn(false, issuerPause)
 	want("back again", nil)
 }

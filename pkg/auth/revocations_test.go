@@ -241,9 +241,9 @@ func TestOIDC_RefusesAmbiguousClaims(t *testing.T) {
 	const ours = `{"iss":"ISSUER","aud":"dlq","sub":"4711","exp":EXPIRY`
 	wantName(t, "harmless claims", a, "4711", body(ours+`,"Audience":"x","isss":1,"aud2":{"aud":1,"AUD":2}}`))
 	for name, claims := range map[string]string{
-		"AUD beside aud":    ours + `,"AUD":"evil"}`,
-		"Iss beside iss":    ours + `,"Iss":"http://evil"}`,
-		"Exp beside exp":    ours + `,"EXP":1}`,
+		"AUD next to aud":   ours + `,"AUD":"evil"}`,
+		"Iss next to iss":   ours + `,"Iss":"http://evil"}`,
+		"Exp next to exp":   ours + `,"EXP":1}`,
 		"long s in sub":     ours + `,"ſub":"0"}`,
 		"aud twice":         ours + `,"aud":"dlq"}`,
 		"escaped aud":       ours + `,"\u0061ud":"dlq"}`,

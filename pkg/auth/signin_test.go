@@ -267,7 +267,7 @@ func TestSignIn_SilentIssuer(t *testing.T) {
 	gone, leave := context.WithCancel(t.Context())
 	leave()
 	if _, _, _, err := s.Begin(gone, "s"); !errors.Is(err, entity.ErrUnavailable) {
-		t.Errorf("behind another: got %v, want ErrUnavailable", err)
+		t.Errorf("while another waits: got %v, want ErrUnavailable", err)
 	}
 	cancel()
 	if err := <-over; !errors.Is(err, entity.ErrUnavailable) {

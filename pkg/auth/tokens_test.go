@@ -44,7 +44,7 @@ func wantRefused(t *testing.T, what string, a Authenticator, headers ...string) 
 	t.Helper()
 	p, err := as(t, a, headers...)
 	if !errors.Is(err, ErrUnauthenticated) || p.Name != "" || len(p.Grants) != 0 {
-		t.Errorf("%s: got %+v, %v, want nobody and ErrUnauthenticated", what, p, err)
+		t.Errorf("%s: got %+v, %v, want no principal and ErrUnauthenticated", what, p, err)
 	}
 	for _, h := range headers {
 		if _, token, _ := strings.Cut(h, " "); err != nil && len(token) > 15 && strings.Contains(err.Error(), token) {

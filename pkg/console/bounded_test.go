@@ -157,7 +157,7 @@ func TestDifferenceOfPartsIsThatOfTheWhole(t *testing.T) {
 			}
 		}
 		if at != len(lines) {
-			t.Fatalf("%q, %q: got %v, of %d lines, want all %d told of", a, b, got, at, len(lines))
+			t.Fatalf("%q, %q: got %v, of %d lines, want all %d shown or counted", a, b, got, at, len(lines))
 		}
 	}
 }

@@ -218,7 +218,7 @@ func wantDone(t *testing.T, what string, w *httptest.ResponseRecorder, code, add
 		}
 	}
 	if want := code + "." + digest(path); got != want || done[code] == "" {
-		t.Errorf("%s: got told %q, want %q, which is a sentence", what, got, want)
+		t.Errorf("%s: got the sentence %q, want %q", what, got, want)
 	}
 }
 

@@ -173,7 +173,7 @@ func TestMessagesNameTopicsWhenAsked(t *testing.T) {
 	a, s := messagesSite(t, oneMessage(nothingBehind))
 	get(t, s, "/messages")
 	if asked, _ := a.wasAsked("GET /api/v1/topics"); len(asked) != 0 {
-		t.Error("got topics asked for with the page, want them when somebody types")
+		t.Error("got topics requested with the page, want them when the field gets the focus")
 	}
 	a.says("GET /api/v1/topics", raw(`{"topics":[{"topic":"","dlq_topics":["p.dlq.v1"]},{"topic":"orders","dlq_topics":["p.dlq.v1","orders.dlq.v1"]}]}`))
 	body := getPart(t, s, "/messages", "known-topics")

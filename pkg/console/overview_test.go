@@ -79,7 +79,7 @@ func TestTopics(t *testing.T) {
 	api := func(t *testing.T) *anAPI { t.Helper(); return newAPI(t).says("GET /api/v1/topics", quoted(someTopics)) }
 	shows(t, api, map[string]look{
 		"TellWhetherReplayIsPossible": {path: "/topics", has: []string{
-			"orders.dlq.v1", "billing", "running, 0 behind", "unknown origin",
+			"orders.dlq.v1", "billing", "running, lag 0", "unknown origin",
 			">possible<", ">refused<",
 		}},
 		"ThatAreRefusedLeadOn": {

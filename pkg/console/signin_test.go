@@ -169,7 +169,7 @@ func TestSignIn_IsNotOfferedWhereNobodyIsAsked(t *testing.T) {
 	v.wantCookies("then", "")
 }
 
-// Where the API or the issuer does not answer, the user is not told that the token is wrong.
+// Where the API or the issuer does not answer, no page says that the token is wrong.
 func TestSignIn_WhileOthersAreNotAvailable(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t).says("GET /api/v1/session", refusal{http.StatusServiceUnavailable, "SYS_DLQ_UNAVAILABLE", "the issuer's keys cannot be had", nil})
@@ -336,7 +336,7 @@ func TestSignIn_IsAskedForOnTheSpotWhenSomethingWasToBeDone(t *testing.T) {
 	c, err := New(DefaultConfig(), guarded(t, goodToken), zap.NewNop(), WithAuthentication())
 	check.NoError(t, err)
 	v := newVisitor(t, c.page(func(http.ResponseWriter, *http.Request) error {
-		t.Error("something was done for nobody")
+		t.Error("a change was made without credentials")
 		return nil
 	}))
 	for referer, back := range map[string]string{

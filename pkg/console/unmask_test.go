@@ -35,7 +35,7 @@ func TestBytesAreUnmaskedOnlyWhenAskedFor(t *testing.T) {
 		a := masksFor(withMessage(t, someBytes))
 		body := get(t, site(t, a), messagePath+path).Body.String()
 		if got := looks(a); got != asked {
-			t.Errorf("%s: got %d looks behind the masks, want %d", path, got, asked)
+			t.Errorf("%s: got %d unmasked reads, want %d", path, got, asked)
 		}
 		if asked > 0 {
 			mustHave(t, body, "plain</")
@@ -73,7 +73,7 @@ func TestLookingBehindTheMasksIsOneEntry(t *testing.T) {
 		a := masksFor(withMessage(t, c.members)).says("GET "+messageAPI+"/history", c.history)
 		body := get(t, site(t, a), messagePath+"?unmask=true").Body.String()
 		if got := looks(a); got != c.want || strings.Contains(body, "Shown without masks") != (c.want > 0) {
-			t.Errorf("%s: got %d looks behind the masks, or not told of, want %d", name, got, c.want)
+			t.Errorf("%s: got %d unmasked reads, or no notice of them, want %d", name, got, c.want)
 		}
 	}
 }
@@ -85,7 +85,7 @@ func TestNobodyIsMadeToLookBehindTheMasks(t *testing.T) {
 			a := masksFor(withMessage(t, someMasks))
 			w := get(t, site(t, a), path, "Sec-Fetch-Site", from)
 			if got := looks(a); got != noted {
-				t.Errorf("%s from %q: got %d looks behind the masks, want %d", path, from, got, noted)
+				t.Errorf("%s from %q: got %d unmasked reads, want %d", path, from, got, noted)
 			}
 			if noted == 0 && w.Code == http.StatusOK {
 				mustHave(t, w.Body.String(), "Unmask it")

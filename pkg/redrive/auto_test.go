@@ -221,11 +221,11 @@ func TestAutoFailures(t *testing.T) {
 			var m entity.Message
 			b.within(300*time.Second, "an attempt", func() bool { m = b.get(id); return m.RetryCount == i+1 && m.Status == entity.Pending })
 			got := m.NextAttemptAt.Sub(m.UpdatedAt)
-			check.True(b, got >= want*9/10 && got <= want*11/10, "wait behind attempt %d = %s, want %s ± a tenth", i+1, got, want)
+			check.True(b, got >= want*9/10 && got <= want*11/10, "wait after attempt %d = %s, want %s ± a tenth", i+1, got, want)
 			due := m.NextAttemptAt
 			b.within(300*time.Second, "the next attempt", func() bool { return b.get(id).RetryCount == i+2 })
 			late := b.get(id).LastRetryAt.Sub(due)
-			check.True(b, late >= 0 && late <= 2*idleMax, "attempt %d came %s behind its time, want at most %s", i+2, late, 2*idleMax)
+			check.True(b, late >= 0 && late <= 2*idleMax, "attempt %d came %s late, want at most %s", i+2, late, 2*idleMax)
 		}
 		b.within(time.Second, "success", func() bool { return b.get(id).Status == entity.Resolved })
 		b.wantSent(orders, id)
@@ -557,7 +557,7 @@ func TestAutoStoreAway(t *testing.T) {
 			told = append(told, l.Message)
 		}
 		want := []string{"automatic retry is on", "automatic retry waits for the store", "automatic retry continues"}
-		check.True(t, slices.Equal(told, want), "told %q, want %q", told, want)
+		check.True(t, slices.Equal(told, want), "logged %q, want %q", told, want)
 		n := store.asked.Load()
 		check.True(t, n <= 100, "it was asked %d times in a minute, want few", n)
 	})

@@ -418,7 +418,7 @@ func TestCancelAndDeath(t *testing.T) {
 		r := b.begin(func(n *repository.NewRedrive) { n.Selection = entity.Selection{Filter: entity.Filter{Topic: orders}} })
 		b.wantEnd(r.ID, counted{Selected: 2, Succeeded: 2})
 		took := time.Since(began)
-		check.True(b, took <= 3*lookAgain, "it took %s behind redrives that wait for their rate", took)
+		check.True(b, took <= 3*lookAgain, "it took %s after redrives that wait for their rate", took)
 	}))
 }
 

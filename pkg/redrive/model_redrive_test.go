@@ -141,7 +141,7 @@ func (w *world) checkSkipped(r entity.Redrive, item entity.RedriveItem) {
 	switch item.Reason {
 	case repository.SkippedTaken:
 		if !w.touchedByOthers(r, item.MessageID) {
-			w.fail("a lost message of a redrive", "redrive %s says that message %s was taken, and nobody else touched it", r.ID, item.MessageID)
+			w.fail("a lost message of a redrive", "redrive %s says that message %s was taken, but no other process changed it", r.ID, item.MessageID)
 		}
 	case repository.SkippedGone:
 		w.want(w.shadows[item.MessageID].gone, "a wrong reason", "redrive %s says that message %s is gone", r.ID, item.MessageID)
@@ -151,7 +151,7 @@ func (w *world) checkSkipped(r entity.Redrive, item entity.RedriveItem) {
 		}
 	case skippedKeyBlocked:
 		if item.Number == 0 {
-			w.fail("a wrong reason", "redrive %s says that message %s is blocked, and nothing stands before it", r.ID, item.MessageID)
+			w.fail("a wrong reason", "redrive %s says that message %s is blocked, but no message comes before it", r.ID, item.MessageID)
 		}
 	}
 }

@@ -246,7 +246,7 @@ func TestTracing_FailuresAreCountedAndSaidOnceAMinute(t *testing.T) {
 			t.Fatalf("got %d lines in two minutes, want 2", len(lines))
 		}
 		if n := lines[1].ContextMap()["spans"]; n != int64(20) {
-			t.Errorf("the second line tells of %v spans, want those since the first: 20", n)
+			t.Errorf("the second line reports %v spans, want those since the first: 20", n)
 		}
 		b.Stop(t.Context())
 	})
