@@ -1,7 +1,6 @@
 // Package traces reads the W3C trace contexts of records and requests, and makes tracers that cost nothing when
 // tracing is off. It gives all spans of the product the same form; the packages that do the work decide which spans
 // there are.
-// work is done.
 package traces
 
 import (
