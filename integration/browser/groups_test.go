@@ -35,7 +35,7 @@ func groups(t *testing.T, site *Site) {
 	b.WaitText("Each message is removed permanently")
 	b.WaitText("can be processed 3")
 	b.Allow("status of 400")
-	b.Click("Delete 3 messages for good")
+	b.Click("Delete 3 messages permanently")
 	b.WaitText("Tick the box to confirm")
 	b.Look("redrive-new-delete")
 	b.Visit(here)

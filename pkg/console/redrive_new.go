@@ -78,7 +78,7 @@ type redriveNewPage struct {
 func (p redriveNewPage) Start() string {
 	does := p.Does().of(p.Dry.Startable())
 	if p.Action == "delete" {
-		does += " for good"
+		does += " permanently"
 	}
 	return does
 }
