@@ -68,8 +68,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// aFile is a file that a test rewrites. Each write makes it newer, and advances the clock so that it is checked
-// again.
+// aFile is a file that a test rewrites. Each write makes it newer, and advances the clock so that it is checked again.
 type aFile struct {
 	path    string
 	at      *clock

@@ -214,8 +214,7 @@ func (p *editPage) check(was draft, nothing bool) *editCheck {
 	return k
 }
 
-// headerLines returns one line per header. Headers whose name is not text are sent only while no other header
-// changes.
+// headerLines returns one line per header. Headers whose name is not text are sent only while no other header changes.
 func (d draft) headerLines(lost bool) string {
 	var lines []string
 	for _, h := range d.Headers {

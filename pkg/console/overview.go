@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// overviewPage answers the first questions: what fails, since when, whether it still fails, and whether a retry
-// helps.
+// overviewPage answers the first questions: what fails, since when, whether it still fails, and whether a retry helps.
 type overviewPage struct {
 	Counts   counts
 	Oldest   time.Time // of the pending messages; zero: there are none

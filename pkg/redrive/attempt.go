@@ -39,8 +39,7 @@ type attempts struct {
 type ending struct {
 	outgoing entity.Outgoing
 	delivery entity.Delivery
-	// finished is the store's answer. An empty Status means that the claim was settled before, so the result was
-	// ignored.
+	// finished is the store's answer. An empty Status means that the claim was settled before, so the result was ignored.
 	finished repository.Finished
 	auto     bool // an automatic retry
 }

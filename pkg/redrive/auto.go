@@ -203,8 +203,7 @@ func (d *dispatcher) try(ctx context.Context, planned []entity.Outgoing) (attemp
 	return a, deliveries, nil
 }
 
-// send publishes the claimed messages once the broker's throttle is over, or gives them back when that takes too
-// long.
+// send publishes the claimed messages once the broker's throttle is over, or gives them back when that takes too long.
 func (d *dispatcher) send(ctx context.Context, a attempts) []entity.Delivery {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

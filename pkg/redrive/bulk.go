@@ -17,8 +17,7 @@ import (
 const (
 	batchMessages = 500 // number of messages that are leased, claimed, sent and stored together
 
-	// waitPatience is how long Wait waits for a redrive that makes no progress. The redrive itself waits without
-	// limit.
+	// waitPatience is how long Wait waits for a redrive that makes no progress. The redrive itself waits without limit.
 	waitPatience  = 30 * time.Second
 	watchPause    = 20 * time.Millisecond // how often Wait polls a redrive that another process runs
 	watchPauseMax = 500 * time.Millisecond

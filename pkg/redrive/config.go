@@ -36,8 +36,7 @@ type GroupRule struct {
 // Auto holds the settings of automatic retry. Backoff, BackoffMax and Jitter also set the next attempt after every
 // failure.
 type Auto struct {
-	// Topics are the original topics to retry, as globs or anchored regular expressions; empty turns automatic retry
-	// off.
+	// Topics are the original topics to retry, as globs or anchored regular expressions; empty turns automatic retry off.
 	Topics []string `mapstructure:"topics"`
 	// Batch is how many messages are claimed and sent together.
 	Batch int `mapstructure:"batch"`

@@ -206,8 +206,7 @@ func (f *feed) keep(due []uuid.UUID, from repository.Place) {
 	}
 }
 
-// fromSpare returns messages found before. If those are too old, it drops them and moves the walk back to before
-// them.
+// fromSpare returns messages found before. If those are too old, it drops them and moves the walk back to before them.
 func (f *feed) fromSpare(n int) []uuid.UUID {
 	f.mu.Lock()
 	defer f.mu.Unlock()

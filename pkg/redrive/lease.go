@@ -17,8 +17,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// lease is one batch that this process holds. When the last of its parallel parts releases it, the results are
-// stored.
+// lease is one batch that this process holds. When the last of its parallel parts releases it, the results are stored.
 type lease struct {
 	p       *pass
 	owner   uuid.UUID // of this lease alone: a process may lease the same batch again

@@ -247,8 +247,7 @@ func (s *shadow) claim() {
 	s.touched = true
 }
 
-// end is the simple model of how attempts end. want is the verdict, if known; to is the resulting status in the
-// store.
+// end is the simple model of how attempts end. want is the verdict, if known; to is the resulting status in the store.
 func (w *world) end(s *shadow, want entity.Verdict, to entity.Status) {
 	h := w.history(s.id)
 	if s.ended >= len(h) {

@@ -17,8 +17,7 @@ import (
 
 // Offsets reads the committed offsets of consumer groups from Kafka.
 type Offsets interface {
-	// Committed returns the group's committed offsets for partitions of the topics, omitting partitions without a
-	// commit.
+	// Committed returns the group's committed offsets for partitions of the topics, omitting partitions without a commit.
 	Committed(ctx context.Context, group string, topics []string) ([]repository.Committed, error)
 }
 

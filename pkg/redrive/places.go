@@ -82,8 +82,7 @@ func (p *places) strand(targets []entity.Target, waited bool) (over, forsaken bo
 // nowhere reports whether every place that the pass has met is unreachable.
 func (p *places) nowhere() bool { return len(p.lost) > 0 && len(p.reached) == 0 }
 
-// shut reports whether nothing may be sent to a place any more in this pass: each try would cost a message an
-// attempt.
+// shut reports whether nothing may be sent to a place any more in this pass: each try would cost a message an attempt.
 func (p *places) shut(at place) bool { return p.failures[at] >= hopeless }
 
 // judge counts how sends ended, and reports whether the pass is over: batches fail, and no place works.

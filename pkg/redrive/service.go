@@ -65,9 +65,8 @@ type Publisher interface {
 	// Publish sends claimed messages. After ctx ends, no send begins (GivenBack); a send under way is completed.
 	Publish(ctx context.Context, batch []entity.Outgoing) []entity.Delivery
 
-	// FindMany reads target partitions for the records of earlier claims: Acknowledged if the record is there,
-	// GivenBack if not, InDoubt with class UNKNOWN if reading cannot decide, InDoubt with another class if it was
-	// unreadable now.
+	// FindMany reads target partitions for the records of earlier claims: Acknowledged if the record is there, GivenBack
+	// if not, InDoubt with class UNKNOWN if reading cannot decide, InDoubt with another class if it was unreadable now.
 	FindMany(ctx context.Context, claims []entity.Claim) []entity.Delivery
 }
 

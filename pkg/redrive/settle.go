@@ -46,10 +46,9 @@ func (s *Service) RunSettler(ctx context.Context) {
 	}
 }
 
-// Settle reads all expired claims once and ends their attempts by what their target partitions hold: RESOLVED when
-// the record is there, PENDING when it is not. Where reading cannot decide, the message stays RETRYING with class
-// UNKNOWN and waits for an operator. Claims that cannot be read now do not delay the others; the error is that of one
-// of them.
+// Settle reads all expired claims once and ends their attempts by what their target partitions hold: RESOLVED when the
+// record is there, PENDING when it is not. Where reading cannot decide, the message stays RETRYING with class UNKNOWN
+// and waits for an operator. Claims that cannot be read now do not delay the others; the error is that of one of them.
 func (s *Service) Settle(ctx context.Context) error {
 	var after repository.Place
 	var settled []ending

@@ -36,9 +36,8 @@ func (r *Rotation[T]) Accepted() T {
 	return r.accepted
 }
 
-// SignIn reads the secret and calls try with it. It returns after one call when
-// that succeeds, or fails for another reason than the secret; refused decides
-// which. Otherwise it tries, in this order, other secrets than those before:
+// SignIn reads the secret and calls try with it. It returns after one call when that succeeds, or fails for another
+// reason than the secret; refused decides which. Otherwise it tries, in this order, other secrets than those before:
 //
 //   - the current content of the file, if it has changed meanwhile;
 //   - the last accepted secret: the file may be half written, or newer than the

@@ -23,8 +23,7 @@ type TracingConfig struct {
 	Queue int `mapstructure:"queue"`
 	// Timeout limits one export, including retries.
 	Timeout time.Duration `mapstructure:"timeout"`
-	// HeadersFile holds headers for every export, one "name: value" per line. It is read for every export. "" for
-	// none.
+	// HeadersFile holds headers for every export, one "name: value" per line. It is read for every export. "" for none.
 	HeadersFile string `mapstructure:"headers_file"`
 	// CAFile is a PEM file of the certificate authorities for the collector; "" for those of the system.
 	CAFile string `mapstructure:"ca_file"`
