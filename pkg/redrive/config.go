@@ -11,7 +11,7 @@ const minClaimExpiry = 12 * time.Second
 
 // Config holds the settings of attempts, redrives and automatic retry.
 type Config struct {
-	// Workers is how many parts of redrives this process sends at once; 0 leaves redrives to other processes.
+	// Workers is how many parts of one redrive this process sends at once; 0 leaves redrives to other processes.
 	Workers int `mapstructure:"workers"`
 	// ClaimExpiry is how long an attempt owns its message. No record is sent in the second half of that time.
 	ClaimExpiry time.Duration `mapstructure:"claim_expiry"`
