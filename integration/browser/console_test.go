@@ -11,11 +11,11 @@ func TestNothingHereYet(t *testing.T) {
 		t.Parallel()
 		b := Open(t, site.URL)
 		b.Visit("/")
-		b.WaitText("Nothing was taken in yet")
+		b.WaitText("No message has arrived yet")
 		b.Wait("the page has its libraries, which `make assets` fetches", "window.htmx")
 		b.Look("overview-empty")
 		for path, text := range map[string]string{
-			"/messages": "There are no messages yet", "/groups": "Nothing is open", "/redrives": "Nothing was redriven yet",
+			"/messages": "There are no messages yet", "/groups": "No messages are open", "/redrives": "There are no redrives yet",
 			"/topics": "No topic has messages", "/archive": "The archive is empty", "/audit": "Audit",
 		} {
 			b.Visit(path)
@@ -24,7 +24,7 @@ func TestNothingHereYet(t *testing.T) {
 		}
 		b.Allow("status of 404")
 		b.Visit("/messages/00000000-0000-7000-8000-000000000000")
-		b.WaitText("Not there")
+		b.WaitText("Not found")
 		b.Look("error")
 	})
 	t.Run("docs", func(t *testing.T) {

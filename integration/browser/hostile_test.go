@@ -67,7 +67,7 @@ func hostile(t *testing.T, site *Site) {
 	said := strings.Join(scripts[:3], " ")
 	b.Visit("/groups/" + stored[0].GroupID)
 	b.Fill("Note", said)
-	b.Click("Keep")
+	b.Click("Save")
 	b.WaitText("The group was changed")
 	harmless(b, "a group with such a note")
 	b.Visit("/redrives/new?action=dead&topic=" + dead)

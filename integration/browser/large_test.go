@@ -29,7 +29,7 @@ func large(t *testing.T, site *Site) {
 			t.Errorf("the page%s has %d bytes of HTML, want 1,000,000 at most", view, got)
 		}
 	}
-	b.WaitText("a download has all")
+	b.WaitText("download it to see all")
 	b.Look("message-large")
 	got := measure[int](b, `fetch(document.querySelector("#payload a[download]").href).then((r) => r.arrayBuffer()).then((a) => a.byteLength)`)
 	if got != value.Len() {

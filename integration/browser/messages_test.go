@@ -86,7 +86,7 @@ func byKeys(b *Browser) {
 	b.Press("Enter")
 	b.WaitPath("/messages/")
 	b.WaitText("com.acme.mail.Sorter.sort")
-	b.WaitText("2 frames of frameworks")
+	b.WaitText("2 library frames")
 	b.Look("message")
 }
 
@@ -108,7 +108,7 @@ func arriving(b *Browser, arrive func()) {
 // all selects all matching messages, not only those on the page.
 func all(b *Browser) {
 	b.Click(`.chosen [value="all"]`)
-	b.WaitText("All 61 that match are meant, not only the 50 on this page")
+	b.WaitText("All 61 that match are selected, not only the 50 on this page")
 	b.Click("Retry…")
 	b.WaitPath("/redrives/new")
 	b.WaitText("selected 61")
@@ -121,7 +121,7 @@ func paging(b *Browser, list string) {
 	if got := b.Count("[data-row]"); got != 11 {
 		b.t.Errorf("%d rows on the second page, want 11", got)
 	}
-	b.WaitText("This is the end of the list")
+	b.WaitText("End of the list")
 	b.Click("First page")
 	b.WaitText("letter 60 came too late")
 }
@@ -133,7 +133,7 @@ func views(b *Browser, list string) {
 	b.Visit("/messages")
 	b.Click("Late ones")
 	b.WaitText("61 match")
-	b.Click("Forget the view Late ones")
+	b.Click("Delete the view Late ones")
 	b.WaitGone("Late ones")
 }
 
@@ -158,9 +158,9 @@ func chooseColumns(b *Browser) {
 	b.Visit("/messages")
 	b.Click("Columns")
 	b.In("[action='/messages/columns']").Click("Size")
-	b.Click("Show these")
+	b.Click("Apply")
 	b.Wait("there is a column of sizes", `document.querySelector("th.c-size")`)
 	b.Click("Columns")
-	b.Click("The usual ones")
+	b.Click("Reset to default")
 	b.Wait("there is no column of sizes", `!document.querySelector("th.c-size")`)
 }

@@ -36,7 +36,7 @@ func tokens(t *testing.T, site *Site) {
 	b.Look("sign-in")
 	b.Fill("Token", "dlqm_wrong")
 	b.Click("Sign in with the token")
-	b.WaitText("The token does not count") // and not the previous page
+	b.WaitText("Invalid or expired token") // and not the previous page
 	if !strings.Contains(b.Path(), "/sign-in") {
 		t.Errorf("a wrong token leads to %s, want the page to ask again", b.Path())
 	}
@@ -76,7 +76,7 @@ func tokens(t *testing.T, site *Site) {
 	b.Click("Mark dead")
 	b.Fill("Reason", "declined is declined")
 	b.Click("Mark it dead")
-	b.WaitText("The message was given up")
+	b.WaitText("The message was marked dead")
 	b.WaitText("by " + operator.name)
 }
 

@@ -13,7 +13,7 @@ func topics(t *testing.T, site *Site) {
 	b.Visit("/")
 	b.In("nav[aria-label=Pages]").Click("Topics") // the overview may have other links of that name
 	b.WaitPath("/topics")
-	b.WaitText("cannot be sent back until a rule or an operator says where they belong")
+	b.WaitText("cannot be sent back until a rule or an operator sets their topic")
 	b.WaitText("possible")
 	b.Look("topics")
 	b.Click("Topic mapping")
@@ -22,13 +22,13 @@ func topics(t *testing.T, site *Site) {
 	b.Allow("status of 400")
 	b.Fill("Rules", "nonsense")
 	b.Click("Replace the rules")
-	b.WaitText("This cannot be asked for")
+	b.WaitText("Invalid request")
 	if got := b.Value("Rules"); got != "nonsense" {
 		t.Errorf("the rules that were typed are %q now, want them kept", got)
 	}
 	b.Fill("Rules", dead+" -> "+original)
-	if got := b.Value("also set the topic of messages that are there"); got != "true" {
-		t.Errorf("setting the topic of existing messages is %s, want it proposed", got)
+	if got := b.Value("also set the topic of stored messages"); got != "true" {
+		t.Errorf("setting the topic of stored messages is %s, want it proposed", got)
 	}
 	b.Fill("Reason", "as the team said")
 	b.Click("Replace the rules")

@@ -246,7 +246,7 @@ func (d *running) awaitFinished(show string) {
 	}()
 	d.await("a finished redrive whose canary was consumed", func() bool {
 		answer = d.shell(show)
-		return strings.Contains(answer, `"state":"finished"`) && strings.Contains(answer, "messages were consumed, none came back")
+		return strings.Contains(answer, `"state":"finished"`) && strings.Contains(answer, "messages were consumed, none failed again")
 	})
 }
 

@@ -1,5 +1,5 @@
-// Package auth says who sends a request and what they may do: by listed tokens, or by what an OpenID Connect issuer
-// signed. It knows topics and roles; which role a route needs is left to the routes.
+// Package auth identifies who sends a request and what they may do, by configured tokens or by tokens that an OpenID
+// Connect issuer signed. It implements roles on topics; the routes decide which role they need.
 package auth
 
 import (
@@ -13,17 +13,17 @@ import (
 	"go.uber.org/zap"
 )
 
-// ErrUnauthenticated: the request does not say who sends it, or not credibly. Its text is for logs; clients must not
-// learn whether a token is unknown, expired or malformed.
+// ErrUnauthenticated means that the request has no valid credentials. Its text is for logs; clients must not learn
+// whether a token is unknown, expired or malformed.
 var ErrUnauthenticated = errors.New("unauthenticated")
 
-// Authenticator finds out who sends a request. The error is ErrUnauthenticated, or of kind entity.ErrUnavailable when
-// that is unknown at the moment. No error holds a credential. It is safe for concurrent use.
+// Authenticator identifies who sends a request. The error is ErrUnauthenticated, or of kind entity.ErrUnavailable
+// when the credentials cannot be checked now. No error contains a credential. It is safe for concurrent use.
 type Authenticator interface {
 	Authenticate(ctx context.Context, r *http.Request) (Principal, error)
 }
 
-// Option changes what an authenticator uses of its surroundings.
+// Option configures an authenticator.
 type Option func(*options)
 
 type options struct {
@@ -31,13 +31,14 @@ type options struct {
 	revoked *Revocations
 }
 
-// WithClock gives the clock that expiries are held against.
+// WithClock sets the clock that expiries are compared with.
 func WithClock(now func() time.Time) Option { return func(o *options) { o.now = now } }
 
-// WithRevocations gives the tokens and sessions that count no more, to share them with Sessions.
+// WithRevocations sets the revoked tokens and sessions, to share them with Sessions.
 func WithRevocations(r *Revocations) Option { return func(o *options) { o.revoked = r } }
 
-// New returns the authenticator of cfg. It reads files at once and dials nothing: the first token asks an issuer.
+// New returns the authenticator of cfg. It reads files at once, and opens no connection: the first token causes a
+// request to the issuer.
 func New(cfg Config, log *zap.Logger, change ...Option) (Authenticator, error) {
 	o := optionsOf(change)
 	if err := cfg.Validate(); err != nil {
@@ -59,15 +60,15 @@ func New(cfg Config, log *zap.Logger, change ...Option) (Authenticator, error) {
 	}
 }
 
-// Nobody asks for no credentials: every request comes from Anonymous, who may do everything.
+// Nobody is the authenticator of mode none: every request is from Anonymous, who has all roles.
 type Nobody struct{}
 
-// Authenticate returns a principal without limits.
+// Authenticate returns a principal with all roles on all topics.
 func (Nobody) Authenticate(context.Context, *http.Request) (Principal, error) {
 	return Principal{Name: Anonymous, Grants: []Grant{{Role: Admin, All: true}, {Role: Unmask, All: true}}}, nil
 }
 
-// maxBearer bounds tokens: signatures of longer texts are not worth their arithmetic.
+// maxBearer limits tokens, in bytes, so that no signature of a longer text is computed.
 const maxBearer = 16 << 10
 
 func bearer(r *http.Request) (string, error) {

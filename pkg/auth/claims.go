@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// registered are the claims that decide something here or in the library, which ignores the case of names.
+// registered are the claims that this package or its JWT library evaluates. The library ignores the case of names.
 var registered = []string{"iss", "sub", "aud", "exp", "nbf", "iat", "jti", "nonce", "azp", "at_hash", "_claim_names", "_claim_sources"}
 
-// checkNames refuses claims that two readers may read differently: repeated ones, and registered ones in other
-// letters.
+// checkNames refuses claims that two readers may interpret differently: repeated claims, and registered claims in
+// another letter case.
 func checkNames(payload []byte) error {
 	decoder := json.NewDecoder(bytes.NewReader(payload))
 	if start, err := decoder.Token(); err != nil || start != json.Delim('{') {
@@ -31,14 +31,14 @@ func checkNames(payload []byte) error {
 		case seen[text]:
 			return refuse("the token has a claim twice")
 		case slices.ContainsFunc(registered, other):
-			return refuse("the token has a registered claim in other letters")
+			return refuse("the token has a registered claim in another letter case")
 		}
 		seen[text] = true
 	}
 	return nil
 }
 
-// textsAt returns the text, or the texts of the list, at a path. A claim's own name may have dots.
+// textsAt returns the text at a path, or the texts of the list there. The name of a claim may itself contain dots.
 func textsAt(claims map[string]any, path string) []string {
 	value, found := claims[path]
 	if !found {

@@ -17,33 +17,33 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// CallbackPath is where browsers come back to from the issuer.
+// CallbackPath is the path to which the issuer redirects browsers.
 const CallbackPath = "/sign-in/callback"
 
-// The modes.
+// The authentication modes.
 const (
-	ModeNone  = "none"  // whoever reaches the port may do everything
-	ModeToken = "token" // tokens of a list
-	ModeOIDC  = "oidc"  // tokens that an issuer signed
+	ModeNone  = "none"  // every client that reaches the port has all roles
+	ModeToken = "token" // configured tokens
+	ModeOIDC  = "oidc"  // tokens signed by an issuer
 )
 
-// Config says who may use the API, and how they say who they are.
+// Config holds the settings of authentication and roles.
 type Config struct {
 	Mode string `mapstructure:"mode"`
-	// Tokens and those of TokensFile are for mode token. The file holds the same list as YAML; it is read again when
-	// it has changed.
+	// Tokens and TokensFile are for mode token. The file holds the same list as YAML, and is read again when it has
+	// changed.
 	Tokens     []TokenConfig `mapstructure:"tokens"`
 	TokensFile string        `mapstructure:"tokens_file"`
 	OIDC       OIDCConfig    `mapstructure:"oidc"` // for mode oidc
 
-	// RevokedFile lists what counts no more, one a line: the SHA-256, in hex, of a token or of a session's id, or the
-	// jti of a token. SigningKeyFile holds the keys of cursors, one a line: the first signs, all verify; "" for a key
-	// of the database. Both are read again when they have changed.
+	// RevokedFile lists revoked credentials, one per line: the SHA-256, in hex, of a token or of a session's id, or
+	// the jti of a token. SigningKeyFile holds the keys that sign cursors, one per line: the first signs, all verify;
+	// "" for a key from the database. Both files are read again when they have changed.
 	RevokedFile    string `mapstructure:"revoked_file"`
 	SigningKeyFile string `mapstructure:"signing_key_file"`
 }
 
-// TokenConfig is a token that somebody has. The token itself is nowhere here.
+// TokenConfig describes a token of mode token. It contains only the hash of the token.
 type TokenConfig struct {
 	Name      string        `mapstructure:"name" yaml:"name"`             // of the principal
 	SHA256    string        `mapstructure:"sha256" yaml:"sha256"`         // of the whole token, 64 hex digits
@@ -51,38 +51,38 @@ type TokenConfig struct {
 	Grants    []GrantConfig `mapstructure:"grants" yaml:"grants"`
 }
 
-// GrantConfig is a role on topics: globs or expressions, "*" alone for everything.
+// GrantConfig is a role on topics: globs or regular expressions, "*" alone for all topics and unknown ones.
 type GrantConfig struct {
 	Role   Role     `mapstructure:"role" yaml:"role"`
 	Topics []string `mapstructure:"topics" yaml:"topics"`
 }
 
-// OIDCConfig says whose tokens are believed, and what stands in them.
+// OIDCConfig describes the issuer whose tokens are accepted, and the claims that are read.
 type OIDCConfig struct {
-	Issuer   string `mapstructure:"issuer"`   // URL, as tokens have it
-	Audience string `mapstructure:"audience"` // must be among theirs
-	CAFile   string `mapstructure:"ca_file"`  // PEM file of the issuer's authority; "": the system's
-	// Algorithms are those of signatures that count. Those with shared secrets never do.
+	Issuer   string `mapstructure:"issuer"`   // URL, as in the tokens' iss
+	Audience string `mapstructure:"audience"` // must be in the tokens' aud
+	CAFile   string `mapstructure:"ca_file"`  // PEM file of the issuer's certificate authority; "": the system's
+	// Algorithms are the accepted signature algorithms. Those with shared secrets are never accepted.
 	Algorithms []string      `mapstructure:"algorithms"`
-	Leeway     time.Duration `mapstructure:"leeway"`  // how far clocks may be apart
+	Leeway     time.Duration `mapstructure:"leeway"`  // maximum difference of clocks
 	Timeout    time.Duration `mapstructure:"timeout"` // of a request to the issuer
-	// NameClaim holds the principal's name; sub where a token has none. RolesClaim holds what Grants compare; dots
-	// lead into objects.
+	// NameClaim holds the principal's name; without it sub is used. RolesClaim holds the values that Grants compare;
+	// dots lead into objects.
 	NameClaim  string             `mapstructure:"name_claim"`
 	RolesClaim string             `mapstructure:"roles_claim"`
 	Grants     []ClaimGrantConfig `mapstructure:"grants"`
 
-	// ClientID is this program at the issuer when it signs people in; "" for no sign-in. Tokens for it count as those
-	// for Audience do.
+	// ClientID identifies this program at the issuer when it signs people in; "" turns sign-in off. Tokens whose aud
+	// has the client id are accepted as those for Audience are.
 	ClientID string `mapstructure:"client_id"`
-	// ClientSecretFile holds the client's secret, and is read at every sign-in; "" for a client without one.
+	// ClientSecretFile holds the client's secret, and is read at every sign-in; "" for a client without a secret.
 	ClientSecretFile string   `mapstructure:"client_secret_file"`
 	Scopes           []string `mapstructure:"scopes"`
-	// RedirectURL is the console's CallbackPath as browsers see it.
+	// RedirectURL is the URL of the console's CallbackPath, as browsers see it.
 	RedirectURL string `mapstructure:"redirect_url"`
 }
 
-// ClaimGrantConfig gives whoever has the value in their roles claim a role.
+// ClaimGrantConfig gives a role to principals with the value in their roles claim.
 type ClaimGrantConfig struct {
 	Value  string   `mapstructure:"value"`
 	Role   Role     `mapstructure:"role"`
@@ -90,7 +90,7 @@ type ClaimGrantConfig struct {
 }
 
 const (
-	// everything is the pattern of all topics, unknown ones included.
+	// everything is the pattern of all topics, and of messages whose topic is unknown.
 	everything = "*"
 
 	maxName    = 200
@@ -98,15 +98,15 @@ const (
 	maxTimeout = 10 * time.Second
 )
 
-// algorithms are those with a public key.
+// algorithms are the supported signature algorithms, all with a public key.
 var algorithms = []string{
 	"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
 }
 
-// reserved are names that the audit trail has for those who are no people.
+// reserved are the names that the audit trail uses for the program itself.
 var reserved = []string{Anonymous, entity.ActorSettler, entity.ActorAuto, entity.ActorIngest}
 
-// DefaultConfig asks nobody who they are.
+// DefaultConfig turns authentication off.
 func DefaultConfig() Config {
 	return Config{
 		Mode: ModeNone,
@@ -121,7 +121,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate reports every setting that cannot work, by its key. Settings of other modes are ignored, except tokens.
+// Validate reports every invalid setting, by its key. It ignores settings of other modes, except tokens.
 func (c Config) Validate() error {
 	errs := validateTokens("tokens", c.Tokens)
 	switch c.Mode {
@@ -142,7 +142,7 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// spread takes joined errors apart: each is to begin with its key.
+// spread flattens joined errors, so that each begins with its key.
 func spread(errs []error) (all []error) {
 	for _, err := range errs {
 		if joined, ok := err.(interface{ Unwrap() []error }); ok {
@@ -154,7 +154,8 @@ func spread(errs []error) (all []error) {
 	return all
 }
 
-// validateTokens lets a principal have several tokens, as while one is replaced, and no token several principals.
+// validateTokens allows several tokens per principal, which a replacement needs, but not one token for several
+// principals.
 func validateTokens(parent string, tokens []TokenConfig) (errs []error) {
 	seen := map[string]string{}
 	for i, t := range tokens {
@@ -162,7 +163,7 @@ func validateTokens(parent string, tokens []TokenConfig) (errs []error) {
 		errs = append(errs, t.problems(key)...)
 		sum := strings.ToLower(t.SHA256)
 		if first, twice := seen[sum]; twice && sum != "" {
-			errs = append(errs, fmt.Errorf("%s.sha256: is that of %s already", key, first))
+			errs = append(errs, fmt.Errorf("%s.sha256: is already that of %s", key, first))
 		}
 		seen[sum] = key
 	}
@@ -184,7 +185,7 @@ func (t TokenConfig) problems(key string) (errs []error) {
 
 func grantsProblems(parent string, list []GrantConfig) (errs []error) {
 	if len(list) == 0 {
-		errs = append(errs, fmt.Errorf("%s.grants: at least one is needed", parent))
+		errs = append(errs, fmt.Errorf("%s.grants: at least one is required", parent))
 	}
 	for i, g := range list {
 		if _, err := g.grant(fmt.Sprintf("%s.grants[%d]", parent, i)); err != nil {
@@ -194,7 +195,7 @@ func grantsProblems(parent string, list []GrantConfig) (errs []error) {
 	return errs
 }
 
-// grant reads a grant. Its errors begin with key and the field.
+// grant parses a grant. Its errors begin with key and the field.
 func (g GrantConfig) grant(key string) (Grant, error) {
 	var errs []error
 	if !slices.Contains(Roles(), g.Role) {
@@ -214,8 +215,8 @@ func (c OIDCConfig) problems(key string) (errs []error) {
 		}
 	}
 	complain(!plainURL(c.Issuer), "issuer", "must be an https URL without query and fragment (http only on this machine), is %q", c.Issuer)
-	complain(c.Audience == "", "audience", "must not be empty: tokens for others would count")
-	complain(len(c.Algorithms) == 0, "algorithms", "at least one is needed")
+	complain(c.Audience == "", "audience", "must not be empty: tokens for other services would be accepted")
+	complain(len(c.Algorithms) == 0, "algorithms", "at least one is required")
 	for _, a := range c.Algorithms {
 		complain(!slices.Contains(algorithms, a), "algorithms", "must be of %s, one is %q", strings.Join(algorithms, ", "), a)
 	}
@@ -223,7 +224,7 @@ func (c OIDCConfig) problems(key string) (errs []error) {
 	complain(c.Timeout <= 0 || c.Timeout > maxTimeout, "timeout", "must be more than 0s and at most %s, is %s", maxTimeout, c.Timeout)
 	complain(c.NameClaim == "", "name_claim", "must not be empty")
 	complain(c.RolesClaim == "", "roles_claim", "must not be empty")
-	complain(len(c.Grants) == 0, "grants", "at least one is needed: nobody could do anything")
+	complain(len(c.Grants) == 0, "grants", "at least one is required: otherwise no principal has a role")
 	for i, g := range c.Grants {
 		at := fmt.Sprintf("%s.grants[%d]", key, i)
 		complain(g.Value == "", fmt.Sprintf("grants[%d].value", i), "must not be empty")
@@ -238,19 +239,20 @@ func (c OIDCConfig) problems(key string) (errs []error) {
 		complain(!slices.Contains(c.Scopes, oidc.ScopeOpenID), "scopes", "openid must be among them: without it there is no ID token")
 		for _, s := range c.Scopes {
 			bad := func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' }
-			complain(s == "" || strings.ContainsFunc(s, bad), "scopes", "%q is none", s)
+			complain(s == "" || strings.ContainsFunc(s, bad), "scopes", "%q is not a scope", s)
 		}
 	}
 	return errs
 }
 
-// plainURL reports whether a URL is believable and has nothing but a host and a path.
+// plainURL reports whether a URL is believable and consists of only a host and a path.
 func plainURL(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && u.RawQuery == "" && !u.ForceQuery && u.Fragment == "" && u.User == nil && believable(text)
 }
 
-// believable reports whether answers of a URL can be trusted: unencrypted ones of other machines may be anybody's.
+// believable reports whether answers from a URL can be trusted: they can be forged when they come unencrypted from
+// another machine.
 func believable(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http" && thisMachine(u.Hostname()))
@@ -261,7 +263,7 @@ func thisMachine(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// checkName keeps names apart from reserved ones, and out of trouble where they are shown.
+// checkName keeps names different from reserved ones, and safe to show.
 func checkName(name string) error {
 	switch {
 	case strings.TrimSpace(name) == "" || utf8.RuneCountInString(name) > maxName || !utf8.ValidString(name):

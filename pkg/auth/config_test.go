@@ -28,7 +28,7 @@ func TestConfig_Validate(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		cfg   Config
-		wrong []string // parts of the error; none when it is right
+		wrong []string // expected parts of the error; none when the setting is valid
 	}{
 		{"Default", DefaultConfig(), nil},
 		{"UnknownMode", Config{Mode: "basic"}, []string{`auth.mode: must be none, token or oidc, is "basic"`}},
@@ -46,7 +46,7 @@ func TestConfig_Validate(t *testing.T) {
 		},
 		{
 			"SameTokenTwice", tokens(TokenConfig{"a", hash, "2027-01-01T00:00:00Z", grants}, TokenConfig{"b", strings.ToUpper(hash), "2027-01-01T00:00:00Z", grants}),
-			[]string{"auth.tokens[1].sha256: is that of tokens[0] already"},
+			[]string{"auth.tokens[1].sha256: is already that of tokens[0]"},
 		},
 		{"TokensAreCheckedInEveryMode", Config{Mode: ModeNone, Tokens: []TokenConfig{{}}}, []string{"auth.tokens[0].name:", "auth.tokens[0].sha256:", "auth.tokens[0].expires_at:", "auth.tokens[0].grants:"}},
 		{"GrantWithoutTopics", tokens(TokenConfig{"a", hash, "2027-01-01T00:00:00Z", []GrantConfig{{Viewer, nil}}}), []string{"auth.tokens[0].grants[0].topics:"}},
@@ -70,7 +70,7 @@ func TestConfig_Validate(t *testing.T) {
 		{"RedirectWithoutTLS", oidc(signIn("http://dlq.example.com/sign-in/callback", "openid")), []string{"auth.oidc.redirect_url:"}},
 		{"RedirectElsewhere", oidc(signIn("https://dlq.example.com/", "openid")), []string{"auth.oidc.redirect_url:"}},
 		{"RedirectWithQuery", oidc(signIn("https://dlq.example.com/sign-in/callback?a=b", "openid")), []string{"auth.oidc.redirect_url:"}},
-		{"Scopes", oidc(signIn("https://dlq.example.com/sign-in/callback", "profile", "a b", "")), []string{"auth.oidc.scopes: openid must", `auth.oidc.scopes: "a b" is none`, `auth.oidc.scopes: "" is none`}},
+		{"Scopes", oidc(signIn("https://dlq.example.com/sign-in/callback", "profile", "a b", "")), []string{"auth.oidc.scopes: openid must", `auth.oidc.scopes: "a b" is not a scope`, `auth.oidc.scopes: "" is not a scope`}},
 		{"OIDCWithoutGrants", oidc(func(c *OIDCConfig) { c.Grants = nil }), []string{"auth.oidc.grants:"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -13,11 +13,11 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// maxDocument bounds what is read of an issuer's answer, in bytes.
+// maxDocument limits how many bytes of an issuer's answer are read.
 const maxDocument = 1 << 20
 
-// newClient returns a client for the issuer alone. It follows no redirect: the place of the keys decides who is
-// believed.
+// newClient returns a client for requests to the issuer. It follows no redirect, because the location of the keys
+// decides which tokens are accepted.
 func newClient(cfg OIDCConfig) (*http.Client, error) {
 	transport := &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
@@ -60,7 +60,7 @@ func fetchKeys(ctx context.Context, client *http.Client, issuer string) ([]jose.
 func discoverSignIn(ctx context.Context, client *http.Client, issuer string) (endpoints, error) {
 	found, err := discover(ctx, client, issuer)
 	if err == nil && (!believable(found.Authorization) || !believable(found.Token)) {
-		err = fmt.Errorf("ask issuer %s: it does not sign in at https URLs", issuer)
+		err = fmt.Errorf("ask issuer %s: its sign-in endpoints are not https URLs", issuer)
 	}
 	return found, err
 }
@@ -69,11 +69,11 @@ type endpoints struct {
 	Keys          string `json:"jwks_uri"`
 	Authorization string `json:"authorization_endpoint"` // for browsers
 	Token         string `json:"token_endpoint"`
-	// Methods are how clients with a secret may authenticate; none for the standard's default.
+	// Methods are the authentication methods for clients with a secret; empty means the standard's default.
 	Methods []string `json:"token_endpoint_auth_methods_supported"`
 }
 
-// discover asks the issuer. The place of its keys is believable.
+// discover reads the issuer's metadata, and checks that the URL of its keys is believable.
 func discover(ctx context.Context, client *http.Client, issuer string) (endpoints, error) {
 	provider, err := oidc.NewProvider(oidc.ClientContext(ctx, client), issuer)
 	if err != nil {
@@ -105,7 +105,7 @@ func get(ctx context.Context, client *http.Client, target string) ([]byte, error
 	return io.ReadAll(answer.Body)
 }
 
-// bounded ends answers that are too long.
+// bounded limits the size of answers.
 type bounded struct{ next http.RoundTripper }
 
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -12,35 +12,35 @@ import (
 )
 
 const (
-	// issuerFresh is how long an answer of the issuer is used without another question, keysStale how long its keys
+	// issuerFresh is how long an answer of the issuer is used without a new request; keysStale is how long its keys
 	// are used while it does not answer.
 	issuerFresh = 15 * time.Minute
 	keysStale   = 24 * time.Hour
 
-	// issuerPause is the least time between two questions: tokens with unknown keys must not cause questions without
-	// end.
+	// issuerPause is the shortest time between two requests, so that tokens with unknown key ids do not cause endless
+	// requests.
 	issuerPause = 10 * time.Second
 )
 
-// issuerCache holds an answer of the issuer. It asks for the first caller, when the answer is not enough for a
-// caller, and when it is no longer fresh. go-oidc's RemoteKeySet would ask for every token with an unknown key, and
-// use withdrawn keys until such a token comes.
+// issuerCache holds an answer of the issuer. It sends a request for the first caller, when the answer does not
+// satisfy a caller, and when it is no longer fresh. The RemoteKeySet of go-oidc would send a request for every token
+// with an unknown key id, and use withdrawn keys until such a token comes.
 type issuerCache[T any] struct {
 	ask     func(context.Context) (T, error)
-	timeout time.Duration // of a question
-	stale   time.Duration // when an answer is too old to be used
+	timeout time.Duration // of a request
+	stale   time.Duration // age at which the answer is no longer used
 	log     *zap.Logger
 	now     func() time.Time
 
 	mu      sync.Mutex
 	answer  T
-	gotAt   time.Time     // when the answer came; zero for never
-	askedAt time.Time     // when the last question began
-	err     error         // of the last question
-	asking  chan struct{} // closed when the current question has ended; nil when there is none
+	gotAt   time.Time     // when the answer arrived; zero for never
+	askedAt time.Time     // when the last request began
+	err     error         // of the last request
+	asking  chan struct{} // closed when the request under way has ended; nil for none
 }
 
-// get returns an answer that is enough, or the issuer's latest. The error is entity.ErrUnavailable.
+// get returns an answer that satisfies enough, or the issuer's latest. The error is of kind entity.ErrUnavailable.
 func (c *issuerCache[T]) get(ctx context.Context, enough func(T) bool) (T, error) {
 	var none T
 	if asking := c.refresh(enough); asking != nil {
@@ -58,8 +58,8 @@ func (c *issuerCache[T]) get(ctx context.Context, enough func(T) bool) (T, error
 	return c.answer, nil
 }
 
-// refresh asks the issuer if there is a reason and the last question is old enough. It returns the question to wait
-// for, nil for none.
+// refresh sends a request if the answer is too old or not enough, and the last request is old enough. It returns a
+// channel to wait for, or nil.
 func (c *issuerCache[T]) refresh(enough func(T) bool) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,7 +81,8 @@ func (c *issuerCache[T]) has(enough func(T) bool) bool {
 	return !c.gotAt.IsZero() && c.now().Sub(c.gotAt) < c.stale && enough(c.answer)
 }
 
-// question asks the issuer. It does not end with a request: all that wait share the answer.
+// question sends the request. It does not end with the request of a caller, because all waiting callers share the
+// answer.
 func (c *issuerCache[T]) question(done chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
 	defer cancel()

@@ -21,7 +21,7 @@ import (
 
 type issuer struct {
 	cfg        OIDCConfig
-	revoked    *Revocations // nil: whoever uses check alone
+	revoked    *Revocations // nil when only check is used
 	client     *http.Client
 	algorithms []jose.SignatureAlgorithm
 	keys       *issuerCache[[]jose.JSONWebKey]
@@ -56,7 +56,7 @@ func newIssuer(cfg OIDCConfig, revoked *Revocations, log *zap.Logger, now func()
 	return i, nil
 }
 
-// Authenticate checks the signature before anything else that the token says.
+// Authenticate verifies the signature before it evaluates any claim.
 func (i *issuer) Authenticate(ctx context.Context, r *http.Request) (Principal, error) {
 	raw, err := bearer(r)
 	if err != nil {
@@ -69,17 +69,17 @@ func (i *issuer) Authenticate(ctx context.Context, r *http.Request) (Principal, 
 	return i.principal(claims)
 }
 
-// life implements bearers: who signs out has no more use for the token.
+// life implements bearers: a token ends with its session, because it is not used after signing out.
 func (i *issuer) life(ctx context.Context, raw string) (ends time.Time, withSession []Digest, err error) {
 	claims, err := i.counting(ctx, raw)
 	if err != nil {
 		return time.Time{}, nil, err
 	}
-	ends, _ = numericDate(claims["exp"]) // is one, as check has seen
+	ends, _ = numericDate(claims["exp"]) // valid, since check has verified it
 	return ends.Add(i.cfg.Leeway), digestsOf(raw), nil
 }
 
-// counting is check, but for tokens that were revoked.
+// counting is check plus the refusal of revoked tokens.
 func (i *issuer) counting(ctx context.Context, raw string) (map[string]any, error) {
 	claims, err := i.check(ctx, raw)
 	if err != nil {
@@ -99,7 +99,7 @@ func (i *issuer) counting(ctx context.Context, raw string) (map[string]any, erro
 	return claims, nil
 }
 
-// check returns what a token says, if it is to be believed.
+// check verifies a token and returns its claims.
 func (i *issuer) check(ctx context.Context, raw string) (map[string]any, error) {
 	signed, err := jose.ParseSignedCompact(raw, i.algorithms)
 	if err != nil {
@@ -114,14 +114,14 @@ func (i *issuer) check(ctx context.Context, raw string) (map[string]any, error) 
 	}
 	verifier := oidc.NewVerifier(i.cfg.Issuer, candidates{signed, header, keys}, &oidc.Config{
 		SupportedSigningAlgs: i.cfg.Algorithms, Now: i.now,
-		SkipClientIDCheck: true, // for there may be two of them; checked below
+		SkipClientIDCheck: true, // checked below, because two audiences are allowed
 		SkipExpiryCheck:   true, // checkTimes is stricter and knows the leeway
 	})
 	token, err := verifier.Verify(ctx, raw)
 	if err != nil {
-		return nil, refuse("the token does not count: %s", err)
+		return nil, refuse("the token is invalid: %s", err)
 	}
-	if err := checkNames(signed.UnsafePayloadWithoutVerification()); err != nil { // which Verify has verified
+	if err := checkNames(signed.UnsafePayloadWithoutVerification()); err != nil { // Verify has verified it
 		return nil, err
 	}
 	if !slices.ContainsFunc(token.Audience, i.forUs) {
@@ -134,17 +134,17 @@ func (i *issuer) check(ctx context.Context, raw string) (map[string]any, error) 
 	return claims, i.checkTimes(claims)
 }
 
-// digestsOf returns the digests of a JWT and of its signed part: the signature can be written in more than one way.
+// digestsOf returns the digests of a JWT and of its signed part, because a signature can be encoded in several ways.
 func digestsOf(raw string) []Digest {
 	return []Digest{sha256.Sum256([]byte(raw)), sha256.Sum256([]byte(raw[:strings.LastIndexByte(raw, '.')+1]))}
 }
 
-// forUs reports whether tokens for the audience are for this program: for its API, or for its client at a sign-in.
+// forUs reports whether the audience is this program: its API, or its client at a sign-in.
 func (i *issuer) forUs(audience string) bool {
 	return audience != "" && (audience == i.cfg.Audience || audience == i.cfg.ClientID)
 }
 
-// checkTimes demands an expiry, and allows for clocks that are a little apart.
+// checkTimes requires an expiry, and tolerates clocks that differ by the leeway.
 func (i *issuer) checkTimes(claims map[string]any) error {
 	now, leeway := i.now(), i.cfg.Leeway
 	for _, c := range []struct {
@@ -165,13 +165,13 @@ func (i *issuer) checkTimes(claims map[string]any) error {
 			return refuse("the token's %s is not a time", c.name)
 		}
 		if !c.fits(at) {
-			return refuse("the token does not count at this time: its %s is %s", c.name, at.Format(time.RFC3339))
+			return refuse("the token is not valid at this time: its %s is %s", c.name, at.Format(time.RFC3339))
 		}
 	}
 	return nil
 }
 
-// numericDate reads seconds since 1970, fractions allowed.
+// numericDate parses seconds since 1970, with fractions.
 func numericDate(value any) (time.Time, bool) {
 	seconds, ok := value.(float64)
 	if !ok || math.IsNaN(seconds) || seconds < 0 || seconds > 1<<40 {
@@ -217,10 +217,11 @@ func (c candidates) VerifySignature(context.Context, string) ([]byte, error) {
 	return nil, errors.New("no key of the issuer made the signature")
 }
 
-// minRSA is the shortest key, in bits, of which a signature says anything.
+// minRSA is the shortest accepted RSA key, in bits.
 const minRSA = 2048
 
-// suits keeps keys to their purpose. Only public keys count: a published secret would let everybody sign.
+// suits reports whether a key may verify the signature. Only public keys may: with a published secret anyone could
+// sign.
 func suits(key jose.JSONWebKey, header jose.Header) bool {
 	if header.KeyID != "" && key.KeyID != header.KeyID || !key.IsPublic() || !key.Valid() {
 		return false
@@ -232,7 +233,7 @@ func suits(key jose.JSONWebKey, header jose.Header) bool {
 	return !isRSA || public.N.BitLen() >= minRSA
 }
 
-// decodeKeys reads a JWKS and leaves out keys that this program does not understand.
+// decodeKeys parses a JWKS and skips keys that this program does not support.
 func decodeKeys(raw []byte) ([]jose.JSONWebKey, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`

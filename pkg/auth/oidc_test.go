@@ -33,7 +33,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// testKeys take long to make; each is used by several tests.
+// testKeys are slow to generate; several tests share them.
 var testKeys = sync.OnceValue(func() [2]*rsa.PrivateKey {
 	var keys [2]*rsa.PrivateKey
 	for i := range keys {
@@ -42,24 +42,24 @@ var testKeys = sync.OnceValue(func() [2]*rsa.PrivateKey {
 	return keys
 })
 
-// fakeIssuer is an issuer that publishes keys and counts who asks. It also signs people in: it gives an ID token for its
-// one code, once for each sign-in that begins.
+// fakeIssuer is an issuer that publishes keys and counts the requests for them. It also signs people in: it gives an
+// ID token for its single code, once per sign-in that begins.
 type fakeIssuer struct {
 	server *httptest.Server
-	asked  atomic.Int32 // for keys
+	asked  atomic.Int32 // requests for keys
 
 	mu       sync.Mutex
 	at       *clock
 	keys     []any
 	broken   bool
-	body     func(http.ResponseWriter)              // in place of the keys
-	document map[string]any                         // what it says otherwise than it should
-	change   func(map[string]any)                   // of the ID token's claims; nil: none
-	answer   func(http.ResponseWriter, string) bool // in place of an ID token; false: the ID token after all
+	body     func(http.ResponseWriter)              // instead of the keys
+	document map[string]any                         // wrong members of the metadata
+	change   func(map[string]any)                   // changes the ID token's claims; nil: no change
+	answer   func(http.ResponseWriter, string) bool // instead of an ID token; false: the ID token is sent
 
-	nonce, challenge string     // of the address that was last opened
-	sent             url.Values // to the token endpoint
-	user, password   string     // of its Authorization header
+	nonce, challenge string     // of the last opened address
+	sent             url.Values // form of the last request to the token endpoint
+	user, password   string     // of that request's Authorization header
 }
 
 func newFakeIssuer(t *testing.T, keys ...any) *fakeIssuer {
@@ -143,7 +143,7 @@ func (f *fakeIssuer) open(t *testing.T) Authenticator {
 	return authenticator(t, f.config(), f.at)
 }
 
-// wantAsked wants the keys fetched so often.
+// wantAsked checks how often the keys were requested.
 func (f *fakeIssuer) wantAsked(t *testing.T, times int32) {
 	t.Helper()
 	if n := f.asked.Load(); n != times {
@@ -151,7 +151,7 @@ func (f *fakeIssuer) wantAsked(t *testing.T, times int32) {
 	}
 }
 
-// claims are right; change makes them wrong.
+// claims returns valid claims; change makes them invalid.
 func (f *fakeIssuer) claims(change ...func(map[string]any)) map[string]any {
 	c := map[string]any{
 		"iss": f.server.URL, "aud": []string{"other", "dlq"}, "sub": "4711", "preferred_username": "ana",
@@ -163,7 +163,7 @@ func (f *fakeIssuer) claims(change ...func(map[string]any)) map[string]any {
 	return c
 }
 
-// with are the claims with another value of one, nil for none.
+// with returns valid claims with another value of one, or without it when the value is nil.
 func (f *fakeIssuer) with(name string, value any) map[string]any {
 	return f.claims(func(c map[string]any) {
 		if c[name] = value; value == nil {
@@ -172,7 +172,7 @@ func (f *fakeIssuer) with(name string, value any) map[string]any {
 	})
 }
 
-// embedded is the id of a key that is in the token itself.
+// embedded is the id of a key that the token itself contains.
 const embedded = "embedded"
 
 func sign(algorithm jose.SignatureAlgorithm, key any, id string, claims any) string {
@@ -181,7 +181,7 @@ func sign(algorithm jose.SignatureAlgorithm, key any, id string, claims any) str
 		options = options.WithHeader("kid", id)
 	}
 	signer := must(jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: key}, options))
-	text, raw := claims.(json.RawMessage) // signed as it is written
+	text, raw := claims.(json.RawMessage) // signed without re-encoding
 	if !raw {
 		text = must(json.Marshal(claims))
 	}
@@ -275,7 +275,7 @@ func TestOIDC_Refuses(t *testing.T) {
 		wantRefused(t, name, a, token)
 	}
 	wantName(t, "the right token", a, "ana", right)
-	f.wantAsked(t, 1) // unknown keys must not make us ask without end
+	f.wantAsked(t, 1) // unknown key ids must not cause endless requests
 }
 
 func TestOIDC_RotatedKeyIsFetched(t *testing.T) {
@@ -293,8 +293,7 @@ func TestOIDC_RotatedKeyIsFetched(t *testing.T) {
 	f.wantAsked(t, 2)
 }
 
-// An issuer that cannot be reached is nobody's fault who sends a token, and keys
-// that are known go on counting for a day.
+// A client must not be blamed while the issuer is unreachable, and known keys stay valid for a day.
 func TestOIDC_IssuerThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	key := testKeys()[0]
@@ -321,7 +320,7 @@ func TestOIDC_IssuerThatDoesNotAnswer(t *testing.T) {
 	want("gone again", nil)
 	turn(true, keysStale)
 	want("gone for a day", entity.ErrUnavailable)
-	wantRefused(t, "garbage, whoever answers", a, "Bearer garbage")
+	wantRefused(t, "garbage, whether or not the issuer answers", a, "Bearer garbage")
 	turn(false, issuerPause)
 	want("back again", nil)
 }
@@ -351,7 +350,7 @@ func TestOIDC_IssuerThatMisbehaves(t *testing.T) {
 	}
 }
 
-// A request does not wait longer than it lives for an issuer that is silent.
+// A request waits for a silent issuer no longer than its own context.
 func TestOIDC_SilentIssuer(t *testing.T) {
 	t.Parallel()
 	f, _ := newSilentIssuer(t)
@@ -364,7 +363,7 @@ func TestOIDC_SilentIssuer(t *testing.T) {
 	}
 }
 
-// newSilentIssuer is an issuer that never answers. It sends who asks.
+// newSilentIssuer is an issuer that never answers. The channel receives a value per request.
 func newSilentIssuer(t *testing.T) (*fakeIssuer, <-chan struct{}) {
 	t.Helper()
 	release, asked := make(chan struct{}), make(chan struct{}, 16)

@@ -6,16 +6,17 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Role is something that a principal may do.
+// Role is a set of permissions.
 type Role string
 
-// The roles. Viewer, Operator and Admin each include the one before; Admin includes Edit. Unmask is in none of them.
+// The roles. Viewer, Operator and Admin each include the one before; Admin also includes Edit. No other role includes
+// Unmask.
 const (
-	Viewer   Role = "viewer"   // see messages, with what is masked left out
+	Viewer   Role = "viewer"   // see messages, with masked values hidden
 	Operator Role = "operator" // retry them, requeue them, mark them dead
 	Admin    Role = "admin"    // delete them; on all topics: change the mapping
-	Edit     Role = "edit"     // send something else than what came
-	Unmask   Role = "unmask"   // see what is masked
+	Edit     Role = "edit"     // send a changed record
+	Unmask   Role = "unmask"   // see masked values
 )
 
 // Roles lists every role.
@@ -29,17 +30,17 @@ var includes = map[Role][]Role{
 	Unmask:   {Unmask},
 }
 
-// Includes reports whether whoever has r may do what needs other.
+// Includes reports whether r has the permissions of other.
 func (r Role) Includes(other Role) bool { return slices.Contains(includes[r], other) }
 
-// Anonymous is the principal's name while nobody has to say who they are.
+// Anonymous is the principal's name in mode none.
 const Anonymous = "anonymous"
 
-// Grant is a role on some topics, or on everything there is.
+// Grant is a role on some topics, or on all messages.
 type Grant struct {
 	Role   Role
-	Topics entity.TopicPatterns // as TopicPatterns.Sees has them
-	All    bool                 // also messages whose topic nobody knows
+	Topics entity.TopicPatterns // matched as by TopicPatterns.Sees
+	All    bool                 // includes messages of unknown topic
 }
 
 // TopicTexts returns the topics as they are configured: "*" for all.
@@ -50,13 +51,14 @@ func (g Grant) TopicTexts() []string {
 	return g.Topics.Texts()
 }
 
-// Principal sends a request. The zero value may do nothing. It never changes and is safe for concurrent use.
+// Principal is the sender of a request. The zero value has no role. It never changes and is safe for concurrent use.
 type Principal struct {
 	Name   string
 	Grants []Grant
 }
 
-// May reports whether the principal has the role on the topic; "" is the unknown topic, for roles on everything.
+// May reports whether the principal has the role on the topic; "" is the unknown topic, which needs a role on
+// everything.
 func (p Principal) May(role Role, topic string) bool {
 	return p.has(role, func(g Grant) bool { return topic != "" && g.Topics.Match(topic) })
 }
@@ -66,7 +68,7 @@ func (p Principal) MayMessage(role Role, m *entity.Message) bool {
 	return p.has(role, func(g Grant) bool { return g.Topics.Sees(m) })
 }
 
-// Everywhere reports whether the principal has the role on everything there is.
+// Everywhere reports whether the principal has the role on all messages.
 func (p Principal) Everywhere(role Role) bool {
 	return p.has(role, func(Grant) bool { return false })
 }
@@ -76,8 +78,8 @@ func (p Principal) Anywhere(role Role) bool {
 	return p.has(role, func(Grant) bool { return true })
 }
 
-// Scope returns the topics of the role, for filters of lists: nil for everything, and patterns that match nothing for
-// none.
+// Scope returns the topics of the role, for filters of lists: nil for all messages, and patterns that match no topic
+// when there is no grant.
 func (p Principal) Scope(role Role) *entity.TopicPatterns {
 	if p.Everywhere(role) {
 		return nil
@@ -90,7 +92,7 @@ func (p Principal) Scope(role Role) *entity.TopicPatterns {
 			}
 		}
 	}
-	// Each was parsed before. What cannot be read must not become everything.
+	// Each was parsed before. Unreadable patterns must not become a nil scope, which means everything.
 	scope, err := entity.ParseTopicPatterns("topics", texts...)
 	if err != nil {
 		return &entity.TopicPatterns{}

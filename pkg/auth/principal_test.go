@@ -65,8 +65,8 @@ func TestPrincipal(t *testing.T) {
 	}
 }
 
-// A message is its original topic's, and its dead-letter topic's only while nobody
-// knows the original.
+// The roles on a message's original topic count, and those on its dead-letter topic only while the original topic is
+// unknown.
 func TestPrincipal_MayMessage(t *testing.T) {
 	t.Parallel()
 	m := func(original, source string) *entity.Message {

@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// fileAge is how long a file counts without a look at it.
+	// fileAge is how long a file is used without checking whether it has changed.
 	fileAge = time.Second
 
 	maxFile = 4 << 20
 )
 
-// reloaded is what a file says. It is read again when the file has changed.
+// reloaded holds the content of a file, which is read again when the file has changed.
 type reloaded[T any] struct {
 	what  string // for the log
 	path  string
@@ -26,10 +26,10 @@ type reloaded[T any] struct {
 	now   func() time.Time
 
 	mu        sync.Mutex
-	value     T           // of the file when it was last right
-	state     os.FileInfo // of what value was read from
+	value     T           // of the file when it was last valid
+	state     os.FileInfo // of the file that value was read from
 	checkedAt time.Time
-	complaint string // why the file cannot be read at present; "" while it can
+	complaint string // why the file cannot be read now; "" while it can
 }
 
 func openReloaded[T any](key, what, path string, parse func(path string, raw []byte) (T, error), log *zap.Logger, now func() time.Time) (*reloaded[T], error) {
@@ -44,8 +44,8 @@ func openReloaded[T any](key, what, path string, parse func(path string, raw []b
 	return f, nil
 }
 
-// current returns what the file says. While it cannot be read or is wrong, its former text counts: a mistake must not
-// lock everybody out.
+// current returns the parsed content. While the file cannot be read or is invalid, it returns the last valid content:
+// a mistake must not lock all users out.
 func (f *reloaded[T]) current() T {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -54,16 +54,16 @@ func (f *reloaded[T]) current() T {
 		return f.value
 	}
 	f.checkedAt = now
-	if err := f.refresh(); err != nil && f.complaint != err.Error() { // once, not with every try
+	if err := f.refresh(); err != nil && f.complaint != err.Error() { // log a change once, not at every try
 		f.complaint = err.Error()
-		f.log.Error(f.what+" could not be read again, those from before count",
+		f.log.Error(f.what+" could not be reloaded; the last valid ones are used",
 			zap.String("file", f.path), zap.Error(err))
 	}
 	return f.value
 }
 
-// refresh reads the file if it has changed. One that could not be read is tried each time: the reading alone may have
-// failed, and a token that was taken away must not count until the next change.
+// refresh reads the file if it has changed. After a failure it reads the file at each call: perhaps only the read
+// failed, and a token that was removed must not stay valid until the next change.
 func (f *reloaded[T]) refresh() error {
 	state, err := os.Stat(f.path)
 	if err != nil {
@@ -78,7 +78,7 @@ func (f *reloaded[T]) refresh() error {
 		return err
 	}
 	f.value, f.state, f.complaint = value, state, ""
-	f.log.Info(f.what+" were read again", zap.String("file", f.path))
+	f.log.Info(f.what+" were reloaded", zap.String("file", f.path))
 	return nil
 }
 

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// revocationAge is how long the answer that a session has not ended counts: all replicas refuse an ended one
-	// then.
+	// revocationAge is how long the answer that a session has not ended is cached: after that time every replica
+	// refuses an ended session.
 	revocationAge = 2 * time.Second
 
 	revocationTimeout = 5 * time.Second
@@ -28,19 +28,20 @@ const (
 // Digest is the SHA-256 of a token or of a session's id.
 type Digest = [sha256.Size]byte
 
-// EndedStore keeps the ended sessions for all replicas. Out of reach it answers entity.ErrUnavailable.
+// EndedStore stores the ended sessions for all replicas. While it is unreachable its errors are of kind
+// entity.ErrUnavailable.
 type EndedStore interface {
-	// EndSessions keeps the digests at least until then.
+	// EndSessions stores the digests at least until then.
 	EndSessions(ctx context.Context, digests []Digest, until time.Time) error
-	// EndedSessions returns which of the digests are kept.
+	// EndedSessions returns which of the digests are stored.
 	EndedSessions(ctx context.Context, digests []Digest) ([]Digest, error)
 }
 
-// Revocations are the tokens and sessions that count no more before their time: those of auth.revoked_file, and those
+// Revocations holds tokens and sessions that are invalid before they expire: those of auth.revoked_file, and those
 // that were signed out. It is safe for concurrent use.
 type Revocations struct {
-	file  *reloaded[map[string]bool] // nil: none
-	store EndedStore                 // nil: this process alone remembers
+	file  *reloaded[map[string]bool] // nil: no file
+	store EndedStore                 // nil: sign-outs are remembered in this process only
 	now   func() time.Time
 
 	mu         sync.Mutex
@@ -49,10 +50,10 @@ type Revocations struct {
 
 type answered struct {
 	ended bool
-	until time.Time // when the store is asked again; of a process that remembers alone, when it may be forgotten
+	until time.Time // when to ask the store again; without a store, when it may be forgotten
 }
 
-// NewRevocations reads the file at once. Without a store this process alone remembers sign-outs.
+// NewRevocations reads the file at once. Without a store, sign-outs are remembered in this process only.
 func NewRevocations(cfg Config, store EndedStore, log *zap.Logger, change ...Option) (*Revocations, error) {
 	r := &Revocations{store: store, now: optionsOf(change).now, remembered: map[Digest]answered{}}
 	if cfg.RevokedFile == "" {
@@ -63,7 +64,7 @@ func NewRevocations(cfg Config, store EndedStore, log *zap.Logger, change ...Opt
 	return r, err
 }
 
-// readRevoked takes each line that is not empty for a SHA-256 or for a jti.
+// readRevoked parses each non-empty line as a SHA-256 or a jti.
 func readRevoked(_ string, raw []byte) (map[string]bool, error) {
 	listed := map[string]bool{}
 	for line := range strings.Lines(string(raw)) {
@@ -84,7 +85,7 @@ func (r *Revocations) lists(text string) bool {
 
 func (r *Revocations) listsDigest(d Digest) bool { return r.lists(hex.EncodeToString(d[:])) }
 
-// ended reports whether one of the sessions was ended, as the store knew within revocationAge.
+// ended reports whether one of the sessions was ended, with an answer of the store at most revocationAge old.
 func (r *Revocations) ended(ctx context.Context, digests ...Digest) (bool, error) {
 	asked := r.now()
 	ended, known := r.recall(digests, asked)
@@ -95,7 +96,7 @@ func (r *Revocations) ended(ctx context.Context, digests ...Digest) (bool, error
 	defer cancel()
 	found, err := r.store.EndedSessions(ctx, digests)
 	if err != nil {
-		return false, fmt.Errorf("ask whether a session was ended: %w", err)
+		return false, fmt.Errorf("check whether a session was ended: %w", err)
 	}
 	until := asked.Add(revocationAge)
 	r.remember(digests, func(d Digest) answered { return answered{slices.Contains(found, d), until} })
@@ -128,7 +129,7 @@ func (r *Revocations) end(ctx context.Context, digests []Digest, until time.Time
 	return nil
 }
 
-// remember makes room by forgetting what has to be asked again anyway, and then, with a store, the rest.
+// remember makes room by removing outdated answers, and then, with a store, all answers.
 func (r *Revocations) remember(digests []Digest, answer func(Digest) answered) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,24 +146,24 @@ func (r *Revocations) remember(digests []Digest, answer func(Digest) answered) {
 }
 
 type bearers interface {
-	// life returns when a token that counts ends, and the digests that end with its session; none when the token
-	// stays valid.
+	// life returns when a valid token expires, and the digests that end with its session; none when the token stays
+	// valid.
 	life(ctx context.Context, raw string) (ends time.Time, withSession []Digest, err error)
 }
 
-// Sessions are those of browsers: a random id and a token. It is safe for concurrent use.
+// Sessions ends sessions of browsers, each with a random id and a token. It is safe for concurrent use.
 type Sessions struct {
 	tokens  bearers
 	revoked *Revocations
 }
 
-// NewSessions returns the sessions of tokens that a, which is of New, lets in.
+// NewSessions returns the sessions of tokens that a accepts; a must come from New.
 func NewSessions(a Authenticator, revoked *Revocations) *Sessions {
 	tokens, _ := a.(bearers)
 	return &Sessions{tokens, revoked}
 }
 
-// Ended reports whether a session was ended at any replica, two seconds ago or earlier. The error is of kind
+// Ended reports whether a session was ended at any replica, at least two seconds ago. The error is of kind
 // entity.ErrUnavailable.
 func (s *Sessions) Ended(ctx context.Context, id string) (bool, error) {
 	d := sha256.Sum256([]byte(id))
@@ -172,8 +173,8 @@ func (s *Sessions) Ended(ctx context.Context, id string) (bool, error) {
 	return s.revoked.ended(ctx, d)
 }
 
-// End ends a session for every replica, and the token too where an issuer made it. A listed token goes on counting. A
-// token that does not count has nothing to end.
+// End ends a session on every replica, and also its token if an issuer signed it. A configured token stays valid. An
+// invalid token has no session to end.
 func (s *Sessions) End(ctx context.Context, id, token string) error {
 	if s.tokens == nil {
 		return nil

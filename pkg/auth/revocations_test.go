@@ -21,7 +21,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// sharedStore is what the replicas of a test share.
+// sharedStore is the store that the replicas of a test share.
 type sharedStore struct {
 	mu    sync.Mutex
 	ended map[Digest]time.Time
@@ -56,7 +56,7 @@ func (s *sharedStore) EndedSessions(_ context.Context, digests []Digest) (found 
 	return found, nil
 }
 
-// replica is a process with its own memory of what it asked.
+// replica is a process with its own cache of answers.
 func replica(t *testing.T, cfg Config, store EndedStore, at *clock) (Authenticator, *Sessions) {
 	t.Helper()
 	revoked, err := NewRevocations(cfg, store, zap.NewNop(), WithClock(at.now))
@@ -65,7 +65,7 @@ func replica(t *testing.T, cfg Config, store EndedStore, at *clock) (Authenticat
 	return a, NewSessions(a, revoked)
 }
 
-// oneToken is the configuration of one token, ci, which ends with 2026.
+// oneToken returns a token, ci, and its configuration; it expires at the end of 2026.
 func oneToken() (token string, cfg Config) {
 	text, hash := NewToken()
 	return text.Reveal(), Config{Mode: ModeToken, Tokens: []TokenConfig{{"ci", hash, "2027-01-01T00:00:00Z", []GrantConfig{{
@@ -81,8 +81,8 @@ func wantEnded(t *testing.T, what string, s *Sessions, id string, want bool) {
 	}
 }
 
-// Who signs out at one replica is signed out at all of them a moment later; the token
-// of a list goes on, for curl and for another session.
+// Signing out at one replica takes effect at all of them a moment later; a configured token stays valid, for curl and
+// for another session.
 func TestSessions_EndEverywhere(t *testing.T) {
 	t.Parallel()
 	token, cfg := oneToken()
@@ -105,8 +105,7 @@ func TestSessions_EndEverywhere(t *testing.T) {
 	}
 }
 
-// What an issuer signed ends with the session that it was made for, however its
-// signature is written.
+// A token of an issuer ends with its session, however its signature is encoded.
 func TestSessions_EndTheirIDToken(t *testing.T) {
 	t.Parallel()
 	key := testKeys()[0]
@@ -129,8 +128,8 @@ func TestSessions_EndTheirIDToken(t *testing.T) {
 	wantName(t, "another token of the same person", a, "ana", sign(jose.RS256, key, "a", f.with("sid", "2")))
 }
 
-// otherSpelling is a token whose signature has other letters and the same bytes: the
-// last letter of 256 bytes in base64 has four bits to spare.
+// otherSpelling returns the token with another encoding of the same signature: the last letter of 256 bytes in base64
+// has four unused bits.
 func otherSpelling(t *testing.T, token string) string {
 	t.Helper()
 	signature := func(token string) []byte {
@@ -146,7 +145,7 @@ func otherSpelling(t *testing.T, token string) string {
 	return ""
 }
 
-// While the store cannot be asked, nobody is let in on a guess.
+// While the store cannot be asked, no session is accepted.
 func TestSessions_StoreThatIsAway(t *testing.T) {
 	t.Parallel()
 	token, cfg := oneToken()
@@ -228,8 +227,8 @@ func TestRevokedFile(t *testing.T) {
 	}
 }
 
-// An issuer that lets people choose claims must not let them choose whose token it is:
-// some readers take names in other letters, or the second of two, for the same.
+// An issuer that lets people choose claims must not let them choose another identity: some readers ignore the case of
+// names, or use the second of two equal names.
 func TestOIDC_RefusesAmbiguousClaims(t *testing.T) {
 	t.Parallel()
 	key := testKeys()[0]
@@ -242,9 +241,9 @@ func TestOIDC_RefusesAmbiguousClaims(t *testing.T) {
 	const ours = `{"iss":"ISSUER","aud":"dlq","sub":"4711","exp":EXPIRY`
 	wantName(t, "harmless claims", a, "4711", body(ours+`,"Audience":"x","isss":1,"aud2":{"aud":1,"AUD":2}}`))
 	for name, claims := range map[string]string{
-		"AUD beside aud":    ours + `,"AUD":"evil"}`,
-		"Iss beside iss":    ours + `,"Iss":"http://evil"}`,
-		"Exp beside exp":    ours + `,"EXP":1}`,
+		"AUD next to aud":   ours + `,"AUD":"evil"}`,
+		"Iss next to iss":   ours + `,"Iss":"http://evil"}`,
+		"Exp next to exp":   ours + `,"EXP":1}`,
 		"long s in sub":     ours + `,"ſub":"0"}`,
 		"aud twice":         ours + `,"aud":"dlq"}`,
 		"escaped aud":       ours + `,"\u0061ud":"dlq"}`,

@@ -12,20 +12,20 @@ import (
 	"go.uber.org/zap"
 )
 
-// KeySize is the length in bytes of a signing key that this program makes.
+// KeySize is the length in bytes of the signing keys that this program generates.
 const KeySize = 32
 
-// minKey is the shortest line of auth.signing_key_file.
+// minKey is the shortest allowed line of auth.signing_key_file, in bytes.
 const minKey = 32
 
-// Signer authenticates, by HMAC-SHA-256, what clients are given and bring back, such as cursors of lists. A signature
-// is for one purpose. The first key signs, all verify. It is safe for concurrent use.
+// Signer authenticates, by HMAC-SHA-256, data that clients receive and send back, such as cursors of lists. A
+// signature is valid for one purpose. The first key signs, all keys verify. It is safe for concurrent use.
 type Signer struct {
-	file *reloaded[[][]byte]      // nil: keys
+	file *reloaded[[][]byte]      // nil: keys is used
 	keys atomic.Pointer[[][]byte] // never empty
 }
 
-// NewSigner returns a signer with the keys of cfg.SigningKeyFile, without one with a random key until Use.
+// NewSigner returns a signer with the keys of cfg.SigningKeyFile, or with a random key until Use.
 func NewSigner(cfg Config, log *zap.Logger, change ...Option) (*Signer, error) {
 	s := &Signer{}
 	if cfg.SigningKeyFile != "" {
@@ -37,24 +37,24 @@ func NewSigner(cfg Config, log *zap.Logger, change ...Option) (*Signer, error) {
 	return s, nil
 }
 
-// NewKey makes a random key.
+// NewKey generates a random key.
 func NewKey() []byte {
 	key := make([]byte, KeySize)
 	_, _ = rand.Read(key) // never fails, by its documentation
 	return key
 }
 
-// HasFile reports whether the keys are those of a file, so that Use changes nothing.
+// HasFile reports whether the keys come from a file, so that Use has no effect.
 func (s *Signer) HasFile() bool { return s.file != nil }
 
-// Use replaces the keys, of which there must be one at least.
+// Use replaces the keys; keys must not be empty.
 func (s *Signer) Use(keys [][]byte) { s.keys.Store(&keys) }
 
 // Sign returns the signature of a text for a purpose, which must have no NUL.
 func (s *Signer) Sign(purpose, text string) []byte { return hmacOf(s.current()[0], purpose, text) }
 
-// Verify reports whether sum is the beginning of a signature of purpose and text. Half a signature is enough, less is
-// refused.
+// Verify reports whether sum is the beginning of the signature of text for purpose. At least half of the signature is
+// required.
 func (s *Signer) Verify(purpose, text string, sum []byte) bool {
 	if len(sum) < sha256.Size/2 || len(sum) > sha256.Size {
 		return false
@@ -82,7 +82,7 @@ func hmacOf(key []byte, purpose, text string) []byte {
 	return mac.Sum(nil)
 }
 
-// readKeys takes each line that is not empty for a key. No error holds one.
+// readKeys parses each non-empty line as a key. Its errors contain no key.
 func readKeys(path string, raw []byte) ([][]byte, error) {
 	var keys [][]byte
 	for i, line := range bytes.Split(raw, []byte("\n")) {

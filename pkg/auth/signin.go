@@ -19,25 +19,25 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/secret"
 )
 
-// SignIn signs people in at the issuer: the authorization code flow with PKCE. It keeps no state, so another replica
-// may finish a sign-in. It is safe for concurrent use. No error holds a code, a token or a secret.
+// SignIn signs people in at the issuer by the authorization code flow with PKCE. It keeps no state, so another
+// replica may finish a sign-in. It is safe for concurrent use. Its errors contain no code, token or secret.
 type SignIn struct {
 	cfg       OIDCConfig
 	issuer    *issuer
 	endpoints *issuerCache[endpoints]
 }
 
-// SignsIn reports whether people are signed in at an issuer: in mode oidc, with a client.
+// SignsIn reports whether people can sign in at an issuer: in mode oidc, with a client id.
 func (c Config) SignsIn() bool { return c.Mode == ModeOIDC && c.OIDC.ClientID != "" }
 
-// NewSignIn needs cfg.SignsIn. It reads files at once and dials nothing.
+// NewSignIn requires cfg.SignsIn. It reads files at once and opens no connection.
 func NewSignIn(cfg Config, log *zap.Logger, change ...Option) (*SignIn, error) {
 	o := optionsOf(change)
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	if !cfg.SignsIn() {
-		return nil, errors.New("auth.oidc.client_id: signing in needs it, and mode oidc")
+		return nil, errors.New("auth.oidc.client_id: sign-in needs it, and mode oidc")
 	}
 	i, err := newIssuer(cfg.OIDC, nil, log, o.now)
 	if err != nil {
@@ -47,29 +47,29 @@ func NewSignIn(cfg Config, log *zap.Logger, change ...Option) (*SignIn, error) {
 		ask:     func(ctx context.Context) (endpoints, error) { return discoverSignIn(ctx, i.client, cfg.OIDC.Issuer) },
 		timeout: cfg.OIDC.Timeout, stale: issuerFresh, log: log, now: o.now,
 	}}
-	if _, err := s.secret(); err != nil { // now, not when somebody is on their way
+	if _, err := s.secret(); err != nil { // report a missing secret at the start
 		return nil, err
 	}
 	return s, nil
 }
 
-// Begin returns where to send the browser, and what Finish needs when it comes back with a code and the state: the
-// caller keeps both for that browser alone. It ends within the issuer's timeout. The error is of kind
-// entity.ErrUnavailable; while the issuer is away it comes at once for some seconds.
+// Begin returns the address to send the browser to, and the nonce and verifier that Finish needs when the browser
+// returns with a code and the state; the caller stores both for that browser only. It returns within the issuer's
+// timeout. The error is of kind entity.ErrUnavailable; while the issuer is unavailable it is cached for some seconds.
 func (s *SignIn) Begin(ctx context.Context, state string) (address, nonce, verifier string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	client, err := s.client(ctx)
 	if err != nil {
-		return "", "", "", fmt.Errorf("begin to sign in: %w", err)
+		return "", "", "", fmt.Errorf("begin a sign-in: %w", err)
 	}
 	nonce, verifier = rand.Text(), oauth2.GenerateVerifier()
 	address = client.AuthCodeURL(state, oidc.Nonce(nonce), oauth2.S256ChallengeOption(verifier))
 	return address, nonce, verifier, nil
 }
 
-// Finish returns the ID token for a code, which the authenticator of the same configuration accepts until expires.
-// The error is ErrUnauthenticated, or of kind entity.ErrUnavailable; it ends within twice the issuer's timeout.
+// Finish exchanges a code for the ID token, which the authenticator of the same configuration accepts until expires.
+// The error is ErrUnauthenticated, or of kind entity.ErrUnavailable. It returns within twice the issuer's timeout.
 func (s *SignIn) Finish(ctx context.Context, code, verifier, nonce string) (token string, expires time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*s.cfg.Timeout)
 	defer cancel()
@@ -78,12 +78,12 @@ func (s *SignIn) Finish(ctx context.Context, code, verifier, nonce string) (toke
 		expires, err = s.inspect(ctx, token, nonce)
 	}
 	if err != nil {
-		return "", time.Time{}, fmt.Errorf("finish to sign in: %w", err)
+		return "", time.Time{}, fmt.Errorf("finish a sign-in: %w", err)
 	}
 	return token, expires, nil
 }
 
-// inspect believes what the authenticator believes, if it was made for this client and this sign-in.
+// inspect accepts the tokens that the authenticator accepts, if they were made for this client and this sign-in.
 func (s *SignIn) inspect(ctx context.Context, token, nonce string) (expires time.Time, err error) {
 	if len(token) > maxBearer {
 		return expires, refuse("an ID token of %d bytes is too long", len(token))
@@ -99,13 +99,13 @@ func (s *SignIn) inspect(ctx context.Context, token, nonce string) (expires time
 	party, named := claims["azp"]
 	switch {
 	case nonce == "" || subtle.ConstantTimeCompare([]byte(said), []byte(nonce)) != 1:
-		return expires, refuse("the ID token answers another sign-in")
+		return expires, refuse("the ID token belongs to another sign-in")
 	case !slices.Contains(textsAt(claims, "aud"), s.cfg.ClientID):
 		return expires, refuse("the ID token is for %q, not for the client", textsAt(claims, "aud"))
 	case named && party != s.cfg.ClientID:
 		return expires, refuse("the ID token was made for another client")
 	}
-	expires, _ = numericDate(claims["exp"]) // is one, as check has seen
+	expires, _ = numericDate(claims["exp"]) // valid, since check has verified it
 	return expires, nil
 }
 
@@ -126,10 +126,10 @@ func (s *SignIn) exchange(ctx context.Context, code, verifier string) (string, e
 	return token, nil
 }
 
-// errorCode is the form of an issuer's error names; other text of its answer may hold what was sent to it.
+// errorCode is the form of an issuer's error names; other text of its answer may contain what was sent to it.
 var errorCode = regexp.MustCompile(`^[a-z_]{1,40}$`)
 
-// exchangeError tells an issuer that refuses from one that does not answer.
+// exchangeError distinguishes an issuer that refuses from one that does not answer.
 func exchangeError(err error) error {
 	var refused *oauth2.RetrieveError
 	if !errors.As(err, &refused) {
@@ -137,7 +137,7 @@ func exchangeError(err error) error {
 	}
 	name := refused.ErrorCode
 	if !errorCode.MatchString(name) {
-		name = "no error that is known"
+		name = "an unknown error"
 	}
 	status := refused.Response.StatusCode
 	if status >= http.StatusInternalServerError || status == http.StatusTooManyRequests {
@@ -162,7 +162,7 @@ func (s *SignIn) client(ctx context.Context) (*oauth2.Config, error) {
 	}, nil
 }
 
-// secret reads the file each time, so that a new secret counts without a restart.
+// secret reads the file each time, so that a new secret is used without a restart.
 func (s *SignIn) secret() (secret.Text, error) {
 	if s.cfg.ClientSecretFile == "" {
 		return "", nil
@@ -174,7 +174,7 @@ func (s *SignIn) secret() (secret.Text, error) {
 	return text, nil
 }
 
-// styleOf chooses how the client authenticates. It is never found out by trying: a code counts once.
+// styleOf chooses how the client authenticates. It does not try several ways, because a code can be used only once.
 func styleOf(methods []string, password secret.Text) oauth2.AuthStyle {
 	if password == "" || len(methods) > 0 && !slices.Contains(methods, "client_secret_basic") {
 		return oauth2.AuthStyleInParams

@@ -31,7 +31,7 @@ func newCodeIssuer(t *testing.T) *fakeIssuer {
 	return newFakeIssuer(t, public(&testKeys()[0].PublicKey, "1", "RS256"))
 }
 
-// withClient is the configuration of a program that signs people in.
+// withClient returns the configuration of a program that signs people in.
 func (f *fakeIssuer) withClient() Config {
 	cfg := f.config()
 	cfg.OIDC.ClientID, cfg.OIDC.RedirectURL = "console", testReturn
@@ -46,7 +46,7 @@ func (f *fakeIssuer) signIn(t *testing.T, cfg Config) *SignIn {
 	return s
 }
 
-// begin opens the address as a browser would.
+// begin opens the sign-in address as a browser would.
 func (f *fakeIssuer) begin(t *testing.T, s *SignIn) (query url.Values, nonce, verifier string) {
 	t.Helper()
 	address, nonce, verifier, err := s.Begin(t.Context(), "state-1")
@@ -177,7 +177,7 @@ func TestSignIn_Refuses(t *testing.T) {
 		"OtherAudience":    {claim("aud", "dlqs"), testCode, ErrUnauthenticated, "is for"},
 		"AudienceIsTheAPI": {claim("aud", "dlq"), testCode, ErrUnauthenticated, "not for the client"},
 		"OtherParty":       {claim("azp", "somebody"), testCode, ErrUnauthenticated, "another client"},
-		"OtherIssuer":      {claim("iss", "https://evil.example.com"), testCode, ErrUnauthenticated, "does not count"},
+		"OtherIssuer":      {claim("iss", "https://evil.example.com"), testCode, ErrUnauthenticated, "the token is invalid"},
 		"Expired":          {claim("exp", noon.Add(-time.Minute).Unix()), testCode, ErrUnauthenticated, "exp"},
 		"NameOfNoPerson":   {claim("preferred_username", "auto"), testCode, ErrUnauthenticated, "reserved"},
 		"TooLong":          {claim("x", strings.Repeat("y", maxBearer)), testCode, ErrUnauthenticated, "too long"},
@@ -206,8 +206,7 @@ func TestSignIn_Refuses(t *testing.T) {
 	}
 }
 
-// The verifier is what the issuer holds the code against: whoever took the code
-// alone gets nothing.
+// The issuer checks the code against the verifier: a stolen code is useless without it.
 func TestSignIn_CodeWithoutItsVerifier(t *testing.T) {
 	t.Parallel()
 	f := newCodeIssuer(t)
@@ -253,7 +252,7 @@ func TestSignIn_IssuerThatCannotBeAsked(t *testing.T) {
 	}
 }
 
-// Those who wait for an issuer that is silent do not wait longer than they live.
+// Requests wait for a silent issuer no longer than their own contexts.
 func TestSignIn_SilentIssuer(t *testing.T) {
 	t.Parallel()
 	f, asked := newSilentIssuer(t)
@@ -268,7 +267,7 @@ func TestSignIn_SilentIssuer(t *testing.T) {
 	gone, leave := context.WithCancel(t.Context())
 	leave()
 	if _, _, _, err := s.Begin(gone, "s"); !errors.Is(err, entity.ErrUnavailable) {
-		t.Errorf("behind another: got %v, want ErrUnavailable", err)
+		t.Errorf("while another waits: got %v, want ErrUnavailable", err)
 	}
 	cancel()
 	if err := <-over; !errors.Is(err, entity.ErrUnavailable) {
@@ -276,7 +275,7 @@ func TestSignIn_SilentIssuer(t *testing.T) {
 	}
 }
 
-// Ten people who come to an issuer that is silent wait as long as one.
+// Ten requests to a silent issuer wait as long as one.
 func TestSignIn_SilentIssuerIsAskedOnceForAll(t *testing.T) {
 	t.Parallel()
 	f, asked := newSilentIssuer(t)

@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// tokenPrefix makes tokens easy to find where they have no business.
+	// tokenPrefix makes leaked tokens easy to find.
 	tokenPrefix = "dlqm_"
 	tokenBytes  = 32
 	hashSize    = sha256.Size
 )
 
-// NewToken makes a token of 256 random bits, and the hash for a configuration.
+// NewToken generates a token of 256 random bits, and its hash for the configuration.
 func NewToken() (token secret.Text, sha256Hex string) {
 	var b [tokenBytes]byte
 	_, _ = rand.Read(b[:]) // never fails, by its documentation
@@ -26,7 +26,7 @@ func NewToken() (token secret.Text, sha256Hex string) {
 	return secret.Text(text), hex.EncodeToString(sum[:])
 }
 
-// tokenShaped reports whether NewToken can have made the text.
+// tokenShaped reports whether the text has the form of tokens of NewToken.
 func tokenShaped(text string) bool {
 	random, ours := strings.CutPrefix(text, tokenPrefix)
 	b, err := base64.RawURLEncoding.DecodeString(random)

@@ -56,7 +56,7 @@ func (t *tokens) life(_ context.Context, raw string) (ends time.Time, withSessio
 	return found.expires, nil, err
 }
 
-// find compares every hash in full: how long that takes says nothing about them.
+// find compares all hashes in constant time, so that its duration reveals nothing about them.
 func (t *tokens) find(text string) (token, error) {
 	if !tokenShaped(text) {
 		return token{}, refuse("the token is not of the form %s...", tokenPrefix)
@@ -76,7 +76,7 @@ func (t *tokens) find(text string) (token, error) {
 	}
 	switch {
 	case found == nil:
-		return token{}, refuse("nobody has this token")
+		return token{}, refuse("the token is unknown")
 	case !t.now().Before(found.expires):
 		return token{}, refuse("the token of %q expired at %s", found.principal.Name, found.expires.Format(time.RFC3339))
 	case t.revoked.listsDigest(sum):
@@ -92,7 +92,7 @@ func readTokens(path string, raw []byte) ([]token, error) {
 	if err := decoder.Decode(&list); err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%s must be a YAML list of tokens: %w", path, err)
 	}
-	if len(list) == 0 { // also while somebody writes the file in place
+	if len(list) == 0 { // perhaps the file is being written in place
 		return nil, fmt.Errorf("%s lists no token", path)
 	}
 	if err := errors.Join(validateTokens(path+": tokens", list)...); err != nil {

@@ -18,7 +18,7 @@ import (
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// clock is a time that tests move.
+// clock is a time that tests set.
 type clock struct{ at time.Time }
 
 func (c *clock) now() time.Time { return c.at }
@@ -32,7 +32,7 @@ func as(t *testing.T, a Authenticator, headers ...string) (Principal, error) {
 	return a.Authenticate(t.Context(), r)
 }
 
-// wantName wants the principal of a token, and wantRefused wants nobody.
+// wantName checks the principal of a token; wantRefused checks that there is none.
 func wantName(t *testing.T, what string, a Authenticator, name string, headers ...string) {
 	t.Helper()
 	if p, err := as(t, a, headers...); err != nil || p.Name != name {
@@ -44,7 +44,7 @@ func wantRefused(t *testing.T, what string, a Authenticator, headers ...string) 
 	t.Helper()
 	p, err := as(t, a, headers...)
 	if !errors.Is(err, ErrUnauthenticated) || p.Name != "" || len(p.Grants) != 0 {
-		t.Errorf("%s: got %+v, %v, want nobody and ErrUnauthenticated", what, p, err)
+		t.Errorf("%s: got %+v, %v, want no principal and ErrUnauthenticated", what, p, err)
 	}
 	for _, h := range headers {
 		if _, token, _ := strings.Cut(h, " "); err != nil && len(token) > 15 && strings.Contains(err.Error(), token) {
@@ -60,7 +60,7 @@ func authenticator(t *testing.T, cfg Config, at *clock, change ...Option) Authen
 	return a
 }
 
-// must is for what only a mistake of the test can make fail.
+// must returns a value whose error only a mistake in the test can cause.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -68,7 +68,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// aFile is a file that a test writes again and again. Each time it is newer and the clock lets it be looked at.
+// aFile is a file that a test rewrites. Each write makes it newer, and advances the clock so that it is checked again.
 type aFile struct {
 	path    string
 	at      *clock
@@ -88,7 +88,7 @@ func (f *aFile) write(t *testing.T, text string) {
 	f.keepTime(t, text)
 }
 
-// keepTime writes a file that looks as old as the one before.
+// keepTime rewrites the file without changing its time.
 func (f *aFile) keepTime(t *testing.T, text string) {
 	t.Helper()
 	err := errors.Join(os.WriteFile(f.path, []byte(text), 0o600), os.Chtimes(f.path, f.written, f.written))
@@ -152,12 +152,12 @@ func TestNewToken(t *testing.T) {
 	}
 }
 
-// entry is a token as a file lists it.
+// entry returns the YAML entry of a token.
 func entry(name, hash string) string {
 	return "- name: " + name + "\n  sha256: " + hash + "\n  expires_at: 2027-01-01T00:00:00Z\n  grants: [{role: viewer, topics: [\"*\"]}]\n"
 }
 
-// Tokens rotate without a restart, and a mistake in the file locks nobody out.
+// Tokens rotate without a restart, and a mistake in the file locks no user out.
 func TestTokens_File(t *testing.T) {
 	t.Parallel()
 	first, firstHash := NewToken()
@@ -196,7 +196,7 @@ func TestTokens_File(t *testing.T) {
 	}
 	file.write(t, entry("first", firstHash))
 	want("right again", true, false, 6)
-	// A file that could not be read once is read later, although it looks as if nothing has changed it since.
+	// A file that could not be read once is read again, although its time and size have not changed.
 	file.write(t, strings.Repeat("[", len(entry("other", secondHash))))
 	want("while it cannot be read", true, false, 7)
 	file.keepTime(t, entry("other", secondHash))

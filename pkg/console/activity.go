@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// spans are the times that activity is told of.
+// spans are the lengths of time that the activity chart can show.
 var spans = []string{"hour", "day", "week"}
 
 type activity struct {
@@ -37,7 +37,7 @@ func (a activity) Total() (sum activityPoint) {
 	return sum
 }
 
-// last sums the steps that reach into the last d before the end of the points.
+// last sums the steps that overlap the last d before the end of the points.
 func (a activity) last(d time.Duration) (arrived, returned int64) {
 	step := time.Duration(a.StepSeconds) * time.Second
 	if step <= 0 || len(a.Points) == 0 {

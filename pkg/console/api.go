@@ -9,10 +9,10 @@ import (
 	"net/url"
 )
 
-// client calls the API in the process, as whoever asked for a page.
+// client calls the API in the process, with the credentials of the request for the page.
 type client struct{ api http.Handler }
 
-// apiError is what the API answers when it cannot do what it was asked for.
+// apiError is the body of an error response of the API.
 type apiError struct {
 	Status    int
 	Code      string           `json:"code"`
@@ -28,8 +28,8 @@ func (c client) get(r *http.Request, path string, query url.Values, into any) er
 	return c.send(r, http.MethodGet, withQuery(path, query), nil, into)
 }
 
-// send sends body as JSON, bytes as they are, nil for none. A form's key makes it happen once, however often it is
-// sent.
+// send sends body as JSON, a []byte unchanged, and no body when it is nil. The idempotency key of the form makes the
+// API do the work once, however often the form is sent.
 func (c client) send(r *http.Request, method, path string, body, into any) error {
 	answer, err := c.call(r, method, path, body, 0)
 	if err != nil || into == nil {
@@ -41,7 +41,7 @@ func (c client) send(r *http.Request, method, path string, body, into any) error
 	return nil
 }
 
-// probe reads what the program says of itself, also when it is not well.
+// probe reads a health endpoint of the program, also when its status is an error.
 func (c client) probe(r *http.Request, path string, into any) error {
 	req, err := inner(r, http.MethodGet, path, nil)
 	if err != nil {
@@ -55,7 +55,7 @@ func (c client) probe(r *http.Request, path string, into any) error {
 	return nil
 }
 
-// head returns the first bytes of an answer, at most n, and whether that was all. The rest is not loaded.
+// head returns the first bytes of an answer, at most n, and whether that was all of it. The rest is not loaded.
 func (c client) head(r *http.Request, path string, n int) (b []byte, all bool, err error) {
 	answer, err := c.call(r, http.MethodGet, path, nil, n)
 	if err != nil {
@@ -65,12 +65,12 @@ func (c client) head(r *http.Request, path string, n int) (b []byte, all bool, e
 }
 
 const (
-	maxAnswer  = 32 << 20 // bytes of an answer that are read; no page can show more
-	maxProblem = 1 << 20  // and of one of an error
+	maxAnswer  = 32 << 20 // bytes of an answer that are read; no page shows more
+	maxProblem = 1 << 20  // bytes of an error response that are read
 )
 
-// call returns an answer, or its error. most bounds what is taken of it; 0 takes all, and too large an answer is an
-// error.
+// call returns the answer of the API, or its error. most limits how many bytes of the body are read; with 0 the whole
+// body is read, and a body larger than maxAnswer is an error.
 func (c client) call(r *http.Request, method, path string, body any, most int) (*answer, error) {
 	req, err := inner(r, method, path, body)
 	if err != nil {
@@ -85,7 +85,7 @@ func (c client) call(r *http.Request, method, path string, body any, most int) (
 		return nil, a.problem()
 	}
 	if most == 0 && a.cut {
-		return nil, &apiError{Status: http.StatusInternalServerError, Message: fmt.Sprintf("There is more to read than the %s that a page can take: ask for less at once.", byteSize(maxAnswer))}
+		return nil, &apiError{Status: http.StatusInternalServerError, Message: fmt.Sprintf("The answer is larger than the %s that a page can show: narrow the request.", byteSize(maxAnswer))}
 	}
 	return a, nil
 }
@@ -109,7 +109,7 @@ func inner(r *http.Request, method, path string, body any) (*http.Request, error
 	if id := r.Header.Get("X-Request-Id"); id != "" {
 		req.Header.Set("X-Request-Id", id)
 	}
-	if parents := r.Header.Values("Traceparent"); len(parents) == 1 { // of two nobody knows which is right
+	if parents := r.Header.Values("Traceparent"); len(parents) == 1 { // with several it is unknown which one is right
 		req.Header.Set("Traceparent", parents[0])
 	}
 	if body != nil {
@@ -126,7 +126,7 @@ func inner(r *http.Request, method, path string, body any) (*http.Request, error
 	return req, nil
 }
 
-// listAnswer is a page of a list of the API, whichever it is of.
+// listAnswer is a page of any list of the API.
 type listAnswer struct {
 	Messages []message      `json:"messages"`
 	Groups   []groupState   `json:"groups"`
@@ -141,7 +141,7 @@ type answer struct {
 	header http.Header
 	status int
 	body   bytes.Buffer
-	most   int // bytes of a good answer that are wanted; 0: all, but for what no page can show
+	most   int // bytes of a successful answer to keep; 0: up to maxAnswer
 	cut    bool
 }
 
@@ -153,7 +153,7 @@ func (a *answer) WriteHeader(status int) {
 	}
 }
 
-// Write refuses more than is wanted, so that the writer stops.
+// Write accepts no more than the limit and then fails, so that the writer stops.
 func (a *answer) Write(b []byte) (int, error) {
 	a.WriteHeader(http.StatusOK)
 	if left := a.limit() - a.body.Len(); len(b) > left {

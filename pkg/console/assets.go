@@ -16,20 +16,20 @@ import (
 	"sync"
 )
 
-// static are the files of the pages. Its folder vendor holds the libraries that
-// `make assets` fetches; without them pages are plain HTML.
+// static holds the files of the pages. Its folder vendor has the libraries that `make assets` downloads; without them
+// the pages are plain HTML.
 //
 //go:embed static
 var static embed.FS
 
-// embedded are the files of the pages, packed once: they are the same for all.
+// embedded loads and compresses the files once; all consoles of the process share them.
 var embedded = sync.OnceValues(func() (*assets, error) { return loadAssets(static) })
 
-// stylesheet is the name that all files of static/css are served under, together.
+// stylesheet is the name under which all files of static/css are served, joined.
 const stylesheet = "console.css"
 
 type assets struct {
-	version string // changes with any of them
+	version string // changes when any of the files changes
 	files   map[string]asset
 }
 
@@ -43,7 +43,7 @@ var kinds = map[string]string{
 	".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
 }
 
-// loadAssets reads each file whose kind is known. Stylesheets are joined in the order of their names, libraries
+// loadAssets reads each file of a known type. Stylesheets are joined in the order of their names, those of libraries
 // first.
 func loadAssets(files fs.FS) (*assets, error) {
 	contents := map[string][]byte{}
@@ -97,8 +97,8 @@ func packed(contents map[string][]byte) *assets {
 
 func compressed(raw []byte) []byte {
 	var b bytes.Buffer
-	z, _ := gzip.NewWriterLevel(&b, gzip.BestCompression) // the level is a known one
-	_, _ = z.Write(raw)                                   // a buffer takes everything
+	z, _ := gzip.NewWriterLevel(&b, gzip.BestCompression) // BestCompression is a valid level
+	_, _ = z.Write(raw)                                   // a bytes.Buffer never fails
 	_ = z.Close()
 	return b.Bytes()
 }
@@ -110,7 +110,7 @@ func (a *assets) url(name string) string {
 	return "/static/" + a.version + "/" + name
 }
 
-// serve answers with a file. Its address changes with its content, so browsers keep it for ever.
+// serve answers with a file. Its address changes with its content, so browsers may cache it for a year.
 func (a *assets) serve(w http.ResponseWriter, r *http.Request) {
 	file, there := a.files[r.PathValue("file")]
 	if !there {
@@ -130,7 +130,7 @@ func (a *assets) serve(w http.ResponseWriter, r *http.Request) {
 		h.Set("Content-Encoding", "gzip")
 		body = file.compressed
 	}
-	_, _ = w.Write(body) // a client that left is nobody's fault
+	_, _ = w.Write(body) // the client has disconnected
 }
 
 func acceptsGzip(r *http.Request) bool {

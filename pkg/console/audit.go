@@ -20,7 +20,7 @@ type change struct {
 	RequestID  string    `json:"request_id"`
 }
 
-// Link is the page of what was changed; of what has none it is empty.
+// Link is the page of the changed object, or empty when it has none.
 func (ch change) Link() string {
 	switch {
 	case ch.Kind == "message" && ch.Action != "delete":
@@ -36,7 +36,7 @@ func (ch change) Link() string {
 	}
 }
 
-// auditFields are what narrows the trail, by the names that the API has for them.
+// auditFields are the filters of the audit trail, under their names in the API.
 var auditFields = []string{"actor", "action", "kind", "object_id", "request_id", "after"}
 
 var (
@@ -52,8 +52,8 @@ type auditPage struct {
 	Filter  map[string]string
 	Kinds   []string
 	Actions []string
-	Older   string // address of the next page; empty: there is none
-	First   string // address without a cursor, when this is not the first page
+	Older   string // address of the next page; empty on the last page
+	First   string // address of the first page; empty on the first page
 }
 
 func (c *Console) listChanges(w http.ResponseWriter, r *http.Request) error {

@@ -15,8 +15,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// allocated is how many bytes a call allocates, whether or not they are given back. It
-// counts those of the whole program: tests that use it do not run beside others.
+// allocated returns the number of bytes that a call allocates, freed or not. It counts those of the whole program, so
+// tests that use it must not run in parallel.
 func allocated(do func()) int64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -25,7 +25,7 @@ func allocated(do func()) int64 {
 	return int64(after.TotalAlloc - before.TotalAlloc)
 }
 
-// nested is JSON that is small, and large as soon as it is laid out.
+// nested returns JSON that is small, and large when it is formatted.
 func nested(depth, values int) string {
 	return strings.Repeat("[", depth) + strings.Repeat("1,", values) + "1" + strings.Repeat("]", depth)
 }
@@ -38,7 +38,7 @@ func TestPrettyPayloadTakesNoMoreMemoryThanItShows(t *testing.T) {
 	if most := int64(24 << 20); took > most {
 		t.Errorf("got %d bytes allocated for %d of payload, want at most %d", took, len(payload), most)
 	}
-	mustHave(t, readable(t, body), "shown as it is", "The first 64.0 KiB", strings.Repeat("[", 200)+"1,1,1")
+	mustHave(t, readable(t, body), "shown unformatted", "The first 64.0 KiB", strings.Repeat("[", 200)+"1,1,1")
 }
 
 func TestCheckOfAnEditTakesNoMoreMemoryThanItCompares(t *testing.T) {
@@ -113,11 +113,10 @@ func TestPrettyPayloadThatIsLargeShowsItsBeginning(t *testing.T) {
 	a := withMessage(t, fmt.Sprintf(`"payload":%s,"payload_size":%d`, payload, len(payload)))
 	body := get(t, site(t, a), messagePath+"?view=pretty").Body.String()
 	mustHave(t, body, "[\n  &#34;ää", "The first 64.0 KiB")
-	mustNotHave(t, body, "\ufffd", "shown as it is")
+	mustNotHave(t, body, "\ufffd", "shown unformatted")
 }
 
-// What both sides begin and end with is not compared; what is shown must be as if it
-// had been.
+// The common beginning and end of both sides are not compared; the result must be the same as if they were.
 func TestDifferenceOfPartsIsThatOfTheWhole(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -158,7 +157,7 @@ func TestDifferenceOfPartsIsThatOfTheWhole(t *testing.T) {
 			}
 		}
 		if at != len(lines) {
-			t.Fatalf("%q, %q: got %v, of %d lines, want all %d told of", a, b, got, at, len(lines))
+			t.Fatalf("%q, %q: got %v, of %d lines, want all %d shown or counted", a, b, got, at, len(lines))
 		}
 	}
 }

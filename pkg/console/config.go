@@ -10,23 +10,24 @@ import (
 // Config says what the console shows.
 type Config struct {
 	Enabled bool `mapstructure:"enabled"`
-	// TraceURL is where a trace is found, with {trace_id} in place of its id. Empty: no links.
+	// TraceURL is the address of a trace, in which {trace_id} stands for its id. Empty: traces have no links.
 	TraceURL string `mapstructure:"trace_url"`
-	// VersionHeaders name the headers that hold the version of a producer or a consumer.
+	// VersionHeaders names the headers that hold the version of the producer or the consumer.
 	VersionHeaders []string `mapstructure:"version_headers"`
 
-	// What follows is known from other settings, and shown.
+	// The fields below are copied from other settings.
 
-	// ApplicationFrames are prefixes of the operators' own stack frames. Empty: all frames of no known framework.
+	// ApplicationFrames are prefixes of the operators' own stack frames. Empty: every frame outside a known library
+	// counts.
 	ApplicationFrames []string `mapstructure:"-"`
 	// Name is the title of the pages.
 	Name string `mapstructure:"-"`
 
-	// Environment is shown next to the name, so that one system is not taken for another.
+	// Environment is shown next to the name, to tell two systems apart.
 	Environment string `mapstructure:"-"`
 }
 
-// DefaultConfig shows everything, and knows no traces.
+// DefaultConfig enables the console without links to traces.
 func DefaultConfig() Config {
 	return Config{
 		Enabled:        true,
@@ -37,7 +38,7 @@ func DefaultConfig() Config {
 
 const traceID = "{trace_id}"
 
-// Validate reports every setting that cannot work, by its key.
+// Validate reports every invalid setting by its key.
 func (c Config) Validate() error {
 	var errs []error
 	if c.TraceURL != "" {

@@ -1,9 +1,9 @@
-// Package console is the web console: pages rendered on the server from the public API alone, so that a program can
-// do whatever a page can, under the same rules. It knows the API as an http.Handler and its answers as JSON, and no
-// type of ours.
+// Package console is the web console. Its pages are rendered on the server from the public API alone, so a program
+// can do all that a page can do, under the same rules. It uses the API as an http.Handler, reads the answers as JSON,
+// and imports no other package of the project.
 //
-// Every page works as plain HTML. Scripts make it quicker: live parts fetch their own page and take themselves out of
-// it.
+// Every page works as plain HTML. Scripts make it faster: live parts request their own page and take their new
+// content from it.
 package console
 
 import (
@@ -24,23 +24,23 @@ type Console struct {
 	pages    map[string]*template.Template
 	logger   *zap.Logger
 	now      func() time.Time
-	signIn   SignIn        // nil: tokens are pasted
-	sessions Sessions      // nil: no server remembers who signed out
+	signIn   SignIn        // nil: only tokens can be used to sign in
+	sessions Sessions      // nil: signing out is not remembered on the server
 	signIns  SignIns       // nil: unlimited
-	needAuth bool          // somebody has to say who they are
-	dear     chan struct{} // holds a value for each of what takes much memory now
+	needAuth bool          // people must sign in
+	dear     chan struct{} // semaphore of the jobs that need much memory
 }
 
-// Option changes what a console shows.
+// Option configures a console.
 type Option func(*Console)
 
-// WithClock gives the clock that ages are told by.
+// WithClock sets the clock that ages are computed with.
 func WithClock(now func() time.Time) Option { return func(c *Console) { c.now = now } }
 
-// WithAuthentication says that people have to sign in: the API refuses requests without credentials.
+// WithAuthentication makes people sign in, because the API refuses requests without credentials.
 func WithAuthentication() Option { return func(c *Console) { c.needAuth = true } }
 
-// New returns the console of an API, which is called in the process with the credentials of each request.
+// New returns the console of an API. It calls the API in the process, with the credentials of each request.
 func New(cfg Config, api http.Handler, logger *zap.Logger, options ...Option) (*Console, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func New(cfg Config, api http.Handler, logger *zap.Logger, options ...Option) (*
 	return c, nil
 }
 
-// Route is a page or the target of a form. Variable segments of its path are in braces; handlers read them by
+// Route is a page or the target of a form. Variable segments of its path are in braces; handlers read them with
 // PathValue.
 type Route struct {
 	Method  string
@@ -67,13 +67,13 @@ type Route struct {
 	Handler http.Handler
 }
 
-// handler answers a request for a page. When it returns an error, nothing has been written.
+// handler answers a request for a page. When it returns an error, it has written nothing.
 type handler func(w http.ResponseWriter, r *http.Request) error
 
 const (
-	// maxForm bounds what a form may send: an edited payload and a little more.
+	// maxForm limits the bytes of a form: an edited payload of 1 MiB and its encoding.
 	maxForm = 4 << 20
-	// maxDear is how many comparisons of texts of megabytes run at once; others wait.
+	// maxDear limits how many comparisons of large texts run at once; the others wait.
 	maxDear = 2
 )
 
@@ -87,17 +87,17 @@ func (c *Console) page(h handler) http.Handler {
 			return err
 		}
 		if err := h(w, seen); err != nil && r.Context().Err() == nil {
-			c.fail(w, seen, err) // with the way to the other pages
+			c.fail(w, seen, err) // render the error with the navigation
 		}
 		return nil
 	})
 }
 
-// open answers without a session.
+// open serves a handler that needs no session.
 func (c *Console) open(h handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r = r.Clone(r.Context())
-		r.Header.Set("X-Request-Id", w.Header().Get("X-Request-Id")) // calls of the API carry it on
+		r.Header.Set("X-Request-Id", w.Header().Get("X-Request-Id")) // calls of the API carry the same id
 		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 		secure(w.Header())
 		err := readForm(r)
@@ -111,14 +111,14 @@ func (c *Console) open(h handler) http.Handler {
 	})
 }
 
-// readForm reads a form before anything is done: one that cannot be read must not pass for an empty one.
+// readForm parses a form before any work is done: an unreadable form must not be taken for an empty one.
 func readForm(r *http.Request) error {
 	if r.Method != http.MethodPost {
 		return nil
 	}
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if r.ContentLength != 0 && kind != "application/x-www-form-urlencoded" {
-		return &apiError{Status: http.StatusBadRequest, Message: "This is not what a form of these pages sends. Nothing was done."}
+		return &apiError{Status: http.StatusBadRequest, Message: "The request does not come from a form of this console. Nothing was done."}
 	}
 	var tooLarge *http.MaxBytesError
 	switch err := r.ParseForm(); {
@@ -129,7 +129,7 @@ func readForm(r *http.Request) error {
 	}
 }
 
-// alone does what takes much memory, when few others do.
+// alone runs do, which needs much memory, and limits how many such jobs run at once.
 func (c *Console) alone(r *http.Request, do func()) error {
 	select {
 	case c.dear <- struct{}{}:
@@ -141,7 +141,7 @@ func (c *Console) alone(r *http.Request, do func()) error {
 	return nil
 }
 
-// ofAnotherSite reports whether another site made the browser ask. Old browsers and those without TLS do not say.
+// ofAnotherSite reports whether another site caused the request. Old browsers, and pages without TLS, do not say.
 func ofAnotherSite(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "", "none", "same-origin":
@@ -151,7 +151,7 @@ func ofAnotherSite(r *http.Request) bool {
 	}
 }
 
-// secure keeps whatever a page shows from becoming anything but text.
+// secure sets headers that keep the browser from treating anything shown as more than text.
 func secure(h http.Header) {
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "+
 		"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")

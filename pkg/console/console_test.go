@@ -17,13 +17,13 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// noon is when tests look at pages.
+// noon is the current time in tests.
 var noon = time.Date(2026, 2, 20, 12, 0, 0, 0, time.UTC)
 
-// answers of an API, by "GET /api/v1/topics": what is answered as JSON, or an http.HandlerFunc.
+// answers holds the answers of an API, by "GET /api/v1/topics": a value that is sent as JSON, or an http.HandlerFunc.
 type answers map[string]any
 
-// anAPI answers what tests say, by method and path, and notes what it was asked.
+// anAPI is an API with configured answers, by method and path. It records the requests.
 type anAPI struct {
 	t       *testing.T
 	mu      sync.Mutex
@@ -32,30 +32,30 @@ type anAPI struct {
 	bodies  []string
 }
 
-// newAPI is an API whose session is an admin's, as with mode none.
+// newAPI returns an API whose session is an admin's, as in mode none.
 func newAPI(t *testing.T) *anAPI {
 	t.Helper()
 	a := &anAPI{t: t, answers: answers{}}
 	return a.of(viewer{Name: "anonymous", Mode: "none", Grants: []grant{{"admin", []string{"*"}}, {"unmask", []string{"*"}}}})
 }
 
-// of gives the API another session.
+// of sets another session.
 func (a *anAPI) of(v viewer) *anAPI { return a.says("GET /api/v1/session", v) }
 
-// withRole is the session of a viewer with one role.
+// withRole returns the session of a viewer with one role.
 func withRole(role string, topics ...string) viewer {
 	return viewer{Name: "eve", Mode: "token", Grants: []grant{{role, topics}}}
 }
 
-// readOnly is the session of a viewer who may look and no more.
+// readOnly is the session of a viewer without other roles.
 var readOnly = withRole("viewer", "*")
 
 func (a *anAPI) says(route string, answer any) *anAPI { a.answers[route] = answer; return a }
 
-// raw is an answer in JSON, as it is.
+// raw is an answer in JSON, sent unchanged.
 type raw string
 
-// refusal is an answer of an error.
+// refusal is an error response.
 type refusal struct {
 	status        int
 	code, message string
@@ -86,7 +86,7 @@ func (a *anAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// wasAsked returns the requests of a route, and their bodies.
+// wasAsked returns the requests to a route, and their bodies.
 func (a *anAPI) wasAsked(route string) (requests []*http.Request, bodies []string) {
 	for i, r := range a.asked {
 		if r.Method+" "+r.URL.Path == route {
@@ -143,21 +143,21 @@ func post(t *testing.T, site http.Handler, path string, form url.Values) *httpte
 	return send(t, site, http.MethodPost, path, form)
 }
 
-// getPart asks for a part of a page as a script does.
+// getPart requests a part of a page as the page's script does.
 func getPart(t *testing.T, site http.Handler, path, part string) string {
 	t.Helper()
 	return get(t, site, path, "HX-Request", "true", "HX-Target", part).Body.String()
 }
 
-// look is a page that is asked for, and what its markup has.
+// look is a requested page, with texts that its markup must and must not contain.
 type look struct {
-	says       answers // instead of what the API says else
+	says       answers // override answers of the API
 	path       string
 	status     int // 0: 200
 	has, lacks []string
 }
 
-// shows asks for each page. None has data as markup.
+// shows requests each page. Data must not become markup in any of them.
 func shows(t *testing.T, api func(*testing.T) *anAPI, looks map[string]look) {
 	t.Helper()
 	for name, c := range looks {
@@ -206,7 +206,7 @@ func wantTo(t *testing.T, what string, w *httptest.ResponseRecorder, location st
 	}
 }
 
-// wantDone wants a change to lead to an address whose page says, once, what was done.
+// wantDone checks that a change redirects to an address whose page shows the sentence for code, once.
 func wantDone(t *testing.T, what string, w *httptest.ResponseRecorder, code, address string) {
 	t.Helper()
 	wantTo(t, what, w, address)
@@ -218,11 +218,11 @@ func wantDone(t *testing.T, what string, w *httptest.ResponseRecorder, code, add
 		}
 	}
 	if want := code + "." + digest(path); got != want || done[code] == "" {
-		t.Errorf("%s: got told %q, want %q, which is a sentence", what, got, want)
+		t.Errorf("%s: got the sentence %q, want %q", what, got, want)
 	}
 }
 
-// wantAsked wants the last query of a route.
+// wantAsked checks the last query of a route.
 func wantAsked(t *testing.T, a *anAPI, route, query string) {
 	t.Helper()
 	if got := lastAsked(t, a, route).Encode(); got != query {
@@ -239,7 +239,7 @@ func lastAsked(t *testing.T, a *anAPI, route string) url.Values {
 	return asked[len(asked)-1].URL.Query()
 }
 
-// wantSent wants a route asked once, with a body and an Idempotency-Key, "" for none.
+// wantSent checks that a route was requested once, with a body and an Idempotency-Key, "" for none.
 func wantSent(t *testing.T, a *anAPI, route, body, key string) {
 	t.Helper()
 	requests, bodies := a.wasAsked(route)
@@ -248,15 +248,15 @@ func wantSent(t *testing.T, a *anAPI, route, body, key string) {
 	}
 }
 
-// hostile is a text that wants to be markup.
+// hostile is a text that contains markup.
 const hostile = `<script>alert(1)</script>"'><img src=x onerror=alert(1)>`
 
-// quoted puts the hostile text where JSON says so.
+// quoted replaces HOSTILE in JSON by the hostile text.
 func quoted(json string) raw {
 	return raw(strings.ReplaceAll(json, "HOSTILE", strings.ReplaceAll(hostile, `"`, `\"`)))
 }
 
-// wantNoMarkup parses a page as a browser does, and wants nothing that came from data to be more than text.
+// wantNoMarkup parses a page as a browser does, and checks that data became nothing but text.
 func wantNoMarkup(t *testing.T, body string) {
 	t.Helper()
 	elements, _ := elementsOf(t, body)
@@ -272,7 +272,7 @@ func wantNoMarkup(t *testing.T, body string) {
 	}
 }
 
-// elementsOf reads a page: its elements, and its text with single spaces.
+// elementsOf parses a page into its elements, and its text with single spaces.
 func elementsOf(t *testing.T, body string) (list []*html.Node, said string) {
 	t.Helper()
 	doc, err := html.Parse(strings.NewReader(body))
@@ -304,7 +304,7 @@ func attribute(n *html.Node, name string) (value string, there bool) {
 	return "", false
 }
 
-// readable is the text of a page.
+// readable returns the text of a page.
 func readable(t *testing.T, body string) string {
 	t.Helper()
 	_, said := elementsOf(t, body)

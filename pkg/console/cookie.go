@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// Cookies are all that is kept of a session, so every replica knows it; servers remember who signed out. Their prefix
-// makes browsers refuse them from neighbours: unencrypted, for a whole domain, or for a part of a site.
+// The whole session is in cookies, so every replica can read it; servers only remember which sessions were ended. The
+// prefix __Host- makes browsers reject cookies that other sites set: without TLS, for a whole domain, or for a path.
 const (
-	sessionCookie = "__Host-dlq-session" // a random id and the token; further parts have -2 to -4 behind
-	attemptCookie = "__Host-dlq-signin"  // who is on the way to the issuer, and from where
-	issuerCookie  = "__Host-dlq-issuer"  // when one last signed in at the issuer
+	sessionCookie = "__Host-dlq-session" // a random id and the token; further parts have the suffixes -2 to -4
+	attemptCookie = "__Host-dlq-signin"  // the sign-in under way at the issuer
+	issuerCookie  = "__Host-dlq-issuer"  // the time of the last sign-in at the issuer
 
-	// A browser takes 4096 bytes of a cookie, its name and attributes included.
+	// A browser accepts 4096 bytes per cookie, its name and attributes included.
 	partSize = 3800
 	maxParts = 4
 
@@ -30,7 +30,7 @@ const (
 
 var errTokenTooLong = fmt.Errorf("the token is longer than the %d bytes that cookies can hold", maxParts*partSize)
 
-// setCookie keeps a value for life, for 0 as long as the browser runs; a negative life takes it away.
+// setCookie sets a cookie for the given time; 0 keeps it until the browser closes, a negative time removes it.
 func setCookie(w http.ResponseWriter, name, value string, life time.Duration) {
 	http.SetCookie(w, &http.Cookie{
 		Name: name, Value: value, Path: "/", Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,
@@ -40,7 +40,7 @@ func setCookie(w http.ResponseWriter, name, value string, life time.Duration) {
 
 func takeCookie(w http.ResponseWriter, name string) { setCookie(w, name, "", -time.Second) }
 
-// cookieOf returns a cookie's value; "" for none and for several, of which one is not ours.
+// cookieOf returns a cookie's value; "" when it is missing or sent several times, as one of them is then forged.
 func cookieOf(r *http.Request, name string) string {
 	cookies := r.CookiesNamed(name)
 	if len(cookies) != 1 {
@@ -56,11 +56,11 @@ func partName(part int) string {
 	return sessionCookie + "-" + strconv.Itoa(part)
 }
 
-// session identifies a browser: a random id, by which the session is ended, and the token.
+// session identifies a browser: id is random and names the session when it is ended; token is the credential.
 type session struct{ id, token string }
 
-// keepSession keeps a token in a new session and removes the rest of a longer one. The first part has their number
-// and the id. A life of 0 is an unknown one.
+// keepSession stores a token in a new session and removes surplus parts of an older, longer one. The first part holds
+// the number of parts and the id. A life of 0 means that the lifetime is unknown.
 func keepSession(w http.ResponseWriter, token string, life time.Duration) error {
 	parts := (len(token) + partSize - 1) / partSize
 	if parts > maxParts {
@@ -80,7 +80,7 @@ func keepSession(w http.ResponseWriter, token string, life time.Duration) error 
 	return nil
 }
 
-// sessionOf returns the session that the browser keeps, or the zero session.
+// sessionOf returns the session of the browser, or the zero session.
 func sessionOf(r *http.Request) session {
 	count, rest, _ := strings.Cut(cookieOf(r, sessionCookie), ":")
 	id, token, _ := strings.Cut(rest, ":")
@@ -110,10 +110,10 @@ func endSession(w http.ResponseWriter) {
 	takeCookie(w, issuerCookie)
 }
 
-// authorization returns the Authorization header for the API, or "". The request's own wins over the session's.
+// authorization returns the Authorization header for the API, or "". The request's own header wins over the session.
 func authorization(r *http.Request) string {
 	if values := r.Header.Values("Authorization"); len(values) > 0 {
-		return strings.Join(values, ", ") // the API refuses several
+		return strings.Join(values, ", ") // the API rejects several values
 	}
 	if s := sessionOf(r); s.token != "" {
 		return "Bearer " + s.token
@@ -121,12 +121,12 @@ func authorization(r *http.Request) string {
 	return ""
 }
 
-// signInAttempt is a sign-in under way, which the issuer's answer is checked against. Only its browser has it.
+// signInAttempt is a sign-in under way; the issuer's answer is checked against it. Only the browser stores it.
 type signInAttempt struct {
 	State    string `json:"s"`
 	Nonce    string `json:"n"`
 	Verifier string `json:"v"`
-	Return   string `json:"r"` // where to go then
+	Return   string `json:"r"` // where to go after the sign-in
 	Began    int64  `json:"t"` // seconds since 1970
 }
 
@@ -141,7 +141,7 @@ func (a signInAttempt) keep(w http.ResponseWriter) error {
 
 var errNoAttempt = errors.New("the browser has no sign-in under way")
 
-// attemptOf reads the cookie. Its path is checked again: the owner of the browser may have written it.
+// attemptOf reads the cookie. The return path is checked again, because the user may have written the cookie.
 func attemptOf(r *http.Request, now time.Time) (signInAttempt, error) {
 	var a signInAttempt
 	raw, err := base64.RawURLEncoding.DecodeString(cookieOf(r, attemptCookie))

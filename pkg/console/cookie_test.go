@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// kept is a request of a browser that got what w set.
+// kept returns a request of a browser with the cookies that w set.
 func kept(t *testing.T, w *httptest.ResponseRecorder) *http.Request {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)

@@ -18,8 +18,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest"
 )
 
-// program serves the console beside the API as the program does, and returns a token
-// that the API lets in.
+// program serves console and API as the program does, and returns a token that the API accepts.
 func program(t *testing.T) (site http.Handler, token string) {
 	t.Helper()
 	text, hash := auth.NewToken()
@@ -33,7 +32,7 @@ func program(t *testing.T) (site http.Handler, token string) {
 	return withPages(t, server, console.WithAuthentication()), text.Reveal()
 }
 
-// withPages serves the console of a server, and the server.
+// withPages serves the console together with its API server.
 func withPages(t *testing.T, server *rest.Server, options ...console.Option) http.Handler {
 	t.Helper()
 	server.SetReady()
@@ -59,8 +58,8 @@ func ask(t *testing.T, site http.Handler, method, path, body string, headers ...
 	return w
 }
 
-// A browser that is signed in sends its cookies with what pages of others make it
-// send; and nobody is to be signed in, or out, by somebody else.
+// A signed-in browser sends its cookies also with requests that pages of other sites cause; such a page must not be
+// able to sign the user in or out either.
 func TestPagesOfOtherSitesCanDoNothing(t *testing.T) {
 	t.Parallel()
 	site, token := program(t)
@@ -92,8 +91,8 @@ func TestPagesOfOtherSitesCanDoNothing(t *testing.T) {
 	}
 }
 
-// The session is the console's alone: whoever calls the API says who they are
-// themselves, so that no page can do it in a browser's name.
+// Only the console uses the session: clients of the API send their own credentials, so no page can call the API in a
+// browser's name.
 func TestTheAPITakesNoCookies(t *testing.T) {
 	t.Parallel()
 	site, token := program(t)

@@ -1,6 +1,6 @@
 package console
 
-// diffLine is a line of a difference: "-" gone, "+" new, "" in both, "…" for lines that are left out.
+// diffLine is a line of a difference: "-" removed, "+" added, "" unchanged, "…" for omitted lines.
 type diffLine struct {
 	Mark string
 	Text string
@@ -10,10 +10,11 @@ func (l diffLine) Kind() string {
 	return map[string]string{"-": "gone", "+": "new", "…": "skipped"}[l.Mark]
 }
 
-// diffContext is how many lines that stay are shown around those that do not.
+// diffContext is the number of unchanged lines shown around each change.
 const diffContext = 2
 
-// difference finds the longest common lines. It takes two bytes a pair: neither may have more than 65,535 lines.
+// difference finds the longest common subsequence of lines. It needs two bytes per pair of lines, and neither side
+// may have more than 65,535 lines.
 func difference(before, after []string) []diffLine {
 	common := commonLines(before, after)
 	wide := len(after) + 1
@@ -35,9 +36,9 @@ func difference(before, after []string) []diffLine {
 	return lines
 }
 
-// commonLines counts the common lines from each pair of lines on, by rows of before.
+// commonLines returns, for each pair of lines, how many lines from there on are common, by rows of before.
 func commonLines(before, after []string) []uint16 {
-	ids := map[string]int{} // lines may be long, and are compared often
+	ids := map[string]int{} // compare numbers, as lines may be long
 	a, b := numbered(ids, before), numbered(ids, after)
 	wide := len(after) + 1
 	common := make([]uint16, (len(before)+1)*wide)
@@ -66,7 +67,7 @@ func numbered(ids map[string]int, lines []string) []int {
 	return list
 }
 
-// shortened leaves out lines that stay, except near changes. before and after count more of them on either side.
+// shortened omits unchanged lines, except near changes. before and after are further unchanged lines on either side.
 func shortened(lines []diffLine, before, after int) []diffLine {
 	near := make([]bool, len(lines))
 	for i, line := range lines {
@@ -81,7 +82,7 @@ func shortened(lines []diffLine, before, after int) []diffLine {
 	left := before
 	skip := func() {
 		if left > 0 {
-			list = append(list, diffLine{"…", plural(int64(left), "line that stays", "lines that stay")})
+			list = append(list, diffLine{"…", plural(int64(left), "unchanged line", "unchanged lines")})
 		}
 		left = 0
 	}

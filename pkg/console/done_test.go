@@ -21,18 +21,18 @@ func TestDone(t *testing.T) {
 		t.Errorf("got %s, want one for a minute, that scripts and other sites do not have, and that is kept without TLS", cookie)
 	}
 	if says("/redrives") {
-		t.Error("got it told by another page")
+		t.Error("got it shown on another page")
 	}
 	if v.header["Hx-Request"] = "true"; says(page) {
-		t.Error("got it told to a part of a page")
+		t.Error("got it shown in a live part")
 	}
 	if delete(v.header, "Hx-Request"); !says(page + "?result=skipped") {
-		t.Error("got it not told by its own page, or taken away by another one or a part")
+		t.Error("got it missing on its own page, or removed by another page or a part")
 	}
 	if v.cookies() != "" || says(page) {
-		t.Errorf("got it told again (%q), want once", v.cookies())
+		t.Errorf("got it shown again (%q), want once", v.cookies())
 	}
-	// What the request says is never told.
+	// Text of the request is never shown.
 	for _, value := range []string{hostile, "paused", "paused.x", hostile + "." + digest(page), "nonsense." + digest(page)} {
 		v.jar[doneCookie] = &http.Cookie{Name: doneCookie, Value: url.QueryEscape(value)}
 		body := v.get(page + "?done=paused").Body.String()

@@ -10,32 +10,32 @@ import (
 	"strings"
 )
 
-// maxEdited is the largest payload that can be edited: the API takes no larger body.
+// maxEdited is the largest payload in bytes that can be edited: the API accepts no larger body.
 const maxEdited = 1 << 20
 
 type editPage struct {
 	*message
 	Base   string
 	Unmask bool
-	Can    act // Why: it cannot be sent, and why
+	Can    act // Why: the reason for which it cannot be sent
 
 	MayUnmask bool
 	Draft     draft
-	Fresh     []int  // empty rows
-	WasJSON   bool   // the payload of the message is
-	Fixed     string // why the payload cannot be edited; "" when it can
+	Fresh     []int  // empty rows to add headers in
+	WasJSON   bool   // the payload of the stored message is JSON
+	Fixed     string // the reason for which the payload cannot be edited; "" when it can
 
 	Unsettled bool
-	Check     *editCheck // nil: nobody asked for it
+	Check     *editCheck // nil: no check was requested
 }
 
 type editCheck struct {
-	JSON      *jsonProblem // nil: it is
+	JSON      *jsonProblem // nil: it is JSON
 	IsJSON    bool
 	Lines     []diffLine
-	SpaceOnly bool // only spaces between the tokens of JSON differ
-	Payload   bool // it differs
-	Bytes     bool // it differs, and is no text to compare
+	SpaceOnly bool // only the space between JSON tokens differs
+	Payload   bool // the payload differs
+	Bytes     bool // the payload differs, and cannot be compared as text
 	Key       bool
 	Topic     string
 	Headers   []diffLine
@@ -53,7 +53,7 @@ func (c *Console) showEdit(w http.ResponseWriter, r *http.Request) error {
 	return c.renderEdit(w, r, http.StatusOK, p, nil)
 }
 
-// editOf loads the message that is edited, but for a value that has to be fetched.
+// editOf loads the message to edit, without a payload that has to be fetched separately.
 func (c *Console) editOf(r *http.Request) (*editPage, error) {
 	at, unmask := placeOf(r, false), unmasks(r)
 	m, err := c.loadMessage(r, at, unmask)
@@ -69,14 +69,14 @@ func (c *Console) editOf(r *http.Request) (*editPage, error) {
 	return p, nil
 }
 
-// originalOf is the message as it is, to be changed. It notes why the value cannot be.
+// originalOf returns the message as a draft, unchanged. It sets p.Fixed when the payload cannot be edited.
 func (c *Console) originalOf(r *http.Request, p *editPage) draft {
 	raw, fixed := c.editable(r, placeOf(r, false), p.message)
 	p.Fixed = fixed
 	return draftOf(p.message, raw)
 }
 
-// editable returns a payload that can be edited, or why it cannot. nil is a tombstone.
+// editable returns a payload that can be edited, nil for a tombstone, or the reason for which it cannot.
 func (c *Console) editable(r *http.Request, at place, m *message) (raw []byte, why string) {
 	switch {
 	case m.hasPayload() != nil:
@@ -84,21 +84,21 @@ func (c *Console) editable(r *http.Request, at place, m *message) (raw []byte, w
 	case m.PayloadOmitted == "" && m.PayloadSize == nil:
 		return nil, ""
 	case elsewhere(m.PayloadOmitted):
-		return nil, "The payload is not stored here, so it goes as it is."
+		return nil, "The payload is not stored here, so it is sent unchanged."
 	case m.PayloadSize != nil && *m.PayloadSize > maxEdited:
-		return nil, "The payload has " + byteSize(*m.PayloadSize) + ": more than 1 MiB cannot be edited here, so it goes as it is."
+		return nil, "The payload has " + byteSize(*m.PayloadSize) + ": more than 1 MiB cannot be edited here, so it is sent unchanged."
 	}
 	if m.keepsBytes(viewerOf(r), unmasks(r)) {
-		return nil, "The payload cannot be masked, so it is loaded only when you unmask it. It goes as it is."
+		return nil, "The payload cannot be masked, so it is loaded only when you unmask it. It is sent unchanged."
 	}
 	raw, all, err := c.api.head(r, at.api("payload"), maxEdited+1)
 	switch {
 	case err != nil:
-		return nil, "The payload cannot be had, so it goes as it is: " + wordsOf(err)
+		return nil, "The payload cannot be loaded, so it is sent unchanged: " + wordsOf(err)
 	case !all || len(raw) > maxEdited:
-		return nil, "More than 1 MiB cannot be edited here, so the payload goes as it is."
+		return nil, "More than 1 MiB cannot be edited here, so the payload is sent unchanged."
 	default:
-		return append([]byte{}, raw...), "" // not nil when it is empty
+		return append([]byte{}, raw...), "" // an empty payload must not become nil
 	}
 }
 
@@ -112,19 +112,19 @@ func (c *Console) takeEdit(w http.ResponseWriter, r *http.Request) error {
 	}
 	was := c.originalOf(r, p)
 	if missing := lacks(r, p.Fixed == ""); missing != "" {
-		return &apiError{Status: http.StatusBadRequest, Message: "The form came without its field " + missing + ". Nothing was sent."}
+		return &apiError{Status: http.StatusBadRequest, Message: "The form lacks the field " + missing + ". Nothing was sent."}
 	}
 	p.Draft = readDraft(r, was)
 	p.Draft.settle(was)
 	if p.Fixed != "" {
 		p.Draft.Payload = was.Payload
 	}
-	if p.Can.Why != "" && text(r, "do") != "send" { // one that was sent twice is told by the API that it was sent
+	if p.Can.Why != "" && text(r, "do") != "send" { // for a form that was sent twice, the API answers that it was sent
 		return c.renderEdit(w, r, http.StatusConflict, p, &failure{Title: titles[http.StatusConflict], Message: "It cannot be sent: " + p.Can.Why + "."})
 	}
 	edit, problems := p.Draft.order(was)
 	if len(problems) > 0 {
-		return c.renderEdit(w, r, http.StatusBadRequest, p, &failure{Title: titles[http.StatusBadRequest], Message: "What was typed cannot be sent.", Fields: problems})
+		return c.renderEdit(w, r, http.StatusBadRequest, p, &failure{Title: titles[http.StatusBadRequest], Message: "The form has invalid values.", Fields: problems})
 	}
 	if err := c.alone(r, func() { p.Check = p.check(was, len(edit) == 0) }); err != nil {
 		return err
@@ -148,11 +148,11 @@ func (c *Console) takeEdit(w http.ResponseWriter, r *http.Request) error {
 	return seeDone(w, r, "edited", p.Base)
 }
 
-// payloadHere holds the place of a JSON payload in an order. No other text looks like it: their quotes are escaped.
+// payloadHere marks where a JSON payload goes in a request. No other text looks like it: its quotes would be escaped.
 const payloadHere = "\x00payload"
 
-// editBody is the body of a retry with an edit. A payload that is JSON goes into it as it was typed: an encoder would
-// change how it is written, and base64 would leave room for a third less of it.
+// editBody returns the request body of a retry with an edit. A payload that is JSON is inserted as it was typed: an
+// encoder would change its formatting, and base64 would leave room for a third less.
 func editBody(order map[string]any, payload string) ([]byte, error) {
 	raw, err := json.Marshal(order)
 	if err != nil {
@@ -164,7 +164,7 @@ func editBody(order map[string]any, payload string) ([]byte, error) {
 	return raw, nil
 }
 
-// lacks names a field that did not come, "" for none: it must not pass for a field that was emptied.
+// lacks returns the name of a missing field, or "": a missing field must not be taken for an emptied one.
 func lacks(r *http.Request, payload bool) string {
 	names := []string{"topic", "record_key", "key_as", "header_name", "header_as", "header_value", "header_own"}
 	if payload {
@@ -178,17 +178,17 @@ func lacks(r *http.Request, payload bool) string {
 	return ""
 }
 
-// notSent says why what was to be sent was not; nil when nobody wanted to.
+// notSent says why the edit was not sent; nil when the form did not ask to send it.
 func notSent(r *http.Request, seen bool, check *editCheck) *failure {
 	switch {
 	case text(r, "do") != "send":
 		return nil
 	case !seen:
-		return &failure{Title: "Nothing was sent", Message: "This is not what was checked. Look at the difference below, then send it."}
+		return &failure{Title: "Nothing was sent", Message: "This is not what was checked. Review the difference below, then send it."}
 	case check.Nothing:
-		return &failure{Title: "Nothing was sent", Message: "Nothing was changed. Retry the message to send it as it is."}
+		return &failure{Title: "Nothing was sent", Message: "Nothing was changed. Retry the message to send it unchanged."}
 	default:
-		return &failure{Title: "Nothing was sent", Message: "The payload is not JSON any more. Mend it, or say that it is meant so."}
+		return &failure{Title: "Nothing was sent", Message: "The payload is no longer JSON. Correct it, or tick the box to send it anyway."}
 	}
 }
 
@@ -214,7 +214,7 @@ func (p *editPage) check(was draft, nothing bool) *editCheck {
 	return k
 }
 
-// headerLines has a line for each header. Headers whose name is no text go along only while no other header changes.
+// headerLines returns one line per header. Headers whose name is not text are sent only while no other header changes.
 func (d draft) headerLines(lost bool) string {
 	var lines []string
 	for _, h := range d.Headers {
@@ -223,14 +223,14 @@ func (d draft) headerLines(lost bool) string {
 			continue
 		case asLost:
 			if lost {
-				lines = append(lines, h.Name+": not kept, since its name is not text")
+				lines = append(lines, h.Name+": not sent, because its name is not text")
 			}
 		case asText:
 			lines = append(lines, h.Name+": "+h.Text)
 		case asBase64:
 			lines = append(lines, h.Name+": base64 "+h.Text)
 		case asKeep:
-			lines = append(lines, h.Name+": as it is")
+			lines = append(lines, h.Name+": unchanged")
 		default:
 			lines = append(lines, h.Name+": null")
 		}
@@ -241,8 +241,8 @@ func (d draft) headerLines(lost bool) string {
 	return strings.Join(lines, "\n")
 }
 
-// editRefused shows the form again below the API's answer. Headers that it refuses as those of dead letters are taken
-// out.
+// editRefused shows the form again below the API's answer. Headers that the API rejects as dead-letter headers are
+// removed from the draft.
 func (c *Console) editRefused(w http.ResponseWriter, r *http.Request, p *editPage, was draft, err error) error {
 	var refused *apiError
 	if errors.As(err, &refused) && refused.Status == http.StatusBadRequest && p.Draft.takeOut(refused.Details) {
@@ -251,7 +251,7 @@ func (c *Console) editRefused(w http.ResponseWriter, r *http.Request, p *editPag
 		}
 		return c.renderEdit(w, r, http.StatusBadRequest, p, &failure{
 			Title:   "Nothing was sent",
-			Message: "Some headers mark dead letters, or are written anew with every attempt. They were taken out: look at the difference, then send it.",
+			Message: "Some headers mark dead letters, or are written by every attempt. They were removed: review the difference, then send it.",
 		})
 	}
 	status, problem, err := problemOf(err)
@@ -262,14 +262,14 @@ func (c *Console) editRefused(w http.ResponseWriter, r *http.Request, p *editPag
 	return c.renderEdit(w, r, status, p, problem)
 }
 
-// takeOut removes the headers that the API refuses, and reports whether that was all that it said.
+// takeOut removes the headers that the API rejects, and reports whether the API reported nothing else.
 func (d *draft) takeOut(details []map[string]any) bool {
 	var names []string
 	for _, detail := range details {
 		field, _ := detail["field"].(string)
 		reason, _ := detail["reason"].(string)
 		before, name, named := strings.Cut(reason, ": ")
-		if !strings.HasSuffix(field, "].key") || !named || !strings.HasPrefix(before, "would mark") && !strings.HasPrefix(before, "is written anew") {
+		if !strings.HasSuffix(field, "].key") || !named || !strings.HasPrefix(before, "would mark") && !strings.HasPrefix(before, "is written ") {
 			return false
 		}
 		names = append(names, name)

@@ -6,14 +6,14 @@ import (
 )
 
 const (
-	maxCompared = 1 << 20 // pairs of lines; of more, all are shown as replaced
+	maxCompared = 1 << 20 // pairs of lines to compare; above it, all lines are shown as replaced
 	maxDiff     = 2000    // lines of a difference that are shown
-	maxDiffLine = 500     // characters of one
-	maxLaidOut  = 4 << 20 // bytes of a text that is laid out to be compared
+	maxDiffLine = 500     // characters of a line that are shown
+	maxLaidOut  = 4 << 20 // bytes of formatted JSON to compare
 )
 
-// differenceOf compares line by line. JSON is compared with a line for each value, since most producers write one
-// line, unless that is too long. spaceOnly says that only what is between the tokens differs.
+// differenceOf compares line by line. JSON is first formatted with one line per value, unless that is too long, since
+// most producers write it on one line. spaceOnly reports that only the space between the tokens differs.
 func differenceOf(was, now string) (lines []diffLine, spaceOnly bool) {
 	a, okA := prettyJSON(was)
 	b, okB := "", false
@@ -35,7 +35,7 @@ func prettyJSON(text string) (string, bool) {
 	return pretty, ok && len(bytes.TrimSpace(raw[used:])) == 0
 }
 
-// textDifference compares what is between the common beginning and end: most of a large text is looked at once, and
+// textDifference compares the part between the common beginning and end, so most of a large text is read once and
 // none is copied.
 func textDifference(a, b string) []diffLine {
 	begin := earlier(a, sameBegin(a, b))
@@ -53,7 +53,7 @@ func sameBegin(a, b string) int {
 	return strings.LastIndexByte(a[:n], '\n') + 1
 }
 
-// sameEnd is how many bytes of whole lines both end with, with the line feed in front of them.
+// sameEnd returns the number of bytes of whole lines that both texts end with, including the line feed before them.
 func sameEnd(a, b string) int {
 	n, most := 0, min(len(a), len(b))
 	for n < most && a[len(a)-1-n] == b[len(b)-1-n] {
@@ -89,7 +89,7 @@ func later(text string, end int) int {
 	return end
 }
 
-// lineDifference compares all lines, when that is not too dear.
+// lineDifference compares all lines, unless there are too many pairs of them.
 func lineDifference(a, b string) []diffLine {
 	n, m := strings.Count(a, "\n")+1, strings.Count(b, "\n")+1
 	if n <= maxDiff && m <= maxDiff && n*m <= maxCompared {
@@ -122,7 +122,7 @@ func diffToRead(lines []diffLine) []diffLine {
 	return lines
 }
 
-// beginningOf is clip for a text that may be very long: most of it is not looked at.
+// beginningOf is clip for a text that may be very long: it reads only the beginning.
 func beginningOf(n int, text string) string {
 	text, _ = clipText(text, (n+1)*4) // bytes of the longest character
 	return clip(n, text)

@@ -20,18 +20,18 @@ const (
 	asText   = "text"
 	asBase64 = "base64"
 	asNull   = "null"
-	asKeep   = "keep"   // the record's own, which may be masked
-	asRemove = "remove" // of a header: it is not sent
-	asLost   = "lost"   // no edit can say its name: it goes along while no other header is changed
+	asKeep   = "keep"   // the record's own value, which may be masked
+	asRemove = "remove" // a header that is not sent
+	asLost   = "lost"   // an edit cannot express the name: the header is sent while no other header changes
 )
 
 type editHeader struct {
 	value
 	Name string
-	Own  int // which of the message's headers it is, from 1; 0: none of them
+	Own  int // number of the message's header, from 1; 0: a new header
 }
 
-// Locked reports whether its name stands in no field of a form without being changed.
+// Locked reports whether a form field would change the header's name, so that it cannot be edited.
 func (h editHeader) Locked() bool {
 	return h.Own > 0 && (h.As == asLost || strings.TrimSpace(h.Name) == "" || writable([]byte(h.Name), false).As != asText)
 }
@@ -43,7 +43,7 @@ type draft struct {
 	Payload   value
 	Key       value
 	Headers   []editHeader
-	NotJSON   bool // it is sent although it is not JSON
+	NotJSON   bool // send it although it is not JSON
 	Duplicate bool
 	Reason    string
 }
@@ -52,7 +52,7 @@ const freshRows = 2 // empty rows below the headers
 
 func draftOf(m *message, raw []byte) draft {
 	d := draft{Topic: m.OriginalTopic, Payload: writable(raw, true), Key: blobValue(m.Key)}
-	if m.HeadersOmitted != "" { // those that stand here would take the place of all
+	if m.HeadersOmitted != "" { // the listed headers would replace all of them
 		return d
 	}
 	for i, h := range m.Headers {
@@ -72,7 +72,7 @@ func draftOf(m *message, raw []byte) draft {
 
 func blobValue(b *blob) value { return writable(b.bytes(), false) }
 
-// writable is bytes for a field of a form, as base64 when the field would change them.
+// writable returns bytes for a form field, in base64 when the field would change them.
 func writable(raw []byte, lines bool) value {
 	if raw == nil {
 		return value{As: asNull}
@@ -86,14 +86,14 @@ func writable(raw []byte, lines bool) value {
 	return value{asBase64, base64.StdEncoding.EncodeToString(raw)}
 }
 
-// loneReturn reports whether browsers would change a text's returns: single ones, and pairs among single line feeds.
+// loneReturn reports whether a browser would change carriage returns: single ones, or pairs among single line feeds.
 func loneReturn(text string) bool {
 	pairs := strings.Count(text, "\r\n")
 	return strings.Count(text, "\r") != pairs || pairs > 0 && strings.Count(text, "\n") != pairs
 }
 
-// deadLetterMarks are prefixes of headers that mark dead letters: without them a record is a record again. The API
-// knows more, and refuses those.
+// deadLetterMarks are prefixes of headers that mark dead letters; without them the record is an ordinary one again.
+// The API knows more of them, and rejects those.
 var deadLetterMarks = []string{
 	"kafka_dlt-", "kafka_original-", "kafka_exception-", "__connect.errors.", "__streams.errors.", "x-dlq-", "dlq-", "dlq_", "dead-letter-",
 	"x-dead-letter-", "x-death", "x-original-", "x-exception-", "reason_poisoned", "topic_poisoned", "handler_poisoned", "subscriber_poisoned",
@@ -108,7 +108,7 @@ func marksDeadLetter(name string, m *message) bool {
 	return slices.ContainsFunc(deadLetterMarks, func(mark string) bool { return strings.HasPrefix(strings.ToLower(name), mark) })
 }
 
-// readDraft reads a form. Names that no field can hold are those of the message.
+// readDraft reads a form. Names that no field can hold are taken from the message.
 func readDraft(r *http.Request, was draft) draft {
 	d := draft{
 		Topic:     text(r, "topic"),
@@ -131,7 +131,7 @@ func readDraft(r *http.Request, was draft) draft {
 	return d
 }
 
-// of is a row of a form for a header of the message. One whose name was emptied is not sent.
+// of merges a row of the form with the message's header. A header whose name was emptied is not sent.
 func (h editHeader) of(was editHeader) editHeader {
 	h.Own = was.Own
 	switch {
@@ -145,7 +145,7 @@ func (h editHeader) of(was editHeader) editHeader {
 	return h
 }
 
-// settle decides between a text and the mark that there is none: the one that was changed wins.
+// settle decides between a text and the choice of no value: the one that the user changed wins.
 func (d *draft) settle(was draft) {
 	d.Payload, d.Key = d.Payload.settled(was.Payload), d.Key.settled(was.Key)
 	for i := range d.Headers {
@@ -163,10 +163,10 @@ func (v value) settled(was value) value {
 	return v
 }
 
-// oneBreak undoes what browsers do to line breaks.
+// oneBreak undoes the change of line breaks by browsers.
 func oneBreak(s string) string { return strings.ReplaceAll(s, "\r\n", "\n") }
 
-// bytes returns what a value stands for; nil is null.
+// bytes decodes a value; nil is null.
 func (v value) bytes() ([]byte, error) {
 	switch v.As {
 	case asNull:
@@ -178,7 +178,7 @@ func (v value) bytes() ([]byte, error) {
 	}
 }
 
-// order is the edit for the API, without what did not change, and what is wrong with it.
+// order returns the edit for the API, without unchanged parts, and what is wrong with it.
 func (d draft) order(was draft) (edit map[string]any, problems []fieldProblem) {
 	edit = map[string]any{}
 	if d.Topic != "" && d.Topic != was.Topic {
@@ -205,7 +205,7 @@ func (d draft) order(was draft) (edit map[string]any, problems []fieldProblem) {
 	return edit, problems
 }
 
-// payload is the text of the form, with line breaks of two characters if the payload had them.
+// payload returns the text of the form, with CR LF line breaks if the original payload had them.
 func (d draft) payload(was draft) value {
 	v := d.Payload
 	if v.As == asText && strings.Contains(was.Payload.Text, "\r\n") {
@@ -216,7 +216,7 @@ func (d draft) payload(was draft) value {
 
 func (d draft) payloadChanged(was draft) bool { return d.payload(was) != was.Payload }
 
-// json is the payload when it was changed and is JSON, else "".
+// json returns the payload when it was changed and is JSON, else "".
 func (d draft) json(was draft) string {
 	v := d.payload(was)
 	if !d.payloadChanged(was) || v.As != asText || checkJSON(v.Text) != nil {
@@ -225,7 +225,7 @@ func (d draft) json(was draft) string {
 	return v.Text
 }
 
-// put writes bytes as base64; null is another member.
+// put stores bytes as base64; null is stored under another member.
 func put(edit map[string]any, name string, raw []byte, null string, is any) {
 	if raw == nil {
 		edit[null] = is
@@ -234,7 +234,7 @@ func put(edit map[string]any, name string, raw []byte, null string, is any) {
 	edit[name+"_base64"] = base64.StdEncoding.EncodeToString(raw)
 }
 
-// headersChanged leaves out rows that are never sent.
+// headersChanged ignores rows that are never sent.
 func (d draft) headersChanged(was draft) bool {
 	return !slices.EqualFunc(d.sent(), was.sent(), func(a, b editHeader) bool { return a.Name == b.Name && a.value == b.value })
 }
@@ -265,7 +265,7 @@ func (d draft) headerList() (list []map[string]any, problems []fieldProblem) {
 		switch h.As {
 		case asKeep:
 			if kept[h.Name] {
-				continue // one stands for all of that name
+				continue // one entry keeps all headers of the name
 			}
 			kept[h.Name], one["keep"] = true, true
 		case asNull:
@@ -282,7 +282,7 @@ func (d draft) headerList() (list []map[string]any, problems []fieldProblem) {
 	return list, problems
 }
 
-// checked identifies what was looked at: anything else must be checked first.
+// checked identifies the draft that was checked: any other draft must be checked first.
 func (d draft) checked() string {
 	d.Reason, d.Duplicate, d.NotJSON = "", false, false
 	raw, _ := json.Marshal(d)
@@ -302,10 +302,10 @@ func checkJSON(text string) *jsonProblem {
 	}
 	err := json.Unmarshal(raw, new(json.RawMessage))
 	offset, what := len(text), err.Error()
-	if syntax, ok := err.(*json.SyntaxError); ok { //nolint:errorlint // the package returns it as it is
+	if syntax, ok := err.(*json.SyntaxError); ok { //nolint:errorlint // the package returns it unwrapped
 		offset = min(int(syntax.Offset), len(text))
 		if offset > 0 && !strings.HasPrefix(what, "unexpected end") {
-			offset-- // it is the character behind the one that is wrong
+			offset-- // it points past the wrong character
 		}
 	}
 	before := text[:offset]

@@ -24,7 +24,7 @@ const (
 	retryAPI = "POST " + messageAPI + "/retry"
 )
 
-// anEdit is the form of a message's edit as a browser would send it untouched.
+// anEdit is the form of a message's edit, as a browser would send it untouched.
 type anEdit struct {
 	t    *testing.T
 	api  *anAPI
@@ -32,7 +32,7 @@ type anEdit struct {
 	form url.Values
 }
 
-// edit begins one of a message with a payload of order 123.
+// edit opens the form of a message whose payload has order 123.
 func edit(t *testing.T, members string) *anEdit {
 	t.Helper()
 	return editOf(t, members, []byte(`{"order_id": "123"}`))
@@ -67,7 +67,7 @@ func (e *anEdit) post() *httptest.ResponseRecorder {
 	return post(e.t, e.site, messagePath+"/edit", e.form)
 }
 
-// checked has the form checked, and returns the page.
+// checked sends the form for a check, and returns the page.
 func (e *anEdit) checked() string {
 	e.t.Helper()
 	body := e.post().Body.String()
@@ -84,7 +84,7 @@ func (e *anEdit) checked() string {
 	return ""
 }
 
-// send sends the form once it is checked.
+// send checks the form and sends it.
 func (e *anEdit) send() *httptest.ResponseRecorder {
 	e.t.Helper()
 	e.checked()
@@ -120,7 +120,7 @@ func TestEditIsCheckedAndThenSent(t *testing.T) {
 	e.form["header_name"][5] = "added"
 	e.form["header_value"][5] = "<new>"
 	e.form.Set("reason", "wrong id")
-	mustHave(t, readable(t, e.checked()), "JSON : the payload can be read.", `- "order_id": "123"`, `+ "order_id": "124"`, "- version: 2",
+	mustHave(t, readable(t, e.checked()), "JSON : the payload is valid.", `- "order_id": "123"`, `+ "order_id": "124"`, "- version: 2",
 		"+ version: 3", "+ added: <new>")
 	if sent, _ := e.api.wasAsked(retryAPI); len(sent) != 0 {
 		t.Fatal("got a check that sends something")
@@ -130,7 +130,7 @@ func TestEditIsCheckedAndThenSent(t *testing.T) {
 		`{"edit":{"headers":[{"key":"version","value_base64":"Mw=="},{"keep":true,"key":"auth"},{"key":"bin","value_base64":"/wA="},`+
 			`{"key":"none","value":null},{"key":"added","value_base64":"PG5ldz4="}],"payload":{"order_id":  "124"}},"reason":"wrong id"}`,
 		"console-k1")
-	// A form that is sent twice finds the message resolved, and is answered as before.
+	// A form that is sent twice finds the message resolved, and gets the same answer.
 	e.api.says("GET "+messageAPI, aMessage(`"status":"RESOLVED",`+someHeaders))
 	wantDone(t, "sending again", e.post(), "edited", messagePath)
 }
@@ -149,7 +149,7 @@ func TestPayloadThatIsNoJSONAnyMoreIsSentOnlyWhenMeant(t *testing.T) {
 	e := edit(t, "")
 	e.form.Set("payload", "{\"a\": 1,\r\n \"b\": }")
 	mustHave(t, readable(t, e.checked()), "Not JSON : line 2, column 7")
-	mustHave(t, e.post().Body.String(), "The payload is not JSON any more")
+	mustHave(t, e.post().Body.String(), "The payload is no longer JSON")
 	e.form.Set("not_json", "true")
 	wantDone(t, "what is meant so", e.post(), "edited", messagePath)
 }
@@ -162,7 +162,7 @@ func TestHeadersOfDeadLettersAreTakenOut(t *testing.T) {
 	}})
 	e.form["header_value"][1] = "2"
 	body := e.send().Body.String()
-	mustHave(t, readable(t, body), "They were taken out", "- odd: 1", "+ good: 2")
+	mustHave(t, readable(t, body), "They were removed", "- odd: 1", "+ good: 2")
 	mustHave(t, body, `<option value="remove" selected>`)
 }
 
@@ -174,7 +174,7 @@ func TestRefusedEditKeepsWhatWasTyped(t *testing.T) {
 	}})
 	e.form.Set("topic", "elsewhere")
 	e.form.Set("reason", "typed reason")
-	wantSays(t, "the page", e.send(), http.StatusConflict, "Topic elsewhere does not exist. It is of class UNKNOWN_TOPIC.",
+	wantSays(t, "the page", e.send(), http.StatusConflict, "Topic elsewhere does not exist. Error class: UNKNOWN_TOPIC.",
 		`value="elsewhere"`, `value="typed reason"`)
 }
 
@@ -226,7 +226,7 @@ func TestEditOfWhatCannotBeSentNowIsKept(t *testing.T) {
 	mustNotHave(t, w.Body.String(), `id="difference"`)
 }
 
-// browsed is a form as a browser sends what a page shows: it keeps no line break in a field of one line.
+// browsed returns the form of a page as a browser sends it: fields of one line lose their line breaks.
 func browsed(t *testing.T, body string) url.Values {
 	t.Helper()
 	form, as := url.Values{}, false
@@ -260,7 +260,7 @@ func TestHeadersThatNobodyTouchesStay(t *testing.T) {
 
 	e.form["header_value"][0] = "3"
 	said := readable(t, e.checked())
-	mustHave(t, said, "- version: 2", "+ version: 3", "not kept, since its name is not text")
+	mustHave(t, said, "- version: 2", "+ version: 3", "not sent, because its name is not text")
 	mustNotHave(t, said, "- : nameless", "- two")
 	wantDone(t, "sending", e.post(), "edited", messagePath)
 	wantSent(t, e.api, retryAPI, `{"edit":{"headers":[{"key":"version","value_base64":"Mw=="},{"key":"","value_base64":"bmFtZWxlc3M="},`+
@@ -285,7 +285,7 @@ func TestEdit_LongKeyIsSentUnchanged(t *testing.T) {
 	mustHave(t, e.post().Body.String(), "Nothing is changed")
 }
 
-// A form that had only the first headers of a message would send those in place of all.
+// A form with only the first headers of a message would replace all of them.
 func TestEdit_FirstHeadersAreNotSentInPlaceOfAll(t *testing.T) {
 	t.Parallel()
 	for omitted, want := range map[string]int{"": 5, "too_large": 0} {
@@ -320,9 +320,9 @@ func TestDifferenceIsByLine(t *testing.T) {
 		{`{"a":1,"b":2}`, `{"a":1,"b":3}`, `{|  "a": 1,|-  "b": 2|+  "b": 3|}|`, false},
 		{`{"a": 1}`, `{"a":1}`, "", true},
 		{"a\nb\nc", "a\nx\nc", "a|-b|+x|c|", false},
-		{"a\nb\nc\nd\ne\nf\ng\nh", "a\nb\nc\nd\nX\nf\ng\nh", "…2 lines that stay|c|d|-e|+X|f|g|…1 line that stays|", false},
+		{"a\nb\nc\nd\ne\nf\ng\nh", "a\nb\nc\nd\nX\nf\ng\nh", "…2 unchanged lines|c|d|-e|+X|f|g|…1 unchanged line|", false},
 		{"a", "", "-a|+|", false},
-		{"a", "a", "…1 line that stays|", false},
+		{"a", "a", "…1 unchanged line|", false},
 	} {
 		lines, space := differenceOf(c.was, c.now)
 		var got strings.Builder

@@ -22,13 +22,13 @@ func (c *Console) fail(w http.ResponseWriter, r *http.Request, err error) {
 	status, shown := describe(err)
 	if tokenRefused(err) {
 		if sessionOf(r).token != "" && len(r.Header.Values("Authorization")) == 0 {
-			dropSession(w) // it would be refused again, and counted as a try
+			dropSession(w) // it would be refused again, and count as a failed attempt
 		}
 		c.askWhoTheyAre(w, r)
 		return
 	}
 	if status == http.StatusInternalServerError {
-		c.logger.Error("a page could not be made", zap.String("path", r.URL.Path),
+		c.logger.Error("cannot render a page", zap.String("path", r.URL.Path),
 			zap.String("request_id", r.Header.Get("X-Request-Id")), zap.Error(err))
 	}
 	var refused *apiError
@@ -39,7 +39,7 @@ func (c *Console) fail(w http.ResponseWriter, r *http.Request, err error) {
 		shown.RequestID = r.Header.Get("X-Request-Id")
 	}
 	if err := c.render(w, r, status, "error", page{Title: shown.Title, Data: shown}); err != nil {
-		c.logger.Error("the page of an error could not be made", zap.Error(err))
+		c.logger.Error("cannot render the error page", zap.Error(err))
 		http.Error(w, shown.Message, status)
 	}
 }
@@ -51,15 +51,15 @@ func describe(err error) (int, failure) {
 	}
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
-		return http.StatusRequestEntityTooLarge, failure{Title: "Too large", Message: "The form is larger than what can be sent from here."}
+		return http.StatusRequestEntityTooLarge, failure{Title: "Too large", Message: "The form is too large to be sent."}
 	}
-	return http.StatusInternalServerError, failure{Title: "Something broke", Message: "This is our fault; the log has the cause under the request's id.", Again: true}
+	return http.StatusInternalServerError, failure{Title: "Internal error", Message: "This is an error of dlq-manager; its log has the cause under the request id.", Again: true}
 }
 
 var titles = map[int]string{
-	http.StatusBadRequest:            "This cannot be asked for",
+	http.StatusBadRequest:            "Invalid request",
 	http.StatusForbidden:             "Not allowed",
-	http.StatusNotFound:              "Not there",
+	http.StatusNotFound:              "Not found",
 	http.StatusConflict:              "Not possible now",
 	http.StatusRequestEntityTooLarge: "Too large",
 	http.StatusTooManyRequests:       "Too many requests",
@@ -74,7 +74,7 @@ func (e *apiError) shown() failure {
 	case e.needsDatabase():
 		f.Title, f.Again = "Needs a database", false
 	case f.Title == "":
-		f.Title = "Something broke"
+		f.Title = "Internal error"
 	}
 	for _, d := range e.Details {
 		field, _ := d["field"].(string)
@@ -91,7 +91,7 @@ func (e *apiError) needsDatabase() bool {
 	return e.Status == http.StatusServiceUnavailable && slices.ContainsFunc(e.Details, func(d map[string]any) bool { return d["field"] == "database" })
 }
 
-// problemOf returns what a page says of an error of the API, and its status; the error when no page can.
+// problemOf returns the status and the description of an error of the API that a page can show, or the error itself.
 func problemOf(err error) (int, *failure, error) {
 	var refused *apiError
 	if !errors.As(err, &refused) || refused.Status == http.StatusUnauthorized {

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// keyField is the hidden field of a form that makes sending it twice do it once.
+// keyField is the hidden form field with the idempotency key: sending the form twice does the work once.
 const keyField = "key"
 
-// queryOf makes a query of pairs of names and values, without those that are empty.
+// queryOf returns a query of pairs of names and values, without empty values.
 func queryOf(pairs ...string) url.Values {
 	query := url.Values{}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -29,20 +29,20 @@ func withQuery(path string, query url.Values) string {
 	return path + "?" + query.Encode()
 }
 
-// seeOther ends a change with a redirect, so that a reload sends nothing again.
+// seeOther answers a change with a redirect, so that a reload does not repeat it.
 func seeOther(w http.ResponseWriter, r *http.Request, path string, pairs ...string) error {
 	http.Redirect(w, r, to(path, pairs...), http.StatusSeeOther)
 	return nil
 }
 
-// unkeyed is the request without its form: a call with it is made however often the form is sent.
+// unkeyed returns the request without its form: a call with it has no idempotency key and is always executed.
 func unkeyed(r *http.Request) *http.Request {
 	r = r.Clone(r.Context())
 	r.PostForm = url.Values{}
 	return r
 }
 
-// wayBack is the list that led to a page or its form: where to go when the page is gone.
+// wayBack returns the list that led to the page or its form: where to go when the object of the page is gone.
 func wayBack(r *http.Request) string {
 	from := ownPath(r.PostFormValue("from"))
 	if r.Method == http.MethodGet {

@@ -14,7 +14,7 @@ import (
 func (c *Console) functions() template.FuncMap {
 	return template.FuncMap{
 		"asset":   c.assets.url,
-		"key":     rand.Text, // which no other form has
+		"key":     rand.Text, // an idempotency key, different in each form
 		"to":      to,
 		"ago":     func(t time.Time) string { return ago(c.now(), t) },
 		"utc":     utc,
@@ -25,7 +25,7 @@ func (c *Console) functions() template.FuncMap {
 		"short":   short,
 		"lower":   strings.ToLower,
 		"plural":  plural,
-		"clip":    func(n int, text string) string { return visible(clip(n, text)) }, // nothing that cannot be seen, nor turns text around
+		"clip":    func(n int, text string) string { return visible(clip(n, text)) }, // escape invisible characters, and those that reverse text
 		"pair":    pair,
 		"visible": visible,
 
@@ -115,7 +115,7 @@ func percent(share float64) string {
 	}
 }
 
-// short is the end of an id, which differs also between ids of one moment.
+// short returns the end of an id, which differs also between ids of the same millisecond.
 func short(id string) string {
 	if len(id) < 8 {
 		return id

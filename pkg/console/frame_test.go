@@ -90,7 +90,7 @@ func TestViewerMay(t *testing.T) {
 		}
 	}
 	if (*viewer)(nil).May("viewer") {
-		t.Error("got nobody allowed to look, want not")
+		t.Error("got a request without a viewer allowed, want it refused")
 	}
 }
 

@@ -11,7 +11,7 @@ type groupPage struct {
 	Actions []groupAction
 	Sample  groupSample
 	Typed   groupNote
-	MayNote string // why not; empty: they may
+	MayNote string // the reason for which the note cannot be edited; empty: it can
 }
 
 type groupNote struct {
@@ -20,12 +20,12 @@ type groupNote struct {
 	Muted bool
 }
 
-// groupAction is something to do to all messages of a group, and what it would do.
+// groupAction is an action on all messages of a group, with a description of its effect.
 type groupAction struct {
 	Name  string
 	Link  string
 	What  string
-	Not   string // why it cannot be done; empty: it can
+	Not   string // the reason for which it cannot be done; empty: it can
 	Hurts bool
 }
 
@@ -52,7 +52,7 @@ func (c *Console) renderGroup(w http.ResponseWriter, r *http.Request, status int
 	return c.render(w, r, status, "group", page{Title: clip(80, g.Heading()), Nav: "/groups", Problem: problem, Data: shown})
 }
 
-// why says why the viewer may not act on the group: the role on one of its topics is enough.
+// why says why the viewer may not act on the group; "" when they may. The role on one of its topics is enough.
 func (g groupState) why(v *viewer, role string) string {
 	if slices.ContainsFunc(g.Topics, func(t groupTopic) bool { return v.May(role, t.Topic) }) {
 		return ""
@@ -70,13 +70,13 @@ func (g groupState) actions(v *viewer) []groupAction {
 	deletable := g.There() - g.Counts.Retrying
 	list := []groupAction{
 		{Name: "Retry", Link: "retry", What: "Sends " + g.reached(v, "retry", g.Counts.Pending, "pending") +
-			" back to where they failed: one first, the rest when that one is consumed."},
+			" back to the topics where they failed: one first, the rest when that one is consumed."},
 		{Name: "Requeue", Link: "requeue", What: "Makes " + g.reached(v, "requeue", g.Counts.Dead, "dead") +
-			" pending again, with no attempts used. Nothing is sent by that."},
-		{Name: "Mark dead", Link: "dead", Hurts: true, What: "Gives " + g.reached(v, "dead", g.Counts.Pending, "pending") +
-			" up. They stay here and can be requeued until they are archived."},
+			" pending again, with no attempts used. Nothing is sent."},
+		{Name: "Mark dead", Link: "dead", Hurts: true, What: "Marks " + g.reached(v, "dead", g.Counts.Pending, "pending") +
+			" dead. They stay here and can be requeued until they are archived."},
 		{Name: "Delete", Link: "delete", Hurts: true, What: "Removes " + g.reached(v, "delete", deletable, "") +
-			" from here for good, resolved ones too. Their records are not taken in again."},
+			" permanently, resolved ones too. Their records are not ingested again."},
 	}
 	takes := []int64{g.Counts.Pending, g.Counts.Dead, g.Counts.Pending, deletable}
 	nothing := []string{"nothing is pending", "nothing is dead", "nothing is pending", "there is nothing to delete"}
@@ -90,7 +90,7 @@ func (g groupState) actions(v *viewer) []groupAction {
 	return list
 }
 
-// reached says which of n messages an action of the viewer takes: all, or those of the topics with the role.
+// reached says which of n messages an action of the viewer selects: all, or those of the topics with the role.
 func (g groupState) reached(v *viewer, action string, n int64, state string) string {
 	all, theirs := allOf(n, state), []string{}
 	if state == "" {
@@ -105,9 +105,9 @@ func (g groupState) reached(v *viewer, action string, n int64, state string) str
 	case n == 0 || len(theirs) == 0 || len(theirs) == len(g.Topics):
 		return all
 	case len(theirs) > 3:
-		return "those of " + all + " that are of your " + number(int64(len(theirs))) + " topics"
+		return "those of " + all + " in your " + number(int64(len(theirs))) + " topics"
 	default:
-		return "those of " + all + " that are of " + strings.Join(theirs, ", ")
+		return "those of " + all + " in " + strings.Join(theirs, ", ")
 	}
 }
 

@@ -11,19 +11,19 @@ import (
 )
 
 type groupSample struct {
-	Messages []message // the latest of them
-	Of       int       // how many were looked at
-	All      bool      // these are all that there are
+	Messages []message // the latest of the sample
+	Of       int       // number of messages in the sample
+	All      bool      // the sample holds all messages of the group
 	Versions []groupVersion
-	Without  int    // messages without any of the headers
-	Headers  string // that were looked for
-	Problem  string // why there are none
+	Without  int    // messages of the sample without any of the headers
+	Headers  string // names of the version headers
+	Problem  string // the reason for which there is no sample
 }
 
 type groupVersion struct {
 	Header   string
-	Value    string // "": the header has none
-	Link     string // messages with it; "" for what cannot be asked for
+	Value    string // "": the header has no value
+	Link     string // address of the messages with it; "" when no filter can find them
 	Messages int
 	First    time.Time
 	Last     time.Time
@@ -36,7 +36,7 @@ const (
 	shownMessages   = 10
 )
 
-// sample looks at the latest messages of a group. An error of the API is shown in their place.
+// sample loads the latest messages of a group. A page shows an error of the API in their place.
 func (c *Console) sample(r *http.Request, id string) (groupSample, error) {
 	s := groupSample{Headers: strings.Join(c.cfg.VersionHeaders, ", ")}
 	var answer listAnswer
@@ -105,7 +105,7 @@ func (h header) text() string {
 	}
 }
 
-// messages is the address of the group's messages of that version; "" for masked values and bytes.
+// messages returns the address of the group's messages of that version; "" for masked values and for bytes.
 func (v groupVersion) messages(group string) string {
 	if v.Value == "" || v.Value == "***" || strings.HasPrefix(v.Value, "base64:") {
 		return ""

@@ -13,16 +13,16 @@ type groupHour struct {
 }
 
 type groupTrend struct {
-	Buckets []groupHour // Hour is when each begins
-	Bars    string      // path of the bars, within Width and Height
+	Buckets []groupHour // Hour is the beginning of the bucket
+	Bars    string      // SVG path of the bars, within Width and Height
 	Width   int
 	Height  int
-	Most    int64 // in a bucket
+	Most    int64 // largest number in a bucket
 	Total   int64
 	Words   string
 }
 
-// Bars are so wide, with so much between them, and as high as the picture at most.
+// The width of a bar, the space between bars, and the height of the picture, in SVG units.
 const (
 	barWidth   = 3
 	barSpace   = 1
@@ -30,7 +30,7 @@ const (
 )
 
 type trendSpan struct {
-	Name    string // as the API has it
+	Name    string // name in the API
 	Title   string
 	buckets int
 	bucket  time.Duration
@@ -49,7 +49,7 @@ func trendSpanOf(name string) trendSpan {
 	return trendDay
 }
 
-// draw makes bars of arrivals up to the end of the current hour. Missing hours had none.
+// draw makes bars of the arrivals up to the end of the current hour. Missing hours count as 0.
 func (s trendSpan) draw(now time.Time, hours []groupHour) groupTrend {
 	end := now.UTC().Truncate(time.Hour).Add(time.Hour)
 	begin := end.Add(-time.Duration(s.buckets) * s.bucket)
@@ -74,7 +74,7 @@ func (s trendSpan) draw(now time.Time, hours []groupHour) groupTrend {
 	return t
 }
 
-// barsOf draws what is not zero at least one unit high, so that it can be seen.
+// barsOf draws every bar above 0 at least one unit high, so that it is visible.
 func barsOf(buckets []groupHour, most int64) string {
 	var path strings.Builder
 	for i, b := range buckets {

@@ -35,7 +35,7 @@ type groupState struct {
 	Trend groupTrend `json:"-"`
 }
 
-// groupAnnotation is a note on the group's messages of a topic; "" is every topic without its own.
+// groupAnnotation is a note on the group's messages of a topic; with topic "" it applies to topics without their own.
 type groupAnnotation struct {
 	Topic string `json:"topic"`
 	Note  string `json:"note"`
@@ -43,7 +43,7 @@ type groupAnnotation struct {
 	Muted bool   `json:"muted"`
 }
 
-// ByTopic are the annotations where topics have their own.
+// ByTopic returns the annotations when a topic has its own, else nil.
 func (g groupState) ByTopic() []groupAnnotation {
 	if slices.ContainsFunc(g.Annotations, func(a groupAnnotation) bool { return a.Topic != "" }) {
 		return g.Annotations
@@ -56,7 +56,7 @@ type groupTopic struct {
 	Messages int64  `json:"messages"`
 }
 
-// Heading is the class without its packages, or the title.
+// Heading returns the class without its package, or the title.
 func (g groupState) Heading() string {
 	if g.Class == "" {
 		return g.Title
@@ -74,7 +74,7 @@ func (g groupState) Share(t groupTopic) float64 {
 	return float64(t.Messages) / float64(max(1, all))
 }
 
-// Ticket is the group's link, if it leads where a link of ours may lead.
+// Ticket returns the group's link if it is an http or https address, else "".
 func (g groupState) Ticket() string { return webAddress(g.Link) }
 
 func (g groupState) Here() string { return "/groups/" + url.PathEscape(g.ID) }
@@ -85,7 +85,7 @@ func (c *Console) group(r *http.Request, id string) (groupState, bool) {
 	return g, err == nil
 }
 
-// webAddress returns an address that is safe to be followed, or "".
+// webAddress returns an http or https address, which is safe as a link, or "".
 func webAddress(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
@@ -94,7 +94,7 @@ func webAddress(text string) string {
 	return u.String()
 }
 
-// urgency sorts new and regressed groups before the others, and muted ones last.
+// urgency sorts new and regressed groups first, and muted groups last.
 func (g groupState) urgency() int {
 	switch {
 	case g.Muted:
@@ -116,17 +116,17 @@ type groupOrder struct{ Value, Name string }
 
 type groupsPage struct {
 	Groups []groupState
-	All    bool // those of which nothing is open too
+	All    bool // include groups without open messages
 	Sort   string
 	Orders []groupOrder
 	Span   trendSpan
 	Spans  []trendSpan
 	Topic  string
 	First  bool
-	Next   string // address of the next page
+	Next   string // address of the next page; empty on the last
 }
 
-// Same is the address of the page with another value of one of its parameters.
+// Same returns the address of the page with another value of one parameter.
 func (p groupsPage) Same(name, value string) string {
 	q := queryOf("topic", p.Topic, "sort", p.Sort, "trend", p.Span.Name)
 	if p.All {

@@ -10,7 +10,7 @@ import (
 
 const groupID = "650ee99a-d1c9-8faa-8ea2-3653afc6425f"
 
-// aGroup is a group as the API tells of it, hostile wherever it can be.
+// aGroup is a group as the API returns it, with hostile text wherever possible.
 const aGroup = `{"id": "` + groupID + `", "class": "java.net.SocketTimeoutException", "title": "HOSTILE", "frames": ["HOSTILE"], "rule": "HOSTILE",
 	"first_seen_at": "2026-02-19T10:29:00.000+00:00", "last_seen_at": "2026-02-20T11:29:00.000+00:00", "regressed_at": "2026-02-20T11:00:00.000+00:00",
 	"new": false, "regressed": true, "counts": {"DEAD": 1, "PENDING": 12000, "RESOLVED": 5, "RETRYING": 2}, "open": 12003, "arrived": 20000,
@@ -49,10 +49,10 @@ func TestGroups(t *testing.T) {
 			says:   answers{"GET /api/v1/groups": refusal{http.StatusBadRequest, "SYS_DLQ_VALIDATION_ERROR", "sort: must be one of last_seen", nil}},
 			status: http.StatusBadRequest, has: []string{"sort: must be one of last_seen", `value="&lt;script&gt;`},
 		},
-		"SayThatThereAreNone": {path: "/groups", says: answers{"GET /api/v1/groups": raw(`{"groups": []}`)}, has: []string{"Nothing is open"}},
+		"SayThatThereAreNone": {path: "/groups", says: answers{"GET /api/v1/groups": raw(`{"groups": []}`)}, has: []string{"No messages are open"}},
 		"SayThatATopicHasNone": {
 			path: "/groups?topic=x", says: answers{"GET /api/v1/groups": raw(`{"groups": []}`)},
-			has: []string{"No group of this topic has something open"},
+			has: []string{"No group of this topic has open messages"},
 		},
 	})
 	a := groupAPI(t)
@@ -73,16 +73,16 @@ func TestGroup(t *testing.T) {
 		"SaysWhatItIsAndWhatCanBeDone": {path: "/groups/" + groupID, has: []string{
 			"12,000", "By header, of all 4 messages", "1.4.2", "50 %", "no such header", "25 %", "action=retry&amp;group_id=" + groupID,
 			"Sends the 12,000 pending messages back", "Removes the 12,006 messages", "header=version%3D1.4.2", "7 arrivals in 7 days",
-			"By topic", `<th scope="row">all others</th>`, "What you keep replaces this",
+			"By topic", `<th scope="row">all others</th>`, "Saving replaces this",
 		}},
 		"ShowsViewersWhyTheyCannot": {
 			path: "/groups/" + groupID, says: answers{"GET /api/v1/session": readOnly}, lacks: []string{"/redrives/new?"},
 			has: []string{"<button disabled>Retry …</button>", "needs the role operator", "needs the role admin", "<button disabled>Keep</button>"},
 		},
 		"LetsThosePassWhoMayOnOneOfItsTopics": {path: "/groups/" + groupID, says: answers{"GET /api/v1/session": some}, has: []string{
-			"action=retry", "<button disabled>Delete …</button>", "<button>Keep</button>", "Makes those of the 1 dead message that are of",
-			"Sends those of the 12,000 pending messages that are of orders.events.v1 back to where they failed",
-			"Gives those of the 12,000 pending messages that are of orders.events.v1 up",
+			"action=retry", "<button disabled>Delete …</button>", "<button>Save</button>", "Makes those of the 1 dead message in",
+			"Sends those of the 12,000 pending messages in orders.events.v1 back to the topics where they failed",
+			"Marks those of the 12,000 pending messages in orders.events.v1 dead",
 		}},
 		"IsThereWithoutItsMessages": {
 			path: "/groups/" + groupID, has: []string{"could not be read: later, please"},

@@ -8,8 +8,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// A page passes its trace on to the API, but not the first of two: those are as good as
-// none.
+// The console passes the trace of a request on to the API, but none when the header occurs twice.
 func TestInner_Traceparent(t *testing.T) {
 	t.Parallel()
 	for _, parents := range [][]string{nil, {"one"}, {"one", "two"}} {

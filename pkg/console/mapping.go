@@ -28,15 +28,15 @@ type mappingRule struct {
 
 type mappingPage struct {
 	mapping
-	Text  string // a rule a line, for the form
+	Text  string // one rule per line, for the form
 	Apply bool
-	Why   string // why the rules cannot be replaced; empty: they can
+	Why   string // the reason for which the rules cannot be replaced; empty: they can
 
-	Overtaken bool       // somebody else replaced them while Text was written
-	Changes   []diffLine // what Text would make of theirs
+	Overtaken bool       // another person replaced the rules while Text was edited
+	Changes   []diffLine // how Text would change their rules
 }
 
-// overtaken shows the rules of another author next to these, so that they are not replaced unseen.
+// overtaken shows the rules of another author next to these, so that they are not replaced unnoticed.
 func (p *mappingPage) overtaken(rules []mappingRule) {
 	p.Overtaken = true
 	p.Changes, _ = differenceOf(strings.TrimSpace(ruleLines(p.Rules)), strings.TrimSpace(ruleLines(rules)))
@@ -84,7 +84,7 @@ func (c *Console) mappingAgain(w http.ResponseWriter, r *http.Request, written m
 		return err
 	}
 	if status == http.StatusConflict && written.Version != version {
-		written.overtaken(rules) // the form has the version that its sender sees now
+		written.overtaken(rules) // the form carries the version that its sender sees now
 	} else {
 		written.Version = version
 	}
@@ -101,7 +101,7 @@ func ruleLines(rules []mappingRule) string {
 	return b.String()
 }
 
-// readRules reads a rule a line. Empty lines do not count.
+// readRules reads one rule per line, and ignores empty lines.
 func readRules(text string) ([]mappingRule, error) {
 	rules := []mappingRule{}
 	for i, line := range strings.Split(text, "\n") {

@@ -40,9 +40,9 @@ func TestMapping(t *testing.T) {
 		theirs := `{"version": 5, "updated_at": "2026-02-20T11:30:00.000+00:00", "updated_by": "bob HOSTILE",
 			"rules": [{"pattern": "payments.*", "original": "payments.events.v1"}, {"pattern": "bobs", "original": "HOSTILE"}], "configured": [], "unmapped": []}`
 		a := newAPI(t).says("GET /api/v1/mappings", quoted(theirs)).
-			says("PUT /api/v1/mappings", refusal{http.StatusConflict, "SYS_DLQ_CONFLICT", "somebody was faster", nil})
+			says("PUT /api/v1/mappings", refusal{http.StatusConflict, "SYS_DLQ_CONFLICT", "replaced meanwhile", nil})
 		w := post(t, site(t, a), "/topics/mapping", form)
-		wantSays(t, "the page", w, http.StatusConflict, "somebody was faster", "b-&gt;c", "bob &lt;script", "version 5", "<li><code>bobs</code>",
+		wantSays(t, "the page", w, http.StatusConflict, "replaced meanwhile", "b-&gt;c", "bob &lt;script", "version 5", "<li><code>bobs</code>",
 			"<del>bobs -&gt; &lt;script", "<ins>b -&gt; c</ins>", "<span>payments.* -&gt; payments.events.v1</span>", `name="version" value="5"`,
 			"Replace these rules")
 		wantNoMarkup(t, w.Body.String())

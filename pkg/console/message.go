@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// message is a message of the API. Unknown texts are empty, unknown numbers nil.
+// message is a message of the API. An unknown text is empty, an unknown number nil.
 type message struct {
 	ID             string    `json:"id"`
 	Status         string    `json:"status"`
@@ -39,7 +39,7 @@ type message struct {
 	UndeclaredWhy  string    `json:"undeclared_reason"`
 	GroupID        string    `json:"group_id"`
 	ParentID       string    `json:"parent_id"`
-	Confirmed      *bool     `json:"return_confirmed"` // nil: it did not come back
+	Confirmed      *bool     `json:"return_confirmed"` // nil: it is not a return
 	Outcome        string    `json:"outcome"`
 	OutcomeGroup   string    `json:"outcome_group"`
 	OutcomeOffset  *int64    `json:"outcome_offset"`
@@ -57,10 +57,10 @@ type message struct {
 	Derived        map[string]derived
 	Payload        json.RawMessage `json:"payload"`
 
-	revealed bool // what is masked is shown, and that was noted
+	revealed bool // masked values are shown, and the audit trail has an entry about it
 }
 
-// Unconfirmed reports whether the message is a return that changed no outcome.
+// Unconfirmed reports whether the message is a return that is not confirmed, and so changed no outcome.
 func (m message) Unconfirmed() bool { return m.Confirmed != nil && !*m.Confirmed }
 
 type hop struct {
@@ -70,7 +70,8 @@ type hop struct {
 	Offset    *int64 `json:"offset"`
 }
 
-// Where is the topic by which roles are given: the original one, or the dead-letter topic while that is unknown.
+// Where returns the topic that roles are granted by: the original topic, or the dead-letter topic while that is
+// unknown.
 func (m *message) Where() string {
 	if m.OriginalTopic != "" {
 		return m.OriginalTopic
@@ -78,7 +79,7 @@ func (m *message) Where() string {
 	return m.DLQTopic
 }
 
-// unsettled reports whether nobody can tell how the last attempt ended.
+// unsettled reports whether the result of the last attempt is unknown.
 func (m *message) unsettled() bool {
 	return m.Status == "RETRYING" && m.LastErrorClass == "UNKNOWN"
 }
@@ -86,9 +87,9 @@ func (m *message) unsettled() bool {
 type messagePage struct {
 	*message
 	Archived    bool
-	Base        string // of its page
-	Unmask      bool   // what is masked is shown, and that was noted
-	MayUnmask   bool   // it may be
+	Base        string // address of the page
+	Unmask      bool   // masked values are shown, and the audit trail has an entry about it
+	MayUnmask   bool   // the viewer may unmask
 	Group       *groupState
 	Stack       stack
 	Origin      []fact
@@ -104,7 +105,7 @@ type messagePage struct {
 	Curl        []command
 }
 
-// place says where the API has a message, and where the console shows it.
+// place addresses a message in the API and in the console.
 type place struct {
 	id       string
 	archived bool
@@ -151,7 +152,7 @@ func (c *Console) showMessage(w http.ResponseWriter, r *http.Request, at place, 
 	})
 }
 
-// unmasks reports whether a page of ours asks for masked values: the audit trail notes who looks.
+// unmasks reports whether a page of this console requests unmasked values, which adds an entry to the audit trail.
 func unmasks(r *http.Request) bool { return r.FormValue("unmask") == "true" && !ofAnotherSite(r) }
 
 func masking(unmask bool) url.Values {
@@ -161,7 +162,7 @@ func masking(unmask bool) url.Values {
 	return nil
 }
 
-// loadMessage loads a message, unmasked only if it has masks: looking is an entry of the audit trail.
+// loadMessage loads a message, unmasked only if it has masks: each unmasked read adds an entry to the audit trail.
 func (c *Console) loadMessage(r *http.Request, at place, unmask bool) (*message, error) {
 	var m message
 	if err := c.api.get(r, at.api(), nil, &m); err != nil {
@@ -177,20 +178,20 @@ func (c *Console) loadMessage(r *http.Request, at place, unmask bool) (*message,
 	return &whole, nil
 }
 
-// keepsBytes reports whether the value is not loaded unasked: bytes cannot be masked, and loading them is noted.
+// keepsBytes reports whether the payload is loaded only on request: bytes cannot be masked, and each load is audited.
 func (m *message) keepsBytes(v *viewer, unmask bool) bool {
 	return !unmask && m.onlyBytes() && v.mayReveal(m)
 }
 
-// onlyBytes reports whether there is a value that does not stand in the answer.
+// onlyBytes reports whether the message has a payload that the answer does not contain.
 func (m *message) onlyBytes() bool { return m.hasPayload() == nil && m.PayloadOmitted != "" }
 
-// mayReveal reports whether something may be masked, and the viewer may look at it.
+// mayReveal reports whether values may be masked, and the viewer may unmask them.
 func (v *viewer) mayReveal(m *message) bool {
 	return v != nil && v.Masking && v.May("unmask", m.Where())
 }
 
-// orWhereItWent leads to the archive when the message went there, and back when it was restored.
+// orWhereItWent redirects to the archive when the message was archived, and back when it was restored.
 func (c *Console) orWhereItWent(w http.ResponseWriter, r *http.Request, at place, err error) error {
 	var refused *apiError
 	if !errors.As(err, &refused) || refused.Status != http.StatusNotFound || r.Method != http.MethodGet {
@@ -207,7 +208,7 @@ func (c *Console) compose(r *http.Request, at place, m *message) (*messagePage, 
 	unmask, viewer := unmasks(r), viewerOf(r)
 	p := &messagePage{message: m, Archived: at.archived, Base: at.page()}
 	p.Fate = c.fateOf(m, r.URL.Query().Get("seen"))
-	if r.Header.Get("HX-Target") == "outcome" { // nothing else of the page is wanted
+	if r.Header.Get("HX-Target") == "outcome" { // only this part of the page is requested
 		return p, nil
 	}
 	p.Unmask = m.revealed || unmask && m.onlyBytes() && viewer.mayReveal(m)
@@ -227,7 +228,7 @@ func (c *Console) compose(r *http.Request, at place, m *message) (*messagePage, 
 	return p, nil
 }
 
-// groupOf returns the group of a message, nil for none. It has a title even when it cannot be read.
+// groupOf returns the error group of a message, nil for none. When it cannot be read, it has a general title.
 func (c *Console) groupOf(r *http.Request, m *message) *groupState {
 	if m.GroupID == "" {
 		return nil

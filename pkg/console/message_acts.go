@@ -13,26 +13,26 @@ type acts struct {
 	Retry, Edit, Requeue, Dead, Delete, Origin, Restore act
 
 	Unsettled bool   // a retry has to accept that the record may arrive twice
-	From      string // the list that led here
-	Reason    string // what was typed, of the one that was tried
+	From      string // the list that led to this page
+	Reason    string // the reason typed for the action that was refused
 	Topic     string
 	Accepted  bool
 }
 
-// act is one of them. Without Why it can be done.
+// act is an action on the message. It is possible when Why is empty.
 type act struct {
 	Why  string
-	Open bool // it was just tried, and is shown again
+	Open bool // it was just refused; show its form open
 }
 
-// actsOf says what the viewer may do with a message in its state. The API decides.
+// actsOf says which actions the viewer may perform in the message's state. The API makes the decision.
 func actsOf(m *message, v *viewer, r *http.Request, archived bool) acts {
 	where := m.Where()
 	operator, admin := v.Why("operator", where), v.Why("admin", where)
 	a := acts{
 		Retry:     act{Why: cmp.Or(operator, whyNoRetry(m))},
 		Edit:      act{Why: cmp.Or(mayNotEdit(m, v), whyNoEdit(m))},
-		Requeue:   act{Why: cmp.Or(operator, unlessStatus(m, "only what is DEAD", "DEAD"))},
+		Requeue:   act{Why: cmp.Or(operator, unlessStatus(m, "is not DEAD", "DEAD"))},
 		Dead:      act{Why: cmp.Or(operator, unlessStatus(m, "is "+m.Status, "PENDING", "RETRYING"))},
 		Delete:    act{Why: cmp.Or(admin, whyNoDelete(m))},
 		Origin:    act{Why: cmp.Or(operator, whyNoOrigin(m))},
@@ -60,7 +60,7 @@ func unlessStatus(m *message, why string, statuses ...string) string {
 	return why
 }
 
-// mayNotEdit says which role the viewer lacks to edit a message; "" when none.
+// mayNotEdit names the role that the viewer lacks to edit a message; "" when they may.
 func mayNotEdit(m *message, v *viewer) string {
 	return cmp.Or(v.Why("operator", m.Where()), v.Why("edit", m.Where()))
 }
@@ -70,12 +70,12 @@ func whyNoRetry(m *message) string {
 		return why
 	}
 	if m.OriginalTopic == "" {
-		return "nobody knows where it belongs"
+		return "its original topic is unknown"
 	}
 	return ""
 }
 
-// whyNoEdit is as whyNoRetry, but for where it belongs: an edit can say.
+// whyNoEdit is whyNoRetry without the check of the original topic, as an edit can set the topic.
 func whyNoEdit(m *message) string {
 	switch {
 	case m.Status == "DEAD":
@@ -83,7 +83,7 @@ func whyNoEdit(m *message) string {
 	case m.Status == "RETRYING" && m.unsettled():
 		return ""
 	case m.Status == "RETRYING":
-		return "a retry has it"
+		return "a retry is under way"
 	case m.Status != "PENDING":
 		return "is " + m.Status
 	case m.RetryCount >= m.MaxRetries:
@@ -98,7 +98,7 @@ func whyNoDelete(m *message) string {
 	case m.unsettled():
 		return "its last attempt cannot be settled: mark it dead first"
 	case m.Status == "RETRYING":
-		return "a retry has it"
+		return "a retry is under way"
 	default:
 		return ""
 	}
@@ -109,13 +109,13 @@ func whyNoOrigin(m *message) string {
 	case m.Status != "PENDING" && m.Status != "DEAD":
 		return "is " + m.Status
 	case m.OriginKnownBy == "header" && m.OriginalTopic != "" && !m.Undeclared:
-		return "its own headers name it"
+		return "its own headers name the original topic"
 	default:
 		return ""
 	}
 }
 
-// orderMessage has something done with a message and shows the message again, among the live ones.
+// orderMessage performs an action on a message and redirects to its page among the live messages.
 func (c *Console) orderMessage(what, sentence string) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		at, body := placeOf(r, what == "restore"), reasoned(r)
@@ -154,12 +154,12 @@ func (c *Console) tellAttempt(f *failure) {
 	for _, field := range f.Fields {
 		switch field.Field {
 		case "class":
-			f.Message = sentence(f.Message) + " It is of class " + field.Reason + "."
+			f.Message = sentence(f.Message) + " Error class: " + field.Reason + "."
 		case "status":
 			f.Message = sentence(f.Message) + " The message is " + field.Reason + " now."
 		case "retry_at":
 			if due, err := time.Parse(time.RFC3339, field.Reason); err == nil {
-				f.Message = sentence(f.Message) + " Another attempt is due " + ago(c.now(), due) + "."
+				f.Message = sentence(f.Message) + " The next attempt is due " + ago(c.now(), due) + "."
 			}
 		case "id", "reason":
 			f.Message = sentence(f.Message) + " " + sentence(field.Reason)
@@ -170,7 +170,7 @@ func (c *Console) tellAttempt(f *failure) {
 	f.Message, f.Fields = sentence(f.Message), rest
 }
 
-// sentence ends with a full stop and, unless a field's name is first, begins with a capital letter.
+// sentence adds a full stop and, unless a field's name comes first, a capital letter.
 func sentence(s string) string {
 	if s == "" {
 		return s

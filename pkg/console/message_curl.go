@@ -22,7 +22,7 @@ func (c *Console) commands(r *http.Request, at place, m *message) []command {
 	return append(list, command{"curl-retry", "Send it back", c.curl(r, http.MethodPost, at.api("retry"), `{"reason":""}`)})
 }
 
-// curl writes a command for a POSIX shell. All of it is quoted: the client chooses the host.
+// curl returns a command for a POSIX shell. The address is quoted, because the client chooses the host name.
 func (c *Console) curl(r *http.Request, method, path, body string) string {
 	b := strings.Builder{}
 	b.WriteString("curl -sS")
@@ -39,7 +39,7 @@ func (c *Console) curl(r *http.Request, method, path, body string) string {
 	return b.String()
 }
 
-// origin is what the browser has in its address bar.
+// origin returns scheme and host as in the browser's address bar.
 func origin(r *http.Request) string {
 	if r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https") {
 		return "https://" + r.Host
@@ -47,5 +47,5 @@ func origin(r *http.Request) string {
 	return "http://" + r.Host
 }
 
-// quote makes one word of a shell of any text.
+// quote quotes a text as one word of a shell.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

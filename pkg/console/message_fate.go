@@ -7,16 +7,16 @@ import (
 
 type fate struct {
 	Live  bool
-	URL   string // of the page without what is dear to make
+	URL   string // address of the page without its expensive parts
 	Words []string
-	Moved bool // the state is another than when the page was loaded
+	Moved bool // the state has changed since the page was loaded
 	Base  string
 }
 
-// settleTime is how long the page waits for the outcome of a record; later a reload shows it.
+// settleTime is how long the page polls for the outcome of a record; after that a reload shows it.
 const settleTime = 15 * time.Minute
 
-// fateOf describes the outcome of a message. seen is the status that the page was loaded with, "" for now.
+// fateOf describes the outcome of a message. seen is the status at the time the page was loaded; "" means now.
 func (c *Console) fateOf(m *message, seen string) fate {
 	f := fate{Words: fateWords(m), Moved: seen != "" && seen != m.Status, Base: place{id: m.ID}.page()}
 	if seen == "" {
@@ -33,7 +33,7 @@ func fateWords(m *message) []string {
 	case "RETRYING":
 		if m.unsettled() {
 			return []string{
-				"The last attempt is over, and nobody can tell whether its record is in the original topic.",
+				"The last attempt is over, but it is unknown whether its record is in the original topic.",
 				"Send it again and accept that it may arrive twice, or mark it dead.",
 			}
 		}
@@ -41,7 +41,7 @@ func fateWords(m *message) []string {
 	case "RESOLVED":
 		return outcomeWords(m)
 	case "DEAD":
-		return append([]string{"Given up: nothing sends it back by itself. Requeue it to try again."}, lastErrorWords(m)...)
+		return append([]string{"Marked dead: it is not sent back automatically. Requeue it to try again."}, lastErrorWords(m)...)
 	default:
 		return append(pendingWords(m), lastErrorWords(m)...)
 	}
@@ -49,12 +49,12 @@ func fateWords(m *message) []string {
 
 func pendingWords(m *message) []string {
 	if m.OriginalTopic == "" {
-		return []string{"Nobody knows where it belongs: say so, or edit it and name a topic."}
+		return []string{"Its original topic is unknown: set the origin, or edit it and name a topic."}
 	}
 	if m.RetryCount >= m.MaxRetries {
 		return []string{"No attempts are left."}
 	}
-	return []string{"Waits to be sent back to " + m.OriginalTopic + "."}
+	return []string{"Waiting to be sent back to " + m.OriginalTopic + "."}
 }
 
 func lastErrorWords(m *message) []string {
@@ -74,15 +74,15 @@ func lastErrorWords(m *message) []string {
 func outcomeWords(m *message) []string {
 	switch m.Outcome {
 	case "consumed":
-		words := "Its record was read"
+		words := "Its record was consumed"
 		if m.OutcomeGroup != "" && m.OutcomeOffset != nil {
-			words = "Consumer group " + m.OutcomeGroup + " committed offset " + strconv.FormatInt(*m.OutcomeOffset, 10) + " behind it"
+			words = "Consumer group " + m.OutcomeGroup + " committed offset " + strconv.FormatInt(*m.OutcomeOffset, 10) + ", past its record"
 		}
 		return []string{words + ": evidence, not proof."}
 	case "returned":
-		return []string{"It was sent, failed again and came back as another message."}
+		return []string{"It was sent, failed again and was stored as another message."}
 	case "published":
-		return []string{"Its record is in the topic. Whether anybody read it is not known yet."}
+		return []string{"Its record is in the topic. It is not known yet whether a consumer read it."}
 	default:
 		return []string{"Resolved."}
 	}

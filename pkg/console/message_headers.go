@@ -17,7 +17,7 @@ type blob struct {
 	Data     string `json:"data"`
 }
 
-// bytes returns what is behind the encoding; nil for null.
+// bytes returns the decoded bytes; nil for null.
 func (b *blob) bytes() []byte {
 	if b == nil {
 		return nil
@@ -56,11 +56,11 @@ type shownBytes struct {
 }
 
 const (
-	longHeader = 240      // bytes of text that are folded
-	maxHeader  = 16 << 10 // bytes that are shown
+	longHeader = 240      // bytes of text above which it is folded
+	maxHeader  = 16 << 10 // bytes of text that are shown
 	hexHeader  = 256
 
-	maxHeaders = 1000 // that a page shows
+	maxHeaders = 1000 // headers that a page shows
 )
 
 func decodeHeaders(m *message) []shownHeader {
@@ -75,12 +75,12 @@ func decodeHeaders(m *message) []shownHeader {
 	return shown
 }
 
-// masks reports whether the API has hidden a header's value: a record may have that text itself.
+// masks reports whether the API has masked a header's value: a record may itself contain the text of the mask.
 func (m *message) masks(h header) bool {
 	return h.Value != nil && h.Value.Data == maskedText && slices.Contains(m.Masked, "header:"+h.Key)
 }
 
-// showBlob shows as bytes what is no text or would not be seen.
+// showBlob shows bytes in hex when they are not text or would be invisible.
 func showBlob(b *blob) shownBytes {
 	if b == nil {
 		return shownBytes{Null: true}
@@ -106,7 +106,8 @@ func showBlob(b *blob) shownBytes {
 
 func control(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\r' && r != '\t' }
 
-// numberIn reads big-endian numbers as Java writes them, those of eight bytes as a time if it is of this century.
+// numberIn reads big-endian numbers as Java writes them; one of eight bytes is shown as a time if it is in this
+// century.
 func numberIn(raw []byte) string {
 	switch len(raw) {
 	case 4:
@@ -131,7 +132,7 @@ func (m *message) KeyShown() shownBytes {
 
 type trace struct{ ID, URL string }
 
-// traceOf reads the W3C trace header. The last one is of the last sender.
+// traceOf reads the W3C trace header. The last one was added by the last sender.
 func (c *Console) traceOf(headers []header) trace {
 	var found trace
 	for _, h := range headers {

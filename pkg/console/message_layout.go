@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// layout writes JSON with a line a value and stops when there is enough: deep nesting makes gigabytes of a small
-// text.
+// layout formats JSON with one line per value and stops at a limit: indentation of deep nesting would turn a small
+// text into gigabytes.
 type layout struct {
 	out   strings.Builder
 	most  int
@@ -15,8 +15,8 @@ type layout struct {
 	full  bool
 }
 
-// laidOut returns at most so many bytes of JSON with a line a value, and how many bytes of raw they are; not ok for
-// what is no JSON. The last character may be cut.
+// laidOut returns at most most bytes of formatted JSON, and the number of bytes of raw that they represent; ok is
+// false when raw is not JSON. The last character may be cut.
 func laidOut(raw []byte, most int) (text string, used int, ok bool) {
 	if !json.Valid(raw) {
 		return "", 0, false
@@ -29,7 +29,7 @@ func laidOut(raw []byte, most int) (text string, used int, ok bool) {
 	return l.out.String(), used, true
 }
 
-// next writes the next token, and returns how long it is.
+// next writes the next token, and returns its length in raw.
 func (l *layout) next(raw []byte) int {
 	n := 1
 	switch raw[0] {
@@ -73,7 +73,7 @@ func textEnd(raw []byte) int {
 	return len(raw)
 }
 
-// line begins one that is so many levels deeper than the last.
+// line begins a new line that is deeper levels further indented than the last.
 func (l *layout) line(deeper int) {
 	l.depth += deeper
 	l.put([]byte{'\n'})

@@ -2,10 +2,10 @@ package console
 
 import "strings"
 
-// maskedAt are the masked paths of a payload without [*]: a mask looks through arrays.
+// maskedAt holds the masked paths of a payload without [*], as a mask applies inside arrays too.
 type maskedAt map[string]bool
 
-// noPlace is the path of what no mask is for.
+// noPlace is the path of values below which no path is masked.
 const noPlace = ""
 
 func maskedPlaces(names []string) maskedAt {
@@ -38,7 +38,7 @@ func (m maskedAt) member(at, name string) string {
 	return noPlace
 }
 
-// maxMaskedName is longer than the names of settings are.
+// maxMaskedName is longer than any name in the masking settings.
 const maxMaskedName = 1000
 
 func plainName(name string) bool {

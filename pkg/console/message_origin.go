@@ -17,9 +17,9 @@ type derived struct {
 type fact struct {
 	Name  string
 	Value string
-	Time  time.Time // of a fact that is a moment
-	Topic bool      // of one that is a topic
-	Sure  string    // high, medium, low, or "" when nothing is known
+	Time  time.Time // set for a fact that is a time
+	Topic bool      // Value is a topic
+	Sure  string    // high, medium or low; "" when unknown
 	How   string
 }
 
@@ -60,7 +60,7 @@ func (d derived) sure() string {
 	return d.Confidence
 }
 
-// how says where a field was learnt; "" for unknown. The message's own dialect is not repeated.
+// how says where a field was read from; "" for unknown. The message's own dialect is not repeated.
 func (d derived) how(known string) string {
 	of := ""
 	if d.Dialect != "" && d.Dialect != known {
@@ -81,9 +81,9 @@ func (d derived) how(known string) string {
 	case "name":
 		return "from the name of the dead-letter topic" + of
 	case "operator":
-		return "said by an operator"
+		return "set by an operator"
 	case "record":
-		return "from the dead letter's own record" + of
+		return "from the dead-letter record itself" + of
 	default:
 		return ""
 	}

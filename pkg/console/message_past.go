@@ -52,7 +52,7 @@ type operation struct {
 	Value json.RawMessage `json:"value"`
 }
 
-const maxOperations = 50 // of a difference that are shown
+const maxOperations = 50 // operations of a patch that are shown
 
 func (o operation) Text() string {
 	text := o.Op + " " + o.Path
@@ -65,7 +65,7 @@ func (o operation) Text() string {
 	return visible(text)
 }
 
-// masked reports whether some of what was sent may be hidden: only then another entry of the audit trail is worth it.
+// masked reports whether an edit may contain a mask: only then is it read again unmasked, which adds an audit entry.
 func (h history) masked() bool {
 	hides := func(a pastAttempt) bool {
 		const mask = `"` + maskedText + `"`
@@ -75,7 +75,7 @@ func (h history) masked() bool {
 		slices.ContainsFunc(h.Lineage, func(a ancestor) bool { return slices.ContainsFunc(a.Attempts, hides) })
 }
 
-// Operations are the steps of the difference; none when nobody can tell them.
+// Operations returns the operations of the patch; none when the patch is unknown.
 func (e edited) Operations() []operation {
 	patch := e.PayloadPatch
 	if len(e.RedrivePatch) > 0 && string(e.RedrivePatch) != "null" {
@@ -97,7 +97,7 @@ type ancestor struct {
 	Attempts   []pastAttempt `json:"attempts"`
 }
 
-// LastPlace says where it was sent last; "" when it was not, or nobody knows.
+// LastPlace returns the topic and position that it was last sent to; "" when it was not sent or they are unknown.
 func (a ancestor) LastPlace() string {
 	if len(a.Attempts) == 0 {
 		return ""
@@ -114,14 +114,14 @@ type event struct {
 	Change  *change
 }
 
-const maxEvents = 200 // of a time line; of more, the latest
+const maxEvents = 200 // events of a history that are shown: the latest ones
 
 var deeds = map[string]string{
-	"retry":   "was asked to be sent back",
+	"retry":   "was retried",
 	"requeue": "was requeued",
 	"dead":    "was marked dead",
 	"delete":  "was deleted",
-	"map":     "was told where it belongs",
+	"map":     "was given an original topic",
 	"restore": "was restored from the archive",
 	"unmask":  "was shown without masks",
 }
@@ -144,9 +144,9 @@ func (c *Console) loadPast(r *http.Request, at place, p *messagePage) error {
 	return nil
 }
 
-// pastOf is one time line, the oldest first. The audit trail's copy of an attempt is left out.
+// pastOf returns all events in one list, the oldest first. An attempt's copy in the audit trail is omitted.
 func pastOf(m *message, h history) []event {
-	events := []event{{At: m.CreatedAt, Came: true, What: "came in"}}
+	events := []event{{At: m.CreatedAt, Came: true, What: "was received"}}
 	for i := range h.Attempts {
 		a := &h.Attempts[i]
 		when := a.EndedAt
@@ -166,8 +166,8 @@ func pastOf(m *message, h history) []event {
 	return events[max(0, len(events)-maxEvents):]
 }
 
-// childrenOf finds the messages that this one came back as, by a header. The page is good without them: the search
-// may lag or not be allowed.
+// childrenOf finds the messages that this one was stored as when it failed again, by a header. An error leaves the
+// list empty: the search may lag, or be forbidden.
 func (c *Console) childrenOf(r *http.Request, id string) []message {
 	var list listAnswer
 	query := url.Values{"header": {"dlq-message-id=" + id}, "limit": {"10"}, "omit": {"payload"}}

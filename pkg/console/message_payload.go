@@ -8,45 +8,45 @@ import (
 
 const (
 	maxText = 64 << 10 // bytes of a payload that are shown as text
-	maxHex  = 4 << 10  // and as bytes
+	maxHex  = 4 << 10  // bytes of a payload that are shown in hex
 
-	mostlySpaces = 8 // times the text that a layout may grow to, when not all of it is shown
+	mostlySpaces = 8 // ratio of formatted to raw bytes above which a cut layout is not shown
 )
 
 type payloadView struct {
 	Chosen   string // tree, pretty, text, hex, or "" when nothing is shown
 	Tabs     []tab
-	Notes    []string // what one has to know of it
+	Notes    []string // remarks about the payload
 	Tree     *tree
 	Text     string
-	Shown    int64 // bytes of it that are shown, when that is not all
-	Size     int64 // of all
-	Known    bool  // its size is
-	None     bool  // there is no value: a tombstone
+	Shown    int64 // bytes of it that are shown, when not all are
+	Size     int64 // bytes of the whole payload
+	Known    bool  // Size is known
+	None     bool  // there is no payload: a tombstone
 	Download string
-	Why      string // it cannot be downloaded
-	Reveal   string // where it is shown without masks, when it is shown no other way
+	Why      string // the reason for which it cannot be downloaded
+	Reveal   string // address of the unmasked payload, when it is not shown otherwise
 }
 
 type tab struct {
 	Name, View, URL string
 	Current         bool
-	Why             string // it cannot be chosen
+	Why             string // the reason for which it cannot be chosen
 }
 
 var omitted = map[string]string{
-	"not_json":   "It is not JSON.",
-	"too_deep":   "It is JSON that nests more than 200 levels, too deep for a tree.",
-	"too_large":  "It is larger than 1 MiB: its beginning is shown here, a download has all.",
-	"over_limit": "The record was too large to be stored as a whole. The dead-letter topic may still have it; it is fetched when you ask for it.",
-	"unreadable": "The dead-letter topic holds something here that cannot be read, so there is nothing to show or to send. The error says why.",
-	"pointer":    "The dead letter only says where its record is. The original topic may still have it; it is fetched when you ask for it.",
+	"not_json":   "The payload is not JSON.",
+	"too_deep":   "The payload is JSON with more than 200 levels, too deep for a tree.",
+	"too_large":  "The payload is larger than 1 MiB: only its beginning is shown here. Download it to see all.",
+	"over_limit": "The record was too large to be stored as a whole. The dead-letter topic may still have it; it is fetched on request.",
+	"unreadable": "The record in the dead-letter topic cannot be read, so there is nothing to show or to send. The error says why.",
+	"pointer":    "The dead letter only refers to the failed record. The original topic may still have it; it is fetched on request.",
 }
 
-// elsewhere are reasons for which a payload would have to be fetched from Kafka.
+// elsewhere reports whether a payload omitted for this reason has to be fetched from Kafka.
 func elsewhere(reason string) bool { return reason == "over_limit" || reason == "pointer" }
 
-// viewPayload loads no more of a large payload than it shows, and nothing from Kafka unasked.
+// viewPayload loads no more of a large payload than it shows, and fetches from Kafka only on request.
 func (c *Console) viewPayload(r *http.Request, at place, m *message) payloadView {
 	v := payloadView{Download: at.page() + "/payload", Why: whyNoBytes(m, viewerOf(r))}
 	if m.PayloadSize != nil {
@@ -72,7 +72,7 @@ func (c *Console) viewPayload(r *http.Request, at place, m *message) payloadView
 	return v
 }
 
-// hasPayload returns the payload in the answer, nil for none. The JSON value null is one.
+// hasPayload returns the payload in the answer, nil for none. The JSON value null counts as a payload.
 func (m *message) hasPayload() []byte {
 	if m.PayloadOmitted != "" || m.PayloadSize == nil || len(m.Payload) == 0 {
 		return nil
@@ -80,7 +80,7 @@ func (m *message) hasPayload() []byte {
 	return m.Payload
 }
 
-// whyNoBytes says why the bytes cannot be had; what is masked cannot be within bytes.
+// whyNoBytes says why the viewer cannot load the raw bytes, in which nothing can be masked; "" when they can.
 func whyNoBytes(m *message, v *viewer) string {
 	if v != nil && v.Masking && !v.May("unmask", m.Where()) {
 		return "needs the grant unmask where payloads are masked"
@@ -118,13 +118,13 @@ func (c *Console) fillView(r *http.Request, at place, m *message, v *payloadView
 		}
 		begin, all, err := c.api.head(r, at.api("payload"), most)
 		if err != nil {
-			v.Chosen, v.Notes = "", append(v.Notes, "It cannot be shown: "+wordsOf(err))
+			v.Chosen, v.Notes = "", append(v.Notes, "The payload cannot be shown: "+wordsOf(err))
 			return
 		}
 		raw, cut = begin, !all
 	}
 	if text, ok := wholeText(raw, cut); !ok && v.Chosen == "text" {
-		v.Chosen, v.Notes = "hex", append(v.Notes, "It is not text, so its bytes are shown.")
+		v.Chosen, v.Notes = "hex", append(v.Notes, "The payload is not text, so its bytes are shown.")
 	} else if v.Chosen == "text" {
 		v.show(text, cut)
 		return
@@ -145,7 +145,7 @@ func (v *payloadView) fill(raw []byte, cut bool, masked []string) {
 		v.pretty(raw, cut)
 	case "tree":
 		t, err := treeOf(raw, masked)
-		if err != nil { // the API said that it is JSON; whatever it is, it is text
+		if err != nil { // the API reported JSON; if it is not, show it as text
 			v.Chosen = "text"
 			v.show(string(raw), cut)
 			return
@@ -154,14 +154,14 @@ func (v *payloadView) fill(raw []byte, cut bool, masked []string) {
 	}
 }
 
-// pretty lays out as much as is shown, unless most of that would be spaces.
+// pretty formats as much as is shown, unless most of that would be spaces.
 func (v *payloadView) pretty(raw []byte, cut bool) {
 	text, used, ok := laidOut(raw, maxText+utf8.UTFMax)
 	switch {
 	case !ok:
 		v.show(string(raw), cut)
 	case used < len(raw) && used < len(text)/mostlySpaces:
-		v.Chosen, v.Notes = "text", append(v.Notes, "It nests so deep that a layout would be mostly spaces, so it is shown as it is.")
+		v.Chosen, v.Notes = "text", append(v.Notes, "It is nested so deeply that formatting would add mostly spaces, so it is shown unformatted.")
 		v.show(string(raw[:min(len(raw), maxText+utf8.UTFMax)]), cut || len(raw) > maxText)
 	default:
 		v.show(text, cut || used < len(raw))
@@ -181,7 +181,7 @@ func wordsOf(err error) string {
 	if errors.As(err, &refused) {
 		return refused.Message + "."
 	}
-	return "something broke."
+	return "internal error."
 }
 
 func tabsOf(at place, m *message, chosen string, unmask bool) []tab {
@@ -189,7 +189,7 @@ func tabsOf(at place, m *message, chosen string, unmask bool) []tab {
 	if m.hasPayload() == nil {
 		whyNot = "only for JSON of up to 1 MiB"
 	}
-	tabs := []tab{{Name: "Tree", View: "tree", Why: whyNot}, {Name: "Pretty", View: "pretty", Why: whyNot}, {Name: "As it is", View: "text"}, {Name: "Hex", View: "hex"}}
+	tabs := []tab{{Name: "Tree", View: "tree", Why: whyNot}, {Name: "Pretty", View: "pretty", Why: whyNot}, {Name: "Raw", View: "text"}, {Name: "Hex", View: "hex"}}
 	for i := range tabs {
 		tabs[i].Current = tabs[i].View == chosen
 		tabs[i].URL = to(at.page(), "view", tabs[i].View, "unmask", masking(unmask).Get("unmask")) + "#payload"
@@ -200,7 +200,7 @@ func tabsOf(at place, m *message, chosen string, unmask bool) []tab {
 func (c *Console) download(archived bool) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		at := placeOf(r, archived)
-		if v := viewerOf(r); v != nil && v.Masking && ofAnotherSite(r) { // the audit trail notes who looks
+		if v := viewerOf(r); v != nil && v.Masking && ofAnotherSite(r) { // each unmasked download is audited
 			return seeOther(w, r, at.page())
 		}
 		return c.api.stream(w, r, at.api("payload"), nil)

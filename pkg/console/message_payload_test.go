@@ -57,7 +57,7 @@ func TestPayloadThatIsNotThereIsSaid(t *testing.T) {
 	for members, want := range map[string]string{
 		`"payload":null,"payload_size":null`:                                    "the record is a tombstone",
 		`"payload":null,"payload_size":20000000,"payload_omitted":"over_limit"`: "too large to be stored",
-		`"payload":null,"payload_size":null,"payload_omitted":"pointer"`:        "only says where its record is",
+		`"payload":null,"payload_size":null,"payload_omitted":"pointer"`:        "only refers to the failed record",
 		`"payload":null,"payload_size":4`:                                       "null",
 	} {
 		a := withMessage(t, members)
@@ -68,7 +68,7 @@ func TestPayloadThatIsNotThereIsSaid(t *testing.T) {
 	}
 }
 
-// sends answers with so many bytes, and notes how many were taken.
+// sends answers with n bytes, and records how many were read.
 func sends(chunk string, n int, taken *int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		for range n {
@@ -107,7 +107,7 @@ func TestPayloadThatMayNotBeSeenIsSaidInWords(t *testing.T) {
 	a := withMessage(t, `"payload":null,"payload_size":5,"payload_omitted":"not_json"`).of(readOnly).
 		says("GET "+messageAPI+"/payload", refusal{http.StatusForbidden, "SYS_DLQ_FORBIDDEN", "not allowed: needs unmask on topic orders.events.v1", nil})
 	wantSays(t, "the page", get(t, site(t, a), messagePath), http.StatusOK,
-		"It cannot be shown: not allowed: needs unmask on topic orders.events.v1.")
+		"The payload cannot be shown: not allowed: needs unmask on topic orders.events.v1.")
 }
 
 func TestStackTracesShowTheApplicationsFrames(t *testing.T) {

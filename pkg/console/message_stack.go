@@ -7,7 +7,7 @@ import (
 
 const maxStackLines = 1000
 
-// stack is a stack trace with the frames of frameworks folded.
+// stack is a stack trace whose library frames are folded.
 type stack struct {
 	Parts []stackPart
 	Left  int64 // lines that are not shown
@@ -16,10 +16,10 @@ type stack struct {
 type stackPart struct {
 	Kind  string // "said", "mine" or "folded"
 	Lines []string
-	Open  bool // folded, and unfolded from the start
+	Open  bool // a folded part that is shown unfolded at first
 }
 
-// foldStack reads a stack trace of any language. With prefixes, only frames that begin with one are the
+// foldStack parses a stack trace of any language. With prefixes, only frames that begin with one of them are the
 // application's.
 func foldStack(text string, prefixes []string) stack {
 	if text == "" {
@@ -37,7 +37,7 @@ func foldStack(text string, prefixes []string) stack {
 	return s
 }
 
-// unfoldLast shows the frames of the last cause when none are the application's.
+// unfoldLast unfolds the frames of the last cause when no frame is the application's.
 func (s *stack) unfoldLast() {
 	last := -1
 	for i, p := range s.Parts {
@@ -61,7 +61,7 @@ func (s *stack) add(kind, line string) {
 	s.Parts = append(s.Parts, stackPart{Kind: kind, Lines: []string{line}})
 }
 
-// kindOfLine says whose a line is. before is the kind of the line above: in some languages code follows its frame.
+// kindOfLine classifies a line. before is the kind of the line above: in some languages source code follows its frame.
 func kindOfLine(line, before string, prefixes []string) string {
 	trimmed := strings.TrimSpace(line)
 	switch {
@@ -87,8 +87,8 @@ func beginsWith(text string, prefixes []string) bool {
 	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(text, p) })
 }
 
-// isFrame knows frames of the JVM, JavaScript and .NET ("at x"), Python ("File x"),
-// PHP and Ruby ("#1 x", "from x") and Go (a function, and below it a file with tab).
+// isFrame recognizes frames of the JVM, JavaScript and .NET ("at x"), Python ("File x"), PHP and Ruby ("#1 x", "from
+// x") and Go (a function, with its file and a tab on the next line).
 func isFrame(line, trimmed string) bool {
 	switch {
 	case beginsWith(trimmed, []string{"at ", `File "`, "from "}), strings.HasPrefix(line, "\t/"):
@@ -113,7 +113,7 @@ var theirs = []string{
 	"node:", "internal/", "process.processTicksAndRejections", "Illuminate\\", "Symfony\\",
 }
 
-// theirPlaces are parts of paths where nobody keeps code of their own.
+// theirPlaces are parts of paths that hold libraries, never application code.
 var theirPlaces = []string{
 	"node_modules", "node:internal", "(internal/", "site-packages", "dist-packages", "/lib/python", "/usr/local/go/src/",
 	"/go/src/runtime/", "/pkg/mod/", "/gems/", "/vendor/",
@@ -130,7 +130,7 @@ func isMine(trimmed string, prefixes []string) bool {
 		!slices.ContainsFunc(theirPlaces, func(p string) bool { return strings.Contains(trimmed, p) })
 }
 
-// frameName is what a frame calls its function, without what languages put before.
+// frameName returns the function's name in a frame, without the prefixes that languages write before it.
 func frameName(trimmed string) string {
 	name := trimmed
 	for _, before := range []string{"at ", "async ", "from ", `File "`} {

@@ -17,7 +17,7 @@ const (
 	messagePath = "/messages/" + messageID
 )
 
-// aMessage is a message of the API; members replace those that it has, or are added.
+// aMessage is a message of the API; members replace its own, or are added.
 func aMessage(members string) raw {
 	base := `"id":"` + messageID + `","original_topic":"orders.events.v1","error_message":"stock is gone","error_class":"com.acme.StockException",
 	"status":"PENDING","retry_count":1,"max_retries":3,"created_at":"2026-02-20T11:00:00.000+00:00","dlq_topic":"orders.dlq.v1","dlq_partition":2,
@@ -32,7 +32,7 @@ func aMessage(members string) raw {
 
 const noHistory = raw(`{"attempts":[],"changes":[],"lineage":[]}`)
 
-// withMessage is an API that has one message and nothing of its past.
+// withMessage is an API that has one message without history.
 func withMessage(t *testing.T, members string) *anAPI {
 	t.Helper()
 	return newAPI(t).says("GET "+messageAPI, aMessage(members)).says("GET "+messageAPI+"/history", noHistory)
@@ -51,7 +51,7 @@ func TestMessagePageTellsWhyItFailed(t *testing.T) {
 		`href="https://traces.example.com/t/4bf92f3577b34da6a3ce929d0e0e4736"`,
 		`action="`+messagePath+`/retry"`, "ff 00")
 	mustHave(t, readable(t, w.Body.String()), "com.acme.StockException", "stock is gone for good", "12,431 open", "1 of 3 attempts used",
-		"2 frames of frameworks", "at com.acme.Stock.reserve(Stock.java:7)", "high from header kafka_dlt-original-topic",
+		"2 library frames", "at com.acme.Stock.reserve(Stock.java:7)", "high from header kafka_dlt-original-topic",
 		"in billing", "order-123", "27 00 00 00 1b", "1 h ago", `order_id "123"`)
 }
 
@@ -90,24 +90,24 @@ func TestButtonsSayWhyTheyCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	admin := withRole("admin", "*")
 	const (
-		onlyDead, isDead = "only what is DEAD", "is DEAD: requeue it first"
-		spent, has       = "no attempts left: mark it dead, then requeue", "a retry has it"
+		onlyDead, isDead = "is not DEAD", "is DEAD: requeue it first"
+		spent, has       = "no attempts left: mark it dead, then requeue", "a retry is under way"
 		unsettled        = "its last attempt cannot be settled: mark it dead first"
 	)
 	for name, c := range map[string]struct {
 		m    message
-		want [6]string // why not to retry, requeue, mark dead, delete, edit, set the origin
+		want [6]string // reasons for which retry, requeue, mark dead, delete, edit and set origin are disabled
 	}{
 		"pending": {message{Status: "PENDING", OriginalTopic: "a", MaxRetries: 3, OriginKnownBy: "header"}, [6]string{
 			"", onlyDead, "", "",
-			"", "its own headers name it",
+			"", "its own headers name the original topic",
 		}},
 		"spent": {message{Status: "PENDING", OriginalTopic: "a", MaxRetries: 3, RetryCount: 3, OriginKnownBy: "name"}, [6]string{
 			spent,
 			onlyDead, "", "", spent, "",
 		}},
 		"unknown": {message{Status: "PENDING", MaxRetries: 3, OriginKnownBy: "none"}, [6]string{
-			"nobody knows where it belongs", onlyDead, "",
+			"its original topic is unknown", onlyDead, "",
 			"", "", "",
 		}},
 		"retrying": {message{Status: "RETRYING", OriginalTopic: "a", MaxRetries: 3}, [6]string{has, onlyDead, "", has, has, "is RETRYING"}},
@@ -150,7 +150,7 @@ func TestActionsAreSentOnceAndLeadBack(t *testing.T) {
 	wantSent(t, a, "POST /api/v1/archive/"+messageID+"/restore", `{"reason":"again"}`, "console-k1")
 }
 
-// A deleted message has no page: its form knows the list that led to it.
+// A deleted message has no page: its form stores the list that led to it.
 func TestDeletionLeadsBackToTheList(t *testing.T) {
 	t.Parallel()
 	a := withMessage(t, "").says("DELETE "+messageAPI, raw(`{"success":true}`))
@@ -170,7 +170,7 @@ func TestRefusedActionIsShownAndKeepsWhatWasTyped(t *testing.T) {
 		says("POST "+messageAPI+"/origin", refusal{http.StatusConflict, "SYS_DLQ_CONFLICT", "a retry has it", nil})
 	w := post(t, site(t, a), messagePath+"/retry", url.Values{"key": {"k"}})
 	wantSays(t, "the page", w, http.StatusBadGateway)
-	mustHave(t, readable(t, w.Body.String()), "The broker refused", "It is of class NETWORK_TIMEOUT. Another attempt is due in 5 min.")
+	mustHave(t, readable(t, w.Body.String()), "The broker refused", "Error class: NETWORK_TIMEOUT. The next attempt is due in 5 min.")
 	w = post(t, site(t, a), messagePath+"/origin", url.Values{"original_topic": {"typed.topic"}, "reason": {`typed "reason"`}})
 	mustHave(t, w.Body.String(), `value="typed.topic"`, `value="typed &#34;reason&#34;"`, "A retry has it.", `<details class="act" name="act" open>`)
 }
@@ -194,7 +194,7 @@ func TestOutcomeIsWatchedUntilItIsFinal(t *testing.T) {
 		}
 	}
 	body := get(t, site(t, withMessage(t, `"status":"RESOLVED","outcome":"consumed","outcome_group":"billing","outcome_offset":8`)), messagePath+"?seen=RETRYING").Body.String()
-	mustHave(t, readable(t, body), "Consumer group billing committed offset 8 behind it: evidence, not proof.", "Its state has changed")
+	mustHave(t, readable(t, body), "Consumer group billing committed offset 8, past its record: evidence, not proof.", "Its state has changed")
 }
 
 func TestPastIsOneTimeLine(t *testing.T) {
@@ -209,10 +209,10 @@ func TestPastIsOneTimeLine(t *testing.T) {
 	body := get(t, site(t, a), messagePath).Body.String()
 	said := readable(t, body)
 	mustHave(t, said, "Attempt 1 by olga", "NETWORK_TIMEOUT slow", "Attempt 2 by olga in a redrive", "partition 3, offset 7", "replace /order_id = \"124\"", "another key",
-		"was asked to be sent back by olga", "the stock is back", "last to orders.events.v1 partition 1, offset 5")
+		"was retried by olga", "the stock is back", "last to orders.events.v1 partition 1, offset 5")
 	mustHave(t, body, `href="/messages/550e8400-e29b-41d4-a716-446655440010"`, `href="/messages/550e8400-e29b-41d4-a716-446655440009"`, `href="/redrives/0198a4c2-7e10-7c3a-9d2f-3b1e5a6c7d8e"`)
 	mustNotHave(t, body, "/messages/another")
-	if asked := strings.Index(said, "was asked"); asked > strings.Index(said, "Attempt 1 by") {
+	if asked := strings.Index(said, "was retried by"); asked > strings.Index(said, "Attempt 1 by") {
 		t.Error("got an attempt before it was asked for, want the oldest first")
 	}
 }
@@ -226,16 +226,16 @@ func TestMaskedIsSaidAndUnmaskedByWhoMay(t *testing.T) {
 	wantAsked(t, a, "GET "+messageAPI, "unmask=true")
 	body := get(t, site(t, withMessage(t, masked).of(readOnly)), messagePath).Body.String()
 	mustNotHave(t, body, "?unmask=true")
-	mustHave(t, body, "it needs the grant unmask")
+	mustHave(t, body, "you need the grant unmask")
 }
 
-// The page of a message with an undeclared origin says why, what leaves it out, and both
-// ways to declare it; of every other message it says nothing.
+// The page of a message with an undeclared origin says why, which retries skip it, and both ways to declare it; the
+// page of any other message does not.
 func TestUndeclaredOriginIsSaidWithTheWaysToDeclareIt(t *testing.T) {
 	t.Parallel()
 	undeclared := get(t, site(t, withMessage(t, `"undeclared":true,"undeclared_reason":"records of gamma.dlq.v1 may not claim orders.events.v1"`)), messagePath).Body.String()
 	mustHave(t, undeclared, `id="undeclared"`, `class="badge undeclared"`, `href="/topics/mapping"`, `action="`+messagePath+`/origin"`)
-	mustHave(t, readable(t, undeclared), "records of gamma.dlq.v1 may not claim orders.events.v1", "Redrives and automatic retry leave it out")
+	mustHave(t, readable(t, undeclared), "records of gamma.dlq.v1 may not claim orders.events.v1", "Redrives and automatic retry skip it")
 	mustNotHave(t, get(t, site(t, withMessage(t, `"undeclared":false,"undeclared_reason":null`)), messagePath).Body.String(), `id="undeclared"`, "badge undeclared")
 }
 
@@ -253,7 +253,7 @@ func TestPayloadIsDownloadedAsItIs(t *testing.T) {
 	}
 }
 
-// Of a message nothing becomes markup, in whatever text that somebody else writes.
+// No text of a message becomes markup.
 func TestNothingOfAMessageBecomesMarkup(t *testing.T) {
 	t.Parallel()
 	const text = `{"encoding":"utf8","data":"HOSTILE"}`

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// visible escapes invisible characters and those that turn text around. Lines and tabs stay.
+// visible escapes invisible characters and those that reverse text. It keeps line feeds and tabs.
 func visible(s string) string {
 	if strings.IndexFunc(s, unseen) < 0 {
 		return s
@@ -27,19 +27,19 @@ func visible(s string) string {
 	return b.String()
 }
 
-// unseen reports whether a character is a control, turns text around, or has no width.
+// unseen reports whether a character is a control character, reverses text, or has no width.
 func unseen(r rune) bool {
 	switch {
 	case r == '\n' || r == '\t':
 		return false
-	case r == 0x200c || r == 0x200d: // they join letters, and emoji
+	case r == 0x200c || r == 0x200d: // zero-width joiners, which scripts and emoji need
 		return false
 	default:
 		return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == 0x2028 || r == 0x2029
 	}
 }
 
-// wholeText returns the whole characters of raw, and whether it is text. cut says that its end may lack part of one.
+// wholeText returns the complete characters of raw, and whether it is text. cut means that the last one may be cut.
 func wholeText(raw []byte, cut bool) (string, bool) {
 	if cut {
 		for i := 0; i < utf8.UTFMax && len(raw) > 0; i++ {
@@ -52,7 +52,7 @@ func wholeText(raw []byte, cut bool) (string, bool) {
 	return string(raw), utf8.Valid(raw)
 }
 
-// clipText is the beginning of a text of at most n bytes, and whether that is all.
+// clipText returns the beginning of a text, at most n bytes, and whether that is all of it.
 func clipText(s string, n int) (string, bool) {
 	if len(s) <= n {
 		return s, true

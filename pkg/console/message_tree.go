@@ -9,22 +9,22 @@ import (
 )
 
 const (
-	maxNodes    = 2000 // of a tree that is shown
-	maxNesting  = 48   // of it
-	maxLeaf     = 2000 // bytes of a text in it
-	fewNodes    = 150  // a tree of so many is unfolded from the start
-	openNesting = 2    // so deep is any other
+	maxNodes    = 2000 // nodes of a tree that are shown
+	maxNesting  = 48   // levels of a tree that are shown
+	maxLeaf     = 2000 // bytes of a text that are shown
+	fewNodes    = 150  // a tree of at most so many nodes is shown unfolded
+	openNesting = 2    // levels of a larger tree that are shown unfolded
 )
 
 type node struct {
-	Name     string // of a member; empty for what has none
+	Name     string // name of a member; empty when it has none
 	Named    bool
 	Kind     string // object, array, string, number, boolean, null, masked
-	Text     string // of what has nothing in it, as it is written
+	Text     string // source text of a value without children
 	More     int    // bytes of a text that are not shown
-	Count    int    // members or elements, shown or not
+	Count    int    // number of members or elements, shown or not
 	Children []*node
-	Left     int64 // of these, how many are not shown
+	Left     int64 // number of children that are not shown
 	Open     bool
 }
 
@@ -34,7 +34,7 @@ type tree struct {
 	Left  int64 // values that are not shown
 }
 
-// treeOf reads JSON into a tree of bounded size; the rest is counted. Names given twice stay two. masked are paths.
+// treeOf parses JSON into a tree of limited size, and counts the rest. Duplicate names stay. masked holds paths.
 func treeOf(raw []byte, masked []string) (*tree, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()

@@ -17,7 +17,7 @@ type found struct {
 	Next          string      `json:"next_cursor"`
 	Count         *matchCount `json:"count"`
 	SearchedUntil time.Time   `json:"searched_until"`
-	// SearchedBackTo is where a search ended because its time was over.
+	// SearchedBackTo is how far the search got when it ran out of time; zero when it was complete.
 	SearchedBackTo time.Time `json:"searched_back_to"`
 }
 
@@ -42,50 +42,50 @@ type messagesPage struct {
 	Form     messageForm
 	Views    []listLink
 	Chips    []chip
-	Plain    string // where nothing is asked for
+	Plain    string // address of the list without conditions
 
-	// A part that fetches itself alone comes without what is below, but for itself.
+	// A request for one live part leaves the other parts below empty.
 
-	List     *messageList // nil: there is none, or it was not asked for
+	List     *messageList // nil: no list, or it was not requested
 	Count    *messageCount
 	Arrivals *arrivals
-	Topics   []string // that are known
+	Topics   []string // names of known topics
 }
 
 type messageList struct {
 	Table    messageTable
-	First    string // where the list begins; "" on its first page
+	First    string // first page of the list; "" on it
 	Older    string
-	Searched time.Time // how far the search knows messages, when that is not far enough
-	// SearchedTo is where the search ended early; Forward: it went from older to newer messages.
+	Searched time.Time // how far the search index reaches, when it lags noticeably
+	// SearchedTo is where the search ended early; Forward: it ran from older to newer messages.
 	SearchedTo time.Time
 	Forward    bool
 	Columns    []columnChoice
 	Self       string
 	Exports    []listLink
 	Elsewhere  listLink
-	Choice     *messageChoice // nil: nothing can be done to these
+	Choice     *messageChoice // nil: no action is possible on the list
 
-	Asked bool // something was asked for
+	Asked bool // a condition is set
 }
 
 type messageCount struct {
 	matchCount
-	Ask  string // where they are counted to the last; "" when they were
-	Load string // the same, when that is done without anybody asking
+	Ask  string // address that counts exactly; "" when the count is exact
+	Load string // the same address, when the page counts by itself
 }
 
 type arrivals struct {
 	N     int64
 	Since time.Time
-	Again string // asks anew
+	Again string // address to poll
 	Show  string
 }
 
 type messageChoice struct {
 	Shown  int
-	Filter []hidden // all that match
-	AllWhy string   // why not all that match
+	Filter []hidden // conditions of all that match
+	AllWhy string   // the reason for which not all that match can be chosen
 	Until  time.Time
 	Back   string
 }
@@ -97,7 +97,7 @@ type listLink struct {
 	Current     bool
 }
 
-// The parts of a list that fetch themselves, by their ids.
+// The ids of the parts of a list that poll themselves.
 const (
 	countPart    = "count"
 	arrivalsPart = "arrivals"
@@ -126,7 +126,7 @@ func (c *Console) messageList(path string) handler {
 	}
 }
 
-// tidied leaves out of a query what is empty, and reports whether there was something.
+// tidied removes empty parameters from a query, and reports whether there were any.
 func tidied(query url.Values) (untidy bool) {
 	for name, values := range query {
 		kept := slices.DeleteFunc(values, func(value string) bool { return value == "" })
@@ -138,7 +138,7 @@ func tidied(query url.Values) (untidy bool) {
 	return untidy
 }
 
-// messagesFor asks only for what the page or its part shows.
+// messagesFor requests only what the page, or its polled part, shows.
 func (c *Console) messagesFor(r *http.Request, q question, asked url.Values) (p messagesPage, err error) {
 	switch part := partOf(r); part {
 	case arrivalsPart:
@@ -157,7 +157,7 @@ func (c *Console) messagesFor(r *http.Request, q question, asked url.Values) (p 
 	return p, err
 }
 
-// partOf is the id of the part that fetches itself, or "" for a whole page.
+// partOf returns the id of the polled part, or "" for a whole page.
 func partOf(r *http.Request) string {
 	if r.Header.Get("HX-Request") != "true" {
 		return ""
@@ -179,7 +179,7 @@ func (c *Console) topicNames(r *http.Request) ([]string, error) {
 	return names, err
 }
 
-// arrived counts messages newer than the page's newest by a millisecond or more: times of one batch are equal.
+// arrived counts messages at least 1 ms newer than the newest of the page, as messages of one batch have equal times.
 func (c *Console) arrived(r *http.Request, q question, asked url.Values) (*arrivals, error) {
 	seen, err := time.Parse(time.RFC3339, r.URL.Query().Get("seen"))
 	if err != nil {
@@ -228,7 +228,7 @@ func (c *Console) messagesFound(r *http.Request, q question, asked url.Values) (
 	return p, nil
 }
 
-// countOf is how many match. A list of one page is its own count.
+// countOf returns how many messages match. A list of one page needs no request for it.
 func countOf(q question, f found, counted bool) *messageCount {
 	n := &messageCount{Ask: q.address("count", "exact")}
 	switch {
@@ -245,7 +245,7 @@ func countOf(q question, f found, counted bool) *messageCount {
 	return n
 }
 
-// lateSearch is how far the search may lag without a notice.
+// lateSearch is how far the search index may lag without a notice.
 const lateSearch = 10 * time.Second
 
 func (c *Console) listOf(r *http.Request, q question, f found) *messageList {
@@ -284,7 +284,7 @@ func (q question) choice(f found) *messageChoice {
 	choice := &messageChoice{Shown: len(f.Messages), Back: q.address()}
 	choice.Until, _ = time.Parse(time.RFC3339, all.Get("created_before"))
 	if !q.narrow() {
-		choice.AllWhy = "needs a topic, a group or another condition: times and states alone may mean everything there is"
+		choice.AllWhy = "needs a topic, a group or another condition: times and states alone could select every message"
 	}
 	for _, name := range filterNames {
 		for _, value := range all[name] {
@@ -308,14 +308,14 @@ func (q question) exports() []listLink {
 	return links
 }
 
-// elsewhere is the same question of the other list.
+// elsewhere links to the same search in the other list: archive or live messages.
 func (q question) elsewhere() listLink {
 	other := question{path: archivePath, filter: q.filter, since: q.since, sort: q.sort, cols: q.cols}
 	if q.path == archivePath {
 		other.path = messagesPath
-		return listLink{Label: "Look among the live ones", Href: other.address()}
+		return listLink{Label: "Search the live messages", Href: other.address()}
 	}
-	return listLink{Label: "Look in the archive", Href: other.address()}
+	return listLink{Label: "Search the archive", Href: other.address()}
 }
 
 func (c *Console) renderMessages(w http.ResponseWriter, r *http.Request, q question, status int, p messagesPage, problem *failure) error {
@@ -335,7 +335,7 @@ func (c *Console) renderMessages(w http.ResponseWriter, r *http.Request, q quest
 	})
 }
 
-// groupTitle is the title of a group, else its class; "" when it cannot be read, of which the list says more.
+// groupTitle returns the title of a group, else its class; "" when it cannot be read, which the list reports.
 func (c *Console) groupTitle(r *http.Request, id string) string {
 	if id == "" {
 		return ""

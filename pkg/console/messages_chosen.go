@@ -8,7 +8,7 @@ import (
 
 var bulkActions = []string{"retry", "requeue", "dead", "delete"}
 
-// chosenMessages leads to the order about the chosen messages: by ids, or all that match the form's filter.
+// chosenMessages redirects to a new redrive of the chosen messages: by ids, or all that match the form's filter.
 func (c *Console) chosenMessages(w http.ResponseWriter, r *http.Request) error {
 	given := r.URL.Query()
 	order := url.Values{"action": {given.Get("action")}}
@@ -29,15 +29,15 @@ func (c *Console) chosenMessages(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (c *Console) exportMessages(w http.ResponseWriter, r *http.Request) error {
-	if ofAnotherSite(r) { // each takes one of the few that may be under way
-		return &apiError{Status: http.StatusForbidden, Message: "An export cannot be asked for by a page of another site."}
+	if ofAnotherSite(r) { // exports are limited to a few at a time
+		return &apiError{Status: http.StatusForbidden, Message: "An export cannot be started by a page of another site."}
 	}
 	given := r.URL.Query()
 	asked, wrong := questionOf(r, messagesPath, c.now()).api()
 	if wrong != nil {
 		return &apiError{Status: http.StatusBadRequest, Message: wrong.Message}
 	}
-	asked.Del("sort") // newest first, always
+	asked.Del("sort") // an export is always newest first
 	for _, name := range []string{"format", "source", "limit"} {
 		if given.Get(name) != "" {
 			asked.Set(name, given.Get(name))

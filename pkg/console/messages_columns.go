@@ -9,10 +9,10 @@ import (
 
 type column struct {
 	Name, Label string
-	Number      bool // is read from its right end
+	Number      bool // aligned to the right
 }
 
-// The id is always there: a row is opened by it.
+// The column of the id is always shown, because its link opens the message.
 var columns = []column{
 	{"status", "Status", false},
 	{"class", "Class", false},
@@ -34,7 +34,7 @@ const (
 	columnsCookie = "dlq-columns"
 )
 
-// columnsOf reads names, without unknown ones, in our order.
+// columnsOf parses names, ignores unknown ones, and returns the columns in the order of the table.
 func columnsOf(names string) []column {
 	wanted := strings.Split(names, ",")
 	var chosen []column
@@ -46,7 +46,7 @@ func columnsOf(names string) []column {
 	return chosen
 }
 
-// columnsFor are the columns of the address, else of the browser, else the usual ones.
+// columnsFor returns the columns of the address, else of the browser's cookie, else the default ones.
 func columnsFor(r *http.Request, named string) []column {
 	if chosen := columnsOf(named); len(chosen) > 0 {
 		return chosen
@@ -86,7 +86,7 @@ func (c *Console) chooseColumns(w http.ResponseWriter, r *http.Request) error {
 	return seeOther(w, r, withoutColumns(ownPath(r.PostFormValue("return"))))
 }
 
-// withoutColumns takes out of an address what would win over the choice.
+// withoutColumns removes the parameter from an address that would override the choice.
 func withoutColumns(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {

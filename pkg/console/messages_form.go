@@ -6,7 +6,7 @@ import (
 )
 
 type messageForm struct {
-	Fields   map[string]messageField // those that are given once
+	Fields   map[string]messageField // fields that occur once
 	Headers  []messageField
 	Payloads []messageField
 	Statuses []listOption
@@ -14,8 +14,8 @@ type messageForm struct {
 	Ranges   []listLink
 	Since    string
 	Cols     string
-	Unknown  bool // only those of unknown origin
-	More     bool // something is set, or wrong, that is not always in sight
+	Unknown  bool // only messages of unknown origin
+	More     bool // a hidden condition is set, or wrong
 	Wrong    map[string]string
 }
 
@@ -26,16 +26,16 @@ type listOption struct {
 	Chosen       bool
 }
 
-// always are the fields that are in sight; the others are behind a word.
+// always lists the fields that are always visible; the others are in a folded part.
 var always = []string{"topic", "error_class", "q", "status", "since"}
 
 var messageFields = []messageField{
 	{Name: "topic", Label: "Topic", Hint: "original or dead-letter, * for any characters"},
-	{Name: "error_class", Label: "Error class", Hint: "exactly so"},
+	{Name: "error_class", Label: "Error class", Hint: "exact match"},
 	{Name: "q", Label: "Words", Hint: "in the error or the payload"},
-	{Name: "key", Label: "Key", Hint: "exactly so"},
-	{Name: "key_base64", Label: "Key in base64", Hint: "for bytes that are no text"},
-	{Name: "consumer_group", Label: "Consumer group", Hint: "exactly so"},
+	{Name: "key", Label: "Key", Hint: "exact match"},
+	{Name: "key_base64", Label: "Key in base64", Hint: "for bytes that are not text"},
+	{Name: "consumer_group", Label: "Consumer group", Hint: "exact match"},
 	{Name: "dialect", Label: "Dialect", Hint: "such as spring"},
 	{Name: "group_id", Label: "Error group", Hint: "its id"},
 	{Name: "created_after", Label: "Received from", Hint: "2026-02-20 10:30, in UTC"},
@@ -91,7 +91,7 @@ func formOf(q question, problem *failure) messageForm {
 	return f
 }
 
-// conditions are inputs for repeated values: one more than are filled in.
+// conditions returns the inputs of a repeatable condition: one more than are filled in.
 func (f *messageForm) conditions(values []string, like messageField) []messageField {
 	var fields []messageField
 	for i, value := range append(slices.Clone(values), "") {
@@ -131,14 +131,14 @@ func (f *failure) byField() map[string]string {
 	return wrong
 }
 
-// besides is the failure without what stands beside the fields of a form.
+// besides returns the failure without the problems that are shown next to the fields of a form.
 func (f *failure) besides(names []string) *failure {
 	if f == nil {
 		return nil
 	}
 	rest := *f
 	if field, _, named := strings.Cut(f.Message, ": "); named && slices.Contains(names, field) {
-		rest.Message = "See what is marked below."
+		rest.Message = "Correct the fields marked below."
 	}
 	rest.Fields = slices.DeleteFunc(slices.Clone(f.Fields), func(p fieldProblem) bool { return slices.Contains(names, p.Field) })
 	return &rest

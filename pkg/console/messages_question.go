@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Parameters of the API that select messages. Those of narrowing mean less than everything; times and states may not.
+// Parameters of the API that select messages. Those in narrowing select a subset; times and states may select all.
 var (
 	narrowing   = []string{"topic", "error_class", "consumer_group", "dialect", "group_id", "origin", "key", "key_base64", "header", "payload", "q"}
 	filterNames = append([]string{"status", "created_after", "created_before", "retried_after", "retried_before"}, narrowing...)
@@ -24,16 +24,16 @@ const (
 
 type question struct {
 	path   string     // of the list
-	filter url.Values // in the words of the API, without what is empty
-	since  string     // how long ago at most, such as 1h: counted from opened
+	filter url.Values // under the names of the API, without empty values
+	since  string     // largest age, such as 1h, counted back from opened
 	sort   string
-	cols   string // columns that the address names
-	exact  bool   // all are counted, however long it takes
+	cols   string // columns named in the address
+	exact  bool   // count exactly, however long it takes
 	cursor string
-	opened time.Time // when the first page was looked at
+	opened time.Time // when the first page was opened
 }
 
-// questionOf reads an address. What is wrong with it is for the API to say.
+// questionOf parses an address. The API validates it.
 func questionOf(r *http.Request, path string, now time.Time) question {
 	given := r.URL.Query()
 	q := question{
@@ -65,7 +65,7 @@ func messageFilter(given url.Values) url.Values {
 	return filter
 }
 
-// understood takes times as people write them. They are UTC.
+// understood converts times as people write them, in UTC, to RFC 3339.
 func understood(name, value string) string {
 	if name != "key" && name != "header" {
 		value = strings.TrimSpace(value)
@@ -80,7 +80,7 @@ func understood(name, value string) string {
 	return value
 }
 
-// api is the question for the API, and what is wrong with since, which the API does not know.
+// api returns the query for the API, or the problem with since, which is not a parameter of the API.
 func (q question) api() (url.Values, *failure) {
 	asked := maps.Clone(q.filter)
 	if q.since != "" {
@@ -111,7 +111,7 @@ func ageOf(text string) (time.Duration, bool) {
 
 func moment(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// everything is the filter of all that matched when the page was opened, and of the newest that it shows.
+// everything returns the filter of all that matched when the page was opened, including the newest message shown.
 func (q question) everything(newest time.Time) url.Values {
 	all, wrong := q.api()
 	if wrong != nil {
@@ -125,7 +125,7 @@ func (q question) everything(newest time.Time) url.Values {
 		all.Set("created_before", moment(until))
 	}
 	if strings.HasSuffix(q.sort, "last_retry_at") && !all.Has("retried_after") {
-		all.Set("retried_after", "1970-01-01T00:00:00Z") // the list leaves out what was never retried
+		all.Set("retried_after", "1970-01-01T00:00:00Z") // the list omits messages that were never retried
 	}
 	all.Del("sort")
 	return all
@@ -135,19 +135,19 @@ func (q question) narrow() bool { return slices.ContainsFunc(narrowing, q.filter
 
 func (q question) plain() bool { return len(q.filter) == 0 && q.since == "" && q.sort == "" }
 
-// newestFirst reports whether what arrives would stand at the top of this page.
+// newestFirst reports whether a new message would be at the top of this page.
 func (q question) newestFirst() bool {
 	return q.cursor == "" && (q.sort == "" || q.sort == "-created_at") && !q.filter.Has("created_before")
 }
 
-// own are the parameters of the page's address, without the place in the list.
+// own returns the parameters of the page's address without the cursor.
 func (q question) own() url.Values {
 	own := queryOf("since", q.since, "sort", q.sort, "cols", q.cols)
 	maps.Copy(own, q.filter)
 	return own
 }
 
-// address is the first page with changes: pairs of names and values, where an empty value takes a parameter out.
+// address returns the first page with changes: pairs of names and values, where an empty value removes the parameter.
 func (q question) address(changes ...string) string {
 	own := q.own()
 	for i := 0; i+1 < len(changes); i += 2 {
@@ -159,7 +159,7 @@ func (q question) address(changes ...string) string {
 	return withQuery(q.path, own)
 }
 
-// without is where the list begins that does not ask for one value of a parameter.
+// without returns the first page without one value of a parameter.
 func (q question) without(name, value string) string {
 	own := q.own()
 	own[name] = slices.DeleteFunc(slices.Clone(own[name]), func(v string) bool { return v == value })

@@ -6,7 +6,7 @@ import (
 	"regexp"
 )
 
-// Words shows bytes as text, or says how many there are.
+// Words returns a key as text, or in hex with its size.
 func (b *blob) Words() string {
 	if b.Encoding != "base64" {
 		return b.Data
@@ -38,7 +38,7 @@ func (m message) Package() string {
 	return ""
 }
 
-// Position is where the dead letter is; "" for a message that never was one.
+// Position returns where the dead letter is; "" for a message without a dead-letter record.
 func (m message) Position() string {
 	if m.DLQPartition == nil || m.DLQOffset == nil {
 		return ""
@@ -48,11 +48,11 @@ func (m message) Position() string {
 
 type messageTable struct {
 	Caption  string
-	Path     string // of the pages of messages, live or archived
+	Path     string // path of the message pages, live or archived
 	Columns  []column
 	Rows     []message
-	Select   bool   // rows can be chosen
-	Form     string // the id of the form that chosen rows are sent with
-	ClipAt   int    // characters of an error
-	HideHead bool   // the caption is for who cannot see the table
+	Select   bool   // rows have a checkbox
+	Form     string // id of the form that sends the chosen rows
+	ClipAt   int    // characters of an error that are shown
+	HideHead bool   // show the caption to screen readers only
 }

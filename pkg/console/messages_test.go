@@ -11,7 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// oneMessage is a list of one in JSON; what follows it is told by the caller.
+// oneMessage is a list of one message in JSON; behind holds the members after the list.
 func oneMessage(behind string) raw {
 	return raw(`{"messages":[{"id":"` + messageID + `","original_topic":"orders.events.v1","error_message":"processing failed",
 		"retry_count":1,"max_retries":3,"payload":{"a":[1,{"b":null}]},"status":"PENDING","created_at":"2026-02-20T11:30:00.250+00:00",
@@ -36,7 +36,7 @@ func TestMessagesShowWhatWasFound(t *testing.T) {
 	wantSays(t, "the list", w, http.StatusOK, "PENDING", "SocketTimeoutException", "java.net", "processing failed", "orders.events.v1",
 		"0xff00",
 		"1 of 3", "29 min ago", "1.5 KiB", `href="/groups/`+groupID+`"`, "orders.dlq.v1 2@41", "billing", "spring", "returned",
-		`href="/messages/`+messageID+`"`, "<strong>1</strong> matches", `value="orders.*"`, `value="DEAD" checked`)
+		`href="/messages/`+messageID+`"`, "<strong>1</strong> match", `value="orders.*"`, `value="DEAD" checked`)
 	wantAsked(t, a, "GET /api/v1/messages", "count=estimate&limit=50&omit=payload&status=PENDING&status=DEAD&topic=orders.%2A")
 }
 
@@ -80,7 +80,7 @@ func TestMessagesSince(t *testing.T) {
 	const onward = "/messages?cursor=onward&amp;opened=2026-02-20T12%3A00%3A00.000Z&amp;since=1h"
 	mustHave(t, get(t, s, "/messages?since=1h").Body.String(), onward)
 	for path, want := range map[string]string{
-		"/messages?since=1h": "2026-02-20T11:00:00.000Z", // an old address shows what there is now, a cursor belongs to its question
+		"/messages?since=1h": "2026-02-20T11:00:00.000Z", // an old address shows current messages; a cursor is for its own conditions
 		"/messages?opened=2020-01-01T00%3A00%3A00.000Z&since=1h":               "2026-02-20T11:00:00.000Z",
 		"/messages?cursor=onward&opened=2026-02-20T09%3A00%3A00.000Z&since=1h": "2026-02-20T08:00:00.000Z",
 	} {
@@ -127,7 +127,7 @@ func TestMessagesAreCounted(t *testing.T) {
 		answer raw
 		want   string
 	}{
-		"/messages?q=bythepage": {count("null", `"messages":700,"exact":false`), "<strong>1</strong> matches"},
+		"/messages?q=bythepage": {count("null", `"messages":700,"exact":false`), "<strong>1</strong> match"},
 		"/messages":             {count(`"x"`, `"messages":12431,"exact":true`), "<strong>12,431</strong> match"},
 		"/messages?q=roughly":   {count(`"x"`, `"messages":12431,"exact":false`), "<strong>about 12,431</strong> match"},
 		"/messages?q=atleast": {
@@ -173,7 +173,7 @@ func TestMessagesNameTopicsWhenAsked(t *testing.T) {
 	a, s := messagesSite(t, oneMessage(nothingBehind))
 	get(t, s, "/messages")
 	if asked, _ := a.wasAsked("GET /api/v1/topics"); len(asked) != 0 {
-		t.Error("got topics asked for with the page, want them when somebody types")
+		t.Error("got topics requested with the page, want them when the field gets the focus")
 	}
 	a.says("GET /api/v1/topics", raw(`{"topics":[{"topic":"","dlq_topics":["p.dlq.v1"]},{"topic":"orders","dlq_topics":["p.dlq.v1","orders.dlq.v1"]}]}`))
 	body := getPart(t, s, "/messages", "known-topics")
@@ -199,7 +199,7 @@ func TestMessagesChosen(t *testing.T) {
 			has: []string{`name="created_before" value="2026-02-20T12:00:03.101Z"`},
 		},
 		"AllThereIsCannotBeMeant": {
-			path: "/messages?status=DEAD&since=1h", has: []string{`name="what" value="all" disabled`, "times and states alone may mean everything"},
+			path: "/messages?status=DEAD&since=1h", has: []string{`name="what" value="all" disabled`, "times and states alone could select every message"},
 		},
 		"AreNotForViewers": {path: "/messages", says: answers{"GET /api/v1/session": readOnly}, has: []string{
 			`value="retry" disabled`, `value="requeue" disabled`, `value="dead" disabled`, `value="delete" disabled`, "needs the role operator",
@@ -242,7 +242,7 @@ func TestMessagesAreMissing(t *testing.T) {
 	for path, want := range map[string]string{
 		"/messages":                   "There are no messages yet.",
 		"/messages?topic=x":           "No message matches.",
-		"/messages?cursor=x&topic=x":  "There is nothing further down.",
+		"/messages?cursor=x&topic=x":  "There are no more messages.",
 		"/messages?topic=x&since=15m": `href="/archive?since=15m&amp;topic=x"`,
 	} {
 		_, s := messagesSite(t, raw(none))
@@ -257,15 +257,15 @@ func TestASearchWhoseTimeIsOverGoesOn(t *testing.T) {
 		answer raw
 		want   []string
 	}{
-		"/messages?q=boom": {oneMessage(over), []string{messageID, "Searched back to", "Search on", "cursor=onward"}},
+		"/messages?q=boom": {oneMessage(over), []string{messageID, "Searched back to", "Continue searching", "cursor=onward"}},
 		"/messages?q=boom&cursor=x&sort=created_at": {
-			raw(`{"messages":[],` + over + `}`), []string{"No message matches so far.", "Searched up to", "Search on", "cursor=onward"},
+			raw(`{"messages":[],` + over + `}`), []string{"No message matches so far.", "Searched up to", "Continue searching", "cursor=onward"},
 		},
 	} {
 		_, s := messagesSite(t, c.answer)
 		body := get(t, s, path).Body.String()
 		mustHave(t, body, c.want...)
-		mustNotHave(t, body, "end of the list", "nothing further")
+		mustNotHave(t, body, "End of the list", "no more messages")
 	}
 }
 
@@ -273,7 +273,7 @@ func TestArchiveIsAListWithoutActions(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t).says("GET /api/v1/archive", oneMessage(`"next_cursor":"x","count":{"messages":70,"exact":false},"searched_until":"2026-02-20T11:00:00.000+00:00"`))
 	body := get(t, site(t, a), "/archive?topic=orders").Body.String()
-	mustHave(t, body, `href="/archive/`+messageID+`"`, "about 70", "/archive?cursor=x&amp;", "among what the search knew", "source=archive")
+	mustHave(t, body, `href="/archive/`+messageID+`"`, "about 70", "/archive?cursor=x&amp;", "as indexed", "source=archive")
 	mustNotHave(t, body, `name="ids"`, `id="arrivals"`)
 }
 
@@ -321,7 +321,7 @@ func TestExportsArePassedOn(t *testing.T) {
 	}
 }
 
-// export asks over a connection. The error is that of reading the body.
+// export reads an export over a connection. The error is that of reading the body.
 func export(t *testing.T, a *anAPI, query string) (*http.Response, string, error) {
 	t.Helper()
 	server := httptest.NewServer(site(t, a))

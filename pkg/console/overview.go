@@ -11,26 +11,26 @@ import (
 	"time"
 )
 
-// overviewPage answers the first questions: what fails, since when, does it still, and would a retry help.
+// overviewPage answers the first questions: what fails, since when, whether it still fails, and whether a retry helps.
 type overviewPage struct {
 	Counts   counts
-	Oldest   time.Time // of what is pending; zero: nothing is
-	LastSeen time.Time // the last arrival of all; zero: none ever
+	Oldest   time.Time // of the pending messages; zero: there are none
+	LastSeen time.Time // the last arrival in any topic; zero: none
 	Lag      *int64
 	Ready    readiness
 	Topics   []openTopic
-	MoreOpen int // topics with something open that are not shown
+	MoreOpen int // topics with open messages that are not shown
 	Groups   []groupState
 	Redrives []redriveState
 	Activity activity
 	Spans    []string
-	Recent   int64    // arrivals of the last minutes, see recentMinutes
-	Returned int64    // of them
-	Fresh    bool     // the last arrival is one of the last minutes
-	Empty    bool     // nothing was ever taken in
+	Recent   int64    // arrivals of the last recentMinutes
+	Returned int64    // arrivals of these that are returns
+	Fresh    bool     // the last arrival is within the last recentMinutes
+	Empty    bool     // no message was ever stored
 	Missing  []string // parts that could not be read in time
-	Refused  bool     // records are in quarantine
-	Mine     string   // the topics that the viewer sees; empty: all
+	Refused  bool     // the quarantine holds records
+	Mine     string   // the topics that the viewer may see; empty: all
 }
 
 type openTopic struct {
@@ -38,12 +38,12 @@ type openTopic struct {
 	Advice advice
 }
 
-// How many lines the overview has of each: a screen, not a list.
+// Maximum number of rows per section: the overview fits a screen.
 const (
 	overviewTopics   = 10
 	overviewGroups   = 10
 	overviewRedrives = 5
-	// stillArriving is how fresh the last arrival of a topic is while it still fails.
+	// stillArriving is the age of the last arrival below which a topic counts as still failing.
 	stillArriving = 2 * time.Minute
 	recentMinutes = 10
 )
@@ -62,7 +62,7 @@ func (c *Console) overview(w http.ResponseWriter, r *http.Request) error {
 	var topics []topicState
 	var recent activity
 	parts := []overviewPart{
-		{"what the program depends on", func(r *http.Request) error { return c.api.probe(r, "/readyz", &data.Ready) }},
+		{"the dependencies", func(r *http.Request) error { return c.api.probe(r, "/readyz", &data.Ready) }},
 		{"the topics", func(r *http.Request) (err error) { topics, err = c.allTopics(r); return err }},
 		{"the last arrivals", func(r *http.Request) (err error) { recent, err = c.activity(r, spans[0], ""); return err }},
 		{"the error groups", func(r *http.Request) (err error) { data.Groups, err = c.openGroups(r); return err }},
@@ -94,11 +94,11 @@ type overviewPart struct {
 	read func(r *http.Request) error
 }
 
-// partPatience bounds a part of the page: a page with a gap is better than none.
+// partPatience limits the time for a part of the page: a page with a gap is better than none.
 const partPatience = 3 * time.Second
 
-// read reads all parts at once. Parts that fail are named on the page; without credentials or a database there is
-// none.
+// read reads all parts concurrently. Parts that fail are named on the page; without credentials or a database there
+// is no page.
 func (p *overviewPage) read(r *http.Request, parts []overviewPart) error {
 	ctx, cancel := context.WithTimeout(r.Context(), partPatience)
 	defer cancel()
@@ -151,7 +151,7 @@ func (c *Console) sumUp(r *http.Request, data *overviewPage, topics []topicState
 	var hours []overviewPart
 	for i, t := range open {
 		if t.Topic != "" {
-			hours = append(hours, overviewPart{"what came back of single topics", func(r *http.Request) error {
+			hours = append(hours, overviewPart{"the repeated failures of single topics", func(r *http.Request) error {
 				hour, err := c.activity(r, spans[0], t.Topic)
 				_, back[i] = hour.last(time.Hour)
 				return err
@@ -166,7 +166,7 @@ func (c *Console) sumUp(r *http.Request, data *overviewPage, topics []topicState
 	return err
 }
 
-// rank sorts what came back before what is new, and both before all else.
+// rank sorts regressed groups before new ones, and both before all others.
 func rank(g groupState) int {
 	if g.urgency() == 0 && g.Regressed {
 		return -1
@@ -174,7 +174,7 @@ func rank(g groupState) int {
 	return g.urgency()
 }
 
-// openGroups are the groups with most open and those that failed last: the regressed, then the new.
+// openGroups returns the open groups with the most messages and those seen last: regressed first, then new.
 func (c *Console) openGroups(r *http.Request) ([]groupState, error) {
 	var all []groupState
 	seen := map[string]bool{}
@@ -197,7 +197,7 @@ func (c *Console) openGroups(r *http.Request) ([]groupState, error) {
 	return all[:min(len(all), overviewGroups)], nil
 }
 
-// liveRedrives are redrives that have not ended, those that stopped themselves first.
+// liveRedrives returns the redrives that have not ended, those that stopped themselves first.
 func (c *Console) liveRedrives(r *http.Request) ([]redriveState, error) {
 	var live []redriveState
 	for _, state := range []string{"stopped", "canary", "running", "paused"} {

@@ -48,15 +48,15 @@ func TestOverview(t *testing.T) {
 	}
 	shows(t, overviewAPI, map[string]look{
 		"TellsWhatFailsSinceWhenAndWhatToDo": {path: "/", lacks: []string{`href="/quarantine"`}, has: []string{
-			"12,433", "oldest <time", "3 h ago", `badge bad">kafka`, `badge ok">database`, "13 arrived, 2 of them returned",
-			"2 replays came back in the last hour: find the cause first", "cannot be sent back: &lt;script",
+			"12,433", "oldest <time", "3 h ago", `badge bad">kafka`, `badge ok">database`, "13 arrived, 2 of them failed again",
+			"2 replays failed again in the last hour: find the cause first", "cannot be sent back: &lt;script",
 		}},
 		"NamesTheQuarantine": {
 			path: "/", says: answers{"GET /api/v1/quarantine": quoted(someQuarantine)},
 			has: []string{`href="/quarantine"`},
 		},
 		"OfNothingSaysHowToGo": {path: "/", says: nothing, has: []string{
-			"Nothing was taken in yet", "kafka-console-producer.sh",
+			"No message has arrived yet", "kafka-console-producer.sh",
 			"orders.dlq.v1",
 		}},
 		"OfLittleNamesTheGrant": {
@@ -65,7 +65,7 @@ func TestOverview(t *testing.T) {
 		},
 		"IsThereWithoutAPart": {
 			path: "/", says: answers{"GET /api/v1/activity": away, "GET /api/v1/topics": away},
-			has: []string{"the topics, the arrivals, the last arrivals", "came back</a>"}, lacks: []string{"Nothing was taken in yet"},
+			has: []string{"the topics, the arrivals, the last arrivals", "came back</a>"}, lacks: []string{"No message has arrived yet"},
 		},
 	})
 	body := get(t, site(t, overviewAPI(t)), "/").Body.String()
@@ -79,7 +79,7 @@ func TestTopics(t *testing.T) {
 	api := func(t *testing.T) *anAPI { t.Helper(); return newAPI(t).says("GET /api/v1/topics", quoted(someTopics)) }
 	shows(t, api, map[string]look{
 		"TellWhetherReplayIsPossible": {path: "/topics", has: []string{
-			"orders.dlq.v1", "billing", "running, 0 behind", "unknown origin",
+			"orders.dlq.v1", "billing", "running, lag 0", "unknown origin",
 			">possible<", ">refused<",
 		}},
 		"ThatAreRefusedLeadOn": {
@@ -108,7 +108,7 @@ func TestAdvice(t *testing.T) {
 	}{
 		"Quiet":         {state(func(*topicState) {}), 0, true, "nothing new for 1 h: try one"},
 		"StillFailing":  {state(func(s *topicState) { s.LastSeen = noon.Add(-time.Second) }), 0, false, "still failing"},
-		"CameBack":      {state(func(*topicState) {}), 1, false, "1 replay came back"},
+		"CameBack":      {state(func(*topicState) {}), 1, false, "1 replay failed again"},
 		"NobodyReads":   {state(func(s *topicState) { s.Replay = absent }), 0, false, "no consumer"},
 		"Refused":       {state(func(s *topicState) { s.Replay = replay{Reason: "it is gone"} }), 0, false, "it is gone"},
 		"OnlyDead":      {state(func(s *topicState) { s.Counts = counts{Dead: 1} }), 0, true, "requeue"},

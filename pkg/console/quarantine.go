@@ -24,14 +24,14 @@ type quarantined struct {
 	Payload      json.RawMessage `json:"payload"`
 	PayloadSize  *int64          `json:"payload_size"`
 
-	WhyNoRetry, WhyNoDelete string // empty: it can be done
+	WhyNoRetry, WhyNoDelete string // the reasons; empty: it can be done
 }
 
 type quarantinePage struct {
 	Records []quarantined `json:"records"`
 	Next    string        `json:"next_cursor"`
 	Topic   string
-	Older   string // address of the next part; empty: there is none
+	Older   string // address of the next page; empty on the last
 }
 
 func (c *Console) listQuarantine(w http.ResponseWriter, r *http.Request) error {

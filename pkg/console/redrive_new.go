@@ -27,7 +27,7 @@ type dryGroup struct {
 	Reason   string `json:"reason"`
 }
 
-// Why is why the messages of the group do not go, in words; "" when they do.
+// Why says why the messages of the group are not sent, in words; "" when they are.
 func (g dryGroup) Why() string {
 	if g.Reason != "" {
 		return g.Reason
@@ -52,33 +52,33 @@ func (s drySample) Lines() []diffLine {
 
 func (s drySample) Whole() bool { return shownJSON(s.Before) && shownJSON(s.After) }
 
-// shownJSON reports whether there is a value: the JSON null reads like a missing one.
+// shownJSON reports whether there is a value: JSON null decodes like a missing one.
 func shownJSON(value json.RawMessage) bool { return len(value) > 0 && string(value) != "null" }
 
 func (d dryRun) Reasons() []redriveReason { return reasonsOf(d.Counted) }
 
 func (d dryRun) Not() int64 { return d.Selected - d.Sendable }
 
-// Later is how many would go if their state allowed it when their turn comes.
+// Later returns how many messages would also be taken if their state allows it when their turn comes.
 func (d dryRun) Later() int64 { return d.Selected - d.Startable() - d.Counted["gone"] }
 
-// Startable is how many a redrive would take: also those that cannot be reached now.
+// Startable returns how many messages a redrive would take, including those whose broker is unreachable now.
 func (d dryRun) Startable() int64 { return d.Sendable + d.Counted["BROKER_UNAVAILABLE"] }
 
 type redriveNewPage struct {
 	redriveOrder
 	Actions []redriveAction
-	Titles  map[string]string // of the groups that the filter names
-	Dry     *dryRun           // nil: there is none
-	MayNot  string            // do it; empty: they may
-	NoPatch string            // why no patch can be given
-	Looks   string            // what the dry run is of
+	Titles  map[string]string // titles of the groups in the filter
+	Dry     *dryRun           // nil: there is no dry run
+	MayNot  string            // the reason for which the viewer may not; empty: they may
+	NoPatch string            // the reason for which no patch can be given
+	Looks   string            // identifies what the dry run previewed
 }
 
 func (p redriveNewPage) Start() string {
 	does := p.Does().of(p.Dry.Startable())
 	if p.Action == "delete" {
-		does += " for good"
+		does += " permanently"
 	}
 	return does
 }
@@ -90,7 +90,7 @@ func (p redriveNewPage) Nothing() string {
 	case p.Dry.Selected == 0:
 		return "nothing matches"
 	case p.Dry.Startable() == 0:
-		return "none of them would go"
+		return "none of them can be sent"
 	default:
 		return ""
 	}
@@ -98,7 +98,7 @@ func (p redriveNewPage) Nothing() string {
 
 func (p redriveNewPage) Sure() bool { return p.Does().Hurts }
 
-// Conditions are the fields of the filter, for the form to send them again.
+// Conditions returns the fields of the filter, for the form to send them again.
 func (p redriveNewPage) Conditions() []fieldProblem {
 	var list []fieldProblem
 	for _, name := range slices.Concat(filterTexts, filterLists) {
@@ -120,7 +120,7 @@ func (p redriveNewPage) Other(action string) string {
 	return "/redrives/new?" + query.Encode()
 }
 
-// Few reports whether the selection can stand in an address.
+// Few reports whether the selection fits into an address.
 func (p redriveNewPage) Few() bool { return len(p.IDs) <= 100 }
 
 func (c *Console) newRedrive(w http.ResponseWriter, r *http.Request) error {
@@ -152,17 +152,17 @@ func (c *Console) startRedrive(w http.ResponseWriter, r *http.Request) error {
 	return seeDone(w, r, "redrive", made.Here())
 }
 
-// grown is why an order is refused that would hit more messages than its sender was shown.
+// grown returns a failure when the order would affect more messages than its sender was shown, else nil.
 func (c *Console) grown(r *http.Request, o *redriveOrder) (*failure, error) {
 	dry, err := c.dry(r, o.body())
 	if err != nil || dry.Startable() <= o.Shown {
 		return nil, err
 	}
 	o.Meant = false
-	return &failure{Title: "Look again", Message: "There are more now than you were shown: " + messagesIn(dry.Startable(), "") + ". Nothing was started."}, nil
+	return &failure{Title: "The preview has changed", Message: "More messages match now than were shown: " + messagesIn(dry.Startable(), "") + ". Nothing was started."}, nil
 }
 
-// lookAgain shows an order that was not carried out, with a problem or an error of the API.
+// lookAgain shows an order that was not executed, with a problem or an error of the API.
 func (c *Console) lookAgain(w http.ResponseWriter, r *http.Request, o *redriveOrder, problem *failure, cause error) error {
 	status := http.StatusConflict
 	if cause != nil {
@@ -174,20 +174,20 @@ func (c *Console) lookAgain(w http.ResponseWriter, r *http.Request, o *redriveOr
 	return c.previewRedrive(w, r, o, status, problem)
 }
 
-// refusal is why the order is not given yet; looked is what was shown to its sender.
+// refusal returns why the order is not executed yet, or nil; looked identifies the preview that its sender was shown.
 func (o *redriveOrder) refusal(looked string) *failure {
 	var missing []fieldProblem
 	if o.Does().Hurts && !o.Meant {
-		missing = append(missing, fieldProblem{"", "Say that you mean these messages."})
+		missing = append(missing, fieldProblem{"", "Tick the box to confirm."})
 	}
 	if o.Action == "delete" && o.Reason == "" {
-		missing = append(missing, fieldProblem{"reason", "is needed for a deletion"})
+		missing = append(missing, fieldProblem{"reason", "is required for a deletion"})
 	}
 	switch {
 	case len(o.problems) > 0:
-		return &failure{Title: "This cannot be asked for", Message: "Nothing was started.", Fields: o.problems}
+		return &failure{Title: "Invalid request", Message: "Nothing was started.", Fields: o.problems}
 	case looked != o.looks():
-		return &failure{Title: "Look again", Message: "What you changed decides which messages are taken, or what is sent. Here is what would happen now; nothing was started."}
+		return &failure{Title: "The preview has changed", Message: "Your change affects which messages are taken, or what is sent. Nothing was started; the new preview is below."}
 	case len(missing) > 0:
 		return &failure{Title: "Not yet", Message: "Nothing was started.", Fields: missing}
 	}
@@ -200,7 +200,7 @@ func (c *Console) previewRedrive(w http.ResponseWriter, r *http.Request, o *redr
 	shown := redriveNewPage{Actions: redriveActions, MayNot: viewer.Why(roleOf(o.Action)), NoPatch: viewer.Why("edit"), Titles: c.titles(r, o)}
 	o.problems = nil
 	if body := o.body(); len(o.problems) > 0 && problem == nil {
-		status, problem = http.StatusBadRequest, &failure{Title: "This cannot be asked for", Message: "There is no dry run with what was typed.", Fields: o.problems}
+		status, problem = http.StatusBadRequest, &failure{Title: "Invalid request", Message: "The dry run needs valid values.", Fields: o.problems}
 	} else if len(o.problems) == 0 && o.Selects() && shown.MayNot == "" && (o.Action != "map" || o.Topic != "") {
 		dry, err := c.dry(r, body)
 		if err != nil {
@@ -220,12 +220,12 @@ func (c *Console) previewRedrive(w http.ResponseWriter, r *http.Request, o *redr
 	shown.redriveOrder, shown.Looks = *o, o.looks()
 	title := "Start a redrive"
 	if o.Selects() {
-		title = o.Does().Name + ": look first"
+		title = o.Does().Name + ": preview"
 	}
 	return c.render(w, r, status, "redrive-new", page{Title: title, Nav: "/redrives", Problem: problem, Data: shown})
 }
 
-// dry asks what would happen. The form's key is for what it does, not for looking.
+// dry requests a dry run. It leaves out the idempotency key, which is for the redrive itself.
 func (c *Console) dry(r *http.Request, body map[string]any) (*dryRun, error) {
 	body["dry_run"] = true
 	var dry dryRun
@@ -235,14 +235,14 @@ func (c *Console) dry(r *http.Request, body map[string]any) (*dryRun, error) {
 	return &dry, nil
 }
 
-// propose fills in a careful retry when several messages may go: one first, and an end when a tenth fails.
+// propose fills in a careful retry for several messages: a canary of one, and a stop when 10 % fail or fail again.
 func (o *redriveOrder) propose(dry *dryRun) {
 	if o.Does().Retry && (dry == nil || dry.Startable() > 1) {
 		o.Canary, o.Wait, o.Failing, o.Coming, o.Sample = "1", "60s", "10", "10", "20"
 	}
 }
 
-// titles are the names of the order's group, by id; none when it cannot be read.
+// titles returns the title of the order's error group, by id; none when it cannot be read.
 func (c *Console) titles(r *http.Request, o *redriveOrder) map[string]string {
 	id := o.Filter.Get("group_id")
 	if id == "" {

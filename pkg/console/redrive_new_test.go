@@ -22,7 +22,7 @@ func dryAPI(t *testing.T, dry string) *anAPI {
 	return newAPI(t).says("POST /api/v1/redrives", quoted(dry))
 }
 
-// ordered is what the API was sent, the last time.
+// ordered returns the last order that the API received.
 func (a *anAPI) ordered(t *testing.T) (order string, request *http.Request) {
 	t.Helper()
 	asked, bodies := a.wasAsked("POST /api/v1/redrives")
@@ -59,20 +59,20 @@ func TestNewRedrive(t *testing.T) {
 	api := func(t *testing.T) *anAPI { t.Helper(); return dryAPI(t, aDryRun) }
 	shows(t, api, map[string]look{
 		"IsLookedAtFirst": {path: "/redrives/new?action=retry&topic=orders.*&status=PENDING,DEAD&q=" + url.QueryEscape(hostile), has: []string{
-			"<strong>12,431 messages</strong> of topic", "PENDING or DEAD", "2026-02-20 12:00:00 UTC", "in another state, or no attempts left",
+			"<strong>12,431 messages</strong> of topic", "PENDING or DEAD", "2026-02-20 12:00:00 UTC", "it is in another state, or has no attempts left",
 			"12,400",
 			">31<", "Retry 12,400 messages</button>", `name="canary" inputmode="numeric" value="1"`, `name="canary_wait" value="60s"`,
 			`name="filter.created_before" value="2026-02-20T12:00:00.000Z"`, "unknown origin",
 		}},
 		"TakesIDs": {
 			path: "/redrives/new?action=dead&ids=a,b&ids=c&created_before=x", lacks: []string{`name="canary"`, `name="patch"`},
-			has: []string{"chosen one by one", `name="ids" value="a,b,c"`, "Mark 12,400 messages dead", "I mean these 12,400 messages"},
+			has: []string{"chosen one by one", `name="ids" value="a,b,c"`, "Mark 12,400 messages dead", "Confirm these 12,400 messages"},
 		},
 		"NamesTheGroup": {
 			path: "/redrives/new?group_id=" + groupID, says: answers{"GET /api/v1/groups/" + groupID: quoted(aGroup)},
 			has: []string{`href="/groups/` + groupID + `">SocketTimeoutException: &lt;script`},
 		},
-		"ExplainsWhenNothingIsMeant": {path: "/redrives/new", has: []string{"Say first which", "Look first"}},
+		"ExplainsWhenNothingIsMeant": {path: "/redrives/new", has: []string{"Select them first", "Preview"}},
 		"TellsViewersWhyNot": {
 			path: "/redrives/new?action=delete&topic=x", says: answers{"GET /api/v1/session": readOnly},
 			has: []string{"needs the role admin", "<button disabled>Delete</button>"},
@@ -83,15 +83,15 @@ func TestNewRedrive(t *testing.T) {
 		},
 		"OffersNothingWhereNothingGoes": {path: "/redrives/new?topic=x", says: answers{dry: none}, has: []string{
 			`value="start" disabled>`,
-			"none of them would go",
+			"none of them can be sent",
 		}},
-		"WaitsForTheTopicOfAMap": {path: "/redrives/new?action=map&topic=x", has: []string{"Name the topic first"}},
+		"WaitsForTheTopicOfAMap": {path: "/redrives/new?action=map&topic=x", has: []string{"Enter the topic first"}},
 		"SaysWhatMayFollow": {
 			path: "/redrives/new?action=delete&ids=a,b", says: answers{dry: later},
-			has: []string{"I mean these 10 messages", "187 more are selected: each is taken too if its state allows it"},
+			has: []string{"Confirm these 10 messages", "187 more are selected: each is also processed if its state allows it"},
 		},
 		"TellsNobodyWhatIsNotTheirs": {
-			path: "/redrives/new?ids=a,b", says: answers{dry: hidden}, has: []string{"is gone, or not yours to change", "not told"},
+			path: "/redrives/new?ids=a,b", says: answers{dry: hidden}, has: []string{"it no longer exists, or you may not change it", "not shown"},
 			lacks: []string{"unknown origin"},
 		},
 	})
@@ -135,14 +135,14 @@ func TestPatchIsShownOnASample(t *testing.T) {
 		"key": {"k"},
 	}
 	body := post(t, site(t, a), "/redrives/new", form).Body.String()
-	mustHave(t, body, "Tried on 2 messages", "does not fit <strong>1</strong>", `<del>  &#34;a&#34;: 1,</del>`, `<ins>  &#34;a&#34;: 2,</ins>`)
+	mustHave(t, body, "Tried on 2 messages", "does not apply to <strong>1</strong>", `<del>  &#34;a&#34;: 1,</del>`, `<ins>  &#34;a&#34;: 2,</ins>`)
 	wantNoMarkup(t, body)
 	wantSent(t, a, "POST /api/v1/redrives",
 		`{"action":"retry","dry_run":true,"filter":{"created_before":"2026-02-20T12:00:00.000Z","topic":"x"},`+
-			`"patch":[{"op":"replace","path":"/a","value":2}]}`, "") // a look does not use up the key
+			`"patch":[{"op":"replace","path":"/a","value":2}]}`, "") // a preview does not use up the key
 }
 
-// filled is the form as a page shows it, for a browser that sends it.
+// filled returns the form of a page, for a browser that sends it.
 func filled(t *testing.T, s http.Handler, address string, more url.Values) url.Values {
 	t.Helper()
 	body := get(t, s, address).Body.String()
@@ -154,7 +154,7 @@ func filled(t *testing.T, s http.Handler, address string, more url.Values) url.V
 	return form
 }
 
-// startable is an API that takes redrives, of which a dry run says so many would go.
+// startable is an API that accepts redrives, with the given number of sendable messages in a dry run.
 func startable(t *testing.T, sendable *int) *anAPI {
 	t.Helper()
 	a := newAPI(t)
@@ -194,12 +194,12 @@ func TestRedriveIsStarted(t *testing.T) {
 		a := startable(t, new(10))
 		s := site(t, a)
 		w := post(t, s, "/redrives/new", filled(t, s, address, url.Values{"requeue": {"on"}}))
-		mustHave(t, w.Body.String(), "Look again", "nothing was started", `name="requeue" value="on" checked`)
+		mustHave(t, w.Body.String(), "The preview has changed", "Nothing was started", `name="requeue" value="on" checked`)
 		a.wantLookAlone(t)
 	})
 	t.Run("NotWithoutWhatHurtsBeingMeant", func(t *testing.T) {
 		t.Parallel()
-		for action, missing := range map[string][]string{"dead": {"Say that you mean"}, "delete": {"Say that you mean", "needed for a deletion"}} {
+		for action, missing := range map[string][]string{"dead": {"Tick the box to confirm"}, "delete": {"Tick the box to confirm", "required for a deletion"}} {
 			s := site(t, startable(t, new(10)))
 			wantSays(t, action, post(t, s, "/redrives/new", filled(t, s, address+"&action="+action, nil)), http.StatusBadRequest, missing...)
 			form := filled(t, s, address+"&action="+action, url.Values{"meant": {"on"}, "reason": {"broken"}})
@@ -215,9 +215,9 @@ func TestRedriveIsStarted(t *testing.T) {
 			form := filled(t, s, address+"&action="+action, url.Values{"meant": {"on"}, "reason": {"broken"}})
 			sendable = 199
 			w := post(t, s, "/redrives/new", form)
-			wantSays(t, action, w, http.StatusConflict, "Look again", "more now than you were shown: 199 messages", "I mean these 199 messages",
+			wantSays(t, action, w, http.StatusConflict, "The preview has changed", "More messages match now than were shown: 199 messages", "Confirm these 199 messages",
 				`name="shown" value="199"`)
-			mustNotHave(t, w.Body.String(), `value="on" checked`) // nothing is meant yet
+			mustNotHave(t, w.Body.String(), `value="on" checked`) // not confirmed yet
 			a.wantLookAlone(t)
 			form.Del("shown")
 			wantSays(t, action+" without what was shown", post(t, s, "/redrives/new", form), http.StatusConflict)
@@ -235,7 +235,7 @@ func TestRedriveIsStarted(t *testing.T) {
 	})
 }
 
-// An address may come from anybody: what it says must not be pressed through unread.
+// Anyone may write an address: its contents must not be executed without a review.
 func TestAddressOfARedriveSaysWhatAlone(t *testing.T) {
 	t.Parallel()
 	a := dryAPI(t, aDryRun)

@@ -13,25 +13,25 @@ import (
 type redriveOrder struct {
 	Action  string
 	IDs     []string
-	Filter  url.Values // by the names of the API; nothing empty in it
+	Filter  url.Values // under the names of the API, without empty values
 	Topic   string     // for map
 	Canary  string
 	Wait    string
 	Rate    string
 	Failing string // percent
-	Coming  string // percent that comes back
+	Coming  string // percent that fails again
 	Sample  string
 	Ordered bool
 	Requeue bool
 	Patch   string
 	Reason  string
 	Meant   bool
-	Shown   int64 // how many would go, as the page said that the order was given on; -1: it did not
+	Shown   int64 // how many messages the preview of the form showed; -1: unknown
 
 	problems []fieldProblem
 }
 
-// What may narrow a selection, by the names of the API. Lists may be repeated.
+// Parameters that narrow a selection, under the names of the API. Those in filterLists may be repeated.
 var (
 	filterTexts = []string{
 		"topic", "error_class", "consumer_group", "dialect", "group_id", "origin", "created_after", "created_before",
@@ -40,13 +40,13 @@ var (
 	filterLists = []string{"status", "header", "payload"}
 )
 
-// filterPrefix keeps the filter's fields of a form apart from its own, such as key.
+// filterPrefix separates the filter's form fields from the form's own, such as key.
 const filterPrefix = "filter."
 
-// readRedriveOrder reads the order of an address or a form, and fixes the moment before which messages were made.
+// readRedriveOrder parses an order from an address or a form, and fixes created_before to now.
 //
-// An address says which messages and what to do. How, why, and that it is meant come from the form alone: anybody can
-// make an address.
+// An address gives only the messages and the action. The options, the reason and the confirmation come from the form
+// alone, because any person or site can write an address.
 func readRedriveOrder(r *http.Request, now time.Time) redriveOrder {
 	form, prefix := r.URL.Query(), ""
 	if r.Method == http.MethodPost {
@@ -127,7 +127,7 @@ func (o redriveOrder) Means(titles map[string]string) []phrase {
 	return redriveFilter(o.Filter).phrases(does, titles)
 }
 
-// body is the order as the API takes it. What cannot be read in it is in o.problems.
+// body returns the order as the API takes it. It adds invalid values to o.problems.
 func (o *redriveOrder) body() map[string]any {
 	body := map[string]any{"action": o.Action}
 	if len(o.IDs) > 0 {
@@ -184,7 +184,7 @@ func (o *redriveOrder) check(good bool, field, reason string) {
 	}
 }
 
-// whole puts a whole number above zero into the body; zero and nothing are none.
+// whole puts a whole number above zero into the body; zero and an empty text are left out.
 func (o *redriveOrder) whole(body map[string]any, name, typed string) {
 	if typed == "" {
 		return
@@ -215,7 +215,7 @@ func (o *redriveOrder) decimal(body map[string]any, field, name, typed string, p
 	return true
 }
 
-// looks identifies what a dry run is of: which messages are taken, and what is sent.
+// looks identifies what a dry run previewed: which messages are taken, and what is sent.
 func (o redriveOrder) looks() string {
 	parts := []string{o.Action, o.Together(), o.Filter.Encode(), o.Topic, strconv.FormatBool(o.Requeue), o.Patch}
 	return digest(strings.Join(parts, "\x00"))

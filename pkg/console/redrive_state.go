@@ -66,7 +66,7 @@ func (d redriveState) Here() string { return "/redrives/" + url.PathEscape(d.ID)
 
 func (d redriveState) Title() string { return d.Does().of(d.Selected) }
 
-// Over reports whether nothing happens any more.
+// Over reports whether the redrive has ended.
 func (d redriveState) Over() bool { return d.State == "finished" || d.State == "cancelled" }
 
 // Active reports whether processes work on it.
@@ -87,12 +87,12 @@ func (d redriveState) Means() []phrase {
 	return d.Selection.Filter.phrases(does, nil)
 }
 
-// Every is how often a page polls the redrive; "" for never. Messages may come back for a while after its end.
+// Every is how often a page polls the redrive; "" for never. Messages may fail again for a while after its end.
 func (d redriveState) Every(now time.Time) string {
 	switch {
 	case d.Active():
 		return "every 2s"
-	case !d.Over(): // until somebody moves it
+	case !d.Over(): // until it is resumed or cancelled
 		return "every 15s"
 	case d.Outcomes.Published+d.InDoubt > 0 && now.Sub(d.EndedAt) < stillLookedAt:
 		return "every 5s"
@@ -116,10 +116,10 @@ func (d redriveState) Speed() string {
 	}
 }
 
-// oneDigit writes a number with at most one digit behind the point.
+// oneDigit formats a number with at most one decimal.
 func oneDigit(n float64) string { return strings.TrimSuffix(strconv.FormatFloat(n, 'f', 1, 64), ".0") }
 
-// Left is how long it still takes, in words; "" when nobody can tell.
+// Left returns the estimated time left, in words; "" when it is unknown.
 func (d redriveState) Left() string {
 	if d.SecondsLeft == nil || d.Over() {
 		return ""
@@ -134,13 +134,13 @@ func (d redriveState) Says() string {
 	case "running":
 		return ""
 	case "paused":
-		return "Nothing new is taken until somebody resumes it."
+		return "No more messages are taken until it is resumed."
 	case "stopped":
-		return "It stopped itself. Resume goes on with what waits as if its canary had passed and nothing had failed so far."
+		return "It stopped itself. Resume sends the waiting messages as if the canary had passed and nothing had failed so far."
 	case "cancelled":
-		return "What it had not taken stays as it was."
+		return "Messages that it had not taken are unchanged."
 	default:
-		return "Every message has an answer."
+		return "All messages were processed."
 	}
 }
 
@@ -150,10 +150,10 @@ func (d redriveState) canary() string {
 		sent, it, goes = "messages were", "they are", "have"
 	}
 	if d.Done() < d.Options.Canary && d.Selected > d.Options.Canary {
-		return number(d.Options.Canary) + " of them go first."
+		return "The canary is sent first: " + messagesIn(d.Options.Canary, "") + "."
 	}
 	return number(min(d.Options.Canary, d.Selected)) + " " + sent + " sent first. The rest follows when " + it +
-		" consumed, or, where no consumer group can tell, " + goes + " not come back for " + waitWords(d.Options.CanaryWait) + "."
+		" consumed, or, where the consumer group is unknown, " + goes + " not failed again for " + waitWords(d.Options.CanaryWait) + "."
 }
 
 func (o redriveOptions) Chosen() []string {
@@ -167,8 +167,8 @@ func (o redriveOptions) Chosen() []string {
 	add(o.Canary > 0, messagesIn(o.Canary, "")+" first as a canary, waiting "+waitWords(o.CanaryWait))
 	add(o.Rate > 0, "at most "+strconv.FormatFloat(o.Rate, 'f', -1, 64)+" a second")
 	add(o.MaxFailureShare > 0, "stop when more than "+sharePercent(o.MaxFailureShare)+" % fail")
-	add(o.MaxReturnShare > 0, "stop when more than "+sharePercent(o.MaxReturnShare)+" % come back")
-	add(o.MinSample > 0, "not before "+number(o.MinSample)+" were sent")
+	add(o.MaxReturnShare > 0, "stop when more than "+sharePercent(o.MaxReturnShare)+" % fail again")
+	add(o.MinSample > 0, "judged after "+number(o.MinSample)+" were sent")
 	add(o.KeepKeyOrder, "in the order of each key")
 	add(o.Requeue, "dead messages too")
 	return list
@@ -176,7 +176,7 @@ func (o redriveOptions) Chosen() []string {
 
 const maxPatch = 16 << 10
 
-// Patched is the patch as one reads it, or the beginning of it; "" for none.
+// Patched returns the patch formatted, or its beginning; "" for none.
 func (o redriveOptions) Patched() string {
 	text, used, ok := laidOut(o.Patch, maxPatch)
 	if !ok || string(o.Patch) == "null" {

@@ -12,12 +12,12 @@ import (
 
 type redriveAction struct {
 	Action string
-	Name   string // of the action
-	Title  string // with how many messages for %: "Retry 3 messages"
-	Done   string // of how many it went well
-	Takes  string // the states that it takes messages from
-	With   string // what else they must have
-	What   string // a sentence of what it does
+	Name   string // name of the action
+	Title  string // with the number of messages for %: "Retry 3 messages"
+	Done   string // label of the number that succeeded
+	Takes  string // the states of messages that it takes
+	With   string // further conditions on messages
+	What   string // a sentence of its effect
 	Hurts  bool
 	Retry  bool
 }
@@ -33,25 +33,25 @@ var redriveActions = []redriveAction{
 	},
 	{
 		Action: "dead", Name: "Mark dead", Title: "Mark % dead", Done: "marked dead", Takes: "PENDING", Hurts: true,
-		What: "Each message is given up. It stays here, and can be requeued until it is archived.",
+		What: "Each message is marked dead. It stays here, and can be requeued until it is archived.",
 	},
 	{
 		Action: "delete", Name: "Delete", Title: "Delete %", Done: "deleted", Takes: "PENDING, RESOLVED or DEAD", Hurts: true,
-		What: "Each message is removed from here for good. Its record is not taken in again.",
+		What: "Each message is removed permanently. Its record is not ingested again.",
 	},
 	{
 		Action: "map", Name: "Set the origin", Title: "Set the origin of %", Done: "set", Takes: "PENDING or DEAD", With: "whose origin no header names",
-		What: "Each message belongs to the topic below from now on. Nothing is sent.",
+		What: "The original topic of each message is set to the topic below. Nothing is sent.",
 	},
 }
 
-// actionOf returns the action of that name, a retry for any other.
+// actionOf returns the action of that name, or retry for an unknown name.
 func actionOf(name string) redriveAction {
 	i := slices.IndexFunc(redriveActions, func(a redriveAction) bool { return a.Action == name })
 	return redriveActions[max(0, i)]
 }
 
-// deadToo is the action when it takes messages that were given up as well.
+// deadToo returns the action when it takes dead messages as well.
 func (a redriveAction) deadToo() redriveAction {
 	a.Takes, a.With = "PENDING or DEAD", ""
 	return a
@@ -75,26 +75,26 @@ func roleOf(action string) string {
 }
 
 var redriveReasons = map[string]string{
-	"taken":              "another attempt has it, or its state changed",
-	"gone":               "is gone, or not yours to change",
-	"not_retryable":      "in another state, or no attempts left",
+	"taken":              "another attempt is under way, or its state changed",
+	"gone":               "it no longer exists, or you may not change it",
+	"not_retryable":      "it is in another state, or has no attempts left",
 	"origin_known":       "its own header names its original topic",
 	"given_back":         "its turn came too late to send it safely",
 	"key_blocked":        "an earlier message of its key did not succeed",
-	"patch_failed":       "the patch does not fit it",
-	"no_kafka":           "no Kafka is configured",
+	"patch_failed":       "the patch does not apply to it",
+	"no_kafka":           "Kafka is not configured",
 	"not_permitted":      "only its headers name its original topic, and you are not operator of its dead-letter topic",
 	"UNDECLARED":         "its original topic is not declared: retry it alone, map its dead-letter topic, or set its origin",
-	"POINTER_REFUSED":    "it only points to its record, and the pointer is not followed",
+	"POINTER_REFUSED":    "it only refers to its record, and the reference is not followed",
 	"UNKNOWN_TOPIC":      "the original topic is not known or does not exist",
-	"UNAUTHORIZED":       "the topic may not be written to",
-	"LOOP_REFUSED":       "it came back too often, or would go to a dead-letter topic",
-	"ALREADY_PUBLISHED":  "it was published already",
-	"BAD_RECORD":         "the broker takes no such record",
+	"UNAUTHORIZED":       "dlq-manager may not write to the topic",
+	"LOOP_REFUSED":       "it failed again too often, or would be sent to a dead-letter topic",
+	"ALREADY_PUBLISHED":  "it was already published",
+	"BAD_RECORD":         "the broker rejects the record",
 	"NETWORK_TIMEOUT":    "the broker did not answer in time",
-	"BROKER_UNAVAILABLE": "the broker cannot be reached; a redrive waits for it",
-	"RATE_LIMITED":       "the broker has throttled us",
-	"UNKNOWN":            "for a reason that nobody knows",
+	"BROKER_UNAVAILABLE": "the broker is unreachable; a redrive waits for it",
+	"RATE_LIMITED":       "the broker throttles dlq-manager",
+	"UNKNOWN":            "the reason is unknown",
 }
 
 type redriveReason struct {
@@ -119,7 +119,7 @@ func reasonsOf(counts map[string]int64) []redriveReason {
 	return list
 }
 
-// redriveFilter narrows messages, by the names of the API. A key that is given may be empty.
+// redriveFilter selects messages, under the parameter names of the API. A given key may be empty.
 type redriveFilter url.Values
 
 // UnmarshalJSON reads a filter of the API, whose members are texts, lists of texts, or null.
@@ -147,10 +147,10 @@ func (f *redriveFilter) UnmarshalJSON(raw []byte) error {
 type phrase struct {
 	Says  string
 	Value string
-	Link  string // of what the value names; mostly empty
+	Link  string // link to the named object; mostly empty
 }
 
-// phrases says what the filter means. Titles are those of groups, where known.
+// phrases describes the filter in words. titles holds the known titles of error groups.
 func (f redriveFilter) phrases(action redriveAction, titles map[string]string) []phrase {
 	var list []phrase
 	add := func(says, value, link string) {
@@ -199,7 +199,7 @@ func (f redriveFilter) phrases(action redriveAction, titles map[string]string) [
 	return list
 }
 
-// momentWords is a time of the API in UTC; what is no time is left as it is.
+// momentWords formats a time of the API in UTC; any other text is returned unchanged.
 func momentWords(text string) string {
 	t, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
@@ -215,7 +215,7 @@ func sharePercent(share float64) string {
 	return strconv.FormatFloat(share*100, 'f', -1, 64)
 }
 
-// waitWords is a duration of the API without parts that are zero: "1m0s" is "1m".
+// waitWords formats a duration of the API without zero parts: "1m0s" becomes "1m".
 func waitWords(text string) string {
 	d, err := time.ParseDuration(text)
 	if err != nil {

@@ -16,9 +16,9 @@ type redrivesPage struct {
 	States   []string
 	First    bool
 	Live     bool
-	Next     string // address of the next page
-	MayNot   string // start one
-	Own      bool   // only those that the viewer made are among them
+	Next     string // address of the next page; empty on the last
+	MayNot   string // the reason for which the viewer may not start one
+	Own      bool   // the viewer sees only their own redrives
 }
 
 func (p redrivesPage) Here() string { return to("/redrives", "state", p.State) }
@@ -56,55 +56,55 @@ type redriveItem struct {
 	Outcome   string `json:"outcome"`
 }
 
-// Place is the message's place in the selection, from 1.
+// Place is the message's number in the selection, from 1.
 func (i redriveItem) Place() int64 { return i.Number + 1 }
 
 func (i redriveItem) Why() string { return reasonWords(i.Reason) }
 
 const (
 	itemsPerPage = 50
-	returnsShown = 8 // of those that came back are named
+	returnsShown = 8 // returned messages that are named
 )
 
-// itemResults are what the list can be narrowed to: results, and one outcome.
+// itemResults are the values that the list can be filtered by: results, and the outcome returned.
 var itemResults = []string{"waiting", "succeeded", "failed", "dead", "in_doubt", "skipped", returned}
 
 const returned = "returned"
 
 type redrivePage struct {
 	redriveState
-	Refresh string // how often it is looked at anew; "": it does not change
-	Seen    string // the state that the page was loaded in
+	Refresh string // how often it is polled; "": it does not change any more
+	Seen    string // the state when the page was loaded
 	Items   []redriveItem
 	Result  string
 	Results []string
 	First   bool
 	Next    string
-	Back    []redriveItem // some that came back
+	Back    []redriveItem // some that failed again
 	Moves   []redriveMove
-	Fixed   string // why it cannot be moved; empty: it can
+	Fixed   string // the reason for which its state cannot be changed; empty: it can
 	Audit   string
 }
 
-// Moved reports whether the state has changed since the page was loaded, whose other parts are older.
+// Moved reports whether the state has changed since the page was loaded; the parts that are not polled are older.
 func (p redrivePage) Moved() bool { return p.Seen != p.State }
 
 func (p redrivePage) Again() string { return to(p.Here(), "seen", p.Seen) }
 
 type redriveMove struct {
-	Name   string // of the button
+	Name   string // label of the button
 	Path   string
-	What   string // a sentence of what it does
+	What   string // a sentence of its effect
 	Hurts  bool
 	Open   bool   // it was tried and refused
-	Reason string // as it was typed
+	Reason string // the reason typed by the user
 }
 
 func (c *Console) showRedrive(w http.ResponseWriter, r *http.Request) error {
 	return c.renderRedrive(w, r, http.StatusOK, nil, "")
 }
 
-// renderRedrive shows a redrive and, when a move was refused, why; tried names that.
+// renderRedrive shows a redrive and, when a change of state was refused, why; tried names that change.
 func (c *Console) renderRedrive(w http.ResponseWriter, r *http.Request, status int, problem *failure, tried string) error {
 	id := r.PathValue("id")
 	var d redriveState
@@ -163,16 +163,16 @@ func (c *Console) someItems(r *http.Request, path, result, cursor string, limit 
 	return answer.Items, answer.Next, err
 }
 
-// redriveMoves are the buttons in every state: a move that the state does not allow is refused when it is tried.
+// redriveMoves returns the buttons, the same in every state: the API refuses a change that the state does not allow.
 func redriveMoves() []redriveMove {
 	return []redriveMove{
-		{Name: "Pause", Path: "pause", What: "No more messages are taken until somebody resumes it. What is under way ends."},
-		{Name: "Resume", Path: "resume", What: "It goes on where it was. One that stopped itself goes on as if its canary had passed and nothing had failed so far."},
-		{Name: "Cancel", Path: "cancel", Hurts: true, What: "It never goes on. What it has not taken stays as it is; what it has done is not undone."},
+		{Name: "Pause", Path: "pause", What: "No more messages are taken until it is resumed. Attempts under way are completed."},
+		{Name: "Resume", Path: "resume", What: "It continues where it was. If it stopped itself, it continues as if the canary had passed and nothing had failed so far."},
+		{Name: "Cancel", Path: "cancel", Hurts: true, What: "It ends for good. Messages that it has not taken are unchanged; what it has done is not undone."},
 	}
 }
 
-// fixed says why the viewer cannot move the redrive, whatever happens to it.
+// fixed says why the viewer cannot change the state of the redrive; "" when they can.
 func (d redriveState) fixed(v *viewer) string {
 	if why := v.Why(roleOf(d.Action)); why != "" {
 		return why
@@ -187,7 +187,7 @@ func (m redriveMove) Address(d redrivePage) string { return d.Here() + "/" + m.P
 
 var movedSentences = map[string]string{"pause": "paused", "resume": "resumed", "cancel": "cancelled"}
 
-// isMoved reports whether the redrive is already where a refused move leads: it was sent twice.
+// isMoved reports whether the redrive already has the state that the refused request asks for: it was sent twice.
 func (c *Console) isMoved(r *http.Request, id, move string, refused error) bool {
 	if status, _ := describe(refused); status != http.StatusConflict {
 		return false
@@ -206,8 +206,8 @@ func (c *Console) isMoved(r *http.Request, id, move string, refused error) bool 
 	}
 }
 
-// moveRedrive pauses, resumes or cancels a redrive. It has no idempotency key: a pause may be needed again after a
-// resume, and the state makes a second one harmless.
+// moveRedrive pauses, resumes or cancels a redrive. It sends no idempotency key: the same pause may be needed again
+// after a resume, and the state makes a repeated request harmless.
 func (c *Console) moveRedrive(move string) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		d := redriveState{ID: r.PathValue("id")}

@@ -10,7 +10,7 @@ import (
 
 const redriveID = "0198a4c2-7e10-7c3a-9d2f-3b1e5a6c7d90"
 
-// aRedrive is one in state canary, hostile wherever it can be.
+// aRedrive is a redrive in state canary, with hostile text wherever possible.
 const aRedrive = `{"id": "` + redriveID + `", "action": "retry", "state": "canary", "note": "HOSTILE", "actor": "HOSTILE", "reason": "HOSTILE",
 	"selection": {"by": "filter", "filter": {"topic": "HOSTILE", "status": ["PENDING"], "group_id": "HOSTILE", "created_before": "2026-02-20T12:00:03.000+00:00",
 	 "key": "", "header": ["HOSTILE"], "payload": ["HOSTILE"], "q": "HOSTILE"}},
@@ -42,12 +42,12 @@ func TestRedrives(t *testing.T) {
 		`"ended_at": "2026-02-20T11:00:00.000+00:00"`).Replace(aRedrive)
 	wrong := refusal{http.StatusBadRequest, "SYS_DLQ_VALIDATION_ERROR", "state: must be one of", nil}
 	shows(t, redriveAPI, map[string]look{
-		"ListsTheLastOnes": {path: "/redrives?state=canary", lacks: []string{"that you made"}, has: []string{
+		"ListsTheLastOnes": {path: "/redrives?state=canary", lacks: []string{"only your own"}, has: []string{
 			"Retry 12,431 messages", "8 of 12,431, about 2 h left", `value="0.0006"`, "cursor=n&amp;state=canary", `hx-get="/redrives?state=canary"`,
 		}},
 		"SaysWhoseTheyAre": {
 			path: "/redrives", says: answers{"GET /api/v1/session": withRole("operator", "orders.*")},
-			has: []string{"You see those that you made."},
+			has: []string{"You see only your own."},
 		},
 		"RestsWhenNothingRuns": {
 			path: "/redrives",
@@ -55,7 +55,7 @@ func TestRedrives(t *testing.T) {
 		},
 		"SaysHowToBegin": {
 			path: "/redrives", says: answers{list: raw(`{"redrives": []}`), "GET /api/v1/session": readOnly},
-			has: []string{"Nothing was redriven yet", "<button disabled>Start one</button>", "needs the role operator"},
+			has: []string{"There are no redrives yet", "<button disabled>Start a redrive</button>", "needs the role operator"},
 		},
 		"SaysWhatIsWrongWithTheAddress": {
 			path: "/redrives?state=" + url.QueryEscape(hostile), says: answers{list: wrong}, status: http.StatusBadRequest,
@@ -63,8 +63,8 @@ func TestRedrives(t *testing.T) {
 		},
 		"TellsHowFarOneIs": {path: "/redrives/" + redriveID + "?result=skipped", has: []string{
 			"Retry 12,431 messages", "&lt; 1 %", "8 of 12,431", "about 2 h left", "12 a minute", "1 message was sent first",
-			"has not come back for 1m.", "It cannot go on since", "failed, 2 for good", "waiting, 5 under way", "the patch does not fit it",
-			"another attempt has it", `hx-get="/redrives/` + redriveID + `?seen=canary" hx-trigger="every 2s"`,
+			"has not failed again for 1m.", "Waiting since", "failed, 2 dead", "waiting, 5 under way", "the patch does not apply to it",
+			"another attempt is under way", `hx-get="/redrives/` + redriveID + `?seen=canary" hx-trigger="every 2s"`,
 			`id="back-550e8400-e29b-41d4-a716-446655440000"`, "stop when more than 10 % fail", "at most 0.5 a second", "in the order of each key",
 			"2026-02-20 12:00:03 UTC", "cursor=n%2B1&amp;result=skipped#items", "/audit?kind=redrive&amp;object_id=" + redriveID, "partition 0",
 			"offset 0",
@@ -94,7 +94,7 @@ func TestRedriveMoves(t *testing.T) {
 		a := newAPI(t).says("POST /api/v1/redrives/"+redriveID+"/"+move, raw(`{}`))
 		w := post(t, site(t, a), "/redrives/"+redriveID+"/"+move, url.Values{"key": {"k1"}, "reason": {"looks wrong"}})
 		wantDone(t, move, w, done, "/redrives/"+redriveID)
-		wantSent(t, a, "POST /api/v1/redrives/"+redriveID+"/"+move, `{"reason":"looks wrong"}`, "") // what was answered once is no answer later
+		wantSent(t, a, "POST /api/v1/redrives/"+redriveID+"/"+move, `{"reason":"looks wrong"}`, "") // no idempotency key: an earlier answer must not be repeated
 	}
 	a := redriveAPI(t).says("POST /api/v1/redrives/"+redriveID+"/pause", refusal{
 		http.StatusConflict, "SYS_DLQ_CONFLICT",
@@ -150,7 +150,7 @@ func TestRedriveWords(t *testing.T) {
 	t.Parallel()
 	for got, want := range map[string]string{
 		waitWords("1m0s"): "1m", waitWords("1h0m0s"): "1h", waitWords("1m30s"): "1m30s", waitWords("10s"): "10s", waitWords("x"): "x",
-		sharePercent(0.1): "10", sharePercent(0.125): "12.5", reasonWords("gone"): "is gone, or not yours to change", reasonWords("X"): "X",
+		sharePercent(0.1): "10", sharePercent(0.125): "12.5", reasonWords("gone"): "it no longer exists, or you may not change it", reasonWords("X"): "X",
 		momentWords("2026-02-20T13:00:03.5+01:00"): "2026-02-20 12:00:03.500 UTC", momentWords("soon"): "soon",
 		redriveState{Rate: 0.5}.Speed(): "30 a minute", redriveState{Rate: 1234.5}.Speed(): "1,234 a second", redriveState{}.Speed(): "",
 	} {

@@ -20,9 +20,9 @@ const layoutFile = "templates/layout.html"
 
 type page struct {
 	Title   string
-	Nav     string   // the path of the navigation's entry that it belongs to
-	Modules []string // of scripts that it uses, by their names without .js
-	Problem *failure // of what was just tried; nil: none
+	Nav     string   // path of the navigation entry that the page belongs to
+	Modules []string // scripts that it uses, without .js
+	Problem *failure // failure of the last action; nil: none
 	Data    any
 }
 
@@ -34,8 +34,8 @@ type view struct {
 	Theme       string
 	Self        string // path and query of the page
 	Path        string
-	Done        string // the sentence of what was just done
-	Offers      offers // how one signs in
+	Done        string // the sentence about the last change
+	Offers      offers // how to sign in
 }
 
 type offers struct{ Needed, Issuer bool }
@@ -60,7 +60,7 @@ func (c *Console) parseTemplates() (map[string]*template.Template, error) {
 	return pages, nil
 }
 
-// render answers with a page. Nothing is sent when the page cannot be made.
+// render answers with a page. It writes nothing when the page cannot be rendered.
 func (c *Console) render(w http.ResponseWriter, r *http.Request, status int, name string, p page) error {
 	t, ok := c.pages[name]
 	if !ok {
@@ -80,12 +80,12 @@ func (c *Console) render(w http.ResponseWriter, r *http.Request, status int, nam
 	h.Add("Vary", "Accept-Encoding")
 	if b.Len() < worthPacking || !acceptsGzip(r) {
 		w.WriteHeader(status)
-		_, _ = w.Write(b.Bytes()) // a client that left is nobody's fault
+		_, _ = w.Write(b.Bytes()) // the client has disconnected
 		return nil
 	}
 	h.Set("Content-Encoding", "gzip")
 	w.WriteHeader(status)
-	z := packers.Get().(*gzip.Writer) //nolint:forcetypeassert // nothing else is in it
+	z := packers.Get().(*gzip.Writer) //nolint:forcetypeassert // it holds only these
 	defer packers.Put(z)
 	z.Reset(w)
 	_, _ = z.Write(b.Bytes())
@@ -93,7 +93,7 @@ func (c *Console) render(w http.ResponseWriter, r *http.Request, status int, nam
 	return nil
 }
 
-// selfOf is where a page is found again; the answer to a form leads to the list that it belongs to.
+// selfOf returns the address of the page; for the answer to a form, the address of the list that it belongs to.
 func selfOf(r *http.Request, p page) string {
 	if r.Method == http.MethodPost {
 		return ownPath(p.Nav)
@@ -101,7 +101,7 @@ func selfOf(r *http.Request, p page) string {
 	return r.URL.RequestURI()
 }
 
-// worthPacking is the size of an answer that fits a packet anyway.
+// worthPacking is the size in bytes from which compression saves a network packet.
 const worthPacking = 1400
 
 var packers = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}

@@ -2,12 +2,12 @@ package console
 
 import "net/http"
 
-// Routes lists every page and everything that pages send to.
+// Routes lists every page and every target of a form.
 func (c *Console) Routes() []Route {
 	return append(c.signInRoutes(), []Route{
 		{http.MethodGet, "/", c.page(c.overview)},
 		{http.MethodGet, "/messages", c.page(c.messageList(messagesPath))},
-		{http.MethodGet, "/messages/chosen", c.page(c.chosenMessages)}, // before what takes it for an id
+		{http.MethodGet, "/messages/chosen", c.page(c.chosenMessages)}, // more specific than /messages/{id}
 		{http.MethodGet, "/messages/export", c.page(c.exportMessages)},
 		{http.MethodPost, "/messages/columns", c.page(c.chooseColumns)},
 		{http.MethodGet, "/archive", c.page(c.messageList(archivePath))},

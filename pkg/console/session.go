@@ -20,7 +20,7 @@ type grant struct {
 	Topics []string `json:"topics"`
 }
 
-// includes lists what each role stands for, as the API has it.
+// includes lists what each role includes, as the API defines it.
 var includes = map[string][]string{
 	"viewer":   {"viewer"},
 	"operator": {"viewer", "operator"},
@@ -39,13 +39,13 @@ func (c *Console) withViewer(r *http.Request) (*http.Request, error) {
 	return r.WithContext(context.WithValue(r.Context(), viewerKey{}, &v)), nil
 }
 
-// viewerOf returns who sends the request: nobody on pages that are open to all.
+// viewerOf returns the user who sends the request, or nil on pages without authentication.
 func viewerOf(r *http.Request) *viewer {
 	v, _ := r.Context().Value(viewerKey{}).(*viewer)
 	return v
 }
 
-// May reports whether the viewer has the role on all topics; without any, on some. The API decides what is done.
+// May reports whether the viewer has the role on all topics given; with none given, on any topic. The API decides.
 func (v *viewer) May(role string, topics ...string) bool {
 	if len(topics) == 0 {
 		return v.has(role, func(grant) bool { return true })
@@ -65,7 +65,7 @@ func (v *viewer) has(role string, matches func(grant) bool) bool {
 	})
 }
 
-// topics are those that the viewer sees, in words; empty when they see all.
+// topics lists the topics that the viewer may see, in words; empty when they may see all.
 func (v *viewer) topics() string {
 	if v.Everywhere("viewer") {
 		return ""
@@ -79,7 +79,7 @@ func (v *viewer) topics() string {
 	return strings.Join(all, ", ")
 }
 
-// Why says why the viewer may not, or nothing when they may.
+// Why says why the viewer may not, or "" when they may.
 func (v *viewer) Why(role string, topics ...string) string {
 	switch {
 	case v.May(role, topics...):
@@ -91,7 +91,7 @@ func (v *viewer) Why(role string, topics ...string) string {
 	}
 }
 
-// matches reports whether the grant is for the topic. Only "*" is for unknown origins.
+// matches reports whether the grant covers the topic. Only "*" covers messages of unknown origin.
 func (g grant) matches(topic string) bool {
 	return slices.ContainsFunc(g.Topics, func(pattern string) bool {
 		switch {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// endedSessions is what replicas share.
+// endedSessions is the store that replicas share.
 type endedSessions struct {
 	ended map[string]string // token by id
 	down  bool
@@ -31,8 +31,7 @@ func (e *endedSessions) End(_ context.Context, id, token string) error {
 	return nil
 }
 
-// A copy of a session ends with the session, at another replica too; a new session
-// with the same token does not.
+// A copy of a session ends with the session, at another replica too; a new session with the same token does not.
 func TestSignOut_EndsTheSessionEverywhere(t *testing.T) {
 	t.Parallel()
 	shared := &endedSessions{ended: map[string]string{}}
@@ -42,7 +41,7 @@ func TestSignOut_EndsTheSessionEverywhere(t *testing.T) {
 	v.signIn(goodToken)
 	thief := newVisitor(t, two)
 	maps.Copy(thief.jar, v.jar)
-	wantSays(t, "a copy before", thief.get("/audit"), http.StatusInternalServerError) // signed in: this API has no trail
+	wantSays(t, "a copy before", thief.get("/audit"), http.StatusInternalServerError) // signed in: this API has no audit trail
 	wantTo(t, "signing out", v.send(http.MethodPost, "/sign-out", nil), "/sign-in")
 	wantTo(t, "a copy after", thief.get("/audit"), "/sign-in?return=%2Faudit")
 	thief.wantCookies("the copy, which would be refused again and again", "")
@@ -53,7 +52,7 @@ func TestSignOut_EndsTheSessionEverywhere(t *testing.T) {
 	}
 }
 
-// While nobody can tell whether a session was ended it is not let in, and not lost.
+// While it is unknown whether a session was ended, it is refused but not deleted.
 func TestSignOut_WhileItCannotBeNoted(t *testing.T) {
 	t.Parallel()
 	shared := &endedSessions{ended: map[string]string{}}
@@ -67,7 +66,7 @@ func TestSignOut_WhileItCannotBeNoted(t *testing.T) {
 	v.wantCookies("in the end", "")
 }
 
-// limitOne lets one sign-in fail.
+// limitOne allows one failed sign-in.
 type limitOne struct{ failed int }
 
 func (l *limitOne) Wait(*http.Request) time.Duration { return time.Duration(l.failed) * time.Minute }
@@ -85,7 +84,7 @@ func TestSignIn_IssuerIsNotAskedWithoutEnd(t *testing.T) {
 	}
 }
 
-// An API that takes no more tokens that do not count is one that refuses this one.
+// While the API refuses further tokens after too many invalid ones, it refuses this one too.
 func TestSignIn_TooManyTokens(t *testing.T) {
 	t.Parallel()
 	api := newAPI(t).says("GET /api/v1/session", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -95,7 +94,7 @@ func TestSignIn_TooManyTokens(t *testing.T) {
 	}))
 	v := newVisitor(t, site(t, api, WithAuthentication()))
 	w := v.signIn(goodToken)
-	wantSays(t, "a token", w, http.StatusTooManyRequests, "Too many tokens")
+	wantSays(t, "a token", w, http.StatusTooManyRequests, "Too many invalid tokens")
 	if got := w.Header().Get("Retry-After"); got != "6" {
 		t.Errorf("Retry-After is %q, want 6", got)
 	}

@@ -14,12 +14,12 @@ import (
 	"go.uber.org/zap"
 )
 
-// SignIn signs people in at an issuer that knows them.
+// SignIn signs people in at an OpenID Connect issuer.
 type SignIn interface {
-	// Begin returns where to send the browser, and what Finish needs when it comes back with the state.
+	// Begin returns the address to send the browser to, and the nonce and verifier that Finish needs later.
 	Begin(ctx context.Context, state string) (address, nonce, verifier string, err error)
 
-	// Finish returns the token for the browser's code, valid until expires. No error holds a secret.
+	// Finish exchanges the browser's code for a token, valid until expires. Its errors contain no secret.
 	Finish(ctx context.Context, code, verifier, nonce string) (token string, expires time.Time, err error)
 }
 
@@ -43,8 +43,8 @@ func (c *Console) signInRoutes() []Route {
 	}
 }
 
-// askWhoTheyAre redirects a page to the sign-in. A form is refused on the spot, as nothing was done, and so is a
-// script, which must not take the sign-in for its answer.
+// askWhoTheyAre redirects a page to the sign-in. It refuses a form at once, since nothing was done, and also a
+// script, which must not mistake the sign-in page for its answer.
 func (c *Console) askWhoTheyAre(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet && navigates(r) {
 		pairs := []string{"return", returnPath(r.URL.RequestURI())}
@@ -55,30 +55,30 @@ func (c *Console) askWhoTheyAre(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p := signInPage{Return: cameFrom(r), Problem: &failure{
-		Title: "You are not signed in", Message: "Nothing was done. Sign in, and do it again.",
+		Title: "You are not signed in", Message: "Nothing was done. Sign in and try again.",
 	}}
 	if err := c.renderSignIn(w, r, http.StatusUnauthorized, p); err != nil {
-		c.logger.Error("the page of the sign-in could not be made", zap.Error(err))
+		c.logger.Error("cannot render the sign-in page", zap.Error(err))
 		http.Error(w, "not signed in", http.StatusUnauthorized)
 	}
 }
 
-// navigates reports whether the browser shows what it gets.
+// navigates reports whether the browser will show the answer as a page.
 func navigates(r *http.Request) bool {
 	mode := r.Header.Get("Sec-Fetch-Mode")
 	return r.Header.Get("Hx-Request") == "" && (mode == "" || mode == "navigate")
 }
 
-// tooSoon is how long a new session must last: asking the issuer again at once would not help.
+// tooSoon is the shortest time between automatic visits to the issuer: an earlier visit would not help.
 const tooSoon = time.Minute
 
-// mayReturn reports whether the browser goes back to the issuer by itself: some sessions last minutes.
+// mayReturn reports whether the browser is sent back to the issuer automatically, as some sessions last only minutes.
 func mayReturn(r *http.Request, now time.Time) bool {
 	at, err := strconv.ParseInt(cookieOf(r, issuerCookie), 10, 64)
 	return err == nil && now.Sub(time.Unix(at, 0)) >= tooSoon
 }
 
-// maxReturn keeps the cookie of a sign-in within what browsers keep.
+// maxReturn limits the bytes of a return path, so that the cookie of a sign-in stays within browsers' limits.
 const maxReturn = 2000
 
 func returnPath(to string) string {
@@ -99,7 +99,7 @@ func cameFrom(r *http.Request) string {
 
 type signInPage struct {
 	Return  string
-	Problem *failure // of what was just tried; nil: none
+	Problem *failure // failure of the last attempt; nil: none
 }
 
 func (p signInPage) Issuer() string { return to(signInPath, "with", "issuer", "return", p.Return) }
@@ -108,24 +108,24 @@ func (c *Console) renderSignIn(w http.ResponseWriter, r *http.Request, status in
 	return c.render(w, r, status, "signin", page{Title: "Sign in", Problem: p.Problem, Data: p})
 }
 
-// signInFailures explain failed sign-ins by their name in the address.
+// signInFailures holds the failures of sign-ins by their code in the address.
 var signInFailures = map[string]*failure{
 	"late": {
-		Title: "The sign-in took too long", Message: "It ends after ten minutes, and browsers that keep no cookies cannot sign in. Try it again.",
+		Title: "The sign-in took too long", Message: "A sign-in expires after ten minutes, and it needs cookies. Try again.",
 	},
-	"other":   {Title: "The answer belongs to another sign-in", Message: "Perhaps to one in another window. Try it again."},
-	"denied":  {Title: "The issuer did not sign you in", Message: "It said so itself; the log has its reason."},
-	"refused": {Title: "The sign-in did not work", Message: "The issuer's answer could not be had, or did not count; the log has the reason."},
+	"other":   {Title: "The answer belongs to another sign-in", Message: "It may belong to a sign-in in another window. Try again."},
+	"denied":  {Title: "The issuer did not sign you in", Message: "The issuer refused; the log has its reason."},
+	"refused": {Title: "The sign-in failed", Message: "The issuer did not answer, or its answer was invalid; the log has the reason."},
 	"unkept": {
-		Title: "The browser did not keep the session", Message: "Sessions are kept over https only, or on this machine itself, and with cookies.",
+		Title: "The browser did not keep the session", Message: "Sessions need cookies, and https unless the server is on this machine.",
 	},
 }
 
-// showSignIn shows the page, begins a sign-in at the issuer, or ends one: only the next request shows whether the
-// browser kept the session.
+// showSignIn shows the page, begins a sign-in at the issuer, or completes one: only the next request shows whether
+// the browser kept the session.
 //
-// A form whose answer redirects to the issuer is stopped by the page's policy without a word. So the page of the
-// sign-in comes in between and goes on by itself.
+// The page's security policy silently blocks a form whose answer redirects to the issuer. So the sign-in page is
+// shown in between, and continues to the issuer by itself.
 func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()
 	p := signInPage{Return: returnPath(query.Get("return")), Problem: signInFailures[query.Get("failed")]}
@@ -146,8 +146,8 @@ func (c *Console) beginSignIn(w http.ResponseWriter, r *http.Request, p signInPa
 	state := rand.Text()
 	address, nonce, verifier, err := c.signIn.Begin(r.Context(), state)
 	if err != nil {
-		c.logger.Warn("nobody can be sent to the issuer", zap.String("request_id", r.Header.Get("X-Request-Id")), zap.Error(err))
-		p.Problem = &failure{Title: "The issuer does not answer", Message: "Try it again, or sign in with a token.", RequestID: r.Header.Get("X-Request-Id")}
+		c.logger.Warn("cannot begin a sign-in at the issuer", zap.String("request_id", r.Header.Get("X-Request-Id")), zap.Error(err))
+		p.Problem = &failure{Title: "The issuer does not answer", Message: "Try again, or sign in with a token.", RequestID: r.Header.Get("X-Request-Id")}
 		return c.renderSignIn(w, r, http.StatusServiceUnavailable, p)
 	}
 	a := signInAttempt{State: state, Nonce: nonce, Verifier: verifier, Return: p.Return, Began: c.now().Unix()}
@@ -158,7 +158,7 @@ func (c *Console) beginSignIn(w http.ResponseWriter, r *http.Request, p signInPa
 	return nil
 }
 
-// finishSignIn takes the browser back from the issuer and on to another address: the code must not stay in this one.
+// finishSignIn handles the browser's return from the issuer, and redirects so that the code leaves the address bar.
 func (c *Console) finishSignIn(w http.ResponseWriter, r *http.Request) error {
 	takeCookie(w, attemptCookie)
 	a, err := attemptOf(r, c.now())
@@ -169,7 +169,7 @@ func (c *Console) finishSignIn(w http.ResponseWriter, r *http.Request) error {
 	case err != nil:
 		return c.signInFailed(w, r, a, "late", err)
 	case !a.answeredBy(query.Get("state")):
-		return c.signInFailed(w, r, a, "other", errors.New("the state is another one"))
+		return c.signInFailed(w, r, a, "other", errors.New("the state differs"))
 	case query.Get("error") != "":
 		return c.signInFailed(w, r, a, "denied", errors.New("the issuer says "+errorName(query.Get("error"))))
 	}
@@ -197,24 +197,24 @@ func (c *Console) signInFailed(w http.ResponseWriter, r *http.Request, a signInA
 	if c.signIns != nil {
 		c.signIns.Failed(r)
 	}
-	c.logger.Warn("a sign-in did not work", zap.String("request_id", r.Header.Get("X-Request-Id")),
+	c.logger.Warn("a sign-in failed", zap.String("request_id", r.Header.Get("X-Request-Id")),
 		zap.String("remote", r.RemoteAddr), zap.Error(err))
 	return seeOther(w, r, signInPath, "failed", why, "return", a.Return)
 }
 
-// errorForm is the standard's form of error names. Other text of an address may be anybody's.
+// errorForm is the OAuth form of error names. Other text in the address may come from anyone, so it is not logged.
 var errorForm = regexp.MustCompile(`^[a-z_]{1,40}$`)
 
 func errorName(text string) string {
 	if errorForm.MatchString(text) {
 		return text
 	}
-	return "what is no error"
+	return "an invalid error name"
 }
 
 var tokenForm = regexp.MustCompile(`^[A-Za-z0-9._~+/=-]+$`)
 
-// takeToken signs in with a token. What was typed is never shown again.
+// takeToken signs in with a pasted token, which is never shown again.
 func (c *Console) takeToken(w http.ResponseWriter, r *http.Request) error {
 	p := signInPage{Return: returnPath(r.PostFormValue("return"))}
 	if !c.needAuth {
@@ -222,18 +222,18 @@ func (c *Console) takeToken(w http.ResponseWriter, r *http.Request) error {
 	}
 	token := tokenIn(text(r, "token"))
 	if !tokenForm.MatchString(token) {
-		p.Problem = &failure{Title: "This is no token", Message: "A token is one word of letters, digits and a few signs."}
+		p.Problem = &failure{Title: "This is not a token", Message: "A token is one word of letters, digits and a few signs."}
 		return c.renderSignIn(w, r, http.StatusBadRequest, p)
 	}
 	status, err := c.whoHas(r, token)
 	if status == http.StatusUnauthorized {
-		p.Problem = &failure{Title: "The token does not count", Message: "It is not known, has expired, or is for something else."}
+		p.Problem = &failure{Title: "Invalid or expired token", Message: "It is unknown, has expired, or is for another service."}
 		return c.renderSignIn(w, r, status, p)
 	}
 	var refused *apiError
 	if errors.As(err, &refused) && tooManyTokens(refused) {
 		w.Header().Set("Retry-After", refused.after)
-		p.Problem = &failure{Title: "Too many tokens that do not count", Message: "They came from this address. Try it again in a minute."}
+		p.Problem = &failure{Title: "Too many invalid tokens", Message: "They came from this address. Try again in a minute."}
 		return c.renderSignIn(w, r, status, p)
 	}
 	if err != nil {
@@ -243,11 +243,11 @@ func (c *Console) takeToken(w http.ResponseWriter, r *http.Request) error {
 		p.Problem = &failure{Title: "The token is too long", Message: "A browser cannot keep it."}
 		return c.renderSignIn(w, r, http.StatusBadRequest, p)
 	}
-	takeCookie(w, issuerCookie) // whoever signs in by hand is not to be sent to the issuer
+	takeCookie(w, issuerCookie) // after a token sign-in, the browser must not be sent to the issuer
 	return seeOther(w, r, signInPath, "kept", "1", "return", p.Return)
 }
 
-// tokenIn returns the token of what somebody pasted: perhaps a whole header.
+// tokenIn returns the token in pasted text, which may be a whole Authorization header.
 func tokenIn(pasted string) string {
 	if scheme, token, two := strings.Cut(pasted, " "); two && strings.EqualFold(scheme, "Bearer") {
 		return strings.TrimSpace(token)
@@ -255,7 +255,7 @@ func tokenIn(pasted string) string {
 	return pasted
 }
 
-// whoHas asks the API whether it lets a token in; else status is what it says.
+// whoHas checks a token with the API; status is that of the answer.
 func (c *Console) whoHas(r *http.Request, token string) (status int, err error) {
 	r = r.Clone(r.Context())
 	r.Header.Set("Authorization", "Bearer "+token)
@@ -267,15 +267,15 @@ func (c *Console) whoHas(r *http.Request, token string) (status int, err error) 
 	return http.StatusOK, err
 }
 
-// signOut ends the session at every replica; the issuer may still have its own.
+// signOut ends the session on every replica. A session at the issuer itself may continue.
 func (c *Console) signOut(w http.ResponseWriter, r *http.Request) error {
 	s := sessionOf(r)
 	endSession(w)
 	if c.sessions != nil && s.token != "" {
 		if err := c.sessions.End(r.Context(), s.id, s.token); err != nil {
-			c.logger.Warn("a session was ended in its browser alone", zap.String("request_id", r.Header.Get("X-Request-Id")), zap.Error(err))
+			c.logger.Warn("a session was ended only in its browser", zap.String("request_id", r.Header.Get("X-Request-Id")), zap.Error(err))
 			return c.renderSignIn(w, r, http.StatusServiceUnavailable, signInPage{Return: "/", Problem: &failure{
-				Title: "Signed out in this browser only", Message: "It could not be noted. A copy of the session would count until its token ends.",
+				Title: "Signed out in this browser only", Message: "The server could not record it. A copy of the session is valid until its token expires.",
 			}})
 		}
 	}

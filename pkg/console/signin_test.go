@@ -21,11 +21,11 @@ import (
 
 const goodToken = "dlqm_good-token"
 
-// anIssuer signs in whoever comes with its code.
+// anIssuer signs in any browser that brings its code.
 type anIssuer struct {
 	down     bool
 	token    string
-	finished []string // code, verifier and nonce of each that came back
+	finished []string // code, verifier and nonce of each finished sign-in
 }
 
 func (i *anIssuer) Begin(_ context.Context, state string) (address, nonce, verifier string, err error) {
@@ -43,8 +43,7 @@ func (i *anIssuer) Finish(_ context.Context, code, verifier, nonce string) (toke
 	return i.token, noon.Add(5 * time.Minute), nil
 }
 
-// guarded is an API that lets in who has the token, and has an overview page's worth
-// of nothing else.
+// guarded is an API that accepts one token, and answers only the overview's requests.
 func guarded(t *testing.T, token string) *anAPI {
 	t.Helper()
 	a := newAPI(t)
@@ -58,7 +57,7 @@ func guarded(t *testing.T, token string) *anAPI {
 	}))
 }
 
-// visitor is a browser: it keeps cookies as one does, and goes where it is not sent.
+// visitor is a browser: it keeps cookies, and does not follow redirects by itself.
 type visitor struct {
 	t      *testing.T
 	site   http.Handler
@@ -100,7 +99,7 @@ func (v *visitor) signIn(token string) *httptest.ResponseRecorder {
 	return v.send(http.MethodPost, "/sign-in", url.Values{"token": {token}})
 }
 
-// toIssuer goes to the issuer and returns the address to come back to, but for the code.
+// toIssuer begins a sign-in and returns the callback address without the code.
 func (v *visitor) toIssuer(query string) string {
 	v.t.Helper()
 	w := v.get("/sign-in?with=issuer" + query)
@@ -111,7 +110,7 @@ func (v *visitor) toIssuer(query string) string {
 	return "/sign-in/callback?state=" + state
 }
 
-// cookies are the names of what the visitor keeps.
+// cookies returns the names of the visitor's cookies.
 func (v *visitor) cookies() string { return strings.Join(slices.Sorted(maps.Keys(v.jar)), " ") }
 
 func (v *visitor) wantCookies(what, names string) {
@@ -155,7 +154,7 @@ func TestSignIn_Token(t *testing.T) {
 	wantSays(t, "a browser that keeps nothing", v.get("/sign-in?kept=1"), http.StatusOK, "did not keep the session", "https")
 }
 
-// hostOnly reports whether a cookie is one that __Host- allows.
+// hostOnly reports whether a cookie satisfies the rules of __Host-.
 func hostOnly(c *http.Cookie) bool {
 	return c.Secure && c.HttpOnly && c.SameSite == http.SameSiteLaxMode && c.Path == "/" && c.Domain == ""
 }
@@ -170,7 +169,7 @@ func TestSignIn_IsNotOfferedWhereNobodyIsAsked(t *testing.T) {
 	v.wantCookies("then", "")
 }
 
-// Where the API or the issuer does not answer, nobody is told that their token is wrong.
+// Where the API or the issuer does not answer, no page says that the token is wrong.
 func TestSignIn_WhileOthersAreNotAvailable(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t).says("GET /api/v1/session", refusal{http.StatusServiceUnavailable, "SYS_DLQ_UNAVAILABLE", "the issuer's keys cannot be had", nil})
@@ -229,12 +228,12 @@ func TestSignIn_IssuerRefused(t *testing.T) {
 	evil := late
 	evil.Return, evil.Began = "//evil.example", noon.Unix()
 	for name, c := range map[string]struct {
-		query  string // STATE stands for the right one
+		query  string // STATE is replaced by the right state
 		cookie *signInAttempt
 		none   bool   // the browser has no cookie
-		token  string // that the issuer gives
+		token  string // token from the issuer
 		want   string
-		says   string // in the log
+		says   string // expected in the log
 	}{
 		"OtherState":          {query: "code=code-1&state=guessed", want: "failed=other&return=%2Fgroups", says: "state"},
 		"NoState":             {query: "code=code-1", want: "failed=other&return=%2Fgroups", says: "state"},
@@ -285,8 +284,8 @@ func TestSignIn_IssuerRefused(t *testing.T) {
 	}
 }
 
-// Sessions of issuers may last minutes: whoever has one there does not notice when
-// it ends here. But nobody is sent around in circles.
+// Sessions at an issuer may last minutes, so a session here is renewed without a visible sign-in. But no browser is
+// redirected in circles.
 func TestSignIn_GoesBackToTheIssuerByItself(t *testing.T) {
 	t.Parallel()
 	now := noon
@@ -305,8 +304,8 @@ func TestSignIn_GoesBackToTheIssuerByItself(t *testing.T) {
 	wantTo(t, "after signing out", v.get("/"), "/sign-in?return=%2F")
 }
 
-// What a form asks for may be answered by this site alone, says the policy, and browsers
-// hold redirects to that: the way to the issuer is a new one.
+// The page's policy allows only this site to answer a form, and browsers apply it to redirects: the redirect to the
+// issuer needs a page of its own.
 func TestSignIn_LeadsNoFormToTheIssuer(t *testing.T) {
 	t.Parallel()
 	v := newVisitor(t, site(t, guarded(t, goodToken), WithAuthentication(), WithSignIn(&anIssuer{token: goodToken})))
@@ -337,7 +336,7 @@ func TestSignIn_IsAskedForOnTheSpotWhenSomethingWasToBeDone(t *testing.T) {
 	c, err := New(DefaultConfig(), guarded(t, goodToken), zap.NewNop(), WithAuthentication())
 	check.NoError(t, err)
 	v := newVisitor(t, c.page(func(http.ResponseWriter, *http.Request) error {
-		t.Error("something was done for nobody")
+		t.Error("a change was made without credentials")
 		return nil
 	}))
 	for referer, back := range map[string]string{

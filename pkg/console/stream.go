@@ -5,14 +5,14 @@ import (
 	"net/url"
 )
 
-// passed are headers to pass on; trailing ones come after the body.
+// passed are the headers of the API's answer to copy; trailing ones follow the body.
 var (
 	passed   = []string{"Content-Type", "Content-Disposition", "X-Export-Searched-Until", "Trailer"}
 	trailing = []string{"X-Export-Messages", "X-Export-Complete"}
 )
 
-// stream passes the API's answer on while it is made. An error of the API is returned, and nothing has been sent; an
-// answer that breaks off ends the connection.
+// stream copies the API's answer to w as it is produced. When it returns an error of the API, nothing has been
+// written. An answer that breaks off also ends the connection.
 func (c client) stream(w http.ResponseWriter, r *http.Request, path string, query url.Values) error {
 	req, err := inner(r, r.Method, withQuery(path, query), nil)
 	if err != nil {
@@ -53,7 +53,7 @@ func (p *passage) WriteHeader(status int) {
 	p.to.WriteHeader(p.status)
 }
 
-// Write flushes what it writes.
+// Write flushes after each write.
 func (p *passage) Write(b []byte) (int, error) {
 	p.WriteHeader(http.StatusOK)
 	if !p.begun {
@@ -61,10 +61,10 @@ func (p *passage) Write(b []byte) (int, error) {
 	}
 	n, err := p.to.Write(b)
 	if err == nil {
-		_ = http.NewResponseController(p.to).Flush() // writers that cannot, keep it until the end
+		_ = http.NewResponseController(p.to).Flush() // a writer that cannot flush sends it at the end
 	}
 	return n, err
 }
 
-// Unwrap lets deadlines reach the connection.
+// Unwrap lets http.ResponseController reach the connection.
 func (p *passage) Unwrap() http.ResponseWriter { return p.to }

@@ -7,7 +7,7 @@ import (
 
 const themeCookie = "dlq-theme"
 
-// themeOf returns light, dark, or "" for the system's colours.
+// themeOf returns light, dark, or "" for the system's setting.
 func themeOf(r *http.Request) string {
 	cookie, err := r.Cookie(themeCookie)
 	if err != nil || cookie.Value != "light" && cookie.Value != "dark" {
@@ -25,7 +25,7 @@ func (c *Console) setTheme(w http.ResponseWriter, r *http.Request) error {
 	return seeOther(w, r, ownPath(r.PostFormValue("return")))
 }
 
-// keepChoice keeps a choice in the browser for a year, also without TLS; "" forgets it.
+// keepChoice stores a choice in a cookie for a year, without Secure when there is no TLS; "" removes it.
 func keepChoice(w http.ResponseWriter, r *http.Request, name, choice string) {
 	cookie := &http.Cookie{
 		Name: name, Value: choice, Path: "/", MaxAge: 365 * 24 * 60 * 60,
@@ -37,7 +37,7 @@ func keepChoice(w http.ResponseWriter, r *http.Request, name, choice string) {
 	http.SetCookie(w, cookie)
 }
 
-// ownPath returns where to go next: a path of this site, whatever was asked for.
+// ownPath returns a path of this site to redirect to: "/" for any other address.
 func ownPath(to string) string {
 	if !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") || strings.ContainsAny(to, "\\\r\n\t") {
 		return "/"

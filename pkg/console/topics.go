@@ -25,7 +25,7 @@ type counts struct {
 	Dead     int64 `json:"DEAD"`
 }
 
-// Open is how many wait for somebody.
+// Open returns how many messages need attention.
 func (n counts) Open() int64 { return n.Pending + n.Retrying + n.Dead }
 
 func (n *counts) add(m counts) {
@@ -42,7 +42,7 @@ type replay struct {
 	Groups   []consumerGroup `json:"consumer_groups"`
 }
 
-// consumerGroup is a group that reads a topic: running, behind, absent or unknown.
+// consumerGroup is a consumer group of a topic. Its state is running, behind, absent or unknown.
 type consumerGroup struct {
 	Group string `json:"group"`
 	State string `json:"state"`
@@ -50,11 +50,11 @@ type consumerGroup struct {
 }
 
 type advice struct {
-	Good bool // nothing speaks against trying one
+	Good bool // trying a retry is reasonable
 	Text string
 }
 
-// advise weighs what is known of a topic: returned came back in the last hour.
+// advise summarizes what is known of a topic. returned is the number of messages that failed again in the last hour.
 func (t topicState) advise(now time.Time, returned int64) advice {
 	switch {
 	case !t.Replay.Possible:
@@ -62,13 +62,13 @@ func (t topicState) advise(now time.Time, returned int64) advice {
 	case t.nobodyReads():
 		return advice{Text: "no consumer reads this topic now"}
 	case returned > 0:
-		return advice{Text: plural(returned, "replay", "replays") + " came back in the last hour: find the cause first"}
+		return advice{Text: plural(returned, "replay", "replays") + " failed again in the last hour: find the cause first"}
 	case now.Sub(t.LastSeen) < stillArriving:
 		return advice{Text: "still failing: find the cause first"}
 	case t.Counts.Pending > 0:
 		return advice{Good: true, Text: "nothing new for " + rough(now.Sub(t.LastSeen)) + ": try one"}
 	case t.Counts.Dead > 0:
-		return advice{Good: true, Text: "all given up: requeue what should be tried again"}
+		return advice{Good: true, Text: "all dead: requeue those to try again"}
 	default:
 		return advice{Good: true, Text: "under way"}
 	}
@@ -79,7 +79,7 @@ func (t topicState) nobodyReads() bool {
 	return len(t.Replay.Groups) > 0 && !slices.ContainsFunc(t.Replay.Groups, reads)
 }
 
-// moreTopics bounds how many pages of topics are read: 5,000 topics.
+// moreTopics limits how many pages of 1,000 topics are read: 5,000 topics.
 const moreTopics = 5
 
 func (c *Console) allTopics(r *http.Request) ([]topicState, error) {
@@ -102,8 +102,8 @@ func (c *Console) allTopics(r *http.Request) ([]topicState, error) {
 type topicsPage struct {
 	Topics  []topicState
 	Unknown int64  // messages of unknown origin; they are on the first page
-	First   string // the first page; "" on it
-	Older   string // the next page; "" on the last
+	First   string // first page; "" on it
+	Older   string // next page; "" on the last
 }
 
 const topicsOnPage = "100"

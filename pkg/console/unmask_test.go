@@ -11,13 +11,13 @@ const (
 	someMasks = `"masked":["header:auth"],"headers":[{"key":"auth","value":{"encoding":"utf8","data":"***"}}]`
 )
 
-// masksFor is the API of somebody who may look behind the masks that there are.
+// masksFor is the API of a user who may unmask values.
 func masksFor(a *anAPI) *anAPI {
 	return a.of(viewer{Name: "ana", Mode: "token", Masking: true, Grants: []grant{{"admin", []string{"*"}}, {"unmask", []string{"*"}}}}).
 		says("GET "+messageAPI+"/payload", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("plain")) }))
 }
 
-// looks counts the calls that the audit trail notes as looking behind the masks.
+// looks counts the calls that add an unmask entry to the audit trail.
 func looks(a *anAPI) (n int) {
 	for _, r := range a.asked {
 		if r.URL.Query().Get("unmask") == "true" || strings.HasSuffix(r.URL.Path, "/payload") {
@@ -35,7 +35,7 @@ func TestBytesAreUnmaskedOnlyWhenAskedFor(t *testing.T) {
 		a := masksFor(withMessage(t, someBytes))
 		body := get(t, site(t, a), messagePath+path).Body.String()
 		if got := looks(a); got != asked {
-			t.Errorf("%s: got %d looks behind the masks, want %d", path, got, asked)
+			t.Errorf("%s: got %d unmasked reads, want %d", path, got, asked)
 		}
 		if asked > 0 {
 			mustHave(t, body, "plain</")
@@ -73,7 +73,7 @@ func TestLookingBehindTheMasksIsOneEntry(t *testing.T) {
 		a := masksFor(withMessage(t, c.members)).says("GET "+messageAPI+"/history", c.history)
 		body := get(t, site(t, a), messagePath+"?unmask=true").Body.String()
 		if got := looks(a); got != c.want || strings.Contains(body, "Shown without masks") != (c.want > 0) {
-			t.Errorf("%s: got %d looks behind the masks, or not told of, want %d", name, got, c.want)
+			t.Errorf("%s: got %d unmasked reads, or no notice of them, want %d", name, got, c.want)
 		}
 	}
 }
@@ -85,7 +85,7 @@ func TestNobodyIsMadeToLookBehindTheMasks(t *testing.T) {
 			a := masksFor(withMessage(t, someMasks))
 			w := get(t, site(t, a), path, "Sec-Fetch-Site", from)
 			if got := looks(a); got != noted {
-				t.Errorf("%s from %q: got %d looks behind the masks, want %d", path, from, got, noted)
+				t.Errorf("%s from %q: got %d unmasked reads, want %d", path, from, got, noted)
 			}
 			if noted == 0 && w.Code == http.StatusOK {
 				mustHave(t, w.Body.String(), "Unmask it")
@@ -94,7 +94,7 @@ func TestNobodyIsMadeToLookBehindTheMasks(t *testing.T) {
 	}
 }
 
-// A record may have the text itself that stands for what is hidden in others.
+// A record may itself contain the text that replaces masked values.
 func TestMaskedIsOnlyWhatTheAPIHasHidden(t *testing.T) {
 	t.Parallel()
 	stars := `"headers":[{"key":"auth","value":{"encoding":"utf8","data":"***"}}],"payload":{"a":"***","b":[{"c d":"***"},"***"],"a.b":"***"}`

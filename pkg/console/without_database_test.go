@@ -14,14 +14,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest"
 )
 
-// Without a database no page says that there is nothing: it says why it cannot know.
+// Without a database no page says that there are no messages: it says why it cannot know.
 func TestPagesWithoutADatabaseSayWhy(t *testing.T) {
 	t.Parallel()
 	store := memory.New(time.Now)
 	m := entity.NewMessage("orders", "no such customer", time.Now())
 	store.Insert(m)
 	cfg := rest.DefaultConfig()
-	cfg.Hosts = []string{"example.com"} // that of httptest.NewRequest
+	cfg.Hosts = []string{"example.com"} // the host of httptest.NewRequest
 	site := withPages(t, rest.New(cfg, store, struct{ rest.Redriver }{}, nil, prometheus.NewRegistry(), zap.NewNop()))
 	for _, path := range []string{"/", "/messages", "/archive", "/topics", "/topics/mapping", "/quarantine", "/groups", "/redrives", "/audit"} {
 		w := ask(t, site, http.MethodGet, path, "")
@@ -29,7 +29,7 @@ func TestPagesWithoutADatabaseSayWhy(t *testing.T) {
 		if w.Code != http.StatusServiceUnavailable || !strings.Contains(page, "needs a database, and none is configured") {
 			t.Errorf("%s got %d without the reason, want 503 and that it needs a database", path, w.Code)
 		}
-		for _, wrong := range []string{"Nothing was taken in yet", "Trying again may help", "at the moment"} {
+		for _, wrong := range []string{"No message has arrived yet", "Try again later", "at the moment"} {
 			if strings.Contains(page, wrong) {
 				t.Errorf("%s says %q", path, wrong)
 			}

@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// Config says where heartbeats go and how often.
+// Config holds the settings of heartbeats.
 type Config struct {
-	// Topic is a dead-letter topic that has nothing else in it, and that the
-	// ingester reads; "" for no heartbeats. Partition 0 is used.
+	// Topic is a dead-letter topic used only for heartbeats, which the ingester reads; "" turns heartbeats off.
+	// Partition 0 is used.
 	Topic string `mapstructure:"topic"`
 	// Interval is the time between two heartbeats of one process.
 	Interval time.Duration `mapstructure:"interval"`
-	// LostAfter is for how long a heartbeat is looked for.
+	// LostAfter is the time after which a heartbeat that is not visible counts as lost.
 	LostAfter time.Duration `mapstructure:"lost_after"`
 }
 
-// DefaultConfig sends none; where a topic is named, one a minute.
+// DefaultConfig sends no heartbeats; with a topic set, one per minute.
 func DefaultConfig() Config {
 	return Config{Interval: time.Minute, LostAfter: 5 * time.Minute}
 }
 
-// Validate reports every problem at once.
+// Validate reports all problems at once.
 func (c Config) Validate() error {
 	var errs []error
 	if c.Interval < time.Second || c.Interval > time.Hour {

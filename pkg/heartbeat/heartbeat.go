@@ -1,7 +1,6 @@
-// Package heartbeat measures how fresh what people see is, as they see it: it
-// sends a record of its own into a dead-letter topic, the way a failing consumer
-// does, waits until the message is in the list, and deletes it. How the record
-// gets there is left to the ingester, which does not know these from others.
+// Package heartbeat measures how long a new dead letter takes to become visible to users. It sends its own record to
+// a dead-letter topic, as a failing consumer does, waits until the message is in the list, and deletes it. The
+// ingester processes the record like any other.
 package heartbeat
 
 import (
@@ -18,33 +17,33 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Fresh is within which time a record should be visible.
+// Fresh is the time within which a record should be visible.
 const Fresh = time.Minute
 
-// Header marks a record as a heartbeat; its value is the heartbeat's id. Nothing
-// without it is ever deleted.
+// Header marks a record as a heartbeat; its value is the heartbeat's id. This package deletes only messages with this
+// header.
 const Header = "dlq-heartbeat"
 
-// What a heartbeat says that it failed of, so that heartbeats are an error group of
-// their own: nobody is to be told of it, and of nothing else than it.
+// Error class and message of a heartbeat. They give heartbeats their own error group, for which no notification is
+// sent.
 const (
 	Class   = "dlqmanager.Heartbeat"
 	Message = "A heartbeat of dlq-manager, which measures how fresh the list is"
 )
 
-// The names of the headers that say so are those that everybody's decoder reads.
+// The names of the headers for both; every decoder reads them.
 const (
 	classHeader   = "error-class"
 	messageHeader = "error-message"
 )
 
 const (
-	// lookEvery is how exactly the delay is measured.
+	// lookEvery is the precision of the measured delay.
 	lookEvery = 250 * time.Millisecond
-	// callTimeout bounds a question to the store and a send.
+	// callTimeout limits a call of the store and a send.
 	callTimeout = 10 * time.Second
-	// pageSize is more than one process has under way at the shortest interval that
-	// makes sense, or leaves behind when it is killed.
+	// pageSize is larger than the number of heartbeats that a process has under way at the shortest useful interval,
+	// or leaves when it is killed.
 	pageSize = 100
 )
 
@@ -53,14 +52,13 @@ type Producer interface {
 	Produce(ctx context.Context, tp broker.TopicPartition, records []broker.Record) broker.ProduceResult
 }
 
-// Store is where messages become visible; its promises are those of
-// repository.Repository.
+// Store is where messages become visible. It keeps the promises of repository.Repository.
 type Store interface {
 	List(ctx context.Context, topic string, page repository.Page) (repository.List, error)
 	Delete(ctx context.Context, id uuid.UUID, cause entity.Cause) error
 }
 
-// Heart sends heartbeats. Any number may use one topic.
+// Heart sends heartbeats. Any number of them may use the same topic.
 type Heart struct {
 	cfg      Config
 	producer Producer
@@ -68,10 +66,10 @@ type Heart struct {
 	metrics  *metrics
 	log      *zap.Logger
 
-	underWay map[string]time.Time // by id: when it was sent
+	underWay map[string]time.Time // send time, by id
 }
 
-// New returns a heart; the configuration must be valid and name a topic.
+// New returns a Heart; the configuration must be valid and name a topic.
 func New(cfg Config, producer Producer, store Store, registry prometheus.Registerer, log *zap.Logger) *Heart {
 	return &Heart{
 		cfg: cfg, producer: producer, store: store, metrics: newMetrics(registry), log: log,
@@ -79,7 +77,7 @@ func New(cfg Config, producer Producer, store Store, registry prometheus.Registe
 	}
 }
 
-// Run sends and measures until ctx ends. Nothing that fails ends it; it is counted.
+// Run sends and measures until ctx ends. Failures do not end it; they are counted.
 func (h *Heart) Run(ctx context.Context) {
 	sends := time.NewTicker(h.cfg.Interval)
 	defer sends.Stop()
@@ -123,14 +121,13 @@ func (h *Heart) send(ctx context.Context) {
 	}
 }
 
-// look finds out which heartbeats are visible, takes them away, and gives up what
-// is overdue.
+// look finds the visible heartbeats and deletes them, and counts overdue ones as lost.
 func (h *Heart) look(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	list, err := h.store.List(bounded, h.cfg.Topic, repository.Page{Number: 1, Size: pageSize})
 	if err != nil {
-		h.log.Debug("heartbeats cannot be looked for", zap.Error(err))
+		h.log.Debug("cannot list heartbeats", zap.Error(err))
 	}
 	now := time.Now()
 	for n := range list.Messages {
@@ -145,8 +142,8 @@ func (h *Heart) look(ctx context.Context) {
 	}
 }
 
-// meet deletes a heartbeat of ours, and one that nobody looks for any more: its
-// process was killed, or it came too late.
+// meet deletes a heartbeat of this process, and also one that no process waits for: its process was killed, or it
+// came too late.
 func (h *Heart) meet(ctx context.Context, m *entity.Message, now time.Time) {
 	id := idOf(m)
 	sent, ours := h.underWay[id]
@@ -160,7 +157,7 @@ func (h *Heart) meet(ctx context.Context, m *entity.Message, now time.Time) {
 		return // another process waits for it
 	}
 	if err := h.store.Delete(ctx, m.ID, entity.By("heartbeat")); err != nil {
-		h.log.Debug("a heartbeat is deleted later", zap.Stringer("message_id", m.ID), zap.Error(err))
+		h.log.Debug("cannot delete a heartbeat now", zap.Stringer("message_id", m.ID), zap.Error(err))
 	}
 }
 

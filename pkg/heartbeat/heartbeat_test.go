@@ -20,8 +20,8 @@ import (
 
 const topic = "heartbeat.dlq.v1"
 
-// pipeline is Kafka, an ingester and a store: what is sent is in the list after a
-// delay, unless it swallows records. It is used by one goroutine.
+// pipeline stands for Kafka, an ingester and a store: a sent record is in the list after a delay, unless it swallows
+// records. It is used by one goroutine.
 type pipeline struct {
 	delay    time.Duration
 	swallows bool
@@ -69,7 +69,7 @@ func (p *pipeline) Delete(_ context.Context, id uuid.UUID, cause entity.Cause) e
 	return nil
 }
 
-// beat runs a heart on p for a while and returns how many had each result.
+// beat runs a Heart on p for a while and returns the number of heartbeats by result.
 func beat(p *pipeline, during time.Duration) map[string]float64 {
 	p.deleted = map[uuid.UUID]bool{}
 	cfg := DefaultConfig()
@@ -143,8 +143,8 @@ func TestHeart_MeasuresTheDelay(t *testing.T) {
 	})
 }
 
-// What a process that was killed left behind goes; what is no heartbeat, or one
-// that another process waits for, stays.
+// Heartbeats that a killed process left are deleted; other messages, and heartbeats for which another process waits,
+// stay.
 func TestHeart_DeletesHeartbeatsAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -7,12 +7,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// What became of a heartbeat.
+// Results of a heartbeat.
 const (
 	fresh  = "fresh"  // visible within Fresh
 	late   = "late"   // visible later
 	lost   = "lost"   // not visible within Config.LostAfter
-	unsent = "unsent" // Kafka did not take it; this says nothing of the ingester
+	unsent = "unsent" // Kafka did not accept it; this proves nothing about the ingester
 )
 
 type metrics struct {
@@ -26,11 +26,11 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	m := &metrics{
 		results: build.NewCounterVec(prometheus.CounterOpts{
 			Name: "dlq_heartbeats_total",
-			Help: "Records sent through the whole pipeline to measure it, by what became of them: fresh, late, lost or unsent.",
+			Help: "Records sent through the whole pipeline to measure it, by result: fresh, late, lost or unsent.",
 		}, []string{"result"}),
 		delay: build.NewHistogram(prometheus.HistogramOpts{
 			Name:    "dlq_heartbeat_delay_seconds",
-			Help:    "From the sending of a heartbeat to its being in the list.",
+			Help:    "Time from sending a heartbeat to finding it in the list.",
 			Buckets: []float64{.25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300},
 		}),
 		lastSeen: build.NewGauge(prometheus.GaugeOpts{

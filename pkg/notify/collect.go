@@ -11,8 +11,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// collect makes notices of events. more reports that there may be more. If another process was faster, it has kept
-// the notices.
+// collect makes notices from new events. more reports that there may be more events. If another process was faster,
+// the store keeps that one's notices.
 func (n *Notifier) collect(ctx context.Context, spikes bool) (more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -24,7 +24,7 @@ func (n *Notifier) collect(ctx context.Context, spikes bool) (more bool, err err
 	if err != nil {
 		return false, err
 	}
-	if len(found.List) == 0 && !spikes { // with spikes it is kept that somebody looked
+	if len(found.List) == 0 && !spikes { // a search for spikes is saved even without events
 		return false, nil
 	}
 	_, err = n.store.KeepNotices(ctx, repository.KeptNotices{
@@ -65,7 +65,7 @@ func (n *Notifier) notices(found repository.Events) []repository.NewNotice {
 	return all
 }
 
-// silent leaves out muted groups, known spikes, what is quiet, and what is too long ago.
+// silent leaves out muted groups, known spikes, Quiet events, and events that are too old.
 func (n *Notifier) silent(e repository.Event, found repository.Events) bool {
 	since := found.Now.Add(-n.cfg.GiveUp)
 	if found.Since.After(since) {
@@ -82,7 +82,7 @@ func (q Quiet) has(e repository.Event) bool {
 	return len(e.Topics) > 0 && !slices.ContainsFunc(e.Topics, loud)
 }
 
-// objectOf is the subject of an event: messages count by their topic.
+// objectOf returns what an event is about: for events of messages it is the topic.
 func objectOf(e repository.Event) string {
 	switch e.Kind {
 	case repository.GroupNew, repository.GroupRegressed, repository.RedriveFinished, repository.RedriveStopped:

@@ -19,44 +19,44 @@ const (
 	TypeSlack   = "slack"   // text for an incoming webhook
 )
 
-// Config says who is told of what, and how patiently.
+// Config holds the receivers of notifications, and the intervals and timeouts.
 type Config struct {
-	Sinks    []SinkConfig  `mapstructure:"sinks"`    // none: nobody is told of anything, and nothing is looked for
-	Interval time.Duration `mapstructure:"interval"` // between two looks for events, and for notices of a sink
-	Window   time.Duration `mapstructure:"window"`   // for how long events about the same are gathered
-	Repeat   time.Duration `mapstructure:"repeat"`   // the least time between two notices about the same
-	GiveUp   time.Duration `mapstructure:"give_up"`  // for how long a notice is tried
+	Sinks    []SinkConfig  `mapstructure:"sinks"`    // none: notifications are off
+	Interval time.Duration `mapstructure:"interval"` // between two queries for events, and for notices of a sink
+	Window   time.Duration `mapstructure:"window"`   // for how long similar events are collected into one notice
+	Repeat   time.Duration `mapstructure:"repeat"`   // shortest time between two notices about the same object
+	GiveUp   time.Duration `mapstructure:"give_up"`  // how long a notice is tried
 	Timeout  time.Duration `mapstructure:"timeout"`  // of one try
-	// Backoff is the wait after the first try that failed, doubled after each further one up to BackoffMax.
+	// Backoff is the pause after the first failed try, doubled after each further one up to BackoffMax.
 	Backoff    time.Duration `mapstructure:"backoff"`
 	BackoffMax time.Duration `mapstructure:"backoff_max"`
 	Spike      SpikeConfig   `mapstructure:"spike"`
 	Source     string        `mapstructure:"source"`
-	// ConsoleURL is where people see the console; "" for notices without links.
+	// ConsoleURL is the console's URL for people; "" for notices without links.
 	ConsoleURL string `mapstructure:"console_url"`
 }
 
-// SpikeConfig says what is far above usual; see repository.SpikeRule.
+// SpikeConfig defines an unusual number of arrivals; see repository.SpikeRule.
 type SpikeConfig struct {
 	Factor  float64 `mapstructure:"factor"`
 	Minimum int64   `mapstructure:"minimum"`
 }
 
-// SinkConfig is one receiver.
+// SinkConfig is one receiver of notifications.
 type SinkConfig struct {
 	Name string `mapstructure:"name"`
 	Type string `mapstructure:"type"`
-	// URL, or the file that holds it, read for every notice: the URL of an incoming webhook is a secret.
+	// URL, or a file that holds it and is read for every notice, since the URL of an incoming webhook is a secret.
 	URL     string `mapstructure:"url"`
 	URLFile string `mapstructure:"url_file"`
-	// SecretFile holds the secrets that sign a webhook, one a line, and is read for every notice; "" for no
+	// SecretFile holds the secrets that sign a webhook, one per line, and is read for every notice; "" for no
 	// signature.
 	SecretFile string `mapstructure:"secret_file"`
-	// Kinds and Topics narrow what is sent; no Kinds are all. Events of unknown topics go only to sinks without
-	// Topics.
+	// Kinds and Topics select what is sent; empty Kinds means all. Events of unknown topics are sent only to sinks
+	// without Topics.
 	Kinds     []string `mapstructure:"kinds"`
 	Topics    []string `mapstructure:"topics"`
-	PerMinute int      `mapstructure:"per_minute"` // notices at most; 0: defaultPerMinute
+	PerMinute int      `mapstructure:"per_minute"` // maximum number of notices; 0: defaultPerMinute
 }
 
 const (
@@ -65,7 +65,7 @@ const (
 	maxSinks         = 50
 )
 
-// DefaultConfig tells nobody.
+// DefaultConfig has no sinks.
 func DefaultConfig() Config {
 	return Config{
 		Interval: 2 * time.Second, Window: 30 * time.Second, Repeat: 15 * time.Minute, GiveUp: 24 * time.Hour,
@@ -74,7 +74,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate reports every setting that cannot work, by its key.
+// Validate reports every invalid setting, by its key.
 func (c Config) Validate() error {
 	var errs []error
 	between := func(key string, got, low, high time.Duration) {
@@ -110,7 +110,7 @@ func (c Config) Validate() error {
 	for i, s := range c.Sinks {
 		key := fmt.Sprintf("notify.sinks[%d]", i)
 		if seen[s.Name] {
-			errs = append(errs, fmt.Errorf("%s.name: %q is that of another one", key, s.Name))
+			errs = append(errs, fmt.Errorf("%s.name: %q is already used", key, s.Name))
 		}
 		seen[s.Name] = true
 		errs = append(errs, s.problems(key)...)
@@ -132,14 +132,14 @@ func (s SinkConfig) problems(key string) (errs []error) {
 	}
 	switch {
 	case (s.URL == "") == (s.URLFile == ""):
-		add("url", "either this or url_file is needed")
+		add("url", "either this or url_file is required")
 	case s.URL != "":
 		if _, err := parseURL(s.URL); err != nil {
 			add("url", "%s", err)
 		}
 	}
 	if s.SecretFile != "" && s.Type == TypeSlack {
-		add("secret_file", "is for webhooks")
+		add("secret_file", "is only for webhooks")
 	}
 	for _, k := range s.Kinds {
 		if !slices.Contains(repository.EventKinds(), repository.EventKind(k)) {
@@ -157,14 +157,14 @@ func (s SinkConfig) problems(key string) (errs []error) {
 	return errs
 }
 
-// parseURL takes only what cannot be read on the way, or stays on the machine. Its errors do not show the URL.
+// parseURL accepts only URLs whose traffic is encrypted or stays on this machine. Its errors do not contain the URL.
 func parseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimSpace(text))
 	switch {
 	case err != nil || u.Host == "":
 		return nil, errors.New("must be a URL such as https://example.com/hook")
 	case u.Scheme != "https" && (u.Scheme != "http" || !local(u.Hostname())):
-		return nil, errors.New("must be https, but on this machine")
+		return nil, errors.New("must be https, except on this machine")
 	case u.User != nil:
 		return nil, errors.New("must not name a user")
 	}

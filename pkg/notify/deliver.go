@@ -12,15 +12,15 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// maxRetryAfter is how long a receiver may ask for.
+// maxRetryAfter limits the pause that a receiver may ask for.
 const maxRetryAfter = time.Hour
 
-// serve sends what is due to a sink, one after the other, until ctx ends.
+// serve sends the due notices of a sink, one after the other, until ctx ends.
 func (n *Notifier) serve(ctx context.Context, s *sink) {
 	for ctx.Err() == nil {
 		worked, err := n.deliver(ctx, s)
 		if err != nil {
-			n.log.Debug("notices of a sink cannot be read", zap.String("sink", s.name), zap.Error(err))
+			n.log.Debug("cannot read the notices of a sink", zap.String("sink", s.name), zap.Error(err))
 		}
 		rest := n.cfg.Interval
 		if worked {
@@ -30,7 +30,8 @@ func (n *Notifier) serve(ctx context.Context, s *sink) {
 	}
 }
 
-// deliver sends one notice, if one is due. One whose result is not stored is sent again when the claim has expired.
+// deliver sends one notice, if one is due. If its result cannot be stored, it is sent again when the claim has
+// expired.
 func (n *Notifier) deliver(ctx context.Context, s *sink) (worked bool, err error) {
 	claim := repository.NoticeClaim{Sink: s.name, ID: uuid.New(), Lease: n.cfg.Timeout + 2*callTimeout, Pace: s.pace}
 	asking, cancel := context.WithTimeout(ctx, callTimeout)
@@ -48,18 +49,18 @@ func (n *Notifier) deliver(ctx context.Context, s *sink) (worked bool, err error
 		result.Sent = true
 		s.failures = 0
 		n.metrics.tries.WithLabelValues(s.name, "sent").Inc()
-	case ctx.Err() != nil: // this process ends; nobody else failed
+	case ctx.Err() != nil: // this process ends; the receiver did not fail
 		result.Error = notice.LastError
 	default:
 		n.fail(s, notice, sent, &result)
 	}
-	// A notice that was sent must not be sent again because the process ends.
+	// The result is stored even while the process ends, so that the notice is not sent again.
 	settling, done := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer done()
 	return true, n.store.SettleNotice(settling, result)
 }
 
-// fail decides when a notice is tried again, and for how long its sink rests: not when it refused only this notice.
+// fail sets when a notice is tried again, and how long its sink pauses: not at all if it refused only this notice.
 func (n *Notifier) fail(s *sink, notice repository.Notice, err error, result *repository.NoticeResult) {
 	n.metrics.tries.WithLabelValues(s.name, "failed").Inc()
 	result.Error = err.Error()

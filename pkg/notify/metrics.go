@@ -10,14 +10,14 @@ import (
 )
 
 type metrics struct {
-	names   []string // of sinks that are shown
+	names   []string // of sinks with metrics
 	tries   *prometheus.CounterVec
 	givenUp *prometheus.CounterVec
 	waiting *prometheus.GaugeVec
 	overdue *prometheus.GaugeVec
 }
 
-// newMetrics begins with a zero for every sink, so that its first failure is a change.
+// newMetrics sets a zero for every sink, so that its first failure is visible as a change.
 func newMetrics(registry prometheus.Registerer, names []string) *metrics {
 	build := promauto.With(registry)
 	m := &metrics{
@@ -28,15 +28,15 @@ func newMetrics(registry prometheus.Registerer, names []string) *metrics {
 		}, []string{"sink", "result"}),
 		givenUp: build.NewCounterVec(prometheus.CounterOpts{
 			Name: "dlq_notifications_given_up_total",
-			Help: "Notifications that no receiver took in time and that nobody will be sent.",
+			Help: "Notifications that were dropped because no receiver accepted them in time.",
 		}, []string{"sink"}),
 		waiting: build.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "dlq_notifications_waiting",
-			Help: "Notifications that are not sent yet, those that gather more of the same included.",
+			Help: "Notifications that are not sent yet, including those that still collect events.",
 		}, []string{"sink"}),
 		overdue: build.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "dlq_notification_oldest_waiting_seconds",
-			Help: "For how long the oldest notification that is not sent has been due.",
+			Help: "Age of the oldest due notification that is not sent.",
 		}, []string{"sink"}),
 	}
 	for _, name := range names {
@@ -48,7 +48,7 @@ func newMetrics(registry prometheus.Registerer, names []string) *metrics {
 	return m
 }
 
-// wait shows what waits, also for sinks that are not configured any more.
+// wait sets the waiting notices, also of sinks that are no longer configured.
 func (m *metrics) wait(all []repository.WaitingNotices) {
 	waiting := map[string]repository.WaitingNotices{}
 	for _, w := range all {

@@ -1,9 +1,9 @@
-// Package notify sends notices of events: it makes them of the events that the store finds, repeats one only now and
-// then, and sends each to the sinks that want it until one accepts it or it is too old. Events and sent notices are
-// kept by the store.
+// Package notify sends notices about events. It makes notices from the events that the store finds, limits how often
+// one is repeated, and sends each to the sinks that want it until one try is accepted or the notice is too old. The
+// store keeps events and sent notices.
 //
-// Any number of processes may run it on one store. One of them keeps each event and sends each notice; if it is
-// killed on the way, another sends the notice again under the same id.
+// Any number of processes may run it on one store. Each event is collected, and each notice sent, by one of them; if
+// that process is killed meanwhile, another sends the notice again with the same id.
 package notify
 
 import (
@@ -27,12 +27,12 @@ import (
 
 const (
 	eventLimit = 500
-	// chores is the time between two searches for spikes, for notices to give up, and for waiting ones.
+	// chores is the time between two searches for spikes, checks for expired notices, and counts of waiting ones.
 	chores      = time.Minute
 	callTimeout = 10 * time.Second
 )
 
-// Notifier tells sinks of events.
+// Notifier sends notices about events to sinks.
 type Notifier struct {
 	cfg     Config
 	store   repository.Notifications
@@ -42,7 +42,7 @@ type Notifier struct {
 	now     func() time.Time
 	random  func() float64
 	quiet   Quiet
-	masked  bool // the texts of error groups are not told
+	masked  bool // the texts of error groups are hidden
 
 	outage outage.Log // of the store
 }
@@ -50,14 +50,14 @@ type Notifier struct {
 type sink struct {
 	name   string
 	kinds  []string              // none: all
-	topics *entity.TopicPatterns // nil: whatever the topic
+	topics *entity.TopicPatterns // nil: all topics
 	pace   time.Duration
 	sender sender
 
-	failures int // in a row, of this process; serve's
+	failures int // consecutive failures in this process; used only by serve
 }
 
-// Quiet is what nobody is told of: error groups, and what is of these topics alone.
+// Quiet lists what causes no notice: error groups, and events of only these topics.
 type Quiet struct {
 	Groups []uuid.UUID
 	Topics []string
@@ -66,13 +66,13 @@ type Quiet struct {
 // Option changes a Notifier.
 type Option func(*Notifier)
 
-// WithQuiet leaves out what a program makes happen itself.
+// WithQuiet excludes events that the program itself causes.
 func WithQuiet(q Quiet) Option { return func(n *Notifier) { n.quiet = q } }
 
-// WithMaskedGroups hides the texts of error groups: they may hold masked values, and receivers have no grant.
+// WithMaskedGroups hides the texts of error groups, as they may contain masked values and receivers have no grant.
 func WithMaskedGroups(masked bool) Option { return func(n *Notifier) { n.masked = masked } }
 
-// New returns a Notifier whose metrics are in registry. cfg must be valid.
+// New returns a Notifier and registers its metrics. cfg must be valid.
 func New(cfg Config, store repository.Notifications, registry prometheus.Registerer, log *zap.Logger, options ...Option) (*Notifier, error) {
 	n := &Notifier{
 		cfg: cfg, store: store, log: log, now: time.Now, random: rand.Float64, //nolint:gosec // jitter is no secret
@@ -121,8 +121,8 @@ func (s *sink) wants(e repository.Event) bool {
 	return s.topics == nil || slices.ContainsFunc(e.Topics, s.topics.Match)
 }
 
-// Run works until ctx ends, and returns when nothing is under way. A store that is away is logged once and tried
-// until it is back. A sink that does not answer holds up no other.
+// Run works until ctx ends, and returns when no notice is being sent. A store that is unavailable is logged once and
+// tried until it answers. A sink that does not answer does not delay the others.
 func (n *Notifier) Run(ctx context.Context) {
 	if len(n.sinks) == 0 {
 		return
@@ -131,7 +131,7 @@ func (n *Notifier) Run(ctx context.Context) {
 	for _, s := range n.sinks {
 		all.Go(func() { n.serve(ctx, s) })
 	}
-	var last time.Time // of the chores
+	var last time.Time // run of the chores
 	for ctx.Err() == nil {
 		due := n.now().Sub(last) >= chores
 		more, err := n.collect(ctx, due)
@@ -141,7 +141,7 @@ func (n *Notifier) Run(ctx context.Context) {
 		if err == nil && due {
 			last = n.now()
 		}
-		n.outage.Report(ctx, n.log, err, "nobody is told of anything: the store does not answer", "people are told of what happens again")
+		n.outage.Report(ctx, n.log, err, "notifications wait: the store does not answer", "notifications are sent again")
 		if !more || err != nil {
 			wait.Sleep(ctx, n.cfg.Interval)
 		}

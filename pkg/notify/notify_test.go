@@ -52,7 +52,7 @@ type received struct {
 	body   string
 }
 
-// receiver is a sink's server. It answers what answer says.
+// receiver is a sink's server. answer makes its answers.
 type receiver struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -86,7 +86,7 @@ func (r *receiver) answers(status int, text string, header ...string) {
 	}
 }
 
-// taken returns what came since the last call.
+// taken returns the requests since the last call.
 func (r *receiver) taken() []received {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,7 +95,7 @@ func (r *receiver) taken() []received {
 	return got
 }
 
-// want wants so many requests since the last call, and returns them.
+// want checks the number of requests since the last call, and returns them.
 func (r *receiver) want(t *testing.T, what string, n int) []received {
 	t.Helper()
 	got := r.taken()
@@ -105,7 +105,7 @@ func (r *receiver) want(t *testing.T, what string, n int) []received {
 	return got
 }
 
-// world is a store, and a notifier that the test moves step by step.
+// world is a store, and a notifier that the test runs step by step.
 type world struct {
 	*testing.T
 	clock    *clock
@@ -128,7 +128,7 @@ func newWorld(t *testing.T, sinks ...SinkConfig) *world {
 	return w
 }
 
-// start puts another process in the place of the one before.
+// start replaces the process by a new one.
 func (w *world) start() {
 	w.Helper()
 	if err := w.cfg.Validate(); err != nil {
@@ -157,7 +157,7 @@ func (w *world) collect() {
 	}
 }
 
-// deliver sends to every sink what is due now, and as fast as its pace allows.
+// deliver sends every due notice to its sink, as fast as its pace allows.
 func (w *world) deliver() {
 	w.Helper()
 	for _, s := range w.notifier.sinks {
@@ -174,7 +174,7 @@ func (w *world) deliver() {
 	}
 }
 
-// pass collects and, when the window is over, delivers.
+// pass collects events and, when the window is over, delivers.
 func (w *world) pass() {
 	w.Helper()
 	w.collect()
@@ -182,7 +182,7 @@ func (w *world) pass() {
 	w.deliver()
 }
 
-// dead puts n dead messages in, killed by hand.
+// dead adds n dead messages, marked by an operator.
 func (w *world) dead(topic string, n int) []uuid.UUID {
 	w.Helper()
 	ids := make([]uuid.UUID, n)
@@ -193,7 +193,7 @@ func (w *world) dead(topic string, n int) []uuid.UUID {
 	return ids
 }
 
-// put puts a pending message in, of a group if there is one.
+// put adds a pending message, of a group if one is given.
 func (w *world) put(topic string, f entity.Fingerprint) uuid.UUID {
 	w.Helper()
 	m := entity.NewMessage(topic, "boom", w.clock.Now())
@@ -282,9 +282,9 @@ func TestNotifier(t *testing.T) {
 		},
 		"LosesNothingWhenItIsKilled": func(w *world, r *receiver) {
 			w.dead("orders", 1)
-			w.start() // before anything was kept
+			w.start() // before any notice was stored
 			w.collect()
-			w.start() // before anything was sent
+			w.start() // before any notice was sent
 			w.clock.advance(w.cfg.Window)
 			s := w.notifier.sinks[0]
 			n, found, err := w.store.ClaimNotice(w.Context(), repository.NoticeClaim{Sink: "ops", ID: uuid.New(), Lease: time.Minute, Pace: s.pace})
@@ -294,7 +294,7 @@ func TestNotifier(t *testing.T) {
 			if err := s.sender.send(w.Context(), n); err != nil {
 				w.Fatal(err)
 			}
-			w.start() // before it was kept that it was sent
+			w.start() // before the success was stored
 			w.clock.advance(2 * time.Minute)
 			w.deliver()
 			if got := r.want(w.T, "both times", 2); got[0].header.Get(headerID) != got[1].header.Get(headerID) || got[0].body != got[1].body {
@@ -424,7 +424,7 @@ func TestNotifier_TellsEachSinkWhatItWants(t *testing.T) {
 	w := newWorld(t, hook("gone", gone), first, second, hook("all", all), SinkConfig{Name: "chat", Type: TypeSlack, URL: chat.URL})
 	w.dead("orders-eu", 1)
 	w.dead("payments", 1)
-	w.dead("", 1) // nobody knows whose
+	w.dead("", 1) // its topic is unknown
 	w.pass()
 	orders.want(t, "the sink of a topic", 1)
 	spikes.want(t, "the sink of another kind", 0)
@@ -457,12 +457,12 @@ func TestNotifier_RunsUntilItIsStopped(t *testing.T) {
 	stop()
 	<-over
 
-	n, err := New(DefaultConfig(), nil, prometheus.NewRegistry(), zap.NewNop()) // without sinks it asks no store
+	n, err := New(DefaultConfig(), nil, prometheus.NewRegistry(), zap.NewNop()) // without sinks it makes no call to the store
 	check.NoError(t, err)
 	n.Run(t.Context())
 }
 
-// want holds the sum of a metric against a number.
+// want checks the sum of a metric.
 func (w *world) want(name string, want float64) {
 	w.Helper()
 	if got := w.value(name); got != want {
@@ -470,7 +470,7 @@ func (w *world) want(name string, want float64) {
 	}
 }
 
-// value is the sum over all series of a metric.
+// value returns the sum over all series of a metric.
 func (w *world) value(name string) (sum float64) {
 	w.Helper()
 	families, err := w.registry.Gather()

@@ -22,8 +22,7 @@ import (
 
 func TestMain(m *testing.M) { stacktest.Main(m) }
 
-// TestReplicas has two processes tell of what happens in one database. The first is
-// stopped on the way.
+// TestReplicas runs two processes on one database. The first is stopped meanwhile.
 func TestReplicas(t *testing.T) {
 	t.Parallel()
 	const topics = 20
@@ -42,7 +41,7 @@ func TestReplicas(t *testing.T) {
 		return n
 	}
 	first, second := replica(), replica()
-	if _, err := first.collect(t.Context(), false); err != nil { // has it begin
+	if _, err := first.collect(t.Context(), false); err != nil { // the first collection only sets the beginning
 		t.Fatal(err)
 	}
 	for i := range topics {
@@ -76,7 +75,7 @@ func TestReplicas(t *testing.T) {
 		}
 	}
 	for id, n := range told {
-		if n > 2 { // who is stopped while it sends may not hear that it was taken
+		if n > 2 { // a process that is stopped while it sends may not learn that the notice was accepted
 			t.Errorf("%s was sent %d times, want once", id, n)
 		}
 	}

@@ -11,8 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// What a program makes happen itself is nobody's news, whichever way it would be found,
-// and keeps nobody from being told of the rest.
+// Events that the program itself causes make no notices, however they are found, and do not suppress others.
 func TestNotifier_SaysNothingOfWhatIsQuiet(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t)
@@ -32,7 +31,7 @@ func TestNotifier_SaysNothingOfWhatIsQuiet(t *testing.T) {
 	}
 	beat()
 	w.clock.advance(w.cfg.Repeat)
-	beat() // and back
+	beat() // and the group regresses
 	w.dead("heartbeat.dlq.v1", 1)
 	w.pass()
 	r.want(t, "of heartbeats", 0)

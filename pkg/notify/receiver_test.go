@@ -16,7 +16,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// What follows stands in docs/notifications.md as well.
+// The following code is also in docs/notifications.md.
 
 // verified reports whether a request with that body was signed with key in the last
 // five minutes.
@@ -37,7 +37,7 @@ func verified(r *http.Request, body, key []byte) bool {
 	return false
 }
 
-// The end of it.
+// End of the code.
 
 func TestTheReceiverOfTheDocuments(t *testing.T) {
 	t.Parallel()
@@ -74,8 +74,8 @@ func TestTheDocumentsHaveTheReceiver(t *testing.T) {
 	check.NoError(t, err)
 	page, err := os.ReadFile("../../docs/notifications.md")
 	check.NoError(t, err)
-	_, code, _ := strings.Cut(string(own), "stands in docs/notifications.md as well.\n\n")
-	code, _, _ = strings.Cut(code, "\n// The end of it.")
+	_, code, _ := strings.Cut(string(own), "is also in docs/notifications.md.\n\n")
+	code, _, _ = strings.Cut(code, "\n// End of the code.")
 	if len(code) < 500 || !strings.Contains(string(page), code) {
 		t.Errorf("docs/notifications.md does not have the code of receiver_test.go")
 	}

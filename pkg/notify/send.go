@@ -15,7 +15,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/secret"
 )
 
-// sender sends a notice to one receiver. Its errors hold no URL and no secret.
+// sender sends a notice to one receiver. Its errors contain no URL and no secret.
 type sender interface {
 	send(ctx context.Context, n repository.Notice) error
 }
@@ -25,7 +25,7 @@ const (
 	shownAnswer = 200
 )
 
-// newClient returns a client that follows no redirect.
+// newClient returns a client that follows no redirects.
 func newClient(timeout time.Duration) *http.Client {
 	transport := &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
@@ -45,7 +45,7 @@ func newClient(timeout time.Duration) *http.Client {
 type refusedError struct {
 	status     int
 	text       string
-	retryAfter time.Duration // 0: the receiver did not say
+	retryAfter time.Duration // 0: not given
 }
 
 func (e *refusedError) Error() string {
@@ -55,7 +55,7 @@ func (e *refusedError) Error() string {
 	return fmt.Sprintf("the receiver answered %d: %q", e.status, e.text)
 }
 
-// busy reports whether the receiver would refuse anything now.
+// busy reports whether the receiver would refuse any notice now.
 func (e *refusedError) busy() bool {
 	return e.status >= 500 || e.status == http.StatusTooManyRequests || e.status == http.StatusRequestTimeout
 }
@@ -66,7 +66,7 @@ type target struct {
 	urlFile string
 }
 
-// address reads the file every time: what is in it may have been replaced.
+// address reads the file every time, as its content may have changed.
 func (t target) address() (*url.URL, error) {
 	text := t.url
 	if t.urlFile != "" {
@@ -90,7 +90,7 @@ func (t target) post(ctx context.Context, body []byte, header http.Header) error
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, address.String(), bytes.NewReader(body))
 	if err != nil {
-		return errors.New("the sink's URL is of no use")
+		return errors.New("the sink's URL is invalid")
 	}
 	request.Header = header
 	request.Header.Set("User-Agent", "dlq-manager")
@@ -99,7 +99,7 @@ func (t target) post(ctx context.Context, body []byte, header http.Header) error
 		return withoutURL(err)
 	}
 	defer func() { _ = answer.Body.Close() }()
-	text, _ := io.ReadAll(io.LimitReader(answer.Body, maxAnswer)) // the status is the answer
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, maxAnswer)) // only the status counts
 	if answer.StatusCode >= 200 && answer.StatusCode < 300 {
 		return nil
 	}
@@ -108,7 +108,7 @@ func (t target) post(ctx context.Context, body []byte, header http.Header) error
 	}
 }
 
-// withoutURL is the cause of a client's error, which names the URL.
+// withoutURL returns the cause of a client's error, whose text contains the URL.
 func withoutURL(err error) error {
 	var named *url.Error
 	if errors.As(err, &named) {
@@ -117,7 +117,7 @@ func withoutURL(err error) error {
 	return fmt.Errorf("send a notification: %w", err)
 }
 
-// retryAfter reads seconds; dates are as rare as clocks that agree.
+// retryAfter parses seconds. It ignores dates, which are rare and depend on equal clocks.
 func retryAfter(header http.Header) time.Duration {
 	seconds, err := strconv.Atoi(header.Get("Retry-After"))
 	if err != nil || seconds < 0 {

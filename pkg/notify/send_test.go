@@ -169,13 +169,13 @@ func TestSummary(t *testing.T) {
 	stopped := repository.RedriveEnd{Action: "retry", Note: "too much failed", Selected: 9, Failed: 9}
 	for want, e := range map[string]repository.Event{
 		"New error group: out of stock": {Kind: repository.GroupNew, Title: "out of stock"},
-		"Error group came back in a, b, c and 1 more topics after all of it were resolved: E": {
+		"Error group failed again in a, b, c and 1 more topics after all its messages were resolved: E": {
 			Kind: repository.GroupRegressed, Class: "E", Topics: []string{"a", "b", "c", "d"},
 		},
 		"Spike in orders: 900 dead letters in about a quarter of an hour, usually 2.5": {
 			Kind: repository.Spike, Topics: []string{"orders"}, Arrived: 900, Usual: 2.5,
 		},
-		"Loop stopped in orders: 1 message came back too often and will not be sent again": {
+		"Loop stopped in orders: 1 message failed again too often and will not be sent again": {
 			Kind:   repository.LoopStopped,
 			Topics: []string{"orders"},
 		},
@@ -199,8 +199,8 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// What groups say may come from masked headers: no receiver is told, not even of
-// notices that were kept before there was a mask.
+// The texts of groups may come from masked headers: no receiver gets them, not even in notices stored before masks
+// were configured.
 func TestGroupsAreMasked(t *testing.T) {
 	t.Parallel()
 	notice := noticeOf(repository.Event{

@@ -9,7 +9,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// slack sends text to an incoming webhook of Slack, or of what understands the same.
+// slack sends text to an incoming webhook of Slack, or of a compatible receiver.
 type slack struct {
 	target target
 	words  words
@@ -40,6 +40,6 @@ func (s *slack) send(ctx context.Context, n repository.Notice) error {
 	return s.target.post(ctx, body, header)
 }
 
-// escaper keeps text from calling people or renaming links: three characters with a meaning, and the @ of some
+// escaper keeps text from mentioning people or renaming links: it escapes three special characters, and the @ of some
 // receivers.
 var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "@", "@\u200b")

@@ -16,7 +16,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/secret"
 )
 
-// webhook sends CloudEvents, signed as the Standard Webhooks describe it.
+// webhook sends CloudEvents, signed as specified by Standard Webhooks.
 type webhook struct {
 	target     target
 	words      words
@@ -50,10 +50,10 @@ func (w *webhook) send(ctx context.Context, n repository.Notice) error {
 	return w.target.post(ctx, body, header)
 }
 
-// secretPrefix begins a secret that is written in base64.
+// secretPrefix marks a secret that is encoded in base64.
 const secretPrefix = "whsec_"
 
-// readSecrets reads a secret a line: while one is replaced, receivers may know either.
+// readSecrets reads one secret per line: during a replacement, a receiver may know only one of two.
 func readSecrets(file string) ([][]byte, error) {
 	text, err := secret.FromFile(file)
 	if err != nil {
@@ -68,7 +68,7 @@ func readSecrets(file string) ([][]byte, error) {
 		key := []byte(line)
 		if encoded, isEncoded := strings.CutPrefix(line, secretPrefix); isEncoded {
 			if key, err = base64.StdEncoding.DecodeString(encoded); err != nil {
-				return nil, errors.New("a secret that begins with whsec_ must go on in base64: " + file)
+				return nil, errors.New("a secret that begins with whsec_ must continue in base64: " + file)
 			}
 		}
 		secrets = append(secrets, key)

@@ -17,7 +17,7 @@ import (
 
 const titleLength = 200
 
-// detail has what only some notices have. Nothing of a record is in it: no key, no header, no payload.
+// detail holds the fields of particular kinds of notices. It contains no part of a record: no key, header or payload.
 type detail struct {
 	Group   *groupDetail   `json:"group,omitempty"`
 	Spike   *spikeDetail   `json:"spike,omitempty"`
@@ -64,27 +64,27 @@ func packDetail(e repository.Event) []byte {
 	}
 	raw, err := json.Marshal(d)
 	if err != nil {
-		return []byte("{}") // no value of these types is one that JSON does not have
+		return []byte("{}") // these types have no values that JSON lacks
 	}
 	return raw
 }
 
-// plain is text on one line without invisible characters, which turn text around or hide a part of it.
+// plain returns the text on one line without invisible characters, which could reverse or hide a part of it.
 func plain(text string) string {
 	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
 }
 
 type words struct {
 	source  string
-	console string // where the console is seen; "" for no links
-	masked  bool   // the texts of error groups are not told
+	console string // the console's URL; "" for no links
+	masked  bool   // the texts of error groups are hidden
 }
 
 const maskedText = "***"
 
 const eventTypes = "com.github.dlq-manager."
 
-// cloudEvent is a notice in CloudEvents 1.0, structured.
+// cloudEvent is a notice as a CloudEvent 1.0 in structured mode.
 type cloudEvent struct {
 	SpecVersion     string    `json:"specversion"`
 	ID              string    `json:"id"`
@@ -123,7 +123,7 @@ func (w words) cloudEvent(n repository.Notice) ([]byte, error) {
 	})
 }
 
-// unpack masks also what was kept before there was a mask.
+// unpack also masks notices that were stored before masks were configured.
 func (w words) unpack(n repository.Notice) (d detail, err error) {
 	if err := json.Unmarshal(n.Detail, &d); err != nil {
 		return d, fmt.Errorf("read a notice: %w", err)
@@ -140,11 +140,11 @@ func summary(n repository.Notice, d detail) string {
 	case n.Kind == repository.GroupNew && d.Group != nil:
 		return fmt.Sprintf("New error group%s: %s", in, d.Group.name())
 	case n.Kind == repository.GroupRegressed && d.Group != nil:
-		return fmt.Sprintf("Error group came back%s after all of it were resolved: %s", in, d.Group.name())
+		return fmt.Sprintf("Error group failed again%s after all its messages were resolved: %s", in, d.Group.name())
 	case n.Kind == repository.Spike && d.Spike != nil:
 		return fmt.Sprintf("Spike%s: %d dead letters in about a quarter of an hour, usually %.1f", in, d.Spike.Arrived, d.Spike.Usual)
 	case n.Kind == repository.LoopStopped:
-		return fmt.Sprintf("Loop stopped%s: %s came back too often and will not be sent again", in, messages(n.Events))
+		return fmt.Sprintf("Loop stopped%s: %s failed again too often and will not be sent again", in, messages(n.Events))
 	case n.Kind == repository.MessageDead:
 		return fmt.Sprintf("%s became DEAD%s", messages(n.Events), in)
 	case n.Kind == repository.RedriveFinished && d.Redrive != nil:

@@ -1,11 +1,11 @@
-// Package recordtest measures work that is done for every record: tests assert how
-// often it allocates, benchmarks show how long it takes.
+// Package recordtest measures work that is done for every record: tests check how often it allocates, benchmarks
+// measure its duration.
 package recordtest
 
 import "testing"
 
-// Path is work that is done for every record. Allocations is how often it allocates,
-// as measured, for one of the Records that Do works on.
+// Path is work that is done for every record. Allocations is the measured number of allocations per record, when Do
+// processes Records records.
 type Path struct {
 	Name        string
 	Allocations float64
@@ -13,10 +13,9 @@ type Path struct {
 	Do          func()
 }
 
-// Allocations keeps paths from allocating more than they have to, and the measured
-// number from falling behind what they do: room that is not needed lets the next growth
-// through. The count is the same on every machine. The test must not be parallel:
-// allocations of others would be counted.
+// Allocations fails when a path allocates more than its measured number, and also when that number is too high, as
+// that would hide the next increase. The count is the same on every machine. The test must not be parallel:
+// allocations of other tests would be counted.
 func Allocations(t *testing.T, paths []Path) {
 	t.Helper()
 	for _, path := range paths {
@@ -24,7 +23,7 @@ func Allocations(t *testing.T, paths []Path) {
 		t.Logf("%s: %.2f allocations a record", path.Name, got)
 		spare := 0.5
 		if path.Records > 1 {
-			spare = 0.05 // what is made once for all of them is shared
+			spare = 0.05 // allocations made once per call are shared
 		}
 		if got > path.Allocations+spare {
 			t.Errorf("%s: allocations of a record = %.2f, want at most %.2f", path.Name, got, path.Allocations+spare)
@@ -35,7 +34,7 @@ func Allocations(t *testing.T, paths []Path) {
 	}
 }
 
-// Benchmark shows what one record costs on each path.
+// Benchmark reports the time per record on each path.
 func Benchmark(b *testing.B, paths []Path) {
 	b.Helper()
 	for _, path := range paths {

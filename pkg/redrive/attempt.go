@@ -18,45 +18,46 @@ import (
 )
 
 const (
-	// claimTimeout bounds the claim, which does not end with its caller: the claim would be left without an owner.
+	// claimTimeout limits the claim, which continues when its caller is gone: otherwise the claim could be left
+	// without an owner.
 	claimTimeout  = 10 * time.Second
-	finishTimeout = 5 * time.Second // bounds one try to store results
+	finishTimeout = 5 * time.Second // limits one try to store results
 
 	finishPause    = 100 * time.Millisecond
 	finishPauseMax = 2 * time.Second
 )
 
-// attempts are messages that were claimed together and are carried out together.
+// attempts are messages that were claimed together and are sent together.
 type attempts struct {
 	cause    entity.Cause
-	claimed  time.Time // before the store was asked, so that no claim is older
+	claimed  time.Time // time just before the claim was requested, so no claim is older
 	outgoing []entity.Outgoing
-	span     trace.Span // they are part of; nil for none
+	span     trace.Span // the span that they belong to; nil for none
 }
 
 // ending is the outcome of one attempt.
 type ending struct {
 	outgoing entity.Outgoing
 	delivery entity.Delivery
-	// finished is the store's answer; Status "": the claim had been settled before, and the result did not count.
+	// finished is the store's answer. An empty Status means that the claim was settled before, so the result was ignored.
 	finished repository.Finished
-	auto     bool // nobody asked for it
+	auto     bool // an automatic retry
 }
 
-// unsettled reports whether no reading can say how the attempt ended.
+// unsettled reports whether reading the topic cannot decide how the attempt ended.
 func (e ending) unsettled() bool {
 	return e.finished.Status == entity.Retrying && e.delivery.Verdict == entity.InDoubt && e.delivery.Class == entity.UnknownClass
 }
 
-// claiming says how messages are claimed.
+// claiming holds the options of a claim.
 type claiming struct {
 	cause    entity.Cause
 	redrive  uuid.UUID // uuid.Nil for none
-	single   bool      // an operator waits for this very message: audited, and worth waiting for
-	takeOver bool      // also from an attempt that cannot be settled
+	single   bool      // an operator waits for this message: audit the claim, and wait for a locked row
+	takeOver bool      // claim also from an attempt that cannot be settled
 }
 
-// claim takes the planned messages and returns those it got, in their order.
+// claim claims the planned messages and returns those that it got, in their order.
 func (s *Service) claim(ctx context.Context, planned []entity.Outgoing, how claiming) (attempts, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
 	defer cancel()
@@ -86,7 +87,7 @@ func (s *Service) claim(ctx context.Context, planned []entity.Outgoing, how clai
 	return taken, nil
 }
 
-// claimed is a loaded message as its claim, a brief one, has left it.
+// claimed returns a loaded message with the changes of its claim; by is the store's brief copy, without the record.
 func claimed(m, by entity.Message) entity.Message {
 	m.Status, m.RetryCount, m.MaxRetries = by.Status, by.RetryCount, by.MaxRetries
 	m.UpdatedAt, m.LastRetryAt, m.Claim = by.UpdatedAt, by.LastRetryAt, by.Claim
@@ -94,8 +95,8 @@ func claimed(m, by entity.Message) entity.Message {
 	return m
 }
 
-// letGo gives back claims of which the store may have heard and we have not: only its answer was lost, and nothing
-// will be sent under them. It tries once; what it does not reach expires.
+// letGo gives back claims that the store may have made although its answer was lost; nothing will be sent under them.
+// It tries once; claims that it cannot give back expire.
 func (s *Service) letGo(a attempts, claims []repository.Claim) {
 	results := make([]repository.Result, len(claims))
 	for i, c := range claims {
@@ -104,7 +105,7 @@ func (s *Service) letGo(a attempts, claims []repository.Claim) {
 		}
 	}
 	if _, err := s.storeOnce(a.within(context.Background()), a, results); err != nil {
-		s.log.Debug("claims that may have been made were not given back", zap.Error(err), traces.LogOf(a.span))
+		s.log.Debug("cannot give back claims that the store may have made", zap.Error(err), traces.LogOf(a.span))
 	}
 }
 
@@ -116,7 +117,7 @@ func intents(planned []entity.Outgoing, how claiming) []repository.Claim {
 			TopicID: out.Target.TopicID, Partition: out.Target.Partition, EndOffset: out.Target.EndOffset,
 			TakeOver: how.takeOver, Edit: kept(out.Edit), SentHash: out.Target.SentHash,
 		}
-		if out.Edit == nil || out.Edit.Topic == "" { // the record goes where the message belongs
+		if out.Edit == nil || out.Edit.Topic == "" { // an edit without a topic does not change the destination
 			claims[i].OriginalTopic = out.Message.OriginalTopic
 		}
 	}
@@ -126,7 +127,8 @@ func intents(planned []entity.Outgoing, how claiming) []repository.Claim {
 	return claims
 }
 
-// kept is the part of an edit that is stored: a patch without the value that it produces, which is computed again.
+// kept returns the part of an edit that is stored: of a patch only the patch, not its result, which can be computed
+// again.
 func kept(e *entity.Edit) *entity.Edit {
 	if e == nil || e.Patch == nil {
 		return e
@@ -134,15 +136,16 @@ func kept(e *entity.Edit) *entity.Edit {
 	return &entity.Edit{SetValue: true, Patch: e.Patch}
 }
 
-// publish sends what was claimed, unless the claim has become too old for it.
+// publish sends the claimed messages. Those that cannot be sent before half of the claim's expiry has passed are not
+// sent.
 func (s *Service) publish(ctx context.Context, a attempts) []entity.Delivery {
 	ctx, cancel := context.WithDeadline(ctx, a.claimed.Add(s.cfg.sendWindow()))
 	defer cancel()
 	return s.publisher.Publish(ctx, a.outgoing)
 }
 
-// finish stores how the attempts ended. It does not end with its caller; it tries again while the store is away,
-// until others may settle the claims. An error means that the store has not confirmed the results.
+// finish stores how the attempts ended. It continues when its caller is gone, and tries again while the store is
+// unavailable, until others may settle the claims. An error means that the store has not confirmed the results.
 func (s *Service) finish(a attempts, deliveries []entity.Delivery) ([]ending, error) {
 	defer s.metrics.inflight.Sub(float64(len(a.outgoing)))
 	finished, err := s.storeResults(a, s.results(a, deliveries))
@@ -185,7 +188,7 @@ func (s *Service) results(a attempts, deliveries []entity.Delivery) []repository
 	return results
 }
 
-// result says a delivery in the store's terms.
+// result converts a delivery to a result for the store.
 func (s *Service) result(m entity.Message, d entity.Delivery) repository.Result {
 	r := repository.Result{
 		MessageID: m.ID, ClaimID: m.Claim.ID, Verdict: d.Verdict, Class: d.Class, Partition: d.Partition,
@@ -197,7 +200,7 @@ func (s *Service) result(m entity.Message, d entity.Delivery) repository.Result 
 	switch d.Verdict {
 	case entity.Failed:
 		r.RetryIn = s.backoff.After(m.RetryCount, s.random())
-	case entity.Refused: // no sooner than an operator may have seen to the topic
+	case entity.Refused: // give an operator time to repair the topic
 		r.RetryIn = s.backoff.Max
 	case entity.Acknowledged, entity.Skipped, entity.Rejected, entity.GivenBack, entity.InDoubt,
 		entity.Rescued, entity.Abandoned:
@@ -205,10 +208,10 @@ func (s *Service) result(m entity.Message, d entity.Delivery) repository.Result 
 	return r
 }
 
-// maxErrorText is how much of an error is stored, in bytes.
+// maxErrorText is how much of an error's text is stored, in bytes.
 const maxErrorText = 1000
 
-// storable makes an error's text fit for every store: a refused text would lose a batch of results.
+// storable makes an error's text valid in every store: a rejected text would lose a whole batch of results.
 func storable(text string) string {
 	text = strings.ReplaceAll(text[:min(len(text), maxErrorText)], "\x00", "")
 	return strings.ToValidUTF8(text, "\uFFFD")
@@ -229,7 +232,7 @@ func join(a attempts, deliveries []entity.Delivery, finished []repository.Finish
 	return endings
 }
 
-// record counts an ending, and says when it killed the message.
+// record updates the metrics for an ending, and logs a message that it made DEAD.
 func (s *Service) record(e ending, took time.Duration, within zap.Field) {
 	topic := e.outgoing.Target.Topic
 	s.metrics.sends.WithLabelValues(s.metrics.label(topic), outcome(e.delivery.Verdict)).Inc()
@@ -240,7 +243,7 @@ func (s *Service) record(e ending, took time.Duration, within zap.Field) {
 	}
 }
 
-// buried logs a dead message, which is not tried again by itself, with the span in which it died.
+// buried logs a message that became DEAD, so that no automatic retry follows, with the span in which that happened.
 func (s *Service) buried(f repository.Finished, topic string, class entity.ErrorClass, within zap.Field) {
 	s.metrics.dead.Inc()
 	s.log.Warn("message is dead",

@@ -20,16 +20,16 @@ import (
 )
 
 const (
-	refusedRest = time.Minute // how long automatic retry leaves alone what may not be sent
+	refusedRest = time.Minute // how long automatic retry skips a message or topic that was refused
 
-	// A topic of which nothing could be reached is set aside after some batches in a row, for a time that grows.
+	// A topic whose leaders are all unreachable is set aside after some batches in a row, for growing times.
 	strandedBatches = 3
 	strandedRest    = time.Second
 	strandedRestMax = 30 * time.Second
-	skippedNoKafka  = "no_kafka" // without Kafka messages would be resolved unsent, which only people may ask for
+	skippedNoKafka  = "no_kafka" // without Kafka a retry resolves messages unsent, which only an operator may request
 )
 
-// patterns are the topics that are retried.
+// patterns compiles the topics of automatic retry.
 func (a Auto) patterns() (deadletter.Patterns, error) {
 	if len(a.Topics) == 0 {
 		return deadletter.Patterns{}, nil
@@ -46,7 +46,7 @@ func (a Auto) patterns() (deadletter.Patterns, error) {
 	return deadletter.ParsePatterns(a.Topics...)
 }
 
-// fieldReason returns the error of a pattern without the name of the setting.
+// fieldReason returns the reason of a pattern's error without the name of the setting.
 func fieldReason(err error) string {
 	var field *entity.FieldError
 	if errors.As(err, &field) {
@@ -55,11 +55,12 @@ func fieldReason(err error) string {
 	return err.Error()
 }
 
-// RunAuto retries messages without being asked until ctx ends, and returns when nothing is under way: results are
-// stored, unsent claims given back. Without topics it only waits. Any number of processes may run it.
+// RunAuto retries due messages automatically until ctx ends. It returns when no attempt is under way: results are
+// stored, and unsent claims given back. Without configured topics it only waits for ctx. Any number of processes may
+// run it.
 func (s *Service) RunAuto(ctx context.Context) {
 	patterns, err := s.cfg.Auto.patterns()
-	if err != nil { // Config.Validate has refused it
+	if err != nil { // cannot happen: Config.Validate checks the patterns
 		s.log.Error("automatic retry is off", zap.Error(err))
 	}
 	if err != nil || len(s.cfg.Auto.Topics) == 0 {
@@ -75,26 +76,26 @@ func (s *Service) RunAuto(ctx context.Context) {
 	workers.Wait()
 }
 
-// dispatcher is automatic retry of one process. Its workers share the feed, the limiter and the health.
+// dispatcher runs the automatic retry of one process. Its workers share the feed, the limiter and the health.
 type dispatcher struct {
 	*Service
 	feed *feed
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	limiter  *limiter
 	health   *health
-	stranded map[string]int // batches in a row of which nothing in the topic could be reached
+	stranded map[string]int // consecutive batches whose topic was unreachable
 	told     map[complaint]bool
 	outage   outage.Log // of the store
 }
 
-// complaint is a reason that is logged once, until it changes.
+// complaint identifies a warning that is logged once until it is resolved.
 type complaint struct {
 	at     place // partition -1 for the whole topic, alone for single messages of it
 	reason string
 }
 
-// alone is the partition of complaints about single messages.
+// alone is the partition number in complaints about single messages.
 const alone = -2
 
 func newDispatcher(s *Service, patterns deadletter.Patterns) *dispatcher {
@@ -106,7 +107,7 @@ func newDispatcher(s *Service, patterns deadletter.Patterns) *dispatcher {
 	}
 }
 
-// work carries out batch after batch.
+// work sends batches until ctx ends.
 func (d *dispatcher) work(ctx context.Context) {
 	for ctx.Err() == nil {
 		woken := d.feed.bell.listen()
@@ -116,7 +117,7 @@ func (d *dispatcher) work(ctx context.Context) {
 	}
 }
 
-// step carries out one batch, or returns how long there is nothing to do.
+// step sends one batch, or returns how long to wait because nothing is due.
 func (d *dispatcher) step(ctx context.Context) time.Duration {
 	n, wait := d.allow()
 	if n == 0 {
@@ -127,7 +128,7 @@ func (d *dispatcher) step(ctx context.Context) time.Duration {
 		d.metrics.dequeues.WithLabelValues("empty").Inc()
 	}
 	if empty || err != nil {
-		d.outage.Report(ctx, d.log, err, "automatic retry waits for the store", "automatic retry goes on")
+		d.outage.Report(ctx, d.log, err, "automatic retry waits for the store", "automatic retry continues")
 	}
 	if len(ids) == 0 {
 		d.refund(n)
@@ -135,7 +136,7 @@ func (d *dispatcher) step(ctx context.Context) time.Duration {
 	}
 	sent, err := d.carry(ctx, ids)
 	d.refund(n - sent)
-	d.outage.Report(ctx, d.log, err, "automatic retry waits for the store", "automatic retry goes on")
+	d.outage.Report(ctx, d.log, err, "automatic retry waits for the store", "automatic retry continues")
 	if err != nil {
 		wait = d.feed.sleep()
 	}
@@ -156,7 +157,7 @@ func (d *dispatcher) refund(n int) {
 	d.limiter.refund(n)
 }
 
-// carry makes one attempt on each message that can be sent now, and returns how many that were.
+// carry makes one attempt on each message that can be sent now, and returns the number of attempts.
 func (d *dispatcher) carry(ctx context.Context, ids []uuid.UUID) (claimed int, err error) {
 	ctx, span := d.traceAuto(ctx, len(ids))
 	defer func() { endAuto(span, claimed, err) }()
@@ -186,7 +187,7 @@ func (d *dispatcher) carry(ctx context.Context, ids []uuid.UUID) (claimed int, e
 	return len(deliveries), err
 }
 
-// try claims and sends what was planned.
+// try claims and sends the planned messages.
 func (d *dispatcher) try(ctx context.Context, planned []entity.Outgoing) (attempts, []entity.Delivery, error) {
 	select {
 	case <-ctx.Done():
@@ -202,7 +203,7 @@ func (d *dispatcher) try(ctx context.Context, planned []entity.Outgoing) (attemp
 	return a, deliveries, nil
 }
 
-// send publishes what was claimed once the broker's throttle is over, or gives it back when that takes too long.
+// send publishes the claimed messages once the broker's throttle is over, or gives them back when that takes too long.
 func (d *dispatcher) send(ctx context.Context, a attempts) []entity.Delivery {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -222,7 +223,7 @@ func (d *dispatcher) brokersRest() time.Duration {
 	return d.limiter.rest(d.now())
 }
 
-// admit returns what may be sent now; the others are left for later.
+// admit returns the messages that may be sent now; the others are held back or their topics set aside.
 func (d *dispatcher) admit(ctx context.Context, batch []entity.Outgoing, targets []entity.Target) []entity.Outgoing {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -233,7 +234,7 @@ func (d *dispatcher) admit(ctx context.Context, batch []entity.Outgoing, targets
 		m := batch[i].Message
 		var refused *entity.RefusedError
 		switch {
-		case m.CanClaim() != nil: // somebody else was faster
+		case m.CanClaim() != nil: // another process was faster
 		case errors.As(t.Err, &refused):
 			d.refuse(ctx, m, string(refused.Class), refused)
 		case t.Err != nil:
@@ -254,14 +255,14 @@ func (d *dispatcher) admit(ctx context.Context, batch []entity.Outgoing, targets
 	return planned
 }
 
-// wait holds a message back, or its whole topic when too many are.
+// wait holds a message back, or sets its whole topic aside when too many messages are held back.
 func (d *dispatcher) wait(m entity.Message, at place, until time.Time) {
 	if !d.feed.hold(m.ID, at, until) {
 		d.feed.setAside(m.OriginalTopic, until)
 	}
 }
 
-// refuse leaves alone what may not be sent: the message when the reason lies in it, else its topic.
+// refuse skips refused messages for a while: the message alone when the reason lies in it, else its topic.
 func (d *dispatcher) refuse(ctx context.Context, m entity.Message, reason string, err error) {
 	until := d.now().Add(refusedRest)
 	switch {
@@ -281,7 +282,7 @@ func (d *dispatcher) setAside(ctx context.Context, topic, reason string, err err
 	d.feed.setAside(topic, d.now().Add(refusedRest))
 }
 
-// skip counts a message that cannot be sent now, and logs the reason once.
+// skip counts a message that cannot be sent now, and logs each reason once.
 func (d *dispatcher) skip(ctx context.Context, at place, reason string, err error) {
 	d.metrics.passedOver.WithLabelValues(reason).Inc()
 	c := complaint{at, reason}
@@ -296,7 +297,7 @@ func (d *dispatcher) skip(ctx context.Context, at place, reason string, err erro
 	d.log.Warn("automatic retry cannot send", fields...)
 }
 
-// settled ends the complaints about a place that took a record.
+// settled ends the complaints about a partition that accepted a record.
 func (d *dispatcher) settled(at place) {
 	for c := range d.told {
 		if c.at == at || c.at == (place{at.topic, -1}) {
@@ -305,7 +306,7 @@ func (d *dispatcher) settled(at place) {
 	}
 }
 
-// noteReach notes which topics can be reached, and sets aside those of which batch after batch goes nowhere.
+// noteReach records which topics are reachable, and sets aside a topic that was unreachable for several batches.
 func (d *dispatcher) noteReach(targets []entity.Target, now time.Time) {
 	reached, lost := map[string]bool{}, map[string]bool{}
 	for _, t := range targets {
@@ -331,14 +332,14 @@ func (d *dispatcher) noteReach(targets []entity.Target, now time.Time) {
 	}
 }
 
-// recovered hands out again what waited for a place.
+// recovered releases the messages that were held back because of a place.
 func (d *dispatcher) recovered(at place) {
 	if d.health.well(at) {
 		d.feed.free(at)
 	}
 }
 
-// unprobe ends the probes of which nothing was heard.
+// unprobe ends probes without a result.
 func (d *dispatcher) unprobe(planned []entity.Outgoing) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -347,7 +348,7 @@ func (d *dispatcher) unprobe(planned []entity.Outgoing) {
 	}
 }
 
-// learn draws the conclusions from how a batch went.
+// learn adapts rate, health and complaints to the results of a batch.
 func (d *dispatcher) learn(ctx context.Context, batch []entity.Outgoing, deliveries []entity.Delivery) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -362,10 +363,10 @@ func (d *dispatcher) learn(ctx context.Context, batch []entity.Outgoing, deliver
 		case entity.Failed, entity.InDoubt:
 			failed[at], bad = true, true
 		case entity.GivenBack:
-			if delivery.Class == "" { // its turn never came
+			if delivery.Class == "" { // it was not sent, because the deadline came first
 				continue
 			}
-			bad = true // it stood behind one that failed
+			bad = true // a record before it failed
 		case entity.Refused:
 			taken[at] = true
 			d.setAside(ctx, batch[i].Target.Topic, string(delivery.Class), delivery.Err)

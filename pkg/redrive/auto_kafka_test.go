@@ -14,7 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/redrive"
 )
 
-// pending is how many messages of the topic are neither RESOLVED nor DEAD.
+// pending returns the number of messages of the topic that are neither RESOLVED nor DEAD.
 func (s *system) pending() (n int64) {
 	s.Helper()
 	counts := check.Must(s.store.Counts(s.Context()))(s)

@@ -20,7 +20,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// automatic runs a test in a bubble of its own time, with automatic retry of all topics configured and not running yet.
+// automatic runs a test in a synctest bubble, with automatic retry of all topics configured and not running yet.
 func automatic(do func(b *bench), changes ...func(*Auto)) func(t *testing.T) {
 	return scenario(func(b *bench) {
 		b.cfg.Auto.Topics = []string{"*"}
@@ -31,7 +31,7 @@ func automatic(do func(b *bench), changes ...func(*Auto)) func(t *testing.T) {
 	})
 }
 
-// auto lets automatic retry and the settler work, until the function that it returns is called.
+// auto runs automatic retry and the settler until the returned function is called.
 func (b *bench) auto() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var both sync.WaitGroup
@@ -40,14 +40,14 @@ func (b *bench) auto() (stop func()) {
 	return func() { cancel(); both.Wait() }
 }
 
-// autoFor lets automatic retry work for some time.
+// autoFor runs automatic retry for some time.
 func (b *bench) autoFor(d time.Duration) {
 	stop := b.auto()
 	elapse(d)
 	stop()
 }
 
-// within waits for something, in fake time.
+// within waits for a condition, in fake time.
 func (b *bench) within(d time.Duration, what string, is func() bool) {
 	b.Helper()
 	for end := time.Now().Add(d); !is(); elapse(max(d/200, 10*time.Millisecond)) {
@@ -221,11 +221,11 @@ func TestAutoFailures(t *testing.T) {
 			var m entity.Message
 			b.within(300*time.Second, "an attempt", func() bool { m = b.get(id); return m.RetryCount == i+1 && m.Status == entity.Pending })
 			got := m.NextAttemptAt.Sub(m.UpdatedAt)
-			check.True(b, got >= want*9/10 && got <= want*11/10, "wait behind attempt %d = %s, want %s ± a tenth", i+1, got, want)
+			check.True(b, got >= want*9/10 && got <= want*11/10, "wait after attempt %d = %s, want %s ± a tenth", i+1, got, want)
 			due := m.NextAttemptAt
 			b.within(300*time.Second, "the next attempt", func() bool { return b.get(id).RetryCount == i+2 })
 			late := b.get(id).LastRetryAt.Sub(due)
-			check.True(b, late >= 0 && late <= 2*idleMax, "attempt %d came %s behind its time, want at most %s", i+2, late, 2*idleMax)
+			check.True(b, late >= 0 && late <= 2*idleMax, "attempt %d came %s late, want at most %s", i+2, late, 2*idleMax)
 		}
 		b.within(time.Second, "success", func() bool { return b.get(id).Status == entity.Resolved })
 		b.wantSent(orders, id)
@@ -292,10 +292,10 @@ func TestAutoFailures(t *testing.T) {
 	}))
 }
 
-// TestAutoBrokerAway is about brokers that come back: nothing is DEAD then, and everything is sent once.
+// TestAutoBrokerAway: when an unreachable broker comes back, no message is DEAD and each is sent once.
 func TestAutoBrokerAway(t *testing.T) {
 	t.Parallel()
-	// how a broker that is away shows itself.
+	// how an unreachable broker shows.
 	outages := map[string]struct {
 		plan    error
 		deliver entity.Delivery
@@ -384,7 +384,7 @@ func TestAutoPlan(t *testing.T) {
 		got := testutil.ToFloat64(b.metrics.passedOver.WithLabelValues("UNKNOWN_TOPIC"))
 		check.True(b, int(got) == 5*len(looks), "counted %v, want each message once a look", got)
 		check.Equal(b, b.logs.FilterMessage("automatic retry cannot send").Len(), 1, "lines about it")
-		refused = nil // nothing runs any more
+		refused = nil // no automatic retry runs any more
 		b.autoFor(time.Minute + 2*idleMax)
 		b.wantStates(ids, map[entity.Status]int{entity.Resolved: 5})
 	}))
@@ -423,7 +423,7 @@ func TestAutoPlan(t *testing.T) {
 	}))
 }
 
-// nowhereKafka resolves without sending, as is done where no Kafka is configured.
+// nowhereKafka resolves without sending, as without a configured Kafka.
 type nowhereKafka struct{ *kafka }
 
 func (n nowhereKafka) Plan(ctx context.Context, batch []entity.Outgoing, bulk bool) []entity.Target {
@@ -477,7 +477,7 @@ func TestAutoSpeed(t *testing.T) {
 			}
 			return true, acknowledged
 		}
-		for i := range 50 { // so that the rests of single partitions do not hide it
+		for i := range 50 { // enough to exceed the pauses of single partitions
 			b.add(20, to(fmt.Sprintf("topic-%d", i)))
 		}
 		defer b.auto()()
@@ -510,7 +510,7 @@ func TestFeed(t *testing.T) {
 	t.Run("LooksAgainForWhatWasFoundTooLongAgo", scenario(func(b *bench) {
 		ids := b.add(10)
 		d := b.dispatcher()
-		for _, id := range take(b, d, 2) { // as much again is looked for beside them
+		for _, id := range take(b, d, 2) { // a query asks for as many more, because these are taken
 			b.retry(id)
 		}
 		take(b, d, 2)
@@ -532,7 +532,7 @@ func TestFeed(t *testing.T) {
 	}))
 }
 
-// dispatcher is automatic retry of all topics.
+// dispatcher returns automatic retry of all topics.
 func (b *bench) dispatcher() *dispatcher {
 	b.Helper()
 	return newDispatcher(b.Service, check.Must(Auto{Topics: []string{"*"}}.patterns())(b))
@@ -556,14 +556,14 @@ func TestAutoStoreAway(t *testing.T) {
 		for _, l := range b.logs.All() {
 			told = append(told, l.Message)
 		}
-		want := []string{"automatic retry is on", "automatic retry waits for the store", "automatic retry goes on"}
-		check.True(t, slices.Equal(told, want), "told %q, want %q", told, want)
+		want := []string{"automatic retry is on", "automatic retry waits for the store", "automatic retry continues"}
+		check.True(t, slices.Equal(told, want), "logged %q, want %q", told, want)
 		n := store.asked.Load()
 		check.True(t, n <= 100, "it was asked %d times in a minute, want few", n)
 	})
 }
 
-// absent is a store that nobody reaches for some time.
+// absent is a store that is unreachable for some time.
 type absent struct {
 	*faulty
 	here  atomic.Bool

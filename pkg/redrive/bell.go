@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// bell wakes all waiters of the process when some redrive has changed.
+// bell wakes all waiting goroutines of the process when a redrive may have changed.
 type bell struct {
 	mu sync.Mutex
 	ch chan struct{}
@@ -31,7 +31,7 @@ func (b *bell) ring() {
 	}
 }
 
-// until waits for a ring, at most for d. It answers false when ctx ended first.
+// until waits for a ring or for d, whichever is first. It returns false when ctx ended first.
 func until(ctx context.Context, ring <-chan struct{}, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -6,7 +6,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// excess returns why the shares of failures and returns must stop a redrive, "" when they need not.
+// excess returns why a redrive must stop because of its limits on failures and returns, or "".
 func excess(r entity.Redrive) string {
 	c, o := r.Counts, r.Options
 	sent := c.Sent() - r.Forgiven.Sent
@@ -19,7 +19,7 @@ func excess(r entity.Redrive) string {
 		limit float64
 	}{
 		{"failed", c.Failed - r.Forgiven.Failed, o.MaxFailureShare},
-		{"came back", c.Returned - r.Forgiven.Returned, o.MaxReturnShare},
+		{"failed again", c.Returned - r.Forgiven.Returned, o.MaxReturnShare},
 	} {
 		if share.limit > 0 && float64(share.n) > share.limit*float64(sent) {
 			return fmt.Sprintf("%d of %d messages %s, more than a share of %g", share.n, sent, share.what, share.limit)
@@ -28,5 +28,5 @@ func excess(r entity.Redrive) string {
 	return ""
 }
 
-// watched reports whether a redrive has limits that must be looked at while it runs.
+// watched reports whether a redrive has limits to check while it runs.
 func watched(o entity.RedriveOptions) bool { return o.MaxFailureShare > 0 || o.MaxReturnShare > 0 }

@@ -15,22 +15,22 @@ import (
 )
 
 const (
-	batchMessages = 500 // how many messages are leased, claimed, sent and stored in one go
+	batchMessages = 500 // number of messages that are leased, claimed, sent and stored together
 
-	// waitPatience is how long Wait waits for a redrive that cannot go on. The redrive itself waits for ever.
+	// waitPatience is how long Wait waits for a redrive that makes no progress. The redrive itself waits without limit.
 	waitPatience  = 30 * time.Second
-	watchPause    = 20 * time.Millisecond // How often Wait reads a redrive that another process carries out
+	watchPause    = 20 * time.Millisecond // how often Wait polls a redrive that another process runs
 	watchPauseMax = 500 * time.Millisecond
 )
 
-// Why Wait returns before the end of a redrive.
+// Reasons for which Wait returns before the end of a redrive.
 var (
-	errStranded  = errors.New("what it needs cannot be reached; the redrive goes on when it can")
+	errStranded  = errors.New("a server cannot be reached; the redrive continues when it can")
 	errHeld      = errors.New("the redrive was paused or stopped itself")
-	errNotWaited = errors.New("the program is ending; another one carries the redrive on")
+	errNotWaited = errors.New("the program is shutting down; another process continues the redrive")
 )
 
-// understand checks the fields that only this package can check, and returns the patch.
+// understand validates the fields that only this package can validate, and returns the compiled patch.
 func understand(n repository.NewRedrive) (patcher, error) {
 	if n.Action == entity.RedriveMap && !entity.ValidTopic(n.Options.OriginalTopic) {
 		return nil, &entity.FieldError{Field: "original_topic", Reason: fmt.Sprintf("%q cannot be the name of a topic", n.Options.OriginalTopic)}
@@ -38,8 +38,8 @@ func understand(n repository.NewRedrive) (patcher, error) {
 	return compilePatch(n.Options.Patch)
 }
 
-// Begin makes a redrive and returns at once; any process carries it on. Cause.Operation becomes its id; an
-// existing redrive of that id is returned. An invalid patch or original topic is an *entity.FieldError.
+// Begin creates a redrive and returns at once; any process may run it. Cause.Operation becomes its id; if a redrive
+// with that id exists, Begin returns it. An invalid patch or original topic is an *entity.FieldError.
 func (s *Service) Begin(ctx context.Context, n repository.NewRedrive) (entity.Redrive, error) {
 	if n.ID = n.Cause.Operation; n.ID == uuid.Nil {
 		n.ID = entity.NewID()
@@ -52,15 +52,16 @@ func (s *Service) Begin(ctx context.Context, n repository.NewRedrive) (entity.Re
 	if err != nil {
 		return entity.Redrive{}, fmt.Errorf("create redrive: %w", err)
 	}
-	if r.Cause.RequestID == n.Cause.RequestID { // else an earlier request made it
+	if r.Cause.RequestID == n.Cause.RequestID { // otherwise an earlier request created it
 		s.log.Info("redrive began", append(redriveFields(r), zap.String("actor", r.Cause.Actor), traces.InLog(ctx))...)
 	}
 	s.bell.ring()
 	return r, nil
 }
 
-// Wait returns the redrive once it is over and nothing of it is under way. If it cannot go on for some time, was
-// paused, or ctx ends, the error is an *entity.InterruptedError with the redrive, which goes on.
+// Wait returns the redrive once it is over and none of its attempts is under way. If the redrive makes no progress
+// for 30 s, was paused or stopped, or ctx ends, the error is an *entity.InterruptedError with the redrive, which
+// continues.
 func (s *Service) Wait(ctx context.Context, id uuid.UUID) (entity.Redrive, error) {
 	var stranded time.Time
 	last := entity.Redrive{ID: id, State: entity.RedriveRunning}
@@ -73,10 +74,10 @@ func (s *Service) Wait(ctx context.Context, id uuid.UUID) (entity.Redrive, error
 		last = r
 		switch {
 		case err != nil && ctx.Err() == nil && !errors.Is(err, entity.ErrUnavailable):
-			return entity.Redrive{}, fmt.Errorf("look at redrive: %w", err)
+			return entity.Redrive{}, fmt.Errorf("read redrive: %w", err)
 		case r.State.Over() && r.Counts.UnderWay == 0:
 			return r, nil
-		case r.State.Over(): // what is under way ends
+		case r.State.Over(): // wait for the attempts under way
 		case !r.State.Active():
 			return r, &entity.InterruptedError{Redrive: r, Err: errHeld}
 		case err == nil && r.WaitingSince.IsZero():
@@ -92,17 +93,17 @@ func (s *Service) Wait(ctx context.Context, id uuid.UUID) (entity.Redrive, error
 	}
 }
 
-// Pause lets what is under way end and takes nothing more until Resume.
+// Pause lets the attempts under way end and starts no more until Resume.
 func (s *Service) Pause(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Redrive, error) {
 	return s.move(ctx, id, repository.RedriveMove{To: entity.RedrivePaused, Action: entity.ActionPause, Cause: cause})
 }
 
-// Resume lets a paused redrive go on where it was, one that stopped itself as if its canary had passed and nothing
-// had failed so far, and one that waits for its canary as if that had passed.
+// Resume continues a redrive: a paused one where it was, one that stopped itself as if its canary had passed and
+// nothing had failed so far, and one that waits for its canary as if the canary had passed.
 func (s *Service) Resume(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Redrive, error) {
 	r, err := s.store.Redrive(ctx, id)
 	if err != nil {
-		return entity.Redrive{}, fmt.Errorf("look at redrive: %w", err)
+		return entity.Redrive{}, fmt.Errorf("read redrive: %w", err)
 	}
 	move := repository.RedriveMove{
 		To: entity.RedriveRunning, Action: entity.ActionResume, Cause: cause,
@@ -117,12 +118,12 @@ func (s *Service) Resume(ctx context.Context, id uuid.UUID, cause entity.Cause) 
 	return s.move(ctx, id, move)
 }
 
-// Cancel ends a redrive: attempts under way end, the other messages stay unchanged.
+// Cancel ends a redrive: attempts under way end, the other messages are not changed.
 func (s *Service) Cancel(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Redrive, error) {
 	return s.move(ctx, id, repository.RedriveMove{To: entity.RedriveCancelled, Action: entity.ActionCancel, Cause: cause})
 }
 
-// move changes a redrive's state and wakes all waiters of this process.
+// move changes a redrive's state and wakes all waiting goroutines of this process.
 func (s *Service) move(ctx context.Context, id uuid.UUID, m repository.RedriveMove) (entity.Redrive, error) {
 	r, err := s.store.MoveRedrive(ctx, id, m)
 	if err != nil {

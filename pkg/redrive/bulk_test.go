@@ -29,7 +29,7 @@ func keyed(key string) func(*entity.Message) {
 	return func(m *entity.Message) { m.Record.Key = []byte(key) }
 }
 
-// look returns the redrive as it is now.
+// look returns the current redrive.
 func (b *bench) look(id uuid.UUID) entity.Redrive {
 	b.Helper()
 	return check.Must(b.store.Redrive(context.Background(), id))(b)
@@ -42,7 +42,7 @@ func (b *bench) wantRedrive(id uuid.UUID, state entity.RedriveState, note string
 	return r
 }
 
-// items returns what came of each message, in order.
+// items returns the result of each message, in order.
 func (b *bench) items(id uuid.UUID) []string {
 	b.Helper()
 	items := check.Must(b.store.RedriveItems(context.Background(), id, repository.ItemQuery{Limit: 10_000}))(b)
@@ -58,7 +58,7 @@ func (b *bench) wantItems(id uuid.UUID, want ...string) {
 	check.Equal(b, b.items(id), want, "items")
 }
 
-// lease takes a batch of a redrive as a process does that dies then.
+// lease leases a batch of a redrive, as a process that dies after it.
 func (b *bench) lease(redrive uuid.UUID) *repository.RedriveBatch {
 	b.Helper()
 	l, err := b.store.LeaseBatch(context.Background(), redrive, uuid.New(), b.cfg.ClaimExpiry)
@@ -87,7 +87,7 @@ func TestBegin(t *testing.T) {
 	t.Run("WaitsForAProcessThatCarriesItOn", scenario(func(b *bench) {
 		ids := b.add(3)
 		r := b.begin()
-		elapse(time.Hour) // nobody carries it on
+		elapse(time.Hour) // no process runs it
 		b.wantCounts(b.look(r.ID), counted{Selected: 3, Waiting: 3})
 		defer b.carry()()
 		b.wantEnd(r.ID, counted{Selected: 3, Succeeded: 3})
@@ -126,7 +126,7 @@ func TestPauseResumeCancel(t *testing.T) {
 		r := b.begin()
 		elapse(5 * time.Second)
 		check.Must(b.Pause(ctx, r.ID, alice))(b)
-		elapse(10 * time.Second) // what was under way ends
+		elapse(10 * time.Second) // attempts under way end
 		before := b.wantRedrive(r.ID, entity.RedrivePaused, "").Counts
 		check.True(b, before.Succeeded > 0 && before.Waiting > 0, "paused with %+v, want some sent and some waiting", before)
 		elapse(time.Hour)
@@ -155,7 +155,7 @@ func TestPauseResumeCancel(t *testing.T) {
 	}))
 }
 
-// slow makes every record take so long, one after the other.
+// slow makes every record take the given time, one after the other.
 func (b *bench) slow(d time.Duration) {
 	var mu sync.Mutex
 	n := 0
@@ -229,8 +229,8 @@ func TestTakeOver(t *testing.T) {
 	}))
 }
 
-// carryWithoutRenewal carries redrives on as a process does whose leases run out
-// because it was stopped: it goes on when it wakes, and is late.
+// carryWithoutRenewal runs redrives like a process that was suspended until its leases expired: when it continues, it
+// is late.
 func (b *bench) carryWithoutRenewal() (stop func()) {
 	b.Service.store = withoutRenewal{b.store}
 	return b.carry()
@@ -418,7 +418,7 @@ func TestCancelAndDeath(t *testing.T) {
 		r := b.begin(func(n *repository.NewRedrive) { n.Selection = entity.Selection{Filter: entity.Filter{Topic: orders}} })
 		b.wantEnd(r.ID, counted{Selected: 2, Succeeded: 2})
 		took := time.Since(began)
-		check.True(b, took <= 3*lookAgain, "it took %s behind redrives that wait for their rate", took)
+		check.True(b, took <= 3*lookAgain, "it took %s after redrives that wait for their rate", took)
 	}))
 }
 

@@ -9,27 +9,28 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// canaryQuiet is how long after everything was consumed a canary still waits for returns: a consumer commits its
-// offset at the moment in which it dead-letters, and the dead letter has to come in first.
+// canaryQuiet is how long a canary still waits for returns after all of it was consumed: a consumer may commit its
+// offset at the moment in which it writes the dead letter, which must be ingested first.
 const canaryQuiet = 5 * time.Second
 
-// canary is the state of a redrive's first messages in this process. A restart waits again, never too short.
+// canary holds times about a redrive's first messages in this process. After a restart the waiting begins again, so
+// it is never too short.
 type canary struct {
-	sentAt     time.Time // when all of them were seen to be sent
-	consumedAt time.Time // when all of them were seen to be consumed
+	sentAt     time.Time // when all of them had been sent, as seen by this process
+	consumedAt time.Time // when all of them had been consumed, as seen by this process
 }
 
 // tally counts the outcomes of the canary's messages.
 type tally struct {
 	sent, failed, returned int
-	nowhere                int // resolved without being sent anywhere
-	unknown                int // published, and no group tells more
-	awaited                int // published, and a group has not come so far
+	nowhere                int // resolved without being sent
+	unknown                int // published, and no consumer group is known
+	awaited                int // published, and the consumer group has not reached them
 	group                  string
-	class                  string // of a failure
+	class                  string // error class of a failure
 }
 
-// judge says what the canary leads to, once it leads anywhere.
+// judge returns the state change that the canary leads to, and whether there is one yet.
 func (c *canary) judge(ctx context.Context, r *run, redrive entity.Redrive) (repository.RedriveMove, bool) {
 	size := min(redrive.Options.Canary, redrive.Selected-redrive.LeftOut)
 	if done := redrive.Selected - redrive.LeftOut - redrive.Counts.Waiting; done < size {
@@ -37,7 +38,7 @@ func (c *canary) judge(ctx context.Context, r *run, redrive entity.Redrive) (rep
 	}
 	items, err := r.selected.RedriveItems(ctx, redrive.ID, repository.ItemQuery{Limit: size})
 	if err != nil {
-		r.complain(ctx, "canary cannot be looked at", err)
+		r.complain(ctx, "cannot read the canary's messages", err)
 		return repository.RedriveMove{}, false
 	}
 	t := count(items)
@@ -45,7 +46,7 @@ func (c *canary) judge(ctx context.Context, r *run, redrive entity.Redrive) (rep
 	switch {
 	case why == "" && t.awaited > 0 && r.now().Sub(c.sentAt) >= redrive.Options.CanaryWait:
 		r.noteWaiting(ctx, true, fmt.Sprintf(
-			"canary: %d of %d messages are not consumed yet by group %s; resume to go on all the same, or cancel", t.awaited, t.sent, t.group))
+			"canary: %d of %d messages are not consumed yet by group %s; resume to continue anyway, or cancel", t.awaited, t.sent, t.group))
 		return repository.RedriveMove{}, false
 	case why == "":
 		return repository.RedriveMove{}, false
@@ -86,7 +87,7 @@ func count(items []entity.RedriveItem) tally {
 	return t
 }
 
-// decide returns what the canary came to, "" while that is open.
+// decide returns whether the canary passes and why; why is "" while that is undecided.
 func (c *canary) decide(t tally, o entity.RedriveOptions, now time.Time) (pass bool, why string) {
 	if c.sentAt.IsZero() {
 		c.sentAt = now
@@ -97,9 +98,9 @@ func (c *canary) decide(t tally, o entity.RedriveOptions, now time.Time) (pass b
 	case t.failed > 0:
 		return false, fmt.Sprintf("%d of %d messages failed, %s", t.failed, t.sent, t.class)
 	case t.returned > 0:
-		return false, fmt.Sprintf("%d of %d messages came back", t.returned, t.sent)
+		return false, fmt.Sprintf("%d of %d messages failed again", t.returned, t.sent)
 	case t.nowhere == t.sent:
-		return true, were(t.sent, "resolved, nothing was sent: no kafka is configured")
+		return true, were(t.sent, "resolved, nothing was sent: kafka is not configured")
 	case t.awaited > 0:
 		c.consumedAt = time.Time{}
 		return false, ""
@@ -107,7 +108,7 @@ func (c *canary) decide(t tally, o entity.RedriveOptions, now time.Time) (pass b
 		if now.Sub(c.sentAt) < o.CanaryWait {
 			return false, ""
 		}
-		return true, fmt.Sprintf("none of %d messages came back within %s; no consumer group is known that could tell more", t.sent, o.CanaryWait)
+		return true, fmt.Sprintf("none of %d messages failed again within %s; no consumer group is known", t.sent, o.CanaryWait)
 	}
 	if c.consumedAt.IsZero() {
 		c.consumedAt = now
@@ -115,10 +116,10 @@ func (c *canary) decide(t tally, o entity.RedriveOptions, now time.Time) (pass b
 	if now.Sub(c.consumedAt) < min(canaryQuiet, o.CanaryWait) {
 		return false, ""
 	}
-	return true, were(t.sent, "consumed, none came back")
+	return true, were(t.sent, "consumed, none failed again")
 }
 
-// were formats the outcome of n messages.
+// were describes the outcome of n messages.
 func were(n int, what string) string {
 	if n == 1 {
 		return "1 message was " + what

@@ -13,10 +13,10 @@ func TestCanaryDecides(t *testing.T) {
 	t.Parallel()
 	const wait = time.Minute
 	type look struct {
-		after time.Duration // since the first look
+		after time.Duration // since the first call
 		items []entity.RedriveItem
 		pass  bool
-		why   string // a part of it; "" while it is open
+		why   string // expected part of it; "" while undecided
 	}
 	item := func(result entity.ItemResult, outcome entity.Outcome, group string) entity.RedriveItem {
 		return entity.RedriveItem{Result: result, Outcome: outcome, Group: group, Reason: "BAD_RECORD", Topic: orders}
@@ -35,7 +35,7 @@ func TestCanaryDecides(t *testing.T) {
 		},
 		"ComesBackInTheQuiet": {
 			{0, []entity.RedriveItem{consumed, consumed}, false, ""},
-			{canaryQuiet / 2, []entity.RedriveItem{consumed, returned}, false, "1 of 2 messages came back"},
+			{canaryQuiet / 2, []entity.RedriveItem{consumed, returned}, false, "1 of 2 messages failed again"},
 		},
 		"NobodyKnowsTheGroup": {
 			{0, []entity.RedriveItem{nobody, consumed}, false, ""},

@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	maxPasses        = 8                    // redrives that a process carries on at once, without waiting ones
-	lookAgain        = time.Second          // between looks for redrives, and for work, when nothing wakes it
-	minRest          = 5 * time.Millisecond // bounds how often the store is asked whether a rate allows more
-	strandedPause    = time.Second          // A redrive of which nothing can be reached is tried again after a pause
+	maxPasses        = 8                    // redrives that a process works on at once, waiting ones excluded
+	lookAgain        = time.Second          // pause between polls for redrives, and for work, without a wake-up
+	minRest          = 5 * time.Millisecond // shortest pause between polls of the store when a rate limits a redrive
+	strandedPause    = time.Second          // pause of a redrive that can reach nothing, doubled up to the maximum
 	strandedPauseMax = 5 * time.Second
 )
 
-// RunRedrives carries on redrives until ctx ends, and returns when nothing is under way: results are stored,
-// unsent claims given back, and leases free for others. With Config.Workers 0 it only waits.
+// RunRedrives works on active redrives until ctx ends. It returns when no attempt is under way: results are stored,
+// unsent claims given back, and leases released. With Config.Workers 0 it only waits for ctx.
 func (s *Service) RunRedrives(ctx context.Context) {
 	context.AfterFunc(ctx, s.drain)
 	if s.cfg.Workers == 0 {
@@ -42,7 +42,7 @@ func (s *Service) RunRedrives(ctx context.Context) {
 		changed := s.bell.listen()
 		ids, err := s.store.ActiveRedrives(ctx)
 		if err != nil && ctx.Err() == nil {
-			s.log.Warn("redrives cannot be looked for", zap.Error(err))
+			s.log.Warn("cannot list active redrives", zap.Error(err))
 		}
 		for _, id := range ids {
 			mu.Lock()
@@ -68,21 +68,21 @@ func (s *Service) RunRedrives(ctx context.Context) {
 	renewal.Wait()
 }
 
-// drain sends away who waits for redrives: others carry them on.
+// drain ends the waiting of callers of Wait: other processes continue their redrives.
 func (s *Service) drain() {
 	s.draining.Store(true)
 	s.bell.ring()
 }
 
-// renewLeases prolongs what this process has leased. It goes on during a drain, until the last batch is saved. A
-// lease is as long as a claim: once a batch of a dead process can be taken over, its claims can be settled.
+// renewLeases extends the leases of this process. It continues during a drain, until the last batch is saved. A lease
+// is as long as a claim: when a batch of a dead process can be taken over, its claims can be settled.
 func (s *Service) renewLeases(ctx context.Context) {
 	for wait.Sleep(ctx, s.cfg.ClaimExpiry/4) {
 		for _, l := range s.leases.all() {
 			asked := s.now()
 			if err := s.store.RenewLeases(ctx, l.owner, s.cfg.ClaimExpiry); err != nil {
 				if ctx.Err() == nil {
-					s.log.Warn("leases were not renewed", zap.Error(err))
+					s.log.Warn("cannot renew leases", zap.Error(err))
 				}
 				break
 			}
@@ -91,14 +91,14 @@ func (s *Service) renewLeases(ctx context.Context) {
 	}
 }
 
-// work carries the redrive on until it is no longer active, or ctx ends.
+// work works on the redrive until it is no longer active, or ctx ends.
 func (r *run) work(ctx context.Context) {
 	for rest := time.Duration(0); ctx.Err() == nil; {
 		changed := r.bell.listen()
 		redrive, err := r.store.Redrive(ctx, r.id)
 		switch {
 		case err != nil:
-			r.complain(ctx, "redrive cannot be looked at", err)
+			r.complain(ctx, "cannot read the redrive", err)
 		case !redrive.State.Active() && redrive.Counts.UnderWay == 0:
 			return
 		case redrive.State.Active() && r.supervise(ctx, redrive):
@@ -112,7 +112,7 @@ func (r *run) work(ctx context.Context) {
 			}
 			if err != nil && ctx.Err() == nil {
 				rest = nextPause(rest, err)
-				if rest >= strandedPause { // a lock is usually held for milliseconds
+				if rest >= strandedPause { // database locks usually last milliseconds
 					r.strand(ctx, err)
 				}
 				wait.Sleep(ctx, rest)
@@ -123,7 +123,7 @@ func (r *run) work(ctx context.Context) {
 	}
 }
 
-// nextPause is how long a redrive rests after a pass that got nowhere, given the pause before that.
+// nextPause returns the pause after a pass without progress; last is the pause before it.
 func nextPause(last time.Duration, err error) time.Duration {
 	first := strandedPause
 	if errors.Is(err, errLocked) {
@@ -132,7 +132,7 @@ func nextPause(last time.Duration, err error) time.Duration {
 	return max(first, min(2*last, strandedPauseMax))
 }
 
-// turn makes a pass when it is the redrive's turn.
+// turn makes a pass once fewer than maxPasses passes run.
 func (r *run) turn(ctx context.Context, redrive entity.Redrive) (worked bool, err error) {
 	select {
 	case r.passes <- struct{}{}:
@@ -143,7 +143,7 @@ func (r *run) turn(ctx context.Context, redrive entity.Redrive) (worked bool, er
 	return r.pass(ctx, redrive)
 }
 
-// rest is how long a run waits before it looks again: shorter where the rate would be missed by waiting.
+// rest returns the pause before the next poll: shorter where a longer one would miss the requested rate.
 func (r *run) rest(redrive entity.Redrive) time.Duration {
 	rate := redrive.Options.Rate
 	if rate <= 0 {
@@ -158,13 +158,13 @@ func (r *run) strand(ctx context.Context, err error) {
 	r.noteWaiting(ctx, true, err.Error())
 }
 
-// noteWaiting writes to the store only when waiting has changed.
+// noteWaiting saves whether the redrive waits, and why, when that has changed.
 func (r *run) noteWaiting(ctx context.Context, waiting bool, note string) {
 	if waiting == r.waiting {
 		return
 	}
 	if err := r.store.NoteWaiting(ctx, r.id, waiting, storable(note)); err != nil {
-		r.complain(ctx, "redrive's waiting was not noted", err)
+		r.complain(ctx, "cannot save that the redrive waits", err)
 		return
 	}
 	r.waiting = waiting
@@ -176,7 +176,7 @@ func (r *run) complain(ctx context.Context, what string, err error) {
 	}
 }
 
-// supervise decides what follows from the counts, and reports whether this process is done with the redrive.
+// supervise makes the state change that the counts require, and reports whether the redrive is no longer active.
 func (r *run) supervise(ctx context.Context, redrive entity.Redrive) (over bool) {
 	move, due := r.next(ctx, redrive)
 	if !due {
@@ -188,21 +188,21 @@ func (r *run) supervise(ctx context.Context, redrive entity.Redrive) (over bool)
 		return !other.From.Active()
 	}
 	if err != nil {
-		r.complain(ctx, "redrive's state was not changed", err)
+		r.complain(ctx, "cannot change the redrive's state", err)
 		return false
 	}
-	r.waiting = false // a move forgets it
+	r.waiting = false // the state change has cleared it in the store
 	return !moved.State.Active()
 }
 
-// next is the move that a redrive is due for by itself.
+// next returns the state change that is due without an operator, and whether there is one.
 func (r *run) next(ctx context.Context, redrive entity.Redrive) (repository.RedriveMove, bool) {
 	if redrive.Counts.Waiting == 0 {
 		finish := repository.RedriveMove{
 			To: entity.RedriveFinished, Action: entity.ActionFinish, Cause: entity.By(redrive.Cause.Actor), Note: redrive.Note,
 		}
 		if !redrive.WaitingSince.IsZero() {
-			finish.Note = "" // what it waited for is over
+			finish.Note = "" // its waiting is over
 		}
 		return finish, true
 	}

@@ -20,11 +20,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// outside is a real store for a process in a synctest bubble, whose clock is far off. The store itself, and its
-// database, keep the right time: every call is made by a goroutine that is not in the bubble.
+// outside is a real store for a process in a synctest bubble, whose clock is far off. The store and its database have
+// the right time, because every call is made by a goroutine outside the bubble.
 type outside struct {
 	*postgres.Store
-	lost  bool // results are lost
+	lost  bool // results get lost
 	calls chan func()
 	over  chan struct{}
 }
@@ -74,7 +74,7 @@ func (o *outside) Expired(_ context.Context, q repository.ExpiredQuery) (found [
 	return found, err
 }
 
-// accepting is a publisher that has a place for everything and takes it.
+// accepting is a publisher that plans and accepts every message.
 type accepting struct{}
 
 func (accepting) Plan(_ context.Context, batch []entity.Outgoing, _ bool) []entity.Target {
@@ -104,16 +104,15 @@ func (accepting) FindMany(_ context.Context, claims []entity.Claim) []entity.Del
 	return findings
 }
 
-// TestReplicaWithAWrongClock: the clock of one process is decades behind or ahead. Its
-// claims are as good as any other's, and neither it nor the others take a live
-// claim for an expired one: the database's clock decides.
+// TestReplicaWithAWrongClock: the clock of one process is decades behind or ahead. Its claims are as good as any
+// other's, and no process takes a live claim for an expired one: the database's clock decides.
 func TestReplicaWithAWrongClock(t *testing.T) {
 	const year = 365 * 24 * time.Hour
 	t.Run("Behind", func(t *testing.T) { replicaWithClock(t, 0) }) // a bubble begins in the year 2000
 	t.Run("Ahead", func(t *testing.T) { replicaWithClock(t, 100*year) })
 }
 
-// replicaWithClock runs a process whose clock shows the year 2000 and what is added.
+// replicaWithClock runs a process whose clock shows the year 2000 plus added.
 func replicaWithClock(t *testing.T, added time.Duration) {
 	db := postgrestest.Open(t)
 	store := newOutside(t, postgres.New(db))
@@ -121,7 +120,7 @@ func replicaWithClock(t *testing.T, added time.Duration) {
 	first, second := addByHand(t, db), addByHand(t, db)
 
 	synctest.Test(t, func(t *testing.T) {
-		<-time.After(added) // at once, in the bubble
+		<-time.After(added) // takes no time, in the bubble
 		if off := time.Since(rightTime(t, store, db)); off.Abs() < time.Hour || (off > 0) != (added > 0) {
 			t.Fatalf("the clock in the bubble is off by %s, want years: the test proves nothing", off)
 		}

@@ -6,51 +6,53 @@ import (
 	"time"
 )
 
-// minClaimExpiry leaves 5 s for a publish after the send window: an attempt must end before it is settled.
+// minClaimExpiry leaves 5 s for a publish after the send window: an attempt must end before others may settle it.
 const minClaimExpiry = 12 * time.Second
 
-// Config says how attempts are carried out.
+// Config holds the settings of attempts, redrives and automatic retry.
 type Config struct {
-	// Workers is how many batches of a redrive this process carries out at once; 0 leaves them to others.
+	// Workers is how many parts of one redrive this process sends at once; 0 leaves redrives to other processes.
 	Workers int `mapstructure:"workers"`
-	// ClaimExpiry is how long an attempt owns its message. Nothing is sent in its second half.
+	// ClaimExpiry is how long an attempt owns its message. No record is sent in the second half of that time.
 	ClaimExpiry time.Duration `mapstructure:"claim_expiry"`
-	// SettleInterval is how often abandoned claims are looked for.
+	// SettleInterval is how often abandoned claims are settled.
 	SettleInterval time.Duration `mapstructure:"settle_interval"`
-	// StuckAfter is how long a message may be RETRYING before an alarm is raised.
+	// StuckAfter is how long a message may be RETRYING before that is logged and counted as stuck.
 	StuckAfter time.Duration `mapstructure:"stuck_after"`
-	// OutcomeInterval is how often committed offsets are asked for, to learn what consumers made of what was sent.
+	// OutcomeInterval is how often committed offsets are read, to learn which sent records were consumed.
 	OutcomeInterval time.Duration `mapstructure:"outcome_interval"`
-	// ConsumerGroups names the group of topics whose dead letters name none; the first rule that fits counts.
+	// ConsumerGroups sets the consumer group of topics whose dead letters name none; the first matching rule applies.
 	ConsumerGroups []GroupRule `mapstructure:"consumer_groups"`
 	// Auto is automatic retry.
 	Auto Auto `mapstructure:"auto"`
 }
 
-// GroupRule names the consumer group of topics.
+// GroupRule sets the consumer group of topics.
 type GroupRule struct {
 	Topic string `mapstructure:"topic"` // pattern of original topics
 	Group string `mapstructure:"group"`
 }
 
-// Auto is automatic retry. Backoff, BackoffMax and Jitter also set the next attempt of every failure.
+// Auto holds the settings of automatic retry. Backoff, BackoffMax and Jitter also set the next attempt after every
+// failure.
 type Auto struct {
-	// Topics are the original topics to retry, globs or anchored regular expressions; empty is off.
+	// Topics are the original topics to retry, as globs or anchored regular expressions; empty turns automatic retry off.
 	Topics []string `mapstructure:"topics"`
 	// Batch is how many messages are claimed and sent together.
 	Batch int `mapstructure:"batch"`
-	// Parallelism is how many batches a process has under way at once.
+	// Parallelism is how many batches a process sends at once.
 	Parallelism int `mapstructure:"parallelism"`
-	// IdleSleep is the first rest when nothing is due; while nothing happens it grows to two seconds.
+	// IdleSleep is the first pause when no message is due; while that lasts it doubles up to two seconds.
 	IdleSleep time.Duration `mapstructure:"idle_sleep"`
-	// Backoff is the wait after the first failure, doubled after each further one up to BackoffMax, with Jitter as
-	// its random part. A message's last attempt is risked where nothing was taken for BackoffMax.
+	// Backoff is the pause after the first failure; it doubles with each further one up to BackoffMax, and Jitter is
+	// its random share. A message's last attempt is made at a failing partition only after
+	// no record was accepted there for BackoffMax.
 	Backoff    time.Duration `mapstructure:"backoff"`
 	BackoffMax time.Duration `mapstructure:"backoff_max"`
 	Jitter     float64       `mapstructure:"jitter"`
 }
 
-// DefaultConfig returns the settings that serve unless others are given.
+// DefaultConfig returns the default settings.
 func DefaultConfig() Config {
 	return Config{
 		Workers:         4,
@@ -69,7 +71,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate reports every setting that cannot work.
+// Validate reports every invalid setting.
 func (c Config) Validate() error {
 	var problems []error
 	if c.Workers < 0 || c.Workers > 64 {
@@ -112,8 +114,8 @@ func (a Auto) problems() []error {
 	return problems
 }
 
-// sendWindow is how old a claim may be when its record is sent.
+// sendWindow is the maximum age of a claim at which its record may be sent.
 func (c Config) sendWindow() time.Duration { return c.ClaimExpiry / 2 }
 
-// finishWindow is the age up to which a claim's result is stored: somewhat less than the claim's expiry.
+// finishWindow is the maximum age of a claim at which its result is stored: less than the claim's expiry.
 func (c Config) finishWindow() time.Duration { return c.ClaimExpiry * 2 / 3 }

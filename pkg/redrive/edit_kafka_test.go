@@ -17,7 +17,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/republisher"
 )
 
-// values returns what each record of a topic has as its value, by key.
+// values returns the values of a topic's records, by key.
 func (s *system) values(topic string) map[string]string {
 	s.Helper()
 	found := map[string]string{}
@@ -40,7 +40,7 @@ func TestRealServersEdits(t *testing.T) {
 		original := s.topic
 		s.fill(1, 100)
 		id := s.first()
-		s.createTopic() // the other one
+		s.createTopic() // the second topic
 		before := check.Must(s.store.Get(t.Context(), id, -1))(t)
 		cfg := redrive.DefaultConfig()
 		cfg.ClaimExpiry = 300 * time.Millisecond

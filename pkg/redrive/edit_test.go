@@ -22,7 +22,7 @@ func ordered(id uuid.UUID, e *entity.Edit) entity.RetryOrder {
 	return entity.RetryOrder{ID: id, Edit: e, Cause: entity.By("alice")}
 }
 
-// records returns what a topic's log holds.
+// records returns the contents of a topic's log.
 func (k *kafka) records(topic string) []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -38,7 +38,7 @@ func (b *bench) wantRecords(topic string, want ...string) {
 	check.Equal(b, b.kafka.records(topic), want, "log of %s", topic)
 }
 
-// wantEdits checks which attempts of a message had which edits.
+// wantEdits checks the edits of a message's attempts.
 func (b *bench) wantEdits(id uuid.UUID, want ...*entity.Edit) {
 	b.Helper()
 	history := check.Must(b.store.History(context.Background(), id))(b)

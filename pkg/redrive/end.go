@@ -9,9 +9,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// GiveUp moves a message to DEAD for an operator. The claim of a dead process is settled first: a message that
-// turns out to be RESOLVED stays so, and one that turns out to be DEAD is no error. Errors are those of the
-// store's GiveUp; a claim that cannot be read now is of kind entity.ErrUnavailable.
+// GiveUp moves a message to DEAD for an operator. It first settles the claim of a dead process: a message that is
+// found RESOLVED stays so, and one that is found DEAD is no error. Errors are those of the store's GiveUp; if the
+// claim cannot be settled now, the error is of kind entity.ErrUnavailable.
 func (s *Service) GiveUp(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
 	status, err := s.settleFirst(ctx, id)
 	if err != nil {
@@ -29,8 +29,9 @@ func (s *Service) GiveUp(ctx context.Context, id uuid.UUID, cause entity.Cause) 
 	return m, nil
 }
 
-// Delete removes a message for an operator, in every state but RETRYING. The claim of a dead process is settled
-// first. Errors are those of the store's Delete; a claim that cannot be read now is of kind entity.ErrUnavailable.
+// Delete removes a message for an operator, in every state but RETRYING. It first settles the claim of a dead
+// process. Errors are those of the store's Delete; if the claim cannot be settled now, the error is of kind
+// entity.ErrUnavailable.
 func (s *Service) Delete(ctx context.Context, id uuid.UUID, cause entity.Cause) error {
 	if _, err := s.settleFirst(ctx, id); err != nil {
 		return err
@@ -41,7 +42,7 @@ func (s *Service) Delete(ctx context.Context, id uuid.UUID, cause entity.Cause) 
 	return nil
 }
 
-// settleFirst ends the attempt of an expired claim and returns the message's new status, "" for no such claim.
+// settleFirst settles an expired claim and returns the message's new status, or "" when no claim has expired.
 func (s *Service) settleFirst(ctx context.Context, id uuid.UUID) (entity.Status, error) {
 	m, err := s.store.Get(ctx, id, 0)
 	if err != nil {

@@ -36,7 +36,7 @@ type entry struct {
 	record           entity.Record
 }
 
-// topicOf is where a message goes.
+// topicOf returns the destination of a message.
 func topicOf(out entity.Outgoing) string {
 	if out.Edit != nil && out.Edit.Topic != "" {
 		return out.Edit.Topic
@@ -44,11 +44,11 @@ func topicOf(out entity.Outgoing) string {
 	return out.Message.OriginalTopic
 }
 
-// kafka is a Publisher with a log in memory. Every record goes to partition 0 of
-// its target. The functions decide what goes wrong; nil is nothing.
+// kafka is a Publisher with a log in memory. Every record goes to partition 0 of its target. The functions cause
+// failures; nil causes none.
 type kafka struct {
 	plan    func(entity.Message) error
-	lost    bool // nobody tells where the partitions are
+	lost    bool // the partitions are unknown
 	deliver func(entity.Outgoing) (written bool, d entity.Delivery)
 	find    func(entity.Claim) *entity.Delivery
 
@@ -131,7 +131,7 @@ func (k *kafka) findOne(c entity.Claim) entity.Delivery {
 	return entity.Delivery{Verdict: entity.GivenBack, Offset: -1}
 }
 
-// sent returns what the topic's log holds, in its order.
+// sent returns the messages in the topic's log, in order.
 func (k *kafka) sent(topic string) []uuid.UUID {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -142,7 +142,7 @@ func (k *kafka) sent(topic string) []uuid.UUID {
 	return ids
 }
 
-// What a broker answers.
+// Answers of a broker.
 var (
 	acknowledged = entity.Delivery{Verdict: entity.Acknowledged}
 	rejected     = entity.Delivery{Verdict: entity.Rejected, Class: entity.BadRecord, Err: errBroken}
@@ -185,20 +185,20 @@ func finding(d entity.Delivery) func(entity.Claim) *entity.Delivery {
 	return func(entity.Claim) *entity.Delivery { return &d }
 }
 
-// faulty is the memory store with results that get lost.
+// faulty is the memory store with failures.
 type faulty struct {
 	*fake.Store
-	finish func() error  // asked before each Finish; an error loses it
+	finish func() error  // called before each Finish; its error is returned instead
 	taken  func()        // called after each Claim
-	locks  *rowLocks     // what Claim leaves out; nil: nothing
-	hang   string        // the method whose database is silent
-	deaf   chan struct{} // what Expired waits for instead of any context; nil: for nothing
+	locks  *rowLocks     // rows that Claim leaves out; nil: none
+	hang   string        // the method whose database does not answer
+	deaf   chan struct{} // Expired waits for it and ignores its context; nil: no wait
 
 	saving func() (saved bool, err error) // instead of SaveBatch
-	known  func() error                   // asked before each AttemptsOf; an error is its answer
+	known  func() error                   // called before each AttemptsOf; its error is returned
 
-	asked func(ctx context.Context, method string) // sees what belongs to spans; nil: nobody does
-	reads atomic.Int32                             // of Get and Load
+	asked func(ctx context.Context, method string) // called with the context of each call that spans belong to; nil: not called
+	reads atomic.Int32                             // number of calls of Get and Load
 }
 
 func (f *faulty) saw(ctx context.Context, method string) {
@@ -207,7 +207,7 @@ func (f *faulty) saw(ctx context.Context, method string) {
 	}
 }
 
-// read is saw for a read, which fails while the database is silent.
+// read is saw for a read, which fails while the database does not answer.
 func (f *faulty) read(ctx context.Context, method string) error {
 	f.saw(ctx, method)
 	return f.silent(ctx, method)
@@ -231,10 +231,10 @@ func (f *faulty) AttemptsOf(ctx context.Context, redrive uuid.UUID, ids []uuid.U
 	return f.Store.AttemptsOf(ctx, redrive, ids)
 }
 
-// silence is for how long a store waits for a silent database.
+// silence is how long a store waits for a database that does not answer.
 const silence = 30 * time.Second
 
-// silent fails as the store in PostgreSQL does when a connection's read_timeout is over.
+// silent fails as the PostgreSQL store does when the read_timeout of a connection is over.
 func (f *faulty) silent(ctx context.Context, method string) error {
 	switch {
 	case f.hang != method:
@@ -350,7 +350,7 @@ func (b *bench) retry(id uuid.UUID) error {
 	return err
 }
 
-// another is a second process on the same store and the same log.
+// another is a second process on the same store and log.
 func (b *bench) another() *bench {
 	other := *b
 	other.Service = New(b.Service.cfg, b.store, b.kafka, prometheus.NewRegistry(), b.Service.log)

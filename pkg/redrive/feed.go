@@ -15,49 +15,49 @@ import (
 )
 
 const (
-	topicsFresh = 2 * time.Second  // how old the list of topics with PENDING messages may be
-	walkAgain   = 30 * time.Second // the pause between walks over unattempted messages, which then find late commits
-	idleMax     = 2 * time.Second  // the longest sleep while nothing is due
-	spareFresh  = time.Second      // how long found messages are kept, which others may attempt meanwhile
+	topicsFresh = 2 * time.Second  // maximum age of the list of topics with PENDING messages
+	walkAgain   = 30 * time.Second // pause between walks over unattempted messages; a new walk also finds late commits
+	idleMax     = 2 * time.Second  // longest pause while no message is due
+	spareFresh  = time.Second      // how long found messages are used; other processes may attempt them meanwhile
 
-	// heldMax bounds the messages remembered one by one. Beyond it their topics are set aside.
+	// heldMax limits the messages that are held back one by one. Above it their topics are set aside.
 	heldMax   = 2000
-	exceptMax = 256 // bounds the pairs of topics that the store leaves out for us
+	exceptMax = 256 // limits the pairs of topics that the store is asked to exclude
 )
 
-// feed finds due messages, oldest first, for one worker each, without those held back or set aside.
+// feed finds due messages, oldest first, each for one worker, without those held back and topics set aside.
 type feed struct {
 	store    Store
 	patterns deadletter.Patterns
-	idle     time.Duration // first sleep when nothing is due
+	idle     time.Duration // first pause when no message is due
 	now      func() time.Time
 	bell     bell
-	turn     chan struct{} // held by who asks the store
+	turn     chan struct{} // held by the goroutine that queries the store
 
-	// Only who has the turn touches these.
-	topics  []string // with PENDING messages, that match
+	// Only the goroutine that holds turn uses the next five fields.
+	topics  []string // topics with PENDING messages that match the patterns
 	asked   time.Time
-	open    []string // those of topics that were looked for last
+	open    []string // topics of the last query
 	after   repository.Place
-	endedAt time.Time // of the walk; zero while it goes on
+	endedAt time.Time // end of the walk; zero while it runs
 
-	mu         sync.Mutex // guards what follows
+	mu         sync.Mutex // guards the fields below
 	spare      []uuid.UUID
 	spareAt    time.Time
-	spareAfter repository.Place // where the walk stood before they were found
+	spareAfter repository.Place // position of the walk before they were found
 	taken      map[uuid.UUID]bool
-	returned   map[uuid.UUID]bool // put back since the store was last asked, which may not have known
+	returned   map[uuid.UUID]bool // put back since the last query, whose result may be older
 	held       map[uuid.UUID]hold
-	asides     map[string]time.Time // until when
+	asides     map[string]time.Time // end of each topic's pause
 	except     map[repository.TopicPair]time.Time
-	again      bool // the walk has passed what can be sent now
+	again      bool // the walk has passed messages that can be sent again
 	idleFor    time.Duration
 	idleUntil  time.Time
 }
 
 // hold keeps a message back.
 type hold struct {
-	at    place // whose recovery frees it; the zero place for none
+	at    place // releases the message when it recovers; the zero place for none
 	until time.Time
 }
 
@@ -69,8 +69,8 @@ func newFeed(s *Service, patterns deadletter.Patterns) *feed {
 	}
 }
 
-// take hands out up to n messages, which are the caller's until putBack. With none, it is to be asked again after
-// wait, or when the bell rings. empty says that the store was asked in vain.
+// take returns up to n messages, which belong to the caller until putBack. If it returns none, the caller asks again
+// after wait, or when the bell rings. empty reports that the store was queried without result.
 func (f *feed) take(ctx context.Context, n int) (ids []uuid.UUID, wait time.Duration, empty bool, err error) {
 	select {
 	case f.turn <- struct{}{}:
@@ -98,7 +98,7 @@ func (f *feed) take(ctx context.Context, n int) (ids []uuid.UUID, wait time.Dura
 	return nil, f.sleep(), true, nil
 }
 
-// look asks the store for messages. more means that the walk is not at its end, and should go on at once.
+// look queries the store. more means that the walk has not reached its end and should continue at once.
 func (f *feed) look(ctx context.Context, n int) (more bool, err error) {
 	if err := f.refresh(ctx); err != nil {
 		return false, err
@@ -114,7 +114,7 @@ func (f *feed) look(ctx context.Context, n int) (more bool, err error) {
 	f.mu.Unlock()
 	due, next, err := f.store.Due(ctx, repository.DueQuery{Topics: topics, After: from, Limit: n + f.busy(), Except: f.excepted()})
 	if err != nil {
-		return false, fmt.Errorf("look for due messages: %w", err)
+		return false, fmt.Errorf("list due messages: %w", err)
 	}
 	f.keep(due, from)
 	switch {
@@ -129,7 +129,7 @@ func (f *feed) look(ctx context.Context, n int) (more bool, err error) {
 	}
 }
 
-// refresh learns which topics have PENDING messages.
+// refresh reads which topics have PENDING messages.
 func (f *feed) refresh(ctx context.Context) error {
 	now := f.now()
 	if !f.asked.IsZero() && now.Sub(f.asked) < topicsFresh {
@@ -137,7 +137,7 @@ func (f *feed) refresh(ctx context.Context) error {
 	}
 	counts, err := f.store.Counts(ctx)
 	if err != nil {
-		return fmt.Errorf("look for topics: %w", err)
+		return fmt.Errorf("list topics: %w", err)
 	}
 	f.asked, f.topics = now, nil
 	for _, c := range counts {
@@ -148,7 +148,7 @@ func (f *feed) refresh(ctx context.Context) error {
 	return nil
 }
 
-// openTopics are the topics that are not set aside.
+// openTopics returns the topics that are not set aside.
 func (f *feed) openTopics() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -165,7 +165,7 @@ func (f *feed) openTopics() []string {
 	return slices.Compact(topics)
 }
 
-// startWalk starts the walk again when it is time, and when a topic has joined whose messages it may have passed.
+// startWalk restarts the walk when walkAgain has passed, or when a topic was added whose messages it may have passed.
 func (f *feed) startWalk(topics []string) {
 	joined := slices.ContainsFunc(topics, func(t string) bool { return !slices.Contains(f.open, t) })
 	late := !f.endedAt.IsZero() && f.now().Sub(f.endedAt) >= walkAgain
@@ -178,7 +178,7 @@ func (f *feed) startWalk(topics []string) {
 	f.open = topics
 }
 
-// busy is how many messages may be found that no worker can take now.
+// busy returns how many messages a query may find that no worker can take now.
 func (f *feed) busy() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -191,11 +191,11 @@ func (f *feed) busy() int {
 	return len(f.held) + len(f.taken)
 }
 
-// keep keeps what was found and is free.
+// keep stores found messages that are free.
 func (f *feed) keep(due []uuid.UUID, from repository.Place) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.spare) > 0 { // put back meanwhile, from anywhere
+	if len(f.spare) > 0 { // messages were put back meanwhile, from any position
 		from = repository.Place{}
 	}
 	f.spareAt, f.spareAfter = f.now(), from
@@ -206,7 +206,7 @@ func (f *feed) keep(due []uuid.UUID, from repository.Place) {
 	}
 }
 
-// fromSpare hands out messages found before. For those found too long ago the walk goes back to their place.
+// fromSpare returns messages found before. If those are too old, it drops them and moves the walk back to before them.
 func (f *feed) fromSpare(n int) []uuid.UUID {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -222,7 +222,7 @@ func (f *feed) fromSpare(n int) []uuid.UUID {
 	return ids
 }
 
-// putBack ends the caller's hold on messages. Those that it did not read are handed out first.
+// putBack returns messages to the feed. The unseen ones, which the caller did not read, are handed out first.
 func (f *feed) putBack(ids, unseen []uuid.UUID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -236,7 +236,7 @@ func (f *feed) putBack(ids, unseen []uuid.UUID) {
 	}
 }
 
-// hold keeps a message back until then, or until its place recovers. It reports whether there is room to remember it.
+// hold keeps a message back until then, or until its place recovers. It returns false when heldMax is reached.
 func (f *feed) hold(id uuid.UUID, at place, until time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -247,7 +247,7 @@ func (f *feed) hold(id uuid.UUID, at place, until time.Time) bool {
 	return true
 }
 
-// free hands out again what was held back because of a place.
+// free releases the messages that are held back because of a place.
 func (f *feed) free(at place) {
 	f.mu.Lock()
 	for id, h := range f.held {
@@ -260,7 +260,7 @@ func (f *feed) free(at place) {
 	f.wake()
 }
 
-// setAside leaves a topic alone until then.
+// setAside pauses a topic until then.
 func (f *feed) setAside(topic string, until time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -269,8 +269,8 @@ func (f *feed) setAside(topic string, until time.Time) {
 	}
 }
 
-// leaveOut has the store leave out, until then, messages of a dead-letter topic that claim an original topic:
-// forged claims do not hold up the others of that topic. It reports whether there is room for the pair.
+// leaveOut makes the store exclude, until then, messages of a dead-letter topic that claim an original topic, so that
+// forged claims do not delay that topic's other messages. It returns false when exceptMax is reached.
 func (f *feed) leaveOut(pair repository.TopicPair, until time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -281,7 +281,7 @@ func (f *feed) leaveOut(pair repository.TopicPair, until time.Time) bool {
 	return true
 }
 
-// excepted are the pairs that are left out now.
+// excepted returns the pairs that are excluded now.
 func (f *feed) excepted() []repository.TopicPair {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -297,14 +297,14 @@ func (f *feed) excepted() []repository.TopicPair {
 	return pairs
 }
 
-// sleeps is how long there is nothing to look for.
+// sleeps returns the time until the end of the current pause.
 func (f *feed) sleeps() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.idleUntil.Sub(f.now())
 }
 
-// sleep begins a rest, each longer than the one before while nothing happens.
+// sleep begins a pause, each longer than the last while no message is due.
 func (f *feed) sleep() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -313,7 +313,7 @@ func (f *feed) sleep() time.Duration {
 	return f.idleFor
 }
 
-// wake ends the rest of all workers.
+// wake ends the pause of all workers.
 func (f *feed) wake() {
 	f.mu.Lock()
 	f.idleFor, f.idleUntil = 0, time.Time{}

@@ -7,14 +7,14 @@ import (
 )
 
 const (
-	spotRest  = 30 * time.Second // the longest time for which a partition in trouble is left alone
-	probeTime = 10 * time.Second // how long others wait for what a probe comes to
+	spotRest  = 30 * time.Second // longest pause of a failing partition
+	probeTime = 10 * time.Second // how long others wait for the result of a probe
 )
 
-// health is the state of partitions in trouble for automatic retry. A broker that is away costs messages no
-// attempts: after a failed send one message at a time is a probe, after growing pauses, and the others wait for
-// its outcome. A message's last attempt waits for another message's success, or until nothing has worked for
-// patience; then one is risked in each patience, so that a record that itself causes the trouble comes to an end.
+// health tracks failing partitions for automatic retry. An unreachable broker must not cost messages their attempts:
+// after a failed send, a single message is sent as a probe after growing pauses, and the others wait for its result.
+// A message's last attempt waits for another message's success, or until nothing has been accepted for patience; then
+// one last attempt is allowed per patience, so that a record that itself causes the failure comes to an end.
 //
 // The caller guards it against concurrent use.
 type health struct {
@@ -23,11 +23,11 @@ type health struct {
 	spots    map[place]*spot
 }
 
-// spot is a partition in trouble.
+// spot is a failing partition.
 type spot struct {
 	failures int
-	until    time.Time // nothing is sent there before
-	since    time.Time // of the first send in a row that failed; zero when a missing leader explains it
+	until    time.Time // no record is sent there before
+	since    time.Time // first failed send in a row; zero when a missing leader explains the failure
 	risked   time.Time // when a last attempt was allowed
 	probed   bool      // a probe is under way
 }
@@ -38,7 +38,8 @@ func newHealth(b wait.Backoff) *health {
 	return &health{rest: b, patience: patience, spots: map[place]*spot{}}
 }
 
-// admit reports whether a message may be sent to a place, else until when it waits. last: its last attempt.
+// admit reports whether a message may be sent to a place, else until when it waits. last means that it has one
+// attempt left.
 func (h *health) admit(at place, last bool, now time.Time) (ok bool, until time.Time) {
 	s := h.spots[at]
 	if s == nil {
@@ -57,7 +58,7 @@ func (h *health) admit(at place, last bool, now time.Time) (ok bool, until time.
 	return true, time.Time{}
 }
 
-// lastFrom is when a last attempt may be risked.
+// lastFrom returns when a last attempt may be made.
 func (s *spot) lastFrom(patience time.Duration) time.Time {
 	from := s.since
 	if s.risked.After(from) {
@@ -69,28 +70,28 @@ func (s *spot) lastFrom(patience time.Duration) time.Time {
 	return from.Add(patience)
 }
 
-// missing notes a place whose leader cannot be reached, and returns until when it is left alone.
+// missing records a place whose leader is unreachable, and returns the end of its pause.
 func (h *health) missing(at place, now time.Time) time.Time {
 	s := h.worse(at, now)
 	s.since = time.Time{}
 	return s.until
 }
 
-// failed notes a place where all that was sent failed.
+// failed records a place where every sent record failed.
 func (h *health) failed(at place, now time.Time) {
 	if s := h.worse(at, now); s.since.IsZero() {
 		s.since = now
 	}
 }
 
-// worse rests a place for a shorter time than the messages that failed there wait.
+// worse pauses a place, for less time than the messages that failed there wait.
 func (h *health) worse(at place, now time.Time) *spot {
 	s := h.spots[at]
 	if s == nil {
 		s = &spot{}
 		h.spots[at] = s
 	}
-	if s.probed || !now.Before(s.until) { // batches that were under way together fail once
+	if s.probed || !now.Before(s.until) { // batches sent at the same time count as one failure
 		s.failures++
 		s.until = now.Add(h.rest.After(s.failures, 0))
 	}
@@ -98,14 +99,14 @@ func (h *health) worse(at place, now time.Time) *spot {
 	return s
 }
 
-// well notes a place that took something, and reports whether that is news.
+// well records that a place accepted a record, and reports whether it was failing before.
 func (h *health) well(at place) bool {
 	_, was := h.spots[at]
 	delete(h.spots, at)
 	return was
 }
 
-// unprobed ends a probe that came to nothing: it was not sent.
+// unprobed ends a probe that was not sent.
 func (h *health) unprobed(at place, now time.Time) {
 	if s := h.spots[at]; s != nil && s.probed {
 		s.probed, s.until = false, now

@@ -71,7 +71,7 @@ func (s *system) fill(n, size int) {
 	s.fillWith(n, func(int) []byte { return value })
 }
 
-// fillWith stores n dead letters with values of their own.
+// fillWith stores n dead letters with different values.
 func (s *system) fillWith(n int, value func(i int) []byte) {
 	s.Helper()
 	ctx := s.Context()
@@ -96,7 +96,7 @@ func (s *system) fillWith(n int, value func(i int) []byte) {
 	}
 }
 
-// log returns the keys of one partition, in its order.
+// log returns the keys of one partition, in order.
 func (s *system) log(partition int32) []string {
 	s.Helper()
 	tp := broker.TopicPartition{Topic: s.topic, Partition: partition}
@@ -159,7 +159,7 @@ func (s *system) begin() entity.Redrive {
 	return r
 }
 
-// finish lets a process carry redrives on until that one is over.
+// finish runs carrier until the redrive is over.
 func (s *system) finish(carrier *redrive.Service, id uuid.UUID) (entity.Redrive, error) {
 	ctx, stop := context.WithCancel(s.Context())
 	over := make(chan struct{})
@@ -173,7 +173,7 @@ func (s *system) finish(carrier *redrive.Service, id uuid.UUID) (entity.Redrive,
 	return r, err
 }
 
-// forgetful is a store that never learns how attempts ended, as if the process died after each publish.
+// forgetful is a store that never stores how attempts ended, as if the process died after each publish.
 type forgetful struct{ *postgres.Store }
 
 func (forgetful) Finish(context.Context, []repository.Result, entity.Cause) ([]repository.Finished, error) {

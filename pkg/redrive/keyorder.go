@@ -13,12 +13,12 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// keyOrder keeps messages of the same topic and key in order, and none after one that did not succeed. Messages
-// without a key and pointers, whose key is unknown, have no order. A nil keyOrder keeps none.
+// keyOrder keeps messages of the same topic and key in order, and sends none after one that did not succeed. Messages
+// without a key have no order, nor have pointers, whose key is unknown. A nil keyOrder keeps no order.
 type keyOrder struct {
 	mu sync.Mutex
-	// Numbers of the first message that did not succeed, and of the first without a result: messages after the
-	// former are skipped, messages after the latter wait for the next lease.
+	// Numbers of the first message that did not succeed, and of the first without a result, by key. Messages after
+	// the former are skipped; messages after the latter wait for the next lease.
 	blocked, open map[recordKey]int
 }
 
@@ -26,7 +26,7 @@ func newKeyOrder() *keyOrder {
 	return &keyOrder{blocked: map[recordKey]int{}, open: map[recordKey]int{}}
 }
 
-// keepFirst records the lowest number for a key.
+// keepFirst keeps the lowest number for a key.
 func keepFirst(first map[recordKey]int, key recordKey, number int) {
 	if n, known := first[key]; !known || number < n {
 		first[key] = number
@@ -38,7 +38,7 @@ func behind(first map[recordKey]int, key recordKey, number int) bool {
 	return known && n < number
 }
 
-// recordKey has the hash of a key, which may be long: it is in memory until the redrive ends.
+// recordKey holds the hash of a key, because it is in memory until the redrive ends and the key may be long.
 type recordKey struct {
 	topic string
 	key   [sha256.Size]byte
@@ -48,7 +48,7 @@ func keyOf(m entity.Message) (recordKey, bool) {
 	return recordKey{m.OriginalTopic, sha256.Sum256(m.Record.Key)}, len(m.Record.Key) > 0
 }
 
-// wave takes from planned the messages that may be sent at once, skips blocked ones, and returns the rest.
+// wave returns the planned messages that may be sent now and those for later waves, and skips blocked ones.
 func (k *keyOrder) wave(planned []entity.Outgoing, l *lease) (now, later []entity.Outgoing) {
 	if k == nil {
 		return planned, nil
@@ -75,7 +75,7 @@ func (k *keyOrder) wave(planned []entity.Outgoing, l *lease) (now, later []entit
 	return now, later
 }
 
-// block skips the messages after m, which has that number and did not succeed.
+// block makes the messages of the same key after m be skipped. m has that number and did not succeed.
 func (k *keyOrder) block(m entity.Message, number int) {
 	key, ordered := keyOf(m)
 	if k == nil || !ordered {
@@ -86,7 +86,7 @@ func (k *keyOrder) block(m entity.Message, number int) {
 	keepFirst(k.blocked, key, number)
 }
 
-// hold keeps back the messages after m, which has that number and no result yet.
+// hold keeps back the messages of the same key after m. m has that number and no result yet.
 func (k *keyOrder) hold(m entity.Message, number int) {
 	key, ordered := keyOf(m)
 	if k == nil || !ordered {
@@ -117,7 +117,7 @@ func (k *keyOrder) learn(l *lease) {
 	clear(l.keys)
 }
 
-// sending remembers the key of a message whose result is still to come.
+// sending remembers the key of a message whose result is not known yet.
 func (l *lease) sending(id uuid.UUID, key recordKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -127,7 +127,8 @@ func (l *lease) sending(id uuid.UUID, key recordKey) {
 	l.keys[id] = key
 }
 
-// blockedKeys finds the keys without success so far, when a redrive is taken up. known are unsaved results.
+// blockedKeys finds the keys with a message that did not succeed, when a run begins or resumes. known are unsaved
+// results.
 func (r *run) blockedKeys(ctx context.Context, known map[uuid.UUID]entity.RedriveItem) (*keyOrder, error) {
 	k := newKeyOrder()
 	var failed []entity.RedriveItem
@@ -145,7 +146,7 @@ func (r *run) blockedKeys(ctx context.Context, known map[uuid.UUID]entity.Redriv
 			Results: []entity.ItemResult{entity.ItemFailed, entity.ItemDead, entity.ItemInDoubt, entity.ItemSkipped},
 		})
 		if err != nil {
-			return nil, fmt.Errorf("look for what did not succeed: %w", err)
+			return nil, fmt.Errorf("list messages that did not succeed: %w", err)
 		}
 		if len(items) == 0 {
 			return k, nil
@@ -167,7 +168,7 @@ func (r *run) blockKeysOf(ctx context.Context, k *keyOrder, items []entity.Redri
 	for len(ids) > 0 {
 		messages, taken, room, err := r.load(ctx, ids, plain)
 		if err != nil {
-			return fmt.Errorf("what did not succeed: %w", err)
+			return fmt.Errorf("messages that did not succeed: %w", err)
 		}
 		for _, m := range messages {
 			k.block(m, numbers[m.ID])

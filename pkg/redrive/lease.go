@@ -17,28 +17,28 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// lease is one batch that this process holds. With the last of its parallel parts the results are stored.
+// lease is one batch that this process holds. When the last of its parallel parts releases it, the results are stored.
 type lease struct {
 	p       *pass
-	owner   uuid.UUID // of this lease alone: a process may come to lease the same batch again
+	owner   uuid.UUID // of this lease alone: a process may lease the same batch again
 	batch   *repository.RedriveBatch
-	numbers map[uuid.UUID]int // place in the selection
+	numbers map[uuid.UUID]int // number of each message in the selection
 	todo    []uuid.UUID
-	resumed bool // somebody began it before
+	resumed bool // an earlier owner has begun the batch
 	done    chan struct{}
-	span    trace.Span // of all that is done for the batch
+	span    trace.Span // span of the whole batch
 
 	mu       sync.Mutex
 	holds    int
 	results  map[uuid.UUID]entity.RedriveItem
-	stranded []uuid.UUID             // had nowhere to go
-	locked   bool                    // another session locked some of its messages
-	failure  string                  // why the batch's span fails; "" when it does not
-	keys     map[uuid.UUID]recordKey // of what was sent since the last wave
-	doubtful bool                    // attempts were made whose end is not known yet
+	stranded []uuid.UUID             // no broker was reachable for them
+	locked   bool                    // another session locks some of its messages
+	failure  string                  // error of the batch's span; "" for none
+	keys     map[uuid.UUID]recordKey // of the messages sent since the last wave
+	doubtful bool                    // some attempts have no known result yet
 }
 
-// nextLease leases a batch, and settles what an earlier owner of it began; nil when there is none to be had.
+// nextLease leases a batch, and settles the attempts of its earlier owner; nil when no batch is available.
 func (p *pass) nextLease(ctx context.Context) (*lease, error) {
 	asked := p.now()
 	owner := entity.NewID()
@@ -71,7 +71,7 @@ func (p *pass) nextLease(ctx context.Context) (*lease, error) {
 	return l, nil
 }
 
-// prepare learns what others have done in and before the batch.
+// prepare reads what others have done in and before the batch.
 func (l *lease) prepare(ctx context.Context) error {
 	if l.resumed {
 		if err := l.catchUp(ctx); err != nil {
@@ -94,7 +94,7 @@ func (l *lease) prepare(ctx context.Context) error {
 	return nil
 }
 
-// held names the lease to the store.
+// held identifies the lease to the store.
 func (l *lease) held() repository.Lease {
 	return repository.Lease{RedriveID: l.p.id, Number: l.batch.Number, Owner: l.owner}
 }
@@ -105,7 +105,7 @@ func (l *lease) hold() {
 	l.holds++
 }
 
-// release lets go of the lease; the last to do so stores the results.
+// release ends one part's use of the lease; the last one stores the results.
 func (l *lease) release() {
 	l.mu.Lock()
 	l.holds--
@@ -116,8 +116,8 @@ func (l *lease) release() {
 	}
 }
 
-// park keeps a lease until the end of the pass that has locked messages, or messages that had nowhere to go,
-// unless the pass gets on elsewhere: saved now, it would be handed out again at once.
+// park keeps a lease until the end of the pass when it has locked messages, or stranded messages in a pass that made
+// no progress: if it were saved now, it would be leased again at once.
 func (l *lease) park() bool {
 	if !l.locked && (len(l.stranded) == 0 || l.p.gotOn()) {
 		return false
@@ -126,7 +126,7 @@ func (l *lease) park() bool {
 	if l.locked {
 		why = errLocked
 	}
-	if l.p.keys != nil { // nothing else may be begun before this batch is done
+	if l.p.keys != nil { // no other batch may begin before this one is done
 		l.p.stop(why)
 		return false
 	}
@@ -161,14 +161,15 @@ func (l *lease) skip(id uuid.UUID, reason string) {
 	l.set(entity.RedriveItem{MessageID: id, Result: entity.ItemSkipped, Reason: reason, Offset: -1})
 }
 
-// strand records a message that had nowhere to go. Its result is decided once it is known whether the pass got on.
+// strand records a message that could not be sent anywhere. Its result is decided once it is known whether the pass
+// makes progress.
 func (l *lease) strand(id uuid.UUID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stranded = append(l.stranded, id)
 }
 
-// gone notes the ids that could not be loaded.
+// gone skips the ids that could not be loaded.
 func (l *lease) gone(ids []uuid.UUID, loaded []entity.Message) {
 	if len(ids) == len(loaded) {
 		return
@@ -180,7 +181,7 @@ func (l *lease) gone(ids []uuid.UUID, loaded []entity.Message) {
 	l.skipOthers(ids, there, repository.SkippedGone)
 }
 
-// skipOthers skips those of ids that are not among some.
+// skipOthers skips the ids that are not in some.
 func (l *lease) skipOthers(ids []uuid.UUID, some map[uuid.UUID]bool, reason string) {
 	for _, id := range ids {
 		if !some[id] {
@@ -189,13 +190,13 @@ func (l *lease) skipOthers(ids []uuid.UUID, some map[uuid.UUID]bool, reason stri
 	}
 }
 
-// save stores the known results; other messages wait for the next lease. It does not end with the pass. While
-// attempts are in doubt the lease is kept until they are settled, by the next owner if the process dies.
+// save stores the known results; other messages wait for the next lease. It also runs when the pass has been stopped.
+// While attempts are in doubt the lease is kept until they are settled, by the next owner if the process dies.
 func (l *lease) save() {
 	p := l.p
 	if l.doubtful && !l.settle(l.within(p.ctx)) {
 		l.fail(unknownEnd)
-		return // draining: whoever takes the batch over asks what became of them
+		return // draining: the next owner of the batch settles them
 	}
 	l.judgeStranded()
 	items := slices.Collect(maps.Values(l.results))
@@ -216,8 +217,8 @@ func (l *lease) save() {
 	}
 }
 
-// judgeStranded makes skipped messages of those that had nowhere to go, if others had, or if leader after leader
-// is missing while the cluster answers: else they wait until anything can be reached.
+// judgeStranded skips stranded messages if others could be sent, or if the cluster answers while leader after leader
+// is missing. Otherwise they wait until a broker is reachable.
 func (l *lease) judgeStranded() {
 	if len(l.stranded) == 0 || !l.p.gotOn() && !l.p.forsaken {
 		return
@@ -227,7 +228,7 @@ func (l *lease) judgeStranded() {
 	}
 }
 
-// settle waits until every attempt of the batch has a result; false when the pass ended first.
+// settle waits until every attempt of the batch has a result; it returns false when the pass ended first.
 func (l *lease) settle(ctx context.Context) bool {
 	try := 0
 	defer func() { traces.Told(ctx, try) }()
@@ -238,7 +239,7 @@ func (l *lease) settle(ctx context.Context) bool {
 			return true
 		}
 		if err != nil {
-			l.p.complain(ctx, "attempts of a batch cannot be looked at", err)
+			l.p.complain(ctx, "cannot read the attempts of a batch", err)
 		}
 		if !wait.Sleep(ctx, lookAgain) {
 			return false
@@ -266,7 +267,7 @@ func (l *lease) lookUp(ctx context.Context, ids []uuid.UUID) (open int, err erro
 	}
 	attempts, err := l.p.store.AttemptsOf(ctx, l.p.id, ids)
 	if err != nil {
-		return 0, fmt.Errorf("look for attempts: %w", err)
+		return 0, fmt.Errorf("list attempts: %w", err)
 	}
 	for _, a := range attempts {
 		item, ended := itemOf(a)
@@ -281,7 +282,7 @@ func (l *lease) lookUp(ctx context.Context, ids []uuid.UUID) (open int, err erro
 	return open, nil
 }
 
-// unsettled records an attempt that only an operator can settle.
+// unsettled records an attempt that only an operator can settle, and reports whether it is one.
 func (l *lease) unsettled(ctx context.Context, a entity.Attempt) bool {
 	m, err := l.p.store.Get(ctx, a.MessageID, 0)
 	if err != nil || !m.Unsettled || m.Claim.ID != a.ID {
@@ -294,14 +295,14 @@ func (l *lease) unsettled(ctx context.Context, a entity.Attempt) bool {
 	return true
 }
 
-// itemOf is the result of an attempt; ended is false for one that is open, or was given back.
+// itemOf returns the result of an attempt; ended is false for an open attempt, and for one that was given back.
 func itemOf(a entity.Attempt) (item entity.RedriveItem, ended bool) {
 	item = entity.RedriveItem{
 		MessageID: a.MessageID, Reason: string(a.Class),
 		Topic: a.Topic, TopicID: a.TopicID, Partition: a.Partition, Offset: a.Offset,
 	}
 	switch {
-	case a.Verdict == entity.Abandoned: // its record may be there, whatever the operator did next
+	case a.Verdict == entity.Abandoned: // its record may be in the topic, whatever the operator did next
 		item.Result, item.Offset = entity.ItemInDoubt, -1
 	case a.To == entity.Resolved:
 		item.Result, item.Reason = entity.ItemSucceeded, ""
@@ -320,7 +321,7 @@ func itemOf(a entity.Attempt) (item entity.RedriveItem, ended bool) {
 	return item, true
 }
 
-// catchUp settles the attempts of an earlier owner of the batch: they are results, and nothing is done twice.
+// catchUp settles the attempts of an earlier owner of the batch. They count as results, so no message is sent twice.
 // Messages that it claimed and never sent are given back by the settler and sent now.
 func (l *lease) catchUp(ctx context.Context) error {
 	try := 0
@@ -336,7 +337,7 @@ func (l *lease) catchUp(ctx context.Context) error {
 			break
 		}
 		if err := l.p.Settle(asking); err != nil {
-			l.p.complain(ctx, "claims of an earlier owner were not settled", err)
+			l.p.complain(ctx, "cannot settle the claims of an earlier owner", err)
 		}
 		if !wait.Sleep(ctx, lookAgain) {
 			return context.Cause(ctx)
@@ -346,14 +347,14 @@ func (l *lease) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// lookUpChanges notes which messages the redrive has changed, by the audit trail.
+// lookUpChanges reads from the audit trail which messages the redrive has changed.
 func (l *lease) lookUpChanges(ctx context.Context, ids []uuid.UUID) error {
 	if len(ids) == 0 {
 		return nil
 	}
 	changed, err := l.p.selected.PerformedOn(ctx, l.p.id, auditAction(l.p.redrive.Action), ids)
 	if err != nil {
-		return fmt.Errorf("look for changes: %w", err)
+		return fmt.Errorf("list changes: %w", err)
 	}
 	for _, id := range changed {
 		l.set(entity.RedriveItem{MessageID: id, Result: entity.ItemSucceeded, Offset: -1})

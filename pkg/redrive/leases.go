@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// leases are the batches that a process holds, each with the time until which no other process can take it over. A
-// process that was stopped for longer must not go on: the new owner may have made the attempts.
+// leases holds the leased batches of a process, each with the time until which no other process can take it over. A
+// process that was suspended for longer must not continue: the new owner may have made the attempts.
 type leases struct {
 	mu    sync.Mutex
 	until map[*lease]time.Time
@@ -32,7 +32,7 @@ func (s *leases) all() []*lease {
 	return slices.Collect(maps.Keys(s.until))
 }
 
-// renewed prolongs a lease, unless it was over when the store was asked.
+// renewed extends a lease, unless it was over when the store was asked.
 func (s *leases) renewed(l *lease, asked, until time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,7 +41,7 @@ func (s *leases) renewed(l *lease, asked, until time.Time) {
 	}
 }
 
-// holds reports whether a lease lasts until then at least.
+// holds reports whether a lease lasts at least until then.
 func (s *leases) holds(l *lease, then time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,37 +6,38 @@ import (
 )
 
 const (
-	limiterFloor = 0.5 // the slowest rate, one message in two seconds: enough to notice a recovery
+	limiterFloor = 0.5 // slowest rate, one message in two seconds: enough to notice a recovery
 
-	// limiterTop, in batches a second, is the fastest rate that is still kept; above it there is no limit.
+	// limiterTop is the fastest limited rate, in batches a second; above it there is no limit.
 	limiterTop = 32
 
-	// The rate goes up a step limiterStep after a success, and limiterQuiet after nothing at all.
+	// The rate rises one step after a success that follows the last change by limiterStep, and after limiterQuiet
+	// without any result.
 	limiterStep  = time.Second
 	limiterQuiet = 30 * time.Second
 )
 
-// limiter is the rate of sending. It has no limit until most of a batch fails or is throttled; each such batch
-// halves the rate, down to limiterFloor, and success doubles it until there is no limit again. Nothing is allowed
+// limiter limits the rate of sending. It has no limit until most of a batch fails or is throttled; each such batch
+// halves the rate, down to limiterFloor, and success doubles it until there is no limit again. It allows nothing
 // while a broker throttles. All times come from the caller, who also guards it against concurrent use.
 type limiter struct {
 	batch  float64
 	rate   float64 // messages a second; +Inf for no limit
 	tokens float64 // messages that may be sent at once
 	filled time.Time
-	moved  time.Time // when the rate last changed, or news last came
-	rested time.Time // the broker wants to be left alone until then
+	moved  time.Time // when the rate was last adjusted
+	rested time.Time // end of the broker's throttle
 }
 
-// news is how the sends of one batch ended.
+// news counts how the sends of one batch ended.
 type news struct {
-	sent, bad int // bad: of those that were sent, what failed or was throttled
+	sent, bad int // bad: sent, and then failed or throttled
 	throttle  time.Duration
 }
 
 func newLimiter(batch int) *limiter { return &limiter{batch: float64(batch), rate: math.Inf(1)} }
 
-// allow returns how many messages, up to want, may be taken and sent now; none means to ask again after wait.
+// allow returns how many messages, up to want, may be sent now; if none, the caller asks again after wait.
 func (l *limiter) allow(want int, now time.Time) (n int, wait time.Duration) {
 	if rest := l.rest(now); rest > 0 {
 		return 0, rest
@@ -54,17 +55,17 @@ func (l *limiter) allow(want int, now time.Time) (n int, wait time.Duration) {
 	return n, 0
 }
 
-// refund takes back what was allowed and not sent.
+// refund returns tokens for messages that were allowed and not sent.
 func (l *limiter) refund(n int) {
 	if !l.unlimited() {
 		l.tokens = min(l.tokens+float64(n), l.capacity())
 	}
 }
 
-// rest is how long the broker still wants to be left alone.
+// rest returns how long the broker's throttle still lasts.
 func (l *limiter) rest(now time.Time) time.Duration { return max(0, l.rested.Sub(now)) }
 
-// learn adjusts the rate to how a batch went.
+// learn adjusts the rate to the result of a batch.
 func (l *limiter) learn(n news, now time.Time) {
 	if until := now.Add(n.throttle); n.throttle > 0 && until.After(l.rested) {
 		l.rested = until
@@ -98,7 +99,7 @@ func (l *limiter) speedUp(now time.Time) {
 	}
 }
 
-// pickUp goes up a step for each quiet time: who hears nothing has no reason to go on being careful for ever.
+// pickUp raises the rate one step per limiterQuiet without results: without news there is no reason to stay slow.
 func (l *limiter) pickUp(now time.Time) {
 	for !l.unlimited() && now.Sub(l.moved) >= limiterQuiet {
 		l.fill(l.moved.Add(limiterQuiet))
@@ -113,7 +114,7 @@ func (l *limiter) fill(now time.Time) {
 	}
 }
 
-// capacity is how much may be saved up: a second's worth, as far as a batch goes.
+// capacity is the maximum number of tokens: one second's worth, at most a batch.
 func (l *limiter) capacity() float64 { return min(max(1, l.rate), l.batch) }
 
 func (l *limiter) unlimited() bool { return math.IsInf(l.rate, 1) }

@@ -9,7 +9,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// pace is a limiter with a clock that only the test moves.
+// pace is a limiter with a clock that the test moves.
 type pace struct {
 	*testing.T
 	*limiter
@@ -102,7 +102,7 @@ func TestLimiter(t *testing.T) {
 		"NobodySendsBeforeTheBrokersRestIsOver": func(p *pace) {
 			p.learn(news{sent: 1, throttle: 3 * time.Second}, p.clock)
 			p.wantAllowed(32, 0, 3*time.Second)
-			p.after(time.Second).learn(news{throttle: time.Second}, p.clock) // a shorter one takes nothing back
+			p.after(time.Second).learn(news{throttle: time.Second}, p.clock) // a shorter throttle does not end the longer one
 			p.wantAllowed(32, 0, 2*time.Second)
 			p.after(2*time.Second).wantAllowed(32, 32, 0)
 		},

@@ -14,16 +14,16 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// lockedPause is the first pause of a redrive whose messages are all locked by other database sessions.
+// lockedPause is the first pause of a redrive when other database sessions lock all its remaining messages.
 const lockedPause = 100 * time.Millisecond
 
-var errLocked = errors.New("other database sessions lock the messages that are left")
+var errLocked = errors.New("other database sessions lock the remaining messages")
 
-// locked are the messages of a redrive that another database session locked when they were to be claimed. They are
-// tried again, unless an attempt of another caller was the reason for the lock.
+// locked holds the messages of a redrive that another database session had locked when they were to be claimed. They
+// are tried again, unless another caller's attempt was the reason for the lock.
 type locked struct {
 	mu        sync.Mutex
-	lastRetry map[uuid.UUID]time.Time // when their last attempt before that began
+	lastRetry map[uuid.UUID]time.Time // their last attempt at that time
 }
 
 func (s *locked) add(m entity.Message) {
@@ -52,8 +52,8 @@ func (s *locked) attempted(messages []entity.Message) (ids []uuid.UUID) {
 	return ids
 }
 
-// judgeUnclaimed decides what follows for messages that a claim left out: another attempt has them, or another
-// session merely locks them. The latter keep no result, so that the next lease of their batch has them again.
+// judgeUnclaimed handles messages that a claim left out: either another attempt has them, or another session only
+// locks them. Locked messages get no result, so that the next lease of their batch contains them again.
 func (p *pass) judgeUnclaimed(ctx context.Context, l *lease, left []entity.Message) {
 	if len(left) == 0 {
 		return
@@ -64,7 +64,7 @@ func (p *pass) judgeUnclaimed(ctx context.Context, l *lease, left []entity.Messa
 	}
 	free, err := p.store.Claimable(context.WithoutCancel(ctx), ids)
 	if err != nil {
-		p.complain(ctx, "messages that were not claimed cannot be looked at", err)
+		p.complain(ctx, "cannot read messages that were not claimed", err)
 		free = ids
 	}
 	claimable := make(map[uuid.UUID]bool, len(free))
@@ -91,7 +91,7 @@ func (p *pass) lock(l *lease, m entity.Message) {
 	p.mu.Unlock()
 }
 
-// withoutTaken leaves out what others attempted under a lock, except given back attempts of this redrive.
+// withoutTaken removes messages that others attempted under a lock, except given-back attempts of this redrive.
 func (p *pass) withoutTaken(ctx context.Context, l *lease, messages []entity.Message) ([]entity.Message, error) {
 	attempted := p.locked.attempted(messages)
 	if len(attempted) == 0 {
@@ -99,9 +99,9 @@ func (p *pass) withoutTaken(ctx context.Context, l *lease, messages []entity.Mes
 	}
 	own, err := p.store.AttemptsOf(ctx, p.id, attempted)
 	if err != nil {
-		return nil, fmt.Errorf("look for attempts on messages that were locked: %w", err)
+		return nil, fmt.Errorf("list attempts on messages that were locked: %w", err)
 	}
-	begun := make(map[uuid.UUID]time.Time, len(own)) // the redrive's own last attempts
+	begun := make(map[uuid.UUID]time.Time, len(own)) // start of the redrive's own last attempts
 	for _, a := range own {
 		begun[a.MessageID] = a.StartedAt
 	}

@@ -51,7 +51,7 @@ func (r *rows) begin() uuid.UUID {
 	return made.ID
 }
 
-// carry carries redrives on until the function that it returns is called.
+// carry runs redrives until the returned function is called.
 func (r *rows) carry() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var over sync.WaitGroup
@@ -73,8 +73,8 @@ func (r *rows) waits(id uuid.UUID) entity.Redrive {
 	return entity.Redrive{}
 }
 
-// TestRowsThatAnotherSessionLocks: on a real database, the redrive of messages whose
-// rows another session locks waits for that session and takes them all.
+// TestRowsThatAnotherSessionLocks: on a real database, the redrive of messages whose rows another session locks waits
+// for that session and then takes all of them.
 func TestRowsThatAnotherSessionLocks(t *testing.T) {
 	t.Parallel()
 

@@ -20,7 +20,7 @@ type rowLocks struct {
 	ids map[uuid.UUID]bool
 }
 
-// lock has a session lock these rows, and no others.
+// lock makes a session lock these rows, and no others.
 func (l *rowLocks) lock(ids ...uuid.UUID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -39,7 +39,7 @@ func (l *rowLocks) unlocked(claims []repository.Claim) []repository.Claim {
 	return slices.DeleteFunc(slices.Clone(claims), func(c repository.Claim) bool { return l.ids[c.MessageID] })
 }
 
-// lock lets another session lock the rows of messages.
+// lock makes another session lock the rows of messages.
 func (b *bench) lock(ids ...uuid.UUID) {
 	if b.store.locks == nil {
 		b.store.locks = &rowLocks{}
@@ -49,7 +49,7 @@ func (b *bench) lock(ids ...uuid.UUID) {
 
 func (b *bench) unlock() { b.lock() }
 
-// failElsewhere has the session that locks a message make an attempt, which fails, and unlock.
+// failElsewhere makes the session that locks a message make a failing attempt and unlock.
 func (b *bench) failElsewhere(id uuid.UUID) {
 	b.Helper()
 	b.store.locks = nil
@@ -58,7 +58,7 @@ func (b *bench) failElsewhere(id uuid.UUID) {
 	b.kafka.deliver = nil
 }
 
-// TestLockedRows: a message that another session merely locks is attempted before its redrive ends.
+// TestLockedRows: a message that another session only locks is attempted before its redrive ends.
 func TestLockedRows(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -179,7 +179,7 @@ func TestLockedRows(t *testing.T) {
 		drain := b.carry()
 		r := b.begin()
 		elapse(10 * time.Second)
-		other := b.another() // it attempts them while the first process knows them as locked
+		other := b.another() // it attempts them while the first process takes them for locked
 		b.unlock()
 		b.kafka.deliver = always(entity.Delivery{Verdict: entity.GivenBack, Err: errBroken}, false)
 		drainOther := other.carry()

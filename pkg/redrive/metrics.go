@@ -11,12 +11,12 @@ import (
 )
 
 type metrics struct {
-	label      func(topic string) string // which topics metrics name
+	label      func(topic string) string // label of a topic in metrics
 	dequeues   *prometheus.CounterVec
 	sends      *prometheus.CounterVec
 	inflight   prometheus.Gauge
 	duration   prometheus.Histogram
-	lag        *prometheus.HistogramVec // by who wanted it
+	lag        *prometheus.HistogramVec // by initiator
 	retryCount prometheus.Histogram
 	dead       prometheus.Counter
 	stuck      prometheus.Gauge
@@ -36,22 +36,22 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	return &metrics{
 		label: func(topic string) string { return topic },
 		dequeues: counters("dlq_redrive_dequeue_total",
-			"Messages that an attempt was to take: claimed, or lost to somebody else; and empty looks for work.", "result"),
+			"Messages to claim, by result: claimed, or lost to another process; empty counts queries that found no work.", "result"),
 		lag: build.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "dlq_redrive_lag_seconds",
-			Help:    "Age of messages, since they were stored, when their record was acknowledged, by who wanted that: auto or operator.",
+			Help:    "Age of messages, since they were stored, when their record was acknowledged, by initiator: auto or operator.",
 			Buckets: []float64{1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600},
 		}, []string{"by"}),
 		retryCount: build.NewHistogram(prometheus.HistogramOpts{
 			Name:    "dlq_redrive_retry_count",
-			Help:    "Attempts of a message, over its whole lineage, when an attempt of it ended.",
+			Help:    "Attempts of a message, over its whole lineage, when an attempt on it ended.",
 			Buckets: []float64{1, 2, 3, 5, 8, 13, 21},
 		}),
 		stuck: gauge("dlq_redrive_stuck_claims",
-			"Messages that have been RETRYING for longer than redrive.stuck_after; every replica tells the same number."),
+			"Messages that have been RETRYING for longer than redrive.stuck_after; every replica reports the same number."),
 		redrives: counters("dlq_redrives_total",
-			"Redrives by action and by the state that this process brought them to.", "action", "state"),
-		sends:    counters("dlq_redrive_send_total", "Attempts by original topic and by how they ended.", "topic", "outcome"),
+			"Redrives by action and by the state that this process set.", "action", "state"),
+		sends:    counters("dlq_redrive_send_total", "Attempts by original topic and outcome.", "topic", "outcome"),
 		inflight: gauge("dlq_redrive_inflight", "Messages claimed by this process whose attempt has not ended."),
 		duration: build.NewHistogram(prometheus.HistogramOpts{
 			Name:    "dlq_redrive_duration_seconds",
@@ -62,9 +62,9 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Name: "dlq_redrive_dead_total", Help: "Messages that an attempt moved to DEAD.",
 		}),
 		passedOver: counters("dlq_redrive_auto_skipped_total",
-			"Looks of automatic retry at messages that it could not send, by reason; they are looked at again.", "reason"),
+			"Messages that automatic retry could not send, by reason, counted on each try.", "reason"),
 		rate: gauge("dlq_redrive_auto_rate",
-			"Messages a second that automatic retry may send from this process: +Inf while nothing slows it down, 0 while it is off."),
+			"Messages a second that automatic retry may send from this process: +Inf without a limit, 0 while it is off."),
 	}
 }
 
@@ -73,7 +73,7 @@ func (m *metrics) dequeued(claimed, lost int) {
 	m.dequeues.WithLabelValues("lost").Add(float64(lost))
 }
 
-// ended observes what depends on how an attempt ended.
+// ended observes the metrics that depend on how an attempt ended.
 func (m *metrics) ended(e ending, now time.Time) {
 	m.retryCount.Observe(float64(e.outgoing.Message.RetryCount))
 	if e.delivery.Verdict == entity.Acknowledged {
@@ -85,5 +85,5 @@ func (m *metrics) ended(e ending, now time.Time) {
 	}
 }
 
-// outcome is a verdict in metrics and logs.
+// outcome is the label of a verdict in metrics and logs.
 func outcome(v entity.Verdict) string { return cmp.Or(string(v), "unknown") }

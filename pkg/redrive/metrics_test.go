@@ -25,7 +25,7 @@ func (b *bench) wantObserved(what string, histogram prometheus.Collector, count 
 	}
 }
 
-// Alerts, objectives and the dashboard rest on these values.
+// Alerts, objectives and the dashboard depend on these values.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 

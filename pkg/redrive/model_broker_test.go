@@ -10,20 +10,20 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// weather is how the broker feels.
+// weather is a state of the broker.
 type weather string
 
-// The broker's states.
+// The states of the broker.
 const (
 	well      weather = "well"
-	noBroker  weather = "away"             // nothing can be planned, every send fails
-	noLeader  weather = "without a leader" // of one partition
-	failing   weather = "failing"          // sends are refused for the moment
-	silent    weather = "silent"           // it takes records or not, and never says
-	forbidden weather = "forbidding"       // it takes nothing for one topic
+	noBroker  weather = "away"             // no plan and no send succeeds
+	noLeader  weather = "without a leader" // one partition has none
+	failing   weather = "failing"          // sends fail for the moment
+	silent    weather = "silent"           // writes a record or not, and does not answer
+	forbidden weather = "forbidding"       // accepts no record of one topic
 )
 
-// weathers are those that are not well.
+// weathers are the states with a fault.
 var weathers = []weather{noBroker, noLeader, failing, silent, forbidden}
 
 const (
@@ -34,7 +34,7 @@ const (
 	late = 3 * time.Second
 )
 
-// poison begins the value of records that no broker takes, refused that of those which no plan takes.
+// poison begins the value of records that every broker refuses, refused that of those which every plan refuses.
 var poison, refused = []byte("poison"), []byte("refused")
 
 func refusable(r entity.Record) bool { return bytes.HasPrefix(r.Value, refused) }
@@ -46,11 +46,11 @@ type written struct {
 	record                    entity.Record
 }
 
-// modelLog is the cluster: partitions of topics, which all processes share.
+// modelLog is the cluster: partitions of topics, shared by all processes.
 type modelLog struct {
 	weather    weather
 	partitions map[place][]written
-	lost       map[place]int64 // offsets before that can no longer be read
+	lost       map[place]int64 // offsets below it can no longer be read
 }
 
 func partitionOf(out entity.Outgoing) place {
@@ -61,7 +61,7 @@ func partitionOf(out entity.Outgoing) place {
 	return place{topicOf(out), int32(key[len(key)-1] % 2)}
 }
 
-// modelBroker is a process's way to the cluster.
+// modelBroker is a process's connection to the cluster.
 type modelBroker struct{ p *process }
 
 func (b *modelBroker) Plan(ctx context.Context, batch []entity.Outgoing, _ bool) []entity.Target {
@@ -115,7 +115,7 @@ func (b *modelBroker) send(ctx context.Context, out entity.Outgoing) entity.Deli
 	if until, ok := ctx.Deadline(); ctx.Err() != nil || ok && !time.Now().Before(until) || b.p.point() {
 		return d
 	}
-	_ = b.p.travelFor(context.Background(), late) // a send under way is not called back
+	_ = b.p.travelFor(context.Background(), late) // a send under way is not cancelled
 	if b.p.isDead() && b.p.coin() {
 		return d
 	}
@@ -124,7 +124,7 @@ func (b *modelBroker) send(ctx context.Context, out entity.Outgoing) entity.Deli
 	return d
 }
 
-// deliver is what the broker does with a record.
+// deliver is the broker's reaction to a record.
 func (b *modelBroker) deliver(out entity.Outgoing, at place) entity.Delivery {
 	w := b.p.w
 	w.mu.Lock()

@@ -11,18 +11,18 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// shadow is a message as the model has it: what follows from the lines of the
-// trail and from the verdicts of its attempts, and from nothing else.
+// shadow is a message as the model knows it, only from the entries of the audit trail and the verdicts of its
+// attempts.
 type shadow struct {
 	id      uuid.UUID
 	status  entity.Status
-	count   int // of attempts since the last requeue, those given back aside
+	count   int // attempts since the last requeue, without those given back
 	max     int
-	rescues int // in a row
-	ended   int // attempts of the history that lines have accounted for
+	rescues int // consecutive ones
+	ended   int // ended attempts of the history for which there were entries
 	gone    bool
 	touched bool
-	failed  bool // its last change was an attempt that failed
+	failed  bool // its last change was a failed attempt
 }
 
 // watchClaims checks what a process has just claimed. The caller holds mu.
@@ -43,10 +43,11 @@ func (w *world) watchClaims(p *process, taken []entity.Message) {
 	}
 }
 
-// loadToClaim is how long a message may be on its way from the look at it to its claim, while others have it.
+// loadToClaim is the maximum time between reading a message and claiming it, in which others may hold it.
 const loadToClaim = 2 * time.Minute
 
-// watchAuto checks that automatic retry takes only what is due, or was when it was looked at. The caller holds mu.
+// watchAuto checks that automatic retry claims only messages that are due, or were when it read them. The caller
+// holds mu.
 func (w *world) watchAuto(claims []repository.Claim) {
 	for _, c := range claims {
 		m, err := w.store.Get(context.Background(), c.MessageID, 0)
@@ -56,8 +57,8 @@ func (w *world) watchAuto(claims []repository.Claim) {
 	}
 }
 
-// watchSettling checks that an attempt whose process was never heard of again is rescued, and that of one whose process
-// gave up on the broker has failed. The caller holds mu.
+// watchSettling checks that an attempt whose process reported nothing is rescued, and that one whose process reported
+// an error has failed. The caller holds mu.
 func (w *world) watchSettling(results []repository.Result) {
 	for _, r := range results {
 		m, err := w.store.Get(context.Background(), r.MessageID, 0)
@@ -70,7 +71,7 @@ func (w *world) watchSettling(results []repository.Result) {
 	}
 }
 
-// watchLease checks a batch that was handed out, and remembers it. The caller holds mu.
+// watchLease checks and remembers a leased batch. The caller holds mu.
 func (w *world) watchLease(p *process, r entity.Redrive, b *repository.RedriveBatch) {
 	if b.OnlyCatchUp == r.State.Active() || b.OnlyCatchUp && !b.TakenOver || r.State == entity.RedriveCanary && !b.Canary {
 		w.fail("a lease out of turn", "batch %d of redrive %s was handed out while it is %s", b.Number, r.ID, r.State)
@@ -83,7 +84,7 @@ func (w *world) watchLease(p *process, r entity.Redrive, b *repository.RedriveBa
 	w.saw(p, "leases batch %d of redrive %s, taken over %v", b.Number, short(r.ID), b.TakenOver)
 }
 
-// keepHistories remembers the attempts of messages that are about to be deleted. The caller holds mu.
+// keepHistories remembers the attempts of messages that will be deleted. The caller holds mu.
 func (w *world) keepHistories(ids ...uuid.UUID) {
 	for _, id := range ids {
 		if h := w.history(id); len(h) > 0 {
@@ -92,7 +93,7 @@ func (w *world) keepHistories(ids ...uuid.UUID) {
 	}
 }
 
-// history is all that is known of a message's attempts. The caller holds mu.
+// history returns all known attempts of a message. The caller holds mu.
 func (w *world) history(id uuid.UUID) []entity.Attempt {
 	h, err := w.store.History(context.Background(), id)
 	w.want(err == nil, "no history", "History: %v", err)
@@ -102,7 +103,7 @@ func (w *world) history(id uuid.UUID) []entity.Attempt {
 	return h
 }
 
-// check compares everything that there is with the model.
+// check compares the whole state with the model.
 func (w *world) check() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -161,7 +162,7 @@ func (l *modelLog) byAttempt() map[uuid.UUID]int {
 	return sent
 }
 
-// newLines returns the lines of the trail that the model has not read, the oldest first.
+// newLines returns the audit entries that the model has not read, the oldest first.
 func (w *world) newLines() []entity.AuditEntry {
 	var lines []entity.AuditEntry
 	q := repository.TrailQuery{Limit: 50}
@@ -188,7 +189,7 @@ func (w *world) newLines() []entity.AuditEntry {
 	return lines
 }
 
-// read takes a message where a line of the trail says that it went, if it can go there.
+// read applies an audit entry to a message, if the state allows the change.
 func (w *world) read(s *shadow, line entity.AuditEntry) {
 	if s.gone {
 		w.fail("a line after the end", "message %s was deleted, and then: %+v", s.id, line)
@@ -196,10 +197,10 @@ func (w *world) read(s *shadow, line entity.AuditEntry) {
 	}
 	from := entity.Status(line.From)
 	if from == "" && line.Cause.Actor == entity.ActorIngest && !s.touched {
-		from = entity.Pending // it arrived at its limit
+		from = entity.Pending // it arrived at its retry limit
 	}
 	if s.status == entity.Pending && from == entity.Retrying {
-		s.claim() // attempts that nobody waits for begin without a line
+		s.claim() // redrives and automatic retry begin attempts without an entry
 	}
 	if s.status != from {
 		w.fail("a line from elsewhere", "message %s is %s, and the trail says %+v", s.id, s.status, line)
@@ -208,7 +209,7 @@ func (w *world) read(s *shadow, line entity.AuditEntry) {
 	s.touched, s.failed = true, false
 	switch line.Action {
 	case entity.ActionRetry:
-		if from == entity.Retrying { // a take-over ends the attempt that nobody could settle
+		if from == entity.Retrying { // a take-over ends the unsettled attempt
 			w.end(s, entity.Abandoned, entity.Retrying)
 			s.status = entity.Pending
 		}
@@ -246,8 +247,7 @@ func (s *shadow) claim() {
 	s.touched = true
 }
 
-// end is the simple model of how attempts end. want is the verdict, when it is
-// known; to is where the store says that it led.
+// end is the simple model of how attempts end. want is the verdict, if known; to is the resulting status in the store.
 func (w *world) end(s *shadow, want entity.Verdict, to entity.Status) {
 	h := w.history(s.id)
 	if s.ended >= len(h) {
@@ -281,7 +281,7 @@ func (w *world) end(s *shadow, want entity.Verdict, to entity.Status) {
 	}
 }
 
-// back is the way to PENDING, if attempts are left.
+// back models the return to PENDING, if attempts are left.
 func (s *shadow) back(given int) {
 	s.count -= given
 	s.status = entity.Pending
@@ -337,10 +337,10 @@ func (w *world) checkMessage(s *shadow, attempts, sent map[uuid.UUID]int) {
 	}
 }
 
-// checkSent compares the end of an attempt with what the log holds of it.
+// checkSent compares the end of an attempt with its records in the log.
 func (w *world) checkSent(a entity.Attempt, n int) {
 	want := 0
-	switch a.Verdict { //nolint:exhaustive // all others must not be there
+	switch a.Verdict { //nolint:exhaustive // the others must not occur
 	case entity.Acknowledged:
 		want = 1
 		log := w.log.partitions[place{a.Topic, a.Partition}]
@@ -352,7 +352,7 @@ func (w *world) checkSent(a entity.Attempt, n int) {
 	w.want(n == want, "a record too many or too few", "attempt %+v has %d records, want %d", a, n, want)
 }
 
-// checkBackoff: failures wait twice as long each time, give or take the jitter.
+// checkBackoff: the pause doubles with each failure, within the jitter.
 func (w *world) checkBackoff(m entity.Message, a entity.Attempt) {
 	auto := DefaultConfig().Auto
 	wait := min(auto.Backoff<<(a.RetryCount-1), auto.BackoffMax)
@@ -362,7 +362,7 @@ func (w *world) checkBackoff(m entity.Message, a entity.Attempt) {
 	}
 }
 
-// checkArrival checks what the store made of a record that came back. The caller holds mu.
+// checkArrival checks how the store treated a returned record. The caller holds mu.
 func (w *world) checkArrival(m entity.Message, a repository.Arrival) {
 	parent, ok := w.shadows[a.Parent]
 	if !ok || a.MessageID != m.ID {
@@ -380,7 +380,7 @@ func (w *world) checkArrival(m entity.Message, a repository.Arrival) {
 		"a wrong return", "%+v is of no attempt of %s (%d attempts)", a, a.Parent, parent.ended)
 }
 
-// checkRest checks that nothing is left over when all is well.
+// checkRest checks that no work is left when there are no faults.
 func (w *world) checkRest() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

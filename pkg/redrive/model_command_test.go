@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// verb is what a command does.
+// verb is the kind of a command.
 type verb string
 
-// What can happen.
+// The kinds of commands.
 const (
 	cmdAdd       verb = "add messages"
 	cmdReturn    verb = "a record comes back"
@@ -41,7 +41,7 @@ const (
 	cmdSleep     verb = "time passes"
 )
 
-// verbs says how often each command comes.
+// verbs holds the weight of each kind.
 var verbs = []struct {
 	verb   verb
 	weight int
@@ -76,8 +76,8 @@ var verbs = []struct {
 	{cmdSleep, 16},
 }
 
-// command is one step of a sequence. Its numbers choose among what there is when
-// its turn comes, so that it means something also where others were left out.
+// command is one step of a sequence. Its numbers choose among what exists when its turn comes, so that it stays
+// meaningful when others are left out.
 type command struct {
 	verb    verb
 	a, b, c uint64
@@ -105,10 +105,10 @@ func newCommands(rng *rand.Rand, n int) []command {
 	return commands
 }
 
-// rng is a source of further choices that belong to the command alone.
+// rng returns a source of further choices, determined by the command alone.
 func (c command) rng() *rand.Rand { return rand.New(rand.NewPCG(c.b, c.c)) }
 
-// pick chooses one of several; the zero value when there is none.
+// pick chooses one of several; ok is false when there is none.
 func pick[T any](all []T, by uint64) (one T, ok bool) {
 	if len(all) == 0 {
 		return one, false
@@ -116,7 +116,7 @@ func pick[T any](all []T, by uint64) (one T, ok bool) {
 	return all[by%uint64(len(all))], true
 }
 
-// upTo is a time between from and to.
+// upTo returns a duration between from and to.
 func upTo(rng *rand.Rand, from, to time.Duration) time.Duration {
 	return from + time.Duration(rng.Int64N(int64(to-from)))
 }

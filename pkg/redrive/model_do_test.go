@@ -12,10 +12,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// maxLiving bounds the processes that live at the same time.
+// maxLiving limits the number of concurrent processes.
 const maxLiving = 3
 
-// do carries out a command. Requests go on by themselves, whatever comes next.
+// do executes a command. Requests continue in the background.
 func (w *world) do(c command) {
 	p, alive := pick(w.living(), c.a)
 	switch c.verb {
@@ -56,7 +56,7 @@ func (w *world) do(c command) {
 	}
 }
 
-// doWith carries out a command that is a process's.
+// doWith executes a command of a process.
 func (w *world) doWith(p *process, c command) {
 	rng := c.rng()
 	switch c.verb {
@@ -94,7 +94,7 @@ func (w *world) doWith(p *process, c command) {
 	}
 }
 
-// unsettled returns the messages of which nobody can tell.
+// unsettled returns the messages whose last attempt is unsettled.
 func (w *world) unsettled() []uuid.UUID {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -107,7 +107,7 @@ func (w *world) unsettled() []uuid.UUID {
 	return ids
 }
 
-// request is what an operator asks for one message.
+// request executes an operator's request for one message.
 func (w *world) request(p *process, c command, id uuid.UUID) {
 	cause := entity.By("operator")
 	switch c.verb { //nolint:exhaustive // the others are no requests
@@ -130,7 +130,7 @@ func (w *world) request(p *process, c command, id uuid.UUID) {
 	}
 }
 
-// retry asks for one attempt and checks what the answer says.
+// retry requests one attempt and checks the answer.
 func (w *world) retry(p *process, order entity.RetryOrder) {
 	result, err := p.Retry(p.ctx, order)
 	if p.isDead() {
@@ -140,7 +140,7 @@ func (w *world) retry(p *process, order entity.RetryOrder) {
 	defer w.mu.Unlock()
 	var failed *entity.PublishError
 	switch {
-	case err == nil && result.Offset < 0: // somebody else has ended the attempt
+	case err == nil && result.Offset < 0: // another process has ended the attempt
 		if m, err := w.store.Get(context.Background(), order.ID, 0); err == nil && m.Status != entity.Resolved {
 			w.fail("a false success", "Retry(%s) = %+v, and it is %s", order.ID, result, m.Status)
 		}
@@ -157,8 +157,7 @@ func (w *world) retry(p *process, order entity.RetryOrder) {
 	}
 }
 
-// retryTwice sends the same request to two processes: the second gets it when
-// the first has answered, or is not heard of any more.
+// retryTwice sends the same request to two processes: to the second when the first has answered, or is dead.
 func (w *world) retryTwice(p *process, c command, id uuid.UUID) {
 	cause := entity.By("operator")
 	cause.Operation = uuid.New()
@@ -242,7 +241,7 @@ func (w *world) steer(p *process, c command) {
 	w.others.Go(func() { _, _ = do(p.ctx, id, entity.By("operator")) })
 }
 
-// comeBack makes a record of the log a dead letter again, with our headers or without them.
+// comeBack makes a record of the log a dead letter again, with or without our headers.
 func (w *world) comeBack(c command) {
 	rng := c.rng()
 	w.mu.Lock()
@@ -257,7 +256,7 @@ func (w *world) comeBack(c command) {
 		return
 	}
 	parent, err := w.store.Get(context.Background(), r.message, -1)
-	if err != nil { // deleted: nobody knows its bytes any more
+	if err != nil { // deleted: its bytes are unknown
 		w.mu.Unlock()
 		return
 	}
@@ -282,7 +281,7 @@ func (w *world) setWeather(to weather) {
 	w.log.weather = to
 }
 
-// lockRows lets another database session lock the rows of some messages for a while.
+// lockRows makes another database session lock the rows of some messages for a while.
 func (w *world) lockRows(c command) {
 	rng := c.rng()
 	w.mu.Lock()
@@ -295,7 +294,7 @@ func (w *world) lockRows(c command) {
 	}
 }
 
-// truncate makes all that a partition holds by now unreadable.
+// truncate makes the current contents of a partition unreadable.
 func (w *world) truncate(c command) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -308,7 +307,7 @@ func (w *world) crash(p *process) {
 	w.score.crashes++
 }
 
-// rest takes all faults away and lets two processes work until nothing is left to be done.
+// rest removes all faults and lets two processes work until no work is left.
 func (w *world) rest() {
 	w.setWeather(well)
 	w.mu.Lock()
@@ -343,8 +342,7 @@ func (w *world) rest() {
 	}
 }
 
-// atRest reports whether nothing is left to be done, and has redrives resumed
-// that wait for somebody.
+// atRest reports whether no work is left. It resumes redrives that wait for an operator.
 func (w *world) atRest(p *process) bool {
 	rest := true
 	for _, r := range w.allRedrives() {
@@ -356,7 +354,7 @@ func (w *world) atRest(p *process) bool {
 	return rest && w.unrest() == ""
 }
 
-// unrest tells of something that is left to be done.
+// unrest describes some work that is left.
 func (w *world) unrest() string {
 	for _, r := range w.allRedrives() {
 		if !r.State.Over() {

@@ -12,7 +12,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// anEdit is an edit of some kind.
+// anEdit returns an edit determined by the command.
 func anEdit(c command) *entity.Edit {
 	rng := c.rng()
 	e := &entity.Edit{}
@@ -29,7 +29,7 @@ func anEdit(c command) *entity.Edit {
 	return e
 }
 
-// sometimes is an edit, or none.
+// sometimes returns an edit, or nil.
 func sometimes(c command) *entity.Edit {
 	if c.a%2 == 0 {
 		return nil
@@ -37,7 +37,7 @@ func sometimes(c command) *entity.Edit {
 	return anEdit(c)
 }
 
-// noteEdits remembers what was stored with the claims that were made. The caller holds mu.
+// noteEdits remembers the edits that were stored with the claims. The caller holds mu.
 func (w *world) noteEdits(claims []repository.Claim, taken []entity.Message) {
 	made := map[uuid.UUID]bool{}
 	for _, m := range taken {
@@ -50,7 +50,7 @@ func (w *world) noteEdits(claims []repository.Claim, taken []entity.Message) {
 	}
 }
 
-// patchedValue is what a patch makes of a value.
+// patchedValue applies a patch to a value.
 func patchedValue(patch, value []byte) ([]byte, error) {
 	p, err := payload.CompilePatch(patch)
 	if err != nil {
@@ -59,8 +59,8 @@ func patchedValue(patch, value []byte) ([]byte, error) {
 	return p.Apply(value)
 }
 
-// watchBytes checks that what is written is the message's record as the edit that
-// was stored with its claim says. The caller holds mu.
+// watchBytes checks that the written record is the message's record with the edit that was stored with its claim. The
+// caller holds mu.
 func (w *world) watchBytes(out entity.Outgoing, at place) {
 	id, attempt := out.Message.ID, out.Message.Claim.ID
 	edit, known := w.edits[attempt]
@@ -83,21 +83,21 @@ func (w *world) watchBytes(out entity.Outgoing, at place) {
 	}
 }
 
-// checkAnswer checks that a success is that of the edit which was ordered. The caller holds mu.
+// checkAnswer checks that a success is that of the requested edit. The caller holds mu.
 func (w *world) checkAnswer(order entity.RetryOrder, r written) {
 	if order.Edit != nil && !reflect.DeepEqual(w.edits[r.attempt], order.Edit) {
 		w.fail("an edit that was ignored", "message %s: %+v was ordered, and attempt %s with %+v is the answer", order.ID, order.Edit, r.attempt, w.edits[r.attempt])
 	}
 }
 
-// checkEdit compares the edit in the history with the one that was claimed with.
+// checkEdit compares the edit in the history with the one of the claim.
 func (w *world) checkEdit(a entity.Attempt) {
 	if want := w.edits[a.ID]; !reflect.DeepEqual(a.Edit, want) {
 		w.fail("another edit", "attempt %s has %+v, want %+v", a.ID, a.Edit, want)
 	}
 }
 
-// checkRecord checks that a message is what came in.
+// checkRecord checks that a message still has its original record.
 func (w *world) checkRecord(m entity.Message) {
 	if want := w.records[m.ID]; !bytes.Equal(m.Record.Key, want.Key) || !bytes.Equal(m.Record.Value, want.Value) {
 		w.fail("another record", "message %s has %q, %q, want %q, %q", m.ID, m.Record.Key, m.Record.Value, want.Key, want.Value)

@@ -13,18 +13,17 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// modelOnPostgres is how many sequences are played on the real store.
+// modelOnPostgres is the number of sequences that are played on the real store.
 const modelOnPostgres = 3
 
-// TestModelPostgres plays some of the sequences on PostgreSQL. Only the clock is
-// not the database's: time stands still while a statement is under way, and
-// passes between them as fast as nobody has anything to do.
+// TestModelPostgres plays some of the sequences on PostgreSQL. Only the clock is not the database's: time stands
+// still during a statement, and between statements jumps to the next timer.
 func TestModelPostgres(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(modelOnPostgres) {
 		url := postgrestest.URL(t)
 		w := play(t, seed+1, newCommands(rand.New(rand.NewPCG(seed+1, 1)), modelCommands), func() (repository.Repository, func()) {
-			db, err := sqlx.Connect("postgres", url) // in the bubble, whose clock its timers follow
+			db, err := sqlx.Connect("postgres", url) // in the bubble, since its timers follow that clock
 			check.NoError(t, err)
 			return postgres.New(db, postgres.WithClock(time.Now)), func() { _ = db.Close() }
 		})

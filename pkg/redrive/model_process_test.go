@@ -20,29 +20,29 @@ var (
 	errAway    = fmt.Errorf("away: %w", entity.ErrUnavailable)
 )
 
-// process is one replica: a Service with its loops, whose way to the store and to the broker goes through points at
-// which it can die, be stopped, or lose an answer.
+// process is one replica: a Service with its loops. Its calls to the store and to the broker pass points at which the
+// process can die, be suspended, or lose an answer.
 type process struct {
 	*Service
 	w      *world
 	number int
-	ctx    context.Context //nolint:containedctx // the life of the process
+	ctx    context.Context //nolint:containedctx // ends with the process
 	cancel context.CancelFunc
 	loops  sync.WaitGroup
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	rng    *rand.Rand
 	dead   bool
-	ended  bool          // in good order
-	fuse   int           // it dies at the so-maniest point from here; -1: at none
-	losing int           // it loses the so-maniest answer from here; -1: none
-	frozen time.Time     // it is stopped until then
-	chill  int           // it is stopped at the so-maniest point from here; -1: at none
-	rest   time.Duration // and for so long
+	ended  bool          // in an orderly way
+	fuse   int           // it dies after this number of points; -1: never
+	losing int           // it loses the answer after this number of answers; -1: none
+	frozen time.Time     // it is suspended until then
+	chill  int           // it is suspended after this number of points; -1: never
+	rest   time.Duration // duration of that suspension
 	auto   context.CancelFunc
 }
 
-// startProcess starts a replica with all its loops but automatic retry.
+// startProcess starts a replica with all its loops except automatic retry.
 func (w *world) startProcess() *process {
 	p := &process{w: w, number: len(w.processes), fuse: -1, losing: -1, chill: -1}
 	p.rng = rand.New(rand.NewPCG(w.seed, uint64(100+p.number)))
@@ -70,7 +70,7 @@ func (p *process) random() float64 {
 
 func (p *process) coin() bool { return p.random() < 0.5 }
 
-// die is kill -9: what is on its way may still arrive, nothing else does.
+// die is kill -9: only calls that are on their way may still arrive.
 func (p *process) die() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,7 +84,7 @@ func (p *process) isDead() bool {
 	return p.dead
 }
 
-// end drains the process in good order.
+// end shuts the process down in an orderly way.
 func (p *process) end() {
 	p.mu.Lock()
 	p.ended = true
@@ -93,7 +93,7 @@ func (p *process) end() {
 	p.loops.Wait()
 }
 
-// lives reports whether the process takes requests.
+// lives reports whether the process accepts requests.
 func (p *process) lives() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -114,14 +114,14 @@ func (p *process) toggle() {
 	p.loops.Go(func() { p.RunAuto(ctx) })
 }
 
-// heal takes all faults away that are still to come.
+// heal removes all pending faults.
 func (p *process) heal() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.fuse, p.losing, p.chill, p.frozen = -1, -1, -1, time.Time{}
 }
 
-// point is a moment at which the process may die, or be stopped. It reports whether it is dead.
+// point is a moment at which the process may die, or be suspended. It reports whether it is dead.
 func (p *process) point() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -136,7 +136,7 @@ func (p *process) point() bool {
 	return p.dead
 }
 
-// thaw waits while the process is stopped, and reports whether it was.
+// thaw waits while the process is suspended, and reports whether it was.
 func (p *process) thaw() bool {
 	was := false
 	for {
@@ -151,11 +151,11 @@ func (p *process) thaw() bool {
 	}
 }
 
-// travel is the time that something is on its way, different each time so that
-// what many do at once gets an order. It ends early with ctx.
+// travel waits for the duration of a call, different each time so that concurrent calls get an order. It ends early
+// with ctx.
 func (p *process) travel(ctx context.Context) error { return p.travelFor(ctx, 12*time.Second) }
 
-// travelFor is travel that takes so long at most, which is seldom.
+// travelFor is travel with a maximum duration, which is rarely reached.
 func (p *process) travelFor(ctx context.Context, most time.Duration) error {
 	p.mu.Lock()
 	d := time.Duration(100_000 + p.rng.IntN(3_000_000))
@@ -172,8 +172,7 @@ func (p *process) travelFor(ctx context.Context, most time.Duration) error {
 	return nil
 }
 
-// cut is what a caller sees whose context ended: a statement that took too long
-// may work later.
+// cut returns the error for a caller whose context ended: a statement that took too long may succeed later.
 func (p *process) cut(ctx context.Context) error {
 	switch {
 	case p.isDead():
@@ -185,7 +184,7 @@ func (p *process) cut(ctx context.Context) error {
 	}
 }
 
-// loses reports whether an answer gets lost that is there already.
+// loses reports whether an answer that has arrived gets lost.
 func (p *process) loses() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -194,13 +193,13 @@ func (p *process) loses() bool {
 	return lost
 }
 
-// ask carries a call to the store and its answer back. On either way the process
-// may die or lose patience, and then the call was made or it was not.
+// ask carries a call to the store and its answer back. On either way the process may die or time out, so that the
+// call was made or not.
 func ask[T any](ctx context.Context, p *process, do func(ctx context.Context) (T, error)) (T, error) {
 	return askAt(ctx, p, p.point, p.loses, do)
 }
 
-// look is ask for what loops ask again and again: it uses up no points.
+// look is ask for polling of loops: it passes no points.
 func look[T any](ctx context.Context, p *process, do func(ctx context.Context) (T, error)) (T, error) {
 	return askAt(ctx, p, p.isDead, func() bool { return false }, do)
 }
@@ -211,7 +210,7 @@ func askAt[T any](ctx context.Context, p *process, point, loses func() bool, do 
 		return none, p.cut(ctx)
 	}
 	if p.thaw() {
-		return none, errAway // its connection did not outlive that
+		return none, errAway // its connection did not survive that
 	}
 	if point() {
 		return none, errCrashed
@@ -244,7 +243,7 @@ func askAt[T any](ctx context.Context, p *process, point, loses func() bool, do 
 	return result, err
 }
 
-// tell is ask for a call that answers nothing but an error.
+// tell is ask for a call that returns only an error.
 func tell(ctx context.Context, p *process, do func(ctx context.Context) error) error {
 	_, err := ask(ctx, p, func(ctx context.Context) (struct{}, error) { return struct{}{}, do(ctx) })
 	return err

@@ -10,14 +10,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// redriveShadow is a redrive as the model has it.
+// redriveShadow is a redrive as the model knows it.
 type redriveShadow struct {
 	id    uuid.UUID
 	state entity.RedriveState
-	items []entity.RedriveItem // as they were seen last
+	items []entity.RedriveItem // as last read
 }
 
-// readRedrive takes a redrive where a line of the trail says that it went.
+// readRedrive applies an audit entry to a redrive.
 func (w *world) readRedrive(line entity.AuditEntry) {
 	from, to := entity.RedriveState(line.From), entity.RedriveState(line.To)
 	r, known := w.redrives[line.ObjectID]
@@ -89,7 +89,7 @@ func counting(c entity.RedriveCounts, item entity.RedriveItem) entity.RedriveCou
 	return c
 }
 
-// checkItem compares what a redrive says of a message with the attempts that it made on it.
+// checkItem compares a redrive's result for a message with the attempts that it made on it.
 func (w *world) checkItem(r entity.Redrive, item entity.RedriveItem) {
 	if r.Action != entity.RedriveRetry {
 		w.checkChange(r, item)
@@ -115,7 +115,7 @@ func (w *world) checkItem(r entity.Redrive, item entity.RedriveItem) {
 	case entity.ItemDead:
 		agrees = last.To == entity.Dead && last.Verdict != entity.Abandoned
 	case entity.ItemInDoubt:
-		agrees = len(made) > 0 // its own process may have woken since, and know
+		agrees = len(made) > 0 // its own process may have continued since, and know
 	case entity.ItemSkipped:
 		agrees = len(made) == 0 || item.Reason == repository.SkippedGone || last.To == entity.Pending && last.Verdict != entity.Failed
 	}
@@ -127,7 +127,7 @@ func (w *world) checkItem(r entity.Redrive, item entity.RedriveItem) {
 	}
 }
 
-// attemptsOf returns the attempts that a redrive made on a message; one that is still a claim has verdict InDoubt.
+// attemptsOf returns the attempts that a redrive made on a message; a live claim has verdict InDoubt.
 func (w *world) attemptsOf(redrive, id uuid.UUID) []entity.Attempt {
 	made := slices.DeleteFunc(slices.Clone(w.history(id)), func(a entity.Attempt) bool { return a.RedriveID != redrive })
 	if m, err := w.store.Get(context.Background(), id, 0); err == nil && m.Claimed() && m.Claim.RedriveID == redrive {
@@ -136,12 +136,12 @@ func (w *world) attemptsOf(redrive, id uuid.UUID) []entity.Attempt {
 	return made
 }
 
-// checkSkipped: whoever skips a message has a reason.
+// checkSkipped checks that there was a reason to skip a message.
 func (w *world) checkSkipped(r entity.Redrive, item entity.RedriveItem) {
 	switch item.Reason {
 	case repository.SkippedTaken:
 		if !w.touchedByOthers(r, item.MessageID) {
-			w.fail("a lost message of a redrive", "redrive %s says that message %s was taken, and nobody else touched it", r.ID, item.MessageID)
+			w.fail("a lost message of a redrive", "redrive %s says that message %s was taken, but no other process changed it", r.ID, item.MessageID)
 		}
 	case repository.SkippedGone:
 		w.want(w.shadows[item.MessageID].gone, "a wrong reason", "redrive %s says that message %s is gone", r.ID, item.MessageID)
@@ -151,12 +151,12 @@ func (w *world) checkSkipped(r entity.Redrive, item entity.RedriveItem) {
 		}
 	case skippedKeyBlocked:
 		if item.Number == 0 {
-			w.fail("a wrong reason", "redrive %s says that message %s is blocked, and nothing stands before it", r.ID, item.MessageID)
+			w.fail("a wrong reason", "redrive %s says that message %s is blocked, but no message comes before it", r.ID, item.MessageID)
 		}
 	}
 }
 
-// touchedByOthers reports whether anybody but the redrive had a message since it was made.
+// touchedByOthers reports whether others changed a message since the redrive was created.
 func (w *world) touchedByOthers(r entity.Redrive, id uuid.UUID) bool {
 	if w.shadows[id].gone {
 		return true
@@ -176,7 +176,7 @@ func (w *world) touchedByOthers(r entity.Redrive, id uuid.UUID) bool {
 	})
 }
 
-// checkChange compares what a redrive that is no retry says of a message with the trail.
+// checkChange compares the result of a redrive other than a retry with the audit trail.
 func (w *world) checkChange(r entity.Redrive, item entity.RedriveItem) {
 	trail, err := w.store.Trail(context.Background(), repository.TrailQuery{
 		ObjectID: item.MessageID, Action: auditAction(r.Action), Limit: 1000,
@@ -194,8 +194,8 @@ func (w *world) checkChange(r entity.Redrive, item entity.RedriveItem) {
 	}
 }
 
-// watchOrder checks that a redrive which keeps the order of keys sends nothing
-// behind a message that it has not sent with success. The caller holds mu.
+// watchOrder checks that a redrive which keeps the order of keys sends no message after one of the same key that it
+// has not sent successfully. The caller holds mu.
 func (w *world) watchOrder(m entity.Message, redrive uuid.UUID) {
 	key, ordered := keyOf(m)
 	if redrive == uuid.Nil || !ordered {
@@ -222,7 +222,7 @@ func (w *world) watchOrder(m entity.Message, redrive uuid.UUID) {
 	}
 }
 
-// checkRedrivesOver checks that every redrive has come to its end.
+// checkRedrivesOver checks that every redrive has ended.
 func (w *world) checkRedrivesOver() {
 	for _, id := range w.order {
 		s := w.redrives[id]

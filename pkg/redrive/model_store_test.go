@@ -11,8 +11,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// modelStore is a process's way to the store. It watches who leases and claims
-// what, and keeps the histories of what is deleted.
+// modelStore is a process's connection to the store. It observes leases and claims, and keeps the histories of
+// deleted messages.
 type modelStore struct {
 	p     *process
 	store repository.Repository
@@ -24,7 +24,7 @@ var _ interface {
 	outcomes
 } = (*modelStore)(nil)
 
-// two are the answers of a method that has two.
+// two holds the results of a method that has two.
 type two[A, B any] struct {
 	a A
 	b B
@@ -65,7 +65,7 @@ func (s *modelStore) Claim(ctx context.Context, claims []repository.Claim, how r
 		}
 		free := s.p.w.unlocked(claims)
 		if how.Wait && len(free) < len(claims) {
-			return nil, errAway // the lock was waited for in vain
+			return nil, errAway // the lock was not released in time
 		}
 		taken, err := s.store.Claim(ctx, free, how)
 		s.p.w.watchClaims(s.p, taken)
@@ -142,7 +142,7 @@ func (s *modelStore) Search(ctx context.Context, q repository.SearchQuery) (repo
 	return ask(ctx, s.p, func(ctx context.Context) (repository.SearchPage, error) { return s.store.Search(ctx, q) })
 }
 
-// CreateRedrive cuts small batches, so that processes have something to share.
+// CreateRedrive uses small batches, so that several processes share a redrive.
 func (s *modelStore) CreateRedrive(ctx context.Context, n repository.NewRedrive) (entity.Redrive, error) {
 	n.BatchSize = 1 + int(n.ID[15])%5
 	return ask(ctx, s.p, func(ctx context.Context) (entity.Redrive, error) { return s.store.CreateRedrive(ctx, n) })
@@ -222,8 +222,7 @@ func (w *world) unlocked(claims []repository.Claim) []repository.Claim {
 	return slices.DeleteFunc(slices.Clone(claims), func(c repository.Claim) bool { return time.Now().Before(w.locked[c.MessageID]) })
 }
 
-// watchTaken checks that a message which is skipped as taken is not merely locked:
-// something happened to it since it was selected.
+// watchTaken checks that a message which is skipped as taken is not only locked: it changed since it was selected.
 func (w *world) watchTaken(ctx context.Context, redrive uuid.UUID, item entity.RedriveItem) {
 	if item.Result != entity.ItemSkipped || item.Reason != repository.SkippedTaken {
 		return

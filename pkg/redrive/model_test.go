@@ -18,18 +18,18 @@ import (
 const (
 	modelSequences = 500
 	modelCommands  = 80
-	modelGroups    = 4 // sequences that are played side by side
+	modelGroups    = 4 // sequences that are played in parallel
 
-	// modelShrinking bounds how often a sequence that fails is played again, to find the commands that it takes.
+	// modelShrinking limits how often a failing sequence is played again to find the commands that it needs.
 	modelShrinking = 80
 )
 
-// TestModel plays random sequences of requests, crashes, faults and clock steps against several processes on one store
-// and one log, and compares what they make of it with a simple model of the states: after each command, and in the end,
-// when everything is well again and has come to rest.
+// TestModel plays random sequences of requests, crashes, faults and clock steps against several processes on one
+// store and one log, and compares the result with a simple model of the states: after each command, and at the end,
+// when all faults are removed and no work is left.
 //
-// A sequence follows from its seed, but for what happens at the very same moment: a seldom failure may take several
-// tries. DLQ_MODEL_SEED plays one seed alone, DLQ_MODEL_COUNT that many from there on.
+// A sequence is determined by its seed, except for the order of simultaneous events: a rare failure may take several
+// tries. DLQ_MODEL_SEED plays only that seed, DLQ_MODEL_COUNT that many from there on.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	first, n := modelSeeds(t)
@@ -49,7 +49,7 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// modelSeeds is which seeds are to be played.
+// modelSeeds returns the first seed and the number of seeds to play.
 func modelSeeds(t *testing.T) (first, n uint64) {
 	t.Helper()
 	first, n = 1, modelSequences
@@ -67,8 +67,7 @@ func modelNumber(t *testing.T, text string) uint64 {
 	return check.Must(strconv.ParseUint(text, 10, 64))(t)
 }
 
-// playSeed plays the sequence of one seed on the memory store, and tells what it
-// takes to make it fail.
+// playSeed plays the sequence of one seed on the memory store, and reports the commands that a failure needs.
 func playSeed(t *testing.T, seed uint64) *world {
 	t.Helper()
 	open := func() (repository.Repository, func()) { return fake.New(time.Now), func() {} }
@@ -83,7 +82,7 @@ func playSeed(t *testing.T, seed uint64) *world {
 	return w
 }
 
-// play plays commands in a bubble of its own time.
+// play plays commands in a synctest bubble.
 func play(t *testing.T, seed uint64, commands []command, open func() (repository.Repository, func())) *world {
 	t.Helper()
 	var w *world
@@ -96,8 +95,8 @@ func play(t *testing.T, seed uint64, commands []command, open func() (repository
 	return w
 }
 
-// shrink leaves out what a failure does not need: halves of the commands first,
-// single ones in the end. Whatever fails in the same way will do.
+// shrink removes commands that a failure does not need: halves of them first, single ones last. Any failure of the
+// same kind counts.
 func shrink(t *testing.T, failed *world, commands []command, again func([]command) *world) ([]command, *world) {
 	t.Helper()
 	for size, tries := len(commands)/2, 0; size > 0 && tries < modelShrinking; size /= 2 {

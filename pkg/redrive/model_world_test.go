@@ -17,44 +17,43 @@ import (
 
 const payments = "payments"
 
-// world is what a sequence is played in: one store, one cluster, processes, and
-// what the model knows of it all. Whatever happens to the store or the cluster
-// happens under mu, one thing after the other.
+// world is the environment of a sequence: one store, one cluster, processes, and the model's knowledge of them. All
+// changes of the store or the cluster happen under mu, one after the other.
 type world struct {
 	seed   uint64
 	began  time.Time
 	rng    *rand.Rand
 	store  repository.Repository
-	others sync.WaitGroup // requests, and records that are late
+	others sync.WaitGroup // requests, and late records
 
 	alive     sync.Mutex
 	processes []*process
 
 	mu        sync.Mutex
 	log       modelLog
-	storeBack time.Time               // the store is away until then
+	storeBack time.Time               // the store is unavailable until then
 	locked    map[uuid.UUID]time.Time // another session locks these rows until then
 	place     repository.Partition
 	offset    int64 // of the next dead letter
 	messages  []uuid.UUID
 	shadows   map[uuid.UUID]*shadow
-	histories map[uuid.UUID][]entity.Attempt // of messages that are to be deleted
-	records   map[uuid.UUID]entity.Record    // of messages, as they came
-	edits     map[uuid.UUID]*entity.Edit     // of attempts, as they were stored
+	histories map[uuid.UUID][]entity.Attempt // of messages that will be deleted
+	records   map[uuid.UUID]entity.Record    // original records of messages
+	edits     map[uuid.UUID]*entity.Edit     // stored edits of attempts
 	leases    map[batchOf]map[uuid.UUID]bool
 	redrives  map[uuid.UUID]*redriveShadow
-	order     []uuid.UUID // of redrives
+	order     []uuid.UUID // ids of redrives
 	returned  map[uuid.UUID]bool
-	seen      int64       // the last line of the trail that the model has seen
+	seen      int64       // the last audit entry that the model has read
 	operation []uuid.UUID // of retries that were sent again
 
 	failure string
-	kind    string // what its failure is, without the particulars
+	kind    string // kind of the failure, without details
 	told    []string
 	score   modelScore
 }
 
-// batchOf is a batch in a process's hands.
+// batchOf is a batch that a process holds.
 type batchOf struct {
 	process int
 	redrive uuid.UUID
@@ -82,7 +81,7 @@ func newWorld(seed uint64, store repository.Repository) *world {
 	return w
 }
 
-// play carries out the commands, takes all faults away, and waits until everything has come to rest.
+// play executes the commands, removes all faults, and waits until no work is left.
 func (w *world) play(commands []command) {
 	w.add(14, w.rng)
 	w.startProcess()
@@ -112,7 +111,7 @@ func (w *world) play(commands []command) {
 		p.loops.Wait()
 	}
 	w.others.Wait()
-	elapse(10 * time.Minute) // what nobody waits for any more
+	elapse(10 * time.Minute) // let abandoned work finish
 	w.score.sequences++
 }
 
@@ -122,12 +121,12 @@ func (w *world) tell(format string, args ...any) {
 	w.told = append(w.told, fmt.Sprintf("%9.3f ", time.Since(w.began).Seconds())+fmt.Sprintf(format, args...))
 }
 
-// saw tells what a process has done. The caller holds mu.
+// saw logs an action of a process. The caller holds mu.
 func (w *world) saw(p *process, format string, args ...any) {
 	w.told = append(w.told, fmt.Sprintf("%9.3f   process %d ", time.Since(w.began).Seconds(), p.number)+fmt.Sprintf(format, args...))
 }
 
-// short is enough of an id to know it by.
+// short returns a part of an id that identifies it.
 func short(id uuid.UUID) string { return id.String()[28:] }
 
 func (w *world) failed() bool {
@@ -136,7 +135,7 @@ func (w *world) failed() bool {
 	return w.failure != ""
 }
 
-// fail notes the first difference. The caller holds mu.
+// fail records the first difference. The caller holds mu.
 func (w *world) fail(kind, format string, args ...any) {
 	if w.failure == "" {
 		w.kind, w.failure = kind, kind+": "+fmt.Sprintf(format, args...)
@@ -163,7 +162,7 @@ func (w *world) isStoreAway() bool {
 	return time.Now().Before(w.storeBack)
 }
 
-// living returns the processes that take requests.
+// living returns the processes that accept requests.
 func (w *world) living() []*process {
 	w.alive.Lock()
 	defer w.alive.Unlock()
@@ -176,7 +175,7 @@ func (w *world) living() []*process {
 	return living
 }
 
-// add lets new dead letters come in.
+// add stores new dead letters.
 func (w *world) add(n int, rng *rand.Rand) {
 	for range n {
 		m := entity.NewMessage([]string{orders, orders, payments}[rng.IntN(3)], "boom", time.Now())
@@ -200,7 +199,7 @@ func (w *world) ingest(m entity.Message) repository.Stored {
 	elapse(time.Microsecond) // each is younger than the one before
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for i := range 8 { // ids that follow from the seed
+	for i := range 8 { // ids determined by the seed
 		m.ID[8+i] = byte(w.rng.Uint32())
 	}
 	m.ID[8] = m.ID[8]&0x3f | 0x80
@@ -227,7 +226,7 @@ func (w *world) ingest(m entity.Message) repository.Stored {
 	return stored
 }
 
-// write puts a record at the end of a partition. The caller holds mu.
+// write appends a record to a partition. The caller holds mu.
 func (w *world) write(out entity.Outgoing, at place) int64 {
 	claim := out.Message.Claim
 	w.watchOrder(out.Message, claim.RedriveID)
@@ -239,7 +238,7 @@ func (w *world) write(out entity.Outgoing, at place) int64 {
 	return int64(len(w.log.partitions[at]) - 1)
 }
 
-// modelScore counts what was played, lest it be nothing.
+// modelScore counts what was played, to check that it is enough.
 type modelScore struct {
 	sequences, commands, messages, attempts, records, resolved, dead, redrives, crashes, returns, unsettled, edited int
 }
@@ -264,7 +263,7 @@ func (s modelScore) String() string {
 		s.sequences, s.commands, s.messages, s.resolved, s.dead, s.unsettled, s.attempts, s.records, s.edited, s.returns, s.redrives, s.crashes)
 }
 
-// wantEnough checks that there was something of everything, in each sequence on the average.
+// wantEnough checks that each kind of event occurred at least once per sequence on average.
 func (s modelScore) wantEnough(t *testing.T) {
 	t.Helper()
 	for what, n := range map[string]int{

@@ -11,29 +11,31 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Judge returns the judge of original topics, by configuration and mapping. Errors are of reading the mapping.
+// Judge returns a function that judges original topics by the configuration and the mapping. Its error comes from
+// reading the mapping.
 type Judge func(ctx context.Context) (func(*entity.Message) entity.OriginStanding, error)
 
-// WithOrigins says which original topics are declared. Without it all are.
+// WithOrigins sets how original topics are judged. Without it every original topic counts as declared.
 func WithOrigins(judge Judge) Option { return func(s *Service) { s.judge = judge } }
 
-// everyOriginDeclared judges where no declarations are known.
+// everyOriginDeclared is the default Judge.
 func everyOriginDeclared(context.Context) (func(*entity.Message) entity.OriginStanding, error) {
 	declared := entity.OriginStanding{Declaration: entity.Declared}
 	return func(*entity.Message) entity.OriginStanding { return declared }, nil
 }
 
-// planning says for whom messages are planned.
+// planning holds the circumstances of a plan.
 type planning struct {
-	bulk    bool                  // no person looked at each message
-	auto    bool                  // no person asked for the attempts
-	visible *entity.TopicPatterns // the topics on which the redrive's maker has the role that it needs; nil for all
-	// cause of the reads that planning takes; without an actor they are on behalf of no user and are not audited.
+	bulk    bool                  // no person reviewed each message
+	auto    bool                  // automatic retry: no person requested the attempts
+	visible *entity.TopicPatterns // the topics on which the redrive's creator has the needed role; nil for all
+	// cause of the reads during planning; without an actor they are on behalf of no user and are not audited.
 	cause entity.Cause
 }
 
 // target plans messages as Publisher.Plan does, and refuses those whose original topic is not declared well enough
-// for the sender. The plan reads the records of pointers: that is recorded. The error is that of the store.
+// for the sender. Planning reads the records that pointers refer to, which is audited. The error is that of the
+// store.
 func (s *Service) target(ctx context.Context, batch []entity.Outgoing, how planning) ([]entity.Target, error) {
 	targets, open, err := s.refuseOrigins(ctx, batch, how)
 	if err != nil {
@@ -58,8 +60,8 @@ func (s *Service) target(ctx context.Context, batch []entity.Outgoing, how plann
 	return targets, nil
 }
 
-// refuseOrigins returns a target with an error for each refused message, and the indexes of the others. A retry of
-// a single message refuses none: its caller has seen it, and the roles were checked when the request came in.
+// refuseOrigins returns a target with an error for each refused message, and the indexes of the others. It refuses no
+// retry of a single message: its caller has reviewed the message, and the API checked the roles of the request.
 func (s *Service) refuseOrigins(ctx context.Context, batch []entity.Outgoing, how planning) ([]entity.Target, []int, error) {
 	targets, open := make([]entity.Target, len(batch)), make([]int, 0, len(batch))
 	standing := func(*entity.Message) entity.OriginStanding { return entity.OriginStanding{} }
@@ -81,10 +83,10 @@ func (s *Service) refuseOrigins(ctx context.Context, batch []entity.Outgoing, ho
 	return targets, open, nil
 }
 
-// originRefusal says why a message must not be sent without a person who looked at it; nil when it may.
+// originRefusal returns why a message must not be sent unless a person reviewed it; nil when it may.
 func originRefusal(m *entity.Message, is entity.OriginStanding, how planning) error {
 	switch {
-	case m.OriginalTopic == "": // the publisher's refusal says more
+	case m.OriginalTopic == "": // the publisher's own refusal is more precise
 		return nil
 	case is.Undeclared != "":
 		return &entity.RefusedError{Class: entity.Undeclared, Reason: is.Undeclared + "; retry it alone, map its dead-letter topic, or set its original topic"}
@@ -92,21 +94,21 @@ func originRefusal(m *entity.Message, is entity.OriginStanding, how planning) er
 		return nil
 	case how.auto:
 		return &entity.RefusedError{Class: entity.Undeclared, Reason: fmt.Sprintf(
-			"automatic retry takes declared origins only, and neither kafka.origins nor a mapping says what records of %s may claim", m.Source.Topic)}
+			"automatic retry needs a declared origin, and neither kafka.origins nor a mapping declares origins for %s", m.Source.Topic)}
 	case how.visible != nil && !how.visible.Match(m.Source.Topic):
 		return &entity.RefusedError{Class: skippedNotPermitted, Reason: fmt.Sprintf(
-			"its original topic is a claim of its headers that nothing declares: that needs the role on dead-letter topic %s too", m.Source.Topic)}
+			"only its headers name its original topic, which is not declared: the role on dead-letter topic %s is needed too", m.Source.Topic)}
 	}
 	return nil
 }
 
-// originRefused reports whether a message was skipped for the reason that originRefusal gives. Anyone who can
-// write to a dead-letter topic can claim another team's topic and key, so such a message blocks no key.
+// originRefused reports whether a message was skipped for a reason of originRefusal. Anyone who can write to a
+// dead-letter topic can claim another team's topic and key, so such a message blocks no key.
 func originRefused(reason string) bool {
 	return reason == string(entity.Undeclared) || reason == skippedNotPermitted
 }
 
-// recordRead records that planning read the record of a pointer.
+// recordRead adds an audit entry when planning read the record that a pointer refers to.
 func (s *Service) recordRead(ctx context.Context, out *entity.Outgoing, cause entity.Cause) error {
 	m := &out.Message
 	if cause.Actor == "" || !deadletter.IsPointer(m.Record) || out.Edit != nil && out.Edit.SetValue {
@@ -115,7 +117,8 @@ func (s *Service) recordRead(ctx context.Context, out *entity.Outgoing, cause en
 	return s.store.Record(ctx, entity.PointerRead(m, cause))
 }
 
-// permitted returns the messages that a mapping may change: its maker has the dead-letter topic's role too.
+// permitted returns the messages that a mapping redrive may change: its creator needs the role on the dead-letter
+// topic too.
 func (p *pass) permitted(ctx context.Context, l *lease) ([]uuid.UUID, error) {
 	visible := p.redrive.Selection.Visible
 	if p.redrive.Action != entity.RedriveMap || visible == nil {

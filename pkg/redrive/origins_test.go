@@ -25,14 +25,14 @@ const (
 	betaTopic  = "beta.events.v1"
 )
 
-// claiming is a message of a dead-letter topic whose header claims an original topic.
+// claimingTopic makes a message of a dead-letter topic whose header claims an original topic.
 func claimingTopic(dlq, original string) func(*entity.Message) {
 	return func(m *entity.Message) {
 		m.Source.Topic, m.OriginalTopic, m.Origin.Confidence = dlq, original, entity.FromHeader
 	}
 }
 
-// declare has the bench judge origins by a configuration and the store's mapping.
+// declare makes the bench judge origins by a configuration and the store's mapping.
 func (b *bench) declare(trust string, rules ...deadletter.OriginRule) {
 	b.Helper()
 	cfg := deadletter.Config{Origins: rules, OriginTrust: trust}
@@ -56,8 +56,8 @@ func scopeOf(t *testing.T, topics ...string) *entity.TopicPatterns {
 	return &scope
 }
 
-// The permission matrix of claimed origins: a record in gamma's dead-letter topic says
-// that it failed in beta's topic. Who sends it?
+// The permission matrix of claimed origins: a record in gamma's dead-letter topic says that it failed in beta's
+// topic. Who may send it?
 func TestClaimedOrigins(t *testing.T) {
 	t.Parallel()
 	const sent, undeclared = "", "UNDECLARED" // why it is skipped
@@ -70,8 +70,8 @@ func TestClaimedOrigins(t *testing.T) {
 		declare func(b *bench)
 		change  func(*entity.Message)
 
-		// What a redrive does of those who have the role on everything, on beta*, and on
-		// beta* and gamma*; and what automatic retry does.
+		// Result of a redrive by principals with the role on everything, on beta*, and on beta* and gamma*; and of
+		// automatic retry.
 		all, beta, both, auto string
 	}{
 		"TrustedHeader":             {by(deadletter.TrustHeader), nil, sent, skippedNotPermitted, sent, undeclared},
@@ -129,7 +129,7 @@ func TestClaimedOrigins(t *testing.T) {
 	}
 }
 
-// wantDecided wants the message sent, or left as it was for a reason.
+// wantDecided checks that the message was sent, or left unchanged for a reason.
 func (b *bench) wantDecided(id uuid.UUID, reason string) {
 	b.Helper()
 	if reason == "" {
@@ -141,7 +141,7 @@ func (b *bench) wantDecided(id uuid.UUID, reason string) {
 	b.wantState(id, entity.Pending, 0, "")
 }
 
-// wantRedriveOf wants the dry run and the redrive of one message to say the same.
+// wantRedriveOf checks that dry run and redrive of one message agree.
 func (b *bench) wantRedriveOf(order repository.NewRedrive, reason string) {
 	b.Helper()
 	want := map[string]int{}
@@ -157,8 +157,8 @@ func (b *bench) wantRedriveOf(order repository.NewRedrive, reason string) {
 		"redrive = %+v, %v, want the reasons %v", r.Counts, err, want)
 }
 
-// What is declared goes on being sent beside what is not, by redrives and by automatic
-// retry, however many forged records there are and however old they are.
+// Messages with declared origins are sent by redrives and by automatic retry, however many forged records there are
+// and however old they are.
 func TestForgedClaimsHoldNothingUp(t *testing.T) {
 	t.Parallel()
 	t.Run("AutomaticRetry", automatic(func(b *bench) {
@@ -231,9 +231,8 @@ func TestRedriveThatMapsNeedsTheDeadLetterTopic(t *testing.T) { //nolint:paralle
 	})(t)
 }
 
-// Each read of a record that a pointer stands for is in the audit trail when a user
-// had it read, alone or in a redrive, and once for a redrive however often it is
-// planned.
+// Each read of a record that a pointer refers to is in the audit trail when a user caused it, for one message or in a
+// redrive, and once per redrive however often it is planned.
 func TestReadsOfPointersAreAudited(t *testing.T) {
 	t.Parallel()
 	pointer := func(m *entity.Message) {
@@ -287,8 +286,8 @@ func TestReadsOfPointersAreAudited(t *testing.T) {
 	}))
 }
 
-// A record in another team's dead-letter topic that claims a topic and a key does not hold
-// the messages of that key back, neither in one run nor in another that goes on with it.
+// A record in another team's dead-letter topic that claims a topic and a key does not hold the messages of that key
+// back, neither in one run nor in another that continues it.
 func TestRefusedOriginsBlockNoKey(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

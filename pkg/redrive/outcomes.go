@@ -15,13 +15,13 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// Offsets asks Kafka how far consumer groups have come.
+// Offsets reads the committed offsets of consumer groups from Kafka.
 type Offsets interface {
-	// Committed returns the group's commits for partitions of the topics, without those that have none.
+	// Committed returns the group's committed offsets for partitions of the topics, omitting partitions without a commit.
 	Committed(ctx context.Context, group string, topics []string) ([]repository.Committed, error)
 }
 
-// groupRule is a GroupRule that was understood.
+// groupRule is a parsed GroupRule.
 type groupRule struct {
 	topics deadletter.Patterns
 	group  string
@@ -42,32 +42,33 @@ func parseGroups(rules []GroupRule) ([]groupRule, error) {
 	return parsed, nil
 }
 
-// RunOutcomes asks for committed offsets until ctx ends, and returns then. It asks once a group, whatever the
-// number of messages. With a store that keeps no outcomes it only waits.
+// RunOutcomes reads committed offsets until ctx ends. It makes one request per consumer group, whatever the number of
+// messages. With a store that keeps no outcomes it only waits for ctx.
 func (s *Service) RunOutcomes(ctx context.Context, offsets Offsets) {
 	if s.outcomes == nil {
 		<-ctx.Done()
 		return
 	}
 	rules, err := parseGroups(s.cfg.ConsumerGroups)
-	if err != nil { // Config.Validate has refused it
+	if err != nil { // cannot happen: Config.Validate checks the rules
 		s.log.Error("consumer groups", zap.Error(err))
 	}
 	turns := wait.Backoff{Base: s.cfg.OutcomeInterval, Max: s.cfg.OutcomeInterval, Jitter: settleJitter}
 	for out := new(outage.Log); wait.Sleep(ctx, turns.After(1, s.random())); {
 		err := s.followGroups(ctx, rules, offsets)
-		out.Report(ctx, s.log, err, "outcomes are not known at the moment", "outcomes are known again")
+		out.Report(ctx, s.log, err, "cannot update outcomes", "outcomes are updated again")
 	}
 }
 
-// followGroups asks once for every group of topics with sent records. A failure does not stop the others.
+// followGroups makes one request for every consumer group of topics with sent records. A failure does not stop the
+// others.
 func (s *Service) followGroups(ctx context.Context, rules []groupRule, offsets Offsets) error {
 	if err := s.configureGroups(ctx, rules); err != nil {
 		return err
 	}
 	watched, err := s.outcomes.WatchedGroups(ctx)
 	if err != nil {
-		return fmt.Errorf("look for groups: %w", err)
+		return fmt.Errorf("list consumer groups: %w", err)
 	}
 	topics := map[string][]string{}
 	for _, w := range watched {
@@ -77,22 +78,22 @@ func (s *Service) followGroups(ctx context.Context, rules []groupRule, offsets O
 	for group, names := range topics {
 		committed, err := offsets.Committed(ctx, group, names)
 		if err != nil {
-			// The name of a group may come from a header that is masked.
-			cause = fmt.Errorf("ask for the offsets of a consumer group of topic %s: %w", names[0], err)
+			// The name of a consumer group may come from a header that is masked.
+			cause = fmt.Errorf("read the offsets of a consumer group of topic %s: %w", names[0], err)
 			continue
 		}
 		if committed = s.progressOf(committed); len(committed) == 0 {
 			continue
 		}
 		if err := s.outcomes.NoteCommitted(ctx, committed); err != nil {
-			return fmt.Errorf("note committed offsets: %w", err)
+			return fmt.Errorf("save committed offsets: %w", err)
 		}
 		s.remember(committed)
 	}
 	return cause
 }
 
-// progressOf leaves out what this process has noted before.
+// progressOf removes offsets that this process has saved before.
 func (s *Service) progressOf(all []repository.Committed) []repository.Committed {
 	return slices.DeleteFunc(all, func(c repository.Committed) bool {
 		known, ok := s.committed[whereabouts(c)]
@@ -106,17 +107,17 @@ func (s *Service) remember(noted []repository.Committed) {
 	}
 }
 
-// whereabouts is a committed offset without the offset.
+// whereabouts returns a committed offset without the number, as a map key.
 func whereabouts(c repository.Committed) repository.Committed {
 	c.Offset = 0
 	return c
 }
 
-// configureGroups applies the rules to the topics that there are.
+// configureGroups applies the rules to the topics that have resolved messages.
 func (s *Service) configureGroups(ctx context.Context, rules []groupRule) error {
 	counts, err := s.store.Counts(ctx)
 	if err != nil {
-		return fmt.Errorf("look for topics: %w", err)
+		return fmt.Errorf("list topics: %w", err)
 	}
 	var groups []repository.TopicGroup
 	for _, c := range counts {

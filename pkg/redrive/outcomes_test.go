@@ -11,7 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// groups is a Kafka that is asked for committed offsets only.
+// groups is a Kafka that only returns committed offsets.
 type groups struct {
 	mu        sync.Mutex
 	committed map[string][]repository.Committed // by group
@@ -26,7 +26,7 @@ func (g *groups) Committed(_ context.Context, group string, _ []string) ([]repos
 	return append([]repository.Committed{}, g.committed[group]...), g.err[group]
 }
 
-// TestRunOutcomes: one question a group, and what it answers is on the message.
+// TestRunOutcomes: one request per group, whose answer becomes the outcome of the messages.
 func TestRunOutcomes(t *testing.T) {
 	t.Parallel()
 
@@ -43,7 +43,7 @@ func TestRunOutcomes(t *testing.T) {
 		b.wantOutcome(ids[1], entity.Published)
 		got := b.get(ids[0]).Consumption
 		check.True(b, got != nil && got.Group == "billing" && got.Offset == 1, "consumption = %+v, want billing at 1", got)
-		kafka.commit("billing", 0) // a reset takes nothing back
+		kafka.commit("billing", 0) // a reset does not undo an outcome
 		elapse(2 * b.cfg.OutcomeInterval)
 		b.wantOutcome(ids[0], entity.Consumed)
 	}))
@@ -68,7 +68,7 @@ func TestRunOutcomes(t *testing.T) {
 		kafka.commit("billing", 7)
 		elapse(2 * b.cfg.OutcomeInterval)
 		b.wantOutcome(ids[0], entity.Consumed)
-		warned := b.logs.FilterMessage("outcomes are not known at the moment").All()
+		warned := b.logs.FilterMessage("cannot update outcomes").All()
 		check.Require(b, len(warned) == 1, "%d warnings, want one", len(warned))
 		text, _ := warned[0].ContextMap()["error"].(string)
 		if strings.Contains(text, "closed") || !strings.Contains(text, orders) {

@@ -10,18 +10,18 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/payload"
 )
 
-// patcher makes another value of one. An error says that it does not fit.
+// patcher computes a new value from a value. An error means that the patch does not apply to it.
 type patcher interface {
 	Apply(value []byte) ([]byte, error)
 }
 
-// Why a patch cannot be applied to what a message carries.
+// Reasons for which a patch cannot be applied to a message.
 var (
-	errTombstone  = errors.New("the value is null, and no JSON")
+	errTombstone  = errors.New("the value is null, not JSON")
 	errNotCarried = errors.New("the message does not carry its value, which is fetched when it is sent")
 )
 
-// compilePatch is nil for no patch.
+// compilePatch returns nil for no patch.
 func compilePatch(patch []byte) (patcher, error) {
 	if patch == nil {
 		return nil, nil
@@ -33,7 +33,7 @@ func compilePatch(patch []byte) (patcher, error) {
 	return p, nil
 }
 
-// compile reads the redrive's patch, once in a run. An invalid one, which Begin refuses, fits nothing.
+// compile compiles the redrive's patch once per run. An invalid patch, which Begin rejects, applies to no message.
 func (r *run) compile(patch []byte) {
 	if r.patch != nil || patch == nil {
 		return
@@ -45,13 +45,14 @@ func (r *run) compile(patch []byte) {
 	r.patch = p
 }
 
-// misfit is a patch that fits nothing.
+// misfit is a patch that applies to no value.
 type misfit struct{ error }
 
-// Apply answers why.
+// Apply returns the reason.
 func (m misfit) Apply([]byte) ([]byte, error) { return nil, m.error }
 
-// patched gives every message its patched value. Misfits are skipped, those of a refused origin as such.
+// patched applies the patch to every message. Messages to which it does not apply are skipped, those with a refused
+// origin for that reason.
 func (p *pass) patched(ctx context.Context, l *lease, batch []entity.Outgoing) ([]entity.Outgoing, error) {
 	if p.patch == nil {
 		return batch, nil

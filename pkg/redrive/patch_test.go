@@ -16,12 +16,12 @@ import (
 
 const patchText = `[{"op":"replace","path":"/state","value":"new"}]`
 
-// patching makes a redrive one with a patch.
+// patching adds a patch to a redrive.
 func patching(text string) func(*repository.NewRedrive) {
 	return options(func(o *entity.RedriveOptions) { o.Patch = []byte(text) })
 }
 
-// value makes a message one with that value; "" is a tombstone.
+// value sets the value of a message; "" is a tombstone.
 func value(text string) func(*entity.Message) {
 	return func(m *entity.Message) {
 		m.Record.Value, m.Record.Size = []byte(text), int64(len(text))
@@ -88,7 +88,7 @@ func TestPatchOverARedrive(t *testing.T) {
 			batch[i].Target = target
 		}
 		taken := check.Must(dead.claim(ctx, batch, claiming{cause: entity.By("tester"), redrive: r.ID}))(b)
-		dead.publish(ctx, attempts{cause: taken.cause, claimed: taken.claimed, outgoing: taken.outgoing[:1]}) // and died
+		dead.publish(ctx, attempts{cause: taken.cause, claimed: taken.claimed, outgoing: taken.outgoing[:1]}) // then it died
 
 		defer b.carry()()
 		b.wantEnd(r.ID, counted{Selected: 20, Succeeded: 20})

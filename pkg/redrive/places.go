@@ -11,7 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
-// place is the target of a record; partition -1 means the whole topic, when not even its partitions are known.
+// place is the target of a record; partition -1 means the whole topic, when its partitions are unknown.
 type place struct {
 	topic     string
 	partition int32
@@ -19,15 +19,15 @@ type place struct {
 
 func placeOf(t entity.Target) place { return place{t.Topic, t.Partition} }
 
-// places is what a pass knows of its target partitions. One that is away costs neither the others their turn nor
-// its messages their attempts; when none is left, the run is over.
+// places tracks the target partitions of a pass. An unreachable partition must not delay the others, nor cost its
+// messages their attempts; when none is reachable, the pass ends.
 type places struct {
 	reached  map[place]bool // their leaders answered when they were last asked
-	lost     map[place]bool // waited for once, in vain
-	works    map[place]bool // took a record when they were last sent one
-	failures map[place]int  // batches in a row in which all that was sent there failed
-	stranded int            // batches in a row of which nothing could be reached
-	hopeless int            // batches in a row of which nothing was acknowledged
+	lost     map[place]bool // waited for once without success
+	works    map[place]bool // accepted a record at the last try
+	failures map[place]int  // consecutive batches in which every record to it failed
+	stranded int            // consecutive batches without a reachable partition
+	hopeless int            // consecutive batches without an acknowledgement
 }
 
 func newPlaces() places {
@@ -37,7 +37,8 @@ func newPlaces() places {
 	}
 }
 
-// look records which targets can be reached. It returns the others not waited for yet, an error, and if any can.
+// look records which targets are reachable. It returns unreachable ones that were not waited for yet, an error of
+// one, and whether any is reachable.
 func (p *places) look(targets []entity.Target) (away []place, some bool, err error) {
 	for _, t := range targets {
 		at := placeOf(t)
@@ -69,8 +70,8 @@ func (p *places) forget(gone place) {
 	}
 }
 
-// strand counts a batch without a reachable place, and reports whether the pass is over: no partition was known
-// for too long, or no reached place is left. forsaken means the latter: the leaders do not answer.
+// strand counts a batch without a reachable place, and reports whether the pass is over: no partition is known after
+// waiting, or no reached place is left. forsaken means the latter: the leaders do not answer.
 func (p *places) strand(targets []entity.Target, waited bool) (over, forsaken bool) {
 	p.stranded++
 	partitions := slices.ContainsFunc(targets, func(t entity.Target) bool { return t.Partition >= 0 })
@@ -78,13 +79,13 @@ func (p *places) strand(targets []entity.Target, waited bool) (over, forsaken bo
 	return waited && !partitions || forsaken, forsaken
 }
 
-// nowhere reports whether nothing that the run met can be reached any more.
+// nowhere reports whether every place that the pass has met is unreachable.
 func (p *places) nowhere() bool { return len(p.lost) > 0 && len(p.reached) == 0 }
 
-// shut reports whether nothing may be sent there any more in this run: each try would cost a message an attempt.
+// shut reports whether nothing may be sent to a place any more in this pass: each try would cost a message an attempt.
 func (p *places) shut(at place) bool { return p.failures[at] >= hopeless }
 
-// judge counts how sends ended, and reports whether the run is over: batches fail, and no place works.
+// judge counts how sends ended, and reports whether the pass is over: batches fail, and no place works.
 func (p *places) judge(batch []entity.Outgoing, deliveries []entity.Delivery) (over bool) {
 	taken, failed := map[place]bool{}, map[place]bool{}
 	for i, d := range deliveries {
@@ -92,7 +93,7 @@ func (p *places) judge(batch []entity.Outgoing, deliveries []entity.Delivery) (o
 		switch d.Verdict {
 		case entity.Failed, entity.InDoubt:
 			failed[at] = true
-		case entity.GivenBack, entity.Rescued, entity.Abandoned: // was not sent, and proves nothing
+		case entity.GivenBack, entity.Rescued, entity.Abandoned: // not sent, so it proves nothing
 		case entity.Acknowledged, entity.Skipped, entity.Rejected, entity.Refused:
 			taken[at] = true
 		}
@@ -122,7 +123,7 @@ func (p *pass) leaveOut(ctx context.Context, away []place) {
 			continue
 		}
 		p.places.lost[at] = true
-		p.log.Warn("redrive leaves out what has no reachable leader", zap.Stringer("redrive_id", p.id),
+		p.log.Warn("redrive skips a partition without a reachable leader", zap.Stringer("redrive_id", p.id),
 			zap.String("topic", at.topic), zap.Int32("partition", at.partition), traces.InLog(ctx))
 	}
 }

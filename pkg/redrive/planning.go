@@ -11,9 +11,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// plan returns the messages that may be sent, and notes why the others may not. While a leader cannot be reached
-// it waits, for no attempt may start then. When it has waited long enough, what can be reached is sent and the
-// rest left out; the same place is not waited for again. An error means that the pass is over.
+// plan returns the messages that may be sent, and records why the others may not. It waits while a leader is
+// unreachable, because no attempt may start then. After leaderPatience it plans the reachable messages and leaves out
+// the others; it does not wait for the same place again. An error means that the pass is over.
 func (p *pass) plan(ctx context.Context, l *lease, messages []entity.Message) ([]entity.Outgoing, error) {
 	batch, err := p.patched(ctx, l, outgoing(p.withoutRefused(l, messages)))
 	if err != nil {
@@ -36,23 +36,22 @@ func (p *pass) plan(ctx context.Context, l *lease, messages []entity.Message) ([
 		if settled {
 			return p.admit(l, batch, targets), nil
 		}
-		p.noteWaiting(ctx, true, "waits for partitions whose leaders cannot be reached")
+		p.noteWaiting(ctx, true, "waiting for partitions whose leaders cannot be reached")
 		if !wait.Sleep(ctx, min(delay, left)) {
 			return nil, context.Cause(ctx)
 		}
 	}
 }
 
-// planning is that of the redrive's maker. Its reads are recorded once for each message.
+// planning returns the circumstances of the redrive's creator. Its reads are audited once per message.
 func (p *pass) planning() planning {
 	cause := p.redrive.Cause
 	cause.Operation = p.id
 	return planning{bulk: true, visible: p.redrive.Selection.Visible, cause: cause}
 }
 
-// survey reports whether the messages can go as they are planned now, without
-// what cannot be reached; patient says that there is time to look again. An
-// error means that the pass is over.
+// survey reports whether the messages can be sent as planned now, without unreachable ones; patient means that there
+// is time to try again. An error means that the pass is over.
 func (p *pass) survey(ctx context.Context, targets []entity.Target, patient bool) (settled bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -75,7 +74,7 @@ func (p *pass) survey(ctx context.Context, targets []entity.Target, patient bool
 	return true, nil
 }
 
-// withoutRefused leaves out what would go to a topic that refused before.
+// withoutRefused skips messages whose topic has refused records in this pass.
 func (p *pass) withoutRefused(l *lease, messages []entity.Message) []entity.Message {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,7 +93,7 @@ func (p *pass) withoutRefused(l *lease, messages []entity.Message) []entity.Mess
 	return left
 }
 
-// admit returns what may be sent. Unreachable messages are skipped while the pass gets on; see settleStranded.
+// admit returns the messages that may be sent. Unreachable ones are stranded; see judgeStranded.
 func (p *pass) admit(l *lease, batch []entity.Outgoing, targets []entity.Target) []entity.Outgoing {
 	p.mu.Lock()
 	defer p.mu.Unlock()

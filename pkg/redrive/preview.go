@@ -15,16 +15,15 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// maxSamples is how many messages a preview shows a patch on.
+// maxSamples is the number of messages on which a preview shows a patch.
 const maxSamples = 5
 
 var errTooLargeToShow = errors.New("the value is too large to be shown")
 
-// Preview says what Begin would do with the messages as they are now, and what
-// would not be sent and why. It plans one message of each group that has its
-// topics and its confidence in common; what only the broker can say of a single
-// record is not in it. With a patch it shows what that makes of some of them;
-// whether it fits the others is not known before their turn. Errors are as in Begin.
+// Preview returns what Begin would do with the messages in their current state, and which would not be sent and why.
+// It plans one message of each group with the same topics and confidence; errors that the broker reports for single
+// records cannot be predicted. With a patch it shows the result for some messages; whether the patch applies to the
+// others is known when their turn comes. Errors are those of Begin.
 func (s *Service) Preview(ctx context.Context, n repository.NewRedrive) (entity.Preview, error) {
 	if s.selected == nil {
 		return entity.Preview{}, &repository.NeedsDatabaseError{Feature: "a preview"}
@@ -59,7 +58,7 @@ func (s *Service) Preview(ctx context.Context, n repository.NewRedrive) (entity.
 	return p, err
 }
 
-// together adds up the groups of which the same is said, in the order of the first.
+// together adds up the groups with equal topic, class and reason, in order of size.
 func together(groups []entity.PreviewGroup) []entity.PreviewGroup {
 	var sums []entity.PreviewGroup
 	for _, g := range groups {
@@ -84,7 +83,7 @@ func (s *Service) previewOf(ctx context.Context, n repository.NewRedrive, g repo
 	if n.Action == entity.RedriveMap {
 		m, err := s.store.Get(ctx, g.Sample, 0)
 		if err == nil && !maySetOrigin(&m, n.Selection.Visible) {
-			shown.Class, shown.Reason = skippedNotPermitted, "its original topic may be set with the role on its dead-letter topic only: "+m.Source.Topic
+			shown.Class, shown.Reason = skippedNotPermitted, "setting its original topic needs the role on its dead-letter topic: "+m.Source.Topic
 		}
 		return shown, unlessGone(err)
 	}
@@ -93,7 +92,7 @@ func (s *Service) previewOf(ctx context.Context, n repository.NewRedrive, g repo
 		return shown, fmt.Errorf("a sample: %w", err)
 	}
 	defer room.release()
-	if len(messages) == 0 { // it went away since; the group stands without it
+	if len(messages) == 0 { // deleted since; the group is counted without it
 		return shown, nil
 	}
 	targets, err := s.target(ctx, outgoing(messages), planning{bulk: true, visible: n.Selection.Visible, cause: n.Cause})
@@ -111,7 +110,7 @@ func (s *Service) previewOf(ctx context.Context, n repository.NewRedrive, g repo
 	return shown, nil
 }
 
-// sendable are the samples of the groups that would be sent.
+// sendable returns the samples of the groups that would be sent.
 func sendable(groups []repository.SurveyGroup, shown []entity.PreviewGroup) []uuid.UUID {
 	var ids []uuid.UUID
 	for i, g := range groups {
@@ -153,7 +152,7 @@ func (s *Service) samples(ctx context.Context, patch patcher, n repository.NewRe
 	return samples, nil
 }
 
-// others are some messages of the selection that would be taken, as far as the store finds them quickly.
+// others returns some messages of the selection that would be taken, as far as the store finds them quickly.
 func (s *Service) others(ctx context.Context, n repository.NewRedrive) ([]uuid.UUID, error) {
 	if len(n.Selection.IDs) > 0 {
 		return s.othersOf(ctx, n)
@@ -165,7 +164,7 @@ func (s *Service) others(ctx context.Context, n repository.NewRedrive) ([]uuid.U
 	found, err := s.selected.Search(ctx, repository.SearchQuery{Filter: filter, Limit: maxSamples})
 	var broad *repository.TooBroadError
 	if err != nil && !errors.As(err, &broad) {
-		return nil, fmt.Errorf("look for samples: %w", err)
+		return nil, fmt.Errorf("list samples: %w", err)
 	}
 	var ids []uuid.UUID
 	for _, m := range found.Messages {
@@ -176,7 +175,7 @@ func (s *Service) others(ctx context.Context, n repository.NewRedrive) ([]uuid.U
 	return ids, nil
 }
 
-// othersOf asks the store of each of the first that were named, because the filter narrows them.
+// othersOf checks the first selected ids one by one, because the filter may exclude some of them.
 func (s *Service) othersOf(ctx context.Context, n repository.NewRedrive) ([]uuid.UUID, error) {
 	var ids []uuid.UUID
 	for _, id := range n.Selection.IDs[:min(len(n.Selection.IDs), 2*maxSamples)] {
@@ -184,7 +183,7 @@ func (s *Service) othersOf(ctx context.Context, n repository.NewRedrive) ([]uuid
 		one.Selection.IDs = []uuid.UUID{id}
 		groups, err := s.selected.Survey(ctx, one)
 		if err != nil {
-			return nil, fmt.Errorf("look for samples: %w", err)
+			return nil, fmt.Errorf("list samples: %w", err)
 		}
 		if len(groups) == 1 && groups[0].Reason == "" {
 			ids = append(ids, id)
@@ -193,7 +192,7 @@ func (s *Service) othersOf(ctx context.Context, n repository.NewRedrive) ([]uuid
 	return ids, nil
 }
 
-// sample shows what the patch makes of a message.
+// sample shows the result of the patch on a message.
 func sample(patch patcher, m entity.Message) entity.PatchSample {
 	shown := entity.PatchSample{MessageID: m.ID}
 	if len(m.Record.Value) > repository.ListValueLimit {

@@ -16,7 +16,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// counted is what a redrive came to, in the words of its counts.
+// counted holds the counts of a redrive.
 type counted struct {
 	Selected, Succeeded, Failed, Dead, InDoubt, Skipped, Waiting int
 	Reasons                                                      reasons
@@ -24,7 +24,7 @@ type counted struct {
 
 type reasons = map[string]int
 
-// wantAll begins a redrive of everything, waits for its end and checks its counts.
+// wantAll begins a redrive of all messages, waits for its end and checks its counts.
 func (b *bench) wantAll(want counted, changes ...func(*repository.NewRedrive)) entity.Redrive {
 	b.Helper()
 	defer b.carry()()
@@ -50,7 +50,7 @@ func (b *bench) wantCounts(got entity.Redrive, want counted) {
 	check.Equal(b, is, want, "redrive")
 }
 
-// carry lets the service carry redrives on and settle, until the function that it returns is called.
+// carry runs redrives and the settler until the returned function is called.
 func (b *bench) carry() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	b.draining.Store(false)
@@ -78,7 +78,7 @@ func (b *bench) retryAll(changes ...func(*repository.NewRedrive)) (entity.Redriv
 	return b.Wait(context.Background(), b.begin(changes...).ID)
 }
 
-// wantNoClaims checks that every message is free or final.
+// wantNoClaims checks that every message is unclaimed or final.
 func (b *bench) wantNoClaims(ids []uuid.UUID) {
 	b.Helper()
 	for _, id := range ids {
@@ -303,8 +303,8 @@ func to(topic string) func(*entity.Message) {
 	return func(m *entity.Message) { m.OriginalTopic = topic }
 }
 
-// TestRetryAllGoesOnWithoutOnePlace: one dead partition of many costs its own
-// messages their turn, and nothing else. Each topic has one partition here.
+// TestRetryAllGoesOnWithoutOnePlace: an unreachable partition delays only its own messages. Each topic has one
+// partition here.
 func TestRetryAllGoesOnWithoutOnePlace(t *testing.T) {
 	t.Parallel()
 	t.Run("ThoughItsMessagesComeFirstAndFillBatches", scenario(func(b *bench) {
@@ -350,7 +350,7 @@ func TestRetryAllGoesOnWithoutOnePlace(t *testing.T) {
 	}))
 
 	t.Run("WhatTakesNothingIsNotTriedForEver", scenario(func(b *bench) {
-		b.add(batchMessages) // something works
+		b.add(batchMessages) // one batch succeeds
 		bad := b.add(10*batchMessages, to("payments"))
 		here := b.add(10)
 		tried := 0
@@ -364,7 +364,7 @@ func TestRetryAllGoesOnWithoutOnePlace(t *testing.T) {
 		b.wantAll(counted{
 			Selected: batchMessages + len(bad) + len(here), Succeeded: batchMessages + len(here),
 			Failed: hopeless * batchMessages, Skipped: len(bad) - hopeless*batchMessages,
-			// Failed and skipped ones alike.
+			// Failed and skipped messages together.
 			Reasons: reasons{"BROKER_UNAVAILABLE": len(bad)},
 		})
 		check.True(b, tried == hopeless*batchMessages, "tried %d times, want %d", tried, hopeless*batchMessages)

@@ -10,7 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// note records a lease's results. Unconfirmed or doubtful attempts are read again before it is saved.
+// note records the results of a lease's attempts. Unconfirmed or doubtful ones are read again before the lease is
+// saved.
 func (p *pass) note(l *lease, endings []ending, unsaved bool) {
 	for _, e := range endings {
 		switch {
@@ -44,7 +45,7 @@ func (p *pass) noteEnded(l *lease, e ending) {
 	l.set(item)
 }
 
-// attempt is the ending as the history has it, as far as itemOf asks.
+// attempt returns the ending as an attempt of the history, with the fields that itemOf reads.
 func (e ending) attempt() entity.Attempt {
 	t := e.outgoing.Target
 	return entity.Attempt{
@@ -66,14 +67,14 @@ func (p *pass) progress() {
 	p.mu.Unlock()
 }
 
-// gotOn reports whether the pass can send anywhere.
+// gotOn reports whether the pass can send to any partition.
 func (p *pass) gotOn() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.places.reached) > 0 && p.places.hopeless < hopeless
 }
 
-// change carries out a lease of a redrive that is no retry: one statement for the whole batch.
+// change performs a redrive action other than retry on a lease's messages, in one statement.
 func (p *pass) change(ctx context.Context, l *lease) error {
 	ids, err := p.permitted(ctx, l)
 	if err != nil || len(ids) == 0 {
@@ -85,7 +86,7 @@ func (p *pass) change(ctx context.Context, l *lease) error {
 		Action: p.redrive.Action, IDs: ids, OriginalTopic: p.redrive.Options.OriginalTopic, Lease: l.held(),
 	}, cause)
 	if err != nil {
-		l.doubt() // the store may have made the changes and not been heard
+		l.doubt() // the store may have made the changes although its answer was lost
 		return fmt.Errorf("%s messages: %w", p.redrive.Action, err)
 	}
 	done := make(map[uuid.UUID]bool, len(changed))
@@ -97,7 +98,7 @@ func (p *pass) change(ctx context.Context, l *lease) error {
 	return nil
 }
 
-// auditAction is the action in the audit trail for a redrive's change of a message.
+// auditAction returns the action in the audit trail for a redrive's change of a message.
 func auditAction(a entity.RedriveAction) entity.Action {
 	switch a {
 	case entity.RedriveRequeue:

@@ -12,14 +12,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// resumePause is how often a claim is looked at that an earlier request left.
+// resumePause is how often a claim that an earlier request made is polled.
 const resumePause = 200 * time.Millisecond
 
-// resume answers an order whose operation an earlier process may have begun: found says that it had, and then the
-// result, or the error, is that attempt's. While the attempt's claim lives it is waited for.
+// resume finds the result of an order that an earlier process may have begun. found reports that it had; then the
+// result, or the error, is that of its attempt. While the attempt's claim lives, resume waits.
 func (s *Service) resume(ctx context.Context, order entity.RetryOrder) (result entity.RetryResult, found bool, err error) {
 	for {
-		// In this order: what ends between the two looks is in the history.
+		// In this order: an attempt that ends between the two reads is in the history.
 		held, err := s.holds(ctx, order.ID, order.Cause.Operation)
 		if err != nil {
 			return entity.RetryResult{}, false, err
@@ -38,17 +38,17 @@ func (s *Service) resume(ctx context.Context, order entity.RetryOrder) (result e
 			return entity.RetryResult{}, false, nil
 		}
 		if !wait.Sleep(ctx, resumePause) {
-			return entity.RetryResult{}, false, &unavailableError{fmt.Errorf("wait for the attempt that was begun: %w", ctx.Err())}
+			return entity.RetryResult{}, false, &unavailableError{fmt.Errorf("wait for the attempt that has begun: %w", ctx.Err())}
 		}
 	}
 }
 
-// holds reports whether the message is still held by the attempt, and settles it once its claim is over. An
-// attempt that cannot be settled holds nothing that a further look would change.
+// holds reports whether the attempt still holds the message, and settles it once its claim has expired. An attempt
+// that cannot be settled is an error, because waiting would not change it.
 func (s *Service) holds(ctx context.Context, id, attempt uuid.UUID) (bool, error) {
 	m, err := s.store.Get(ctx, id, 0)
 	switch {
-	case errors.Is(err, entity.ErrNotFound): // archived, or deleted: the history alone speaks
+	case errors.Is(err, entity.ErrNotFound): // archived or deleted: only the history has it
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("read message: %w", err)
@@ -63,7 +63,7 @@ func (s *Service) holds(ctx context.Context, id, attempt uuid.UUID) (bool, error
 	return true, nil
 }
 
-// answerOf is the answer of Retry for an attempt in the history.
+// answerOf returns Retry's answer for an attempt in the history.
 func (s *Service) answerOf(ctx context.Context, a entity.Attempt) (entity.RetryResult, error) {
 	if a.To == entity.Resolved {
 		return entity.RetryResult{

@@ -13,12 +13,12 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// errGivenBack: the attempt ended before its record was sent.
+// errGivenBack means that the attempt ended before its record was sent.
 var errGivenBack = errors.New("the attempt was given back before it was sent")
 
-// errTooLate: the process was stopped, or waited for too long, before it could claim. The same operation may have
-// been given to another process meanwhile, which made the attempt under the same id.
-var errTooLate = errors.New("the attempt was not begun in time")
+// errTooLate means that the process was suspended, or waited for too long, before it could claim. Meanwhile another
+// process may have run the same operation, with the same attempt id.
+var errTooLate = errors.New("the attempt did not begin in time")
 
 // Retry makes one attempt on one message and waits for its end. A nil error means RESOLVED: by this attempt, or,
 // for an order without an edit, by an earlier one that turns out to have arrived. An edit is never taken for done
@@ -37,7 +37,7 @@ func (s *Service) Retry(ctx context.Context, order entity.RetryOrder) (entity.Re
 		if result, found, err := s.resume(ctx, order); found || err != nil {
 			return result, err
 		}
-		order.Message = nil // it was read before the wait for the attempt that was begun
+		order.Message = nil // it may be out of date after the wait
 	}
 	began := s.now()
 	message, err := s.messageOf(ctx, order)
@@ -87,12 +87,13 @@ func (s *Service) Retry(ctx context.Context, order entity.RetryOrder) (entity.Re
 	return s.carryOut(context.WithoutCancel(ctx), taken)
 }
 
-// answers reports whether the attempt of a claim fulfils an order: it is that very one, or the order has no edit.
+// answers reports whether the attempt of a claim fulfils an order: it is the order's own attempt, or the order has no
+// edit.
 func answers(claim entity.Claim, order entity.RetryOrder) bool {
 	return order.Edit.Empty() || claim.ID != uuid.Nil && claim.ID == order.Cause.Operation
 }
 
-// roomForRetry waits for the memory of a large message; small ones need not wait for redrives.
+// roomForRetry waits for memory for a large message; small ones do not wait for redrives.
 func (s *Service) roomForRetry(ctx context.Context, m entity.Message) (*room, error) {
 	size := m.Record.Size + int64(len(m.Record.Key)) + m.Record.KeyOmitted
 	if size < largeRetry {
@@ -105,7 +106,7 @@ func (s *Service) roomForRetry(ctx context.Context, m entity.Message) (*room, er
 	return r, nil
 }
 
-// messageOf returns the message of an order, with its value unless that is large.
+// messageOf returns the message of an order; a large value is not loaded.
 func (s *Service) messageOf(ctx context.Context, order entity.RetryOrder) (entity.Message, error) {
 	if order.Message != nil {
 		return *order.Message, nil
@@ -117,7 +118,7 @@ func (s *Service) messageOf(ctx context.Context, order entity.RetryOrder) (entit
 	return message, nil
 }
 
-// planOne says where the message would go. It loads what was too large to be read before.
+// planOne returns where the message would be sent. It loads a value that was too large to be read before.
 func (s *Service) planOne(ctx context.Context, order entity.RetryOrder) (entity.Outgoing, error) {
 	message, err := s.messageOf(ctx, order)
 	if err != nil {
@@ -144,7 +145,7 @@ func (s *Service) planOne(ctx context.Context, order entity.RetryOrder) (entity.
 	return batch[0], batch[0].Target.Err
 }
 
-// outgoing are messages on their way, without targets.
+// outgoing wraps messages, without targets.
 func outgoing(messages []entity.Message) []entity.Outgoing {
 	batch := make([]entity.Outgoing, len(messages))
 	for i := range messages {
@@ -153,7 +154,7 @@ func outgoing(messages []entity.Message) []entity.Outgoing {
 	return batch
 }
 
-// lost says why a claim did not take a message that was free a moment ago.
+// lost returns why a claim did not take a message that was free before.
 func (s *Service) lost(ctx context.Context, id uuid.UUID) error {
 	message, err := s.store.Get(ctx, id, 0)
 	if err != nil {
@@ -165,7 +166,8 @@ func (s *Service) lost(ctx context.Context, id uuid.UUID) error {
 	if err := message.CanClaim(); err != nil {
 		return err
 	}
-	// The faster caller has failed already. Another try here would use up all attempts of a crowd at once.
+	// Another caller was faster and its attempt has failed already. Trying again here would let concurrent callers
+	// use up all attempts at once.
 	return &entity.ClaimedError{ID: id}
 }
 
@@ -177,7 +179,7 @@ func (s *Service) carryOut(ctx context.Context, taken attempts) (entity.RetryRes
 	return s.answer(ctx, endings[0])
 }
 
-// answer is the answer of Retry for the end of a single attempt.
+// answer returns Retry's answer for the end of a single attempt.
 func (s *Service) answer(ctx context.Context, e ending) (entity.RetryResult, error) {
 	if e.finished.Status == "" {
 		finished, err := s.present(ctx, e.outgoing.Message.ID)
@@ -200,7 +202,7 @@ func (s *Service) answer(ctx context.Context, e ending) (entity.RetryResult, err
 	}
 }
 
-// present is a message's state when our result did not count: it was settled, or an earlier try had arrived.
+// present returns a message's state when our result was ignored: the claim was settled, or an earlier try was stored.
 func (s *Service) present(ctx context.Context, id uuid.UUID) (repository.Finished, error) {
 	ctx, cancel := context.WithTimeout(ctx, finishTimeout)
 	defer cancel()
@@ -246,5 +248,5 @@ type unavailableError struct{ error }
 
 func (e *unavailableError) Unwrap() error { return e.error }
 
-// Is makes the error's kind entity.ErrUnavailable.
+// Is reports true for entity.ErrUnavailable.
 func (e *unavailableError) Is(target error) bool { return target == entity.ErrUnavailable }

@@ -12,7 +12,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// scenario runs a test in a bubble of its own time.
+// scenario runs a test in a synctest bubble.
 func scenario(do func(b *bench)) func(t *testing.T) {
 	return func(t *testing.T) {
 		t.Parallel()
@@ -159,8 +159,8 @@ func (b *bench) wantDeadLines(n int) {
 	check.Equal(b, b.logs.FilterMessage("message is dead").Len(), n, "lines about death")
 }
 
-// TestStoppedRequest: a process that is stopped before its claim and wakes when
-// another one has the same operation claims nothing.
+// TestStoppedRequest: a process that is suspended before its claim, and continues when another process has run the
+// same operation, claims nothing.
 func TestStoppedRequest(t *testing.T) {
 	t.Parallel()
 	t.Run("WakesTooLateToMakeTheSameAttempt", scenario(func(b *bench) {

@@ -14,28 +14,28 @@ import (
 )
 
 const (
-	// batchBytes is how much of a batch is loaded at once. A message that is larger is loaded alone.
+	// batchBytes is how many bytes of a batch are loaded at once. A larger message is loaded alone.
 	batchBytes = 8 << 20
 
-	// bytesUnderWay bounds what all messages that redrives, automatic retries and single large retries have in
-	// memory take, loaded or being loaded. A message for which that is too little travels when nothing else does.
+	// bytesUnderWay limits the memory, in bytes, of all messages that redrives, automatic retries and single large
+	// retries load or hold. A message that needs more is sent while no other is in memory.
 	bytesUnderWay = 32 << 20
 
-	// copies is how often a large value is in memory at the worst moment: the row that the driver read and what
-	// was made of it; later the value and what a patch or a compression made of it. Sending makes no copy.
+	// copies is how often a large value is in memory at most: the row that the driver read and the value decoded from
+	// it; later the value and its patched or compressed form. Sending makes no copy.
 	copies     = 2
-	largeRetry = entity.RetryValueLimit + 1 // from where on a single retry waits for room as well
+	largeRetry = entity.RetryValueLimit + 1 // size in bytes from which a single retry waits for memory too
 )
 
-// form is how often the value of a message that is not large is kept.
+// form is the number of copies of a value that are kept, for messages that are not large.
 type form int64
 
 const (
 	plain   form = 1
-	patched form = 2 // what a patch makes of it as well
+	patched form = 2 // also the patched value
 )
 
-// room is memory acquired for messages. To avoid deadlock, a holder never requests more memory.
+// room is memory reserved for messages. To avoid deadlock, a holder never requests more memory.
 type room struct {
 	of *semaphore.Weighted
 
@@ -43,7 +43,7 @@ type room struct {
 	held int64
 }
 
-// roomFor waits for memory, all there is for more than that.
+// roomFor waits for memory: for at most all of it, when bytes is more.
 func (s *Service) roomFor(ctx context.Context, bytes int64) (*room, error) {
 	r := &room{of: s.memory, held: min(bytes, bytesUnderWay)}
 	if err := s.memory.Acquire(ctx, r.held); err != nil {
@@ -52,7 +52,7 @@ func (s *Service) roomFor(ctx context.Context, bytes int64) (*room, error) {
 	return r, nil
 }
 
-// shrink gives back what is not needed; it does not grow.
+// shrink releases memory down to bytes; it never requests more.
 func (r *room) shrink(bytes int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,11 +62,11 @@ func (r *room) shrink(bytes int64) {
 	}
 }
 
-// release gives back what is left. It may be called again.
+// release releases all memory. It may be called again.
 func (r *room) release() { r.shrink(0) }
 
-// load reads the first of ids as far as batchBytes go, in memory that it has waited for before, and which is the
-// caller's to release. A message that is larger comes alone or with what fits into its size.
+// load reads the first of ids, up to batchBytes, after waiting for the memory, which the caller must release. A
+// larger message is loaded alone, or with others that fit into its size.
 func (s *Service) load(ctx context.Context, ids []uuid.UUID, f form) (messages []entity.Message, taken int, r *room, err error) {
 	limit, need := int64(batchBytes), int64(f)*batchBytes
 	for {
@@ -90,7 +90,7 @@ func (s *Service) load(ctx context.Context, ids []uuid.UUID, f form) (messages [
 	}
 }
 
-// weight is the memory that messages take.
+// weight returns the memory that messages take, in bytes.
 func weight(messages []entity.Message) int64 {
 	var n int64
 	for i := range messages {
@@ -103,7 +103,7 @@ func weight(messages []entity.Message) int64 {
 	return n
 }
 
-// forget lets go of the bytes of what was sent: how it ended is stored without them.
+// forget drops the records of sent messages: their results are stored without them.
 func forget(sent []entity.Outgoing) {
 	for i := range sent {
 		sent[i].Message.Record, sent[i].Edit = entity.Record{}, nil

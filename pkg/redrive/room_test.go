@@ -14,15 +14,15 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// weighing is a store of messages of which nothing but the size counts. It sees what
-// is in memory at a time: what it hands out and what is being handed out.
+// weighing is a store of messages of which only the size matters. It measures the memory that loaded messages take,
+// and those being loaded.
 type weighing struct {
 	Store
 	sizes map[uuid.UUID]int64
 
 	mu          sync.Mutex
 	loaded, top int64
-	alone       bool // a large message never was there with others
+	alone       bool // a large message was never loaded with others
 	large       int
 }
 
@@ -70,7 +70,7 @@ func newWeighing(n int, size int64) (*weighing, []uuid.UUID) {
 	return w, ids
 }
 
-// carriers load all that there is side by side, each its own, and hold it a while.
+// carriers loads all ids in parallel, one goroutine per list, and holds them for a while.
 func carriers(t *testing.T, s *Service, w *weighing, all [][]uuid.UUID) {
 	t.Helper()
 	var working sync.WaitGroup
@@ -143,7 +143,7 @@ func TestRoom(t *testing.T) {
 			b.T.Errorf("load = %v with %d bytes loaded, want the end of its time and none", err, w.top)
 		}
 		taken.release()
-		taken.release() // once more is no more
+		taken.release() // a second release has no effect
 		_, _, room, err := b.load(b.T.Context(), ids, patched)
 		check.True(b.T, err == nil && room.held == 2000, "load of 1000 bytes to be patched holds %d, %v, want 2000", room.held, err)
 	}))

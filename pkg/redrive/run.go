@@ -14,19 +14,19 @@ import (
 )
 
 const (
-	// leaderPatience is how long a redrive waits for a partition without a leader before it leaves it out.
+	// leaderPatience is how long a redrive waits for a partition without a leader before it leaves the partition out.
 	leaderPatience = 30 * time.Second
-	leaderPause    = 5 * time.Second // at most between two looks
+	leaderPause    = 5 * time.Second // longest pause between two tries
 
 	// hopeless is how many batches in a row may fail wholly: at one partition, which is then left out, or at all,
-	// which ends the pass. The broker is taken to be away, rather than costing every message an attempt.
+	// which ends the pass. The broker then counts as unavailable, so that messages keep their attempts.
 	hopeless = 2
 
-	// strandedLimit is how many batches in a row may go nowhere, each of them asked for in vain, before any other
-	// has been reached. It is not small, because dead letters of one partition often come in one after another.
+	// strandedLimit is how many batches in a row may find no reachable leader before any other was reached. It is not
+	// small, because dead letters of one partition often arrive one after another.
 	strandedLimit = 20
-	parkedLimit   = 200         // bounds the batches with locked or unsendable messages; there the pass ends
-	supervision   = time.Second // how often the limits of a redrive are looked at while its batches are carried out
+	parkedLimit   = 200         // limit of parked batches; the pass ends there
+	supervision   = time.Second // how often the limits of a redrive are checked during a pass
 )
 
 // Reasons for skipped messages, in addition to the error classes and the store's reasons.
@@ -34,11 +34,11 @@ const (
 	skippedGivenBack  = "given_back"  // its turn came too late to send it safely
 	skippedKeyBlocked = "key_blocked" // an earlier message of the same key did not succeed
 
-	// skippedNotPermitted: the topic is not declared, and the maker has no role on the dead-letter topic.
+	// skippedNotPermitted: the original topic is not declared, and the creator has no role on the dead-letter topic.
 	skippedNotPermitted = "not_permitted"
 
-	// skippedPatchFailed: the patch does not fit the value, or the message does not carry it (too large to store,
-	// or a pointer), so the result cannot be shown before it is sent.
+	// skippedPatchFailed: the patch does not apply to the value, or the message does not carry its value (too large
+	// to store, or a pointer), so the result cannot be shown before it is sent.
 	skippedPatchFailed = "patch_failed"
 )
 
@@ -47,15 +47,15 @@ var (
 	errLeaseOver = errors.New("leases were not renewed for too long; others may have taken them over")
 )
 
-// run is the work of one process for one redrive while that is active.
+// run is one process's work on one active redrive.
 type run struct {
 	*Service
 	id      uuid.UUID
 	canary  canary
-	patch   patcher   // nil: values go as they are
-	waiting bool      // the store was told that nothing can be reached
-	keys    *keyOrder // nil when none is kept, or nothing is known of it yet
-	last    int       // the batch that keys has followed, for a redrive that keeps an order
+	patch   patcher   // nil: values are sent unchanged
+	waiting bool      // the store has the redrive marked as waiting
+	keys    *keyOrder // nil when no order is kept, or not loaded yet
+	last    int       // number of the last batch that keys includes
 	locked  locked
 }
 
@@ -63,35 +63,35 @@ func newRun(s *Service, id uuid.UUID) *run {
 	return &run{Service: s, id: id, last: -1, locked: locked{lastRetry: map[uuid.UUID]time.Time{}}}
 }
 
-// pass goes through the available batches once. One goroutine leases, loads and plans; several carry batches out
-// in parallel. Sending is in turns: that keeps the order within a partition, as far as one process goes.
+// pass goes through the available batches once. One goroutine leases, loads and plans; several send in parallel.
+// Sending takes turns, which keeps the order within a partition, as far as one process is concerned.
 type pass struct {
 	*run
 	redrive entity.Redrive
-	ctx     context.Context         //nolint:containedctx // the pass is the scope of all that it leased
-	stop    context.CancelCauseFunc // ends taking and sending
+	ctx     context.Context         //nolint:containedctx // the scope of everything that the pass leased
+	stop    context.CancelCauseFunc // stops taking and sending
 
-	mu       sync.Mutex                   // guards what follows
-	refused  map[string]entity.ErrorClass // target topics that take nothing now
+	mu       sync.Mutex                   // guards the fields below
+	refused  map[string]entity.ErrorClass // target topics that refuse records, with the class
 	places   places
 	parked   []*lease
-	held     bool  // some message was locked by another session
-	away     error // why the pass went nowhere in the end
-	forsaken bool  // the cluster answers, and leader after leader is missing
+	held     bool  // another session locked some message
+	away     error // why nothing was reachable
+	forsaken bool  // the cluster answers, but leader after leader is missing
 	worked   bool
 }
 
-// part is planned messages of one lease on their way to a worker.
+// part is a set of planned messages of one lease, for a worker.
 type part struct {
 	lease   *lease
 	planned []entity.Outgoing
 	room    *room
 	turn    <-chan struct{} // closed when the part before has been sent
-	sent    chan struct{}   // closed when this one has, or will not be
+	sent    chan struct{}   // closed when this part has been sent, or will not be
 }
 
-// pass carries out what can be done now and returns when nothing is under way. worked: some message got a result.
-// An error means that going on at once is useless: nothing can be reached, or the store is away.
+// pass sends what can be sent now and returns when nothing is under way. worked reports that some message got a
+// result. An error means that another pass at once is useless: nothing is reachable, or the store is unavailable.
 func (r *run) pass(ctx context.Context, redrive entity.Redrive) (worked bool, err error) {
 	r.compile(redrive.Options.Patch)
 	p := &pass{run: r, redrive: redrive, refused: map[string]entity.ErrorClass{}, places: newPlaces()}
@@ -124,7 +124,7 @@ func (r *run) pass(ctx context.Context, redrive entity.Redrive) (worked bool, er
 	return p.worked, p.verdict(ctx)
 }
 
-// watch stops the pass when the redrive has left its state, by itself or by an operator's word.
+// watch stops the pass when the redrive has left its state, by itself or by an operator.
 func (p *pass) watch(ctx context.Context, over <-chan struct{}) {
 	ticker := time.NewTicker(supervision)
 	defer ticker.Stop()
@@ -145,7 +145,7 @@ func (p *pass) watch(ctx context.Context, over <-chan struct{}) {
 		}
 		if why := excess(redrive); why != "" {
 			if _, err := p.move(ctx, p.id, stop(redrive, why)); err != nil {
-				p.complain(ctx, "redrive was not stopped", err)
+				p.complain(ctx, "cannot stop the redrive", err)
 			}
 		}
 	}
@@ -173,18 +173,18 @@ func (p *pass) walk(ctx context.Context, parts chan<- part) error {
 		if err != nil && ctx.Err() == nil {
 			l.fail(notDone)
 		}
-		l.release() // the walk's own hold
+		l.release() // the hold of walk itself
 		if err != nil {
 			return err
 		}
 		if p.redrive.Options.KeepKeyOrder {
-			l.wait() // the next batch is handed out when this one is done
+			l.wait() // the next batch is leased when this one is done
 		}
 	}
 	return ctx.Err()
 }
 
-// split loads a lease's messages as memory allows and hands them on.
+// split loads a lease's messages as memory allows, plans them, and hands them to the workers.
 func (p *pass) split(ctx context.Context, l *lease, parts chan<- part, turn <-chan struct{}) (<-chan struct{}, error) {
 	for ids := l.todo; len(ids) > 0; {
 		messages, taken, room, err := p.load(ctx, ids, p.form())
@@ -218,7 +218,7 @@ func (p *pass) split(ctx context.Context, l *lease, parts chan<- part, turn <-ch
 	return turn, nil
 }
 
-// form says how often the pass has a message's value in memory.
+// form returns how often the pass keeps a message's value in memory.
 func (p *pass) form() form {
 	if p.patch != nil {
 		return patched
@@ -226,8 +226,8 @@ func (p *pass) form() form {
 	return plain
 }
 
-// revive requeues the DEAD messages that can be sent, for a redrive that takes them. A message that died after the
-// redrive was made stays dead: an operator may have given it up.
+// revive requeues the DEAD messages that can be sent, for a redrive that takes them. A message that became DEAD after
+// the redrive began stays DEAD: an operator may have marked it.
 func (p *pass) revive(ctx context.Context, l *lease, planned []entity.Outgoing) error {
 	if !p.redrive.Options.Requeue {
 		return nil
@@ -248,14 +248,14 @@ func (p *pass) revive(ctx context.Context, l *lease, planned []entity.Outgoing) 
 	return nil
 }
 
-// cause is that of the changes which the redrive makes.
+// cause is the cause of the changes that the redrive makes.
 func (p *pass) cause() entity.Cause {
 	c := p.redrive.Cause
 	c.Operation = uuid.Nil
 	return c
 }
 
-// carry claims a part, sends it in its turn, and stores the result, while the next part is already sent.
+// carry claims a part, sends it in its turn, and stores the results while the next part is already being sent.
 func (p *pass) carry(ctx context.Context, next part) {
 	defer next.lease.release()
 	ctx = next.lease.within(ctx)
@@ -281,7 +281,7 @@ func (p *pass) carry(ctx context.Context, next part) {
 	}
 }
 
-// attempt makes an attempt on each of the planned messages; sent is called when they have been sent.
+// attempt makes an attempt on each of the planned messages; it calls sent when they have been sent.
 func (p *pass) attempt(ctx context.Context, next part, planned []entity.Outgoing, sent func()) {
 	taken := p.take(ctx, next.lease, planned)
 	<-next.turn
@@ -302,8 +302,8 @@ func (p *pass) attempt(ctx context.Context, next part, planned []entity.Outgoing
 	p.note(next.lease, endings, err != nil)
 }
 
-// send publishes a part except for places shut since it was planned, and stops the pass when sending is useless.
-// It does so between turns: waiting parts are given back instead of failing as well.
+// send publishes a part, except to places that were shut since it was planned, and stops the pass when sending is
+// useless. It stops between turns, so that waiting parts are given back instead of failing too.
 func (p *pass) send(ctx context.Context, taken attempts) []entity.Delivery {
 	deliveries := make([]entity.Delivery, len(taken.outgoing))
 	open := attempts{cause: taken.cause, claimed: taken.claimed}
@@ -349,7 +349,7 @@ func (p *pass) take(ctx context.Context, l *lease, planned []entity.Outgoing) at
 	}
 	taken, err := p.claim(ctx, planned, claiming{cause: p.cause(), redrive: p.id})
 	if err != nil {
-		l.doubt() // the store may have made the claims and not been heard
+		l.doubt() // the store may have made the claims although its answer was lost
 		p.stop(err)
 		return attempts{}
 	}
@@ -368,7 +368,7 @@ func (p *pass) take(ctx context.Context, l *lease, planned []entity.Outgoing) at
 	return taken
 }
 
-// verdict is nil after a whole pass, unless no place was reached or only locked messages are left.
+// verdict returns nil after a complete pass, unless no place was reachable or only locked messages remain.
 func (p *pass) verdict(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	switch {

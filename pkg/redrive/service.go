@@ -1,11 +1,11 @@
-// Package redrive decides how dead letters are sent back: when an attempt may start, what its end means for the
-// message, how a whole topic is walked, and how attempts of dead processes are settled. A store keeps the states,
-// a publisher writes the records.
+// Package redrive sends dead letters back. It decides when an attempt may start, what its result means for the
+// message, how the messages of a redrive are walked, and how attempts of dead processes are settled. A store keeps
+// the states, a publisher writes the records.
 //
-// Every attempt has four steps: plan (choose the target partition and note its end offset), claim (store that
-// intent), publish, finish (store the result). A process may die between any two of these; the claim then expires,
-// and the settler reads the target partition from the noted offset to learn whether the record is there. So
-// nothing is lost, and nothing is sent twice unless an operator accepts it.
+// Every attempt has four steps: plan (choose the target partition and read its end offset), claim (store that
+// intent), publish, and finish (store the result). A process may die between any two of these. Then the claim
+// expires, and the settler reads the target partition from the stored offset to learn whether the record is there. So
+// no message is lost, and none is sent twice unless an operator accepts it.
 package redrive
 
 import (
@@ -26,9 +26,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// Store is the part of a repository for attempts and retries of whole topics. Its methods keep the promises of
-// repository.Core, end soon after their context, and fail by themselves when a database is silent: loops and
-// drains call them without a deadline.
+// Store is the part of a repository that attempts and retries of whole topics need. Its methods keep the promises of
+// repository.Core, return soon after their context ends, and fail without a deadline when a database does not answer:
+// loops and drains call them without one.
 type Store interface {
 	repository.Attempts
 	repository.Redrives
@@ -40,7 +40,7 @@ type Store interface {
 	Record(ctx context.Context, entry entity.AuditEntry) error
 }
 
-// selections is the part for other redrives.
+// selections is the part of a store for redrives with a selection or another action than retry.
 type selections interface {
 	Survey(ctx context.Context, n repository.NewRedrive) ([]repository.SurveyGroup, error)
 	Search(ctx context.Context, q repository.SearchQuery) (repository.SearchPage, error)
@@ -49,67 +49,67 @@ type selections interface {
 	RedriveItems(ctx context.Context, id uuid.UUID, q repository.ItemQuery) ([]entity.RedriveItem, error)
 }
 
-// outcomes is the part for following the offsets of consumer groups.
+// outcomes is the part of a store for following the committed offsets of consumer groups.
 type outcomes interface {
 	WatchedGroups(ctx context.Context) ([]repository.TopicGroup, error)
 	ConfigureGroups(ctx context.Context, groups []repository.TopicGroup) error
 	NoteCommitted(ctx context.Context, offsets []repository.Committed) error
 }
 
-// Publisher writes messages to their topics, or those of their edits. Answers are in the order of the input.
+// Publisher writes messages to their topics, or to those of their edits. Results are in the order of the input.
 type Publisher interface {
-	// Plan decides where messages would go with their edits, and refuses those that cannot; it does not read the
-	// targets of batch. bulk means that no person looked at each message; then it refuses more.
+	// Plan decides where messages would be sent with their edits, and refuses those that cannot be sent; it ignores
+	// the targets in batch. bulk means that no person reviewed each message; then it refuses more.
 	Plan(ctx context.Context, batch []entity.Outgoing, bulk bool) []entity.Target
 
-	// Publish sends claimed messages. After ctx no send begins (GivenBack); a send under way ends by itself.
+	// Publish sends claimed messages. After ctx ends, no send begins (GivenBack); a send under way is completed.
 	Publish(ctx context.Context, batch []entity.Outgoing) []entity.Delivery
 
-	// FindMany reads target partitions for earlier claims' records: Acknowledged if it is there, GivenBack if not,
-	// InDoubt with class UNKNOWN if no reading can decide, with another class if it was unreadable now.
+	// FindMany reads target partitions for the records of earlier claims: Acknowledged if the record is there, GivenBack
+	// if not, InDoubt with class UNKNOWN if reading cannot decide, InDoubt with another class if it was unreadable now.
 	FindMany(ctx context.Context, claims []entity.Claim) []entity.Delivery
 }
 
-// Service carries out attempts. It is safe for concurrent use, and many processes may share one store.
+// Service makes attempts and runs redrives. It is safe for concurrent use, and many processes may share one store.
 type Service struct {
 	cfg       Config
 	store     Store
-	selected  selections // nil: the store makes no redrives but retries of topics
-	outcomes  outcomes   // nil: the store keeps none
+	selected  selections // nil: the store supports only retries of topics
+	outcomes  outcomes   // nil: the store keeps no outcomes
 	publisher Publisher
 	judge     Judge
 	log       *zap.Logger
 	metrics   *metrics
 	backoff   wait.Backoff
-	memory    *semaphore.Weighted // of all messages that redrives have under way
-	leases    leases              // of batches in this process's hands
-	passes    chan struct{}       // held by whoever carries a redrive on
+	memory    *semaphore.Weighted // for all messages that redrives have in memory
+	leases    leases              // the batches that this process holds
+	passes    chan struct{}       // limits concurrent passes to maxPasses
 	bell      bell
 	draining  atomic.Bool
-	tracer    trace.Tracer // nil: there are no spans
+	tracer    trace.Tracer // nil: no spans are made
 	unsettled atomic.Bool  // the last settling with a trace of its own failed
-	// What RunOutcomes has written to the store.
+	// The state that RunOutcomes last wrote to the store.
 	committed  map[repository.Committed]int64
 	configured []repository.TopicGroup
-	alarmed    time.Time        // when the settler last told of claims that are too old
+	alarmed    time.Time        // when the settler last logged claims that are too old
 	now        func() time.Time // has the monotonic clock
 	random     func() float64
 }
 
-// Option changes what New returns.
+// Option configures a Service.
 type Option func(*Service)
 
-// WithTracing makes spans of redrives' batches, automatic batches and settled claims, not of looking for work.
+// WithTracing makes spans of redrives' batches, automatic batches and settled claims, but not of polling for work.
 func WithTracing(provider trace.TracerProvider) Option {
 	return func(s *Service) { s.tracer = traces.Of(provider, "github.com/dlq-manager/dlq-manager/pkg/redrive") }
 }
 
-// WithTopicLabels has metrics name a topic as label says; without it they name every topic.
+// WithTopicLabels sets the label of a topic in metrics; without it metrics name every topic.
 func WithTopicLabels(label func(topic string) string) Option {
 	return func(s *Service) { s.metrics.label = label }
 }
 
-// New returns a Service whose metrics are in registry. cfg must be valid.
+// New returns a Service and registers its metrics. cfg must be valid.
 func New(cfg Config, store Store, publisher Publisher, registry prometheus.Registerer, log *zap.Logger, options ...Option) *Service {
 	s := &Service{
 		cfg:       cfg,

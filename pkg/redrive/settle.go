@@ -18,16 +18,15 @@ import (
 const (
 	// settleLimit is how many claims are settled together: each partition is then read once for all of them.
 	settleLimit    = 10_000
-	settleParallel = 8 // how many partitions are looked into at once
+	settleParallel = 8 // number of partitions that are read at once
 
-	// settleGrace is how long the end of RunSettler waits for a turn under way. A
-	// store that went silent must not hold up a drain; the claims stay as they
-	// are, for another process.
+	// settleGrace is how long the end of RunSettler waits for a turn under way. A store that does not answer must not
+	// delay a drain; another process settles the claims.
 	settleGrace  = 5 * time.Second
-	settleJitter = 0.2 // keeps replicas that started together from settling together
+	settleJitter = 0.2 // keeps replicas that started together from settling at the same time
 )
 
-// RunSettler settles abandoned claims until ctx ends. A claim that cannot be settled is tried again next turn.
+// RunSettler settles abandoned claims until ctx ends. A claim that cannot be settled is tried again at the next turn.
 func (s *Service) RunSettler(ctx context.Context) {
 	turns := wait.Backoff{Base: s.cfg.SettleInterval, Max: s.cfg.SettleInterval, Jitter: settleJitter}
 	done := make(chan struct{})
@@ -35,7 +34,7 @@ func (s *Service) RunSettler(ctx context.Context) {
 		defer close(done)
 		for wait.Sleep(ctx, turns.After(1, s.random())) {
 			if err := s.Settle(ctx); err != nil && ctx.Err() == nil {
-				s.log.Warn("claims were not settled", zap.Error(err))
+				s.log.Warn("cannot settle claims", zap.Error(err))
 			}
 			s.alarm(ctx)
 		}
@@ -47,9 +46,9 @@ func (s *Service) RunSettler(ctx context.Context) {
 	}
 }
 
-// Settle reads all expired claims once and ends their attempts by the target partitions: RESOLVED when the record
-// is there, PENDING when it is not. Where no reading can decide, the message stays RETRYING with class UNKNOWN and
-// waits for an operator. Claims that cannot be read now do not hold up the others; the error is of one of them.
+// Settle reads all expired claims once and ends their attempts by what their target partitions hold: RESOLVED when the
+// record is there, PENDING when it is not. Where reading cannot decide, the message stays RETRYING with class UNKNOWN
+// and waits for an operator. Claims that cannot be read now do not delay the others; the error is that of one of them.
 func (s *Service) Settle(ctx context.Context) error {
 	var after repository.Place
 	var settled []ending
@@ -77,8 +76,8 @@ func (s *Service) Settle(ctx context.Context) error {
 	return cause
 }
 
-// settle returns how attempts ended, without those that could not be read now; the error is of one of them.
-// Partitions are read in parallel: one that does not answer holds up its own claims only.
+// settle returns how attempts ended, without those that could not be read now; the error is that of one of them.
+// Partitions are read in parallel: a partition that does not answer delays only its own claims.
 func (s *Service) settle(ctx context.Context, messages []entity.Message) ([]ending, error) {
 	ctx, span := s.traceSettling(ctx, len(messages))
 	var mu sync.Mutex
@@ -136,7 +135,7 @@ func (s *Service) settlePartition(ctx context.Context, messages []entity.Message
 	return endings, err
 }
 
-// earlier is an attempt as its claim remembers it.
+// earlier returns the attempt that a claim describes.
 func earlier(m entity.Message) entity.Outgoing {
 	c := m.Claim
 	return entity.Outgoing{
@@ -145,8 +144,8 @@ func earlier(m entity.Message) entity.Outgoing {
 	}
 }
 
-// verdictOn turns what the log holds into the end of an attempt. An attempt whose process gave up on the broker
-// has failed when its record is not there; one whose process was never heard of again is rescued.
+// verdictOn turns the result of reading the log into the end of an attempt. If the record is not there, an attempt
+// whose process reported an error has failed; one without any report is rescued.
 func verdictOn(m entity.Message, d entity.Delivery) entity.Delivery {
 	if d.Verdict != entity.GivenBack {
 		return d
@@ -161,7 +160,7 @@ func verdictOn(m entity.Message, d entity.Delivery) entity.Delivery {
 	return d
 }
 
-// conclude stores the end of settled attempts, once: whatever goes wrong is found again at the next turn.
+// conclude stores the end of settled attempts, once: after an error the next turn finds them again.
 func (s *Service) conclude(ctx context.Context, a attempts, deliveries []entity.Delivery) ([]ending, error) {
 	if len(deliveries) == 0 {
 		return nil, nil
@@ -209,8 +208,8 @@ func summary(endings []ending) []zap.Field {
 	return fields
 }
 
-// release settles the attempt that holds m, if its claim is over, and returns where that leads. The status is
-// still RETRYING when the claim lives, and when the attempt cannot be settled.
+// release settles the attempt that holds m, if its claim has expired, and returns the result. The status is still
+// RETRYING when the claim lives, and when the attempt cannot be settled.
 func (s *Service) release(ctx context.Context, m entity.Message) (ending, error) {
 	held := ending{outgoing: earlier(m), finished: state(m)}
 	expired, err := s.expired(ctx, m.ID)
@@ -221,17 +220,17 @@ func (s *Service) release(ctx context.Context, m entity.Message) (ending, error)
 	switch {
 	case err != nil:
 		return ending{}, &unavailableError{fmt.Errorf("settle the earlier attempt: %w", err)}
-	case len(endings) == 0: // somebody else settled it at this moment
+	case len(endings) == 0: // another process settled it at this moment
 		return held, nil
 	}
 	return endings[0], nil
 }
 
-// expired returns the message when its claim is over by the store's clock, else nil; ours may be wrong.
+// expired returns the message when its claim has expired by the store's clock, else nil. Our own clock may be wrong.
 func (s *Service) expired(ctx context.Context, id uuid.UUID) (*entity.Message, error) {
 	messages, err := s.store.Expired(ctx, repository.ExpiredQuery{ID: id, Limit: 1})
 	if err != nil {
-		return nil, fmt.Errorf("look at the claim: %w", err)
+		return nil, fmt.Errorf("read the claim: %w", err)
 	}
 	if len(messages) == 0 {
 		return nil, nil
@@ -239,15 +238,15 @@ func (s *Service) expired(ctx context.Context, id uuid.UUID) (*entity.Message, e
 	return &messages[0], nil
 }
 
-// alarm logs messages that have been RETRYING for too long: they cannot be settled, or an operator must decide.
+// alarm logs how many messages have been RETRYING for too long: they cannot be settled, or an operator must decide.
 func (s *Service) alarm(ctx context.Context) {
 	n, err := s.store.Stuck(ctx, s.cfg.StuckAfter)
 	if err != nil {
-		return // the settling itself has said that the store is away
+		return // the failed settling has already logged it
 	}
 	s.metrics.stuck.Set(float64(n))
 	if n > 0 && s.now().Sub(s.alarmed) >= s.cfg.StuckAfter {
 		s.alarmed = s.now()
-		s.log.Error("messages are held by attempts for too long", zap.Int64("messages", n), zap.Duration("longer_than", s.cfg.StuckAfter))
+		s.log.Error("messages have been RETRYING for too long", zap.Int64("messages", n), zap.Duration("longer_than", s.cfg.StuckAfter))
 	}
 }

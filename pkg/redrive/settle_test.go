@@ -11,14 +11,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// crash leaves a claim behind as a process does that dies between publish and
-// result; written says whether its record is in the log.
+// crash leaves the claim of a process that dies between publish and result; written says whether its record is in the
+// log.
 func (b *bench) crash(id uuid.UUID, written bool) {
 	b.Helper()
 	b.crashIn(entity.RetryOrder{ID: id, Cause: entity.By("tester")}, written)
 }
 
-// crashIn is crash while an order is carried out.
+// crashIn is crash during an order.
 func (b *bench) crashIn(order entity.RetryOrder, written bool) {
 	b.Helper()
 	planned := check.Must(b.planOne(context.Background(), order))(b)
@@ -29,7 +29,7 @@ func (b *bench) crashIn(order entity.RetryOrder, written bool) {
 	}
 }
 
-// crashed is a new message whose claim was left behind; written as for crash.
+// crashed is a new message with the claim of a dead process; written as for crash.
 func (b *bench) crashed(written bool) uuid.UUID {
 	b.Helper()
 	id := b.add(1)[0]
@@ -58,7 +58,7 @@ func (b *bench) afterExpiry() {
 	check.Equal(b, b.Settle(context.Background()), nil, "Settle")
 }
 
-// wantFound checks that the message was resolved by what the log held.
+// wantFound checks that the message was resolved because its record is in the log.
 func (b *bench) wantFound(id uuid.UUID) {
 	b.Helper()
 	b.wantState(id, entity.Resolved, 1, "")
@@ -177,8 +177,7 @@ func TestSettle(t *testing.T) {
 	}))
 }
 
-// TestOperatorsSettleFirst: nobody may end an attempt by hand before the target
-// log was asked whether its record is there.
+// TestOperatorsSettleFirst: no operator may end an attempt before the target log was read for its record.
 func TestOperatorsSettleFirst(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -228,8 +227,7 @@ func TestOperatorsSettleFirst(t *testing.T) {
 	}))
 }
 
-// TestSettleGetsPastWhatItCannotRead: claims whose log cannot be read now do not
-// starve those behind them.
+// TestSettleGetsPastWhatItCannotRead: claims whose log cannot be read now do not starve the claims after them.
 func TestSettleGetsPastWhatItCannotRead(t *testing.T) {
 	t.Parallel()
 	t.Run("", scenario(func(b *bench) {
@@ -257,8 +255,7 @@ func TestSettleGetsPastWhatItCannotRead(t *testing.T) {
 	}))
 }
 
-// unsettleable is a message whose record was written by a process that died,
-// and whose target log no longer tells.
+// unsettleable is a message whose record was written by a process that died, and whose target log no longer has it.
 func (b *bench) unsettleable(changes ...func(*entity.Message)) uuid.UUID {
 	b.Helper()
 	id := b.add(1, changes...)[0]
@@ -337,7 +334,7 @@ func TestSilentStore(t *testing.T) {
 	}
 }
 
-// settler runs the settler until stop, which returns how long that took.
+// settler runs the settler until stop, which returns how long stopping took.
 func (b *bench) settler() (stop func() time.Duration) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -362,7 +359,7 @@ func TestRunSettler(t *testing.T) {
 
 	t.Run("IsNotHeldUpByADeafStore", scenario(func(b *bench) {
 		b.store.deaf = make(chan struct{})
-		defer close(b.store.deaf) // the bubble ends when nobody waits
+		defer close(b.store.deaf) // the bubble ends when no goroutine waits
 		stop := b.settler()
 		<-time.After(2 * b.cfg.SettleInterval)
 		check.Equal(b, stop(), settleGrace, "time until RunSettler returned")

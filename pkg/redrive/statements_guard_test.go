@@ -18,8 +18,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestStatementsOfRetryAll bounds how often the database is asked while 1,000
-// messages are sent back, the looks for other work included.
+// TestStatementsOfRetryAll limits the number of statements while 1,000 messages are sent back, including polling for
+// other work.
 func TestStatementsOfRetryAll(t *testing.T) {
 	t.Parallel()
 	const n, most = 1000, 25
@@ -49,8 +49,8 @@ func TestStatementsOfRetryAll(t *testing.T) {
 	check.True(t, got <= most, "statements for %d messages = %d, want at most %d", n, got, most)
 }
 
-// polled counts how often the state of a redrive is read. That depends on how long the
-// redrive takes, and so on what else the machine does.
+// polled counts how often the state of a redrive is read, which depends on the duration of the redrive, and so on the
+// load of the machine.
 type polled struct {
 	*postgres.Store
 	polls atomic.Int64

@@ -14,7 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
-// Names of spans. Those of redrives and of automatic retry are the roots of traces: no caller waits for them.
+// Names of spans. Redrives and automatic retry begin new traces, because no caller waits for them.
 const (
 	spanBatch  = "redrive batch"
 	spanAuto   = "automatic retry"
@@ -23,23 +23,23 @@ const (
 
 // Errors of spans.
 const (
-	notDone    = "not_done"    // the work was not finished; it is done again
-	notSettled = "not_settled" // some claim could not be looked at; the next turn does
-	takenOver  = "taken_over"  // another process has the batch, and its result counts
-	unknownEnd = "in_doubt"    // the process ended before it knew what became of all
-	allFailed  = "all_failed"  // of the messages that were tried none succeeded
+	notDone    = "not_done"    // the work was not finished and will be repeated
+	notSettled = "not_settled" // a claim could not be read; the next turn tries again
+	takenOver  = "taken_over"  // another process has taken the batch over
+	unknownEnd = "in_doubt"    // the process ended before it knew all results
+	allFailed  = "all_failed"  // messages were tried, and none succeeded
 )
 
 const (
-	spanAttempts  = attribute.Key("dlq.attempts") // that came to an end
+	spanAttempts  = attribute.Key("dlq.attempts") // attempts with a result
 	spanSucceeded = attribute.Key("dlq.messages.succeeded")
 	spanSkipped   = attribute.Key("dlq.messages.skipped")
 )
 
-// within returns ctx in the span of the attempts.
+// within returns ctx with the span of the attempts.
 func (a attempts) within(ctx context.Context) context.Context { return within(ctx, a.span) }
 
-// traceBatch begins the span of a batch that was leased.
+// traceBatch begins the span of a leased batch.
 func (p *pass) traceBatch(b *repository.RedriveBatch) trace.Span {
 	if p.tracer == nil {
 		return traces.None()
@@ -54,10 +54,10 @@ func (p *pass) traceBatch(b *repository.RedriveBatch) trace.Span {
 	return span
 }
 
-// within returns ctx in the span of the lease's batch.
+// within returns ctx with the span of the lease's batch.
 func (l *lease) within(ctx context.Context) context.Context { return within(ctx, l.span) }
 
-// within passes on unrecorded spans too: nothing within them is recorded. nil and traces.None are left out.
+// within also sets an unrecorded span, so that no child of it is recorded. It ignores nil and traces.None.
 func within(ctx context.Context, span trace.Span) context.Context {
 	if span == nil || !span.SpanContext().IsValid() {
 		return ctx
@@ -65,7 +65,7 @@ func within(ctx context.Context, span trace.Span) context.Context {
 	return trace.ContextWithSpan(ctx, span)
 }
 
-// fail has the batch's span fail. The first reason counts.
+// fail sets the error of the batch's span. The first one stays.
 func (l *lease) fail(why string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,7 +74,7 @@ func (l *lease) fail(why string) {
 	}
 }
 
-// endTrace ends the batch's span with its results. Waiting messages are no failure unless the pass failed.
+// endTrace ends the batch's span with its results. Waiting messages are no error unless the pass failed.
 func (l *lease) endTrace() {
 	defer l.span.End()
 	if !l.span.IsRecording() {
@@ -98,7 +98,7 @@ func (l *lease) endTrace() {
 	}
 }
 
-// traceAuto begins the span of a batch that is retried without being asked.
+// traceAuto begins the span of an automatic batch.
 func (d *dispatcher) traceAuto(ctx context.Context, messages int) (context.Context, trace.Span) {
 	if d.tracer == nil {
 		return ctx, traces.None()
@@ -106,7 +106,7 @@ func (d *dispatcher) traceAuto(ctx context.Context, messages int) (context.Conte
 	return traces.Start(ctx, d.tracer, spanAuto, trace.WithNewRoot(), trace.WithAttributes(traces.Messages.Int(messages)))
 }
 
-// endAuto ends it.
+// endAuto ends the span of an automatic batch.
 func endAuto(span trace.Span, attempts int, err error) {
 	if span.IsRecording() {
 		span.SetAttributes(spanAttempts.Int(attempts))
@@ -115,18 +115,18 @@ func endAuto(span trace.Span, attempts int, err error) {
 	span.End()
 }
 
-// settling is the span of settled claims; span is nil for one that is made only if something is settled.
+// settling is the span of settled claims; span is nil while it is made only if a claim is settled.
 type settling struct {
 	s      *Service
-	ctx    context.Context //nolint:containedctx // of the span that may be made later
+	ctx    context.Context //nolint:containedctx // of a span that may be made later
 	span   trace.Span
-	alone  bool // it is within no other
+	alone  bool // it has no parent
 	begun  time.Time
 	claims int
 }
 
-// traceSettling begins the span of settled claims: within the caller's span, else of its own. While a broker is
-// away, only the first failure and each success have a span of their own, until all goes well again.
+// traceSettling begins the span of settled claims, as a child of the caller's span or as a root. While a broker is
+// unavailable, only the first failure and each success get a root span, until no claim fails.
 func (s *Service) traceSettling(ctx context.Context, claims int) (context.Context, settling) {
 	if s.tracer == nil || claims == 0 {
 		return ctx, settling{span: traces.None()}
@@ -144,7 +144,7 @@ func (t settling) start() (context.Context, settling) {
 	return ctx, t
 }
 
-// end ends it with the attempts that were settled.
+// end ends the span with the number of settled attempts.
 func (t settling) end(settled int, err error) {
 	if t.alone {
 		t.s.unsettled.Store(err != nil)
@@ -162,7 +162,7 @@ func (t settling) end(settled int, err error) {
 	t.span.End()
 }
 
-// fail says that there was an error, not which: its text may quote what a broker says.
+// fail records that there was an error, without its text, which may quote the broker.
 func fail(span trace.Span, why string, err error) {
 	if err != nil {
 		span.SetStatus(codes.Error, "")

@@ -21,7 +21,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces/tracestest"
 )
 
-// asked are the spans within which the store was asked, by its methods.
+// asked records the spans of calls to the store, by method.
 type asked struct {
 	mu    sync.Mutex
 	spans map[string]map[trace.SpanID]bool
@@ -41,7 +41,7 @@ func (b *bench) traced(provider trace.TracerProvider) *asked {
 	return a
 }
 
-// want checks that methods were asked within the span and in no other.
+// want checks that methods were called within the span and in no other.
 func (a *asked) want(b *bench, span sdktrace.ReadOnlySpan, methods ...string) {
 	b.Helper()
 	a.mu.Lock()

@@ -8,47 +8,45 @@ import (
 )
 
 const (
-	// rotationPatience is how long SignIn waits for a file that is behind the
-	// server: whoever replaces a secret tells the server first, as a rule.
+	// rotationPatience is how long SignIn waits for a file that is older than the server's secret: usually the secret
+	// is changed at the server first.
 	rotationPatience = 2 * time.Second
 	rotationLook     = 100 * time.Millisecond
 )
 
-// Rotation signs in with secrets in files that somebody replaces while the
-// program runs. T is what one sign-in needs; its zero value is no secret. A
-// Rotation is safe for concurrent use.
+// Rotation signs in with secrets in files that may be replaced while the program runs. T is what one sign-in needs;
+// its zero value means no secret. A Rotation is safe for concurrent use.
 type Rotation[T comparable] struct {
 	read func() (T, error)
 
 	mu       sync.Mutex
-	accepted T // what the server took last
-	hopeless T // what was waited for a successor of in vain
+	accepted T // the last secret that the server accepted
+	hopeless T // waiting for a successor of this secret was unsuccessful
 }
 
-// NewRotation returns a Rotation over what read reads, anew each time.
+// NewRotation returns a Rotation that calls read for each attempt.
 func NewRotation[T comparable](read func() (T, error)) *Rotation[T] {
 	return &Rotation[T]{read: read}
 }
 
-// Accepted returns what the server took last, the zero value before that.
+// Accepted returns the last secret that the server accepted, or the zero value.
 func (r *Rotation[T]) Accepted() T {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.accepted
 }
 
-// SignIn reads the secret and calls try with it, once when that ends well or
-// fails for another reason than the secret, which refused tells. try is called
-// with nothing that it refused before. What it gets instead is, in this order:
+// SignIn reads the secret and calls try with it. It returns after one call when that succeeds, or fails for another
+// reason than the secret; refused decides which. Otherwise it tries, in this order, other secrets than those before:
 //
-//   - what the file holds by then, if that is something else;
-//   - what was accepted last. The file may be half written, or be ahead of the
-//     server. It also stands in for a file that is missing or cannot be read;
-//   - what the file holds within the next two seconds, if something was accepted
-//     before: the file may be behind the server. This is waited for once, and not
-//     again until the file has changed.
+//   - the current content of the file, if it has changed meanwhile;
+//   - the last accepted secret: the file may be half written, or newer than the
+//     server's secret. It is also used when the file cannot be read;
+//   - the content of the file within the next two seconds, if a secret was accepted
+//     before: the file may be older than the server's secret. SignIn waits once, and
+//     not again until the file has changed.
 //
-// The error is that of the last try, beside the one of reading where there was one.
+// The error is that of the last try, joined with the one of reading, if any.
 func (r *Rotation[T]) SignIn(ctx context.Context, refused func(error) bool, try func(T) error) (T, error) {
 	var none T
 	a := attempt[T]{r: r, try: try, refused: refused}
@@ -79,7 +77,7 @@ type attempt[T comparable] struct {
 	err     error
 }
 
-// over tries a secret and reports whether that settles the matter.
+// over tries a secret, unless it was tried, and reports whether the sign-in is over.
 func (a *attempt[T]) over(secret T) bool {
 	for _, t := range a.tried {
 		if t == secret {
@@ -95,13 +93,13 @@ func (a *attempt[T]) over(secret T) bool {
 	return !a.refused(a.err)
 }
 
-// file is over with what the file holds now.
+// file calls over with the current content of the file.
 func (a *attempt[T]) file() bool {
 	secret, err := a.r.read()
 	return err == nil && a.over(secret)
 }
 
-// wait is over with what the file holds soon.
+// wait polls the file until over returns true, at most for rotationPatience.
 func (a *attempt[T]) wait(ctx context.Context, first T) bool {
 	a.r.mu.Lock()
 	hopeless := a.r.hopeless == first

@@ -18,7 +18,7 @@ var (
 
 // site is a file and a server that knows one secret.
 type site struct {
-	file    string // "": gone
+	file    string // "": missing
 	server  string
 	away    bool
 	tries   []string
@@ -57,7 +57,7 @@ func TestRotation(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
-		before string // was accepted before; "": nothing
+		before string // accepted before; "": nothing
 		site   site
 		want   string // "": an error
 		tries  string
@@ -127,7 +127,7 @@ func TestRotation_FileComesLater(t *testing.T) {
 	})
 }
 
-// A secret that nobody replaces must not hold up every connection for ever.
+// A secret that is not replaced must not delay every connection.
 func TestRotation_WaitsInVainOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

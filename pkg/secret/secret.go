@@ -1,5 +1,5 @@
-// Package secret holds text that must not be printed: passwords, tokens, keys.
-// Where a secret comes from and what it opens is left to the packages that use it.
+// Package secret holds text that must not be printed: passwords, tokens, keys. The packages that use it decide where
+// secrets come from and what they are for.
 package secret
 
 import (
@@ -11,14 +11,13 @@ import (
 	"strings"
 )
 
-// masked is what every way of printing a Text gives, whatever it holds: even
-// the difference between empty and set is nobody's business in a log.
+// masked is what every way of printing a Text gives, also for an empty one: a log must not show whether a secret is
+// set.
 const masked = "***"
 
-// Text is a secret. Printing it by fmt with any verb, by encoding/json, by
-// slog or by zap (as a value or inside a struct) gives "***". A conversion
-// with string() does not mask: use Reveal, so that a search finds every place
-// where a secret leaves its wrapping.
+// Text is a secret. Printing it by fmt with any verb, by encoding/json, by slog or by zap (as a value or inside a
+// struct) gives "***". A conversion with string() does not mask: use Reveal, so that a search finds every place where
+// a secret is used.
 type Text string
 
 // Reveal returns the secret itself.
@@ -30,8 +29,8 @@ func (Text) String() string { return masked }
 // GoString returns "***".
 func (Text) GoString() string { return masked }
 
-// Format writes "***" for every verb. Without it a wrong verb such as %d
-// would print the text inside fmt's complaint.
+// Format writes "***" for every verb. Without it a wrong verb such as %d would print the text inside the error text
+// of fmt.
 func (Text) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, masked) }
 
 // MarshalText returns "***".
@@ -43,14 +42,12 @@ func (Text) MarshalJSON() ([]byte, error) { return []byte(`"` + masked + `"`), n
 // LogValue returns "***" for log/slog.
 func (Text) LogValue() slog.Value { return slog.StringValue(masked) }
 
-// ErrEmpty says that a secret's file exists and holds nothing, which is what
-// a reader sees when it comes between the creation and the writing of a file.
+// ErrEmpty means that a secret's file exists and is empty, as between its creation and its writing.
 var ErrEmpty = errors.New("secret file is empty")
 
-// FromFile reads a secret from a file. One newline at the end (LF or CRLF) is
-// not part of the secret: editors and templates add it. Everything else is
-// kept, spaces included. A missing or empty file is an error that names the
-// file; no error ever holds its content.
+// FromFile reads a secret from a file. It removes one newline at the end (LF or CRLF), which editors and templates
+// add, and keeps everything else, spaces included. A missing or empty file is an error that names the file; no error
+// contains its content.
 func FromFile(path string) (Text, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {

@@ -8,17 +8,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// credentialFiles tells how old files are at every scrape. Their content is
-// nobody's business here.
+// credentialFiles reports the age of files at every scrape, and nothing of their content.
 type credentialFiles struct {
 	paths    map[string]string
 	readable *prometheus.Desc
 	changed  *prometheus.Desc
 }
 
-// NewCredentialFiles returns a collector of the files that credentials are read
-// from, by what they are for: whether each can be read and is not empty, and when
-// it was last written. Entries without a path are left out.
+// NewCredentialFiles returns a collector of credentials files, by their purpose: whether each can be read and is not
+// empty, and when it was last written. Entries without a path are ignored.
 func NewCredentialFiles(paths map[string]string) prometheus.Collector {
 	paths = maps.Clone(paths)
 	maps.DeleteFunc(paths, func(_, path string) bool { return path == "" })

@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// WatchPool registers the metrics of a connection pool: go_sql_* with the label
-// db_name. A pool that is used up shows in go_sql_wait_count_total.
+// WatchPool registers the metrics of a connection pool: go_sql_* with the label db_name. When all connections are in
+// use, go_sql_wait_count_total rises.
 func WatchPool(reg prometheus.Registerer, db *sql.DB, name string) error {
 	return reg.Register(collectors.NewDBStatsCollector(db, name))
 }

@@ -12,16 +12,16 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// LogConfig says what is logged and how it looks.
+// LogConfig holds the settings of logging.
 type LogConfig struct {
 	Level  string `mapstructure:"level"`  // debug, info, warn or error
-	Format string `mapstructure:"format"` // json, one object a line, or console, for people
+	Format string `mapstructure:"format"` // json, one object per line, or console, for people
 }
 
-// DefaultLogConfig is info as JSON.
+// DefaultLogConfig logs info and above as JSON.
 func DefaultLogConfig() LogConfig { return LogConfig{Level: "info", Format: "json"} }
 
-// Validate reports every setting that NewLogger would refuse.
+// Validate reports every invalid setting.
 func (c LogConfig) Validate() error {
 	var errs []error
 	if !slices.Contains([]string{"debug", "info", "warn", "error"}, strings.ToLower(c.Level)) {
@@ -33,10 +33,9 @@ func (c LogConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// NewLogger returns a logger that writes to standard error. Every line has
-// the service, its version and the deployment, and its time in UTC with milliseconds. Lines
-// are never sampled, because the one that is dropped is the one that an
-// operator searches for, and have no stack traces.
+// NewLogger returns a logger that writes to standard error. Every line has the service, its version, the deployment,
+// and the time in UTC with milliseconds. Lines are never sampled, because operators may search for any line, and have
+// no stack traces.
 func NewLogger(cfg LogConfig, service, version string, d Deployment) (*zap.Logger, error) {
 	return newLogger(cfg, service, version, d, zapcore.Lock(os.Stderr))
 }

@@ -8,9 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// NewRegistry returns a registry of its own, never the default one, that has
-// the metrics of the Go runtime and the process, go_build_info, and
-// dlq_build_info, which is always 1 and has what ReadBuild returns, and the deployment, as labels.
+// NewRegistry returns a new registry with the metrics of the Go runtime and the process, go_build_info, and
+// dlq_build_info, which is always 1 and has the result of ReadBuild and the deployment as labels.
 func NewRegistry(d Deployment) *prometheus.Registry {
 	b := ReadBuild()
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
@@ -33,8 +32,7 @@ func NewRegistry(d Deployment) *prometheus.Registry {
 	return reg
 }
 
-// Handler serves the registry's metrics. A collector that fails leaves out its
-// own metrics and not everybody's.
+// Handler serves the registry's metrics. A failing collector leaves out its own metrics only.
 func Handler(reg *prometheus.Registry) http.Handler {
 	return promhttp.HandlerFor(reg, promhttp.HandlerOpts{
 		Registry:      reg,

@@ -5,15 +5,14 @@ import (
 	"sync"
 )
 
-// MaxTopicLabels is how many topics metrics of one process name at most.
+// MaxTopicLabels is the maximum number of topics in the metrics of one process.
 const MaxTopicLabels = 1000
 
-// OtherTopics is the label of topics that metrics do not name.
+// OtherTopics is the label of all other topics.
 const OtherTopics = "other"
 
-// TopicLabels decides which topics metrics name: those that exist in the cluster, at
-// most MaxTopicLabels. Names in records are text that anyone may write, and each name
-// would be a time series. It is safe for concurrent use.
+// TopicLabels decides which topics become labels in metrics: those that exist in the cluster, at most MaxTopicLabels.
+// Anyone may write topic names into records, and each label is a time series. It is safe for concurrent use.
 type TopicLabels struct {
 	mu     sync.Mutex
 	exists map[string]bool
@@ -21,11 +20,11 @@ type TopicLabels struct {
 	given  map[string]bool
 }
 
-// NewTopicLabels returns labels that know no topic yet.
+// NewTopicLabels returns labels without any known topic.
 func NewTopicLabels() *TopicLabels { return &TopicLabels{given: map[string]bool{}} }
 
-// SetTopics says which topics exist. It is to be called whenever the cluster has
-// answered; while the cluster is away the last answer holds.
+// SetTopics sets the existing topics. Call it whenever the cluster has answered; while the cluster is unavailable the
+// last answer stays valid.
 func (l *TopicLabels) SetTopics(names []string) {
 	exists := make(map[string]bool, len(names))
 	for _, name := range names {
@@ -36,14 +35,14 @@ func (l *TopicLabels) SetTopics(names []string) {
 	l.exists = exists
 }
 
-// SetAny lets every topic have a label, for programs without a cluster.
+// SetAny allows a label for every topic, for programs without a cluster.
 func (l *TopicLabels) SetAny() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.any = true
 }
 
-// Topics are the topics that exist; nil when every topic may have a label.
+// Topics returns the existing topics, sorted; nil when every topic may have a label.
 func (l *TopicLabels) Topics() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,8 +57,8 @@ func (l *TopicLabels) Topics() []string {
 	return names
 }
 
-// Label returns the topic when metrics name it, OtherTopics when they do not. The empty
-// topic, which stands for an unknown origin, is always named.
+// Label returns the topic when it may be a label, otherwise OtherTopics. The empty topic, which means an unknown
+// origin, is always a label.
 func (l *TopicLabels) Label(topic string) string {
 	if topic == "" {
 		return ""

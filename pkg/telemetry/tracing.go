@@ -18,11 +18,11 @@ import (
 	"go.uber.org/zap"
 )
 
-// batchDelay is the longest time that a span waits for others.
+// batchDelay is the longest time that a span waits for a batch.
 const batchDelay = 2 * time.Second
 
-// spanLimits bound the size of a span. No events are kept: libraries put the texts of
-// errors into them, which may quote from dead letters.
+// spanLimits limit the size of a span. Events are dropped, because libraries put the texts of errors into them, which
+// may quote dead letters.
 var spanLimits = sdktrace.SpanLimits{
 	AttributeValueLengthLimit:  1024,
 	AttributeCountLimit:        64,
@@ -31,17 +31,15 @@ var spanLimits = sdktrace.SpanLimits{
 	AttributePerLinkCountLimit: 16,
 }
 
-// Tracing sends the spans of one program to a collector. No span waits for it: one
-// that cannot be kept or sent is dropped and counted. A nil Tracing is one that
-// is off. It is safe for concurrent use.
+// Tracing sends the spans of one program to a collector. No caller waits for it: spans that cannot be queued or sent
+// are dropped and counted. A nil Tracing is off. It is safe for concurrent use.
 type Tracing struct {
 	provider *sdktrace.TracerProvider
 	counts   spanCounts
 }
 
-// NewTracing returns what cfg asks for, nil when it names no collector. Nothing is
-// dialled. Metrics are registered with reg, and what the collector does not take is
-// logged, at most once a minute.
+// NewTracing returns a Tracing for cfg, or nil when cfg names no collector. It opens no connection. It registers
+// metrics with reg, and logs spans that the collector does not accept, at most once a minute.
 func NewTracing(cfg TracingConfig, service, version string, log *zap.Logger, reg prometheus.Registerer) (*Tracing, error) {
 	if cfg.Endpoint == "" {
 		return nil, nil //nolint:nilnil // off is one of the two things that can be asked for
@@ -60,12 +58,12 @@ func NewTracing(cfg TracingConfig, service, version string, log *zap.Logger, reg
 	return newTracing(cfg, service, version, exporter, client.rejectedSpans, log, reg), nil
 }
 
-// newTracing sends to an exporter that exists already.
+// newTracing is NewTracing with an existing exporter.
 func newTracing(
 	cfg TracingConfig, service, version string, to sdktrace.SpanExporter, rejected func() int64, log *zap.Logger, reg prometheus.Registerer,
 ) *Tracing {
 	counts := newSpanCounts(reg)
-	host, _ := os.Hostname() // in Kubernetes the pod's name
+	host, _ := os.Hostname() // in Kubernetes the name of the pod
 	limiter := &spanLimiter{room: int64(cfg.Queue), dropped: counts.dropped}
 	limiter.SpanProcessor = sdktrace.NewBatchSpanProcessor(
 		&countedExporter{SpanExporter: to, rejected: rejected, limiter: limiter, counts: counts, log: log},
@@ -84,8 +82,8 @@ func newTracing(
 	return &Tracing{provider, counts}
 }
 
-// Provider returns what spans are made with. It is nil when tracing is off; code that
-// takes a provider makes no spans with a nil one, which costs nothing.
+// Provider returns the tracer provider, or nil when tracing is off; with a nil provider, code makes no spans at no
+// cost.
 func (t *Tracing) Provider() trace.TracerProvider {
 	if t == nil {
 		return nil
@@ -93,18 +91,16 @@ func (t *Tracing) Provider() trace.TracerProvider {
 	return t.provider
 }
 
-// Stop sends the spans that wait, until ctx ends; the rest is dropped. Spans that
-// begin later are not recorded.
+// Stop sends the queued spans until ctx ends; the rest is dropped. Spans that begin later are not recorded.
 func (t *Tracing) Stop(ctx context.Context) {
 	if t != nil {
 		_ = t.provider.Shutdown(ctx) // the exporter logs and counts its errors
 	}
 }
 
-// newSampler decides which traces are recorded. A span within another follows it, and
-// a trace that its sender does not record is not recorded here. One that its sender
-// records is recorded if cfg trusts senders; otherwise the ratio decides, as it does
-// for traces that begin here: the header can be written by everyone.
+// newSampler decides which traces are recorded. A child span follows its parent, and a trace that its remote sender
+// does not record is not recorded here. One that the sender records is recorded if cfg trusts senders; otherwise the
+// ratio decides, as for traces that begin here, because any client can write the header.
 func newSampler(cfg TracingConfig) sdktrace.Sampler {
 	var options []sdktrace.ParentBasedSamplerOption
 	if !cfg.TrustParent {
@@ -113,8 +109,7 @@ func newSampler(cfg TracingConfig) sdktrace.Sampler {
 	return sdktrace.ParentBased(sdktrace.TraceIDRatioBased(cfg.SampleRatio), options...)
 }
 
-// randomSampler records a random share of spans. It does not look at the trace's id,
-// which the sender chose.
+// randomSampler records a random share of spans. It ignores the trace id, which the sender chose.
 type randomSampler struct{ ratio float64 }
 
 // ShouldSample implements sdktrace.Sampler.

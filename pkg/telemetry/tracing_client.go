@@ -24,11 +24,11 @@ import (
 
 const (
 	maxAnswer = 64 << 10 // bytes of a collector's answer that are read
-	maxFile   = 1 << 20  // bytes of a file of headers or of authorities
+	maxFile   = 1 << 20  // bytes of a file of headers or of certificate authorities
 )
 
-// tracingClient sends requests to the collector, with the headers that a file has at
-// that moment. No text of an answer gets into an error: it may repeat the headers.
+// tracingClient sends requests to the collector, with the headers that the file holds at that time. No text of an
+// answer becomes part of an error, because it may repeat the headers.
 type tracingClient struct {
 	headersFile string
 	transport   http.RoundTripper
@@ -58,17 +58,16 @@ func newTracingClient(cfg TracingConfig) (*tracingClient, error) {
 	return c, err
 }
 
-// options name everything that the library would otherwise look for in variables of
-// the environment.
+// options sets every option that the library would otherwise read from environment variables.
 func (c *tracingClient) options(cfg TracingConfig) []otlptracehttp.Option {
-	endpoint, _ := url.Parse(cfg.Endpoint) // Validate has looked at it
+	endpoint, _ := url.Parse(cfg.Endpoint) // Validate has checked it
 	if endpoint.Path == "" || endpoint.Path == "/" {
 		endpoint.Path = "/v1/traces"
 	}
 	return []otlptracehttp.Option{
 		otlptracehttp.WithEndpointURL(endpoint.String()),
 		otlptracehttp.WithHeaders(nil),
-		otlptracehttp.WithTLSClientConfig(nil), // the client has its own
+		otlptracehttp.WithTLSClientConfig(nil), // the HTTP client has its own
 		otlptracehttp.WithEncoding(otlptracehttp.EncodingProtobuf),
 		otlptracehttp.WithTimeout(cfg.Timeout),
 		otlptracehttp.WithCompression(otlptracehttp.GzipCompression),
@@ -79,8 +78,7 @@ func (c *tracingClient) options(cfg TracingConfig) []otlptracehttp.Option {
 	}
 }
 
-// RoundTrip implements http.RoundTripper. The library repeats what fails here until
-// the time is up.
+// RoundTrip implements http.RoundTripper. The library repeats failed requests until the timeout.
 func (c *tracingClient) RoundTrip(r *http.Request) (*http.Response, error) {
 	headers, err := c.headers()
 	if err != nil {
@@ -106,7 +104,7 @@ func (c *tracingClient) RoundTrip(r *http.Request) (*http.Response, error) {
 
 var errNotHTTP = errors.New("the collector's answer is not HTTP")
 
-// temporaryError is an error that the next try may not have.
+// temporaryError is an error for which a retry may help.
 type temporaryError struct {
 	error
 	ctx context.Context
@@ -115,15 +113,14 @@ type temporaryError struct {
 // Unwrap returns the error itself.
 func (e *temporaryError) Unwrap() error { return e.error }
 
-// Temporary is what the library asks before it tries again. A certificate that is not
-// trusted will not be trusted later.
+// Temporary is called by the library before it tries again. An untrusted certificate stays untrusted.
 func (e *temporaryError) Temporary() bool {
 	var certificate *tls.CertificateVerificationError
 	return e.ctx.Err() == nil && !errors.As(e.error, &certificate)
 }
 
-// statusOnly removes everything from an answer but its status and the time after which
-// to try again. Without a Location no redirect is followed.
+// statusOnly removes everything from an answer but its status and Retry-After. Without a Location no redirect is
+// followed.
 func (c *tracingClient) statusOnly(answer *http.Response) *http.Response {
 	body, _ := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
 	_ = answer.Body.Close()
@@ -141,11 +138,10 @@ func (c *tracingClient) statusOnly(answer *http.Response) *http.Response {
 	return answer
 }
 
-// rejectedSpans is how many spans the collector rejected out of the last export that it
-// took.
+// rejectedSpans returns how many spans of the last accepted export the collector rejected.
 func (c *tracingClient) rejectedSpans() int64 { return c.rejected.Swap(0) }
 
-// headers reads the file. Its errors name lines and show none.
+// headers reads the file. Its errors contain line numbers, but no line.
 func (c *tracingClient) headers() (headers [][2]string, err error) {
 	if c.headersFile == "" {
 		return nil, nil
@@ -170,7 +166,7 @@ func (c *tracingClient) headers() (headers [][2]string, err error) {
 	return headers, nil
 }
 
-// readBounded reads a file that ought to be small.
+// readBounded reads a file that should be small.
 func readBounded(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

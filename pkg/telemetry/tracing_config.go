@@ -8,42 +8,39 @@ import (
 	"time"
 )
 
-// TracingConfig says where spans are sent, and how many of them.
+// TracingConfig holds the settings of tracing.
 type TracingConfig struct {
-	// Endpoint is the URL of a collector that takes OTLP over HTTP; "" for no spans at
-	// all. One without a path gets that of the protocol, /v1/traces.
+	// Endpoint is the URL of a collector that accepts OTLP over HTTP; "" turns tracing off. Without a path, the
+	// standard path /v1/traces is used.
 	Endpoint string `mapstructure:"endpoint"`
-	// SampleRatio is the share of traces that are recorded. A trace that came with a
-	// request is not when its sender does not record it.
+	// SampleRatio is the share of traces that are recorded. A trace of a request is not recorded when its sender does
+	// not record it.
 	SampleRatio float64 `mapstructure:"sample_ratio"`
 	// TrustParent records every trace that its sender records, whatever SampleRatio.
 	TrustParent bool `mapstructure:"trust_parent"`
-	// Queue is how many spans may wait for the collector; further ones are dropped. One
-	// with links counts as one more for every eight of them.
+	// Queue is how many spans may wait for the collector; further ones are dropped. A span counts as one more for
+	// every eight links.
 	Queue int `mapstructure:"queue"`
-	// Timeout bounds one export with everything that is tried again of it.
+	// Timeout limits one export, including retries.
 	Timeout time.Duration `mapstructure:"timeout"`
-	// HeadersFile holds headers that every export has, one "name: value" a line. It is
-	// read for every export. "" for none.
+	// HeadersFile holds headers for every export, one "name: value" per line. It is read for every export. "" for none.
 	HeadersFile string `mapstructure:"headers_file"`
-	// CAFile is a PEM file of the authorities that the collector's certificate may be
-	// of; "" for those of the system.
+	// CAFile is a PEM file of the certificate authorities for the collector; "" for those of the system.
 	CAFile string `mapstructure:"ca_file"`
 }
 
-// The most spans that may wait, some two hundred megabytes at worst, and the most that
-// are sent at once.
+// Maximum number of waiting spans, which take some 200 MB at worst, and of spans per export.
 const (
 	maxTracingQueue = 1 << 16
 	tracingBatch    = 512
 )
 
-// DefaultTracingConfig sends nothing.
+// DefaultTracingConfig turns tracing off.
 func DefaultTracingConfig() TracingConfig {
 	return TracingConfig{SampleRatio: 1, Queue: 2048, Timeout: 10 * time.Second}
 }
 
-// Validate reports every setting that cannot work.
+// Validate reports every invalid setting.
 func (c TracingConfig) Validate() error {
 	var errs []error
 	complain := func(bad bool, format string, args ...any) {
@@ -61,7 +58,7 @@ func (c TracingConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// endpointProblem does not show the URL: what is wrong with it may be a password.
+// endpointProblem does not include the URL in its error, because it may contain a password.
 func (c TracingConfig) endpointProblem() error {
 	u, err := url.Parse(c.Endpoint)
 	switch {
@@ -72,7 +69,7 @@ func (c TracingConfig) endpointProblem() error {
 	case u.RawQuery != "" || u.Fragment != "":
 		return errors.New("tracing.endpoint must have no query and no fragment")
 	case c.HeadersFile != "" && u.Scheme != "https" && !loopback(u.Hostname()):
-		return errors.New("tracing.endpoint must be https for tracing.headers_file, but on this machine: headers are secrets")
+		return errors.New("tracing.endpoint must be https for tracing.headers_file, except on this machine: headers are secrets")
 	case c.CAFile != "" && u.Scheme != "https":
 		return errors.New("tracing.ca_file is for an https tracing.endpoint")
 	}

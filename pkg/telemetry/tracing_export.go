@@ -12,10 +12,9 @@ import (
 )
 
 const (
-	// complainEvery is the least time between two lines about spans that were lost.
+	// complainEvery is the shortest time between two log lines about lost spans.
 	complainEvery = time.Minute
-	// linksPerSpan is the number of links that take as much memory as a span without
-	// any, some three kilobytes.
+	// linksPerSpan is the number of links that take as much memory as a span without links, some 3 KB.
 	linksPerSpan = 8
 )
 
@@ -31,9 +30,8 @@ func newSpanCounts(reg prometheus.Registerer) spanCounts {
 	return spanCounts{spans.WithLabelValues("exported"), spans.WithLabelValues("failed"), spans.WithLabelValues("dropped")}
 }
 
-// spanLimiter drops and counts the spans that end while too many wait for the
-// collector, those that are being sent included. The SDK's own queue counts no drops,
-// and its limit is a number of spans, whatever their size.
+// spanLimiter drops and counts spans that end while too many wait for the collector or are being sent. The queue of
+// the SDK counts no drops, and limits the number of spans, whatever their size.
 type spanLimiter struct {
 	sdktrace.SpanProcessor
 	room    int64
@@ -52,8 +50,7 @@ func (l *spanLimiter) OnEnd(s sdktrace.ReadOnlySpan) {
 	l.SpanProcessor.OnEnd(s)
 }
 
-// size is the room that a span takes. It is never more than there is, or the span
-// could not be sent at all.
+// size returns the queue space of a span. It is at most the size of the queue, otherwise the span could never be sent.
 func (l *spanLimiter) size(s sdktrace.ReadOnlySpan) int64 {
 	return min(1+int64(len(s.Links())/linksPerSpan), l.room)
 }
@@ -64,16 +61,16 @@ func (l *spanLimiter) release(spans []sdktrace.ReadOnlySpan) {
 	}
 }
 
-// countedExporter counts the spans that were exported, and logs the errors: the SDK
-// would report them to a handler that the whole process shares.
+// countedExporter counts the exported spans, and logs the errors: the SDK would report them to a handler shared by
+// the whole process.
 type countedExporter struct {
 	sdktrace.SpanExporter
-	rejected func() int64 // spans that the collector rejected out of the last export
+	rejected func() int64 // spans that the collector rejected from the last export
 	limiter  *spanLimiter
 	counts   spanCounts
 	log      *zap.Logger
 
-	logged time.Time // the last line; exports come one after the other
+	logged time.Time // time of the last line; exports run one after the other
 	lost   int       // spans since then
 }
 

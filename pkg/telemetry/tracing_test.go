@@ -32,8 +32,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// hanging is a collector that takes a batch and does not answer until it is told to,
-// or until nobody waits for it any more.
+// hanging is a collector that takes a batch and does not answer until release, or until the request ends.
 type hanging struct {
 	tracetest.InMemoryExporter
 	took   chan int
@@ -54,7 +53,7 @@ func (h *hanging) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan
 
 func (h *hanging) Shutdown(context.Context) error { return nil }
 
-// bench is a Tracing over an exporter of a test.
+// bench is a Tracing with a test's exporter.
 type bench struct {
 	*Tracing
 	logs *observer.ObservedLogs
@@ -85,8 +84,8 @@ func (b bench) want(t *testing.T, exported, failed, dropped float64) {
 	}
 }
 
-// Behind a collector that hangs there wait as many spans as the queue has room for,
-// those that it has taken included; making more of them neither waits nor keeps them.
+// With a hanging collector, as many spans wait as the queue may hold, including those being sent; making more of them
+// neither blocks nor keeps them.
 func TestTracing_QueueIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -101,7 +100,7 @@ func TestTracing_QueueIsBounded(t *testing.T) {
 		to.answer <- nil
 		synctest.Wait()
 		b.want(t, tracingBatch, 0, 4000)
-		b.make(2000) // there is room for as many as were taken
+		b.make(2000) // there is room for as many as were sent
 		synctest.Wait()
 		b.want(t, tracingBatch, 0, 4000+2000-tracingBatch)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -109,12 +108,12 @@ func TestTracing_QueueIsBounded(t *testing.T) {
 		b.Stop(ctx)
 		b.make(3) // makes none
 		b.want(t, tracingBatch, 0, 4000+2000-tracingBatch)
-		<-time.After(time.Hour) // until every export has timed out, however many there are
+		<-time.After(time.Hour) // until every export has timed out
 		b.want(t, tracingBatch, 1000, 4000+2000-tracingBatch)
 	})
 }
 
-// A span with links takes the room of several.
+// A span with links counts as several.
 func TestTracing_QueueIsBoundedInLinks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -135,11 +134,11 @@ func TestTracing_QueueIsBoundedInLinks(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		b.Stop(ctx)
-		<-time.After(time.Hour) // until every export has timed out, however many there are
+		<-time.After(time.Hour) // until every export has timed out
 	})
 }
 
-// What waits is some megabytes, whatever spans are made of.
+// The queue takes some megabytes, whatever the spans contain.
 func TestTracing_QueueIsSmall(t *testing.T) { //nolint:paralleltest // others' memory would be counted
 	b := tracing(t, newHanging(), func(*TracingConfig) {})
 	before := inUse()
@@ -159,7 +158,7 @@ func inUse() uint64 {
 	return m.HeapAlloc
 }
 
-// A queue that is smaller than a span sends it nevertheless.
+// A queue that is smaller than a span still sends the span.
 func TestTracing_SmallQueue(t *testing.T) {
 	t.Parallel()
 	to := tracetest.NewInMemoryExporter()
@@ -169,8 +168,7 @@ func TestTracing_SmallQueue(t *testing.T) {
 	b.want(t, 1, 0, 0)
 }
 
-// linked makes spans that have as many links as they can, with attributes as those of
-// an ingested batch have.
+// linked makes spans with the maximum number of links, with attributes like those of an ingested batch.
 func (b bench) linked(spans int) {
 	tracer := b.Provider().Tracer("test")
 	for range spans {
@@ -186,8 +184,7 @@ func (b bench) linked(spans int) {
 	}
 }
 
-// The end of a program waits for a hanging collector as long as it may, though an
-// export may take longer.
+// Stop waits for a hanging collector until its context ends, even if an export may take longer.
 func TestTracing_StopIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -200,7 +197,7 @@ func TestTracing_StopIsBounded(t *testing.T) {
 		if took := time.Since(began); took != 1500*time.Millisecond {
 			t.Errorf("Stop took %s, want what it was given", took)
 		}
-		<-time.After(time.Hour) // until every export has timed out, however many there are
+		<-time.After(time.Hour) // until every export has timed out
 	})
 }
 
@@ -233,7 +230,7 @@ func (f exporterFunc) ExportSpans(ctx context.Context, s []sdktrace.ReadOnlySpan
 }
 func (exporterFunc) Shutdown(context.Context) error { return nil }
 
-// An export ends with its timeout; the log says so once a minute, however many fail.
+// An export ends with its timeout; the log reports failures once a minute, however many there are.
 func TestTracing_FailuresAreCountedAndSaidOnceAMinute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -249,7 +246,7 @@ func TestTracing_FailuresAreCountedAndSaidOnceAMinute(t *testing.T) {
 			t.Fatalf("got %d lines in two minutes, want 2", len(lines))
 		}
 		if n := lines[1].ContextMap()["spans"]; n != int64(20) {
-			t.Errorf("the second line tells of %v spans, want those since the first: 20", n)
+			t.Errorf("the second line reports %v spans, want those since the first: 20", n)
 		}
 		b.Stop(t.Context())
 	})
@@ -261,7 +258,7 @@ func TestTracing_Ratio(t *testing.T) {
 	for _, c := range []struct {
 		ratio float64
 		trust bool
-		want  float64 // of a trace that its sender records, one that it does not, and ten that begin here
+		want  float64 // spans of a trace that its sender records, one that it does not, and ten that begin here
 	}{{0, false, 0}, {0, true, 1}, {1, false, 11}, {1, true, 11}} {
 		b := tracing(t, exporterFunc(to.ExportSpans), func(cfg *TracingConfig) { cfg.SampleRatio, cfg.TrustParent = c.ratio, c.trust })
 		for _, flags := range []trace.TraceFlags{0, trace.FlagsSampled} {
@@ -273,8 +270,7 @@ func TestTracing_Ratio(t *testing.T) {
 	}
 }
 
-// Who chooses the id of its trace does not choose thereby that it is recorded: this one
-// is below every ratio.
+// A sender that chooses its trace id cannot choose that the trace is recorded: this id is below every ratio.
 func TestTracing_RatioIsNotTheSendersToChoose(t *testing.T) {
 	t.Parallel()
 	to := tracetest.NewInMemoryExporter()
@@ -288,14 +284,14 @@ func TestTracing_RatioIsNotTheSendersToChoose(t *testing.T) {
 	}
 }
 
-// asked makes a span of a request that came with a trace.
+// asked makes the span of a request that came with a trace.
 func (b bench) asked(flags trace.TraceFlags) {
 	from := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: flags, Remote: true})
 	_, s := b.Provider().Tracer("test").Start(trace.ContextWithRemoteSpanContext(context.Background(), from), "asked")
 	s.End()
 }
 
-// Libraries record errors with their texts, which may quote from dead letters.
+// Libraries record errors with their texts, which may quote dead letters.
 func TestTracing_ErrorTextsAreNotExported(t *testing.T) {
 	t.Parallel()
 	var sent []sdktrace.ReadOnlySpan
@@ -326,13 +322,13 @@ func TestTracing_Off(t *testing.T) {
 	}
 }
 
-// A collector that is away for a moment gets what it missed.
+// A collector that is unavailable for a moment gets the spans that it missed.
 func TestTracing_TriesAgain(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
 	c := newCollector(t, func(w http.ResponseWriter, _ *http.Request) {
 		if asked.Add(1) == 1 {
-			panic(http.ErrAbortHandler) // as a connection that breaks
+			panic(http.ErrAbortHandler) // like a broken connection
 		}
 	})
 	cfg := DefaultTracingConfig()
@@ -343,7 +339,7 @@ func TestTracing_TriesAgain(t *testing.T) {
 	}
 }
 
-// A collector that takes a part, or only warns, has not refused the rest.
+// A collector that accepts a part, or only warns, has not refused the rest.
 func TestTracing_TakenInPart(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -369,8 +365,7 @@ func TestTracing_TakenInPart(t *testing.T) {
 	}
 }
 
-// Nothing that a collector says is logged, in whichever part of an answer and in
-// whichever form: it may repeat the headers.
+// No text of a collector's answer is logged, whatever its form: it may repeat the headers.
 func TestTracing_AnswersWithSecrets(t *testing.T) {
 	t.Parallel()
 	partly, err := proto.Marshal(&collectorpb.ExportTraceServiceResponse{
@@ -446,8 +441,8 @@ func exportSome(t *testing.T, cfg TracingConfig, spans int) (*observer.ObservedL
 	return logs, tr
 }
 
-// Headers come from the file as it is at that moment, and go nowhere else: neither to
-// where a collector redirects, nor into the log when it repeats them.
+// Headers come from the current content of the file, and are used for nothing else: neither sent to a redirect
+// target, nor logged when the collector repeats them.
 func TestTracing_Headers(t *testing.T) {
 	t.Parallel()
 	elsewhere := newCollector(t, func(http.ResponseWriter, *http.Request) {})

@@ -1,6 +1,5 @@
-// Package telemetry builds what programs report about themselves with: a
-// logger, a metrics registry and their own version. Which lines and metrics
-// there are is left to the packages that write them.
+// Package telemetry provides what programs report about themselves with: a logger, a metrics registry, tracing and
+// the version. Other packages define their own log lines and metrics.
 package telemetry
 
 import (
@@ -12,21 +11,21 @@ import (
 //	go build -ldflags "-X github.com/dlq-manager/dlq-manager/pkg/telemetry.version=1.2.3"
 var version string
 
-// Build says what a binary was made from. Unknown parts are empty.
+// Build describes how a binary was made. Unknown parts are empty.
 type Build struct {
 	Version   string // as given to the linker, else the module's version, else "dev"
-	Revision  string // commit, with "-dirty" when the tree was changed
+	Revision  string // commit, with "-dirty" when the work tree had changes
 	GoVersion string
 }
 
-// Deployment is what the configuration calls the deployment that a program belongs to.
-// Log lines and dlq_build_info have it. Empty parts are left out of log lines.
+// Deployment names the deployment that a program belongs to, in log lines and dlq_build_info. Log lines omit empty
+// parts.
 type Deployment struct{ Name, Version, Tier string }
 
 // Version returns the version alone, for --version and log lines.
 func Version() string { return ReadBuild().Version }
 
-// ReadBuild returns what the linker and the Go toolchain put into this binary.
+// ReadBuild returns the build information of this binary, from the linker and the Go toolchain.
 func ReadBuild() Build {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

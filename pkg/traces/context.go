@@ -12,20 +12,19 @@ import (
 // names are case-sensitive, but producers do not agree on the case of this one.
 const headerParent = "traceparent"
 
-// maxParent is the length of the longest traceparent that is read. Later versions of
-// the header may be longer than the 55 bytes of today's.
+// maxParent is the length of the longest traceparent that is read. Later versions of the header may be longer than
+// today's 55 bytes.
 const maxParent = 512
 
-// header is a record's, whichever package's type it has.
+// header is the header of a record, whichever package's type it has.
 type header = struct {
 	Key   string
 	Value []byte
 }
 
-// FromHeaders returns the context that a record's headers carry: that of the last
-// traceparent, which the last sender of the record wrote. It is not valid when there
-// is none, or none that is well formed. A tracestate is left out: it may have as many
-// bytes as the record, and spans with links to hundreds of records wait in memory.
+// FromHeaders returns the trace context in a record's headers: that of the last traceparent, which the last sender
+// wrote. It is invalid when there is none, or an ill-formed one. It ignores tracestate, which may be as large as the
+// record, while spans with links to hundreds of records wait in memory.
 func FromHeaders[H ~header](headers []H) trace.SpanContext {
 	var value []byte
 	for i := range headers {
@@ -39,13 +38,12 @@ func FromHeaders[H ~header](headers []H) trace.SpanContext {
 	return Parse(string(value))
 }
 
-// Parse returns the context that W3C's header traceparent carries. It is not valid
-// when the header is not well formed.
+// Parse returns the trace context of a W3C traceparent. It is invalid when the header is ill-formed.
 func Parse(traceparent string) trace.SpanContext {
 	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), carrier(traceparent)))
 }
 
-// carrier gives the propagator a traceparent and no tracestate.
+// carrier gives the propagator a traceparent without a tracestate.
 type carrier string
 
 // Get implements propagation.TextMapCarrier.

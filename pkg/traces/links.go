@@ -5,23 +5,23 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// MaxLinks is how many links a span has at most. A batch may have a thousand records,
-// and what collects spans drops those with too much on them.
+// MaxLinks is the maximum number of links of a span. A batch may have a thousand records, and collectors drop spans
+// with too many links.
 const MaxLinks = 128
 
-// Links links a span to the traces that records were part of.
+// Links adds links from a span to the traces of records.
 type Links struct {
 	span trace.Span
 	made int
 }
 
-// NewLinks returns the links of a span. One that is not recorded takes none.
+// NewLinks returns the links of a span. A span that is not recorded gets none.
 func NewLinks(span trace.Span) *Links { return &Links{span: span} }
 
-// Full reports whether no more links are taken, so that nobody reads headers in vain.
+// Full reports whether no more links are added, so that the caller need not read headers.
 func (l *Links) Full() bool { return l.made >= MaxLinks || !l.span.IsRecording() }
 
-// Add links the span to a context; one that is not valid is left out.
+// Add links the span to a context, and ignores an invalid one.
 func (l *Links) Add(to trace.SpanContext, attributes ...attribute.KeyValue) {
 	if l.Full() || !to.IsValid() {
 		return

@@ -8,11 +8,11 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// InLog are the fields trace_id and span_id of a line that is about what the span of
-// ctx is about, whether or not that is recorded. Without a span there are none.
+// InLog returns the fields trace_id and span_id of the span of ctx, recorded or not. Without a span there are no
+// fields.
 func InLog(ctx context.Context) zap.Field { return LogOf(trace.SpanFromContext(ctx)) }
 
-// LogOf are the same of a span, which may be nil.
+// LogOf returns the same fields for a span, which may be nil.
 func LogOf(span trace.Span) zap.Field {
 	if span == nil || !span.SpanContext().IsValid() {
 		return zap.Skip()

@@ -6,8 +6,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 )
 
-// Attributes of spans about records in Kafka, named as OpenTelemetry's conventions
-// for messaging name them.
+// Attributes of spans about records in Kafka, named as in OpenTelemetry's conventions for messaging.
 const (
 	System        = attribute.Key("messaging.system")
 	Operation     = attribute.Key("messaging.operation.name")
@@ -21,31 +20,31 @@ const (
 	kafka         = "kafka"
 )
 
-// Attributes of our own.
+// Attributes specific to dlq-manager.
 const (
 	MessageID = attribute.Key("dlq.message_id")
-	// AttemptID is what the header dlq-redrive-id of the record says.
+	// AttemptID is the value of the record's header dlq-redrive-id.
 	AttemptID = attribute.Key("dlq.attempt_id")
 	RedriveID = attribute.Key("dlq.redrive_id")
 	// RedriveBatch is the batch's number within its redrive, from 0.
 	RedriveBatch = attribute.Key("dlq.redrive.batch")
-	// Messages is how many messages the work of a span was about.
+	// Messages is the number of messages that a span is about.
 	Messages = attribute.Key("dlq.messages")
-	// Failed is how many of them failed, where some did.
+	// Failed is how many of them failed, if any did.
 	Failed = attribute.Key("dlq.messages.failed")
-	// RequestTraceID is the trace of the request that asked for a redrive.
+	// RequestTraceID is the trace of the request that started a redrive.
 	RequestTraceID = attribute.Key("dlq.request.trace_id")
 )
 
-// Kafka are the attributes that every span about records has.
+// Kafka returns the attributes of every span about records.
 func Kafka(operation string) []attribute.KeyValue {
 	return []attribute.KeyValue{KafkaSystem(), Operation.String(operation), OperationType.String(operation)}
 }
 
-// KafkaSystem is the attribute that every span about Kafka has.
+// KafkaSystem returns the attribute of every span about Kafka.
 func KafkaSystem() attribute.KeyValue { return System.String(kafka) }
 
-// Partition is a partition's number, which the conventions want as text.
+// Partition returns a partition's number as text, as the conventions require.
 func Partition(n int32) attribute.KeyValue {
 	return PartitionID.String(strconv.Itoa(int(n)))
 }

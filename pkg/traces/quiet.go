@@ -7,14 +7,14 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// maxTries is how many tries of what waits for somebody else are recorded.
+// maxTries is how many tries are recorded while a server is unavailable.
 const maxTries = 3
 
-// Tries is how often something was tried in the end, where that was more than once.
+// Tries is the number of tries, set when there was more than one.
 const Tries = attribute.Key("dlq.tries")
 
-// Quiet returns ctx in the same trace, of which nothing more is recorded: spans that
-// begin within it go nowhere. Where nothing is recorded anyway it is ctx itself.
+// Quiet returns ctx in the same trace without recording: spans that begin in it are dropped. If ctx is not recorded,
+// Quiet returns ctx itself.
 func Quiet(ctx context.Context) context.Context {
 	at := trace.SpanContextFromContext(ctx)
 	if !at.IsSampled() {
@@ -23,9 +23,8 @@ func Quiet(ctx context.Context) context.Context {
 	return trace.ContextWithSpanContext(ctx, at.WithTraceFlags(at.TraceFlags()&^trace.FlagsSampled))
 }
 
-// Try returns the context for try number n, from 0, of what is tried until somebody
-// else is there again. The first few are recorded; the hours that may follow would
-// fill a trace with one and the same. Told says how many there were.
+// Try returns the context for try number n, from 0, of work that is repeated until a server answers. Only the first
+// tries are recorded, because hours of equal tries would fill the trace. Told records how many there were.
 func Try(ctx context.Context, n int) context.Context {
 	if n < maxTries {
 		return ctx
@@ -33,7 +32,7 @@ func Try(ctx context.Context, n int) context.Context {
 	return Quiet(ctx)
 }
 
-// Told says on the span that ctx is in how many tries there were, if it was not one.
+// Told sets the number of tries on the span of ctx, unless there was only one.
 func Told(ctx context.Context, tries int) {
 	if span := trace.SpanFromContext(ctx); tries > 1 && span.IsRecording() {
 		span.SetAttributes(Tries.Int(tries))

@@ -1,7 +1,6 @@
-// Package traces reads the trace contexts that records and requests carry, as W3C
-// defines them, and makes tracers that cost nothing when nobody collects spans. It
-// keeps the spans of the whole product alike; which there are is decided where the
-// work is done.
+// Package traces reads the W3C trace contexts of records and requests, and makes tracers that cost nothing when
+// tracing is off. It gives all spans of the product the same form; the packages that do the work decide which spans
+// there are.
 package traces
 
 import (
@@ -11,9 +10,8 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 )
 
-// Of returns a tracer for the package scope, a name as import paths have it. It is
-// nil when provider is nil or does nothing: callers then make no span at all, rather
-// than one that goes nowhere, and are spared its attributes.
+// Of returns a tracer for a package; scope is its import path. It returns nil when provider is nil or a no-op:
+// callers then make no span, and do not compute its attributes.
 func Of(provider trace.TracerProvider, scope string) trace.Tracer {
 	switch provider.(type) {
 	case nil, noop.TracerProvider, *noop.TracerProvider:
@@ -22,11 +20,11 @@ func Of(provider trace.TracerProvider, scope string) trace.Tracer {
 	return provider.Tracer(scope)
 }
 
-// None is the span of what is not traced. It is never nil and does nothing.
+// None returns the span of untraced work. It is never nil and does nothing.
 func None() trace.Span { return noop.Span{} }
 
-// Start begins a span, which the caller has to end. tracer must not be nil: callers
-// have looked before they gathered what the span says.
+// Start begins a span, which the caller has to end. tracer must not be nil: callers check it before they compute the
+// attributes.
 func Start(ctx context.Context, tracer trace.Tracer, name string, options ...trace.SpanStartOption) (context.Context, trace.Span) {
 	return tracer.Start(ctx, name, options...) //nolint:spancheck // ends where the work does, not where it begins
 }

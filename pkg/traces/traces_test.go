@@ -105,7 +105,7 @@ func TestTry(t *testing.T) {
 	}
 	quiet := Quiet(ctx)
 	if Quiet(quiet) != quiet || Quiet(t.Context()) != t.Context() {
-		t.Error("what is quiet was wrapped once more, want it as it is")
+		t.Error("an unrecorded context was wrapped again, want it unchanged")
 	}
 	Told(ctx, 1)
 	Told(quiet, 10)

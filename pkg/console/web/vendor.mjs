@@ -1,4 +1,4 @@
-// Copies what the pages load, and the licences of it, out of node_modules into
+// Copies the libraries of the pages, and their licences, from node_modules into
 // the folder that is embedded into the program.
 //
 //   node vendor.mjs
@@ -17,7 +17,7 @@ const files = {
   "uPlot.LICENSE": "uplot/LICENSE",
 };
 
-// The folder is there only when it is complete.
+// The folder is renamed into place when it is complete.
 const building = `${to}.building`;
 await rm(building, { recursive: true, force: true });
 await mkdir(building, { recursive: true });

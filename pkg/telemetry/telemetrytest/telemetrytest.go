@@ -18,7 +18,7 @@ func Want(t testing.TB, what string, metric prometheus.Collector, want float64) 
 	}
 }
 
-// Observed returns how many values a histogram has, and their sum.
+// Observed returns the number and the sum of the values in a histogram.
 func Observed(t testing.TB, histogram prometheus.Collector) (count uint64, sum float64) {
 	t.Helper()
 	registry := prometheus.NewRegistry()

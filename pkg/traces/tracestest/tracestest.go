@@ -1,4 +1,4 @@
-// Package tracestest keeps the spans that a test's subject makes, to look at them.
+// Package tracestest records the spans of the code under test.
 package tracestest
 
 import (
@@ -19,12 +19,12 @@ type Spans struct {
 	recorder *tracetest.SpanRecorder
 }
 
-// Record returns a provider that samples every trace that begins with it, and of others
-// what their sender does.
+// Record returns a provider that samples every trace that begins with it, and follows the sender's decision for
+// others.
 func Record() *Spans { return RecordSampled(sdktrace.ParentBased(sdktrace.AlwaysSample())) }
 
-// RecordSampled returns a provider with a sampler. Like the programs' provider it keeps
-// no events; it has no other limits, so that the limits of its callers are seen.
+// RecordSampled returns a provider with a sampler. Like the programs' provider it drops events; it has no other
+// limits, so that tests see the limits of the code under test.
 func RecordSampled(sampler sdktrace.Sampler) *Spans {
 	recorder := tracetest.NewSpanRecorder()
 	limits := sdktrace.SpanLimits{
@@ -35,16 +35,16 @@ func RecordSampled(sampler sdktrace.Sampler) *Spans {
 		sdktrace.WithSpanProcessor(recorder), sdktrace.WithSampler(sampler), sdktrace.WithRawSpanLimits(limits)), recorder}
 }
 
-// Begin returns a context within a span of the test's own, which nobody ends.
+// Begin returns a context with a span of the test, which is never ended.
 func (s *Spans) Begin(ctx context.Context) context.Context {
-	ctx, _ = s.Tracer("test").Start(ctx, "test") //nolint:spancheck // the test looks at what ended, and this is not its subject
+	ctx, _ = s.Tracer("test").Start(ctx, "test") //nolint:spancheck // tests look at ended spans, and this is not one of them
 	return ctx                                   //nolint:spancheck // as above
 }
 
-// Ended are the spans that have ended, in that order.
+// Ended returns the spans that have ended, in that order.
 func (s *Spans) Ended() []sdktrace.ReadOnlySpan { return s.recorder.Ended() }
 
-// Named are those of them with a name.
+// Named returns the ended spans with a name.
 func (s *Spans) Named(name string) []sdktrace.ReadOnlySpan {
 	var found []sdktrace.ReadOnlySpan
 	for _, span := range s.Ended() {
@@ -55,7 +55,7 @@ func (s *Spans) Named(name string) []sdktrace.ReadOnlySpan {
 	return found
 }
 
-// Only returns the one span with a name, and ends the test when there is not just one.
+// Only returns the one span with a name, and ends the test unless there is exactly one.
 func (s *Spans) Only(t testing.TB, name string) sdktrace.ReadOnlySpan {
 	t.Helper()
 	found := s.Named(name)
@@ -65,7 +65,7 @@ func (s *Spans) Only(t testing.TB, name string) sdktrace.ReadOnlySpan {
 	return found[0]
 }
 
-// Names are the names of the spans that have ended, in that order.
+// Names returns the names of the ended spans, in that order.
 func (s *Spans) Names() []string {
 	names := []string{}
 	for _, span := range s.Ended() {
@@ -74,8 +74,7 @@ func (s *Spans) Names() []string {
 	return names
 }
 
-// WantAttributes complains about attributes that are not as wanted, "" standing for
-// one that is not to be there.
+// WantAttributes reports attributes that differ from want; "" means that an attribute must be missing.
 func WantAttributes(t testing.TB, got []attribute.KeyValue, want map[attribute.Key]string) {
 	t.Helper()
 	set := attribute.NewSet(got...)
@@ -87,7 +86,7 @@ func WantAttributes(t testing.TB, got []attribute.KeyValue, want map[attribute.K
 	}
 }
 
-// WantNothingOf complains about a span that has a text anywhere on it.
+// WantNothingOf reports a span that contains a text anywhere.
 func WantNothingOf(t testing.TB, span sdktrace.ReadOnlySpan, text string) {
 	t.Helper()
 	all := fmt.Sprint(span.Name(), span.Attributes(), span.Events(), span.Links(), span.Status())

@@ -1,5 +1,4 @@
-// Draws the charts of a page from the tables that stand there. Without the library,
-// and for who cannot see a drawing, the tables stay.
+// Draws the charts of a page from its data tables. Without the library, and for screen readers, the tables remain.
 
 const day = 24 * 60 * 60;
 
@@ -46,7 +45,7 @@ function draw(uPlot, figure) {
   const axis = { stroke: ink, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 }, font: `12px ${style.fontFamily}` };
   const times = column("at");
   const step = times[1] - times[0];
-  const none = (numbers) => numbers.map((n) => n || null); // nothing is drawn as nothing
+  const none = (numbers) => numbers.map((n) => n || null); // zero draws no bar
   const chart = new uPlot({
     ...size(figure),
     tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
@@ -55,7 +54,7 @@ function draw(uPlot, figure) {
     series: [
       { label: "from", value: (_, at) => (at == null ? "–" : `${when(at, times)} UTC`) },
       { label: "arrived", stroke: resolved(figure, "--accent"), fill: resolved(figure, "--accent-wash"), width: 1, paths: uPlot.paths.bars({ size: [0.8, 40] }), points: { show: false } },
-      { label: "returned", stroke: resolved(figure, "--dead"), fill: resolved(figure, "--dead"), width: 1, paths: uPlot.paths.bars({ size: [0.4, 20] }), points: { show: false } },
+      { label: "failed again", stroke: resolved(figure, "--dead"), fill: resolved(figure, "--dead"), width: 1, paths: uPlot.paths.bars({ size: [0.4, 20] }), points: { show: false } },
     ],
   }, [times, none(column("arrived")), none(column("returned"))], place);
   return chart;
@@ -65,14 +64,14 @@ function when(at, times) {
   return times[times.length - 1] - times[0] > day ? `${date(at)} ${time(at)}` : time(at);
 }
 
-// labels says the date where a day begins, and the time elsewhere.
+// labels returns the date where a day begins, and the time elsewhere.
 function labels(splits) { return splits.map((at) => (at % day === 0 ? date(at) : time(at))); }
 
 function date(at) { return new Date(at * 1000).toISOString().slice(5, 10); }
 
 function time(at) { return new Date(at * 1000).toISOString().slice(11, 16); }
 
-// resolved asks the page which colour a token is now: of light and dark, the one shown.
+// resolved returns the colour of a token as the browser computes it, light or dark.
 function resolved(figure, token) {
   const probe = figure.ownerDocument.createElement("span");
   probe.style.color = `var(${token})`;

@@ -1,16 +1,16 @@
-// Keys for who would rather not point. None of them changes anything by itself; they
-// can be turned off, and rest while somebody types.
+// Keyboard shortcuts. None of them changes anything by itself; they can be turned off, and do nothing while the user
+// types.
 
 const off = "dlq-keys-off";
 const pages = { o: "/", m: "/messages", g: "/groups", r: "/redrives", t: "/topics", a: "/archive", u: "/audit" };
 const help = [
   [["/"], "find messages"],
-  [["j"], "next row"], [["k"], "row before"],
-  [["x"], "select the row, or not"],
+  [["j"], "next row"], [["k"], "previous row"],
+  [["x"], "select or deselect the row"],
   [["Enter"], "open the row"],
   [["g", "o"], "go to the overview"], [["g", "m"], "messages"], [["g", "g"], "groups"], [["g", "r"], "redrives"],
   [["g", "t"], "topics"], [["g", "a"], "archive"], [["g", "u"], "audit"],
-  [["?"], "show this"],
+  [["?"], "show this help"],
 ];
 
 export function start(root) {
@@ -39,7 +39,7 @@ function typing(target) {
     target.matches("input:not([type=checkbox], [type=radio])"));
 }
 
-// press does what a key stands for, and reports whether it stands for anything here.
+// press runs the shortcut of a key, and reports whether there is one on this page.
 function press(root, key) {
   switch (key) {
     case "/": {
@@ -70,7 +70,7 @@ function at(root) {
   return root.activeElement?.closest?.("[data-row]") ?? root.querySelector("[data-row][data-at]");
 }
 
-// move goes to another row, and stays at the first and the last.
+// move moves the focus to another row, at most to the first or the last.
 function move(root, by) {
   const rows = [...root.querySelectorAll("[data-row]")];
   if (rows.length === 0) return false;
@@ -122,12 +122,12 @@ function make(root) {
   const box = add(label, "input");
   box.type = "checkbox";
   box.checked = !turnedOff();
-  label.append("Keys are on, in this browser");
+  label.append("Keyboard shortcuts are on in this browser");
   box.addEventListener("change", () => {
     try {
       localStorage.setItem(off, box.checked ? "0" : "1");
     } catch {
-      box.checked = true; // what cannot be kept stays as it is
+      box.checked = true; // not stored, so the shortcuts stay on
     }
   });
   const end = add(dialog, "form");

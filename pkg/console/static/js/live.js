@@ -1,6 +1,5 @@
-// Parts of a page that fetch themselves anew. Nobody's hidden page asks for anything,
-// and a part that could not be fetched says that it is old. Whoever selects or
-// scrolls in a part is not disturbed by what is new in it.
+// Parts of a page that poll the server. A hidden page does not poll, and a part that cannot be fetched shows a notice
+// that it is stale. A part is not replaced while the user selects text in it, and keeps its scroll position.
 
 export function watch(root) {
   const stale = root.getElementById("stale");

@@ -1,4 +1,4 @@
-// Starts what a page asks for. Pages work without any of it.
+// Starts the scripts that a page names. Pages also work without any script.
 import { start as keys } from "./keys.js";
 import { watch } from "./live.js";
 

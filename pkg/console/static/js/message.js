@@ -1,4 +1,4 @@
-// Buttons that copy what stands beside them. They are there only where copying works.
+// Buttons that copy the text next to them. They are shown only where the browser supports copying.
 
 function textOf(element) {
   const lines = element.querySelectorAll("code.line");

@@ -1,5 +1,5 @@
-// What a list of messages does by itself: the sentence of what is chosen, views that
-// the browser keeps, and a word when something new has come.
+// Behaviour of a message list: the sentence about the selection, views saved in the browser, and a notice of new
+// messages.
 
 export function start(root) {
   const form = root.getElementById("chosen");
@@ -23,7 +23,7 @@ function choosing(root, form) {
     const many = root.getElementById("all-count").textContent;
     let sentence = `${n} of the ${boxes.length} on this page ${n === 1 ? "is" : "are"} selected.`;
     if (n === 0) sentence = "Nothing is selected.";
-    if (all.checked) sentence = `All ${many} that match are meant, not only the ${boxes.length} on this page.`;
+    if (all.checked) sentence = `All ${many} that match are selected, not only the ${boxes.length} on this page.`;
     if (meant.textContent !== sentence) meant.textContent = sentence;
   };
   every.hidden = false;
@@ -36,11 +36,11 @@ function choosing(root, form) {
   for (const box of boxes) box.addEventListener("change", () => { some.checked = true; say(); });
   for (const radio of [some, all]) radio.addEventListener("change", say);
   root.addEventListener("htmx:oobAfterSwap", say);
-  root.defaultView.addEventListener("pageshow", say); // a page that one comes back to keeps its checks
+  root.defaultView.addEventListener("pageshow", say); // after "back" the boxes keep their checks
   say();
 }
 
-// Views are addresses of lists by the names that they were given, in this browser.
+// Saved views: names and addresses of lists, kept in this browser.
 const kept = "dlq-views";
 
 function views() {
@@ -60,7 +60,7 @@ function saving(root) {
     try {
       localStorage.setItem(kept, JSON.stringify(all));
     } catch {
-      return; // browsers may refuse; then there are no saved views
+      return; // storage may be disabled; then there are no saved views
     }
     show();
   };
@@ -81,7 +81,7 @@ function saving(root) {
       remove.type = "button";
       remove.className = "quiet";
       remove.textContent = "×";
-      remove.setAttribute("aria-label", `Forget the view ${view.name}`);
+      remove.setAttribute("aria-label", `Delete the view ${view.name}`);
       remove.addEventListener("click", () => keep(views().filter((other) => other.name !== view.name || other.at !== view.at)));
       item.append(link, remove);
       return item;
@@ -102,8 +102,7 @@ function saving(root) {
   show();
 }
 
-// The part that counts what is new is replaced every few seconds: only what changes
-// in it is told.
+// The counter of new messages is replaced every few seconds: screen readers announce only a changed sentence.
 function telling(root) {
   const news = root.querySelector("[data-news]");
   if (!news) return;
