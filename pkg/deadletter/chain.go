@@ -3,6 +3,8 @@ package deadletter
 import (
 	"cmp"
 	"slices"
+
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
 )
 
 // A record that failed more than once has several sets of headers. This file finds the latest and the first.
@@ -40,7 +42,7 @@ func (d *dialect) latestTopic(h headers) string {
 		return ""
 	}
 	if i := d.latestIndex(h, d.topic); i >= 0 {
-		return cleanText(d.value(fieldTopic, h[i].Value), maxTopic)
+		return headervalue.Text(d.value(fieldTopic, h[i].Value), maxTopic)
 	}
 	return ""
 }
@@ -135,7 +137,7 @@ func (c *decoding) groupOf(m mention) (at int32, group string) {
 		if i < 0 {
 			continue
 		}
-		if value := cleanText(d.value(fieldGroup, c.h[i].Value), MaxConsumerGroup); value != "" {
+		if value := headervalue.Text(d.value(fieldGroup, c.h[i].Value), MaxConsumerGroup); value != "" {
 			return int32(i + 1), value
 		}
 	}

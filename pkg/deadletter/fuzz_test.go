@@ -83,7 +83,7 @@ func checkReading(t *testing.T, d *Decoder, topic string, r Reading) {
 	if len(r.ErrorMessage) > MaxErrorMessage || len(r.Failure.Class) > MaxErrorClass || len(r.Failure.ConsumerGroup) > MaxConsumerGroup {
 		t.Error("a text is too long")
 	}
-	check.True(t, r.Origin.Timestamp.IsZero() || !r.Origin.Timestamp.Before(earliest) && r.Origin.Timestamp.Before(latest),
+	check.True(t, r.Origin.Timestamp.IsZero() || r.Origin.Timestamp.UTC().Year() >= 2000 && r.Origin.Timestamp.UTC().Year() < 2100,
 		"timestamp %v is out of range", r.Origin.Timestamp)
 }
 

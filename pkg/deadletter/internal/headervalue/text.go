@@ -1,4 +1,4 @@
-package deadletter
+package headervalue
 
 import (
 	"bytes"
@@ -6,18 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of the derived texts in bytes. A text is cut between characters; the header keeps the full text.
-const (
-	MaxErrorMessage  = 64 << 10
-	MaxErrorClass    = 1 << 10
-	MaxConsumerGroup = 1 << 10
-	MaxStackTrace    = 256 << 10
-)
-
 const replacement = "\uFFFD"
 
-// cleanText returns b as text for any store: invalid UTF-8 and NUL (PostgreSQL refuses it) become U+FFFD.
-func cleanText(b []byte, limit int) string {
+// Text returns b as text for any store, cut between characters to limit bytes: invalid UTF-8 and NUL (PostgreSQL refuses it) become U+FFFD.
+func Text(b []byte, limit int) string {
 	b = b[:boundary(b, limit)]
 	if utf8.Valid(b) && bytes.IndexByte(b, 0) < 0 {
 		return string(b)
