@@ -138,15 +138,15 @@ type Store interface {
 	Mapping(ctx context.Context) (entity.Mapping, error)
 }
 
-// Ingester is one member of the group of ingesters. Run does the work.
+// Ingester is one member of the consumer group of ingesters. Run does the work.
 type Ingester struct {
-	cfg     Config
-	group   string
-	topics  deadletter.Patterns
-	cluster Cluster
-	store   Store
-	metrics *metrics
-	log     *zap.Logger
+	cfg           Config
+	consumerGroup string
+	topics        deadletter.Patterns
+	cluster       Cluster
+	store         Store
+	metrics       *metrics
+	log           *zap.Logger
 
 	decoder atomic.Pointer[deadletter.Decoder] // changes with the operators' rules
 	rules   rules
@@ -159,8 +159,8 @@ type Ingester struct {
 	known  atomic.Pointer[map[string]bool] // every topic of the cluster, as last seen
 	health health
 
-	quarantine quarantine
-	groups     groups
+	quarantine     quarantine
+	consumerGroups consumerGroups
 
 	watchdog watchdog
 
@@ -189,13 +189,13 @@ func WithTopicLabels(labels TopicLabels) Option {
 	return func(i *Ingester) { i.metrics.labels = labels }
 }
 
-// New returns an ingester that reads the topics that patterns match, as a member of group. It decodes records with
+// New returns an ingester that reads the topics that patterns match, as a member of consumerGroup. It decodes records with
 // decoder and the operators' rules in the store. The configuration must be valid.
-func New(cfg Config, group string, patterns deadletter.Patterns, cluster Cluster, decoder *deadletter.Decoder,
+func New(cfg Config, consumerGroup string, patterns deadletter.Patterns, cluster Cluster, decoder *deadletter.Decoder,
 	store Store, registry prometheus.Registerer, log *zap.Logger, options ...Option,
 ) *Ingester {
 	i := &Ingester{
-		cfg: cfg, group: group, topics: patterns, cluster: cluster, store: store,
+		cfg: cfg, consumerGroup: consumerGroup, topics: patterns, cluster: cluster, store: store,
 		metrics: newMetrics(registry), log: log, heavy: semaphore.NewWeighted(1),
 	}
 	i.decoder.Store(decoder)
@@ -207,7 +207,7 @@ func New(cfg Config, group string, patterns deadletter.Patterns, cluster Cluster
 
 // Run stores and commits records until ctx ends, and returns nil. It waits for Kafka and the store.
 func (i *Ingester) Run(ctx context.Context) error {
-	defer i.watchdog.rest(discoveryLoop)
+	defer i.watchdog.idle(discoveryLoop)
 	var trying sync.WaitGroup
 	defer trying.Wait()
 	trying.Go(func() { i.tryQuarantined(ctx) })
@@ -223,7 +223,7 @@ func (i *Ingester) Run(ctx context.Context) error {
 	return nil
 }
 
-// readUntilChange joins the group for a fixed set of topics, and returns the next set when the topics change.
+// readUntilChange joins the consumer group for a fixed set of topics, and returns the next set when the topics change.
 func (i *Ingester) readUntilChange(ctx context.Context, current topicSet) topicSet {
 	memberCtx, leave := context.WithCancel(ctx)
 	left := make(chan struct{})
@@ -238,7 +238,9 @@ func (i *Ingester) readUntilChange(ctx context.Context, current topicSet) topicS
 }
 
 // CheckKafka returns the last error of reading records, nil when reading works. It sends no request.
-func (i *Ingester) CheckKafka() error { return i.health.get(topicsHealth, groupHealth, fetchHealth) }
+func (i *Ingester) CheckKafka() error {
+	return i.health.get(topicsHealth, consumerGroupHealth, fetchHealth)
+}
 
 // CheckDatabase returns the last error of storing records, nil when storing works. It sends no request.
 func (i *Ingester) CheckDatabase() error { return i.health.get(databaseHealth) }

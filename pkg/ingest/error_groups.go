@@ -24,41 +24,41 @@ type Fingerprinter interface {
 }
 
 const (
-	fingerprintsKept = 10_000    // limits the cache; beyond it, some are stored again
-	noteAgain        = time.Hour // then a fingerprint is stored again: its empty group may be deleted
+	maxFingerprints = 10_000    // limits the cache; beyond it, some are stored again
+	admitAgain      = time.Hour // then a fingerprint is stored again: its empty group may be deleted
 )
 
 // cause is the input of a message's error group.
 type cause struct{ topic, class, message, stack string }
 
-// topicGroup is an error group of messages of a dead-letter topic.
-type topicGroup struct {
+// topicErrorGroup is an error group of messages of a dead-letter topic.
+type topicErrorGroup struct {
 	topic string
-	group uuid.UUID
+	id    uuid.UUID
 }
 
-// grouping assigns error groups to messages, and computes one fingerprint for equal failures of a topic.
-type grouping struct {
-	maker Fingerprinter // nil: no error groups
-	known map[cause]uuid.UUID
-	found map[topicGroup]entity.Fingerprint
+// errorGrouping assigns error groups to messages, and computes one fingerprint for equal failures of a topic.
+type errorGrouping struct {
+	fingerprinter Fingerprinter // nil: no error groups
+	known         map[cause]uuid.UUID
+	found         map[topicErrorGroup]entity.Fingerprint
 }
 
-func newGrouping(maker Fingerprinter) *grouping {
-	return &grouping{maker: maker, known: map[cause]uuid.UUID{}, found: map[topicGroup]entity.Fingerprint{}}
+func newErrorGrouping(fingerprinter Fingerprinter) *errorGrouping {
+	return &errorGrouping{fingerprinter: fingerprinter, known: map[cause]uuid.UUID{}, found: map[topicErrorGroup]entity.Fingerprint{}}
 }
 
 // group returns the error group of a message; uuid.Nil without error groups.
-func (g *grouping) group(m *entity.Message) uuid.UUID {
-	if g.maker == nil {
+func (g *errorGrouping) group(m *entity.Message) uuid.UUID {
+	if g.fingerprinter == nil {
 		return uuid.Nil
 	}
 	failure := cause{m.Source.Topic, m.Failure.Class, m.ErrorMessage, m.Failure.StackTrace}
 	id, ok := g.known[failure]
 	if !ok {
-		made := g.maker.Of(failure.class, failure.message, failure.stack)
+		made := g.fingerprinter.Of(failure.class, failure.message, failure.stack)
 		id = made.ID()
-		g.known[failure], g.found[topicGroup{failure.topic, id}] = id, made
+		g.known[failure], g.found[topicErrorGroup{failure.topic, id}] = id, made
 	}
 	return id
 }
@@ -69,18 +69,18 @@ type fingerprints struct {
 	admitted map[uuid.UUID]time.Time // when
 }
 
-// unknown returns those of found that were not admitted within noteAgain, by topic and id.
-func (f *fingerprints) unknown(found map[topicGroup]entity.Fingerprint) []repository.TopicFailure {
+// unknown returns those of found that were not admitted within admitAgain, by topic and id.
+func (f *fingerprints) unknown(found map[topicErrorGroup]entity.Fingerprint) []repository.TopicFailure {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var fresh []topicGroup
+	var fresh []topicErrorGroup
 	for key := range found {
-		if at, ok := f.admitted[key.group]; !ok || time.Since(at) >= noteAgain {
+		if at, ok := f.admitted[key.id]; !ok || time.Since(at) >= admitAgain {
 			fresh = append(fresh, key)
 		}
 	}
-	slices.SortFunc(fresh, func(a, b topicGroup) int {
-		return cmp.Or(strings.Compare(a.topic, b.topic), bytes.Compare(a.group[:], b.group[:]))
+	slices.SortFunc(fresh, func(a, b topicErrorGroup) int {
+		return cmp.Or(strings.Compare(a.topic, b.topic), bytes.Compare(a.id[:], b.id[:]))
 	})
 	failures := make([]repository.TopicFailure, len(fresh))
 	for n, key := range fresh {
@@ -92,7 +92,7 @@ func (f *fingerprints) unknown(found map[topicGroup]entity.Fingerprint) []reposi
 func (f *fingerprints) remember(ids []uuid.UUID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.admitted == nil || len(f.admitted)+len(ids) > fingerprintsKept {
+	if f.admitted == nil || len(f.admitted)+len(ids) > maxFingerprints {
 		f.admitted = make(map[uuid.UUID]time.Time, len(ids))
 	}
 	now := time.Now()
@@ -101,9 +101,9 @@ func (f *fingerprints) remember(ids []uuid.UUID) {
 	}
 }
 
-// admitGroups creates a batch's error groups in the store before it, and moves messages of refused groups into
+// admitErrorGroups creates a batch's error groups in the store before it, and moves messages of refused error groups into
 // entity.Unclassified of their topic. The error is that ctx ended.
-func (i *Ingester) admitGroups(ctx context.Context, messages []entity.Message, found map[topicGroup]entity.Fingerprint) error {
+func (i *Ingester) admitErrorGroups(ctx context.Context, messages []entity.Message, found map[topicErrorGroup]entity.Fingerprint) error {
 	fresh := i.fingerprints.unknown(found)
 	if len(fresh) == 0 {
 		return nil
@@ -126,13 +126,13 @@ func (i *Ingester) admitGroups(ctx context.Context, messages []entity.Message, f
 		}
 		return nil
 	}
-	unclassified := make(map[topicGroup]uuid.UUID, len(refused))
+	unclassified := make(map[topicErrorGroup]uuid.UUID, len(refused))
 	for _, f := range refused {
-		unclassified[topicGroup{f.DLQTopic, f.ID()}] = entity.Unclassified(f.DLQTopic).ID()
+		unclassified[topicErrorGroup{f.DLQTopic, f.ID()}] = entity.Unclassified(f.DLQTopic).ID()
 	}
 	var ids []uuid.UUID
 	for _, f := range fresh {
-		if id := f.ID(); unclassified[topicGroup{f.DLQTopic, id}] == uuid.Nil {
+		if id := f.ID(); unclassified[topicErrorGroup{f.DLQTopic, id}] == uuid.Nil {
 			ids = append(ids, id)
 		}
 	}
@@ -142,7 +142,7 @@ func (i *Ingester) admitGroups(ctx context.Context, messages []entity.Message, f
 	}
 	for n := range messages {
 		m := &messages[n]
-		if group := unclassified[topicGroup{m.Source.Topic, m.Group}]; group != uuid.Nil {
+		if group := unclassified[topicErrorGroup{m.Source.Topic, m.Group}]; group != uuid.Nil {
 			m.Group = group
 		}
 	}

@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	groupsKept  = 10_000          // limits the cache; beyond it, some are stored again
-	noteTimeout = 5 * time.Second // limits the delay of ingest; messages do not depend on the groups
+	maxConsumerGroups = 10_000          // limits the cache; beyond it, some are stored again
+	saveTimeout       = 5 * time.Second // limits the delay of ingest; messages do not depend on it
 )
 
-// groups caches the consumer groups and topics that this process has stored. It is safe for concurrent use.
-type groups struct {
+// consumerGroups caches the consumer groups and topics that this process has stored. It is safe for concurrent use.
+type consumerGroups struct {
 	mu    sync.Mutex
-	noted map[repository.TopicGroup]bool
+	saved map[repository.TopicGroup]bool
 }
 
 // unknown returns the consumer groups of messages that were not stored yet, each once.
-func (g *groups) unknown(messages []entity.Message) []repository.TopicGroup {
+func (g *consumerGroups) unknown(messages []entity.Message) []repository.TopicGroup {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var out []repository.TopicGroup
@@ -35,7 +35,7 @@ func (g *groups) unknown(messages []entity.Message) []repository.TopicGroup {
 		if group == last || group.Topic == "" || group.Group == "" {
 			continue
 		}
-		if last = group; !g.noted[group] && !seen[group] {
+		if last = group; !g.saved[group] && !seen[group] {
 			seen[group] = true
 			out = append(out, group)
 		}
@@ -43,31 +43,31 @@ func (g *groups) unknown(messages []entity.Message) []repository.TopicGroup {
 	return out
 }
 
-func (g *groups) remember(noted []repository.TopicGroup) {
+func (g *consumerGroups) remember(saved []repository.TopicGroup) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.noted == nil || len(g.noted)+len(noted) > groupsKept {
-		g.noted = make(map[repository.TopicGroup]bool, len(noted))
+	if g.saved == nil || len(g.saved)+len(saved) > maxConsumerGroups {
+		g.saved = make(map[repository.TopicGroup]bool, len(saved))
 	}
-	for _, group := range noted {
-		g.noted[group] = true
+	for _, group := range saved {
+		g.saved[group] = true
 	}
 }
 
-// noteGroups stores the consumer groups of a batch before the batch; after a failure, the next batch tries again.
-func (i *Ingester) noteGroups(ctx context.Context, messages []entity.Message) {
-	fresh := i.groups.unknown(messages)
+// saveConsumerGroups stores the consumer groups of a batch before the batch; after a failure, the next batch tries again.
+func (i *Ingester) saveConsumerGroups(ctx context.Context, messages []entity.Message) {
+	fresh := i.consumerGroups.unknown(messages)
 	if len(fresh) == 0 {
 		return
 	}
-	bounded, cancel := context.WithTimeout(ctx, noteTimeout)
+	bounded, cancel := context.WithTimeout(ctx, saveTimeout)
 	defer cancel()
 	_, err := once(bounded, i, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, i.store.NoteGroups(ctx, fresh)
 	})
 	switch {
 	case err == nil:
-		i.groups.remember(fresh)
+		i.consumerGroups.remember(fresh)
 	case ctx.Err() == nil:
 		i.log.Warn("the store does not save consumer groups; the records are stored without",
 			zap.Int("groups", len(fresh)), zap.Error(err), traces.InLog(ctx))

@@ -133,7 +133,7 @@ func TestFingerprints(t *testing.T) {
 				"%d messages are unclassified, want both of the 2 groups beyond the limit", unclassified)
 		},
 		"MoreThanCanBeRememberedAreNotedAgain": func(w *world, _ *firstWords, n *notes) {
-			full := make([]uuid.UUID, fingerprintsKept)
+			full := make([]uuid.UUID, maxFingerprints)
 			for i := range full {
 				full[i] = uuid.New()
 			}
