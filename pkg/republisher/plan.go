@@ -25,7 +25,7 @@ func (r *Republisher) Plan(ctx context.Context, batch []entity.Outgoing, bulk bo
 	for i := range batch {
 		targets[i] = entity.Target{Topic: topicOf(&batch[i]), Partition: -1, Err: r.refusal(&batch[i], bulk)}
 	}
-	topics := r.lookUpTopics(ctx, targets)
+	topics := r.queryTopics(ctx, targets)
 	for i := range batch {
 		if targets[i].Err == nil {
 			r.aim(&targets[i], topics, &batch[i], batch[i].Message.Record)
@@ -33,7 +33,7 @@ func (r *Republisher) Plan(ctx context.Context, batch []entity.Outgoing, bulk bo
 	}
 	r.checkValues(ctx, batch, targets)
 	r.readFirst(ctx, batch, targets, topics)
-	r.noteEnds(ctx, targets)
+	r.saveEnds(ctx, targets)
 	return targets
 }
 
@@ -131,8 +131,8 @@ func valueRefusal(m *entity.Message) error {
 	return nil
 }
 
-// lookUpTopics reads the target topics again, because nothing may be sent to a deleted topic.
-func (r *Republisher) lookUpTopics(ctx context.Context, targets []entity.Target) map[string]broker.Topic {
+// queryTopics reads the target topics again, because nothing may be sent to a deleted topic.
+func (r *Republisher) queryTopics(ctx context.Context, targets []entity.Target) map[string]broker.Topic {
 	names := open(targets, func(i int) string { return targets[i].Topic })
 	found := make(map[string]broker.Topic, len(names))
 	if len(names) == 0 {
@@ -165,7 +165,7 @@ func missing(name string, topic broker.Topic, ok bool, err error) error {
 	return nil
 }
 
-func (r *Republisher) noteEnds(ctx context.Context, targets []entity.Target) {
+func (r *Republisher) saveEnds(ctx context.Context, targets []entity.Target) {
 	at := func(i int) broker.TopicPartition {
 		return broker.TopicPartition{Topic: targets[i].Topic, Partition: targets[i].Partition}
 	}

@@ -37,12 +37,12 @@ func (r *Republisher) Publish(ctx context.Context, batch []entity.Outgoing) []en
 }
 
 func byTarget(batch []entity.Outgoing) map[broker.TopicPartition][]int {
-	groups := map[broker.TopicPartition][]int{}
+	byPartition := map[broker.TopicPartition][]int{}
 	for i, out := range batch {
 		tp := broker.TopicPartition{Topic: out.Target.Topic, Partition: out.Target.Partition}
-		groups[tp] = append(groups[tp], i)
+		byPartition[tp] = append(byPartition[tp], i)
 	}
-	return groups
+	return byPartition
 }
 
 // publishTo writes the messages at indices, all of one partition; messages whose value must be fetched are sent one

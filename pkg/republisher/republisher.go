@@ -23,7 +23,7 @@ type Cluster interface {
 	StartOffsets(ctx context.Context, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error)
 	EndOffsets(ctx context.Context, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error)
 	AppendedOffsets(ctx context.Context, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error)
-	CommittedOffsets(ctx context.Context, group string, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error)
+	CommittedOffsets(ctx context.Context, consumerGroup string, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error)
 	ReadAt(ctx context.Context, tp broker.TopicPartition, offset int64) (broker.Record, error)
 	GroupStates(ctx context.Context) (map[string]string, error)
 	Scan(ctx context.Context, tp broker.TopicPartition, from, to int64, header string, fn func(broker.Record) (stop bool)) error
@@ -49,7 +49,7 @@ type Republisher struct {
 	salt        [32]byte // makes keys of mode uuid unpredictable
 	fetching    turn     // held by a send with a value that the store does not hold
 	reading     turn     // held by a read of such a value
-	facts       facts    // cached facts about topics and groups
+	facts       facts    // cached facts about topics and consumer groups
 	now         func() time.Time
 	strip       Strip
 	pointers    deadletter.Patterns // dead-letter topics whose pointers are followed
