@@ -34,14 +34,20 @@ var layers = map[string][]string{
 
 	// Layer 1: each package covers one technology or one body of knowledge.
 	"pkg/auth":                {"pkg/entity", "pkg/secret"},
-	"pkg/deadletter":          {"pkg/entity"},
+	"pkg/deadletter":          {"pkg/deadletter/internal/headervalue", "pkg/entity"},
 	"pkg/fingerprint":         {"pkg/entity"},
 	"pkg/payload":             {"pkg/entity"},
 	"pkg/rest/openapi":        {},
 	"pkg/repository":          {"pkg/entity"},
 	"pkg/repository/memory":   {"pkg/entity", "pkg/repository"},
 	"pkg/repository/postgres": {"pkg/entity", "pkg/payload", "pkg/repository", "pkg/secret", "pkg/traces", "pkg/wait"},
-	"pkg/broker":              {"pkg/entity", "pkg/secret", "pkg/wait"},
+	"pkg/broker":              {"pkg/broker/internal/conn", "pkg/broker/internal/protocol", "pkg/wait"},
+
+	// Parts of one of these packages.
+	"pkg/broker/internal/conn":            {"pkg/broker/internal/protocol", "pkg/secret"},
+	"pkg/broker/internal/protocol":        {"pkg/broker/internal/inflate", "pkg/entity"},
+	"pkg/broker/internal/inflate":         {},
+	"pkg/deadletter/internal/headervalue": {"pkg/entity"},
 
 	// Layer 2: the product's functions. They import neither each other nor a particular store.
 	"pkg/ingest":      {"pkg/entity", "pkg/repository", "pkg/broker", "pkg/deadletter", "pkg/traces", "pkg/wait"},
@@ -63,7 +69,9 @@ var owners = map[string][]string{
 	"github.com/XSAM/otelsql":             {"pkg/repository/postgres"},
 	"github.com/jmoiron/sqlx":             {"pkg/repository/postgres", "pkg/migrate", "cmd/"},
 	"github.com/golang-migrate/migrate":   {"pkg/migrate"},
-	"github.com/segmentio/kafka-go":       {"pkg/broker", "pkg/ingest"},
+	"github.com/segmentio/kafka-go":       {"pkg/broker", "pkg/broker/internal/", "pkg/ingest"},
+	"github.com/klauspost/compress":       {"pkg/broker/internal/inflate"},
+	"github.com/pierrec/lz4/v4":           {"pkg/broker/internal/inflate"},
 	"github.com/gorilla/mux":              {"pkg/rest"},
 	"github.com/robfig/cron":              {"pkg/archive"},
 	"github.com/coreos/go-oidc":           {"pkg/auth"},

@@ -135,7 +135,7 @@ func (f *fetcher) poll(ctx context.Context) {
 		return // ctx ended
 	}
 	f.i.watchdog.active(f.loop)
-	req.Room = &broker.Room{Free: reserved - limit, Done: ctx.Done(), More: func(bytes int64) bool {
+	req.Memory = &broker.MemoryReservation{Free: reserved - limit, Done: ctx.Done(), More: func(bytes int64) bool {
 		if !f.r.budget.TryAcquire(bytes) {
 			return false
 		}
@@ -172,7 +172,7 @@ func (f *fetcher) request(now time.Time, limit int64) broker.FetchRequest {
 		}
 		f.asked = append(f.asked, p)
 		req.Partitions = append(req.Partitions, broker.FetchPartition{
-			TopicPartition: p.TopicPartition, Offset: p.next, MaxBytes: partitionBytes, GiveUp: p.skipUnreadable(),
+			TopicPartition: p.TopicPartition, Offset: p.next, MaxBytes: partitionBytes, SkipUnreadable: p.skipUnreadable(),
 		})
 	}
 	return req

@@ -58,7 +58,7 @@ func (u *unpacker) answer(ctx context.Context) bool {
 	res, err := u.r.i.cluster.Fetch(ctx, broker.FetchRequest{
 		Leader: u.leader, MaxWait: fetchWait, MaxBytes: int32(unit), MaxBatchBytes: reserved, ReadCommitted: true, Stream: true,
 		Limits:     u.r.i.cfg.limits(),
-		Partitions: []broker.FetchPartition{{TopicPartition: p.TopicPartition, Offset: p.next, MaxBytes: partitionBytes, GiveUp: p.skipUnreadable()}},
+		Partitions: []broker.FetchPartition{{TopicPartition: p.TopicPartition, Offset: p.next, MaxBytes: partitionBytes, SkipUnreadable: p.skipUnreadable()}},
 	})
 	if err == nil {
 		var others []*partition
@@ -101,7 +101,7 @@ func (u *unpacker) read(ctx context.Context, portions broker.Portions) {
 		if u.r.budget.Acquire(ctx, reserved) != nil {
 			return // ctx ended
 		}
-		got, end, err := portions.Read(&broker.Room{Free: reserved, More: u.more(ctx), Done: ctx.Done()}, reserved/2)
+		got, end, err := portions.Read(&broker.MemoryReservation{Free: reserved, More: u.more(ctx), Done: ctx.Done()}, reserved/2)
 		if done = end; err != nil || ctx.Err() != nil {
 			u.r.budget.Release(reserved)
 			if ctx.Err() == nil {
