@@ -9,7 +9,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/broker/internal/protocol"
 )
 
-// Fetch reads many partitions of one leader. The error belongs to the request; a partition's own error is in its entry.
+// Fetch reads many partitions of one leader. The error belongs to the request; a partition's own error is in its
+// entry.
 //
 // Uncompressed records refer to the memory of the answer, one block for each partition; others to blocks of 128 KiB.
 func (c *Cluster) Fetch(ctx context.Context, req FetchRequest) (FetchResponse, error) {

@@ -17,8 +17,8 @@ import (
 const (
 	firstBackoff = 50 * time.Millisecond
 	lastBackoff  = 500 * time.Millisecond
-	// newTopicGrace is how long a topic may be unknown before it counts as missing, because brokers learn of new topics
-	// late.
+	// newTopicGrace is how long a topic may be unknown before it counts as missing, because brokers learn of new
+	// topics late.
 	newTopicGrace = 500 * time.Millisecond
 	maxProducers  = 3 // limits how often one batch may request a new producer id
 )
@@ -31,7 +31,8 @@ type write struct {
 	throttledUntil time.Time // the broker asks for no requests until then
 }
 
-// waitForThrottle waits until the broker accepts requests again; a batch that is sent earlier would end in doubt, unread.
+// waitForThrottle waits until the broker accepts requests again; a batch that is sent earlier would end in doubt,
+// unread.
 func (w *write) waitForThrottle(ctx context.Context) *ProduceError {
 	if left := time.Until(w.throttledUntil); left > 0 && !wait.Sleep(ctx, left) {
 		err := fmt.Errorf("%w: %w", ErrNotTried, kafka.ThrottlingQuotaExceeded)

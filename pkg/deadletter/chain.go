@@ -68,8 +68,9 @@ func (d *dialect) latestIndex(h headers, key string) int {
 	return h.lastIndex(key)
 }
 
-// latestBlock returns the part h[from:to] of the list that cannot belong to an earlier hop of the same dialect. Headers
-// that are not always written, such as a cause, are read only inside it: outside, they belong to another failure.
+// latestBlock returns the part h[from:to] of the list that cannot belong to an earlier hop of the same dialect.
+// Headers that are not always written, such as a cause, are read only inside it: outside, they belong to another
+// failure.
 func (d *dialect) latestBlock(h headers) (from, to int) {
 	to = len(h)
 	always := [...]string{d.topic, d.partition, d.offset, firstOf(d.classes), firstOf(d.messages)}

@@ -54,7 +54,8 @@ func (g *consumerGroups) remember(saved []repository.TopicGroup) {
 	}
 }
 
-// saveConsumerGroups stores the consumer groups of a batch before the batch; after a failure, the next batch tries again.
+// saveConsumerGroups stores the consumer groups of a batch before the batch; after a failure, the next batch tries
+// again.
 func (i *Ingester) saveConsumerGroups(ctx context.Context, messages []entity.Message) {
 	fresh := i.consumerGroups.unknown(messages)
 	if len(fresh) == 0 {

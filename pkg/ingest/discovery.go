@@ -117,11 +117,3 @@ func removed(current, now topicSet) bool {
 	}
 	return false
 }
-
-func (i *Ingester) kafkaFailed(ctx context.Context, use, doing string, err error, where ...zap.Field) {
-	if ctx.Err() != nil {
-		return
-	}
-	i.health.set(use, err)
-	i.log.Warn("kafka does not answer", append(where, zap.String("doing", doing), zap.Error(err))...)
-}

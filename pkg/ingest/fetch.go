@@ -110,15 +110,13 @@ func (f *fetcher) release() {
 	clear(f.away)
 }
 
-// unit is the size of one answer, and of one portion of a large batch.
-func (c Config) unit() int64 { return min(fetchBytes, c.BufferBytes/4) }
-
 // poll sends one request. Memory for its answer is reserved before it is sent, plus half as much for decoding, and
 // more only if it is free, so that nothing is fetched while the writers are late.
 func (f *fetcher) poll(ctx context.Context) {
 	limit := f.i.cfg.unit()
 	if f.quiet > 0 {
-		// Other leaders' records need the memory meanwhile. After the first record, answers are requested in full size.
+		// Other leaders' records need the memory meanwhile. After the first record, answers are requested in full
+		// size.
 		limit = min(limit, f.i.cfg.BufferBytes/idleShare)
 	}
 	reserved := limit + limit/2

@@ -162,8 +162,8 @@ func (r *reader) bounds(ctx context.Context, partitions []*partition) (starts, e
 	return starts, ends, answered
 }
 
-// detectNewLog sets the position to the start of the log if the log was replaced. Only topics without an id need that. A
-// log that cannot be read, or lacks the record, proves nothing.
+// detectNewLog sets the position to the start of the log if the log was replaced. Only topics without an id need that.
+// A log that cannot be read, or lacks the record, proves nothing.
 func (r *reader) detectNewLog(ctx context.Context, p *partition, start, end int64) error {
 	if p.topicID != "" || p.next > end {
 		return nil
@@ -197,8 +197,8 @@ func (i *Ingester) saveMark(ctx context.Context, c chunk) {
 	}
 }
 
-// resolveOffset moves a position that the log does not have. Below its start, records were lost, which is logged. Above its
-// end, the log was truncated (an unclean election) or created again without an id: none of it was read.
+// resolveOffset moves a position that the log does not have. Below its start, records were lost, which is logged.
+// Above its end, the log was truncated (an unclean election) or created again without an id: none of it was read.
 func (i *Ingester) resolveOffset(ctx context.Context, p *partition, start, end int64) error {
 	to, lost := p.next, int64(0)
 	switch {

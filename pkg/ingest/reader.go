@@ -206,8 +206,8 @@ func (r *reader) unreadable(p *partition, err error) {
 		zap.Int64("offset", p.next), zap.Error(err))
 }
 
-// verifyTopicIDs reads the ids of the topics with fetched records, and returns the requested partitions whose topic id has
-// changed. They must be opened again, and the fetched records do not belong to them.
+// verifyTopicIDs reads the ids of the topics with fetched records, and returns the requested partitions whose topic id
+// has changed. They must be opened again, and the fetched records do not belong to them.
 func (r *reader) verifyTopicIDs(ctx context.Context, asked []*partition, res broker.FetchResponse) (others []*partition, err error) {
 	var parts []broker.TopicPartition
 	for n, got := range res.Partitions {

@@ -51,7 +51,3 @@ func (w *watchdog) check(now time.Time) error {
 const discoveryLoop = "discovery"
 
 func fetchLoop(leader int32) string { return fmt.Sprintf("fetch from broker %d", leader) }
-
-// Alive returns an error when only a restart can help, for a liveness probe: a reading loop hangs although its
-// timeouts should have ended it. An unreachable database or Kafka is not such an error.
-func (i *Ingester) Alive() error { return i.watchdog.check(time.Now()) }

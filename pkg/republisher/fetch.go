@@ -229,18 +229,3 @@ func (r *Republisher) aimRead(ctx context.Context, t *entity.Target, topics map[
 	}
 	return err
 }
-
-// turn is a lock with one holder at a time.
-type turn chan struct{}
-
-// acquire waits for the turn; it returns false when ctx ends first.
-func (t turn) acquire(ctx context.Context) bool {
-	select {
-	case t <- struct{}{}:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-func (t turn) release() { <-t }

@@ -51,19 +51,6 @@ func (r *Republisher) aim(t *entity.Target, topics map[string]broker.Topic, out 
 	}
 }
 
-// topicOf returns the topic to which a message is to be sent.
-func topicOf(out *entity.Outgoing) string {
-	if elsewhere(out) {
-		return out.Edit.Topic
-	}
-	return out.Message.OriginalTopic
-}
-
-// elsewhere reports whether an edit sends the message to a topic other than its original one.
-func elsewhere(out *entity.Outgoing) bool {
-	return out.Edit != nil && out.Edit.Topic != "" && out.Edit.Topic != out.Message.OriginalTopic
-}
-
 // refusal returns why a replay is refused, without a request to Kafka.
 func (r *Republisher) refusal(out *entity.Outgoing, bulk bool) error {
 	m := &out.Message

@@ -10,9 +10,6 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// parallel is how many partitions are written or read at a time.
-const parallel = 8
-
 var errTooLate = errors.New("it was not sent in time")
 
 // Publish sends claimed messages and answers in their order. It sends to partitions in parallel, and in order within

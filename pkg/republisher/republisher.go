@@ -1,7 +1,3 @@
-// Package republisher sends dead letters back to their original topic, byte for byte: it first decides to which
-// partition a message would go or why it must not be sent, sends it with headers that mark it as a replay, and later
-// finds out whether the attempt of a dead process reached the log. Callers decide when attempts start, and handle
-// their results.
 package republisher
 
 import (
@@ -16,6 +12,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
+
+// parallel is how many partitions are written or read at a time.
+const parallel = 8
 
 // Cluster is the part of Kafka that republishing reads; its methods behave as those of broker.Cluster.
 type Cluster interface {
@@ -97,3 +96,18 @@ func New(cfg Config, deadLetters deadletter.Patterns, cluster Cluster, producer 
 	_, _ = rand.Read(r.salt[:]) // never fails: it ends the process instead
 	return r, nil
 }
+
+// turn is a lock with one holder at a time.
+type turn chan struct{}
+
+// acquire waits for the turn; it returns false when ctx ends first.
+func (t turn) acquire(ctx context.Context) bool {
+	select {
+	case t <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (t turn) release() { <-t }

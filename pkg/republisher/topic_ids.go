@@ -10,8 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// verifyTopicIDs invalidates a missing record in a topic that was deleted and created again. It reads the topic ids after
-// the logs, so that a change in between is noticed too.
+// verifyTopicIDs invalidates a missing record in a topic that was deleted and created again. It reads the topic ids
+// after the logs, so that a change in between is noticed too.
 func (r *Republisher) verifyTopicIDs(ctx context.Context, claims []entity.Claim, findings []entity.Delivery) {
 	names := doubtfulTopics(claims, findings)
 	if len(names) == 0 {
@@ -38,7 +38,8 @@ func (r *Republisher) verifyTopicIDs(ctx context.Context, claims []entity.Claim,
 	}
 }
 
-// needsTopicID reports whether a finding is valid only if the topic id is unchanged. Claims without an id are not checked.
+// needsTopicID reports whether a finding is valid only if the topic id is unchanged. Claims without an id are not
+// checked.
 func needsTopicID(c entity.Claim, d entity.Delivery) bool {
 	return c.TopicID != "" && !neverSent(c) && d.Verdict == entity.GivenBack
 }

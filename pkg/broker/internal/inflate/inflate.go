@@ -33,8 +33,8 @@ const (
 	sharedCount   = 2       // bounds the batches that are inflated at once, each with up to 20 MB in addition
 )
 
-// Inflater decompresses one batch at a time. Except for zstd's window, its memory does not depend on the batch. The zero
-// value is ready for use.
+// Inflater decompresses one batch at a time. Except for zstd's window, its memory does not depend on the batch. The
+// zero value is ready for use.
 type Inflater struct {
 	head    bytes.Reader // replaces the first bytes of the batch
 	in      bytes.Reader
@@ -143,8 +143,8 @@ func narrowWindow(frame []byte) (head, rest []byte) {
 		}
 		return append(bytes.Clone(frame[:window]), maxWindowByte), frame[window+1:]
 	}
-	// RFC 8878, 3.1.1.1: the dictionary's id comes between the flags and the size of the content. Without the flag of a
-	// single segment there is a window before them, and the size keeps its number of bytes, if it had more than one.
+	// RFC 8878, 3.1.1.1: the dictionary's id comes between the flags and the size of the content. Without the flag of
+	// a single segment there is a window before them, and the size keeps its number of bytes, if it had more than one.
 	at := descriptor + 1 + [...]int{0, 1, 2, 4}[flags&dictionary]
 	size := uint64(0)
 	switch sizes := frame[min(at, len(frame)):]; {

@@ -38,9 +38,9 @@ func newCursor(tp TopicPartition, data []byte, aborted []abortedTransaction, fro
 	}
 }
 
-// Read returns the next records, up to about portion bytes, or all remaining ones. Next is the offset to continue from,
-// and done means that the cursor is at its end. A batch that cannot be read has placeholders (see Defect). An error
-// means that memory is used up; the records before it are returned too, and the cursor must not be used again.
+// Read returns the next records, up to about portion bytes, or all remaining ones. Next is the offset to continue
+// from, and done means that the cursor is at its end. A batch that cannot be read has placeholders (see Defect). An
+// error means that memory is used up; the records before it are returned too, and the cursor must not be used again.
 func (c *Cursor) Read(memory *MemoryReservation, portion int64) (p FetchedPartition, done bool, err error) {
 	p = FetchedPartition{TopicPartition: c.tp, Next: c.next, HighWatermark: c.high, LastStable: -1, LogStart: -1}
 	memory.taken = 0
@@ -75,8 +75,8 @@ func (c *Cursor) ReadWithin(ctx context.Context, memory, portion int64) (p Fetch
 // KeepOnly limits the records to their positions, their times and the first header of that name, at most 1 KiB of it.
 func (c *Cursor) KeepOnly(header string) { c.only = &header }
 
-// Mark returns the latest time in milliseconds and the checksum of the next batch to read; found is false when it cannot
-// be read or does not contain offset.
+// Mark returns the latest time in milliseconds and the checksum of the next batch to read; found is false when it
+// cannot be read or does not contain offset.
 func (c *Cursor) Mark(offset int64) (latest int64, crc uint32, found bool) {
 	b, _, whole, err := nextBatch(c.data)
 	switch {

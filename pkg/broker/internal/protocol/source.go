@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	// blockBytes is the size of the blocks that hold decompressed bytes. A record that fits is contiguous in one block.
+	// blockBytes is the size of the blocks that hold decompressed bytes. A record that fits is contiguous in one
+	// block.
 	blockBytes = 128 << 10
 	firstGrant = 1 << 20 // the most that a declared length allocates; beyond it, memory grows with the bytes
 	growth     = 8

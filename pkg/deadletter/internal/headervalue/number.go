@@ -1,5 +1,5 @@
-// Package headervalue reads the values of dead-letter headers: numbers, times and texts of unknown encoding. What cannot
-// be read, or is out of range, counts as absent.
+// Package headervalue reads the values of dead-letter headers: numbers, times and texts of unknown encoding. What
+// cannot be read, or is out of range, counts as absent.
 package headervalue
 
 import (

@@ -8,7 +8,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// UberKey is the protobuf message that uber-go/kafka-client writes as a record's key. Its numbers are 0 when they are absent.
+// UberKey is the protobuf message that uber-go/kafka-client writes as a record's key. Its numbers are 0 when they are
+// absent.
 type UberKey struct {
 	Retries, Partition, Offset, Timestamp int64
 	Topic, Key                            []byte // Key is nil when absent
