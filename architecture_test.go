@@ -80,6 +80,7 @@ var owners = map[string][]string{
 	"github.com/evanphx/json-patch":       {"pkg/payload"},
 	"github.com/wI2L/jsondiff":            {"pkg/payload"},
 	"github.com/twmb/franz-go":            {},
+	module + "clients/go":                 {},
 
 	// Packages that create spans import only the interfaces: otel/trace, and the attribute and
 	// codes packages that those interfaces use.

@@ -1,7 +1,6 @@
-// Package client is the API for programs in Go. The types and the methods are
-// generated from the API's document; the files beside them add what a document
-// cannot say. Programs that need answers read use ClientWithResponses, and Export
-// for exports.
+// Package client is the client of dlq-manager's API. Types and methods are generated from the OpenAPI document
+// (`make generate`); WithToken, Export and RefusedError are written by hand. ClientWithResponses decodes answers;
+// Export is for exports, which may be larger than memory.
 package client
 
 import (

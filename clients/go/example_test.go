@@ -6,11 +6,11 @@ import (
 	"log"
 	"os"
 
-	"github.com/dlq-manager/dlq-manager/pkg/client"
+	client "github.com/dlq-manager/dlq-manager/clients/go"
 )
 
-// Everything that failed for one reason is sent back, two of it first: when more
-// than half of those come back the rest stays where it is.
+// Messages that failed for the same cause are sent back, two of them first: when more
+// than half of these fail again, the others are not sent.
 func Example() {
 	ctx := context.Background()
 	api, err := client.NewClientWithResponses("http://127.0.0.1:8080", client.WithToken(os.Getenv("DLQ_TOKEN")))
@@ -21,7 +21,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if groups.JSON200 == nil { // a refusal is no error of the client's
+	if groups.JSON200 == nil { // a refusal is not an error of the client
 		log.Fatal(groups.JSONDefault.Error.Message)
 	}
 	for _, group := range groups.JSON200.Groups {

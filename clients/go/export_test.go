@@ -8,11 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dlq-manager/dlq-manager/internal/test/check"
-	"github.com/dlq-manager/dlq-manager/pkg/client"
+	client "github.com/dlq-manager/dlq-manager/clients/go"
 )
 
-// An export is whole only when the server says so behind it.
+// An export is complete only when the trailer of the answer says so.
 func TestExport(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -76,7 +75,9 @@ func TestWithToken(t *testing.T) {
 	var got string
 	c := serving(t, func(_ http.ResponseWriter, r *http.Request) { got = r.Header.Get("Authorization") }, client.WithToken("dlqm_x"))
 	res, err := c.GetSession(t.Context())
-	check.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	_ = res.Body.Close()
 	if got != "Bearer dlqm_x" {
 		t.Errorf("Authorization = %q, want the token", got)
@@ -88,6 +89,8 @@ func serving(t *testing.T, answer http.HandlerFunc, options ...client.ClientOpti
 	server := httptest.NewServer(answer)
 	t.Cleanup(server.Close)
 	c, err := client.NewClient(server.URL, options...)
-	check.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return c
 }

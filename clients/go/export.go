@@ -9,16 +9,14 @@ import (
 	"strconv"
 )
 
-// Exported says what an export came to.
+// Exported is the result of an export.
 type Exported struct {
 	Messages int64
 	Complete bool // false: the limit was reached, and more match
 }
 
-// Export writes every message that matches to out as it arrives, so that it may
-// be larger than memory. An answer that breaks off is an error, and so is one that
-// does not say at its end how many messages it had; what was written until then
-// stays written. A refusal is a *RefusedError.
+// Export writes every matching message to out as it arrives. An answer that ends early, or without the number of its
+// messages, is an error; the part before it is written to out nevertheless. A refusal is a *RefusedError.
 func Export(ctx context.Context, c ClientInterface, params *ExportMessagesParams, out io.Writer) (Exported, error) {
 	res, err := c.ExportMessages(ctx, params)
 	if err != nil {
@@ -38,10 +36,10 @@ func Export(ctx context.Context, c ClientInterface, params *ExportMessagesParams
 	return Exported{n, res.Trailer.Get("X-Export-Complete") == "true"}, nil
 }
 
-// RefusedError is an answer that is not the one that was asked for.
+// RefusedError is an answer with another status than 200.
 type RefusedError struct {
 	Status int
-	Failed Failed // empty when the answer was not the API's
+	Failed Failed // empty when the answer does not come from the API
 }
 
 func (e *RefusedError) Error() string {
@@ -51,6 +49,6 @@ func (e *RefusedError) Error() string {
 // refused reads an error; bodies of errors are short.
 func refused(res *http.Response) *RefusedError {
 	e := &RefusedError{Status: res.StatusCode}
-	_ = json.NewDecoder(io.LimitReader(res.Body, 1<<20)).Decode(&e.Failed) // a proxy's answer says nothing in JSON
+	_ = json.NewDecoder(io.LimitReader(res.Body, 1<<20)).Decode(&e.Failed) // a proxy's answer may not be JSON
 	return e
 }
