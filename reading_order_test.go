@@ -53,7 +53,7 @@ func TestReadingOrder(t *testing.T) {
 // be read in any order.
 var unordered = []string{
 	"pkg/deadletter", "pkg/entity",
-	"pkg/auth", "pkg/broker", "pkg/console", "pkg/fingerprint", "pkg/ingest", "pkg/notify", "pkg/payload", "pkg/redrive",
+	"pkg/auth", "pkg/broker", "pkg/console", "pkg/ingest", "pkg/notify", "pkg/redrive",
 	"pkg/repository", "pkg/repository/postgres", "pkg/republisher", "pkg/rest", "pkg/telemetry",
 }
 
