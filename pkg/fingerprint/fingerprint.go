@@ -2,7 +2,6 @@ package fingerprint
 
 import (
 	"regexp"
-	"strings"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
