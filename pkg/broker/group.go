@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -35,7 +36,7 @@ func (c *Cluster) Group(cfg GroupConfig) (*kafka.ConsumerGroup, error) {
 	if err := c.pool.Closed(); err != nil {
 		return nil, err
 	}
-	session := orDefault(cfg.SessionTimeout, 20*time.Second)
+	session := cmp.Or(cfg.SessionTimeout, 20*time.Second)
 	group, err := kafka.NewConsumerGroup(kafka.ConsumerGroupConfig{
 		ID:             cfg.ID,
 		Brokers:        c.pool.Brokers(),
@@ -45,7 +46,7 @@ func (c *Cluster) Group(cfg GroupConfig) (*kafka.ConsumerGroup, error) {
 		SessionTimeout: session,
 		// Three heartbeats must fit into a session, or a short session ends between two of them.
 		HeartbeatInterval: min(3*time.Second, session/3),
-		RebalanceTimeout:  orDefault(cfg.RebalanceTimeout, 30*time.Second),
+		RebalanceTimeout:  cmp.Or(cfg.RebalanceTimeout, 30*time.Second),
 		JoinGroupBackoff:  time.Second,
 		Timeout:           5 * time.Second,
 		StartOffset:       kafka.FirstOffset,
@@ -90,13 +91,6 @@ func (c *Cluster) GroupStates(ctx context.Context) (map[string]string, error) {
 		return nil, failed
 	}
 	return states, nil
-}
-
-func orDefault(d, fallback time.Duration) time.Duration {
-	if d == 0 {
-		return fallback
-	}
-	return d
 }
 
 func errorLogger(log func(string)) kafka.Logger {

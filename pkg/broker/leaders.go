@@ -71,7 +71,7 @@ func (l *leaders) of(ctx context.Context, tp TopicPartition) (int32, error) {
 
 // query asks a broker for the leaders of parts, and returns the errors of those without one.
 func (l *leaders) query(ctx context.Context, parts []TopicPartition) (map[TopicPartition]int32, map[TopicPartition]error, error) {
-	described, err := topics(ctx, l.pool, topicNames(parts)...)
+	described, err := topics(ctx, l.pool, TopicNames(parts)...)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -95,7 +95,8 @@ func (l *leaders) query(ctx context.Context, parts []TopicPartition) (map[TopicP
 	return found, errs, nil
 }
 
-func topicNames(parts []TopicPartition) []string {
+// TopicNames returns each topic of parts once, in the order of parts.
+func TopicNames(parts []TopicPartition) []string {
 	seen := make(map[string]bool, len(parts))
 	names := make([]string, 0, len(parts))
 	for _, tp := range parts {

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,8 +58,8 @@ func (c ProducerConfig) Validate() error {
 
 func (c ProducerConfig) withDefaults() ProducerConfig {
 	d := DefaultProducerConfig()
-	c.Timeout = orDefault(c.Timeout, d.Timeout)
-	c.RequestTimeout = min(orDefault(c.RequestTimeout, d.RequestTimeout), c.Timeout)
+	c.Timeout = cmp.Or(c.Timeout, d.Timeout)
+	c.RequestTimeout = min(cmp.Or(c.RequestTimeout, d.RequestTimeout), c.Timeout)
 	if c.MaxBatchBytes <= 0 {
 		c.MaxBatchBytes = d.MaxBatchBytes
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
 // A record that failed more than once has several sets of headers. This file finds the latest and the first.
@@ -42,7 +43,7 @@ func (d *dialect) latestTopic(h headers) string {
 		return ""
 	}
 	if i := d.latestIndex(h, d.topic); i >= 0 {
-		return headervalue.Text(d.value(fieldTopic, h[i].Value), maxTopic)
+		return headervalue.Text(d.value(fieldTopic, h[i].Value), entity.MaxTopic)
 	}
 	return ""
 }

@@ -113,7 +113,7 @@ func (d *dialect) topics(h headers) iter.Seq2[int, []byte] {
 
 // asOrigin returns the topic of a header's value, or "" when it cannot be an origin.
 func (c *decoding) asOrigin(d *dialect, value []byte) string {
-	if len(value) > maxTopic {
+	if len(value) > entity.MaxTopic {
 		return ""
 	}
 	name := string(value)

@@ -38,7 +38,7 @@ func (r *reader) topicIDs(ctx context.Context, partitions []*partition) ([]*part
 	for n, p := range partitions {
 		parts[n] = p.TopicPartition
 	}
-	described, err := r.i.cluster.Topics(ctx, topicNames(parts)...)
+	described, err := r.i.cluster.Topics(ctx, broker.TopicNames(parts)...)
 	if err != nil {
 		r.failed(ctx, "describe topics", err, partitions...)
 		return nil, ctx.Err()

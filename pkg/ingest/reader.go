@@ -145,7 +145,7 @@ func (r *reader) byLeader(ctx context.Context, partitions []*partition) (map[int
 		parts[n] = p.TopicPartition
 		byName[p.TopicPartition] = p
 	}
-	topics, err := r.i.cluster.Topics(ctx, topicNames(parts)...)
+	topics, err := r.i.cluster.Topics(ctx, broker.TopicNames(parts)...)
 	if err != nil {
 		return nil, err
 	}
@@ -218,7 +218,7 @@ func (r *reader) verifyTopicIDs(ctx context.Context, asked []*partition, res bro
 	if len(parts) == 0 {
 		return nil, nil
 	}
-	topics, err := r.i.cluster.Topics(ctx, topicNames(parts)...)
+	topics, err := r.i.cluster.Topics(ctx, broker.TopicNames(parts)...)
 	if err != nil {
 		return nil, fmt.Errorf("ask for topic ids: %w", err)
 	}
@@ -267,17 +267,4 @@ func (r *reader) logUnreadable(p *partition, records []broker.Record) {
 			return
 		}
 	}
-}
-
-// topicNames returns each topic of parts once, in the order of parts.
-func topicNames(parts []broker.TopicPartition) []string {
-	var names []string
-	seen := map[string]bool{}
-	for _, tp := range parts {
-		if !seen[tp.Topic] {
-			seen[tp.Topic] = true
-			names = append(names, tp.Topic)
-		}
-	}
-	return names
 }

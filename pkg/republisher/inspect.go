@@ -8,8 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
-	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
@@ -25,7 +26,7 @@ const (
 
 // facts caches recent answers of the cluster. The holder of the turn sends requests; the others wait for the answers.
 type facts struct {
-	turn    turn
+	turn    *semaphore.Weighted
 	replays map[string]replayFact
 	ends    map[broker.TopicPartition]endFact
 }
@@ -39,11 +40,11 @@ type replayFact struct {
 func (f *facts) acquire(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, turnTimeout)
 	defer cancel()
-	return f.turn.acquire(ctx)
+	return f.turn.Acquire(ctx, 1) == nil
 }
 
 func newFacts() facts {
-	return facts{turn: make(turn, 1), replays: map[string]replayFact{}, ends: map[broker.TopicPartition]endFact{}}
+	return facts{turn: semaphore.NewWeighted(1), replays: map[string]replayFact{}, ends: map[broker.TopicPartition]endFact{}}
 }
 
 func fresh(at, now time.Time) bool { return now.Sub(at) < factsFresh }
@@ -60,7 +61,7 @@ func (r *Republisher) Inspect(ctx context.Context, questions []entity.ReplayQues
 		}
 		return answers
 	}
-	defer r.facts.turn.release()
+	defer r.facts.turn.Release(1)
 	r.learn(ctx, questions)
 	for i, q := range questions {
 		answers[i] = r.facts.replays[keyOf(q)].health
@@ -143,7 +144,7 @@ func (r *Republisher) inspect(ctx context.Context, questions []entity.ReplayQues
 func topicsOf(questions []entity.ReplayQuestion) []string {
 	var names []string
 	for _, q := range questions {
-		if deadletter.ValidTopic(q.Topic) && !slices.Contains(names, q.Topic) {
+		if entity.ValidTopic(q.Topic) && !slices.Contains(names, q.Topic) {
 			names = append(names, q.Topic)
 		}
 	}

@@ -85,7 +85,7 @@ func (r *Republisher) topicRefusal(topic string) error {
 	switch {
 	case topic == "":
 		return refuse(entity.UnknownTopic, "the original topic is not known; map it first")
-	case !deadletter.ValidTopic(topic):
+	case !entity.ValidTopic(topic):
 		return refuse(entity.UnknownTopic, "%q cannot be the name of a topic", topic)
 	case r.deadLetters.Match(topic):
 		return refuse(entity.LoopRefused, "topic %q is a dead-letter topic", topic)

@@ -77,10 +77,10 @@ func (r *Republisher) send(ctx context.Context, tp broker.TopicPartition, batch 
 // sendFetched fetches a value that the store does not hold and sends it; only one at a time in this process, to limit
 // memory.
 func (r *Republisher) sendFetched(ctx context.Context, tp broker.TopicPartition, batch []entity.Outgoing, i int) entity.Delivery {
-	if !r.fetching.acquire(ctx) {
+	if r.fetching.Acquire(ctx, 1) != nil {
 		return givenBack(tp.Partition)
 	}
-	defer r.fetching.release()
+	defer r.fetching.Release(1)
 	record, err := r.fetch(ctx, &batch[i])
 	if err != nil && over(ctx) {
 		return givenBack(tp.Partition)

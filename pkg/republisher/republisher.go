@@ -6,6 +6,7 @@ import (
 	"time"
 
 	oteltrace "go.opentelemetry.io/otel/trace"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
@@ -45,10 +46,10 @@ type Republisher struct {
 	allowed     allowed
 	cluster     Cluster
 	producer    Producer
-	salt        [32]byte // makes keys of mode uuid unpredictable
-	fetching    turn     // held by a send with a value that the store does not hold
-	reading     turn     // held by a read of such a value
-	facts       facts    // cached facts about topics and consumer groups
+	salt        [32]byte            // makes keys of mode uuid unpredictable
+	fetching    *semaphore.Weighted // held by a send with a value that the store does not hold
+	reading     *semaphore.Weighted // held by a read of such a value
+	facts       facts               // cached facts about topics and consumer groups
 	now         func() time.Time
 	strip       Strip
 	pointers    deadletter.Patterns // dead-letter topics whose pointers are followed
@@ -87,7 +88,7 @@ func New(cfg Config, deadLetters deadletter.Patterns, cluster Cluster, producer 
 	}
 	r := &Republisher{
 		cfg: cfg, deadLetters: deadLetters, allowed: list, cluster: cluster, producer: producer,
-		fetching: make(turn, 1), reading: make(turn, 1), facts: newFacts(), now: time.Now,
+		fetching: semaphore.NewWeighted(1), reading: semaphore.NewWeighted(1), facts: newFacts(), now: time.Now,
 		strip: stripBuiltIn,
 	}
 	for _, change := range options {
@@ -96,18 +97,3 @@ func New(cfg Config, deadLetters deadletter.Patterns, cluster Cluster, producer 
 	_, _ = rand.Read(r.salt[:]) // never fails: it ends the process instead
 	return r, nil
 }
-
-// turn is a lock with one holder at a time.
-type turn chan struct{}
-
-// acquire waits for the turn; it returns false when ctx ends first.
-func (t turn) acquire(ctx context.Context) bool {
-	select {
-	case t <- struct{}{}:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-func (t turn) release() { <-t }

@@ -56,7 +56,7 @@ var shared = func() chan *Inflater {
 // Acquire waits for one of the inflaters that the process shares. The caller must Release it.
 func Acquire() *Inflater { return <-shared }
 
-// Release drops the references to the batch, and makes a shared Inflater available to others.
+// Release drops the references to the batch, and makes a shared inflater available to others.
 func Release(i *Inflater) {
 	i.drop()
 	shared <- i

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -371,6 +372,21 @@ func TestFetch_StarvedLeavesBatchesForLater(t *testing.T) {
 	}
 	taken := 80_000 - req.Memory.Free
 	check.True(t, taken >= 50_000 && taken <= 60_000, "taken = %d, want what the record takes", taken)
+}
+
+// TestReads_EndWithTheirContext: in the middle of a batch. Package broker tests the end between two portions.
+func TestReads_EndWithTheirContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	data := brokertest.BatchOf(t, brokertest.Zstd, brokertest.Record{Value: 200 << 20})
+	limits := Limits{RecordBytes: 128 << 20, Headers: 1, BatchBytes: 1 << 30}
+	c := decodeOne(FetchRequest{Stream: true, Limits: limits}, FetchPartition{}, nil, data).Portions.(*Cursor)
+	if _, _, err := c.ReadWithin(ctx, 8<<20, 1); !errors.Is(err, context.Canceled) {
+		t.Errorf("ReadWithin = %v, want %v", err, context.Canceled)
+	}
+	n := c.reader.(*batchReader).src.work
+	check.True(t, n <= 1<<20, "%d bytes were decompressed after the end", n)
 }
 
 // FuzzDecode: for any batch, decoding ends, does not panic, stays within its memory limits, and returns increasing

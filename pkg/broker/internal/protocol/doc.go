@@ -3,8 +3,7 @@
 // reservation of memory; batches are encoded without a copy of large values. It opens no connection and starts no
 // goroutine. In reading order:
 //
-//   - metadata.go: topics with their ids
-//   - groups.go: the states of consumer groups
+//   - metadata.go: topics with their ids, and the states of consumer groups
 //   - fetch.go: records of many partitions of one leader
 //   - cursor.go: one partition's answer, read in portions; transactions
 //   - legacy.go: the records of formats 0 and 1

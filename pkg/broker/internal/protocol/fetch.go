@@ -185,7 +185,7 @@ func (d *FetchDecoder) unanswered() RawResponse {
 	return out
 }
 
-// read reads Versions 4 to 11. It may be called again for another answer.
+// read reads versions 4 to 11. It may be called again for another answer.
 func (d *FetchDecoder) read(r io.Reader, version int16) (RawResponse, error) {
 	out := d.unanswered()
 	s, err := openResponse(r)

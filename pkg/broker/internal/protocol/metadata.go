@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 
@@ -55,24 +56,20 @@ const (
 // because kafka-go answers from its cache, without topic ids.
 func Metadata(names []string) Request[[]Topic] {
 	return Request[[]Topic]{kafkaprotocol.Metadata, func(rw io.ReadWriter, v Versions) ([]Topic, error) {
-		return exchangeTopics(rw, v, names)
+		newest, err := newestVersion(rw, kafkaprotocol.Metadata)
+		if err != nil {
+			return nil, err
+		}
+		if newest < metadataWithIDs {
+			return exchangeTopicsWithoutIDs(rw, v, names)
+		}
+		version := min(newest, metadataNewest)
+		body, err := roundTrip(rw, metadataRequest(version, names))
+		if err != nil {
+			return nil, err
+		}
+		return readTopics(body, version)
 	}}
-}
-
-func exchangeTopics(rw io.ReadWriter, v Versions, names []string) ([]Topic, error) {
-	newest, err := newestVersion(rw, kafkaprotocol.Metadata)
-	if err != nil {
-		return nil, err
-	}
-	if newest < metadataWithIDs {
-		return exchangeTopicsWithoutIDs(rw, v, names)
-	}
-	version := min(newest, metadataNewest)
-	body, err := roundTrip(rw, metadataRequest(version, names))
-	if err != nil {
-		return nil, err
-	}
-	return readTopics(body, version)
 }
 
 func metadataRequest(version int16, names []string) []byte {
@@ -153,4 +150,54 @@ func exchangeTopicsWithoutIDs(rw io.ReadWriter, v Versions, names []string) ([]T
 		topics = append(topics, topic)
 	}
 	return topics, nil
+}
+
+// listGroupsWithStates is the first version of ListGroups with states.
+const listGroupsWithStates = 4
+
+var errNoStates = errors.New("the broker is too old to tell the states of groups")
+
+// ListGroups returns the request for the states of the consumer groups that a broker coordinates, in a version that
+// kafka-go does not have.
+func ListGroups() Request[map[string]string] {
+	return Request[map[string]string]{kafkaprotocol.ListGroups, func(rw io.ReadWriter, _ Versions) (map[string]string, error) {
+		newest, err := newestVersion(rw, kafkaprotocol.ListGroups)
+		if err != nil {
+			return nil, err
+		}
+		if newest < listGroupsWithStates {
+			return nil, errNoStates
+		}
+		body, err := roundTrip(rw, listGroupsRequest())
+		if err != nil {
+			return nil, err
+		}
+		return readGroups(body)
+	}}
+}
+
+func listGroupsRequest() []byte {
+	b := requestHead(kafkaprotocol.ListGroups, listGroupsWithStates)
+	b = append(b, 1, 0) // no filter by states: all of them; no tagged fields
+	binary.BigEndian.PutUint32(b, uint32(len(b)-4))
+	return b
+}
+
+func readGroups(w *wire) (map[string]string, error) {
+	w.skipTags() // of the header
+	w.int32()    // throttle time
+	if err := CodeError(w.int16()); err != nil {
+		return nil, err
+	}
+	states := map[string]string{}
+	for range w.count() {
+		group := w.compactString()
+		w.compactString() // protocol type
+		states[group] = w.compactString()
+		w.skipTags()
+	}
+	if w.err != nil {
+		return nil, fmt.Errorf("read groups: %w", w.err)
+	}
+	return states, nil
 }
