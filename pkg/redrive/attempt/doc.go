@@ -9,7 +9,7 @@
 //
 // The files, in reading order:
 //
-//   - attempt.go: the parts of an attempt, and the store and publisher that they need
+//   - attempt.go: the parts of an attempt
 //   - operator.go: an operator gives a message up, or deletes it
 //   - retry.go: an operator retries a message
 //   - resume.go: a request is repeated whose attempt was begun before
@@ -19,5 +19,5 @@
 //   - memory.go: reading messages within the memory that all of them may take
 //   - execute.go: claim, publish, finish
 //   - metrics.go: what is counted
-//   - config.go: durations, and how long a claim may be used
+//   - config.go: durations, and the store and the publisher that attempts need
 package attempt

@@ -1,3 +1,5 @@
+// Package auto retries messages without an operator: those of configured topics, oldest first, when they are due. One
+// rate limit bounds a process. A broker that does not answer costs messages no attempts.
 package auto
 
 import (
@@ -30,12 +32,6 @@ const (
 	unreachablePauseMax = 30 * time.Second
 	skippedNoKafka      = "no_kafka" // without Kafka a retry resolves messages unsent, which only an operator may request
 )
-
-// Store is the part of a repository in which automatic retry finds messages.
-type Store interface {
-	Due(ctx context.Context, q repository.DueQuery) (ids []uuid.UUID, next repository.Place, err error)
-	Counts(ctx context.Context) ([]repository.Count, error)
-}
 
 // Retrier retries due messages automatically.
 type Retrier struct {
@@ -161,8 +157,8 @@ func (d *dispatcher) refund(n int) {
 
 // retry makes one attempt on each message that can be sent now, and returns the number of attempts.
 func (d *dispatcher) retry(ctx context.Context, ids []uuid.UUID) (claimed int, err error) {
-	ctx, span := d.traceAuto(ctx, len(ids))
-	defer func() { endAuto(span, claimed, err) }()
+	ctx, span := startSpan(ctx, d.tracer, len(ids))
+	defer func() { endSpan(span, claimed, err) }()
 	var unseen []uuid.UUID
 	defer func() { d.feed.putBack(ids, unseen) }()
 	messages, taken, memory, err := d.parts.Loader.Load(ctx, ids, attempt.Unpatched)

@@ -27,6 +27,12 @@ const (
 	exceptMax = 256 // limits the pairs of topics that the store is asked to exclude
 )
 
+// Store is the part of a repository in which automatic retry finds messages.
+type Store interface {
+	Due(ctx context.Context, q repository.DueQuery) (ids []uuid.UUID, next repository.Place, err error)
+	Counts(ctx context.Context) ([]repository.Count, error)
+}
+
 // feed finds due messages, oldest first, each for one worker, without those held back and paused topics.
 type feed struct {
 	store    Store

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
 // excess returns why a redrive must stop because of its limits on failures and returns, or "".
@@ -30,3 +31,10 @@ func excess(r entity.Redrive) string {
 
 // watched reports whether a redrive has limits to check while it runs.
 func watched(o entity.RedriveOptions) bool { return o.MaxFailureShare > 0 || o.MaxReturnShare > 0 }
+
+func stop(redrive entity.Redrive, why string) repository.RedriveMove {
+	return repository.RedriveMove{
+		To: entity.RedriveStopped, Action: entity.ActionStop, Note: why, Cause: entity.By(redrive.Cause.Actor),
+		From: []entity.RedriveState{entity.RedriveCanary, entity.RedriveRunning},
+	}
+}

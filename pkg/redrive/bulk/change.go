@@ -36,22 +36,6 @@ func (p *pass) change(ctx context.Context, l *lease) error {
 	return nil
 }
 
-// auditAction returns the action in the audit trail for a redrive's change of a message.
-func auditAction(a entity.RedriveAction) entity.Action {
-	switch a {
-	case entity.RedriveRequeue:
-		return entity.ActionRequeue
-	case entity.RedriveDead:
-		return entity.ActionDead
-	case entity.RedriveDelete:
-		return entity.ActionDelete
-	case entity.RedriveMap:
-		return entity.ActionMap
-	case entity.RedriveRetry:
-	}
-	return entity.ActionAttempt
-}
-
 // permitted returns the messages that a mapping redrive may change: its creator needs the role on the dead-letter
 // topic too.
 func (p *pass) permitted(ctx context.Context, l *lease) ([]uuid.UUID, error) {

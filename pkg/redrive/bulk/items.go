@@ -1,6 +1,7 @@
 package bulk
 
 import (
+	"crypto/sha256"
 	"sync"
 
 	"github.com/google/uuid"
@@ -147,4 +148,14 @@ func attemptOf(o attempt.Outcome) entity.Attempt {
 		MessageID: o.Outgoing.Message.ID, Verdict: o.Delivery.Verdict, To: o.Finished.Status, Class: o.Delivery.Class,
 		Topic: t.Topic, TopicID: t.TopicID, Partition: o.Delivery.Partition, Offset: o.Delivery.Offset,
 	}
+}
+
+// recordKey holds the hash of a key, because it is in memory until the redrive ends and the key may be long.
+type recordKey struct {
+	topic string
+	key   [sha256.Size]byte
+}
+
+func keyOf(m entity.Message) (recordKey, bool) {
+	return recordKey{m.OriginalTopic, sha256.Sum256(m.Record.Key)}, len(m.Record.Key) > 0
 }

@@ -2,7 +2,6 @@ package bulk
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"slices"
 	"sync"
@@ -37,16 +36,6 @@ func keepFirst(first map[recordKey]int, key recordKey, number int) {
 func isBehind(first map[recordKey]int, key recordKey, number int) bool {
 	n, known := first[key]
 	return known && n < number
-}
-
-// recordKey holds the hash of a key, because it is in memory until the redrive ends and the key may be long.
-type recordKey struct {
-	topic string
-	key   [sha256.Size]byte
-}
-
-func keyOf(m entity.Message) (recordKey, bool) {
-	return recordKey{m.OriginalTopic, sha256.Sum256(m.Record.Key)}, len(m.Record.Key) > 0
 }
 
 // wave returns the planned messages that may be sent now and those for later waves, and skips blocked ones.

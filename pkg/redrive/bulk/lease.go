@@ -42,10 +42,10 @@ func (p *pass) nextLease(ctx context.Context) (*lease, error) {
 	if b == nil {
 		return nil, nil
 	}
-	l := &lease{pass: p, owner: owner, batch: b, holds: 1, done: make(chan struct{}), span: batchSpan{Span: p.startSpan(b)}}
+	l := &lease{pass: p, owner: owner, batch: b, holds: 1, done: make(chan struct{}), span: batchSpan{Span: startSpan(p.ctx, p.deps.tracer, p.redrive, b)}}
 	l.items, l.begun = newItems(b)
 	l.begun = l.begun || b.TakenOver
-	p.run.runner.leases.add(owner, asked.Add(p.deps.cfg.ClaimExpiry))
+	p.run.leases.add(owner, asked.Add(p.deps.cfg.ClaimExpiry))
 	if err := l.prepare(l.span.within(ctx)); err != nil {
 		l.span.fail(traces.NotDone)
 		l.release()
@@ -126,7 +126,7 @@ func (l *lease) park() bool {
 func (l *lease) end() {
 	l.save()
 	l.span.end(l.items, context.Cause(l.pass.ctx))
-	l.pass.run.runner.leases.remove(l.owner)
+	l.pass.run.leases.remove(l.owner)
 	close(l.done)
 }
 
@@ -264,4 +264,20 @@ func (l *lease) queryChanges(ctx context.Context, ids []uuid.UUID) error {
 		l.items.set(entity.RedriveItem{MessageID: id, Result: entity.ItemSucceeded, Offset: -1})
 	}
 	return nil
+}
+
+// auditAction returns the action in the audit trail for a redrive's change of a message.
+func auditAction(a entity.RedriveAction) entity.Action {
+	switch a {
+	case entity.RedriveRequeue:
+		return entity.ActionRequeue
+	case entity.RedriveDead:
+		return entity.ActionDead
+	case entity.RedriveDelete:
+		return entity.ActionDelete
+	case entity.RedriveMap:
+		return entity.ActionMap
+	case entity.RedriveRetry:
+	}
+	return entity.ActionAttempt
 }

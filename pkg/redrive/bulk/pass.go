@@ -88,7 +88,7 @@ func (p *pass) watch(ctx context.Context, over <-chan struct{}) {
 			continue
 		}
 		if why := excess(redrive); why != "" {
-			if _, err := p.run.runner.redrives.move(ctx, p.redrive.ID, stop(redrive, why)); err != nil {
+			if _, err := p.run.redrives.move(ctx, p.redrive.ID, stop(redrive, why)); err != nil {
 				p.run.warn(ctx, "cannot stop the redrive", err)
 			}
 		}
@@ -190,11 +190,4 @@ func (p *pass) requeueDead(ctx context.Context, l *lease, planned []entity.Outgo
 		return fmt.Errorf("requeue messages: %w", err)
 	}
 	return nil
-}
-
-// cause is the cause of the changes that the redrive makes.
-func (p *pass) cause() entity.Cause {
-	c := p.redrive.Cause
-	c.Operation = uuid.Nil
-	return c
 }

@@ -29,9 +29,8 @@ const (
 
 // Reasons for which Wait returns before the end of a redrive.
 var (
-	errUnreachable = errors.New("a server cannot be reached; the redrive continues when it can")
-	errHeld        = errors.New("the redrive was paused or stopped itself")
-	errNotWaited   = errors.New("the program is shutting down; another process continues the redrive")
+	errHeld      = errors.New("the redrive was paused or stopped itself")
+	errNotWaited = errors.New("the program is shutting down; another process continues the redrive")
 )
 
 // Redrives creates redrives and changes their states, for operators. It is safe for concurrent use, and many processes

@@ -6,19 +6,30 @@ import (
 	"fmt"
 	"time"
 
-	"go.uber.org/zap"
+	"github.com/google/uuid"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
-	"github.com/dlq-manager/dlq-manager/pkg/redrive/attempt"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
-	"github.com/dlq-manager/dlq-manager/pkg/traces"
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
+
+const (
+	minPause            = 5 * time.Millisecond // shortest pause between polls of the store when a rate limits a redrive
+	unreachablePause    = time.Second          // pause of a redrive that can reach nothing, doubled up to the maximum
+	unreachablePauseMax = 5 * time.Second
+)
+
+func newRun(r *Runner, id uuid.UUID) *run {
+	return &run{
+		deps: r.deps, redrives: r.redrives, leases: &r.leases, passes: r.passes,
+		id: id, last: -1, locked: lockedMessages{lastRetry: map[uuid.UUID]time.Time{}},
+	}
+}
 
 // work works on the redrive until it is no longer active, or ctx ends.
 func (r *run) work(ctx context.Context) {
 	for pause := time.Duration(0); ctx.Err() == nil; {
-		changed := r.runner.redrives.changed.Listen()
+		changed := r.redrives.changed.Listen()
 		redrive, err := r.deps.store.Redrive(ctx, r.id)
 		switch {
 		case err != nil:
@@ -59,11 +70,11 @@ func nextPause(last time.Duration, err error) time.Duration {
 // turn makes a pass once fewer than maxPasses passes run.
 func (r *run) turn(ctx context.Context, redrive entity.Redrive) (worked bool, err error) {
 	select {
-	case r.runner.passes <- struct{}{}:
+	case r.passes <- struct{}{}:
 	case <-ctx.Done():
 		return false, nil
 	}
-	defer func() { <-r.runner.passes }()
+	defer func() { <-r.passes }()
 	r.compile(redrive.Options.Patch)
 	return newPass(r, redrive).work(ctx)
 }
@@ -83,31 +94,13 @@ func (r *run) reportWaiting(ctx context.Context, err error) {
 	r.setWaiting(ctx, true, err.Error())
 }
 
-// setWaiting saves whether the redrive waits, and why, when that has changed.
-func (r *run) setWaiting(ctx context.Context, waiting bool, note string) {
-	if waiting == r.waiting {
-		return
-	}
-	if err := r.deps.store.NoteWaiting(ctx, r.id, waiting, attempt.StorableText(note)); err != nil {
-		r.warn(ctx, "cannot save that the redrive waits", err)
-		return
-	}
-	r.waiting = waiting
-}
-
-func (r *run) warn(ctx context.Context, what string, err error) {
-	if ctx.Err() == nil {
-		r.deps.log.Warn(what, zap.Stringer("redrive_id", r.id), zap.Error(err), traces.InLog(ctx))
-	}
-}
-
 // supervise makes the state change that the counts require, and reports whether the redrive is no longer active.
 func (r *run) supervise(ctx context.Context, redrive entity.Redrive) (over bool) {
 	move, due := r.next(ctx, redrive)
 	if !due {
 		return false
 	}
-	moved, err := r.runner.redrives.move(ctx, r.id, move)
+	moved, err := r.redrives.move(ctx, r.id, move)
 	var other *entity.RedriveStateError
 	if errors.As(err, &other) { // another process or an operator was faster
 		return !other.From.Active()
@@ -167,13 +160,6 @@ func (r *run) judgeCanary(ctx context.Context, redrive entity.Redrive) (reposito
 		To: entity.RedriveRunning, From: []entity.RedriveState{entity.RedriveCanary}, Action: entity.ActionPass,
 		Note: "canary: " + why, Cause: entity.By(redrive.Cause.Actor), PassCanary: true,
 	}, true
-}
-
-func stop(redrive entity.Redrive, why string) repository.RedriveMove {
-	return repository.RedriveMove{
-		To: entity.RedriveStopped, Action: entity.ActionStop, Note: why, Cause: entity.By(redrive.Cause.Actor),
-		From: []entity.RedriveState{entity.RedriveCanary, entity.RedriveRunning},
-	}
 }
 
 // compile compiles the redrive's patch once per run. An invalid patch, which Begin rejects, applies to no message.

@@ -11,13 +11,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-const (
-	maxPasses           = 8                    // redrives that a process works on at once, waiting ones excluded
-	pollInterval        = time.Second          // pause between polls for redrives, and for work, without a wake-up
-	minPause            = 5 * time.Millisecond // shortest pause between polls of the store when a rate limits a redrive
-	unreachablePause    = time.Second          // pause of a redrive that can reach nothing, doubled up to the maximum
-	unreachablePauseMax = 5 * time.Second
-)
+// maxPasses is how many redrives a process works on at once, waiting ones excluded.
+const maxPasses = 8
 
 // Runner works on active redrives.
 type Runner struct {

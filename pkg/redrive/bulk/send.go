@@ -106,7 +106,7 @@ func (p *pass) claim(ctx context.Context, l *lease, planned []entity.Outgoing) a
 	if len(planned) == 0 || ctx.Err() != nil {
 		return attempt.Batch{}
 	}
-	if !p.run.runner.leases.holds(l.owner, time.Now().Add(p.deps.cfg.ClaimExpiry/3)) {
+	if !p.run.leases.holds(l.owner, time.Now().Add(p.deps.cfg.ClaimExpiry/3)) {
 		p.stop(errLeaseOver)
 		return attempt.Batch{}
 	}

@@ -38,17 +38,17 @@ type batchSpan struct {
 }
 
 // startSpan begins the span of a leased batch.
-func (p *pass) startSpan(b *repository.RedriveBatch) trace.Span {
-	if p.deps.tracer == nil {
+func startSpan(ctx context.Context, tracer trace.Tracer, redrive entity.Redrive, b *repository.RedriveBatch) trace.Span {
+	if tracer == nil {
 		return traces.None()
 	}
 	attributes := []attribute.KeyValue{
-		traces.RedriveID.String(p.redrive.ID.String()), traces.RedriveBatch.Int(b.Number), traces.Messages.Int(len(b.Items)),
+		traces.RedriveID.String(redrive.ID.String()), traces.RedriveBatch.Int(b.Number), traces.Messages.Int(len(b.Items)),
 	}
-	if asked := p.redrive.Cause.TraceID; asked != "" {
+	if asked := redrive.Cause.TraceID; asked != "" {
 		attributes = append(attributes, traces.RequestTraceID.String(asked))
 	}
-	_, span := traces.Start(p.ctx, p.deps.tracer, spanBatch, trace.WithNewRoot(), trace.WithAttributes(attributes...))
+	_, span := traces.Start(ctx, tracer, spanBatch, trace.WithNewRoot(), trace.WithAttributes(attributes...))
 	return span
 }
 
