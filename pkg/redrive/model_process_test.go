@@ -55,7 +55,7 @@ func (w *world) startProcess() *process {
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.store = &modelStore{p: p, store: w.store}
 	p.Service = New(cfg, p.store, &modelBroker{p}, prometheus.NewRegistry(), zap.NewNop(),
-		func(o *options) { o.Random = p.random })
+		func(o *options) { o.attempt.Random = p.random })
 	p.loops.Go(func() { p.RunRedrives(p.ctx) })
 	p.loops.Go(func() { p.RunSettler(p.ctx) })
 	w.alive.Lock()

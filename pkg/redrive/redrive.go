@@ -1,5 +1,5 @@
-// Package redrive sends dead letters back: one message (package attempt), many (bulk), or those that are due, without an
-// operator (auto). It joins these packages and holds their settings.
+// Package redrive sends dead letters back: one message (package attempt), many (bulk), or those that are due, without
+// an operator (auto). It joins these packages and holds their settings.
 package redrive
 
 import (
@@ -42,7 +42,7 @@ type Service struct {
 
 // options holds what Option sets.
 type options struct {
-	attempt.Options
+	attempt attempt.Options
 	tracing trace.TracerProvider
 }
 
@@ -56,11 +56,11 @@ func WithTracing(provider trace.TracerProvider) Option {
 
 // WithTopicLabels sets how metrics label a topic; without it they use the topic's name.
 func WithTopicLabels(label func(topic string) string) Option {
-	return func(o *options) { o.Label = label }
+	return func(o *options) { o.attempt.Label = label }
 }
 
 // WithOrigins sets how original topics are judged. Without it every original topic counts as declared.
-func WithOrigins(judge attempt.Judge) Option { return func(o *options) { o.Judge = judge } }
+func WithOrigins(judge attempt.Judge) Option { return func(o *options) { o.attempt.Judge = judge } }
 
 // New returns a Service whose metrics are in registry. cfg must be valid.
 func New(cfg Config, store Store, publisher Publisher, registry prometheus.Registerer, log *zap.Logger, change ...Option) *Service {
@@ -68,16 +68,16 @@ func New(cfg Config, store Store, publisher Publisher, registry prometheus.Regis
 	for _, c := range change {
 		c(&o)
 	}
-	o.Tracer = traces.Of(o.tracing, "github.com/dlq-manager/dlq-manager/pkg/redrive")
+	o.attempt.Tracer = traces.Of(o.tracing, "github.com/dlq-manager/dlq-manager/pkg/redrive")
 	parts := attempt.New(attempt.Config{
 		ClaimExpiry: cfg.ClaimExpiry, SettleInterval: cfg.SettleInterval, StuckAfter: cfg.StuckAfter,
 		Backoff: cfg.Auto.RetryBackoff(),
-	}, store, publisher, registry, log, o.Options)
+	}, store, publisher, registry, log, o.attempt)
 	s := &Service{
 		Retrier: parts.Retrier, settler: parts.Settler,
-		auto: auto.New(cfg.Auto, store, parts, registry, log, o.Tracer),
+		auto: auto.New(cfg.Auto, store, parts, registry, log, o.attempt.Tracer),
 	}
-	s.Redrives, s.runner = bulk.New(bulk.Config{Workers: cfg.Workers, ClaimExpiry: cfg.ClaimExpiry}, store, parts, registry, log, o.Tracer)
+	s.Redrives, s.runner = bulk.New(bulk.Config{Workers: cfg.Workers, ClaimExpiry: cfg.ClaimExpiry}, store, parts, registry, log, o.attempt.Tracer)
 	keeper, _ := store.(outcomes.Store)
 	s.outcomes = outcomes.New(outcomes.Config{Interval: cfg.OutcomeInterval, Rules: cfg.ConsumerGroups}, keeper, log)
 	return s

@@ -14,7 +14,6 @@
 //   - retry.go: an operator retries a message
 //   - resume.go: a request is repeated whose attempt was begun before
 //   - settle.go: attempts of dead processes are ended by what their target partitions hold
-//   - trace.go: the span of that
 //   - plan.go: where messages may be sent, and which must not be
 //   - memory.go: reading messages within the memory that all of them may take
 //   - execute.go: claim, publish, finish

@@ -114,8 +114,8 @@ func claimed(m, by entity.Message) entity.Message {
 	return m
 }
 
-// releaseClaims gives back claims that the store may have made although its answer was lost; nothing will be sent under them.
-// It tries once; claims that it cannot give back expire.
+// releaseClaims gives back claims that the store may have made although its answer was lost; nothing will be sent
+// under them. It tries once; claims that it cannot give back expire.
 func (x *Executor) releaseClaims(b Batch, claims []repository.Claim) {
 	results := make([]repository.Result, len(claims))
 	for i, c := range claims {
@@ -146,8 +146,8 @@ func intents(planned []entity.Outgoing, how ClaimOptions) []repository.Claim {
 	return claims
 }
 
-// editToStore returns the part of an edit that is stored: of a patch only the patch, not its result, which can be computed
-// again.
+// editToStore returns the part of an edit that is stored: of a patch only the patch, not its result, which can be
+// computed again.
 func editToStore(e *entity.Edit) *entity.Edit {
 	if e == nil || e.Patch == nil {
 		return e

@@ -28,6 +28,18 @@ const (
 	settleJitter = 0.2 // keeps replicas that started together from settling at the same time
 )
 
+// Settler ends the attempts of processes that died, or that never learned how an attempt ended.
+type Settler struct {
+	store     Store
+	publisher Publisher
+	executor  *Executor
+	log       *zap.Logger
+	tracer    trace.Tracer // nil: there are no spans
+
+	unsettled  atomic.Bool // the last settling with a trace of its own failed
+	reportedAt time.Time   // when claims that are too old were last logged
+}
+
 // Run settles abandoned claims until ctx ends. A claim that cannot be settled is tried again at the next turn.
 func (s *Settler) Run(ctx context.Context) {
 	turns := wait.Backoff{Base: s.executor.cfg.SettleInterval, Max: s.executor.cfg.SettleInterval, Jitter: settleJitter}
@@ -46,18 +58,6 @@ func (s *Settler) Run(ctx context.Context) {
 	case <-done:
 	case <-time.After(settleGrace):
 	}
-}
-
-// Settler ends the attempts of processes that died, or that never learned how an attempt ended.
-type Settler struct {
-	store     Store
-	publisher Publisher
-	executor  *Executor
-	log       *zap.Logger
-	tracer    trace.Tracer // nil: there are no spans
-
-	unsettled  atomic.Bool // the last settling with a trace of its own failed
-	reportedAt time.Time   // when claims that are too old were last logged
 }
 
 // Settle reads all expired claims once and ends their attempts by what their target partitions hold: RESOLVED when the
@@ -252,7 +252,8 @@ func (s *Settler) expired(ctx context.Context, id uuid.UUID) (*entity.Message, e
 	return &messages[0], nil
 }
 
-// reportStuck logs how many messages have been RETRYING for too long: they cannot be settled, or an operator must decide.
+// reportStuck logs how many messages have been RETRYING for too long: they cannot be settled, or an operator must
+// decide.
 func (s *Settler) reportStuck(ctx context.Context) {
 	n, err := s.store.Stuck(ctx, s.executor.cfg.StuckAfter)
 	if err != nil {
@@ -263,4 +264,56 @@ func (s *Settler) reportStuck(ctx context.Context) {
 		s.reportedAt = s.executor.now()
 		s.log.Error("messages have been RETRYING for too long", zap.Int64("messages", n), zap.Duration("longer_than", s.executor.cfg.StuckAfter))
 	}
+}
+
+const (
+	spanSettle = "settle claims" // name of the span
+	notSettled = "not_settled"   // its error: a claim could not be read; the next turn tries again
+)
+
+// settling is the span of settled claims; span is nil while it is made only if a claim is settled.
+type settling struct {
+	s      *Settler
+	ctx    context.Context //nolint:containedctx // of a span that may be made later
+	span   trace.Span
+	alone  bool // it has no parent
+	begun  time.Time
+	claims int
+}
+
+// traceSettling begins the span of settled claims, as a child of the caller's span or as a root. While a broker is
+// unavailable, only the first failure and each success get a root span, until no claim fails.
+func (s *Settler) traceSettling(ctx context.Context, claims int) (context.Context, settling) {
+	if s.tracer == nil || claims == 0 {
+		return ctx, settling{span: traces.None()}
+	}
+	t := settling{s: s, ctx: ctx, alone: !trace.SpanContextFromContext(ctx).IsValid(), begun: time.Now(), claims: claims}
+	if t.alone && s.unsettled.Load() {
+		return ctx, t
+	}
+	return t.start()
+}
+
+func (t settling) start() (context.Context, settling) {
+	ctx, span := traces.Start(t.ctx, t.s.tracer, spanSettle, trace.WithTimestamp(t.begun), trace.WithAttributes(traces.Messages.Int(t.claims)))
+	t.span = span
+	return ctx, t
+}
+
+// end ends the span with the number of settled attempts.
+func (t settling) end(settled int, err error) {
+	if t.alone {
+		t.s.unsettled.Store(err != nil)
+	}
+	if t.span == nil {
+		if settled == 0 {
+			return
+		}
+		_, t = t.start()
+	}
+	if t.span.IsRecording() {
+		t.span.SetAttributes(traces.Attempts.Int(settled))
+		traces.Fail(t.span, notSettled, err)
+	}
+	t.span.End()
 }

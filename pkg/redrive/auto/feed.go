@@ -243,7 +243,7 @@ func (f *feed) putBack(ids, unseen []uuid.UUID) {
 	}
 }
 
-// hold keeps a message back until then, or until its place recovers. It returns false when heldMax is reached.
+// hold keeps a message back until then, or until its partition recovers. It returns false when heldMax is reached.
 func (f *feed) hold(id uuid.UUID, at attempt.TopicPartition, until time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -254,7 +254,7 @@ func (f *feed) hold(id uuid.UUID, at attempt.TopicPartition, until time.Time) bo
 	return true
 }
 
-// free releases the messages that are held back because of a place.
+// free releases the messages that are held back because of a partition.
 func (f *feed) free(at attempt.TopicPartition) {
 	f.mu.Lock()
 	for id, h := range f.held {

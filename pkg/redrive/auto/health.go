@@ -13,9 +13,10 @@ const (
 )
 
 // health tracks failing partitions for automatic retry. An unreachable broker must not cost messages their attempts:
-// after a failed send, a single message is sent as a probe after growing pauses, and the others wait for its result.
-// A message's last attempt waits for another message's success, or until nothing has been accepted for lastAttemptAfter; then
-// one last attempt is allowed per lastAttemptAfter, so that a record that itself causes the failure comes to an end.
+// after a failed send, a single message is sent as a probe after growing pauses, and the others wait for its result. A
+// message's last attempt waits for another message's success, or until nothing has been accepted for lastAttemptAfter;
+// then one last attempt is allowed per lastAttemptAfter, so that a record that itself causes the failure comes to an
+// end.
 //
 // The caller guards it against concurrent use.
 type health struct {

@@ -99,7 +99,8 @@ func (l *limiter) speedUp(now time.Time) {
 	}
 }
 
-// speedUpWhenQuiet raises the rate one step per limiterQuiet without results: without results there is no reason to stay slow.
+// speedUpWhenQuiet raises the rate one step per limiterQuiet without results: without results there is no reason to
+// stay slow.
 func (l *limiter) speedUpWhenQuiet(now time.Time) {
 	for !l.unlimited() && now.Sub(l.moved) >= limiterQuiet {
 		l.fill(l.moved.Add(limiterQuiet))

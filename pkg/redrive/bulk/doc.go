@@ -14,7 +14,7 @@
 //   - send.go: claims and sends the planned messages, and records what became known
 //   - change.go: actions other than retry
 //   - lease.go: one batch that this process holds, from its earlier owner's attempts to its stored results
-//   - state.go: the fields of a run and a pass
+//   - state.go: the fields of a run and a pass, and until when this process holds which batches
 //   - trace.go: the span of a batch
 //   - canary.go: whether the first messages let the others go
 //   - breaker.go: limits on the shares of failures and returns
@@ -23,6 +23,5 @@
 //   - locked.go: messages that another database session locks
 //   - patch.go: changes the value of a message
 //   - items.go: the results of a batch
-//   - leases.go: until when this process holds which batches
 //   - store.go: the store, the settings, and the reasons for which messages are skipped
 package bulk

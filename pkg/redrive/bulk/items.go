@@ -56,8 +56,8 @@ func (s *items) skip(id uuid.UUID, reason string) {
 	s.set(entity.RedriveItem{MessageID: id, Result: entity.ItemSkipped, Reason: reason, Offset: -1})
 }
 
-// addUnreachable records a message that could not be sent anywhere. Its result is decided once it is known whether the pass
-// makes progress.
+// addUnreachable records a message that could not be sent anywhere. Its result is decided once it is known whether the
+// pass makes progress.
 func (s *items) addUnreachable(id uuid.UUID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

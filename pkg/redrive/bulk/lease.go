@@ -42,7 +42,8 @@ func (p *pass) nextLease(ctx context.Context) (*lease, error) {
 	if b == nil {
 		return nil, nil
 	}
-	l := &lease{pass: p, owner: owner, batch: b, holds: 1, done: make(chan struct{}), span: batchSpan{Span: startSpan(p.ctx, p.deps.tracer, p.redrive, b)}}
+	l := &lease{pass: p, owner: owner, batch: b, holds: 1, done: make(chan struct{})}
+	l.span.span = startSpan(p.ctx, p.deps.tracer, p.redrive, b)
 	l.items, l.begun = newItems(b)
 	l.begun = l.begun || b.TakenOver
 	p.run.leases.add(owner, asked.Add(p.deps.cfg.ClaimExpiry))
@@ -99,7 +100,7 @@ func (l *lease) release() {
 	}
 }
 
-// park keeps a lease until the end of the pass when it has locked messages, or stranded messages in a pass that made
+// park keeps a lease until the end of the pass when it has locked messages, or unreachable messages in a pass that made
 // no progress: if it were saved now, it would be leased again at once.
 func (l *lease) park() bool {
 	if !l.items.locked && (len(l.items.unreachable) == 0 || l.pass.canSend()) {
@@ -154,14 +155,14 @@ func (l *lease) save() {
 	case !saved:
 		l.span.fail(takenOver)
 		p.deps.log.Warn("a batch was taken over by another process", zap.Stringer("redrive_id", p.redrive.ID), zap.Int("batch", l.batch.Number),
-			traces.LogOf(l.span.Span))
+			traces.LogOf(l.span.span))
 	case len(items) > 0:
 		p.progress()
 	}
 }
 
-// decideUnreachable skips unreachable messages if others could be sent, or if the cluster answers while leader after leader
-// is missing. Otherwise they wait until a broker is reachable.
+// decideUnreachable skips unreachable messages if others could be sent, or if the cluster answers while leader after
+// leader is missing. Otherwise they wait until a broker is reachable.
 func (l *lease) decideUnreachable() {
 	if len(l.items.unreachable) == 0 || !l.pass.canSend() && !l.pass.noLeaders {
 		return

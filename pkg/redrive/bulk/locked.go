@@ -15,8 +15,8 @@ const lockedPause = 100 * time.Millisecond
 
 var errLocked = errors.New("other database sessions lock the remaining messages")
 
-// lockedMessages holds the messages of a redrive that another database session had locked when they were to be claimed. They
-// are tried again, unless another caller's attempt was the reason for the lock.
+// lockedMessages holds the messages of a redrive that another database session had locked when they were to be
+// claimed. They are tried again, unless another caller's attempt was the reason for the lock.
 type lockedMessages struct {
 	mu        sync.Mutex
 	lastRetry map[uuid.UUID]time.Time // their last attempt at that time

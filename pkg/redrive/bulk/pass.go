@@ -170,8 +170,8 @@ func (p *pass) copies() attempt.ValueCopies {
 	return attempt.Unpatched
 }
 
-// requeueDead requeues the DEAD messages that can be sent, for a redrive that takes them. A message that became DEAD after
-// the redrive began stays DEAD: an operator may have marked it.
+// requeueDead requeues the DEAD messages that can be sent, for a redrive that takes them. A message that became DEAD
+// after the redrive began stays DEAD: an operator may have marked it.
 func (p *pass) requeueDead(ctx context.Context, l *lease, planned []entity.Outgoing) error {
 	if !p.redrive.Options.Requeue {
 		return nil

@@ -62,8 +62,8 @@ func (p *pass) planOptions() attempt.PlanOptions {
 	return attempt.PlanOptions{Bulk: true, Visible: p.redrive.Selection.Visible, Cause: cause}
 }
 
-// recordReach reports whether the messages can be sent as planned now, without unreachable ones; mayWait means that there
-// is time to try again. An error means that the pass is over.
+// recordReach reports whether the messages can be sent as planned now, without unreachable ones; mayWait means that
+// there is time to try again. An error means that the pass is over.
 func (p *pass) recordReach(ctx context.Context, targets []entity.Target, mayWait bool) (decided bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -105,7 +105,8 @@ func (p *pass) withoutRefused(l *lease, messages []entity.Message) []entity.Mess
 	return left
 }
 
-// admit returns the messages that may be sent. What happens to unreachable ones is decided later; see decideUnreachable.
+// admit returns the messages that may be sent. What happens to unreachable ones is decided later; see
+// decideUnreachable.
 func (p *pass) admit(l *lease, batch []entity.Outgoing, targets []entity.Target) []entity.Outgoing {
 	p.mu.Lock()
 	defer p.mu.Unlock()

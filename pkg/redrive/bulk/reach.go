@@ -69,8 +69,8 @@ func (r *reach) forget(gone attempt.TopicPartition) {
 	}
 }
 
-// addUnreachable counts a batch without a reachable partition, and reports whether the pass is over: no partition is known after
-// waiting, or no reached partition is left. noLeaders means the latter: the leaders do not answer.
+// addUnreachable counts a batch without a reachable partition, and reports whether the pass is over: no partition is
+// known after waiting, or no reached partition is left. noLeaders means the latter: the leaders do not answer.
 func (r *reach) addUnreachable(targets []entity.Target, waited bool) (over, noLeaders bool) {
 	r.unreachableBatches++
 	partitions := slices.ContainsFunc(targets, func(t entity.Target) bool { return t.Partition >= 0 })
@@ -81,7 +81,8 @@ func (r *reach) addUnreachable(targets []entity.Target, waited bool) (over, noLe
 // nowhere reports whether every partition that the pass has met is unreachable.
 func (r *reach) nowhere() bool { return len(r.unreachable) > 0 && len(r.reached) == 0 }
 
-// closed reports whether nothing may be sent to a partition any more in this pass: each try would cost a message an attempt.
+// closed reports whether nothing may be sent to a partition any more in this pass: each try would cost a message an
+// attempt.
 func (r *reach) closed(at attempt.TopicPartition) bool { return r.failures[at] >= maxFailedBatches }
 
 // recordDeliveries counts how sends ended, and reports whether the pass is over: batches fail, and no partition works.

@@ -65,7 +65,7 @@ func (p *pass) sendWave(ctx context.Context, next part, planned []entity.Outgoin
 	p.recordOutcomes(next.lease, outcomes, err != nil)
 }
 
-// send publishes a part, except to places that were closed since it was planned, and stops the pass when sending is
+// send publishes a part, except to partitions that were closed since it was planned, and stops the pass when sending is
 // useless. It stops between turns, so that waiting parts are given back instead of failing too.
 func (p *pass) send(ctx context.Context, taken attempt.Batch) []entity.Delivery {
 	deliveries := make([]entity.Delivery, len(taken.Outgoing))
@@ -168,8 +168,8 @@ func (p *pass) markLocked(l *lease, m entity.Message) {
 	p.mu.Unlock()
 }
 
-// recordOutcomes records the results of a lease's attempts. Unconfirmed or doubtful ones are read again before the lease is
-// saved.
+// recordOutcomes records the results of a lease's attempts. Unconfirmed or doubtful ones are read again before the
+// lease is saved.
 func (p *pass) recordOutcomes(l *lease, outcomes []attempt.Outcome, unsaved bool) {
 	for _, o := range outcomes {
 		switch {
@@ -181,7 +181,8 @@ func (p *pass) recordOutcomes(l *lease, outcomes []attempt.Outcome, unsaved bool
 	}
 }
 
-// recordEnded records an attempt's result. A message given back waits for a later lease, unless no leader was reachable for it.
+// recordEnded records an attempt's result. A message given back waits for a later lease, unless no leader was
+// reachable for it.
 func (p *pass) recordEnded(l *lease, o attempt.Outcome) {
 	item, ended := itemOf(attemptOf(o))
 	if !ended {

@@ -31,7 +31,7 @@ const (
 
 // batchSpan is the span of a leased batch.
 type batchSpan struct {
-	trace.Span
+	span trace.Span
 
 	mu      sync.Mutex
 	failure string // error of the span; "" for none
@@ -53,7 +53,7 @@ func startSpan(ctx context.Context, tracer trace.Tracer, redrive entity.Redrive,
 }
 
 // within returns ctx with the span.
-func (s *batchSpan) within(ctx context.Context) context.Context { return traces.In(ctx, s.Span) }
+func (s *batchSpan) within(ctx context.Context) context.Context { return traces.In(ctx, s.span) }
 
 // fail sets the error of the span. The first one stays.
 func (s *batchSpan) fail(why string) {
@@ -67,8 +67,8 @@ func (s *batchSpan) fail(why string) {
 // end ends the span with the results of the batch. stopped is why the pass ended. Waiting messages are no error unless
 // the pass failed.
 func (s *batchSpan) end(of *items, stopped error) {
-	defer s.End()
-	if !s.IsRecording() {
+	defer s.span.End()
+	if !s.span.IsRecording() {
 		return
 	}
 	counts := map[entity.ItemResult]int{}
@@ -76,7 +76,7 @@ func (s *batchSpan) end(of *items, stopped error) {
 		counts[item.Result]++
 	}
 	failed := counts[entity.ItemFailed] + counts[entity.ItemDead] + counts[entity.ItemInDoubt]
-	s.SetAttributes(spanSucceeded.Int(counts[entity.ItemSucceeded]), traces.Failed.Int(failed), spanSkipped.Int(counts[entity.ItemSkipped]))
+	s.span.SetAttributes(spanSucceeded.Int(counts[entity.ItemSucceeded]), traces.Failed.Int(failed), spanSkipped.Int(counts[entity.ItemSkipped]))
 	switch {
 	case failed > 0 && counts[entity.ItemSucceeded] == 0:
 		s.fail(allFailed)
@@ -84,7 +84,7 @@ func (s *batchSpan) end(of *items, stopped error) {
 		s.fail(traces.NotDone)
 	}
 	if s.failure != "" {
-		s.SetStatus(codes.Error, "")
-		s.SetAttributes(traces.ErrorType.String(s.failure))
+		s.span.SetStatus(codes.Error, "")
+		s.span.SetAttributes(traces.ErrorType.String(s.failure))
 	}
 }

@@ -166,7 +166,7 @@ func TestWithTracing_OffCostsNothing(t *testing.T) { //nolint:paralleltest // ot
 	ctx, batch, of := t.Context(), &repository.RedriveBatch{}, &items{}
 	l := &lease{} // every lease is on the heap
 	if n := testing.AllocsPerRun(100, func() {
-		l.span.Span = startSpan(p.ctx, p.deps.tracer, p.redrive, batch)
+		l.span.span = startSpan(p.ctx, p.deps.tracer, p.redrive, batch)
 		_ = l.span.within(ctx)
 		l.span.end(of, nil)
 	}); n != 0 {

@@ -1,5 +1,5 @@
-// Package redrivetest has what the tests of pkg/redrive share: a Kafka and a store in memory that fail as they are told,
-// and messages in them.
+// Package redrivetest has what the tests of pkg/redrive share: a Kafka and a store in memory that fail as they are
+// told, and messages in them.
 package redrivetest
 
 import (
