@@ -32,7 +32,8 @@ func excess(r entity.Redrive) string {
 // watched reports whether a redrive has limits to check while it runs.
 func watched(o entity.RedriveOptions) bool { return o.MaxFailureShare > 0 || o.MaxReturnShare > 0 }
 
-func stop(redrive entity.Redrive, why string) repository.RedriveMove {
+// stopMove returns the state change of a redrive that stops itself.
+func stopMove(redrive entity.Redrive, why string) repository.RedriveMove {
 	return repository.RedriveMove{
 		To: entity.RedriveStopped, Action: entity.ActionStop, Note: why, Cause: entity.By(redrive.Cause.Actor),
 		From: []entity.RedriveState{entity.RedriveCanary, entity.RedriveRunning},

@@ -88,7 +88,7 @@ func (p *pass) watch(ctx context.Context, over <-chan struct{}) {
 			continue
 		}
 		if why := excess(redrive); why != "" {
-			if _, err := p.run.redrives.move(ctx, p.redrive.ID, stop(redrive, why)); err != nil {
+			if _, err := p.run.redrives.move(ctx, p.redrive.ID, stopMove(redrive, why)); err != nil {
 				p.run.warn(ctx, "cannot stop the redrive", err)
 			}
 		}

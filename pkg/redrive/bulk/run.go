@@ -125,7 +125,7 @@ func (r *run) next(ctx context.Context, redrive entity.Redrive) (repository.Redr
 		return finish, true
 	}
 	if why := excess(redrive); why != "" {
-		return stop(redrive, why), true
+		return stopMove(redrive, why), true
 	}
 	if redrive.State != entity.RedriveCanary {
 		return repository.RedriveMove{}, false
@@ -154,7 +154,7 @@ func (r *run) judgeCanary(ctx context.Context, redrive entity.Redrive) (reposito
 	case why == "":
 		return repository.RedriveMove{}, false
 	case !pass:
-		return stop(redrive, "canary: "+why), true
+		return stopMove(redrive, "canary: "+why), true
 	}
 	return repository.RedriveMove{
 		To: entity.RedriveRunning, From: []entity.RedriveState{entity.RedriveCanary}, Action: entity.ActionPass,

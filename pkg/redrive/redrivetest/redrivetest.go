@@ -31,11 +31,13 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
+// Topics of messages.
 const (
 	Orders     = "orders"
 	DeadLetter = "orders.dlq.v1"
 )
 
+// ErrBroken is the error of failing answers.
 var ErrBroken = errors.New("broken on purpose")
 
 // entry is one record in the fake log.
@@ -64,6 +66,7 @@ type Kafka struct {
 	logs map[string][]entry
 }
 
+// Plan implements attempt.Publisher.
 func (k *Kafka) Plan(_ context.Context, batch []entity.Outgoing, _ bool) []entity.Target {
 	k.Mu.Lock()
 	defer k.Mu.Unlock()
@@ -85,6 +88,7 @@ func (k *Kafka) Plan(_ context.Context, batch []entity.Outgoing, _ bool) []entit
 	return targets
 }
 
+// Publish implements attempt.Publisher.
 func (k *Kafka) Publish(ctx context.Context, batch []entity.Outgoing) []entity.Delivery {
 	deliveries := make([]entity.Delivery, len(batch))
 	for i, out := range batch {
@@ -115,6 +119,7 @@ func (k *Kafka) send(out entity.Outgoing) entity.Delivery {
 	return d
 }
 
+// FindMany implements attempt.Publisher.
 func (k *Kafka) FindMany(_ context.Context, claims []entity.Claim) []entity.Delivery {
 	deliveries := make([]entity.Delivery, len(claims))
 	for i, c := range claims {
@@ -157,14 +162,17 @@ var (
 	Unauthorized = entity.Delivery{Verdict: entity.Refused, Class: entity.Unauthorized, Err: ErrBroken}
 )
 
+// Failure is a send that failed.
 func Failure(class entity.ErrorClass) entity.Delivery {
 	return entity.Delivery{Verdict: entity.Failed, Class: class, Err: ErrBroken}
 }
 
+// InDoubt is a send whose result is unknown.
 func InDoubt(class entity.ErrorClass) entity.Delivery {
 	return entity.Delivery{Verdict: entity.InDoubt, Class: class, Err: ErrBroken}
 }
 
+// Always answers every send alike.
 func Always(d entity.Delivery, written bool) func(entity.Outgoing) (bool, entity.Delivery) {
 	return func(entity.Outgoing) (bool, entity.Delivery) { return written, d }
 }
@@ -189,6 +197,7 @@ func NotTo(topic string, err error) func(entity.Message) error {
 	}
 }
 
+// Finding answers every search alike.
 func Finding(d entity.Delivery) func(entity.Claim) *entity.Delivery {
 	return func(entity.Claim) *entity.Delivery { return &d }
 }
@@ -221,6 +230,7 @@ func (f *Store) read(ctx context.Context, method string) error {
 	return f.silent(ctx, method)
 }
 
+// SaveBatch calls OnSaveBatch instead, if set.
 func (f *Store) SaveBatch(ctx context.Context, results repository.BatchResults) (bool, error) {
 	f.saw(ctx, "SaveBatch")
 	if f.OnSaveBatch != nil {
@@ -229,6 +239,7 @@ func (f *Store) SaveBatch(ctx context.Context, results repository.BatchResults) 
 	return f.Store.SaveBatch(ctx, results)
 }
 
+// AttemptsOf calls OnAttemptsOf before.
 func (f *Store) AttemptsOf(ctx context.Context, redrive uuid.UUID, ids []uuid.UUID) ([]entity.Attempt, error) {
 	f.saw(ctx, "AttemptsOf")
 	if f.OnAttemptsOf != nil {
@@ -254,6 +265,7 @@ func (f *Store) silent(ctx context.Context, method string) error {
 	}
 }
 
+// Get counts as a read.
 func (f *Store) Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error) {
 	f.Reads.Add(1)
 	if err := f.read(ctx, "Get"); err != nil {
@@ -262,6 +274,7 @@ func (f *Store) Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.M
 	return f.Store.Get(ctx, id, maxValue)
 }
 
+// Load counts as a read.
 func (f *Store) Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) ([]entity.Message, int, error) {
 	f.Reads.Add(1)
 	if err := f.read(ctx, "Load"); err != nil {
@@ -270,6 +283,7 @@ func (f *Store) Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) ([]en
 	return f.Store.Load(ctx, ids, maxBytes)
 }
 
+// Expired waits for Deaf before.
 func (f *Store) Expired(ctx context.Context, q repository.ExpiredQuery) ([]entity.Message, error) {
 	if f.Deaf != nil {
 		<-f.Deaf
@@ -280,6 +294,7 @@ func (f *Store) Expired(ctx context.Context, q repository.ExpiredQuery) ([]entit
 	return f.Store.Expired(ctx, q)
 }
 
+// Claim leaves out locked rows, and calls OnClaimed after.
 func (f *Store) Claim(ctx context.Context, claims []repository.Claim, how repository.Claiming) ([]entity.Message, error) {
 	f.saw(ctx, "Claim")
 	if f.OnClaimed != nil {
@@ -288,6 +303,7 @@ func (f *Store) Claim(ctx context.Context, claims []repository.Claim, how reposi
 	return f.Store.Claim(ctx, f.Locks.Unlocked(claims), how)
 }
 
+// Finish calls OnFinish before.
 func (f *Store) Finish(ctx context.Context, results []repository.Result, cause entity.Cause) ([]repository.Finished, error) {
 	f.saw(ctx, "Finish")
 	if f.OnFinish != nil {
@@ -346,6 +362,7 @@ func (b *Bench) Add(n int, changes ...func(*entity.Message)) []uuid.UUID {
 	return ids
 }
 
+// Get returns a message without its value.
 func (b *Bench) Get(id uuid.UUID) entity.Message {
 	b.Helper()
 	return check.Must(b.Store.Get(context.Background(), id, 0))(b)
@@ -360,6 +377,7 @@ func (b *Bench) WantState(id uuid.UUID, status entity.Status, count int, class e
 	check.Equal(b, got, want, "message")
 }
 
+// WantSent checks which messages are in the log of a topic, in order.
 func (b *Bench) WantSent(topic string, want ...uuid.UUID) {
 	b.Helper()
 	check.Equal(b, b.Kafka.Sent(topic), want, "log of %s", topic)
@@ -386,12 +404,14 @@ func (b *Bench) States(ids []uuid.UUID) map[entity.Status]int {
 	return n
 }
 
+// WantStates checks how many messages have which status.
 func (b *Bench) WantStates(ids []uuid.UUID, want map[entity.Status]int) {
 	b.Helper()
 	got := b.States(ids)
 	check.True(b, fmt.Sprint(got) == fmt.Sprint(want), "states = %v, want %v", got, want)
 }
 
+// WantOnce checks that each message was sent once.
 func (b *Bench) WantOnce(topic string, ids []uuid.UUID) {
 	b.Helper()
 	count := map[uuid.UUID]int{}
@@ -414,6 +434,7 @@ func (k *Kafka) Records(topic string) []string {
 	return all
 }
 
+// WantRecords checks the records in the log of a topic.
 func (b *Bench) WantRecords(topic string, want ...string) {
 	b.Helper()
 	check.Equal(b, b.Kafka.Records(topic), want, "log of %s", topic)
@@ -430,6 +451,7 @@ func (b *Bench) WantEdits(id uuid.UUID, want ...*entity.Edit) {
 	check.Equal(b, got, want, "edits")
 }
 
+// WantRecordUnchanged checks that a message still has its record and original topic.
 func (b *Bench) WantRecordUnchanged(id uuid.UUID, want entity.Message) {
 	b.Helper()
 	got, err := b.Store.Get(context.Background(), id, -1)
@@ -453,6 +475,7 @@ func (l *RowLocks) Lock(ids ...uuid.UUID) {
 	}
 }
 
+// Unlocked returns the claims of rows that are not locked.
 func (l *RowLocks) Unlocked(claims []repository.Claim) []repository.Claim {
 	if l == nil {
 		return claims
@@ -470,13 +493,16 @@ func (b *Bench) Lock(ids ...uuid.UUID) {
 	b.Store.Locks.Lock(ids...)
 }
 
+// Unlock ends the session that locks rows.
 func (b *Bench) Unlock() { b.Lock() }
 
+// WantMetric checks the value of a metric.
 func (b *Bench) WantMetric(what string, metric prometheus.Collector, want float64) {
 	b.Helper()
 	telemetrytest.Want(b.T, what, metric, want)
 }
 
+// WantObserved checks the values of a histogram.
 func (b *Bench) WantObserved(what string, histogram prometheus.Collector, count uint64, sum float64) {
 	b.Helper()
 	if gotCount, gotSum := telemetrytest.Observed(b.T, histogram); gotCount != count || gotSum != sum {
@@ -484,6 +510,7 @@ func (b *Bench) WantObserved(what string, histogram prometheus.Collector, count 
 	}
 }
 
+// WantPublishError checks the error of a retry.
 func (b *Bench) WantPublishError(err error, status entity.Status, class entity.ErrorClass) *entity.PublishError {
 	b.Helper()
 	failed := check.As[*entity.PublishError](b, err, "Retry")
@@ -492,11 +519,13 @@ func (b *Bench) WantPublishError(err error, status entity.Status, class entity.E
 	return failed
 }
 
+// WantDeadLines checks how many messages were logged as dead.
 func (b *Bench) WantDeadLines(n int) {
 	b.Helper()
 	check.Equal(b, b.Logs.FilterMessage("message is dead").Len(), n, "lines about death")
 }
 
+// Keyed sets the key of a message.
 func Keyed(key string) func(*entity.Message) {
 	return func(m *entity.Message) { m.Record.Key = []byte(key) }
 }
@@ -514,6 +543,7 @@ func Value(text string) func(*entity.Message) {
 	}
 }
 
+// To sets the original topic of a message.
 func To(topic string) func(*entity.Message) {
 	return func(m *entity.Message) { m.OriginalTopic = topic }
 }
