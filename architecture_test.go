@@ -49,15 +49,20 @@ var layers = map[string][]string{
 	"pkg/broker/internal/inflate":         {},
 	"pkg/deadletter/internal/headervalue": {"pkg/entity"},
 
-	// Layer 2: the product's functions. They import neither each other nor a particular store.
-	"pkg/ingest":      {"pkg/entity", "pkg/repository", "pkg/broker", "pkg/deadletter", "pkg/traces", "pkg/wait"},
-	"pkg/republisher": {"pkg/entity", "pkg/repository", "pkg/broker", "pkg/deadletter", "pkg/traces", "pkg/wait"},
-	"pkg/redrive":     {"pkg/entity", "pkg/repository", "pkg/deadletter", "pkg/outage", "pkg/payload", "pkg/traces", "pkg/wait"},
-	"pkg/search":      {"pkg/entity", "pkg/repository", "pkg/fingerprint", "pkg/outage", "pkg/payload", "pkg/wait"},
-	"pkg/archive":     {"pkg/repository"},
-	"pkg/heartbeat":   {"pkg/entity", "pkg/repository", "pkg/broker"},
-	"pkg/notify":      {"pkg/entity", "pkg/outage", "pkg/repository", "pkg/secret", "pkg/wait"},
-	"pkg/rest":        {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/payload", "pkg/rest/openapi", "pkg/traces", "pkg/wait"},
+	// Layer 2: the product's functions. They import neither each other nor a particular store. The
+	// packages below pkg/redrive are joined by it.
+	"pkg/ingest":           {"pkg/entity", "pkg/repository", "pkg/broker", "pkg/deadletter", "pkg/traces", "pkg/wait"},
+	"pkg/republisher":      {"pkg/entity", "pkg/repository", "pkg/broker", "pkg/deadletter", "pkg/traces", "pkg/wait"},
+	"pkg/redrive":          {"pkg/redrive/attempt", "pkg/redrive/auto", "pkg/redrive/bulk", "pkg/redrive/outcomes", "pkg/traces"},
+	"pkg/redrive/attempt":  {"pkg/entity", "pkg/repository", "pkg/deadletter", "pkg/traces", "pkg/wait"},
+	"pkg/redrive/auto":     {"pkg/entity", "pkg/redrive/attempt", "pkg/repository", "pkg/deadletter", "pkg/outage", "pkg/traces", "pkg/wait"},
+	"pkg/redrive/bulk":     {"pkg/entity", "pkg/redrive/attempt", "pkg/repository", "pkg/deadletter", "pkg/payload", "pkg/traces", "pkg/wait"},
+	"pkg/redrive/outcomes": {"pkg/entity", "pkg/repository", "pkg/deadletter", "pkg/outage", "pkg/wait"},
+	"pkg/search":           {"pkg/entity", "pkg/repository", "pkg/fingerprint", "pkg/outage", "pkg/payload", "pkg/wait"},
+	"pkg/archive":          {"pkg/repository"},
+	"pkg/heartbeat":        {"pkg/entity", "pkg/repository", "pkg/broker"},
+	"pkg/notify":           {"pkg/entity", "pkg/outage", "pkg/repository", "pkg/secret", "pkg/wait"},
+	"pkg/rest":             {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/payload", "pkg/rest/openapi", "pkg/traces", "pkg/wait"},
 }
 
 // owners lists the packages that may import a library, so that replacing the library changes only
