@@ -77,23 +77,12 @@ func (a *attempts) level(client netip.Prefix, now time.Time) float64 {
 	return max(0, f.level-float64(now.Sub(f.at))/float64(attemptPause))
 }
 
-// tooManyAttempts returns the answer to a further failure. It is the same for every invalid token.
-func (s *Server) tooManyAttempts(r *http.Request) error {
-	err := refused(errRateLimited, "too many invalid tokens came from this address",
-		detail{"Authorization", "is not valid; this address has sent too many invalid tokens"})
-	err.after = max(time.Second, s.attempts.wait(clientNetwork(r)))
-	return err
-}
-
 // SignIns limits the failed sign-ins of each address on mounted pages, together with invalid tokens. The
 // request must come from the server.
-type SignIns struct{ server *Server }
-
-// SignIns returns the limit of failed sign-ins.
-func (s *Server) SignIns() SignIns { return SignIns{s} }
+type SignIns struct{ attempts *attempts }
 
 // Wait returns how long the sender of the request has to wait; 0 for no wait.
-func (l SignIns) Wait(r *http.Request) time.Duration { return l.server.attempts.wait(clientNetwork(r)) }
+func (l SignIns) Wait(r *http.Request) time.Duration { return l.attempts.wait(clientNetwork(r)) }
 
 // Failed counts a sign-in that failed.
-func (l SignIns) Failed(r *http.Request) { l.server.attempts.failed(clientNetwork(r)) }
+func (l SignIns) Failed(r *http.Request) { l.attempts.failed(clientNetwork(r)) }

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// patience is how long a request waits for units that other requests hold; slow clients are disconnected after about
+// budgetTimeout is how long a request waits for units that other requests hold; slow clients are disconnected after about
 // the same time.
-const patience = 5 * time.Second
+const budgetTimeout = 5 * time.Second
 
 // budget is a number of units that requests share. One principal gets at most half of it. It is safe for concurrent
 // use.
@@ -57,7 +57,7 @@ func (b *budget) force(who string, n int64) {
 	b.by[who] += n
 }
 
-// wait takes n units for who, and waits at most patience for them. The error is errShare when the principal's own
+// wait takes n units for who, and waits at most budgetTimeout for them. The error is errShare when the principal's own
 // share is used up, errFull when the budget is, or that of a context that ends first.
 func (b *budget) wait(ctx context.Context, who string, n int64) error {
 	b.mu.Lock()
@@ -73,7 +73,7 @@ func (b *budget) wait(ctx context.Context, who string, n int64) error {
 	b.waiting = append(b.waiting, w)
 	b.mu.Unlock()
 
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(budgetTimeout)
 	defer timer.Stop()
 	var err error
 	select {

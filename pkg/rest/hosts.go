@@ -3,13 +3,10 @@ package rest
 import (
 	"fmt"
 	"net"
-	"net/http"
 	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/dlq-manager/dlq-manager/pkg/auth"
 )
 
 // hosts are the host names that a server without authentication accepts. Without this check, a foreign site whose
@@ -43,17 +40,3 @@ func (h hosts) answer(header string) bool {
 	return err == nil || name == "localhost" ||
 		slices.ContainsFunc(h, func(pattern *regexp.Regexp) bool { return pattern.MatchString(name) })
 }
-
-// expectedHost refuses requests for other host names while there is no authentication, except probes and metrics.
-func (s *Server) expectedHost(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.authMode == auth.ModeNone && !isProbe(r.URL.Path) && !s.hosts.answer(r.Host) {
-			s.fail(w, r, refused(errMisdirected, fmt.Sprintf("this program does not answer for the host %q: "+
-				"server.hosts does not list it", clip(r.Host)), detail{"Host", "is not in server.hosts"}))
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-func isProbe(path string) bool { return path == "/healthz" || path == "/readyz" || path == metricsPath }

@@ -4,11 +4,8 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
-
-	"github.com/gorilla/mux"
 )
 
 // Mount adds h at a path, whose variable segments are in braces; h reads them by http.Request.PathValue. Its requests
@@ -19,14 +16,9 @@ func (s *Server) Mount(method, path string, h http.Handler) {
 	s.router.Handle(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		exchangeOf(r).route = path
 		if !strings.HasPrefix(path, staticPath) {
-			r = s.traced(r)
+			r = s.tracer.traced(r)
 		}
-		for name, value := range mux.Vars(r) {
-			if decoded, err := url.PathUnescape(value); err == nil {
-				value = decoded
-			}
-			r.SetPathValue(name, value)
-		}
+		setPathValues(r)
 		if r.Body != nil && r.Body != http.NoBody {
 			control := http.NewResponseController(w)
 			_ = control.SetReadDeadline(time.Now().Add(s.cfg.BodyTimeout)) // fails in tests, which have no connection

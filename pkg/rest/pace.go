@@ -20,11 +20,11 @@ type pace struct {
 	rate    int64                    // bytes a second
 	whole   time.Duration            // the client's time for an answer, unless endAt sets more
 	until   time.Time                // the end of that time; zero: the answer has not started
-	behind  time.Duration            // by how much the client is late
+	late    time.Duration            // by how much the client is late
 }
 
-func (s *Server) newPace(w http.ResponseWriter) *pace {
-	p := &pace{control: http.NewResponseController(w), rate: s.cfg.MinWriteRate, whole: s.cfg.WriteTimeout}
+func newPace(w http.ResponseWriter, rate int64, whole time.Duration) *pace {
+	p := &pace{control: http.NewResponseController(w), rate: rate, whole: whole}
 	_ = p.control.SetWriteDeadline(time.Time{}) // the connection's last answer left a deadline
 	return p
 }
@@ -43,7 +43,7 @@ func (p *pace) endAt(at time.Time) { p.until = at }
 // allow extends the deadline by n bytes, and returns their time at the rate.
 func (p *pace) allow(n int) time.Duration {
 	cost := time.Duration(n) * time.Second / time.Duration(p.rate)
-	at := time.Now().Add(writeGrace - p.behind + cost)
+	at := time.Now().Add(writeGrace - p.late + cost)
 	if !p.until.IsZero() && p.until.Before(at) {
 		at = p.until
 	}
@@ -56,7 +56,7 @@ func (p *pace) write(w http.ResponseWriter, b []byte) (written int, err error) {
 		part := b[written:min(written+writeStep, len(b))]
 		cost, began := p.allow(len(part)), time.Now()
 		n, err := w.Write(part)
-		p.behind = max(0, p.behind+time.Since(began)-cost)
+		p.late = max(0, p.late+time.Since(began)-cost)
 		if written += n; err != nil || written == len(b) {
 			return written, err
 		}
