@@ -3,18 +3,15 @@
 //
 // Reading order:
 //
-//   - message.go: messages
-//   - quarantine.go: records that could not be stored
+//   - redrive.go: redrives
+//   - changes.go: answers to changes of single objects
+//   - history.go: attempts, their edits, and changes
+//   - message.go: messages, and records that could not be stored
 //   - csv.go: messages as CSV
 //   - explanation.go: where the fields of a message come from
 //   - payload.go: which payloads are shown
-//   - history.go: attempts, their edits, and changes
-//   - changes.go: answers to changes of single objects
-//   - redrive.go: redrives
 //   - filter.go: filters, and the end of a page of matches
-//   - errorgroups.go: error groups, and the number of arrivals
-//   - topics.go: topics and the topic mapping
+//   - topics.go: topics, the topic mapping, error groups and the number of arrivals
 //   - masks.go: which values are masked
-//   - json.go: times, null and lists
-//   - jsontext.go: JSON without reflection
+//   - json.go: times, null, lists, and JSON without reflection
 package wire

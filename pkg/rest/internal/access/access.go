@@ -1,3 +1,4 @@
+// Package access knows the principal of a request, and on which topics the principal has a role.
 package access
 
 import (
