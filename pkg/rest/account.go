@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// Each answer has pageReservation reserved from its beginning, and largeReservation once that is not enough: about twice
-	// the largest page of a store.
+	// Each answer has pageReservation from its beginning, and largeReservation once that is not enough: about twice the
+	// largest page of a store.
 	pageReservation  = 1 << 20
 	largeReservation = repository.ListPageLimit + repository.ListPageLimit/4
 )
@@ -251,8 +251,8 @@ func (l limits) limited(rt route, client func(*http.Request) string, handle hand
 	}
 }
 
-// budgetTimeout is how long a request waits for units that other requests hold; slow clients are disconnected after about
-// the same time.
+// budgetTimeout is how long a request waits for units that other requests hold; slow clients are disconnected after
+// about the same time.
 const budgetTimeout = 5 * time.Second
 
 // budget is a number of units that requests share. One principal gets at most half of it. It is safe for concurrent

@@ -42,7 +42,7 @@ func guarded(do func() error) (err error) {
 
 func panicked(p any) error { return fmt.Errorf("panic: %v\n%s", p, debug.Stack()) }
 
-// responseGate lets either the handler or carryOut after its timeout write the answer: the first to start is the only one.
+// responseGate lets either the handler or carryOut, after its timeout, write the answer: only the first to start does.
 type responseGate struct {
 	w      http.ResponseWriter
 	header http.Header // of the handler, until it answers

@@ -67,8 +67,8 @@ func (s *Server) adapt(rt route) http.Handler {
 	})
 }
 
-// workContext returns the context of a request's work. A change continues when its client disconnects, so that a published
-// record is always recorded.
+// workContext returns the context of a request's work. A change continues when its client disconnects, so that a
+// published record is always recorded.
 func (s *Server) workContext(r *http.Request, k kind) (context.Context, context.CancelFunc) {
 	switch k {
 	case probe, read:

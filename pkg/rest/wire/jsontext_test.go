@@ -32,7 +32,7 @@ func wantEncoded(t *testing.T, got []byte) {
 }
 
 // plain shows messages as they are stored.
-var plain = Messages{Dialects: resttest.Plain{}, Masking: Masking{Masks: resttest.Plain{}, Derived: resttest.Plain{}}}
+var plain = Messages{Dialects: resttest.Plain, Masking: Masking{Masks: resttest.Plain, Derived: resttest.Plain}}
 
 // Lists, single messages and exports write what encoding/json would.
 func TestAppendMessage_IsWhatEncodingJSONWrites(t *testing.T) {

@@ -20,7 +20,7 @@ func BenchmarkRecord(b *testing.B) { recordtest.Benchmark(b, recordPaths(b)) }
 func recordPaths(tb testing.TB) []recordtest.Path {
 	tb.Helper()
 	noon := time.Date(2026, 2, 20, 10, 30, 0, 0, time.UTC)
-	none := resttest.Plain{}
+	none := resttest.Plain
 	show := wire.Messages{Dialects: none, Masking: wire.Masking{Masks: none, Derived: none}}
 	m := entity.NewMessage("orders", "the card was declined", noon)
 	m.Record = entity.Record{

@@ -31,6 +31,7 @@ type Option[T any] struct {
 	Value T
 }
 
+// UnmarshalJSON sets the value as given.
 func (o *Option[T]) UnmarshalJSON(text []byte) error {
 	o.Given = true
 	return json.Unmarshal(text, &o.Value)
@@ -42,6 +43,7 @@ type Nullable[T any] struct {
 	Value *T
 }
 
+// UnmarshalJSON sets the value as given; null gives no value.
 func (n *Nullable[T]) UnmarshalJSON(text []byte) error {
 	n.Given = true
 	return json.Unmarshal(text, &n.Value)
@@ -52,6 +54,7 @@ func (*Nullable[T]) null() {}
 // RawJSON is JSON exactly as it was sent; nil when it was not given.
 type RawJSON []byte
 
+// UnmarshalJSON copies the text.
 func (j *RawJSON) UnmarshalJSON(text []byte) error {
 	*j = append(RawJSON{}, text...)
 	return nil

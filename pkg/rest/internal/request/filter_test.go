@@ -137,7 +137,7 @@ func TestFilter(t *testing.T) {
 // A filter as it is shown reads back as the same filter.
 func TestFilter_ShownAndReadAgain(t *testing.T) {
 	t.Parallel()
-	none := resttest.Plain{}
+	none := resttest.Plain
 	masking := wire.Masking{Masks: none, Derived: none}
 	for _, c := range filters {
 		var members map[string]json.RawMessage

@@ -70,17 +70,19 @@ func Kilobyte() entity.Message {
 	})
 }
 
-// Plain is dialects that derive nothing and masks that hide nothing.
-type Plain struct{}
+// Plain is both dialects that derive nothing and masks that hide nothing.
+var Plain plain
 
-func (Plain) StackTraceOf(m entity.Message) string             { return m.Failure.StackTrace }
-func (Plain) ExplainMessage(entity.Message) entity.Explanation { return entity.Explanation{} }
-func (Plain) IsPointer(*entity.Message) bool                   { return false }
-func (Plain) Empty() bool                                      { return true }
-func (Plain) Payload(value []byte) ([]byte, []string)          { return value, nil }
-func (Plain) Header(string) bool                               { return false }
-func (Plain) CoversPath(payload.Path) bool                     { return false }
-func (Plain) CoversPatch(*payload.Patch) bool                  { return false }
-func (Plain) Patch(patch []byte) []byte                        { return patch }
-func (Plain) Fields() entity.MaskedFields                      { return entity.MaskedFields{} }
-func (Plain) Of(*entity.Message) entity.MaskedFields           { return entity.MaskedFields{} }
+type plain struct{}
+
+func (plain) StackTraceOf(m entity.Message) string             { return m.Failure.StackTrace }
+func (plain) ExplainMessage(entity.Message) entity.Explanation { return entity.Explanation{} }
+func (plain) IsPointer(*entity.Message) bool                   { return false }
+func (plain) Empty() bool                                      { return true }
+func (plain) Payload(value []byte) ([]byte, []string)          { return value, nil }
+func (plain) Header(string) bool                               { return false }
+func (plain) CoversPath(payload.Path) bool                     { return false }
+func (plain) CoversPatch(*payload.Patch) bool                  { return false }
+func (plain) Patch(patch []byte) []byte                        { return patch }
+func (plain) Fields() entity.MaskedFields                      { return entity.MaskedFields{} }
+func (plain) Of(*entity.Message) entity.MaskedFields           { return entity.MaskedFields{} }
