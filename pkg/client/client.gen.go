@@ -1255,10 +1255,10 @@ type Action string
 
 // Activity defines model for Activity.
 type Activity struct {
-	// CountedUntil Every message that was stored before is counted; null while nobody has counted.
+	// CountedUntil Every message that was stored before this time is counted; null until counting starts.
 	CountedUntil *time.Time `json:"counted_until"`
 	Points       []struct {
-		// Arrived Messages that were stored, those that came back included.
+		// Arrived Messages that were stored, including those that came back.
 		Arrived int64 `json:"arrived"`
 
 		// At When the step begins.
@@ -1269,7 +1269,7 @@ type Activity struct {
 	} `json:"points"`
 	Span ActivitySpan `json:"span"`
 
-	// StepSeconds How long a step is.
+	// StepSeconds The length of a step.
 	StepSeconds int64 `json:"step_seconds"`
 }
 
@@ -1297,7 +1297,7 @@ type Attempt struct {
 	Topic      *string            `json:"topic"`
 }
 
-// Bytes Bytes, as text where they are UTF-8.
+// Bytes Bytes, as text where they are UTF-8, else as base64.
 type Bytes struct {
 	Data     string        `json:"data"`
 	Encoding BytesEncoding `json:"encoding"`
@@ -1322,7 +1322,7 @@ type Change struct {
 	RetryCount *int               `json:"retry_count"`
 	To         *string            `json:"to"`
 
-	// Topics The original topics of an error group that a note, link or mute is about; left out when it is about all, and for other changes.
+	// Topics The original topics that a note, link or mute of an error group applies to; left out when it applies to all, and for other changes.
 	Topics  *[]string `json:"topics,omitempty"`
 	TraceId *string   `json:"trace_id"`
 }
@@ -1344,7 +1344,7 @@ type Derivation struct {
 	Dialect    *string `json:"dialect"`
 	Header     *string `json:"header"`
 
-	// Occurrence Which of the headers of that name, from 0.
+	// Occurrence The index among the headers of that name, from 0.
 	Occurrence *int             `json:"occurrence"`
 	Source     DerivationSource `json:"source"`
 }
@@ -1352,11 +1352,11 @@ type Derivation struct {
 // DerivationSource defines model for Derivation.Source.
 type DerivationSource string
 
-// Edit What to send in place of what. Only one of the three ways to give a payload, and of the two to give a key.
+// Edit Overrides parts of the record when it is sent. Give the payload in at most one of its three fields, and the key in at most one of its two.
 type Edit struct {
-	// Headers In place of all headers, in their order. Headers that mark dead letters, and our own `dlq-` ones, are 400.
+	// Headers Replace all headers, in this order. Headers that mark dead letters, and the `dlq-` headers of dlq-manager, are 400.
 	Headers *[]struct {
-		// Keep In place of a value: the record's own headers of that name, masked or not; 400 when it has none.
+		// Keep Instead of a value: keep the record's own headers of that name, masked or not; 400 when it has none.
 		Keep        *bool   `json:"keep,omitempty"`
 		Key         string  `json:"key"`
 		Value       *string `json:"value,omitempty"`
@@ -1367,13 +1367,13 @@ type Edit struct {
 	Key       *string `json:"key,omitempty"`
 	KeyBase64 *string `json:"key_base64,omitempty"`
 
-	// Payload Any JSON, sent character by character as it is written.
+	// Payload Any JSON, sent exactly as written.
 	Payload interface{} `json:"payload,omitempty"`
 
-	// PayloadBase64 Any bytes.
+	// PayloadBase64 Any bytes, in base64.
 	PayloadBase64 *string `json:"payload_base64,omitempty"`
 
-	// PayloadNull A tombstone.
+	// PayloadNull Send a tombstone: a null value.
 	PayloadNull *bool      `json:"payload_null,omitempty"`
 	TargetTopic *TopicName `json:"target_topic,omitempty"`
 }
@@ -1419,10 +1419,10 @@ type FilterOrigin string
 
 // Group defines model for Group.
 type Group struct {
-	// AnnotatedTopics In the answer to a change alone. The topics that it was made for; `*` for all, also those that come later.
+	// AnnotatedTopics Only in the answer to a change. The topics that were changed; `*` for all, including those that come later.
 	AnnotatedTopics *[]string `json:"annotated_topics,omitempty"`
 
-	// Annotations By topic, as far as the caller sees it.
+	// Annotations The annotations by topic, of the topics that the caller sees.
 	Annotations []struct {
 		Link  *string `json:"link"`
 		Muted bool    `json:"muted"`
@@ -1432,7 +1432,7 @@ type Group struct {
 		Topic *string `json:"topic"`
 	} `json:"annotations"`
 
-	// Arrived Ever.
+	// Arrived All messages of the group ever stored.
 	Arrived     int64              `json:"arrived"`
 	Class       *string            `json:"class"`
 	Counts      Counts             `json:"counts"`
@@ -1441,20 +1441,20 @@ type Group struct {
 	Id          openapi_types.UUID `json:"id"`
 	LastSeenAt  *time.Time         `json:"last_seen_at"`
 
-	// Link Of all topics that the caller sees; null where they differ.
+	// Link The value for all topics that the caller sees; null where they differ.
 	Link *string `json:"link"`
 
-	// Muted In all topics that the caller sees.
+	// Muted Whether the group is muted in all topics that the caller sees.
 	Muted bool `json:"muted"`
 
 	// New First seen less than 24 hours ago.
 	New bool `json:"new"`
 
-	// Note Of all topics that the caller sees; null where they differ.
+	// Note The value for all topics that the caller sees; null where they differ.
 	Note *string `json:"note"`
 	Open int64   `json:"open"`
 
-	// Regressed Came back after all were resolved.
+	// Regressed A message came after all were resolved.
 	Regressed   bool       `json:"regressed"`
 	RegressedAt *time.Time `json:"regressed_at"`
 	Rule        *string    `json:"rule"`
@@ -1473,10 +1473,10 @@ type Group struct {
 type Header struct {
 	Key string `json:"key"`
 
-	// KeyBase64 There when the name is not UTF-8.
+	// KeyBase64 The bytes of the name; present only when they are not UTF-8.
 	KeyBase64 *string `json:"key_base64,omitempty"`
 
-	// Value Bytes, as text where they are UTF-8.
+	// Value Bytes, as text where they are UTF-8, else as base64.
 	Value *Bytes `json:"value"`
 }
 
@@ -1491,8 +1491,8 @@ type History struct {
 		CreatedAt time.Time          `json:"created_at"`
 		Id        openapi_types.UUID `json:"id"`
 
-		// Outcome Of a record that was sent. `consumed`: its consumer group has committed an offset behind the record, which is
-		// evidence and no proof. `returned`: it failed again and came back.
+		// Outcome The result of a record that was sent. `published`: the broker acknowledged it. `consumed`: its consumer group has
+		// committed an offset after the record, which is evidence but not proof. `returned`: it failed again and came back.
 		Outcome    *Outcome            `json:"outcome"`
 		ParentId   *openapi_types.UUID `json:"parent_id"`
 		RetryCount int                 `json:"retry_count"`
@@ -1506,8 +1506,8 @@ type Item struct {
 	Number int                `json:"number"`
 	Offset *int64             `json:"offset"`
 
-	// Outcome Of a record that was sent. `consumed`: its consumer group has committed an offset behind the record, which is
-	// evidence and no proof. `returned`: it failed again and came back.
+	// Outcome The result of a record that was sent. `published`: the broker acknowledged it. `consumed`: its consumer group has
+	// committed an offset after the record, which is evidence but not proof. `returned`: it failed again and came back.
 	Outcome   *Outcome   `json:"outcome"`
 	Partition *int       `json:"partition"`
 	Reason    *string    `json:"reason"`
@@ -1529,7 +1529,7 @@ type MappingRule struct {
 
 // Mappings defines model for Mappings.
 type Mappings struct {
-	// Configured Those of the configuration; they come after.
+	// Configured The rules of the configuration, which apply after `rules`.
 	Configured []MappingRule         `json:"configured"`
 	Redrives   *[]openapi_types.UUID `json:"redrives,omitempty"`
 	Rules      []MappingRule         `json:"rules"`
@@ -1537,7 +1537,7 @@ type Mappings struct {
 		DlqTopic string `json:"dlq_topic"`
 		Messages int64  `json:"messages"`
 
-		// Original What the rules now say.
+		// Original The original topic that the present rules give; null when none does.
 		Original *string `json:"original"`
 	} `json:"unmapped"`
 	UpdatedAt *time.Time `json:"updated_at"`
@@ -1553,7 +1553,7 @@ type Message struct {
 	// CreatedAt When it was stored.
 	CreatedAt time.Time `json:"created_at"`
 
-	// Dialect The kind of headers that was recognised.
+	// Dialect The name of the dead-letter format whose headers were recognised.
 	Dialect      *string `json:"dialect"`
 	DlqOffset    *int64  `json:"dlq_offset"`
 	DlqPartition *int    `json:"dlq_partition"`
@@ -1566,34 +1566,34 @@ type Message struct {
 	DlqTopic       *string `json:"dlq_topic"`
 	ErrorClass     *string `json:"error_class"`
 
-	// ErrorMessage The consumer's words.
+	// ErrorMessage The error message that the consumer wrote.
 	ErrorMessage string `json:"error_message"`
 
 	// FinishedAt When it became `RESOLVED` or `DEAD`.
 	FinishedAt *time.Time `json:"finished_at"`
 
-	// GroupId The group of failures with the same cause.
+	// GroupId The error group: failures with the same cause.
 	GroupId *openapi_types.UUID `json:"group_id"`
 
-	// Headers The record's headers in their order, repeats included; of a single message and of exports the first 10,000 and of their bytes the first 1 MiB; null when all were left out.
+	// Headers The record's headers in their order, including repeats; null when all were left out. A single message and an export have at most the first 10,000 headers and 1 MiB of them.
 	Headers *[]Header `json:"headers"`
 
-	// HeadersOmitted `too_large` when there are headers that were left out: beyond those limits, or in a list more than 64 KiB or 10,000 of a message, or a page that is full (see below). A retry sends all of them.
+	// HeadersOmitted `too_large` when headers were left out: beyond the limits of `headers`, in a list beyond 64 KiB or 10,000 headers of a message, or because the list's page is full. A retry sends all of them.
 	HeadersOmitted *MessageHeadersOmitted `json:"headers_omitted"`
 
-	// Id Stable for ever.
+	// Id Never changes.
 	Id openapi_types.UUID `json:"id"`
 
-	// Key Bytes, as text where they are UTF-8.
+	// Key Bytes, as text where they are UTF-8, else as base64.
 	Key *Bytes `json:"key"`
 
-	// KeyOmitted `too_large` when `key` is null because the key is longer than 1 MiB, or in a list than 64 KiB, or the list's page is full. Exports have every key, and a retry sends it.
+	// KeyOmitted `too_large` when `key` is null because the key is longer than 1 MiB, or in a list than 64 KiB, or the list's page is full. Exports contain every key, and a retry sends it.
 	KeyOmitted *MessageKeyOmitted `json:"key_omitted"`
 
 	// KeySize The key's length in bytes; null for a null key.
 	KeySize *int64 `json:"key_size"`
 
-	// LastOffset The last offset that this message takes the place of; `dlq_offset` is the first.
+	// LastOffset The last unreadable offset that this message represents; `dlq_offset` is the first.
 	LastOffset *int64 `json:"last_offset"`
 
 	// LastPublishError Why the last attempt failed.
@@ -1605,35 +1605,35 @@ type Message struct {
 	// LastRetryAt When the last attempt started.
 	LastRetryAt *time.Time `json:"last_retry_at"`
 
-	// LimitExceeded The limit of ingest that the record is over: `max_record_bytes`, `max_headers` or `max_header_bytes`. Of the headers the first ones are here, but a replay sends all.
+	// LimitExceeded The limit of ingest that the record exceeds: `max_record_bytes`, `max_headers` or `max_header_bytes`. `headers` may have only the first ones, but a replay sends all.
 	LimitExceeded *string `json:"limit_exceeded"`
 
-	// Masked What is shown as `***`: paths of the payload, `header:NAME`, and by their names the fields that were read from masked headers.
+	// Masked The values that are shown as `***`: paths of the payload, `header:NAME`, and the names of fields that were read from masked headers.
 	Masked []string `json:"masked"`
 
 	// MaxRetries Attempts allowed.
 	MaxRetries int `json:"max_retries"`
 
-	// NextAttemptAt When automatic retry may take it; retries by hand need not wait.
+	// NextAttemptAt When automatic retry may retry it; manual retries need not wait.
 	NextAttemptAt *time.Time `json:"next_attempt_at"`
 
-	// OriginConfidence How the original topic is known: `mapping`, `header`, `name`, `operator` or `none`.
+	// OriginConfidence The source of the original topic: `mapping`, `header`, `name`, `operator` or `none`.
 	OriginConfidence  *MessageOriginConfidence `json:"origin_confidence"`
 	OriginalOffset    *int64                   `json:"original_offset"`
 	OriginalPartition *int                     `json:"original_partition"`
 	OriginalTimestamp *time.Time               `json:"original_timestamp"`
 
-	// OriginalTopic Where the record failed; empty when nobody knows.
+	// OriginalTopic The topic in which the record failed; empty when it is not known.
 	OriginalTopic string `json:"original_topic"`
 
-	// Outcome Of a record that was sent. `consumed`: its consumer group has committed an offset behind the record, which is
-	// evidence and no proof. `returned`: it failed again and came back.
+	// Outcome The result of a record that was sent. `published`: the broker acknowledged it. `consumed`: its consumer group has
+	// committed an offset after the record, which is evidence but not proof. `returned`: it failed again and came back.
 	Outcome *Outcome `json:"outcome"`
 
-	// OutcomeGroup The consumer group that `consumed` rests on.
+	// OutcomeGroup The consumer group whose committed offset gives the outcome `consumed`.
 	OutcomeGroup *string `json:"outcome_group"`
 
-	// OutcomeOffset The offset that this group has committed.
+	// OutcomeOffset The offset that `outcome_group` has committed.
 	OutcomeOffset *int64 `json:"outcome_offset"`
 
 	// ParentId The message that this one came back from.
@@ -1642,50 +1642,50 @@ type Message struct {
 	// Payload The producer's own JSON, or null.
 	Payload interface{} `json:"payload"`
 
-	// PayloadOmitted Why payload is null although there is a value. `not_json`: it is not valid JSON in UTF-8; the empty value is one of these; `too_deep`: it nests more than 200 levels; `too_large`: it is longer than 1 MiB, or in a list than 64 KiB, or the list's page is full; `over_limit`: the record was too large to be stored as a whole; its dead-letter topic may still have it. The value itself is at `payload_url`; `unreadable`: the message takes the place of offsets of the dead-letter topic that cannot be read; there is nothing to send; `not_asked`: the search asked to leave payloads out (`omit=payload`); `pointer`: the dead letter only says where its record is; the original topic may still have it. `GET .../payload` reads it there where `kafka.pointer_topics` lists the dead-letter topic, else it is 409 with the reason (`POINTER_REFUSED`); each read is in the audit trail (`read_pointer`).
+	// PayloadOmitted Why payload is null although there is a value; `payload_url` is the address of the value. `not_json`: it is not valid JSON in UTF-8, for example the empty value; `too_deep`: it nests more than 200 levels; `too_large`: it is longer than 1 MiB, or in a list than 64 KiB, or the list's page is full; `over_limit`: the record was too large to be stored as a whole; its dead-letter topic may still have it; `unreadable`: the message represents offsets of the dead-letter topic that cannot be read, so there is nothing to send; `not_asked`: the search left payloads out (`omit=payload`); `pointer`: the dead letter only names the position of its record; the original topic may still have it. `GET .../payload` reads it there where `kafka.pointer_topics` lists the dead-letter topic, else it is 409 with the reason (`POINTER_REFUSED`); the audit trail records each read (`read_pointer`).
 	PayloadOmitted *MessagePayloadOmitted `json:"payload_omitted"`
 
 	// PayloadSize The value's length in bytes; null when there is no value.
 	PayloadSize *int64 `json:"payload_size"`
 
-	// PayloadUrl Where the value is that was left out; null for others.
+	// PayloadUrl The address of a value that was left out; null for others.
 	PayloadUrl *string `json:"payload_url"`
 
-	// RetryCount Attempts started.
+	// RetryCount Attempts started so far.
 	RetryCount int `json:"retry_count"`
 
-	// ReturnConfirmed Of a message that came back: whether it came in its parent's dead-letter topic or in a declared one. One that is not confirmed changes no outcome. Null for a message without a parent.
+	// ReturnConfirmed For a message that came back: whether it arrived in its parent's dead-letter topic or in a declared one. A return that is not confirmed changes no outcome. Null for a message without a parent.
 	ReturnConfirmed *bool `json:"return_confirmed"`
 
-	// RootId The first message of the line, which may be this one.
+	// RootId The first message of the lineage, which may be this one.
 	RootId     openapi_types.UUID `json:"root_id"`
 	StackTrace *string            `json:"stack_trace"`
 	Status     Status             `json:"status"`
 
-	// Undeclared The original topic contradicts kafka.origins or the mapping, or nothing declares it and kafka.origin_trust is
-	// declared; judged when it is read. It is retried one at a time only.
+	// Undeclared The original topic contradicts kafka.origins or the mapping, or it is not declared and kafka.origin_trust is
+	// declared; checked each time the message is read. Such a message is retried one at a time only.
 	Undeclared bool `json:"undeclared"`
 
-	// UndeclaredReason Why it is undeclared.
+	// UndeclaredReason Why the origin is undeclared.
 	UndeclaredReason *string `json:"undeclared_reason"`
 
-	// UnreadableReason Why the offsets that this message takes the place of cannot be read.
+	// UnreadableReason Why the offsets that this message represents cannot be read.
 	UnreadableReason *string `json:"unreadable_reason"`
 
 	// UpdatedAt When it last changed.
 	UpdatedAt time.Time `json:"updated_at"`
 }
 
-// MessageHeadersOmitted `too_large` when there are headers that were left out: beyond those limits, or in a list more than 64 KiB or 10,000 of a message, or a page that is full (see below). A retry sends all of them.
+// MessageHeadersOmitted `too_large` when headers were left out: beyond the limits of `headers`, in a list beyond 64 KiB or 10,000 headers of a message, or because the list's page is full. A retry sends all of them.
 type MessageHeadersOmitted string
 
-// MessageKeyOmitted `too_large` when `key` is null because the key is longer than 1 MiB, or in a list than 64 KiB, or the list's page is full. Exports have every key, and a retry sends it.
+// MessageKeyOmitted `too_large` when `key` is null because the key is longer than 1 MiB, or in a list than 64 KiB, or the list's page is full. Exports contain every key, and a retry sends it.
 type MessageKeyOmitted string
 
-// MessageOriginConfidence How the original topic is known: `mapping`, `header`, `name`, `operator` or `none`.
+// MessageOriginConfidence The source of the original topic: `mapping`, `header`, `name`, `operator` or `none`.
 type MessageOriginConfidence string
 
-// MessagePayloadOmitted Why payload is null although there is a value. `not_json`: it is not valid JSON in UTF-8; the empty value is one of these; `too_deep`: it nests more than 200 levels; `too_large`: it is longer than 1 MiB, or in a list than 64 KiB, or the list's page is full; `over_limit`: the record was too large to be stored as a whole; its dead-letter topic may still have it. The value itself is at `payload_url`; `unreadable`: the message takes the place of offsets of the dead-letter topic that cannot be read; there is nothing to send; `not_asked`: the search asked to leave payloads out (`omit=payload`); `pointer`: the dead letter only says where its record is; the original topic may still have it. `GET .../payload` reads it there where `kafka.pointer_topics` lists the dead-letter topic, else it is 409 with the reason (`POINTER_REFUSED`); each read is in the audit trail (`read_pointer`).
+// MessagePayloadOmitted Why payload is null although there is a value; `payload_url` is the address of the value. `not_json`: it is not valid JSON in UTF-8, for example the empty value; `too_deep`: it nests more than 200 levels; `too_large`: it is longer than 1 MiB, or in a list than 64 KiB, or the list's page is full; `over_limit`: the record was too large to be stored as a whole; its dead-letter topic may still have it; `unreadable`: the message represents offsets of the dead-letter topic that cannot be read, so there is nothing to send; `not_asked`: the search left payloads out (`omit=payload`); `pointer`: the dead letter only names the position of its record; the original topic may still have it. `GET .../payload` reads it there where `kafka.pointer_topics` lists the dead-letter topic, else it is 409 with the reason (`POINTER_REFUSED`); the audit trail records each read (`read_pointer`).
 type MessagePayloadOmitted string
 
 // MessageDetail defines model for MessageDetail.
@@ -1696,10 +1696,10 @@ type MessageDetail struct {
 	// CreatedAt When it was stored.
 	CreatedAt time.Time `json:"created_at"`
 
-	// Derived Where each field that was read from the record comes from.
+	// Derived The source of each field that was read from the record.
 	Derived map[string]Derivation `json:"derived"`
 
-	// Dialect The kind of headers that was recognised.
+	// Dialect The name of the dead-letter format whose headers were recognised.
 	Dialect      *string `json:"dialect"`
 	DlqOffset    *int64  `json:"dlq_offset"`
 	DlqPartition *int    `json:"dlq_partition"`
@@ -1712,22 +1712,22 @@ type MessageDetail struct {
 	DlqTopic       *string `json:"dlq_topic"`
 	ErrorClass     *string `json:"error_class"`
 
-	// ErrorMessage The consumer's words.
+	// ErrorMessage The error message that the consumer wrote.
 	ErrorMessage string `json:"error_message"`
 
 	// FinishedAt When it became `RESOLVED` or `DEAD`.
 	FinishedAt *time.Time `json:"finished_at"`
 
-	// GroupId The group of failures with the same cause.
+	// GroupId The error group: failures with the same cause.
 	GroupId *openapi_types.UUID `json:"group_id"`
 
-	// Headers The record's headers in their order, repeats included; of a single message and of exports the first 10,000 and of their bytes the first 1 MiB; null when all were left out.
+	// Headers The record's headers in their order, including repeats; null when all were left out. A single message and an export have at most the first 10,000 headers and 1 MiB of them.
 	Headers *[]Header `json:"headers"`
 
-	// HeadersOmitted `too_large` when there are headers that were left out: beyond those limits, or in a list more than 64 KiB or 10,000 of a message, or a page that is full (see below). A retry sends all of them.
+	// HeadersOmitted `too_large` when headers were left out: beyond the limits of `headers`, in a list beyond 64 KiB or 10,000 headers of a message, or because the list's page is full. A retry sends all of them.
 	HeadersOmitted *MessageDetailHeadersOmitted `json:"headers_omitted"`
 
-	// Hops Every failure that the headers tell of, the oldest first.
+	// Hops Every failure that the headers report, oldest first.
 	Hops []struct {
 		Dialect   *string `json:"dialect"`
 		Offset    *int64  `json:"offset"`
@@ -1735,19 +1735,19 @@ type MessageDetail struct {
 		Topic     *string `json:"topic"`
 	} `json:"hops"`
 
-	// Id Stable for ever.
+	// Id Never changes.
 	Id openapi_types.UUID `json:"id"`
 
-	// Key Bytes, as text where they are UTF-8.
+	// Key Bytes, as text where they are UTF-8, else as base64.
 	Key *Bytes `json:"key"`
 
-	// KeyOmitted `too_large` when `key` is null because the key is longer than 1 MiB, or in a list than 64 KiB, or the list's page is full. Exports have every key, and a retry sends it.
+	// KeyOmitted `too_large` when `key` is null because the key is longer than 1 MiB, or in a list than 64 KiB, or the list's page is full. Exports contain every key, and a retry sends it.
 	KeyOmitted *MessageDetailKeyOmitted `json:"key_omitted"`
 
 	// KeySize The key's length in bytes; null for a null key.
 	KeySize *int64 `json:"key_size"`
 
-	// LastOffset The last offset that this message takes the place of; `dlq_offset` is the first.
+	// LastOffset The last unreadable offset that this message represents; `dlq_offset` is the first.
 	LastOffset *int64 `json:"last_offset"`
 
 	// LastPublishError Why the last attempt failed.
@@ -1759,35 +1759,35 @@ type MessageDetail struct {
 	// LastRetryAt When the last attempt started.
 	LastRetryAt *time.Time `json:"last_retry_at"`
 
-	// LimitExceeded The limit of ingest that the record is over: `max_record_bytes`, `max_headers` or `max_header_bytes`. Of the headers the first ones are here, but a replay sends all.
+	// LimitExceeded The limit of ingest that the record exceeds: `max_record_bytes`, `max_headers` or `max_header_bytes`. `headers` may have only the first ones, but a replay sends all.
 	LimitExceeded *string `json:"limit_exceeded"`
 
-	// Masked What is shown as `***`: paths of the payload, `header:NAME`, and by their names the fields that were read from masked headers.
+	// Masked The values that are shown as `***`: paths of the payload, `header:NAME`, and the names of fields that were read from masked headers.
 	Masked []string `json:"masked"`
 
 	// MaxRetries Attempts allowed.
 	MaxRetries int `json:"max_retries"`
 
-	// NextAttemptAt When automatic retry may take it; retries by hand need not wait.
+	// NextAttemptAt When automatic retry may retry it; manual retries need not wait.
 	NextAttemptAt *time.Time `json:"next_attempt_at"`
 
-	// OriginConfidence How the original topic is known: `mapping`, `header`, `name`, `operator` or `none`.
+	// OriginConfidence The source of the original topic: `mapping`, `header`, `name`, `operator` or `none`.
 	OriginConfidence  *MessageDetailOriginConfidence `json:"origin_confidence"`
 	OriginalOffset    *int64                         `json:"original_offset"`
 	OriginalPartition *int                           `json:"original_partition"`
 	OriginalTimestamp *time.Time                     `json:"original_timestamp"`
 
-	// OriginalTopic Where the record failed; empty when nobody knows.
+	// OriginalTopic The topic in which the record failed; empty when it is not known.
 	OriginalTopic string `json:"original_topic"`
 
-	// Outcome Of a record that was sent. `consumed`: its consumer group has committed an offset behind the record, which is
-	// evidence and no proof. `returned`: it failed again and came back.
+	// Outcome The result of a record that was sent. `published`: the broker acknowledged it. `consumed`: its consumer group has
+	// committed an offset after the record, which is evidence but not proof. `returned`: it failed again and came back.
 	Outcome *Outcome `json:"outcome"`
 
-	// OutcomeGroup The consumer group that `consumed` rests on.
+	// OutcomeGroup The consumer group whose committed offset gives the outcome `consumed`.
 	OutcomeGroup *string `json:"outcome_group"`
 
-	// OutcomeOffset The offset that this group has committed.
+	// OutcomeOffset The offset that `outcome_group` has committed.
 	OutcomeOffset *int64 `json:"outcome_offset"`
 
 	// ParentId The message that this one came back from.
@@ -1796,57 +1796,57 @@ type MessageDetail struct {
 	// Payload The producer's own JSON, or null.
 	Payload interface{} `json:"payload"`
 
-	// PayloadOmitted Why payload is null although there is a value. `not_json`: it is not valid JSON in UTF-8; the empty value is one of these; `too_deep`: it nests more than 200 levels; `too_large`: it is longer than 1 MiB, or in a list than 64 KiB, or the list's page is full; `over_limit`: the record was too large to be stored as a whole; its dead-letter topic may still have it. The value itself is at `payload_url`; `unreadable`: the message takes the place of offsets of the dead-letter topic that cannot be read; there is nothing to send; `not_asked`: the search asked to leave payloads out (`omit=payload`); `pointer`: the dead letter only says where its record is; the original topic may still have it. `GET .../payload` reads it there where `kafka.pointer_topics` lists the dead-letter topic, else it is 409 with the reason (`POINTER_REFUSED`); each read is in the audit trail (`read_pointer`).
+	// PayloadOmitted Why payload is null although there is a value; `payload_url` is the address of the value. `not_json`: it is not valid JSON in UTF-8, for example the empty value; `too_deep`: it nests more than 200 levels; `too_large`: it is longer than 1 MiB, or in a list than 64 KiB, or the list's page is full; `over_limit`: the record was too large to be stored as a whole; its dead-letter topic may still have it; `unreadable`: the message represents offsets of the dead-letter topic that cannot be read, so there is nothing to send; `not_asked`: the search left payloads out (`omit=payload`); `pointer`: the dead letter only names the position of its record; the original topic may still have it. `GET .../payload` reads it there where `kafka.pointer_topics` lists the dead-letter topic, else it is 409 with the reason (`POINTER_REFUSED`); the audit trail records each read (`read_pointer`).
 	PayloadOmitted *MessageDetailPayloadOmitted `json:"payload_omitted"`
 
 	// PayloadSize The value's length in bytes; null when there is no value.
 	PayloadSize *int64 `json:"payload_size"`
 
-	// PayloadUrl Where the value is that was left out; null for others.
+	// PayloadUrl The address of a value that was left out; null for others.
 	PayloadUrl *string `json:"payload_url"`
 
-	// RetryCount Attempts started.
+	// RetryCount Attempts started so far.
 	RetryCount int `json:"retry_count"`
 
-	// ReturnConfirmed Of a message that came back: whether it came in its parent's dead-letter topic or in a declared one. One that is not confirmed changes no outcome. Null for a message without a parent.
+	// ReturnConfirmed For a message that came back: whether it arrived in its parent's dead-letter topic or in a declared one. A return that is not confirmed changes no outcome. Null for a message without a parent.
 	ReturnConfirmed *bool `json:"return_confirmed"`
 
-	// RootId The first message of the line, which may be this one.
+	// RootId The first message of the lineage, which may be this one.
 	RootId     openapi_types.UUID `json:"root_id"`
 	StackTrace *string            `json:"stack_trace"`
 	Status     Status             `json:"status"`
 
-	// Undeclared The original topic contradicts kafka.origins or the mapping, or nothing declares it and kafka.origin_trust is
-	// declared; judged when it is read. It is retried one at a time only.
+	// Undeclared The original topic contradicts kafka.origins or the mapping, or it is not declared and kafka.origin_trust is
+	// declared; checked each time the message is read. Such a message is retried one at a time only.
 	Undeclared bool `json:"undeclared"`
 
-	// UndeclaredReason Why it is undeclared.
+	// UndeclaredReason Why the origin is undeclared.
 	UndeclaredReason *string `json:"undeclared_reason"`
 
-	// UnreadableReason Why the offsets that this message takes the place of cannot be read.
+	// UnreadableReason Why the offsets that this message represents cannot be read.
 	UnreadableReason *string `json:"unreadable_reason"`
 
 	// UpdatedAt When it last changed.
 	UpdatedAt time.Time `json:"updated_at"`
 }
 
-// MessageDetailHeadersOmitted `too_large` when there are headers that were left out: beyond those limits, or in a list more than 64 KiB or 10,000 of a message, or a page that is full (see below). A retry sends all of them.
+// MessageDetailHeadersOmitted `too_large` when headers were left out: beyond the limits of `headers`, in a list beyond 64 KiB or 10,000 headers of a message, or because the list's page is full. A retry sends all of them.
 type MessageDetailHeadersOmitted string
 
-// MessageDetailKeyOmitted `too_large` when `key` is null because the key is longer than 1 MiB, or in a list than 64 KiB, or the list's page is full. Exports have every key, and a retry sends it.
+// MessageDetailKeyOmitted `too_large` when `key` is null because the key is longer than 1 MiB, or in a list than 64 KiB, or the list's page is full. Exports contain every key, and a retry sends it.
 type MessageDetailKeyOmitted string
 
-// MessageDetailOriginConfidence How the original topic is known: `mapping`, `header`, `name`, `operator` or `none`.
+// MessageDetailOriginConfidence The source of the original topic: `mapping`, `header`, `name`, `operator` or `none`.
 type MessageDetailOriginConfidence string
 
-// MessageDetailPayloadOmitted Why payload is null although there is a value. `not_json`: it is not valid JSON in UTF-8; the empty value is one of these; `too_deep`: it nests more than 200 levels; `too_large`: it is longer than 1 MiB, or in a list than 64 KiB, or the list's page is full; `over_limit`: the record was too large to be stored as a whole; its dead-letter topic may still have it. The value itself is at `payload_url`; `unreadable`: the message takes the place of offsets of the dead-letter topic that cannot be read; there is nothing to send; `not_asked`: the search asked to leave payloads out (`omit=payload`); `pointer`: the dead letter only says where its record is; the original topic may still have it. `GET .../payload` reads it there where `kafka.pointer_topics` lists the dead-letter topic, else it is 409 with the reason (`POINTER_REFUSED`); each read is in the audit trail (`read_pointer`).
+// MessageDetailPayloadOmitted Why payload is null although there is a value; `payload_url` is the address of the value. `not_json`: it is not valid JSON in UTF-8, for example the empty value; `too_deep`: it nests more than 200 levels; `too_large`: it is longer than 1 MiB, or in a list than 64 KiB, or the list's page is full; `over_limit`: the record was too large to be stored as a whole; its dead-letter topic may still have it; `unreadable`: the message represents offsets of the dead-letter topic that cannot be read, so there is nothing to send; `not_asked`: the search left payloads out (`omit=payload`); `pointer`: the dead letter only names the position of its record; the original topic may still have it. `GET .../payload` reads it there where `kafka.pointer_topics` lists the dead-letter topic, else it is 409 with the reason (`POINTER_REFUSED`); the audit trail records each read (`read_pointer`).
 type MessageDetailPayloadOmitted string
 
-// NextCursor Null at the end.
+// NextCursor Fetches the next page; null at the end.
 type NextCursor = string
 
-// Outcome Of a record that was sent. `consumed`: its consumer group has committed an offset behind the record, which is
-// evidence and no proof. `returned`: it failed again and came back.
+// Outcome The result of a record that was sent. `published`: the broker acknowledged it. `consumed`: its consumer group has
+// committed an offset after the record, which is evidence but not proof. `returned`: it failed again and came back.
 type Outcome string
 
 // Pagination defines model for Pagination.
@@ -1878,10 +1878,10 @@ type Preview struct {
 		Topic    *string `json:"topic"`
 	} `json:"groups"`
 
-	// PatchChecked How many messages the patch was tried on. The others are not checked, and count as sendable.
+	// PatchChecked The number of messages that the patch was tried on. The others are not checked, and count as sendable.
 	PatchChecked int `json:"patch_checked"`
 
-	// PatchFailed How many of them it did not fit.
+	// PatchFailed The number of these to which it could not be applied.
 	PatchFailed int     `json:"patch_failed"`
 	Reasons     Reasons `json:"reasons"`
 	Samples     []struct {
@@ -1891,7 +1891,7 @@ type Preview struct {
 		Reason    *string            `json:"reason"`
 	} `json:"samples"`
 
-	// SearchedUntil How far the search catalogue was; null when it was not asked.
+	// SearchedUntil The time up to which the search index was complete; null when it was not used.
 	SearchedUntil *time.Time `json:"searched_until"`
 	Selected      int        `json:"selected"`
 	Sendable      int        `json:"sendable"`
@@ -1905,15 +1905,15 @@ type Quarantined struct {
 	DlqTimestampMs *int64     `json:"dlq_timestamp_ms"`
 	DlqTopic       string     `json:"dlq_topic"`
 
-	// Error The same in PostgreSQL's words; null where anything is masked, for they may quote the record.
+	// Error PostgreSQL's error message; null where anything is masked, because it may quote the record.
 	Error    *string   `json:"error"`
 	FirstTry time.Time `json:"first_try"`
 	Headers  *[]Header `json:"headers"`
 
-	// Id That of the message, once it is one.
+	// Id The id that the message has once it is stored.
 	Id openapi_types.UUID `json:"id"`
 
-	// Key Bytes, as text where they are UTF-8.
+	// Key Bytes, as text where they are UTF-8, else as base64.
 	Key *Bytes `json:"key"`
 
 	// KeyOmitted The key is too long to be shown, or the list's page is full; key is null then.
@@ -1929,10 +1929,10 @@ type Quarantined struct {
 	PayloadOmitted *string     `json:"payload_omitted"`
 	PayloadSize    *int64      `json:"payload_size"`
 
-	// RetryAt When it is tried again.
+	// RetryAt When the next try is due.
 	RetryAt time.Time `json:"retry_at"`
 
-	// Sqlstate Why it was refused, as PostgreSQL classifies it.
+	// Sqlstate The SQLSTATE with which PostgreSQL refused the record.
 	Sqlstate string `json:"sqlstate"`
 	Tries    int    `json:"tries"`
 }
@@ -1949,7 +1949,7 @@ type Readiness struct {
 // ReadinessStatus defines model for Readiness.Status.
 type ReadinessStatus string
 
-// Reason For the audit trail; no control characters.
+// Reason The reason, for the audit trail; no control characters.
 type Reason = string
 
 // Reasons defines model for Reasons.
@@ -1959,23 +1959,23 @@ type Reasons map[string]int
 type Redrive struct {
 	Action RedriveAction `json:"action"`
 
-	// Actor Who made it.
+	// Actor Who created it.
 	Actor     *string    `json:"actor"`
 	CreatedAt time.Time  `json:"created_at"`
 	Dead      int        `json:"dead"`
 	EndedAt   *time.Time `json:"ended_at"`
 
-	// Failed Back to `PENDING`, or given up: `dead` of them.
+	// Failed Messages that went back to `PENDING`, or became `DEAD`: `dead` of them.
 	Failed int                `json:"failed"`
 	Id     openapi_types.UUID `json:"id"`
 
-	// InDoubt `RETRYING` until it is settled.
+	// InDoubt Messages that stay `RETRYING` until their attempt is settled.
 	InDoubt int `json:"in_doubt"`
 
-	// Note Why it is in this state.
+	// Note Why the redrive is in this state.
 	Note *string `json:"note"`
 
-	// Options What was not asked for is null.
+	// Options Options that were not given are null.
 	Options  ShownOptions `json:"options"`
 	Outcomes *struct {
 		Consumed  int `json:"consumed"`
@@ -1986,47 +1986,47 @@ type Redrive struct {
 	// Progress Share of `selected` that is no longer waiting, 0 to 1.
 	Progress float32 `json:"progress"`
 
-	// Rate Messages a second since it was made, pauses included.
+	// Rate Messages a second since the redrive was created, including pauses.
 	Rate float32 `json:"rate"`
 
-	// Reason Why it was made.
+	// Reason Why it was created, in the actor's words.
 	Reason  *string `json:"reason"`
 	Reasons Reasons `json:"reasons"`
 
-	// RequestId The request that made it.
+	// RequestId The id of the request that created it.
 	RequestId *string `json:"request_id"`
 
-	// Returned Of those that were sent: came back as another message.
+	// Returned Sent messages that came back as another message.
 	Returned int `json:"returned"`
 
-	// SearchedUntil How far the search catalogue was; null when it was not asked. In the answer alone that makes the redrive.
+	// SearchedUntil The time up to which the search index was complete; null when it was not used. Only in the answer that creates the redrive.
 	SearchedUntil *time.Time `json:"searched_until,omitempty"`
 
-	// SecondsLeft At that speed; null while it does not run or nobody can tell.
+	// SecondsLeft The remaining time at that rate; null while it does not run or the time cannot be estimated.
 	SecondsLeft *int64 `json:"seconds_left"`
 
-	// Selected Messages in all: the sum of `succeeded`, `failed`, `in_doubt`, `skipped` and `waiting`.
+	// Selected All messages: the sum of `succeeded`, `failed`, `in_doubt`, `skipped` and `waiting`.
 	Selected int `json:"selected"`
 
-	// Selection What was asked for; ids are not repeated.
+	// Selection The selection of the request; ids are not repeated.
 	Selection struct {
 		By     RedriveSelectionBy `json:"by"`
 		Filter *ShownFilter       `json:"filter"`
 	} `json:"selection"`
 
-	// Skipped Refused, taken by somebody else, in another state or gone; those that the action could not take from the start included.
+	// Skipped Messages that were refused, held by another attempt, in another state or deleted, including those that the action could not take from the start.
 	Skipped int          `json:"skipped"`
 	State   RedriveState `json:"state"`
 
-	// Succeeded `RESOLVED`; for the other actions: changed.
+	// Succeeded Messages that became `RESOLVED`; for the other actions, messages that were changed.
 	Succeeded int       `json:"succeeded"`
 	UnderWay  int       `json:"under_way"`
 	UpdatedAt time.Time `json:"updated_at"`
 
-	// Waiting Their turn has not come.
+	// Waiting Messages without a result yet.
 	Waiting int `json:"waiting"`
 
-	// WaitingSince Since when it cannot go on because nothing can be reached, or because other database sessions lock the messages that are left; `note` says which; null while it goes on.
+	// WaitingSince Since when it cannot continue because a dependency cannot be reached, or because other database sessions lock the remaining messages; `note` gives the cause; null while it makes progress.
 	WaitingSince *time.Time `json:"waiting_since"`
 }
 
@@ -2036,46 +2036,46 @@ type RedriveSelectionBy string
 // RedriveAction defines model for RedriveAction.
 type RedriveAction string
 
-// RedriveOrder Either ids or a filter. The options but rate are for retries.
+// RedriveOrder Either ids or a filter. All options except rate are for retries only.
 type RedriveOrder struct {
 	Action *RedriveOrderAction `json:"action,omitempty"`
 
-	// Canary Send so many messages first, and go on when they came to a good end. Default: none.
+	// Canary Send this many messages first, and continue only when they succeeded. Default: none.
 	Canary *int `json:"canary,omitempty"`
 
-	// CanaryWait How long a canary must not come back when no consumer group can tell more: `1s` to `1h`. Default: `60s`.
+	// CanaryWait How long to wait for returns of the canary when no consumer group is known whose offset could show that it was consumed: `1s` to `1h`. Default: `60s`.
 	CanaryWait *string `json:"canary_wait,omitempty"`
 
-	// DryRun Say what would happen, and do nothing. Default: `false`.
+	// DryRun Answer with the expected result, and change nothing. Default: `false`.
 	DryRun *bool   `json:"dry_run,omitempty"`
 	Filter *Filter `json:"filter,omitempty"`
 
-	// Ids 1 to 10,000 ids of messages, taken in this order; repeats do no harm.
+	// Ids 1 to 10,000 ids of messages, processed in this order; repeats are ignored.
 	Ids *[]openapi_types.UUID `json:"ids,omitempty"`
 
-	// KeepKeyOrder One after the other for each topic and key, and none behind one that did not succeed. Default: `false`.
+	// KeepKeyOrder Send messages of the same topic and key one after the other, and none after one that did not succeed. Default: `false`.
 	KeepKeyOrder *bool `json:"keep_key_order,omitempty"`
 
-	// MaxFailureShare Stop when more than this share, 0 to 1, of what was sent failed or came back; 0 is never. Looked at batch by batch (up to 500 messages each, several at once): with a `rate`, or after a `canary`, less goes out before it stops. Default: never.
+	// MaxFailureShare Stop when more than this share, 0 to 1, of the sent messages failed; 0 means never. Checked after each batch (up to 500 messages each, several at once): with a `rate`, or after a `canary`, fewer messages are sent before the redrive stops. Default: never.
 	MaxFailureShare *float32 `json:"max_failure_share,omitempty"`
 
-	// MaxReturnShare Stop when more than this share, 0 to 1, of what was sent failed or came back; 0 is never. Looked at batch by batch (up to 500 messages each, several at once): with a `rate`, or after a `canary`, less goes out before it stops. Default: never.
+	// MaxReturnShare Stop when more than this share, 0 to 1, of the sent messages came back; 0 means never. Checked after each batch (up to 500 messages each, several at once): with a `rate`, or after a `canary`, fewer messages are sent before the redrive stops. Default: never.
 	MaxReturnShare *float32 `json:"max_return_share,omitempty"`
 
-	// MinSample Not before so many were sent. Default: 20.
+	// MinSample The number of sent messages from which the two shares are checked. Default: 20.
 	MinSample     *int       `json:"min_sample,omitempty"`
 	OriginalTopic *TopicName `json:"original_topic,omitempty"`
 
-	// Patch A JSON Patch (RFC 6902) that each payload goes through before it is sent; needs the grant `edit`. A message that it does not fit is skipped with reason `patch_failed`. Default: none.
+	// Patch A JSON Patch (RFC 6902) that is applied to each payload before it is sent; needs the grant `edit`. A message to which it cannot be applied is skipped with reason `patch_failed`. Default: none.
 	Patch *[]PatchOperation `json:"patch,omitempty"`
 
-	// Rate At most so many messages a second, over all processes; 0.001 to 1,000,000. Default: as fast as it goes.
+	// Rate The largest number of messages a second, over all processes; 0.001 to 1,000,000. Default: no limit.
 	Rate *float32 `json:"rate,omitempty"`
 
-	// Reason For the audit trail; no control characters.
+	// Reason The reason, for the audit trail; no control characters.
 	Reason *Reason `json:"reason,omitempty"`
 
-	// Requeue Take `DEAD` messages too, their attempts back to 0. Default: `false`.
+	// Requeue Retry `DEAD` messages too, with their attempts reset to 0. Default: `false`.
 	Requeue *bool `json:"requeue,omitempty"`
 }
 
@@ -2101,7 +2101,7 @@ type RetryAllResult struct {
 
 // RetryResult defines model for RetryResult.
 type RetryResult struct {
-	// DlqRedriveId The attempt's id, which the record has in its header of this name.
+	// DlqRedriveId The attempt's id, which the record carries in its header `dlq-redrive-id`.
 	DlqRedriveId *openapi_types.UUID `json:"dlq_redrive_id"`
 	Edited       bool                `json:"edited"`
 	Id           openapi_types.UUID  `json:"id"`
@@ -2115,7 +2115,7 @@ type RetryResult struct {
 	Topic     *string `json:"topic"`
 }
 
-// SentEdit How what was sent differs from the message.
+// SentEdit How the sent record differs from the message.
 type SentEdit struct {
 	Headers        *[]Header         `json:"headers"`
 	HeadersChanged bool              `json:"headers_changed"`
@@ -2143,7 +2143,7 @@ type SessionGrantsRole string
 // SessionMode defines model for Session.Mode.
 type SessionMode string
 
-// ShownFilter A filter as it was understood. What is masked is not shown.
+// ShownFilter The filter as the server read it. Masked values are not shown.
 type ShownFilter struct {
 	ConsumerGroup *string             `json:"consumer_group"`
 	CreatedAfter  *time.Time          `json:"created_after"`
@@ -2163,7 +2163,7 @@ type ShownFilter struct {
 	Topic         *string             `json:"topic"`
 }
 
-// ShownOptions What was not asked for is null.
+// ShownOptions Options that were not given are null.
 type ShownOptions struct {
 	Canary          *int              `json:"canary"`
 	CanaryWait      *string           `json:"canary_wait"`
@@ -2325,20 +2325,20 @@ type Failed = Error
 // Found defines model for Found.
 type Found struct {
 	Count *struct {
-		// AtLeast There may be more than messages, not fewer. Callers who see some topics only get no estimate: at most 10,000 of theirs are counted.
+		// AtLeast There are at least as many as the field messages. Set for callers who see only some topics: they get no estimate, and at most 10,000 of their messages are counted.
 		AtLeast  *bool `json:"at_least,omitempty"`
 		Exact    bool  `json:"exact"`
 		Messages int64 `json:"messages"`
 	} `json:"count"`
 	Messages []Message `json:"messages"`
 
-	// NextCursor Null at the end.
+	// NextCursor Fetches the next page; null at the end.
 	NextCursor *NextCursor `json:"next_cursor"`
 
-	// SearchedBackTo To which created_at was searched when the time of the search was over: the page is not full, and next_cursor goes on from there. Null when the search is complete or the page is full.
+	// SearchedBackTo The created_at back to which the search came before its time was over: the page is not full, and next_cursor continues from there. Null when the search is complete or the page is full.
 	SearchedBackTo *time.Time `json:"searched_back_to"`
 
-	// SearchedUntil How far the search index is; null when it was not asked.
+	// SearchedUntil The time up to which the search index is complete; null when it was not used.
 	SearchedUntil *time.Time `json:"searched_until"`
 }
 
@@ -2347,7 +2347,7 @@ type TheRedrive = Redrive
 
 // OnlyReason defines model for OnlyReason.
 type OnlyReason struct {
-	// Reason For the audit trail; no control characters.
+	// Reason The reason, for the audit trail; no control characters.
 	Reason *Reason `json:"reason,omitempty"`
 }
 
@@ -2365,19 +2365,19 @@ type GetActivityParamsSpan string
 
 // SearchArchiveParams defines parameters for SearchArchive.
 type SearchArchiveParams struct {
-	// Topic Original or dead-letter topic; with `*` a glob.
+	// Topic An original or dead-letter topic; with `*`, a glob.
 	Topic *ByTopic `form:"topic,omitempty" json:"topic,omitempty"`
 
-	// Status Any of these; repeated, or a list with commas.
+	// Status Any of these statuses; repeated, or a list with commas.
 	Status        *ByStatus        `form:"status,omitempty" json:"status,omitempty"`
 	ErrorClass    *ByErrorClass    `form:"error_class,omitempty" json:"error_class,omitempty"`
 	ConsumerGroup *ByConsumerGroup `form:"consumer_group,omitempty" json:"consumer_group,omitempty"`
 	Dialect       *ByDialect       `form:"dialect,omitempty" json:"dialect,omitempty"`
 
-	// GroupId Error group.
+	// GroupId The id of an error group.
 	GroupId *ByGroup `form:"group_id,omitempty" json:"group_id,omitempty"`
 
-	// Origin Messages of which nobody knows where they belong.
+	// Origin Only messages whose original topic is not known.
 	Origin *SearchArchiveParamsOrigin `form:"origin,omitempty" json:"origin,omitempty"`
 
 	// CreatedAfter Inclusive.
@@ -2392,36 +2392,36 @@ type SearchArchiveParams struct {
 	// RetriedBefore Exclusive.
 	RetriedBefore *RetriedBefore `form:"retried_before,omitempty" json:"retried_before,omitempty"`
 
-	// Key Record key as text.
+	// Key The record's key as text.
 	Key *ByKey `form:"key,omitempty" json:"key,omitempty"`
 
-	// KeyBase64 Record key as bytes.
+	// KeyBase64 The record's key as base64.
 	KeyBase64 *ByKeyBase64 `form:"key_base64,omitempty" json:"key_base64,omitempty"`
 
-	// Header `name` or `name=value`; all of them.
+	// Header `name` or `name=value`; all of them must match.
 	Header *ByHeader `form:"header,omitempty" json:"header,omitempty"`
 
-	// Payload A path alone, or with a value: `$.customer.id = 42`, `$.items[*].sku = x-1`. Plain text means the string and the
-	// number, boolean or null of that spelling; `"42"` in quotation marks the string alone. All of them must hold.
+	// Payload A path alone, or with a value: `$.customer.id = 42`, `$.items[*].sku = x-1`. Plain text matches the string and also
+	// the number, boolean or null of that spelling; `"42"` in quotation marks matches only the string. All must match.
 	Payload *ByPayload `form:"payload,omitempty" json:"payload,omitempty"`
 
-	// Q Words of three characters or more, all of them somewhere in the error message or the record's text; "two words" in quotes count as one.
+	// Q Words of three characters or more; each must occur in the error message or in the record's text. "Two words" in quotes count as one.
 	Q *ByText `form:"q,omitempty" json:"q,omitempty"`
 
-	// Sort By last_retry_at, messages that were never retried are left out.
+	// Sort The order. Sorting by last_retry_at leaves out messages that were never retried.
 	Sort  *SearchArchiveParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
 	Limit *SearchLimit             `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor From `next_cursor`; of this very list, with the same parameters.
+	// Cursor The `next_cursor` of an answer of the same list, with the same parameters.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Count How many match in all. An exact count that takes too long becomes an estimate, and says so. Callers who see some topics only get exact counts up to 10,000 and never an estimate.
+	// Count How to count all matching messages. An exact count that takes too long becomes an estimate, with exact false. Callers who see only some topics get exact counts up to 10,000 and never an estimate.
 	Count *SearchArchiveParamsCount `form:"count,omitempty" json:"count,omitempty"`
 
-	// Omit Messages come without their payloads, which are not even loaded.
+	// Omit Leave out the payloads; they are not loaded either.
 	Omit *SearchArchiveParamsOmit `form:"omit,omitempty" json:"omit,omitempty"`
 
-	// Unmask Show what is masked. Needs the grant unmask, and is noted in the audit trail.
+	// Unmask Show masked values. Needs the grant unmask; the audit trail records it.
 	Unmask *Unmask `form:"unmask,omitempty" json:"unmask,omitempty"`
 }
 
@@ -2439,25 +2439,25 @@ type SearchArchiveParamsOmit string
 
 // GetArchivedParams defines parameters for GetArchived.
 type GetArchivedParams struct {
-	// Unmask Show what is masked. Needs the grant unmask, and is noted in the audit trail.
+	// Unmask Show masked values. Needs the grant unmask; the audit trail records it.
 	Unmask *Unmask `form:"unmask,omitempty" json:"unmask,omitempty"`
 }
 
 // GetArchivedHistoryParams defines parameters for GetArchivedHistory.
 type GetArchivedHistoryParams struct {
-	// Unmask Show what is masked. Needs the grant unmask, and is noted in the audit trail.
+	// Unmask Show masked values. Needs the grant unmask; the audit trail records it.
 	Unmask *Unmask `form:"unmask,omitempty" json:"unmask,omitempty"`
 }
 
 // RestoreMessageJSONBody defines parameters for RestoreMessage.
 type RestoreMessageJSONBody struct {
-	// Reason For the audit trail; no control characters.
+	// Reason The reason, for the audit trail; no control characters.
 	Reason *Reason `json:"reason,omitempty"`
 }
 
 // RestoreMessageParams defines parameters for RestoreMessage.
 type RestoreMessageParams struct {
-	// IdempotencyKey The same request under the same key is done once; see idempotency keys.
+	// IdempotencyKey The same request with the same key is executed once; see idempotency keys.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -2471,7 +2471,7 @@ type ListChangesParams struct {
 	After     *time.Time             `form:"after,omitempty" json:"after,omitempty"`
 	Limit     *Limit                 `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor From `next_cursor`; of this very list, with the same parameters.
+	// Cursor The `next_cursor` of an answer of the same list, with the same parameters.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
@@ -2480,31 +2480,31 @@ type ListChangesParamsKind string
 
 // DeleteMessageParams defines parameters for DeleteMessage.
 type DeleteMessageParams struct {
-	// Reason For the audit trail.
+	// Reason The reason, for the audit trail.
 	Reason *string `form:"reason,omitempty" json:"reason,omitempty"`
 }
 
 // GetMessageParams defines parameters for GetMessage.
 type GetMessageParams struct {
-	// Unmask Show what is masked. Needs the grant unmask, and is noted in the audit trail.
+	// Unmask Show masked values. Needs the grant unmask; the audit trail records it.
 	Unmask *Unmask `form:"unmask,omitempty" json:"unmask,omitempty"`
 }
 
 // GiveUpMessageJSONBody defines parameters for GiveUpMessage.
 type GiveUpMessageJSONBody struct {
-	// Reason For the audit trail; no control characters.
+	// Reason The reason, for the audit trail; no control characters.
 	Reason *Reason `json:"reason,omitempty"`
 }
 
 // GiveUpMessageParams defines parameters for GiveUpMessage.
 type GiveUpMessageParams struct {
-	// IdempotencyKey The same request under the same key is done once; see idempotency keys.
+	// IdempotencyKey The same request with the same key is executed once; see idempotency keys.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // GetHistoryParams defines parameters for GetHistory.
 type GetHistoryParams struct {
-	// Unmask Show what is masked. Needs the grant unmask, and is noted in the audit trail.
+	// Unmask Show masked values. Needs the grant unmask; the audit trail records it.
 	Unmask *Unmask `form:"unmask,omitempty" json:"unmask,omitempty"`
 }
 
@@ -2512,43 +2512,43 @@ type GetHistoryParams struct {
 type SetOriginJSONBody struct {
 	OriginalTopic TopicName `json:"original_topic"`
 
-	// Reason For the audit trail; no control characters.
+	// Reason The reason, for the audit trail; no control characters.
 	Reason *Reason `json:"reason,omitempty"`
 }
 
 // SetOriginParams defines parameters for SetOrigin.
 type SetOriginParams struct {
-	// IdempotencyKey The same request under the same key is done once; see idempotency keys.
+	// IdempotencyKey The same request with the same key is executed once; see idempotency keys.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // RequeueMessageJSONBody defines parameters for RequeueMessage.
 type RequeueMessageJSONBody struct {
-	// Reason For the audit trail; no control characters.
+	// Reason The reason, for the audit trail; no control characters.
 	Reason *Reason `json:"reason,omitempty"`
 }
 
 // RequeueMessageParams defines parameters for RequeueMessage.
 type RequeueMessageParams struct {
-	// IdempotencyKey The same request under the same key is done once; see idempotency keys.
+	// IdempotencyKey The same request with the same key is executed once; see idempotency keys.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // RetryMessageJSONBody defines parameters for RetryMessage.
 type RetryMessageJSONBody struct {
-	// AcceptDuplicate Also when an earlier attempt cannot be settled; its record may then arrive twice.
+	// AcceptDuplicate Retry also when an earlier attempt cannot be settled; its record may then arrive twice.
 	AcceptDuplicate *bool `json:"accept_duplicate,omitempty"`
 
-	// Edit What to send in place of what. Only one of the three ways to give a payload, and of the two to give a key.
+	// Edit Overrides parts of the record when it is sent. Give the payload in at most one of its three fields, and the key in at most one of its two.
 	Edit *Edit `json:"edit,omitempty"`
 
-	// Reason For the audit trail; no control characters.
+	// Reason The reason, for the audit trail; no control characters.
 	Reason *Reason `json:"reason,omitempty"`
 }
 
 // RetryMessageParams defines parameters for RetryMessage.
 type RetryMessageParams struct {
-	// IdempotencyKey The same request under the same key is done once; see idempotency keys.
+	// IdempotencyKey The same request with the same key is executed once; see idempotency keys.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -2563,16 +2563,16 @@ type ListTopicParams struct {
 
 // RetryTopicJSONBody defines parameters for RetryTopic.
 type RetryTopicJSONBody struct {
-	// Reason For the audit trail; no control characters.
+	// Reason The reason, for the audit trail; no control characters.
 	Reason *Reason `json:"reason,omitempty"`
 }
 
 // RetryTopicParams defines parameters for RetryTopic.
 type RetryTopicParams struct {
-	// IdempotencyKey The same request under the same key is done once; see idempotency keys.
+	// IdempotencyKey The same request with the same key is executed once; see idempotency keys.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// Prefer respond-async answers at once.
+	// Prefer With respond-async, the answer does not wait for the end of the redrive.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 }
 
@@ -2581,19 +2581,19 @@ type ExportMessagesParams struct {
 	Format *ExportMessagesParamsFormat `form:"format,omitempty" json:"format,omitempty"`
 	Source *ExportMessagesParamsSource `form:"source,omitempty" json:"source,omitempty"`
 
-	// Topic Original or dead-letter topic; with `*` a glob.
+	// Topic An original or dead-letter topic; with `*`, a glob.
 	Topic *ByTopic `form:"topic,omitempty" json:"topic,omitempty"`
 
-	// Status Any of these; repeated, or a list with commas.
+	// Status Any of these statuses; repeated, or a list with commas.
 	Status        *ByStatus        `form:"status,omitempty" json:"status,omitempty"`
 	ErrorClass    *ByErrorClass    `form:"error_class,omitempty" json:"error_class,omitempty"`
 	ConsumerGroup *ByConsumerGroup `form:"consumer_group,omitempty" json:"consumer_group,omitempty"`
 	Dialect       *ByDialect       `form:"dialect,omitempty" json:"dialect,omitempty"`
 
-	// GroupId Error group.
+	// GroupId The id of an error group.
 	GroupId *ByGroup `form:"group_id,omitempty" json:"group_id,omitempty"`
 
-	// Origin Messages of which nobody knows where they belong.
+	// Origin Only messages whose original topic is not known.
 	Origin *ExportMessagesParamsOrigin `form:"origin,omitempty" json:"origin,omitempty"`
 
 	// CreatedAfter Inclusive.
@@ -2608,26 +2608,26 @@ type ExportMessagesParams struct {
 	// RetriedBefore Exclusive.
 	RetriedBefore *RetriedBefore `form:"retried_before,omitempty" json:"retried_before,omitempty"`
 
-	// Key Record key as text.
+	// Key The record's key as text.
 	Key *ByKey `form:"key,omitempty" json:"key,omitempty"`
 
-	// KeyBase64 Record key as bytes.
+	// KeyBase64 The record's key as base64.
 	KeyBase64 *ByKeyBase64 `form:"key_base64,omitempty" json:"key_base64,omitempty"`
 
-	// Header `name` or `name=value`; all of them.
+	// Header `name` or `name=value`; all of them must match.
 	Header *ByHeader `form:"header,omitempty" json:"header,omitempty"`
 
-	// Payload A path alone, or with a value: `$.customer.id = 42`, `$.items[*].sku = x-1`. Plain text means the string and the
-	// number, boolean or null of that spelling; `"42"` in quotation marks the string alone. All of them must hold.
+	// Payload A path alone, or with a value: `$.customer.id = 42`, `$.items[*].sku = x-1`. Plain text matches the string and also
+	// the number, boolean or null of that spelling; `"42"` in quotation marks matches only the string. All must match.
 	Payload *ByPayload `form:"payload,omitempty" json:"payload,omitempty"`
 
-	// Q Words of three characters or more, all of them somewhere in the error message or the record's text; "two words" in quotes count as one.
+	// Q Words of three characters or more; each must occur in the error message or in the record's text. "Two words" in quotes count as one.
 	Q *ByText `form:"q,omitempty" json:"q,omitempty"`
 
-	// Limit Messages at most.
+	// Limit The largest number of messages.
 	Limit *int `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Unmask Show what is masked. Needs the grant unmask, and is noted in the audit trail.
+	// Unmask Show masked values. Needs the grant unmask; the audit trail records it.
 	Unmask *Unmask `form:"unmask,omitempty" json:"unmask,omitempty"`
 }
 
@@ -2649,14 +2649,14 @@ type ListGroupsParams struct {
 	Open *bool                 `form:"open,omitempty" json:"open,omitempty"`
 	Sort *ListGroupsParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
 
-	// Trend Of which time hourly counts are wanted.
+	// Trend The time range of the hourly counts.
 	Trend *ListGroupsParamsTrend `form:"trend,omitempty" json:"trend,omitempty"`
 
-	// Unmask Show the title, class and frames where they may come from masked headers. Needs the grant unmask on all topics, and is noted in the audit trail.
+	// Unmask Show the title, class and frames where they may come from masked headers. Needs the grant unmask on all topics; the audit trail records it.
 	Unmask *UnmaskGroups `form:"unmask,omitempty" json:"unmask,omitempty"`
 	Limit  *Limit        `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor From `next_cursor`; of this very list, with the same parameters.
+	// Cursor The `next_cursor` of an answer of the same list, with the same parameters.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
@@ -2668,10 +2668,10 @@ type ListGroupsParamsTrend string
 
 // GetGroupParams defines parameters for GetGroup.
 type GetGroupParams struct {
-	// Trend Of which time hourly counts are wanted.
+	// Trend The time range of the hourly counts.
 	Trend *GetGroupParamsTrend `form:"trend,omitempty" json:"trend,omitempty"`
 
-	// Unmask Show the title, class and frames where they may come from masked headers. Needs the grant unmask on all topics, and is noted in the audit trail.
+	// Unmask Show the title, class and frames where they may come from masked headers. Needs the grant unmask on all topics; the audit trail records it.
 	Unmask *UnmaskGroups `form:"unmask,omitempty" json:"unmask,omitempty"`
 }
 
@@ -2680,14 +2680,14 @@ type GetGroupParamsTrend string
 
 // AnnotateGroupJSONBody defines parameters for AnnotateGroup.
 type AnnotateGroupJSONBody struct {
-	// Link An http or https address; empty or null takes it away.
+	// Link An http or https address; empty or null removes it.
 	Link  *string `json:"link,omitempty"`
 	Muted *bool   `json:"muted,omitempty"`
 
-	// Note Empty or null takes it away.
+	// Note Empty or null removes it.
 	Note *string `json:"note,omitempty"`
 
-	// Reason For the audit trail; no control characters.
+	// Reason The reason, for the audit trail; no control characters.
 	Reason *Reason `json:"reason,omitempty"`
 }
 
@@ -2695,35 +2695,35 @@ type AnnotateGroupJSONBody struct {
 type ReplaceMappingsJSONBody struct {
 	Apply *bool `json:"apply,omitempty"`
 
-	// Reason For the audit trail; no control characters.
+	// Reason The reason, for the audit trail; no control characters.
 	Reason *Reason       `json:"reason,omitempty"`
 	Rules  []MappingRule `json:"rules"`
 
-	// Version That of the rules that were read; another is 409.
+	// Version The version of the rules that the caller read; any other version is 409.
 	Version int64 `json:"version"`
 }
 
 // ReplaceMappingsParams defines parameters for ReplaceMappings.
 type ReplaceMappingsParams struct {
-	// IdempotencyKey The same request under the same key is done once; see idempotency keys.
+	// IdempotencyKey The same request with the same key is executed once; see idempotency keys.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // SearchMessagesParams defines parameters for SearchMessages.
 type SearchMessagesParams struct {
-	// Topic Original or dead-letter topic; with `*` a glob.
+	// Topic An original or dead-letter topic; with `*`, a glob.
 	Topic *ByTopic `form:"topic,omitempty" json:"topic,omitempty"`
 
-	// Status Any of these; repeated, or a list with commas.
+	// Status Any of these statuses; repeated, or a list with commas.
 	Status        *ByStatus        `form:"status,omitempty" json:"status,omitempty"`
 	ErrorClass    *ByErrorClass    `form:"error_class,omitempty" json:"error_class,omitempty"`
 	ConsumerGroup *ByConsumerGroup `form:"consumer_group,omitempty" json:"consumer_group,omitempty"`
 	Dialect       *ByDialect       `form:"dialect,omitempty" json:"dialect,omitempty"`
 
-	// GroupId Error group.
+	// GroupId The id of an error group.
 	GroupId *ByGroup `form:"group_id,omitempty" json:"group_id,omitempty"`
 
-	// Origin Messages of which nobody knows where they belong.
+	// Origin Only messages whose original topic is not known.
 	Origin *SearchMessagesParamsOrigin `form:"origin,omitempty" json:"origin,omitempty"`
 
 	// CreatedAfter Inclusive.
@@ -2738,36 +2738,36 @@ type SearchMessagesParams struct {
 	// RetriedBefore Exclusive.
 	RetriedBefore *RetriedBefore `form:"retried_before,omitempty" json:"retried_before,omitempty"`
 
-	// Key Record key as text.
+	// Key The record's key as text.
 	Key *ByKey `form:"key,omitempty" json:"key,omitempty"`
 
-	// KeyBase64 Record key as bytes.
+	// KeyBase64 The record's key as base64.
 	KeyBase64 *ByKeyBase64 `form:"key_base64,omitempty" json:"key_base64,omitempty"`
 
-	// Header `name` or `name=value`; all of them.
+	// Header `name` or `name=value`; all of them must match.
 	Header *ByHeader `form:"header,omitempty" json:"header,omitempty"`
 
-	// Payload A path alone, or with a value: `$.customer.id = 42`, `$.items[*].sku = x-1`. Plain text means the string and the
-	// number, boolean or null of that spelling; `"42"` in quotation marks the string alone. All of them must hold.
+	// Payload A path alone, or with a value: `$.customer.id = 42`, `$.items[*].sku = x-1`. Plain text matches the string and also
+	// the number, boolean or null of that spelling; `"42"` in quotation marks matches only the string. All must match.
 	Payload *ByPayload `form:"payload,omitempty" json:"payload,omitempty"`
 
-	// Q Words of three characters or more, all of them somewhere in the error message or the record's text; "two words" in quotes count as one.
+	// Q Words of three characters or more; each must occur in the error message or in the record's text. "Two words" in quotes count as one.
 	Q *ByText `form:"q,omitempty" json:"q,omitempty"`
 
-	// Sort By last_retry_at, messages that were never retried are left out.
+	// Sort The order. Sorting by last_retry_at leaves out messages that were never retried.
 	Sort  *SearchMessagesParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
 	Limit *SearchLimit              `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor From `next_cursor`; of this very list, with the same parameters.
+	// Cursor The `next_cursor` of an answer of the same list, with the same parameters.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Count How many match in all. An exact count that takes too long becomes an estimate, and says so. Callers who see some topics only get exact counts up to 10,000 and never an estimate.
+	// Count How to count all matching messages. An exact count that takes too long becomes an estimate, with exact false. Callers who see only some topics get exact counts up to 10,000 and never an estimate.
 	Count *SearchMessagesParamsCount `form:"count,omitempty" json:"count,omitempty"`
 
-	// Omit Messages come without their payloads, which are not even loaded.
+	// Omit Leave out the payloads; they are not loaded either.
 	Omit *SearchMessagesParamsOmit `form:"omit,omitempty" json:"omit,omitempty"`
 
-	// Unmask Show what is masked. Needs the grant unmask, and is noted in the audit trail.
+	// Unmask Show masked values. Needs the grant unmask; the audit trail records it.
 	Unmask *Unmask `form:"unmask,omitempty" json:"unmask,omitempty"`
 }
 
@@ -2789,25 +2789,25 @@ type ListQuarantineParams struct {
 	Topic *string `form:"topic,omitempty" json:"topic,omitempty"`
 	Limit *Limit  `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor From `next_cursor`; of this very list, with the same parameters.
+	// Cursor The `next_cursor` of an answer of the same list, with the same parameters.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // DeleteQuarantinedJSONBody defines parameters for DeleteQuarantined.
 type DeleteQuarantinedJSONBody struct {
-	// Reason Why it may be lost; kept in the audit trail.
+	// Reason Why the record may be deleted; kept in the audit trail.
 	Reason string `json:"reason"`
 }
 
 // RetryQuarantinedJSONBody defines parameters for RetryQuarantined.
 type RetryQuarantinedJSONBody struct {
-	// Reason For the audit trail; no control characters.
+	// Reason The reason, for the audit trail; no control characters.
 	Reason *Reason `json:"reason,omitempty"`
 }
 
 // RetryQuarantinedParams defines parameters for RetryQuarantined.
 type RetryQuarantinedParams struct {
-	// IdempotencyKey The same request under the same key is done once; see idempotency keys.
+	// IdempotencyKey The same request with the same key is executed once; see idempotency keys.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -2816,25 +2816,25 @@ type ListRedrivesParams struct {
 	State *RedriveState `form:"state,omitempty" json:"state,omitempty"`
 	Limit *Limit        `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor From `next_cursor`; of this very list, with the same parameters.
+	// Cursor The `next_cursor` of an answer of the same list, with the same parameters.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // CreateRedriveParams defines parameters for CreateRedrive.
 type CreateRedriveParams struct {
-	// IdempotencyKey The same request under the same key is done once; see idempotency keys.
+	// IdempotencyKey The same request with the same key is executed once; see idempotency keys.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // CancelRedriveJSONBody defines parameters for CancelRedrive.
 type CancelRedriveJSONBody struct {
-	// Reason For the audit trail; no control characters.
+	// Reason The reason, for the audit trail; no control characters.
 	Reason *Reason `json:"reason,omitempty"`
 }
 
 // CancelRedriveParams defines parameters for CancelRedrive.
 type CancelRedriveParams struct {
-	// IdempotencyKey The same request under the same key is done once; see idempotency keys.
+	// IdempotencyKey The same request with the same key is executed once; see idempotency keys.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -2842,11 +2842,11 @@ type CancelRedriveParams struct {
 type ListItemsParams struct {
 	Result *ListItemsParamsResult `form:"result,omitempty" json:"result,omitempty"`
 
-	// Outcome Of the records that were sent.
+	// Outcome Only messages whose sent record has this outcome.
 	Outcome *ListItemsParamsOutcome `form:"outcome,omitempty" json:"outcome,omitempty"`
 	Limit   *Limit                  `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor From `next_cursor`; of this very list, with the same parameters.
+	// Cursor The `next_cursor` of an answer of the same list, with the same parameters.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
@@ -2858,25 +2858,25 @@ type ListItemsParamsOutcome string
 
 // PauseRedriveJSONBody defines parameters for PauseRedrive.
 type PauseRedriveJSONBody struct {
-	// Reason For the audit trail; no control characters.
+	// Reason The reason, for the audit trail; no control characters.
 	Reason *Reason `json:"reason,omitempty"`
 }
 
 // PauseRedriveParams defines parameters for PauseRedrive.
 type PauseRedriveParams struct {
-	// IdempotencyKey The same request under the same key is done once; see idempotency keys.
+	// IdempotencyKey The same request with the same key is executed once; see idempotency keys.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ResumeRedriveJSONBody defines parameters for ResumeRedrive.
 type ResumeRedriveJSONBody struct {
-	// Reason For the audit trail; no control characters.
+	// Reason The reason, for the audit trail; no control characters.
 	Reason *Reason `json:"reason,omitempty"`
 }
 
 // ResumeRedriveParams defines parameters for ResumeRedrive.
 type ResumeRedriveParams struct {
-	// IdempotencyKey The same request under the same key is done once; see idempotency keys.
+	// IdempotencyKey The same request with the same key is executed once; see idempotency keys.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -2884,7 +2884,7 @@ type ResumeRedriveParams struct {
 type ListTopicsParams struct {
 	Limit *TopicLimit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor From `next_cursor`; of this very list, with the same parameters.
+	// Cursor The `next_cursor` of an answer of the same list, with the same parameters.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
@@ -3007,386 +3007,405 @@ func WithRequestEditorFn(fn RequestEditorFn) ClientOption {
 // The interface specification for the client above.
 type ClientInterface interface {
 
-	// GetActivity How much came in over time
+	// GetActivity Get the number of arrivals over time
 	//
-	// How much came in over time. `span` is `hour` (12 steps of five minutes), `day` (24 of an hour, the default) or `week` (7 × 24 of
-	// an hour); `topic` (original) narrows it. Steps are of UTC and the last one is not over yet. `arrived` counts messages by their
-	// `created_at`, those among them included that came back from a replay, which `returned` counts.
+	// `span` is `hour` (12 steps of five minutes), `day` (24 steps of an hour, the default) or `week` (7 × 24 steps of
+	// an hour); `topic` restricts the answer to one original topic. Steps are aligned to UTC, and the last one is not
+	// over yet. `arrived` counts messages by their `created_at`, including those that came back from a replay;
+	// `returned` counts only the latter.
 	//
-	// A message is counted once, within seconds, together with its search document: one that is deleted earlier is not. What becomes of it
-	// later, deletion, archive or another topic, changes nothing here. Every message that was stored before `counted_until` is counted; it is
-	// null while nobody has counted. Nothing is counted of messages whose documents were made before this version of the schema, nor of those
-	// that were more than eight days old, in steps of five minutes two hours, when theirs were made. Messages of unknown origin are counted
-	// for those who see all topics.
+	// A message is counted once, within seconds, when it is added to the search index: a message that is deleted
+	// before that is not counted. Later changes (deletion, archiving or another topic) do not change the counts. Every
+	// message that was stored before `counted_until` is counted; it is null until counting starts. Not counted are
+	// messages that were indexed before this version of the schema, and messages that were more than eight days old
+	// when they were indexed (two hours old, for steps of five minutes). Messages of unknown origin are counted for
+	// callers who see all topics.
 	//
 	// Corresponds with GET /api/v1/activity (the `GetActivity` operationId).
 	GetActivity(ctx context.Context, params *GetActivityParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SearchArchive Search what was archived
+	// SearchArchive Search the archive
 	//
 	// Corresponds with GET /api/v1/archive (the `SearchArchive` operationId).
 	SearchArchive(ctx context.Context, params *SearchArchiveParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetArchived One archived message
+	// GetArchived Get an archived message
 	//
 	// Corresponds with GET /api/v1/archive/{id} (the `GetArchived` operationId).
 	GetArchived(ctx context.Context, id InMessageID, params *GetArchivedParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetArchivedHistory Attempts, changes and lineage of an archived message
+	// GetArchivedHistory Get the attempts, changes and lineage of an archived message
 	//
 	// Corresponds with GET /api/v1/archive/{id}/history (the `GetArchivedHistory` operationId).
 	GetArchivedHistory(ctx context.Context, id InMessageID, params *GetArchivedHistoryParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetArchivedPayload The value of an archived message, byte for byte
+	// GetArchivedPayload Get the value of an archived message, byte for byte
 	//
-	// As that of a message which is not archived.
+	// The same as for a message that is not archived.
 	//
 	// Corresponds with GET /api/v1/archive/{id}/payload (the `GetArchivedPayload` operationId).
 	GetArchivedPayload(ctx context.Context, id InMessageID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RestoreMessageWithBody Bring it back as PENDING, with no attempts used
+	// RestoreMessageWithBody Restore an archived message as PENDING
 	//
-	// Back among the others, as `PENDING` with no attempts used. Its id, its bytes, its history and `created_at` stay.
+	// Moves the message back to the live messages, as `PENDING` with no attempts used. Its id, its bytes, its history
+	// and `created_at` stay.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/archive/{id}/restore (the `RestoreMessage` operationId).
 	RestoreMessageWithBody(ctx context.Context, id InMessageID, params *RestoreMessageParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RestoreMessage Bring it back as PENDING, with no attempts used
+	// RestoreMessage Restore an archived message as PENDING
 	//
-	// Back among the others, as `PENDING` with no attempts used. Its id, its bytes, its history and `created_at` stay.
+	// Moves the message back to the live messages, as `PENDING` with no attempts used. Its id, its bytes, its history
+	// and `created_at` stay.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/archive/{id}/restore (the `RestoreMessage` operationId).
 	RestoreMessage(ctx context.Context, id InMessageID, params *RestoreMessageParams, body RestoreMessageJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListChanges The audit trail, the newest first
+	// ListChanges List the audit trail, newest first
 	//
-	// Newest first, narrowed by `object_id`, `kind` (`message`, `redrive`, `group`, `mapping` or `list`),
-	// `actor`, `action`, `request_id` and `after` (a time, inclusive). Actions on messages are
-	// `retry` (somebody had an attempt started), `attempt` (an attempt ended), `requeue`, `dead`, `delete`, `map` (its original topic was set), `restore` and `unmask`
-	// (somebody looked behind the masks; of a list `error` has the question); on groups `annotate`, on the mapping `replace`; on
-	// redrives `create`, `pass` (its canary), `pause`, `resume`, `cancel`, `stop` and `finish`. Actors that are
-	// not people are `settler`, `auto` and `ingest`. Changes of an error group name their `topics`, unless they are about all; with
-	// roles on some topics one sees those that are about all or about one of theirs, by `object_id`.
+	// The list can be filtered by `object_id`, `kind` (`message`, `redrive`, `group`, `mapping`, `list` or
+	// `quarantine`), `actor`, `action`, `request_id` and `after` (a time, inclusive). Actions on messages are `retry`
+	// (a user started an attempt), `attempt` (an attempt ended), `requeue`, `dead`, `delete`, `map` (its original
+	// topic was set), `restore`, `unmask` (a user saw masked values; for a list, `error` has the query) and
+	// `read_pointer` (the record that a pointer names was read for a user). On error groups the action is `annotate`,
+	// on the mapping `replace`. On redrives they are `create`, `pass` (its canary passed), `pause`, `resume`,
+	// `cancel`, `stop` and `finish`. The actors `settler`, `auto` and `ingest` are parts of the program, not people.
+	// Changes of an error group name their `topics`, unless they apply to all topics. A caller with roles on some
+	// topics sees, by `object_id`, those that apply to all topics or to one of the caller's.
 	//
-	// `from` and `to` are statuses of a message or states of a redrive, null where there was or is none;
-	// `retry_count`, `error_class` and `error` are those of a message.
+	// `from` and `to` are statuses of a message or states of a redrive, null where there is none; `retry_count`,
+	// `error_class` and `error` belong to a message.
 	//
 	// Corresponds with GET /api/v1/audit (the `ListChanges` operationId).
 	ListChanges(ctx context.Context, params *ListChangesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// DeleteMessage Delete it for good
+	// DeleteMessage Delete a message for good
 	//
-	// For good; the same record is not taken in again. A second deletion is 404, and
-	// while a retry has the message it is 409. An attempt that was abandoned is settled
-	// first; where that is impossible the answer is 409, and `details` names the two ways
-	// out: mark the message dead, or retry it with `accept_duplicate`.
+	// The message is deleted for good: ingest does not store the same record again. A second deletion is 404. While a
+	// retry holds the message, the answer is 409. An abandoned attempt is settled first; where that is impossible, the
+	// answer is 409 and `details` names the two ways out: mark the message dead, or retry it with `accept_duplicate`.
 	//
 	// Corresponds with DELETE /api/v1/dlq/messages/{id} (the `DeleteMessage` operationId).
 	DeleteMessage(ctx context.Context, id InMessageID, params *DeleteMessageParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetMessage One message
+	// GetMessage Get a message
 	//
-	// `derived` says where each field was learnt. `source` is `mapping` (a rule), `header` (one that only its producer uses),
-	// `companion` (one that several use; others beside it told whose it is), `name` (that of the dead-letter topic),
-	// `operator`, `record` (its own timestamp or key) or `none`. `header` and `occurrence` (from 0, among those of the
-	// same name) say which header it was, `dialect` whose, and `confidence` is `high`, `medium`, `low` or `none`. `hops` are the
-	// failures that the record's headers tell of, the oldest first; each has `dialect`, `topic`, `partition` and `offset`.
+	// `derived` gives the source of each field. `source` is `mapping` (a rule), `header` (a header that only its
+	// producer uses), `companion` (a header that several producers use; other headers of the record identify the
+	// producer), `name` (the dead-letter topic's name), `operator`, `record` (the record's own timestamp or key) or
+	// `none`. `header` and `occurrence` (from 0, among the headers of the same name) identify the header, `dialect`
+	// names its producer, and `confidence` is `high`, `medium`, `low` or `none`. `hops` lists the failures that the
+	// record's headers report, oldest first; each has `dialect`, `topic`, `partition` and `offset`.
 	//
 	// Corresponds with GET /api/v1/dlq/messages/{id} (the `GetMessage` operationId).
 	GetMessage(ctx context.Context, id InMessageID, params *GetMessageParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GiveUpMessageWithBody Give it up
+	// GiveUpMessageWithBody Mark a message dead
 	//
-	// Gives a message up that is `PENDING`, or `RETRYING` with nobody at work on it. An
-	// attempt that was abandoned is settled first: when its record turns out to be in the
-	// original topic, the message is `RESOLVED` and cannot be given up. A message whose
-	// last attempt cannot be settled can.
+	// Marks a message `DEAD` that is `PENDING`, or `RETRYING` without a running attempt. An abandoned attempt is
+	// settled first: if its record is found in the original topic, the message becomes `RESOLVED` and cannot be marked
+	// dead. A message whose last attempt cannot be settled can be marked dead.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{id}/dead (the `GiveUpMessage` operationId).
 	GiveUpMessageWithBody(ctx context.Context, id InMessageID, params *GiveUpMessageParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GiveUpMessage Give it up
+	// GiveUpMessage Mark a message dead
 	//
-	// Gives a message up that is `PENDING`, or `RETRYING` with nobody at work on it. An
-	// attempt that was abandoned is settled first: when its record turns out to be in the
-	// original topic, the message is `RESOLVED` and cannot be given up. A message whose
-	// last attempt cannot be settled can.
+	// Marks a message `DEAD` that is `PENDING`, or `RETRYING` without a running attempt. An abandoned attempt is
+	// settled first: if its record is found in the original topic, the message becomes `RESOLVED` and cannot be marked
+	// dead. A message whose last attempt cannot be settled can be marked dead.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{id}/dead (the `GiveUpMessage` operationId).
 	GiveUpMessage(ctx context.Context, id InMessageID, params *GiveUpMessageParams, body GiveUpMessageJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetHistory Its attempts, changes and lineage
+	// GetHistory Get a message's attempts, changes and lineage
 	//
-	// `attempts` are those that were made, oldest first. `changes` are its entries of the
-	// audit trail, oldest first, of more than 1000 the latest. `lineage` are the messages that
-	// this one came back from, its parent first, each with its own attempts and changes;
-	// those that were deleted or archived, and what is behind them, are not in it. `unmask=true` shows what is masked.
+	// `attempts` lists the attempts, oldest first. `changes` lists the message's entries of the audit trail, oldest
+	// first; if there are more than 1000, the latest 1000. `lineage` lists the messages that this one came back from,
+	// its parent first, each with its own attempts and changes; it ends before the first message that was deleted or
+	// archived. `unmask=true` shows masked values.
 	//
-	// `edit` says how what was sent differed from the message, which itself never changes. `payload_patch` is
-	// the difference as a JSON Patch, null where one side is not JSON or longer than 1 MiB; `redrive_patch` is the patch of
-	// the redrive that made the attempt.
+	// `edit` describes how the sent record differed from the message, which itself never changes. `payload_patch` is
+	// the difference as a JSON Patch, null where one side is not JSON or is longer than 1 MiB; `redrive_patch` is the
+	// patch of the redrive that made the attempt.
 	//
-	// Two ids must not be mixed up. `redrive_id` is the attempt's own: its record carries it
-	// as header `dlq-redrive-id`, and no other attempt has it. `bulk_redrive_id` is that of the
-	// redrive that made the attempt, null when a single retry did. `number`
-	// counts up for ever; `retry_count` is the message's count with this attempt, and starts
-	// anew with a requeue.
+	// Two ids must not be confused. `redrive_id` identifies the attempt: its record carries it in the header
+	// `dlq-redrive-id`, and no other attempt has it. `bulk_redrive_id` identifies the redrive that made the attempt,
+	// and is null for a single retry. `number` only increases; `retry_count` is the message's count including this
+	// attempt, and a requeue resets it to 0.
 	//
 	// Corresponds with GET /api/v1/dlq/messages/{id}/history (the `GetHistory` operationId).
 	GetHistory(ctx context.Context, id InMessageID, params *GetHistoryParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SetOriginWithBody Say where it belongs
+	// SetOriginWithBody Set the original topic of a message
 	//
 	// Sets the original topic of a message that is `PENDING` or `DEAD` and whose own headers do not name it, or whose
-	// origin is `undeclared`: the topic is declared for this message from then on. It needs operator on the topic that is named and on
-	// the dead-letter topic. Partition and offset of another topic that a header named are forgotten. Those of
-	// several messages are set by a redrive with action `map`, those to come by the mapping.
+	// origin is `undeclared`: from then on the topic is declared for this message. The caller must be operator on the
+	// named topic and on the dead-letter topic. If a header named another topic, its partition and offset are
+	// discarded. For several messages, use a redrive with action `map`; for future messages, use the mapping.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{id}/origin (the `SetOrigin` operationId).
 	SetOriginWithBody(ctx context.Context, id InMessageID, params *SetOriginParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SetOrigin Say where it belongs
+	// SetOrigin Set the original topic of a message
 	//
 	// Sets the original topic of a message that is `PENDING` or `DEAD` and whose own headers do not name it, or whose
-	// origin is `undeclared`: the topic is declared for this message from then on. It needs operator on the topic that is named and on
-	// the dead-letter topic. Partition and offset of another topic that a header named are forgotten. Those of
-	// several messages are set by a redrive with action `map`, those to come by the mapping.
+	// origin is `undeclared`: from then on the topic is declared for this message. The caller must be operator on the
+	// named topic and on the dead-letter topic. If a header named another topic, its partition and offset are
+	// discarded. For several messages, use a redrive with action `map`; for future messages, use the mapping.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{id}/origin (the `SetOrigin` operationId).
 	SetOrigin(ctx context.Context, id InMessageID, params *SetOriginParams, body SetOriginJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetPayload Its value, byte for byte
+	// GetPayload Get a message's value, byte for byte
 	//
-	// The value byte for byte, as `application/octet-stream` and as an attachment. A
-	// tombstone is 204 without a body. A value that is not kept here is fetched from the topic that has
-	// it; when that has it no more the answer is 404 and says why, and without Kafka it is 409.
+	// The value is sent byte for byte, as `application/octet-stream` and as an attachment. A tombstone is 204 without
+	// a body. A value that is not stored here is fetched from its topic. If the topic no longer has it, the answer is
+	// 404 with the reason; without Kafka it is 409.
 	//
-	// Where fields of the value are masked this needs the grant unmask. A record that a dead letter only points
-	// to is read where `kafka.pointer_topics` lists the dead-letter topic, for those who may see the topic that it
-	// points to; else it is 409 with the reason. Both kinds of reads are in the audit trail.
+	// Where fields of the value are masked, this needs the grant `unmask`. If the dead letter is only a pointer to a
+	// record, that record is read where `kafka.pointer_topics` lists the dead-letter topic, for callers who may see
+	// the topic that the pointer names; otherwise the answer is 409 with the reason. The audit trail records both
+	// kinds of reads.
 	//
 	// Corresponds with GET /api/v1/dlq/messages/{id}/payload (the `GetPayload` operationId).
 	GetPayload(ctx context.Context, id InMessageID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RequeueMessageWithBody DEAD to PENDING, attempts back to 0
+	// RequeueMessageWithBody Move a DEAD message back to PENDING
 	//
-	// Takes a `DEAD` message back to `PENDING`, with no attempts used.
+	// Moves a `DEAD` message back to `PENDING` and resets its attempts to 0.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{id}/requeue (the `RequeueMessage` operationId).
 	RequeueMessageWithBody(ctx context.Context, id InMessageID, params *RequeueMessageParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RequeueMessage DEAD to PENDING, attempts back to 0
+	// RequeueMessage Move a DEAD message back to PENDING
 	//
-	// Takes a `DEAD` message back to `PENDING`, with no attempts used.
+	// Moves a `DEAD` message back to `PENDING` and resets its attempts to 0.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{id}/requeue (the `RequeueMessage` operationId).
 	RequeueMessage(ctx context.Context, id InMessageID, params *RequeueMessageParams, body RequeueMessageJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RetryMessageWithBody Send it back
+	// RetryMessageWithBody Send a message back
 	//
-	// Sends the message back to its original topic and waits for the broker. Only a
-	// `PENDING` message with attempts left can be retried. With
-	// `{"accept_duplicate": true}` a message goes whose last attempt cannot be settled: it may
-	// then arrive twice.
+	// Sends the message back to its original topic and waits for the broker. Only a `PENDING` message with attempts
+	// left can be retried. With `{"accept_duplicate": true}`, a message whose last attempt cannot be settled can be
+	// retried too: it may then arrive twice.
 	//
-	// It needs operator on the original topic. Where only the record's own headers name that topic, and neither `kafka.origins`
-	// nor the mapping declares it, it needs operator on the dead-letter topic too (403 names it).
+	// The caller must be operator on the original topic. Where only the record's own headers name that topic, and
+	// neither `kafka.origins` nor the mapping declares it, the caller must also be operator on the dead-letter topic
+	// (a 403 names it).
 	//
-	// With `edit` something else is sent; that needs the grant `edit`. What is not named goes as it is. A
-	// `target_topic` must be named in `kafka.republish_allow`.
+	// `edit` replaces parts of the record when it is sent, and needs the grant `edit`. Parts that it does not name are
+	// sent unchanged. A `target_topic` must be listed in `kafka.republish_allow`.
 	//
-	// An edit is part of the request's body and not larger than `server.max_body_bytes`. A message of which nobody knows where
-	// it belongs can be sent once in this way, with a `target_topic`: the operator says where.
+	// An edit is part of the request's body, so it is limited to `server.max_body_bytes`. With a `target_topic`, a
+	// message of unknown origin can be sent once: the operator gives the topic.
 	//
-	// `published` is false, and the four fields after it null, when the program has
-	// no Kafka: the message is resolved and nothing was sent. `dlq_redrive_id` is the id of the
-	// attempt; the record has it in its header `dlq-redrive-id`, and the history as `id`.
+	// When the program has no Kafka, `published` is false and the four fields after it are null: the message is
+	// resolved and nothing was sent. `dlq_redrive_id` is the attempt's id; the record carries it in its header
+	// `dlq-redrive-id`, and the history shows it as `redrive_id`.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{id}/retry (the `RetryMessage` operationId).
 	RetryMessageWithBody(ctx context.Context, id InMessageID, params *RetryMessageParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RetryMessage Send it back
+	// RetryMessage Send a message back
 	//
-	// Sends the message back to its original topic and waits for the broker. Only a
-	// `PENDING` message with attempts left can be retried. With
-	// `{"accept_duplicate": true}` a message goes whose last attempt cannot be settled: it may
-	// then arrive twice.
+	// Sends the message back to its original topic and waits for the broker. Only a `PENDING` message with attempts
+	// left can be retried. With `{"accept_duplicate": true}`, a message whose last attempt cannot be settled can be
+	// retried too: it may then arrive twice.
 	//
-	// It needs operator on the original topic. Where only the record's own headers name that topic, and neither `kafka.origins`
-	// nor the mapping declares it, it needs operator on the dead-letter topic too (403 names it).
+	// The caller must be operator on the original topic. Where only the record's own headers name that topic, and
+	// neither `kafka.origins` nor the mapping declares it, the caller must also be operator on the dead-letter topic
+	// (a 403 names it).
 	//
-	// With `edit` something else is sent; that needs the grant `edit`. What is not named goes as it is. A
-	// `target_topic` must be named in `kafka.republish_allow`.
+	// `edit` replaces parts of the record when it is sent, and needs the grant `edit`. Parts that it does not name are
+	// sent unchanged. A `target_topic` must be listed in `kafka.republish_allow`.
 	//
-	// An edit is part of the request's body and not larger than `server.max_body_bytes`. A message of which nobody knows where
-	// it belongs can be sent once in this way, with a `target_topic`: the operator says where.
+	// An edit is part of the request's body, so it is limited to `server.max_body_bytes`. With a `target_topic`, a
+	// message of unknown origin can be sent once: the operator gives the topic.
 	//
-	// `published` is false, and the four fields after it null, when the program has
-	// no Kafka: the message is resolved and nothing was sent. `dlq_redrive_id` is the id of the
-	// attempt; the record has it in its header `dlq-redrive-id`, and the history as `id`.
+	// When the program has no Kafka, `published` is false and the four fields after it are null: the message is
+	// resolved and nothing was sent. `dlq_redrive_id` is the attempt's id; the record carries it in its header
+	// `dlq-redrive-id`, and the history shows it as `redrive_id`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{id}/retry (the `RetryMessage` operationId).
 	RetryMessage(ctx context.Context, id InMessageID, params *RetryMessageParams, body RetryMessageJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListTopic List a topic, newest first
+	// ListTopic List the messages of a topic, newest first
 	//
-	// A topic names an original topic or a dead-letter topic; one that does not exist is an empty list. By
-	// `created_at` and then `id`.
+	// `{topic}` is an original topic or a dead-letter topic; one that does not exist is an empty list. Messages are
+	// sorted by `created_at` and then by `id`, newest first.
 	//
 	// Corresponds with GET /api/v1/dlq/{topic} (the `ListTopic` operationId).
 	ListTopic(ctx context.Context, topic InTopic, params *ListTopicParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RetryTopicWithBody Retry everything retryable in a topic
+	// RetryTopicWithBody Retry every retryable message of a topic
 	//
-	// Makes a redrive of every message of the topic that can be retried now, once
-	// each, and waits for its end. What arrives meanwhile is left out. `retried` counts what
-	// became `RESOLVED`; of the rest, `failed` went wrong (`dead` of them for good), `in_doubt`
-	// is still to be settled and `skipped` was not tried. `reasons` counts failed and skipped
-	// messages by cause. `UNDECLARED` are messages whose original topic is undeclared, `not_permitted` those whose original topic only
-	// their headers name while you are not operator of their dead-letter topic, `POINTER_REFUSED` pointers that are not followed.
+	// Creates a redrive of every message of the topic that can be retried now, and waits for its end. Each message is
+	// retried once; messages that arrive in the meantime are not included. `retried` counts the messages that became
+	// `RESOLVED`. Of the others, `failed` had an attempt that failed (`dead` of them for good), `in_doubt` are not
+	// settled yet, and `skipped` were not tried. `reasons` counts failed and skipped messages by cause: `UNDECLARED`
+	// are messages whose original topic is undeclared, `not_permitted` those whose original topic only their headers
+	// name while the caller is not operator of their dead-letter topic, `POINTER_REFUSED` pointers that are not
+	// followed.
 	//
-	// With the header `Prefer: respond-async` nobody waits: the answer is 202 with
+	// With the header `Prefer: respond-async` the request does not wait: the answer is 202 with
 	// `Preference-Applied: respond-async`, the redrive, and its address in `Location`.
 	//
-	// The redrive goes on when the client leaves, and in another process when this one
-	// ends. Whoever waited is then told 503, and so when nothing can be sent for 30 s, or
-	// when somebody paused it: `details` has the `redrive_id` and how far it came, in the fields
-	// `selected`, `resolved`, `failed`, `dead`, `in_doubt`, `skipped` and `waiting`.
+	// The redrive continues when the client disconnects, and another process continues it when this one ends. A
+	// request that is still waiting then gets 503. The same happens when nothing can be sent for 30 s and when an
+	// operator pauses the redrive. `details` then has the `redrive_id` and the progress in the fields `selected`,
+	// `resolved`, `failed`, `dead`, `in_doubt`, `skipped` and `waiting`.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/dlq/{topic}/retry-all (the `RetryTopic` operationId).
 	RetryTopicWithBody(ctx context.Context, topic InTopic, params *RetryTopicParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RetryTopic Retry everything retryable in a topic
+	// RetryTopic Retry every retryable message of a topic
 	//
-	// Makes a redrive of every message of the topic that can be retried now, once
-	// each, and waits for its end. What arrives meanwhile is left out. `retried` counts what
-	// became `RESOLVED`; of the rest, `failed` went wrong (`dead` of them for good), `in_doubt`
-	// is still to be settled and `skipped` was not tried. `reasons` counts failed and skipped
-	// messages by cause. `UNDECLARED` are messages whose original topic is undeclared, `not_permitted` those whose original topic only
-	// their headers name while you are not operator of their dead-letter topic, `POINTER_REFUSED` pointers that are not followed.
+	// Creates a redrive of every message of the topic that can be retried now, and waits for its end. Each message is
+	// retried once; messages that arrive in the meantime are not included. `retried` counts the messages that became
+	// `RESOLVED`. Of the others, `failed` had an attempt that failed (`dead` of them for good), `in_doubt` are not
+	// settled yet, and `skipped` were not tried. `reasons` counts failed and skipped messages by cause: `UNDECLARED`
+	// are messages whose original topic is undeclared, `not_permitted` those whose original topic only their headers
+	// name while the caller is not operator of their dead-letter topic, `POINTER_REFUSED` pointers that are not
+	// followed.
 	//
-	// With the header `Prefer: respond-async` nobody waits: the answer is 202 with
+	// With the header `Prefer: respond-async` the request does not wait: the answer is 202 with
 	// `Preference-Applied: respond-async`, the redrive, and its address in `Location`.
 	//
-	// The redrive goes on when the client leaves, and in another process when this one
-	// ends. Whoever waited is then told 503, and so when nothing can be sent for 30 s, or
-	// when somebody paused it: `details` has the `redrive_id` and how far it came, in the fields
-	// `selected`, `resolved`, `failed`, `dead`, `in_doubt`, `skipped` and `waiting`.
+	// The redrive continues when the client disconnects, and another process continues it when this one ends. A
+	// request that is still waiting then gets 503. The same happens when nothing can be sent for 30 s and when an
+	// operator pauses the redrive. `details` then has the `redrive_id` and the progress in the fields `selected`,
+	// `resolved`, `failed`, `dead`, `in_doubt`, `skipped` and `waiting`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/dlq/{topic}/retry-all (the `RetryTopic` operationId).
 	RetryTopic(ctx context.Context, topic InTopic, params *RetryTopicParams, body RetryTopicJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ExportMessages Every message that matches, as a file
+	// ExportMessages Export every matching message as a file
 	//
-	// Everything that matches, as a file: one message a line, as lists show it, newest first, as it was at one moment.
-	// `format` is `ndjson` (the default) or `csv`, `source` is `live` (the default) or `archive`, and `limit` is 1 to 1,000,000 (default
-	// 100,000). The trailer `X-Export-Messages` says how many there were, and `X-Export-Complete` whether these are all: it is
-	// `false` when the limit was reached. An export that breaks off has no trailers, and its connection is cut; so is one that
-	// takes longer than `server.export_timeout` (15 minutes). A process sends `server.max_exports` (4) of them at a time, half of
-	// them to one principal; the next one waits 5 s and is 429 or 503, and `details` says so.
+	// The file has one message a line, in the form that lists use, newest first, all read from one snapshot. `format`
+	// is `ndjson` (the default) or `csv`, `source` is `live` (the default) or `archive`, and `limit` is 1 to 1,000,000
+	// (default 100,000). The trailer `X-Export-Messages` gives the number of messages, and `X-Export-Complete` whether
+	// these are all: it is `false` when the limit was reached. An export that fails midway has no trailers, and its
+	// connection is closed; the same holds for an export that takes longer than `server.export_timeout` (15 minutes).
+	// A process sends `server.max_exports` (4) of them at a time, half of them to one principal. A further export
+	// waits 5 s and then gets 429 or 503 with `details`.
 	//
-	// An export by `key`, `header`, `payload` or `q` says in the header `X-Export-Searched-Until` how far the search catalogue was when
-	// it began. When that was more than 10 seconds behind, `X-Export-Complete` is `false`; when it was more than a minute behind, the
-	// export is refused: 503, with `details` naming `filter`.
+	// An export by `key`, `header`, `payload` or `q` gives in the header `X-Export-Searched-Until` the time up to
+	// which the search index was complete when the export started. If that was more than 10 seconds ago,
+	// `X-Export-Complete` is `false`; if it was more than a minute ago, the export is refused: 503, with `details`
+	// naming `filter`.
 	//
-	// In NDJSON every message is one line: where a producer's own text has line breaks between its tokens, a space stands for each. In
-	// CSV the first line names the columns, null is empty, bytes that are not UTF-8 are in base64 behind `base64:`, and
-	// `headers` is JSON. Text that a spreadsheet would take for a formula has an apostrophe in front, also behind spaces.
+	// In NDJSON every message is one line: line breaks between the tokens of a producer's own text become spaces. In
+	// CSV the first line names the columns, null is empty, bytes that are not UTF-8 are base64 with the prefix
+	// `base64:`, and `headers` is JSON. Text that a spreadsheet would read as a formula gets an apostrophe in front,
+	// also after leading spaces.
 	//
 	// Corresponds with GET /api/v1/export (the `ExportMessages` operationId).
 	ExportMessages(ctx context.Context, params *ExportMessagesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListGroups Error groups
+	// ListGroups List error groups
 	//
-	// `topic` (original) and `open=true` (something is not `RESOLVED`) narrow the list; `sort` is `last_seen` (the default), `first_seen` or
-	// `open`. `trend` is `24h` (the default), `7d` or `none`: arrivals by the hour, hours without any left out. A group is `new` for a day, and
-	// `regressed` when a message came after all were resolved. `arrived` counts every message ever, `counts` those that are
-	// there. A redrive with a `group_id` in its filter does something to all of a group.
+	// `topic` (an original topic) and `open=true` (at least one message is not `RESOLVED`) filter the list; `sort` is
+	// `last_seen` (the default), `first_seen` or `open`. `trend` is `24h` (the default), `7d` or `none`: it lists
+	// arrivals by hour and leaves out hours without any. A group is `new` for a day, and `regressed` when a message
+	// came after all were resolved. `arrived` counts every message of the group ever, `counts` those that are stored
+	// now. A redrive with a `group_id` in its filter applies to all messages of a group.
 	//
 	// Corresponds with GET /api/v1/groups (the `ListGroups` operationId).
 	ListGroups(ctx context.Context, params *ListGroupsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetGroup One error group
+	// GetGroup Get an error group
 	//
 	// Corresponds with GET /api/v1/groups/{id} (the `GetGroup` operationId).
 	GetGroup(ctx context.Context, id InGroupID, params *GetGroupParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// AnnotateGroupWithBody Note, link, mute
+	// AnnotateGroupWithBody Set the note, link or mute of an error group
 	//
-	// What is not named stays. Null clears a `note` (at most 2000 characters) or a `link` (an http or https address).
+	// Fields that the request does not name keep their values. Null clears a `note` (at most 2000 characters) or a
+	// `link` (an http or https address).
 	//
-	// They are kept for each original topic of the group. A change is made for those topics on which the caller is an operator, and of
-	// which something ever came in the group; `annotated_topics` in the answer names them. Who is an operator on all topics changes all,
-	// also those that come later: `*`. `annotations` has what is said by topic, of the topics that the caller sees; null is every topic
-	// without its own. `note`, `link` and `muted` of the group are what is the same for all of these: null where they differ, and `muted`
-	// when all are. Muted is a topic's share of the group: people still hear of the other topics.
+	// Annotations are kept for each original topic of the group. A change applies to the topics on which the caller is
+	// an operator and from which the group has ever had a message; `annotated_topics` in the answer names them. A
+	// caller who is operator on all topics changes all of them, including topics that the group gets later: `*`.
+	// `annotations` lists the annotations of the topics that the caller sees; a null topic stands for every topic
+	// without an annotation of its own. The group's own `note`, `link` and `muted` combine these: `note` and `link`
+	// are null where topics differ, and `muted` is true only when all topics are muted. Muting applies only to the
+	// messages of the muted topics: notifications for the group's other topics continue.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PATCH /api/v1/groups/{id} (the `AnnotateGroup` operationId).
 	AnnotateGroupWithBody(ctx context.Context, id InGroupID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// AnnotateGroup Note, link, mute
+	// AnnotateGroup Set the note, link or mute of an error group
 	//
-	// What is not named stays. Null clears a `note` (at most 2000 characters) or a `link` (an http or https address).
+	// Fields that the request does not name keep their values. Null clears a `note` (at most 2000 characters) or a
+	// `link` (an http or https address).
 	//
-	// They are kept for each original topic of the group. A change is made for those topics on which the caller is an operator, and of
-	// which something ever came in the group; `annotated_topics` in the answer names them. Who is an operator on all topics changes all,
-	// also those that come later: `*`. `annotations` has what is said by topic, of the topics that the caller sees; null is every topic
-	// without its own. `note`, `link` and `muted` of the group are what is the same for all of these: null where they differ, and `muted`
-	// when all are. Muted is a topic's share of the group: people still hear of the other topics.
+	// Annotations are kept for each original topic of the group. A change applies to the topics on which the caller is
+	// an operator and from which the group has ever had a message; `annotated_topics` in the answer names them. A
+	// caller who is operator on all topics changes all of them, including topics that the group gets later: `*`.
+	// `annotations` lists the annotations of the topics that the caller sees; a null topic stands for every topic
+	// without an annotation of its own. The group's own `note`, `link` and `muted` combine these: `note` and `link`
+	// are null where topics differ, and `muted` is true only when all topics are muted. Muting applies only to the
+	// messages of the muted topics: notifications for the group's other topics continue.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PATCH /api/v1/groups/{id} (the `AnnotateGroup` operationId).
 	AnnotateGroup(ctx context.Context, id InGroupID, body AnnotateGroupJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetMappings Where messages of unknown origin belong
+	// GetMappings Get the rules for messages of unknown origin
 	//
-	// `unmapped` are the dead-letter topics with messages of unknown origin, and what the rules now say of them.
-	// Reading the rules needs viewer, and replacing them admin, on all topics: rules name topics of everybody.
+	// `unmapped` lists the dead-letter topics that have messages of unknown origin, and the original topic that the
+	// present rules give them. Because rules name topics of all teams, reading them needs viewer, and replacing them
+	// admin, on all topics.
 	//
 	// Corresponds with GET /api/v1/mappings (the `GetMappings` operationId).
 	GetMappings(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ReplaceMappingsWithBody Set the rules
+	// ReplaceMappingsWithBody Replace the mapping rules
 	//
-	// `version` is that which was read; when somebody else has changed the rules meanwhile the answer is 409. The rules hold for records
-	// to come. With `apply` those that are there are set too, by one redrive for each dead-letter topic: their ids are `redrives`.
+	// `version` is the version that the caller read; if the rules have changed since, the answer is 409. The rules
+	// apply to future records. With `apply`, stored messages are mapped too, by one redrive for each dead-letter
+	// topic; `redrives` lists the ids of these redrives.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PUT /api/v1/mappings (the `ReplaceMappings` operationId).
 	ReplaceMappingsWithBody(ctx context.Context, params *ReplaceMappingsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ReplaceMappings Set the rules
+	// ReplaceMappings Replace the mapping rules
 	//
-	// `version` is that which was read; when somebody else has changed the rules meanwhile the answer is 409. The rules hold for records
-	// to come. With `apply` those that are there are set too, by one redrive for each dead-letter topic: their ids are `redrives`.
+	// `version` is the version that the caller read; if the rules have changed since, the answer is 409. The rules
+	// apply to future records. With `apply`, stored messages are mapped too, by one redrive for each dead-letter
+	// topic; `redrives` lists the ids of these redrives.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -3395,276 +3414,285 @@ type ClientInterface interface {
 
 	// SearchMessages Search across topics
 	//
-	// All messages, whatever their topic. All that is given must hold. Every parameter is also a field of a
-	// redrive's `filter`, where those that may be repeated are lists.
+	// Searches all messages, of every topic. A message matches when all given conditions hold. Every parameter is also
+	// a field of a redrive's `filter`, where parameters that may be repeated are lists.
 	//
-	// `key`, `header`, `payload` and `q` are answered from a search index that follows the messages by a moment: `searched_until`
-	// says how far it was before the search began. It is null when the index was not asked, and while it has never
-	// been made. A search goes on without what the index does not have yet; a `count` is then not `exact` when the
-	// index is more than 10 seconds late. Redrives and exports are refused when it is
-	// more than a minute late.
+	// `key`, `header`, `payload` and `q` use a search index that is updated shortly after the messages.
+	// `searched_until` is the time up to which the index was complete before the search started. It is null when the
+	// index was not used, and until the index is built for the first time. A search does not wait for messages that
+	// are not indexed yet; a `count` is then not `exact` when the index is more than 10 seconds late. Redrives and
+	// exports are refused when it is more than a minute late.
 	//
-	// Such a search ends after about a second. The page may then have fewer messages than `limit`, or
-	// none, although more match: `searched_back_to` says to which time it searched, and `next_cursor`
-	// goes on from there. A list has ended when `next_cursor` is null.
+	// Such a search ends after about a second. The page may then have fewer messages than `limit`, or none, although
+	// more match: `searched_back_to` is the time back to which it searched, and `next_cursor` continues from there. A
+	// list has ended when `next_cursor` is null.
 	//
-	// With `omit=payload` messages come without their payloads: for lists that show none, at a fraction of the cost.
+	// `omit=payload` leaves the payloads out, for lists that do not show them, and costs much less.
 	//
-	// `sort` is `created_at`, `-created_at` (the default: newest first), `last_retry_at` or `-last_retry_at`; the last two leave out
-	// messages that were never retried, and a `count` beside them counts none of these. `count` is `none` (the default), `exact` (counted for some seconds at most; `exact` is
-	// false when that was not enough) or `estimate`.
+	// `sort` is `created_at`, `-created_at` (the default: newest first), `last_retry_at` or `-last_retry_at`; the last
+	// two leave out messages that were never retried, and a `count` with them does not include such messages. `count`
+	// is `none` (the default), `exact` (counted for a few seconds at most; `exact` is false when that was not enough)
+	// or `estimate`.
 	//
-	// An estimate is made of statistics of all messages. A caller who sees some topics only therefore gets none: with `exact` and with
-	// `estimate` their messages are counted, and the number is exact up to 10,000. Above that, and when counting takes more than some
-	// seconds, the answer is such as `{"messages": 10000, "exact": false, "at_least": true}`: there are at least so many. `at_least` is
-	// left out where it is false.
+	// An estimate uses statistics of all messages. A caller who sees only some topics therefore never gets one: with
+	// `exact` and with `estimate` the caller's messages are counted, and the number is exact up to 10,000. Above that,
+	// and when counting takes more than a few seconds, the answer is for example
+	// `{"messages": 10000, "exact": false, "at_least": true}`: there are at least that many. `at_least` is left out
+	// where it is false.
 	//
-	// Fields and headers that are masked cannot be searched without the grant unmask, and free text never finds them.
+	// Masked fields and headers cannot be searched without the grant `unmask`, and free text never finds them.
 	//
 	// Corresponds with GET /api/v1/messages (the `SearchMessages` operationId).
 	SearchMessages(ctx context.Context, params *SearchMessagesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListQuarantine Records that the database refused, the latest first
+	// ListQuarantine List the records that the database refused, latest first
 	//
-	// The latest first. Viewers see the records of the dead-letter topics that their role covers. A page has at
-	// most 100.
+	// Viewers see the records of the dead-letter topics that their role covers. A page has at most 100 records.
 	//
 	// Corresponds with GET /api/v1/quarantine (the `ListQuarantine` operationId).
 	ListQuarantine(ctx context.Context, params *ListQuarantineParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// DeleteQuarantinedWithBody Delete the record for good
+	// DeleteQuarantinedWithBody Delete a quarantined record for good
 	//
-	// Needs admin on the dead-letter topic. The change is in the audit trail, with kind `quarantine`; `error` has
-	// the record's position and the SQLSTATE.
+	// The caller must be admin on the dead-letter topic. The audit trail records the change with kind `quarantine`;
+	// `error` has the record's position and the SQLSTATE.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with DELETE /api/v1/quarantine/{id} (the `DeleteQuarantined` operationId).
 	DeleteQuarantinedWithBody(ctx context.Context, id InQuarantinedID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// DeleteQuarantined Delete the record for good
+	// DeleteQuarantined Delete a quarantined record for good
 	//
-	// Needs admin on the dead-letter topic. The change is in the audit trail, with kind `quarantine`; `error` has
-	// the record's position and the SQLSTATE.
+	// The caller must be admin on the dead-letter topic. The audit trail records the change with kind `quarantine`;
+	// `error` has the record's position and the SQLSTATE.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with DELETE /api/v1/quarantine/{id} (the `DeleteQuarantined` operationId).
 	DeleteQuarantined(ctx context.Context, id InQuarantinedID, body DeleteQuarantinedJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RetryQuarantinedWithBody Try to store the record now
+	// RetryQuarantinedWithBody Try to store a quarantined record now
 	//
-	// Needs operator on the dead-letter topic. An ingester tries the record within seconds. Once it is stored,
-	// `GET /api/v1/dlq/messages/{id}` has it under the same id; refused again, it has the new error and one more
-	// of `tries`. The change is in the audit trail, with kind `quarantine`.
+	// The caller must be operator on the dead-letter topic. An ingester tries the record within seconds. Once it is
+	// stored, `GET /api/v1/dlq/messages/{id}` returns it under the same id. If it is refused again, it has the new
+	// error, and `tries` is one higher. The audit trail records the change with kind `quarantine`.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/quarantine/{id}/retry (the `RetryQuarantined` operationId).
 	RetryQuarantinedWithBody(ctx context.Context, id InQuarantinedID, params *RetryQuarantinedParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RetryQuarantined Try to store the record now
+	// RetryQuarantined Try to store a quarantined record now
 	//
-	// Needs operator on the dead-letter topic. An ingester tries the record within seconds. Once it is stored,
-	// `GET /api/v1/dlq/messages/{id}` has it under the same id; refused again, it has the new error and one more
-	// of `tries`. The change is in the audit trail, with kind `quarantine`.
+	// The caller must be operator on the dead-letter topic. An ingester tries the record within seconds. Once it is
+	// stored, `GET /api/v1/dlq/messages/{id}` returns it under the same id. If it is refused again, it has the new
+	// error, and `tries` is one higher. The audit trail records the change with kind `quarantine`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/quarantine/{id}/retry (the `RetryQuarantined` operationId).
 	RetryQuarantined(ctx context.Context, id InQuarantinedID, params *RetryQuarantinedParams, body RetryQuarantinedJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListRedrives Redrives, the newest first
+	// ListRedrives List redrives, newest first
 	//
-	// Whoever may not see every topic sees their own.
+	// A caller who may not see every topic sees only the redrives that the caller created.
 	//
 	// Corresponds with GET /api/v1/redrives (the `ListRedrives` operationId).
 	ListRedrives(ctx context.Context, params *ListRedrivesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateRedriveWithBody Do one thing to many messages
+	// CreateRedriveWithBody Create a redrive
 	//
-	// Either `ids`, or a `filter` with what a search takes. All that is given must hold. It must name more than times
-	// and states: those alone may mean everything. Without `status` it means the states that the action can act upon,
-	// and without `created_before` it ends now. All options but `rate` are for `retry` alone.
+	// Takes either `ids`, or a `filter` with the parameters of a search. A message is selected when all conditions
+	// hold. The filter must have a condition other than times and statuses, because those alone could select every
+	// message. Without `status`, the filter selects the statuses that the action applies to; without `created_before`,
+	// it selects messages that were created until now. All options except `rate` are for `retry` only.
 	//
-	// A filter with `key`, `header`, `payload` or `q` is answered from the search catalogue, as a search is: `searched_until`, in the
-	// answer that makes the redrive and in that of a dry run, says how far it was. What came later is not in the redrive.
-	// While the catalogue is more than a minute behind no redrive is made by it: 503, with `details` naming `filter`.
+	// A filter with `key`, `header`, `payload` or `q` uses the search index, as a search does. `searched_until`, in
+	// the answer that creates the redrive and in that of a dry run, is the time up to which the index was complete.
+	// Messages that were not indexed yet are not in the redrive. While the index is more than a minute late, no
+	// redrive is created from it: 503, with `details` naming `filter`.
 	//
-	// Times are RFC 3339. Unknown fields, those of the filter included, and options that do
-	// not fit the action are 400; everything that is wrong is named at once.
+	// Times are RFC 3339. Unknown fields, including those of the filter, and options that do not fit the action are
+	// 400; the answer names every fault at once.
 	//
-	// `Location` says where it is found from now on. A dry run is answered at once: `sendable`
-	// of the `selected` messages would go, `reasons` counts the others, and `groups` says the same by
-	// topic, the largest first. With a `patch`, `samples` show up to five payloads `before` and `after` it, or the `reason` why it does not fit;
-	// `patch_checked` says how many messages it was tried on, and `patch_failed` how many of these it did not fit. The rest is not
-	// checked: `sendable` counts it whether the patch fits or not. What only the broker can say of a single record is not in it.
+	// `Location` is the address of the redrive. A dry run is answered at once: `sendable` of the `selected` messages
+	// would be sent, `reasons` counts the others, and `groups` gives the same counts by topic, the largest first. With
+	// a `patch`, `samples` show up to five payloads `before` and `after` it, or the `reason` why it cannot be applied;
+	// `patch_checked` is the number of messages that it was tried on, and `patch_failed` the number of these to which
+	// it could not be applied. The other messages are not checked: `sendable` includes them. Refusals that only the
+	// broker can give for a single record are not predicted.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/redrives (the `CreateRedrive` operationId).
 	CreateRedriveWithBody(ctx context.Context, params *CreateRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateRedrive Do one thing to many messages
+	// CreateRedrive Create a redrive
 	//
-	// Either `ids`, or a `filter` with what a search takes. All that is given must hold. It must name more than times
-	// and states: those alone may mean everything. Without `status` it means the states that the action can act upon,
-	// and without `created_before` it ends now. All options but `rate` are for `retry` alone.
+	// Takes either `ids`, or a `filter` with the parameters of a search. A message is selected when all conditions
+	// hold. The filter must have a condition other than times and statuses, because those alone could select every
+	// message. Without `status`, the filter selects the statuses that the action applies to; without `created_before`,
+	// it selects messages that were created until now. All options except `rate` are for `retry` only.
 	//
-	// A filter with `key`, `header`, `payload` or `q` is answered from the search catalogue, as a search is: `searched_until`, in the
-	// answer that makes the redrive and in that of a dry run, says how far it was. What came later is not in the redrive.
-	// While the catalogue is more than a minute behind no redrive is made by it: 503, with `details` naming `filter`.
+	// A filter with `key`, `header`, `payload` or `q` uses the search index, as a search does. `searched_until`, in
+	// the answer that creates the redrive and in that of a dry run, is the time up to which the index was complete.
+	// Messages that were not indexed yet are not in the redrive. While the index is more than a minute late, no
+	// redrive is created from it: 503, with `details` naming `filter`.
 	//
-	// Times are RFC 3339. Unknown fields, those of the filter included, and options that do
-	// not fit the action are 400; everything that is wrong is named at once.
+	// Times are RFC 3339. Unknown fields, including those of the filter, and options that do not fit the action are
+	// 400; the answer names every fault at once.
 	//
-	// `Location` says where it is found from now on. A dry run is answered at once: `sendable`
-	// of the `selected` messages would go, `reasons` counts the others, and `groups` says the same by
-	// topic, the largest first. With a `patch`, `samples` show up to five payloads `before` and `after` it, or the `reason` why it does not fit;
-	// `patch_checked` says how many messages it was tried on, and `patch_failed` how many of these it did not fit. The rest is not
-	// checked: `sendable` counts it whether the patch fits or not. What only the broker can say of a single record is not in it.
+	// `Location` is the address of the redrive. A dry run is answered at once: `sendable` of the `selected` messages
+	// would be sent, `reasons` counts the others, and `groups` gives the same counts by topic, the largest first. With
+	// a `patch`, `samples` show up to five payloads `before` and `after` it, or the `reason` why it cannot be applied;
+	// `patch_checked` is the number of messages that it was tried on, and `patch_failed` the number of these to which
+	// it could not be applied. The other messages are not checked: `sendable` includes them. Refusals that only the
+	// broker can give for a single record are not predicted.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/redrives (the `CreateRedrive` operationId).
 	CreateRedrive(ctx context.Context, params *CreateRedriveParams, body CreateRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetRedrive One redrive, and how far it is
+	// GetRedrive Get a redrive and its progress
 	//
 	// Corresponds with GET /api/v1/redrives/{id} (the `GetRedrive` operationId).
 	GetRedrive(ctx context.Context, id InRedriveID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CancelRedriveWithBody End it; what was not taken stays as it is
+	// CancelRedriveWithBody Cancel a redrive; its waiting messages stay unchanged
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/redrives/{id}/cancel (the `CancelRedrive` operationId).
 	CancelRedriveWithBody(ctx context.Context, id InRedriveID, params *CancelRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CancelRedrive End it; what was not taken stays as it is
+	// CancelRedrive Cancel a redrive; its waiting messages stay unchanged
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/redrives/{id}/cancel (the `CancelRedrive` operationId).
 	CancelRedrive(ctx context.Context, id InRedriveID, params *CancelRedriveParams, body CancelRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListItems Its messages and what came of each
+	// ListItems List the messages of a redrive and their results
 	//
-	// In the order of the selection. `result` narrows the list; it is `waiting`, `succeeded`,
-	// `failed`, `dead`, `in_doubt` or `skipped`, and so does `outcome`: `published`, `consumed` or `returned`. Messages that the action could not take from the
-	// start are counted in the redrive and are no items. `topic`, `partition` and `offset` say where
-	// the record was sent, `outcome` what became of it.
+	// Items are in the order of the selection. `result` filters the list; it is `waiting`, `succeeded`, `failed`,
+	// `dead`, `in_doubt` or `skipped`. `outcome` filters it too: `published`, `consumed` or `returned`. Messages that
+	// the action could not take from the start are counted in the redrive and are not items. `topic`, `partition` and
+	// `offset` give the position to which the record was sent, and `outcome` its result there.
 	//
 	// Corresponds with GET /api/v1/redrives/{id}/items (the `ListItems` operationId).
 	ListItems(ctx context.Context, id InRedriveID, params *ListItemsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// PauseRedriveWithBody Take nothing more until it is resumed
+	// PauseRedriveWithBody Pause a redrive until it is resumed
 	//
-	// What is under way ends in every case. A paused redrive goes on where it was; one that
-	// stopped itself goes on as if its canary had passed and nothing had failed so far. A
-	// cancelled one never goes on, and what it had not taken stays as it is. All three
-	// answer with the redrive; a move that its state does not have is 409.
+	// Attempts in progress are always completed. A paused redrive continues where it was. A redrive that stopped
+	// itself continues as if its canary had passed and nothing had failed so far. A cancelled redrive never continues,
+	// and its waiting messages stay unchanged. Pause, resume and cancel answer with the redrive; a change that its
+	// state does not allow is 409.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/redrives/{id}/pause (the `PauseRedrive` operationId).
 	PauseRedriveWithBody(ctx context.Context, id InRedriveID, params *PauseRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// PauseRedrive Take nothing more until it is resumed
+	// PauseRedrive Pause a redrive until it is resumed
 	//
-	// What is under way ends in every case. A paused redrive goes on where it was; one that
-	// stopped itself goes on as if its canary had passed and nothing had failed so far. A
-	// cancelled one never goes on, and what it had not taken stays as it is. All three
-	// answer with the redrive; a move that its state does not have is 409.
+	// Attempts in progress are always completed. A paused redrive continues where it was. A redrive that stopped
+	// itself continues as if its canary had passed and nothing had failed so far. A cancelled redrive never continues,
+	// and its waiting messages stay unchanged. Pause, resume and cancel answer with the redrive; a change that its
+	// state does not allow is 409.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/redrives/{id}/pause (the `PauseRedrive` operationId).
 	PauseRedrive(ctx context.Context, id InRedriveID, params *PauseRedriveParams, body PauseRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ResumeRedriveWithBody Go on; passes a canary that waits
+	// ResumeRedriveWithBody Resume a redrive; a waiting canary counts as passed
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/redrives/{id}/resume (the `ResumeRedrive` operationId).
 	ResumeRedriveWithBody(ctx context.Context, id InRedriveID, params *ResumeRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ResumeRedrive Go on; passes a canary that waits
+	// ResumeRedrive Resume a redrive; a waiting canary counts as passed
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/redrives/{id}/resume (the `ResumeRedrive` operationId).
 	ResumeRedrive(ctx context.Context, id InRedriveID, params *ResumeRedriveParams, body ResumeRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetSession Who is asking, and what they may do
+	// GetSession Get the caller and its grants
 	//
-	// Who one is, and what one may do.
+	// Returns the caller's name and grants.
 	//
 	// Corresponds with GET /api/v1/session (the `GetSession` operationId).
 	GetSession(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListTopics What there is of each original topic, and whether replay is possible
+	// ListTopics List original topics with their counts and whether replay is possible
 	//
-	// Every original topic that has messages, by name, up to 1000 at a time; `topic` is empty for those of unknown origin. Counts are exact. `ingest_lag` is
-	// how many records of its dead-letter topics are not stored yet. `replay` says whether messages can be sent
-	// back, if not why (`class` and `reason`), and whether anybody reads there: a consumer group is `running`, `behind`,
-	// `absent` or `unknown`. What Kafka does not tell now is null or `unknown`.
+	// Lists every original topic that has messages, by name, up to 1000 at a time; `topic` is empty for messages of
+	// unknown origin. Counts are exact. `ingest_lag` is the number of records of its dead-letter topics that are not
+	// stored yet. `replay` gives whether messages can be sent back and, if not, the cause (`class` and `reason`). It
+	// also gives the state of each consumer group there: `running`, `behind`, `absent` or `unknown`. Values that Kafka
+	// cannot give now are null or `unknown`.
 	//
 	// Corresponds with GET /api/v1/topics (the `ListTopics` operationId).
 	ListTopics(ctx context.Context, params *ListTopicsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ReadableDocument This document, to read
+	// ReadableDocument This document as a web page
 	//
 	// Corresponds with GET /docs (the `ReadableDocument` operationId).
 	ReadableDocument(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// Alive The process lives
+	// Alive Whether the process is alive
 	//
-	// Asks nobody and always answers.
+	// Always answers, without a check of any dependency.
 	//
 	// Corresponds with GET /healthz (the `Alive` operationId).
 	Alive(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// Metrics Prometheus metrics
 	//
-	// Open to everybody, whatever `auth.mode` is, as the probes are; and it tells how many messages each topic has. Whom that is not
-	// for must be kept from the path by the network, or by the proxy in front.
+	// Open to every client in every `auth.mode`, like the probes, although it shows the number of messages of each
+	// topic. To protect it, block the path in the network or in a proxy in front of the program.
 	//
-	// Of HTTP itself there are `dlq_http_requests_total` (labels `method`, `route`, which is the template or
-	// `unmatched`, and `code`, where 499 is a client that left), `dlq_http_request_duration_seconds` (`method`,
-	// `route`) and `dlq_http_requests_in_flight`.
+	// The HTTP metrics are `dlq_http_requests_total` (labels `method`, `route`, which is the route's template or
+	// `unmatched`, and `code`, where 499 is a client that disconnected), `dlq_http_request_duration_seconds`
+	// (`method`, `route`) and `dlq_http_requests_in_flight`.
 	//
 	// Corresponds with GET /metrics (the `Metrics` operationId).
 	Metrics(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// Document This document
+	// Document This document as OpenAPI
 	//
 	// Corresponds with GET /openapi.yaml (the `Document` operationId).
 	Document(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// Readiness It can work
+	// Readiness Whether the program can work
 	//
-	// 503 with `"status": "not_ready"` while the program starts or drains, when a required
-	// dependency has never been reached, and when it failed twice running: one failure
-	// alone is shown and forgiven. The API does not need Kafka to be ready. However
-	// often this is asked, dependencies are asked at most once a second; one that has not
-	// answered after two seconds has failed, and goes on failing until it answers.
+	// 503 with `"status": "not_ready"` while the program starts or drains, when a required dependency has never been
+	// reached, and when it failed twice in a row: a single failure is shown but does not make the program unready. The
+	// API does not need Kafka to be ready. Dependencies are checked at most once a second, however often this route is
+	// called. A dependency that has not answered after two seconds has failed, and stays failed until it answers.
 	//
 	// Corresponds with GET /readyz (the `Readiness` operationId).
 	Readiness(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 }
 
-// GetActivity How much came in over time
+// GetActivity Get the number of arrivals over time
 //
-// How much came in over time. `span` is `hour` (12 steps of five minutes), `day` (24 of an hour, the default) or `week` (7 × 24 of
-// an hour); `topic` (original) narrows it. Steps are of UTC and the last one is not over yet. `arrived` counts messages by their
-// `created_at`, those among them included that came back from a replay, which `returned` counts.
+// `span` is `hour` (12 steps of five minutes), `day` (24 steps of an hour, the default) or `week` (7 × 24 steps of
+// an hour); `topic` restricts the answer to one original topic. Steps are aligned to UTC, and the last one is not
+// over yet. `arrived` counts messages by their `created_at`, including those that came back from a replay;
+// `returned` counts only the latter.
 //
-// A message is counted once, within seconds, together with its search document: one that is deleted earlier is not. What becomes of it
-// later, deletion, archive or another topic, changes nothing here. Every message that was stored before `counted_until` is counted; it is
-// null while nobody has counted. Nothing is counted of messages whose documents were made before this version of the schema, nor of those
-// that were more than eight days old, in steps of five minutes two hours, when theirs were made. Messages of unknown origin are counted
-// for those who see all topics.
+// A message is counted once, within seconds, when it is added to the search index: a message that is deleted
+// before that is not counted. Later changes (deletion, archiving or another topic) do not change the counts. Every
+// message that was stored before `counted_until` is counted; it is null until counting starts. Not counted are
+// messages that were indexed before this version of the schema, and messages that were more than eight days old
+// when they were indexed (two hours old, for steps of five minutes). Messages of unknown origin are counted for
+// callers who see all topics.
 //
 // Corresponds with GET /api/v1/activity (the `GetActivity` operationId).
 func (c *Client) GetActivity(ctx context.Context, params *GetActivityParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3679,7 +3707,7 @@ func (c *Client) GetActivity(ctx context.Context, params *GetActivityParams, req
 	return c.Client.Do(req)
 }
 
-// SearchArchive Search what was archived
+// SearchArchive Search the archive
 //
 // Corresponds with GET /api/v1/archive (the `SearchArchive` operationId).
 func (c *Client) SearchArchive(ctx context.Context, params *SearchArchiveParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3694,7 +3722,7 @@ func (c *Client) SearchArchive(ctx context.Context, params *SearchArchiveParams,
 	return c.Client.Do(req)
 }
 
-// GetArchived One archived message
+// GetArchived Get an archived message
 //
 // Corresponds with GET /api/v1/archive/{id} (the `GetArchived` operationId).
 func (c *Client) GetArchived(ctx context.Context, id InMessageID, params *GetArchivedParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3709,7 +3737,7 @@ func (c *Client) GetArchived(ctx context.Context, id InMessageID, params *GetArc
 	return c.Client.Do(req)
 }
 
-// GetArchivedHistory Attempts, changes and lineage of an archived message
+// GetArchivedHistory Get the attempts, changes and lineage of an archived message
 //
 // Corresponds with GET /api/v1/archive/{id}/history (the `GetArchivedHistory` operationId).
 func (c *Client) GetArchivedHistory(ctx context.Context, id InMessageID, params *GetArchivedHistoryParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3724,9 +3752,9 @@ func (c *Client) GetArchivedHistory(ctx context.Context, id InMessageID, params 
 	return c.Client.Do(req)
 }
 
-// GetArchivedPayload The value of an archived message, byte for byte
+// GetArchivedPayload Get the value of an archived message, byte for byte
 //
-// As that of a message which is not archived.
+// The same as for a message that is not archived.
 //
 // Corresponds with GET /api/v1/archive/{id}/payload (the `GetArchivedPayload` operationId).
 func (c *Client) GetArchivedPayload(ctx context.Context, id InMessageID, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3741,9 +3769,10 @@ func (c *Client) GetArchivedPayload(ctx context.Context, id InMessageID, reqEdit
 	return c.Client.Do(req)
 }
 
-// RestoreMessageWithBody Bring it back as PENDING, with no attempts used
+// RestoreMessageWithBody Restore an archived message as PENDING
 //
-// Back among the others, as `PENDING` with no attempts used. Its id, its bytes, its history and `created_at` stay.
+// Moves the message back to the live messages, as `PENDING` with no attempts used. Its id, its bytes, its history
+// and `created_at` stay.
 //
 // Takes any type of body and a specified content type.
 //
@@ -3760,9 +3789,10 @@ func (c *Client) RestoreMessageWithBody(ctx context.Context, id InMessageID, par
 	return c.Client.Do(req)
 }
 
-// RestoreMessage Bring it back as PENDING, with no attempts used
+// RestoreMessage Restore an archived message as PENDING
 //
-// Back among the others, as `PENDING` with no attempts used. Its id, its bytes, its history and `created_at` stay.
+// Moves the message back to the live messages, as `PENDING` with no attempts used. Its id, its bytes, its history
+// and `created_at` stay.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -3779,18 +3809,20 @@ func (c *Client) RestoreMessage(ctx context.Context, id InMessageID, params *Res
 	return c.Client.Do(req)
 }
 
-// ListChanges The audit trail, the newest first
+// ListChanges List the audit trail, newest first
 //
-// Newest first, narrowed by `object_id`, `kind` (`message`, `redrive`, `group`, `mapping` or `list`),
-// `actor`, `action`, `request_id` and `after` (a time, inclusive). Actions on messages are
-// `retry` (somebody had an attempt started), `attempt` (an attempt ended), `requeue`, `dead`, `delete`, `map` (its original topic was set), `restore` and `unmask`
-// (somebody looked behind the masks; of a list `error` has the question); on groups `annotate`, on the mapping `replace`; on
-// redrives `create`, `pass` (its canary), `pause`, `resume`, `cancel`, `stop` and `finish`. Actors that are
-// not people are `settler`, `auto` and `ingest`. Changes of an error group name their `topics`, unless they are about all; with
-// roles on some topics one sees those that are about all or about one of theirs, by `object_id`.
+// The list can be filtered by `object_id`, `kind` (`message`, `redrive`, `group`, `mapping`, `list` or
+// `quarantine`), `actor`, `action`, `request_id` and `after` (a time, inclusive). Actions on messages are `retry`
+// (a user started an attempt), `attempt` (an attempt ended), `requeue`, `dead`, `delete`, `map` (its original
+// topic was set), `restore`, `unmask` (a user saw masked values; for a list, `error` has the query) and
+// `read_pointer` (the record that a pointer names was read for a user). On error groups the action is `annotate`,
+// on the mapping `replace`. On redrives they are `create`, `pass` (its canary passed), `pause`, `resume`,
+// `cancel`, `stop` and `finish`. The actors `settler`, `auto` and `ingest` are parts of the program, not people.
+// Changes of an error group name their `topics`, unless they apply to all topics. A caller with roles on some
+// topics sees, by `object_id`, those that apply to all topics or to one of the caller's.
 //
-// `from` and `to` are statuses of a message or states of a redrive, null where there was or is none;
-// `retry_count`, `error_class` and `error` are those of a message.
+// `from` and `to` are statuses of a message or states of a redrive, null where there is none; `retry_count`,
+// `error_class` and `error` belong to a message.
 //
 // Corresponds with GET /api/v1/audit (the `ListChanges` operationId).
 func (c *Client) ListChanges(ctx context.Context, params *ListChangesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3805,12 +3837,11 @@ func (c *Client) ListChanges(ctx context.Context, params *ListChangesParams, req
 	return c.Client.Do(req)
 }
 
-// DeleteMessage Delete it for good
+// DeleteMessage Delete a message for good
 //
-// For good; the same record is not taken in again. A second deletion is 404, and
-// while a retry has the message it is 409. An attempt that was abandoned is settled
-// first; where that is impossible the answer is 409, and `details` names the two ways
-// out: mark the message dead, or retry it with `accept_duplicate`.
+// The message is deleted for good: ingest does not store the same record again. A second deletion is 404. While a
+// retry holds the message, the answer is 409. An abandoned attempt is settled first; where that is impossible, the
+// answer is 409 and `details` names the two ways out: mark the message dead, or retry it with `accept_duplicate`.
 //
 // Corresponds with DELETE /api/v1/dlq/messages/{id} (the `DeleteMessage` operationId).
 func (c *Client) DeleteMessage(ctx context.Context, id InMessageID, params *DeleteMessageParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3825,13 +3856,14 @@ func (c *Client) DeleteMessage(ctx context.Context, id InMessageID, params *Dele
 	return c.Client.Do(req)
 }
 
-// GetMessage One message
+// GetMessage Get a message
 //
-// `derived` says where each field was learnt. `source` is `mapping` (a rule), `header` (one that only its producer uses),
-// `companion` (one that several use; others beside it told whose it is), `name` (that of the dead-letter topic),
-// `operator`, `record` (its own timestamp or key) or `none`. `header` and `occurrence` (from 0, among those of the
-// same name) say which header it was, `dialect` whose, and `confidence` is `high`, `medium`, `low` or `none`. `hops` are the
-// failures that the record's headers tell of, the oldest first; each has `dialect`, `topic`, `partition` and `offset`.
+// `derived` gives the source of each field. `source` is `mapping` (a rule), `header` (a header that only its
+// producer uses), `companion` (a header that several producers use; other headers of the record identify the
+// producer), `name` (the dead-letter topic's name), `operator`, `record` (the record's own timestamp or key) or
+// `none`. `header` and `occurrence` (from 0, among the headers of the same name) identify the header, `dialect`
+// names its producer, and `confidence` is `high`, `medium`, `low` or `none`. `hops` lists the failures that the
+// record's headers report, oldest first; each has `dialect`, `topic`, `partition` and `offset`.
 //
 // Corresponds with GET /api/v1/dlq/messages/{id} (the `GetMessage` operationId).
 func (c *Client) GetMessage(ctx context.Context, id InMessageID, params *GetMessageParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3846,12 +3878,11 @@ func (c *Client) GetMessage(ctx context.Context, id InMessageID, params *GetMess
 	return c.Client.Do(req)
 }
 
-// GiveUpMessageWithBody Give it up
+// GiveUpMessageWithBody Mark a message dead
 //
-// Gives a message up that is `PENDING`, or `RETRYING` with nobody at work on it. An
-// attempt that was abandoned is settled first: when its record turns out to be in the
-// original topic, the message is `RESOLVED` and cannot be given up. A message whose
-// last attempt cannot be settled can.
+// Marks a message `DEAD` that is `PENDING`, or `RETRYING` without a running attempt. An abandoned attempt is
+// settled first: if its record is found in the original topic, the message becomes `RESOLVED` and cannot be marked
+// dead. A message whose last attempt cannot be settled can be marked dead.
 //
 // Takes any type of body and a specified content type.
 //
@@ -3868,12 +3899,11 @@ func (c *Client) GiveUpMessageWithBody(ctx context.Context, id InMessageID, para
 	return c.Client.Do(req)
 }
 
-// GiveUpMessage Give it up
+// GiveUpMessage Mark a message dead
 //
-// Gives a message up that is `PENDING`, or `RETRYING` with nobody at work on it. An
-// attempt that was abandoned is settled first: when its record turns out to be in the
-// original topic, the message is `RESOLVED` and cannot be given up. A message whose
-// last attempt cannot be settled can.
+// Marks a message `DEAD` that is `PENDING`, or `RETRYING` without a running attempt. An abandoned attempt is
+// settled first: if its record is found in the original topic, the message becomes `RESOLVED` and cannot be marked
+// dead. A message whose last attempt cannot be settled can be marked dead.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -3890,22 +3920,21 @@ func (c *Client) GiveUpMessage(ctx context.Context, id InMessageID, params *Give
 	return c.Client.Do(req)
 }
 
-// GetHistory Its attempts, changes and lineage
+// GetHistory Get a message's attempts, changes and lineage
 //
-// `attempts` are those that were made, oldest first. `changes` are its entries of the
-// audit trail, oldest first, of more than 1000 the latest. `lineage` are the messages that
-// this one came back from, its parent first, each with its own attempts and changes;
-// those that were deleted or archived, and what is behind them, are not in it. `unmask=true` shows what is masked.
+// `attempts` lists the attempts, oldest first. `changes` lists the message's entries of the audit trail, oldest
+// first; if there are more than 1000, the latest 1000. `lineage` lists the messages that this one came back from,
+// its parent first, each with its own attempts and changes; it ends before the first message that was deleted or
+// archived. `unmask=true` shows masked values.
 //
-// `edit` says how what was sent differed from the message, which itself never changes. `payload_patch` is
-// the difference as a JSON Patch, null where one side is not JSON or longer than 1 MiB; `redrive_patch` is the patch of
-// the redrive that made the attempt.
+// `edit` describes how the sent record differed from the message, which itself never changes. `payload_patch` is
+// the difference as a JSON Patch, null where one side is not JSON or is longer than 1 MiB; `redrive_patch` is the
+// patch of the redrive that made the attempt.
 //
-// Two ids must not be mixed up. `redrive_id` is the attempt's own: its record carries it
-// as header `dlq-redrive-id`, and no other attempt has it. `bulk_redrive_id` is that of the
-// redrive that made the attempt, null when a single retry did. `number`
-// counts up for ever; `retry_count` is the message's count with this attempt, and starts
-// anew with a requeue.
+// Two ids must not be confused. `redrive_id` identifies the attempt: its record carries it in the header
+// `dlq-redrive-id`, and no other attempt has it. `bulk_redrive_id` identifies the redrive that made the attempt,
+// and is null for a single retry. `number` only increases; `retry_count` is the message's count including this
+// attempt, and a requeue resets it to 0.
 //
 // Corresponds with GET /api/v1/dlq/messages/{id}/history (the `GetHistory` operationId).
 func (c *Client) GetHistory(ctx context.Context, id InMessageID, params *GetHistoryParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3920,12 +3949,12 @@ func (c *Client) GetHistory(ctx context.Context, id InMessageID, params *GetHist
 	return c.Client.Do(req)
 }
 
-// SetOriginWithBody Say where it belongs
+// SetOriginWithBody Set the original topic of a message
 //
 // Sets the original topic of a message that is `PENDING` or `DEAD` and whose own headers do not name it, or whose
-// origin is `undeclared`: the topic is declared for this message from then on. It needs operator on the topic that is named and on
-// the dead-letter topic. Partition and offset of another topic that a header named are forgotten. Those of
-// several messages are set by a redrive with action `map`, those to come by the mapping.
+// origin is `undeclared`: from then on the topic is declared for this message. The caller must be operator on the
+// named topic and on the dead-letter topic. If a header named another topic, its partition and offset are
+// discarded. For several messages, use a redrive with action `map`; for future messages, use the mapping.
 //
 // Takes any type of body and a specified content type.
 //
@@ -3942,12 +3971,12 @@ func (c *Client) SetOriginWithBody(ctx context.Context, id InMessageID, params *
 	return c.Client.Do(req)
 }
 
-// SetOrigin Say where it belongs
+// SetOrigin Set the original topic of a message
 //
 // Sets the original topic of a message that is `PENDING` or `DEAD` and whose own headers do not name it, or whose
-// origin is `undeclared`: the topic is declared for this message from then on. It needs operator on the topic that is named and on
-// the dead-letter topic. Partition and offset of another topic that a header named are forgotten. Those of
-// several messages are set by a redrive with action `map`, those to come by the mapping.
+// origin is `undeclared`: from then on the topic is declared for this message. The caller must be operator on the
+// named topic and on the dead-letter topic. If a header named another topic, its partition and offset are
+// discarded. For several messages, use a redrive with action `map`; for future messages, use the mapping.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -3964,15 +3993,16 @@ func (c *Client) SetOrigin(ctx context.Context, id InMessageID, params *SetOrigi
 	return c.Client.Do(req)
 }
 
-// GetPayload Its value, byte for byte
+// GetPayload Get a message's value, byte for byte
 //
-// The value byte for byte, as `application/octet-stream` and as an attachment. A
-// tombstone is 204 without a body. A value that is not kept here is fetched from the topic that has
-// it; when that has it no more the answer is 404 and says why, and without Kafka it is 409.
+// The value is sent byte for byte, as `application/octet-stream` and as an attachment. A tombstone is 204 without
+// a body. A value that is not stored here is fetched from its topic. If the topic no longer has it, the answer is
+// 404 with the reason; without Kafka it is 409.
 //
-// Where fields of the value are masked this needs the grant unmask. A record that a dead letter only points
-// to is read where `kafka.pointer_topics` lists the dead-letter topic, for those who may see the topic that it
-// points to; else it is 409 with the reason. Both kinds of reads are in the audit trail.
+// Where fields of the value are masked, this needs the grant `unmask`. If the dead letter is only a pointer to a
+// record, that record is read where `kafka.pointer_topics` lists the dead-letter topic, for callers who may see
+// the topic that the pointer names; otherwise the answer is 409 with the reason. The audit trail records both
+// kinds of reads.
 //
 // Corresponds with GET /api/v1/dlq/messages/{id}/payload (the `GetPayload` operationId).
 func (c *Client) GetPayload(ctx context.Context, id InMessageID, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3987,9 +4017,9 @@ func (c *Client) GetPayload(ctx context.Context, id InMessageID, reqEditors ...R
 	return c.Client.Do(req)
 }
 
-// RequeueMessageWithBody DEAD to PENDING, attempts back to 0
+// RequeueMessageWithBody Move a DEAD message back to PENDING
 //
-// Takes a `DEAD` message back to `PENDING`, with no attempts used.
+// Moves a `DEAD` message back to `PENDING` and resets its attempts to 0.
 //
 // Takes any type of body and a specified content type.
 //
@@ -4006,9 +4036,9 @@ func (c *Client) RequeueMessageWithBody(ctx context.Context, id InMessageID, par
 	return c.Client.Do(req)
 }
 
-// RequeueMessage DEAD to PENDING, attempts back to 0
+// RequeueMessage Move a DEAD message back to PENDING
 //
-// Takes a `DEAD` message back to `PENDING`, with no attempts used.
+// Moves a `DEAD` message back to `PENDING` and resets its attempts to 0.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4025,25 +4055,25 @@ func (c *Client) RequeueMessage(ctx context.Context, id InMessageID, params *Req
 	return c.Client.Do(req)
 }
 
-// RetryMessageWithBody Send it back
+// RetryMessageWithBody Send a message back
 //
-// Sends the message back to its original topic and waits for the broker. Only a
-// `PENDING` message with attempts left can be retried. With
-// `{"accept_duplicate": true}` a message goes whose last attempt cannot be settled: it may
-// then arrive twice.
+// Sends the message back to its original topic and waits for the broker. Only a `PENDING` message with attempts
+// left can be retried. With `{"accept_duplicate": true}`, a message whose last attempt cannot be settled can be
+// retried too: it may then arrive twice.
 //
-// It needs operator on the original topic. Where only the record's own headers name that topic, and neither `kafka.origins`
-// nor the mapping declares it, it needs operator on the dead-letter topic too (403 names it).
+// The caller must be operator on the original topic. Where only the record's own headers name that topic, and
+// neither `kafka.origins` nor the mapping declares it, the caller must also be operator on the dead-letter topic
+// (a 403 names it).
 //
-// With `edit` something else is sent; that needs the grant `edit`. What is not named goes as it is. A
-// `target_topic` must be named in `kafka.republish_allow`.
+// `edit` replaces parts of the record when it is sent, and needs the grant `edit`. Parts that it does not name are
+// sent unchanged. A `target_topic` must be listed in `kafka.republish_allow`.
 //
-// An edit is part of the request's body and not larger than `server.max_body_bytes`. A message of which nobody knows where
-// it belongs can be sent once in this way, with a `target_topic`: the operator says where.
+// An edit is part of the request's body, so it is limited to `server.max_body_bytes`. With a `target_topic`, a
+// message of unknown origin can be sent once: the operator gives the topic.
 //
-// `published` is false, and the four fields after it null, when the program has
-// no Kafka: the message is resolved and nothing was sent. `dlq_redrive_id` is the id of the
-// attempt; the record has it in its header `dlq-redrive-id`, and the history as `id`.
+// When the program has no Kafka, `published` is false and the four fields after it are null: the message is
+// resolved and nothing was sent. `dlq_redrive_id` is the attempt's id; the record carries it in its header
+// `dlq-redrive-id`, and the history shows it as `redrive_id`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -4060,25 +4090,25 @@ func (c *Client) RetryMessageWithBody(ctx context.Context, id InMessageID, param
 	return c.Client.Do(req)
 }
 
-// RetryMessage Send it back
+// RetryMessage Send a message back
 //
-// Sends the message back to its original topic and waits for the broker. Only a
-// `PENDING` message with attempts left can be retried. With
-// `{"accept_duplicate": true}` a message goes whose last attempt cannot be settled: it may
-// then arrive twice.
+// Sends the message back to its original topic and waits for the broker. Only a `PENDING` message with attempts
+// left can be retried. With `{"accept_duplicate": true}`, a message whose last attempt cannot be settled can be
+// retried too: it may then arrive twice.
 //
-// It needs operator on the original topic. Where only the record's own headers name that topic, and neither `kafka.origins`
-// nor the mapping declares it, it needs operator on the dead-letter topic too (403 names it).
+// The caller must be operator on the original topic. Where only the record's own headers name that topic, and
+// neither `kafka.origins` nor the mapping declares it, the caller must also be operator on the dead-letter topic
+// (a 403 names it).
 //
-// With `edit` something else is sent; that needs the grant `edit`. What is not named goes as it is. A
-// `target_topic` must be named in `kafka.republish_allow`.
+// `edit` replaces parts of the record when it is sent, and needs the grant `edit`. Parts that it does not name are
+// sent unchanged. A `target_topic` must be listed in `kafka.republish_allow`.
 //
-// An edit is part of the request's body and not larger than `server.max_body_bytes`. A message of which nobody knows where
-// it belongs can be sent once in this way, with a `target_topic`: the operator says where.
+// An edit is part of the request's body, so it is limited to `server.max_body_bytes`. With a `target_topic`, a
+// message of unknown origin can be sent once: the operator gives the topic.
 //
-// `published` is false, and the four fields after it null, when the program has
-// no Kafka: the message is resolved and nothing was sent. `dlq_redrive_id` is the id of the
-// attempt; the record has it in its header `dlq-redrive-id`, and the history as `id`.
+// When the program has no Kafka, `published` is false and the four fields after it are null: the message is
+// resolved and nothing was sent. `dlq_redrive_id` is the attempt's id; the record carries it in its header
+// `dlq-redrive-id`, and the history shows it as `redrive_id`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4095,10 +4125,10 @@ func (c *Client) RetryMessage(ctx context.Context, id InMessageID, params *Retry
 	return c.Client.Do(req)
 }
 
-// ListTopic List a topic, newest first
+// ListTopic List the messages of a topic, newest first
 //
-// A topic names an original topic or a dead-letter topic; one that does not exist is an empty list. By
-// `created_at` and then `id`.
+// `{topic}` is an original topic or a dead-letter topic; one that does not exist is an empty list. Messages are
+// sorted by `created_at` and then by `id`, newest first.
 //
 // Corresponds with GET /api/v1/dlq/{topic} (the `ListTopic` operationId).
 func (c *Client) ListTopic(ctx context.Context, topic InTopic, params *ListTopicParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4113,22 +4143,23 @@ func (c *Client) ListTopic(ctx context.Context, topic InTopic, params *ListTopic
 	return c.Client.Do(req)
 }
 
-// RetryTopicWithBody Retry everything retryable in a topic
+// RetryTopicWithBody Retry every retryable message of a topic
 //
-// Makes a redrive of every message of the topic that can be retried now, once
-// each, and waits for its end. What arrives meanwhile is left out. `retried` counts what
-// became `RESOLVED`; of the rest, `failed` went wrong (`dead` of them for good), `in_doubt`
-// is still to be settled and `skipped` was not tried. `reasons` counts failed and skipped
-// messages by cause. `UNDECLARED` are messages whose original topic is undeclared, `not_permitted` those whose original topic only
-// their headers name while you are not operator of their dead-letter topic, `POINTER_REFUSED` pointers that are not followed.
+// Creates a redrive of every message of the topic that can be retried now, and waits for its end. Each message is
+// retried once; messages that arrive in the meantime are not included. `retried` counts the messages that became
+// `RESOLVED`. Of the others, `failed` had an attempt that failed (`dead` of them for good), `in_doubt` are not
+// settled yet, and `skipped` were not tried. `reasons` counts failed and skipped messages by cause: `UNDECLARED`
+// are messages whose original topic is undeclared, `not_permitted` those whose original topic only their headers
+// name while the caller is not operator of their dead-letter topic, `POINTER_REFUSED` pointers that are not
+// followed.
 //
-// With the header `Prefer: respond-async` nobody waits: the answer is 202 with
+// With the header `Prefer: respond-async` the request does not wait: the answer is 202 with
 // `Preference-Applied: respond-async`, the redrive, and its address in `Location`.
 //
-// The redrive goes on when the client leaves, and in another process when this one
-// ends. Whoever waited is then told 503, and so when nothing can be sent for 30 s, or
-// when somebody paused it: `details` has the `redrive_id` and how far it came, in the fields
-// `selected`, `resolved`, `failed`, `dead`, `in_doubt`, `skipped` and `waiting`.
+// The redrive continues when the client disconnects, and another process continues it when this one ends. A
+// request that is still waiting then gets 503. The same happens when nothing can be sent for 30 s and when an
+// operator pauses the redrive. `details` then has the `redrive_id` and the progress in the fields `selected`,
+// `resolved`, `failed`, `dead`, `in_doubt`, `skipped` and `waiting`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -4145,22 +4176,23 @@ func (c *Client) RetryTopicWithBody(ctx context.Context, topic InTopic, params *
 	return c.Client.Do(req)
 }
 
-// RetryTopic Retry everything retryable in a topic
+// RetryTopic Retry every retryable message of a topic
 //
-// Makes a redrive of every message of the topic that can be retried now, once
-// each, and waits for its end. What arrives meanwhile is left out. `retried` counts what
-// became `RESOLVED`; of the rest, `failed` went wrong (`dead` of them for good), `in_doubt`
-// is still to be settled and `skipped` was not tried. `reasons` counts failed and skipped
-// messages by cause. `UNDECLARED` are messages whose original topic is undeclared, `not_permitted` those whose original topic only
-// their headers name while you are not operator of their dead-letter topic, `POINTER_REFUSED` pointers that are not followed.
+// Creates a redrive of every message of the topic that can be retried now, and waits for its end. Each message is
+// retried once; messages that arrive in the meantime are not included. `retried` counts the messages that became
+// `RESOLVED`. Of the others, `failed` had an attempt that failed (`dead` of them for good), `in_doubt` are not
+// settled yet, and `skipped` were not tried. `reasons` counts failed and skipped messages by cause: `UNDECLARED`
+// are messages whose original topic is undeclared, `not_permitted` those whose original topic only their headers
+// name while the caller is not operator of their dead-letter topic, `POINTER_REFUSED` pointers that are not
+// followed.
 //
-// With the header `Prefer: respond-async` nobody waits: the answer is 202 with
+// With the header `Prefer: respond-async` the request does not wait: the answer is 202 with
 // `Preference-Applied: respond-async`, the redrive, and its address in `Location`.
 //
-// The redrive goes on when the client leaves, and in another process when this one
-// ends. Whoever waited is then told 503, and so when nothing can be sent for 30 s, or
-// when somebody paused it: `details` has the `redrive_id` and how far it came, in the fields
-// `selected`, `resolved`, `failed`, `dead`, `in_doubt`, `skipped` and `waiting`.
+// The redrive continues when the client disconnects, and another process continues it when this one ends. A
+// request that is still waiting then gets 503. The same happens when nothing can be sent for 30 s and when an
+// operator pauses the redrive. `details` then has the `redrive_id` and the progress in the fields `selected`,
+// `resolved`, `failed`, `dead`, `in_doubt`, `skipped` and `waiting`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4177,22 +4209,25 @@ func (c *Client) RetryTopic(ctx context.Context, topic InTopic, params *RetryTop
 	return c.Client.Do(req)
 }
 
-// ExportMessages Every message that matches, as a file
+// ExportMessages Export every matching message as a file
 //
-// Everything that matches, as a file: one message a line, as lists show it, newest first, as it was at one moment.
-// `format` is `ndjson` (the default) or `csv`, `source` is `live` (the default) or `archive`, and `limit` is 1 to 1,000,000 (default
-// 100,000). The trailer `X-Export-Messages` says how many there were, and `X-Export-Complete` whether these are all: it is
-// `false` when the limit was reached. An export that breaks off has no trailers, and its connection is cut; so is one that
-// takes longer than `server.export_timeout` (15 minutes). A process sends `server.max_exports` (4) of them at a time, half of
-// them to one principal; the next one waits 5 s and is 429 or 503, and `details` says so.
+// The file has one message a line, in the form that lists use, newest first, all read from one snapshot. `format`
+// is `ndjson` (the default) or `csv`, `source` is `live` (the default) or `archive`, and `limit` is 1 to 1,000,000
+// (default 100,000). The trailer `X-Export-Messages` gives the number of messages, and `X-Export-Complete` whether
+// these are all: it is `false` when the limit was reached. An export that fails midway has no trailers, and its
+// connection is closed; the same holds for an export that takes longer than `server.export_timeout` (15 minutes).
+// A process sends `server.max_exports` (4) of them at a time, half of them to one principal. A further export
+// waits 5 s and then gets 429 or 503 with `details`.
 //
-// An export by `key`, `header`, `payload` or `q` says in the header `X-Export-Searched-Until` how far the search catalogue was when
-// it began. When that was more than 10 seconds behind, `X-Export-Complete` is `false`; when it was more than a minute behind, the
-// export is refused: 503, with `details` naming `filter`.
+// An export by `key`, `header`, `payload` or `q` gives in the header `X-Export-Searched-Until` the time up to
+// which the search index was complete when the export started. If that was more than 10 seconds ago,
+// `X-Export-Complete` is `false`; if it was more than a minute ago, the export is refused: 503, with `details`
+// naming `filter`.
 //
-// In NDJSON every message is one line: where a producer's own text has line breaks between its tokens, a space stands for each. In
-// CSV the first line names the columns, null is empty, bytes that are not UTF-8 are in base64 behind `base64:`, and
-// `headers` is JSON. Text that a spreadsheet would take for a formula has an apostrophe in front, also behind spaces.
+// In NDJSON every message is one line: line breaks between the tokens of a producer's own text become spaces. In
+// CSV the first line names the columns, null is empty, bytes that are not UTF-8 are base64 with the prefix
+// `base64:`, and `headers` is JSON. Text that a spreadsheet would read as a formula gets an apostrophe in front,
+// also after leading spaces.
 //
 // Corresponds with GET /api/v1/export (the `ExportMessages` operationId).
 func (c *Client) ExportMessages(ctx context.Context, params *ExportMessagesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4207,12 +4242,13 @@ func (c *Client) ExportMessages(ctx context.Context, params *ExportMessagesParam
 	return c.Client.Do(req)
 }
 
-// ListGroups Error groups
+// ListGroups List error groups
 //
-// `topic` (original) and `open=true` (something is not `RESOLVED`) narrow the list; `sort` is `last_seen` (the default), `first_seen` or
-// `open`. `trend` is `24h` (the default), `7d` or `none`: arrivals by the hour, hours without any left out. A group is `new` for a day, and
-// `regressed` when a message came after all were resolved. `arrived` counts every message ever, `counts` those that are
-// there. A redrive with a `group_id` in its filter does something to all of a group.
+// `topic` (an original topic) and `open=true` (at least one message is not `RESOLVED`) filter the list; `sort` is
+// `last_seen` (the default), `first_seen` or `open`. `trend` is `24h` (the default), `7d` or `none`: it lists
+// arrivals by hour and leaves out hours without any. A group is `new` for a day, and `regressed` when a message
+// came after all were resolved. `arrived` counts every message of the group ever, `counts` those that are stored
+// now. A redrive with a `group_id` in its filter applies to all messages of a group.
 //
 // Corresponds with GET /api/v1/groups (the `ListGroups` operationId).
 func (c *Client) ListGroups(ctx context.Context, params *ListGroupsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4227,7 +4263,7 @@ func (c *Client) ListGroups(ctx context.Context, params *ListGroupsParams, reqEd
 	return c.Client.Do(req)
 }
 
-// GetGroup One error group
+// GetGroup Get an error group
 //
 // Corresponds with GET /api/v1/groups/{id} (the `GetGroup` operationId).
 func (c *Client) GetGroup(ctx context.Context, id InGroupID, params *GetGroupParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4242,15 +4278,18 @@ func (c *Client) GetGroup(ctx context.Context, id InGroupID, params *GetGroupPar
 	return c.Client.Do(req)
 }
 
-// AnnotateGroupWithBody Note, link, mute
+// AnnotateGroupWithBody Set the note, link or mute of an error group
 //
-// What is not named stays. Null clears a `note` (at most 2000 characters) or a `link` (an http or https address).
+// Fields that the request does not name keep their values. Null clears a `note` (at most 2000 characters) or a
+// `link` (an http or https address).
 //
-// They are kept for each original topic of the group. A change is made for those topics on which the caller is an operator, and of
-// which something ever came in the group; `annotated_topics` in the answer names them. Who is an operator on all topics changes all,
-// also those that come later: `*`. `annotations` has what is said by topic, of the topics that the caller sees; null is every topic
-// without its own. `note`, `link` and `muted` of the group are what is the same for all of these: null where they differ, and `muted`
-// when all are. Muted is a topic's share of the group: people still hear of the other topics.
+// Annotations are kept for each original topic of the group. A change applies to the topics on which the caller is
+// an operator and from which the group has ever had a message; `annotated_topics` in the answer names them. A
+// caller who is operator on all topics changes all of them, including topics that the group gets later: `*`.
+// `annotations` lists the annotations of the topics that the caller sees; a null topic stands for every topic
+// without an annotation of its own. The group's own `note`, `link` and `muted` combine these: `note` and `link`
+// are null where topics differ, and `muted` is true only when all topics are muted. Muting applies only to the
+// messages of the muted topics: notifications for the group's other topics continue.
 //
 // Takes any type of body and a specified content type.
 //
@@ -4267,15 +4306,18 @@ func (c *Client) AnnotateGroupWithBody(ctx context.Context, id InGroupID, conten
 	return c.Client.Do(req)
 }
 
-// AnnotateGroup Note, link, mute
+// AnnotateGroup Set the note, link or mute of an error group
 //
-// What is not named stays. Null clears a `note` (at most 2000 characters) or a `link` (an http or https address).
+// Fields that the request does not name keep their values. Null clears a `note` (at most 2000 characters) or a
+// `link` (an http or https address).
 //
-// They are kept for each original topic of the group. A change is made for those topics on which the caller is an operator, and of
-// which something ever came in the group; `annotated_topics` in the answer names them. Who is an operator on all topics changes all,
-// also those that come later: `*`. `annotations` has what is said by topic, of the topics that the caller sees; null is every topic
-// without its own. `note`, `link` and `muted` of the group are what is the same for all of these: null where they differ, and `muted`
-// when all are. Muted is a topic's share of the group: people still hear of the other topics.
+// Annotations are kept for each original topic of the group. A change applies to the topics on which the caller is
+// an operator and from which the group has ever had a message; `annotated_topics` in the answer names them. A
+// caller who is operator on all topics changes all of them, including topics that the group gets later: `*`.
+// `annotations` lists the annotations of the topics that the caller sees; a null topic stands for every topic
+// without an annotation of its own. The group's own `note`, `link` and `muted` combine these: `note` and `link`
+// are null where topics differ, and `muted` is true only when all topics are muted. Muting applies only to the
+// messages of the muted topics: notifications for the group's other topics continue.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4292,10 +4334,11 @@ func (c *Client) AnnotateGroup(ctx context.Context, id InGroupID, body AnnotateG
 	return c.Client.Do(req)
 }
 
-// GetMappings Where messages of unknown origin belong
+// GetMappings Get the rules for messages of unknown origin
 //
-// `unmapped` are the dead-letter topics with messages of unknown origin, and what the rules now say of them.
-// Reading the rules needs viewer, and replacing them admin, on all topics: rules name topics of everybody.
+// `unmapped` lists the dead-letter topics that have messages of unknown origin, and the original topic that the
+// present rules give them. Because rules name topics of all teams, reading them needs viewer, and replacing them
+// admin, on all topics.
 //
 // Corresponds with GET /api/v1/mappings (the `GetMappings` operationId).
 func (c *Client) GetMappings(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4310,10 +4353,11 @@ func (c *Client) GetMappings(ctx context.Context, reqEditors ...RequestEditorFn)
 	return c.Client.Do(req)
 }
 
-// ReplaceMappingsWithBody Set the rules
+// ReplaceMappingsWithBody Replace the mapping rules
 //
-// `version` is that which was read; when somebody else has changed the rules meanwhile the answer is 409. The rules hold for records
-// to come. With `apply` those that are there are set too, by one redrive for each dead-letter topic: their ids are `redrives`.
+// `version` is the version that the caller read; if the rules have changed since, the answer is 409. The rules
+// apply to future records. With `apply`, stored messages are mapped too, by one redrive for each dead-letter
+// topic; `redrives` lists the ids of these redrives.
 //
 // Takes any type of body and a specified content type.
 //
@@ -4330,10 +4374,11 @@ func (c *Client) ReplaceMappingsWithBody(ctx context.Context, params *ReplaceMap
 	return c.Client.Do(req)
 }
 
-// ReplaceMappings Set the rules
+// ReplaceMappings Replace the mapping rules
 //
-// `version` is that which was read; when somebody else has changed the rules meanwhile the answer is 409. The rules hold for records
-// to come. With `apply` those that are there are set too, by one redrive for each dead-letter topic: their ids are `redrives`.
+// `version` is the version that the caller read; if the rules have changed since, the answer is 409. The rules
+// apply to future records. With `apply`, stored messages are mapped too, by one redrive for each dead-letter
+// topic; `redrives` lists the ids of these redrives.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4352,31 +4397,33 @@ func (c *Client) ReplaceMappings(ctx context.Context, params *ReplaceMappingsPar
 
 // SearchMessages Search across topics
 //
-// All messages, whatever their topic. All that is given must hold. Every parameter is also a field of a
-// redrive's `filter`, where those that may be repeated are lists.
+// Searches all messages, of every topic. A message matches when all given conditions hold. Every parameter is also
+// a field of a redrive's `filter`, where parameters that may be repeated are lists.
 //
-// `key`, `header`, `payload` and `q` are answered from a search index that follows the messages by a moment: `searched_until`
-// says how far it was before the search began. It is null when the index was not asked, and while it has never
-// been made. A search goes on without what the index does not have yet; a `count` is then not `exact` when the
-// index is more than 10 seconds late. Redrives and exports are refused when it is
-// more than a minute late.
+// `key`, `header`, `payload` and `q` use a search index that is updated shortly after the messages.
+// `searched_until` is the time up to which the index was complete before the search started. It is null when the
+// index was not used, and until the index is built for the first time. A search does not wait for messages that
+// are not indexed yet; a `count` is then not `exact` when the index is more than 10 seconds late. Redrives and
+// exports are refused when it is more than a minute late.
 //
-// Such a search ends after about a second. The page may then have fewer messages than `limit`, or
-// none, although more match: `searched_back_to` says to which time it searched, and `next_cursor`
-// goes on from there. A list has ended when `next_cursor` is null.
+// Such a search ends after about a second. The page may then have fewer messages than `limit`, or none, although
+// more match: `searched_back_to` is the time back to which it searched, and `next_cursor` continues from there. A
+// list has ended when `next_cursor` is null.
 //
-// With `omit=payload` messages come without their payloads: for lists that show none, at a fraction of the cost.
+// `omit=payload` leaves the payloads out, for lists that do not show them, and costs much less.
 //
-// `sort` is `created_at`, `-created_at` (the default: newest first), `last_retry_at` or `-last_retry_at`; the last two leave out
-// messages that were never retried, and a `count` beside them counts none of these. `count` is `none` (the default), `exact` (counted for some seconds at most; `exact` is
-// false when that was not enough) or `estimate`.
+// `sort` is `created_at`, `-created_at` (the default: newest first), `last_retry_at` or `-last_retry_at`; the last
+// two leave out messages that were never retried, and a `count` with them does not include such messages. `count`
+// is `none` (the default), `exact` (counted for a few seconds at most; `exact` is false when that was not enough)
+// or `estimate`.
 //
-// An estimate is made of statistics of all messages. A caller who sees some topics only therefore gets none: with `exact` and with
-// `estimate` their messages are counted, and the number is exact up to 10,000. Above that, and when counting takes more than some
-// seconds, the answer is such as `{"messages": 10000, "exact": false, "at_least": true}`: there are at least so many. `at_least` is
-// left out where it is false.
+// An estimate uses statistics of all messages. A caller who sees only some topics therefore never gets one: with
+// `exact` and with `estimate` the caller's messages are counted, and the number is exact up to 10,000. Above that,
+// and when counting takes more than a few seconds, the answer is for example
+// `{"messages": 10000, "exact": false, "at_least": true}`: there are at least that many. `at_least` is left out
+// where it is false.
 //
-// Fields and headers that are masked cannot be searched without the grant unmask, and free text never finds them.
+// Masked fields and headers cannot be searched without the grant `unmask`, and free text never finds them.
 //
 // Corresponds with GET /api/v1/messages (the `SearchMessages` operationId).
 func (c *Client) SearchMessages(ctx context.Context, params *SearchMessagesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4391,10 +4438,9 @@ func (c *Client) SearchMessages(ctx context.Context, params *SearchMessagesParam
 	return c.Client.Do(req)
 }
 
-// ListQuarantine Records that the database refused, the latest first
+// ListQuarantine List the records that the database refused, latest first
 //
-// The latest first. Viewers see the records of the dead-letter topics that their role covers. A page has at
-// most 100.
+// Viewers see the records of the dead-letter topics that their role covers. A page has at most 100 records.
 //
 // Corresponds with GET /api/v1/quarantine (the `ListQuarantine` operationId).
 func (c *Client) ListQuarantine(ctx context.Context, params *ListQuarantineParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4409,10 +4455,10 @@ func (c *Client) ListQuarantine(ctx context.Context, params *ListQuarantineParam
 	return c.Client.Do(req)
 }
 
-// DeleteQuarantinedWithBody Delete the record for good
+// DeleteQuarantinedWithBody Delete a quarantined record for good
 //
-// Needs admin on the dead-letter topic. The change is in the audit trail, with kind `quarantine`; `error` has
-// the record's position and the SQLSTATE.
+// The caller must be admin on the dead-letter topic. The audit trail records the change with kind `quarantine`;
+// `error` has the record's position and the SQLSTATE.
 //
 // Takes any type of body and a specified content type.
 //
@@ -4429,10 +4475,10 @@ func (c *Client) DeleteQuarantinedWithBody(ctx context.Context, id InQuarantined
 	return c.Client.Do(req)
 }
 
-// DeleteQuarantined Delete the record for good
+// DeleteQuarantined Delete a quarantined record for good
 //
-// Needs admin on the dead-letter topic. The change is in the audit trail, with kind `quarantine`; `error` has
-// the record's position and the SQLSTATE.
+// The caller must be admin on the dead-letter topic. The audit trail records the change with kind `quarantine`;
+// `error` has the record's position and the SQLSTATE.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4449,11 +4495,11 @@ func (c *Client) DeleteQuarantined(ctx context.Context, id InQuarantinedID, body
 	return c.Client.Do(req)
 }
 
-// RetryQuarantinedWithBody Try to store the record now
+// RetryQuarantinedWithBody Try to store a quarantined record now
 //
-// Needs operator on the dead-letter topic. An ingester tries the record within seconds. Once it is stored,
-// `GET /api/v1/dlq/messages/{id}` has it under the same id; refused again, it has the new error and one more
-// of `tries`. The change is in the audit trail, with kind `quarantine`.
+// The caller must be operator on the dead-letter topic. An ingester tries the record within seconds. Once it is
+// stored, `GET /api/v1/dlq/messages/{id}` returns it under the same id. If it is refused again, it has the new
+// error, and `tries` is one higher. The audit trail records the change with kind `quarantine`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -4470,11 +4516,11 @@ func (c *Client) RetryQuarantinedWithBody(ctx context.Context, id InQuarantinedI
 	return c.Client.Do(req)
 }
 
-// RetryQuarantined Try to store the record now
+// RetryQuarantined Try to store a quarantined record now
 //
-// Needs operator on the dead-letter topic. An ingester tries the record within seconds. Once it is stored,
-// `GET /api/v1/dlq/messages/{id}` has it under the same id; refused again, it has the new error and one more
-// of `tries`. The change is in the audit trail, with kind `quarantine`.
+// The caller must be operator on the dead-letter topic. An ingester tries the record within seconds. Once it is
+// stored, `GET /api/v1/dlq/messages/{id}` returns it under the same id. If it is refused again, it has the new
+// error, and `tries` is one higher. The audit trail records the change with kind `quarantine`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4491,9 +4537,9 @@ func (c *Client) RetryQuarantined(ctx context.Context, id InQuarantinedID, param
 	return c.Client.Do(req)
 }
 
-// ListRedrives Redrives, the newest first
+// ListRedrives List redrives, newest first
 //
-// Whoever may not see every topic sees their own.
+// A caller who may not see every topic sees only the redrives that the caller created.
 //
 // Corresponds with GET /api/v1/redrives (the `ListRedrives` operationId).
 func (c *Client) ListRedrives(ctx context.Context, params *ListRedrivesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4508,24 +4554,27 @@ func (c *Client) ListRedrives(ctx context.Context, params *ListRedrivesParams, r
 	return c.Client.Do(req)
 }
 
-// CreateRedriveWithBody Do one thing to many messages
+// CreateRedriveWithBody Create a redrive
 //
-// Either `ids`, or a `filter` with what a search takes. All that is given must hold. It must name more than times
-// and states: those alone may mean everything. Without `status` it means the states that the action can act upon,
-// and without `created_before` it ends now. All options but `rate` are for `retry` alone.
+// Takes either `ids`, or a `filter` with the parameters of a search. A message is selected when all conditions
+// hold. The filter must have a condition other than times and statuses, because those alone could select every
+// message. Without `status`, the filter selects the statuses that the action applies to; without `created_before`,
+// it selects messages that were created until now. All options except `rate` are for `retry` only.
 //
-// A filter with `key`, `header`, `payload` or `q` is answered from the search catalogue, as a search is: `searched_until`, in the
-// answer that makes the redrive and in that of a dry run, says how far it was. What came later is not in the redrive.
-// While the catalogue is more than a minute behind no redrive is made by it: 503, with `details` naming `filter`.
+// A filter with `key`, `header`, `payload` or `q` uses the search index, as a search does. `searched_until`, in
+// the answer that creates the redrive and in that of a dry run, is the time up to which the index was complete.
+// Messages that were not indexed yet are not in the redrive. While the index is more than a minute late, no
+// redrive is created from it: 503, with `details` naming `filter`.
 //
-// Times are RFC 3339. Unknown fields, those of the filter included, and options that do
-// not fit the action are 400; everything that is wrong is named at once.
+// Times are RFC 3339. Unknown fields, including those of the filter, and options that do not fit the action are
+// 400; the answer names every fault at once.
 //
-// `Location` says where it is found from now on. A dry run is answered at once: `sendable`
-// of the `selected` messages would go, `reasons` counts the others, and `groups` says the same by
-// topic, the largest first. With a `patch`, `samples` show up to five payloads `before` and `after` it, or the `reason` why it does not fit;
-// `patch_checked` says how many messages it was tried on, and `patch_failed` how many of these it did not fit. The rest is not
-// checked: `sendable` counts it whether the patch fits or not. What only the broker can say of a single record is not in it.
+// `Location` is the address of the redrive. A dry run is answered at once: `sendable` of the `selected` messages
+// would be sent, `reasons` counts the others, and `groups` gives the same counts by topic, the largest first. With
+// a `patch`, `samples` show up to five payloads `before` and `after` it, or the `reason` why it cannot be applied;
+// `patch_checked` is the number of messages that it was tried on, and `patch_failed` the number of these to which
+// it could not be applied. The other messages are not checked: `sendable` includes them. Refusals that only the
+// broker can give for a single record are not predicted.
 //
 // Takes any type of body and a specified content type.
 //
@@ -4542,24 +4591,27 @@ func (c *Client) CreateRedriveWithBody(ctx context.Context, params *CreateRedriv
 	return c.Client.Do(req)
 }
 
-// CreateRedrive Do one thing to many messages
+// CreateRedrive Create a redrive
 //
-// Either `ids`, or a `filter` with what a search takes. All that is given must hold. It must name more than times
-// and states: those alone may mean everything. Without `status` it means the states that the action can act upon,
-// and without `created_before` it ends now. All options but `rate` are for `retry` alone.
+// Takes either `ids`, or a `filter` with the parameters of a search. A message is selected when all conditions
+// hold. The filter must have a condition other than times and statuses, because those alone could select every
+// message. Without `status`, the filter selects the statuses that the action applies to; without `created_before`,
+// it selects messages that were created until now. All options except `rate` are for `retry` only.
 //
-// A filter with `key`, `header`, `payload` or `q` is answered from the search catalogue, as a search is: `searched_until`, in the
-// answer that makes the redrive and in that of a dry run, says how far it was. What came later is not in the redrive.
-// While the catalogue is more than a minute behind no redrive is made by it: 503, with `details` naming `filter`.
+// A filter with `key`, `header`, `payload` or `q` uses the search index, as a search does. `searched_until`, in
+// the answer that creates the redrive and in that of a dry run, is the time up to which the index was complete.
+// Messages that were not indexed yet are not in the redrive. While the index is more than a minute late, no
+// redrive is created from it: 503, with `details` naming `filter`.
 //
-// Times are RFC 3339. Unknown fields, those of the filter included, and options that do
-// not fit the action are 400; everything that is wrong is named at once.
+// Times are RFC 3339. Unknown fields, including those of the filter, and options that do not fit the action are
+// 400; the answer names every fault at once.
 //
-// `Location` says where it is found from now on. A dry run is answered at once: `sendable`
-// of the `selected` messages would go, `reasons` counts the others, and `groups` says the same by
-// topic, the largest first. With a `patch`, `samples` show up to five payloads `before` and `after` it, or the `reason` why it does not fit;
-// `patch_checked` says how many messages it was tried on, and `patch_failed` how many of these it did not fit. The rest is not
-// checked: `sendable` counts it whether the patch fits or not. What only the broker can say of a single record is not in it.
+// `Location` is the address of the redrive. A dry run is answered at once: `sendable` of the `selected` messages
+// would be sent, `reasons` counts the others, and `groups` gives the same counts by topic, the largest first. With
+// a `patch`, `samples` show up to five payloads `before` and `after` it, or the `reason` why it cannot be applied;
+// `patch_checked` is the number of messages that it was tried on, and `patch_failed` the number of these to which
+// it could not be applied. The other messages are not checked: `sendable` includes them. Refusals that only the
+// broker can give for a single record are not predicted.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4576,7 +4628,7 @@ func (c *Client) CreateRedrive(ctx context.Context, params *CreateRedriveParams,
 	return c.Client.Do(req)
 }
 
-// GetRedrive One redrive, and how far it is
+// GetRedrive Get a redrive and its progress
 //
 // Corresponds with GET /api/v1/redrives/{id} (the `GetRedrive` operationId).
 func (c *Client) GetRedrive(ctx context.Context, id InRedriveID, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4591,7 +4643,7 @@ func (c *Client) GetRedrive(ctx context.Context, id InRedriveID, reqEditors ...R
 	return c.Client.Do(req)
 }
 
-// CancelRedriveWithBody End it; what was not taken stays as it is
+// CancelRedriveWithBody Cancel a redrive; its waiting messages stay unchanged
 //
 // Takes any type of body and a specified content type.
 //
@@ -4608,7 +4660,7 @@ func (c *Client) CancelRedriveWithBody(ctx context.Context, id InRedriveID, para
 	return c.Client.Do(req)
 }
 
-// CancelRedrive End it; what was not taken stays as it is
+// CancelRedrive Cancel a redrive; its waiting messages stay unchanged
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4625,12 +4677,12 @@ func (c *Client) CancelRedrive(ctx context.Context, id InRedriveID, params *Canc
 	return c.Client.Do(req)
 }
 
-// ListItems Its messages and what came of each
+// ListItems List the messages of a redrive and their results
 //
-// In the order of the selection. `result` narrows the list; it is `waiting`, `succeeded`,
-// `failed`, `dead`, `in_doubt` or `skipped`, and so does `outcome`: `published`, `consumed` or `returned`. Messages that the action could not take from the
-// start are counted in the redrive and are no items. `topic`, `partition` and `offset` say where
-// the record was sent, `outcome` what became of it.
+// Items are in the order of the selection. `result` filters the list; it is `waiting`, `succeeded`, `failed`,
+// `dead`, `in_doubt` or `skipped`. `outcome` filters it too: `published`, `consumed` or `returned`. Messages that
+// the action could not take from the start are counted in the redrive and are not items. `topic`, `partition` and
+// `offset` give the position to which the record was sent, and `outcome` its result there.
 //
 // Corresponds with GET /api/v1/redrives/{id}/items (the `ListItems` operationId).
 func (c *Client) ListItems(ctx context.Context, id InRedriveID, params *ListItemsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4645,12 +4697,12 @@ func (c *Client) ListItems(ctx context.Context, id InRedriveID, params *ListItem
 	return c.Client.Do(req)
 }
 
-// PauseRedriveWithBody Take nothing more until it is resumed
+// PauseRedriveWithBody Pause a redrive until it is resumed
 //
-// What is under way ends in every case. A paused redrive goes on where it was; one that
-// stopped itself goes on as if its canary had passed and nothing had failed so far. A
-// cancelled one never goes on, and what it had not taken stays as it is. All three
-// answer with the redrive; a move that its state does not have is 409.
+// Attempts in progress are always completed. A paused redrive continues where it was. A redrive that stopped
+// itself continues as if its canary had passed and nothing had failed so far. A cancelled redrive never continues,
+// and its waiting messages stay unchanged. Pause, resume and cancel answer with the redrive; a change that its
+// state does not allow is 409.
 //
 // Takes any type of body and a specified content type.
 //
@@ -4667,12 +4719,12 @@ func (c *Client) PauseRedriveWithBody(ctx context.Context, id InRedriveID, param
 	return c.Client.Do(req)
 }
 
-// PauseRedrive Take nothing more until it is resumed
+// PauseRedrive Pause a redrive until it is resumed
 //
-// What is under way ends in every case. A paused redrive goes on where it was; one that
-// stopped itself goes on as if its canary had passed and nothing had failed so far. A
-// cancelled one never goes on, and what it had not taken stays as it is. All three
-// answer with the redrive; a move that its state does not have is 409.
+// Attempts in progress are always completed. A paused redrive continues where it was. A redrive that stopped
+// itself continues as if its canary had passed and nothing had failed so far. A cancelled redrive never continues,
+// and its waiting messages stay unchanged. Pause, resume and cancel answer with the redrive; a change that its
+// state does not allow is 409.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4689,7 +4741,7 @@ func (c *Client) PauseRedrive(ctx context.Context, id InRedriveID, params *Pause
 	return c.Client.Do(req)
 }
 
-// ResumeRedriveWithBody Go on; passes a canary that waits
+// ResumeRedriveWithBody Resume a redrive; a waiting canary counts as passed
 //
 // Takes any type of body and a specified content type.
 //
@@ -4706,7 +4758,7 @@ func (c *Client) ResumeRedriveWithBody(ctx context.Context, id InRedriveID, para
 	return c.Client.Do(req)
 }
 
-// ResumeRedrive Go on; passes a canary that waits
+// ResumeRedrive Resume a redrive; a waiting canary counts as passed
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4723,9 +4775,9 @@ func (c *Client) ResumeRedrive(ctx context.Context, id InRedriveID, params *Resu
 	return c.Client.Do(req)
 }
 
-// GetSession Who is asking, and what they may do
+// GetSession Get the caller and its grants
 //
-// Who one is, and what one may do.
+// Returns the caller's name and grants.
 //
 // Corresponds with GET /api/v1/session (the `GetSession` operationId).
 func (c *Client) GetSession(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4740,12 +4792,13 @@ func (c *Client) GetSession(ctx context.Context, reqEditors ...RequestEditorFn) 
 	return c.Client.Do(req)
 }
 
-// ListTopics What there is of each original topic, and whether replay is possible
+// ListTopics List original topics with their counts and whether replay is possible
 //
-// Every original topic that has messages, by name, up to 1000 at a time; `topic` is empty for those of unknown origin. Counts are exact. `ingest_lag` is
-// how many records of its dead-letter topics are not stored yet. `replay` says whether messages can be sent
-// back, if not why (`class` and `reason`), and whether anybody reads there: a consumer group is `running`, `behind`,
-// `absent` or `unknown`. What Kafka does not tell now is null or `unknown`.
+// Lists every original topic that has messages, by name, up to 1000 at a time; `topic` is empty for messages of
+// unknown origin. Counts are exact. `ingest_lag` is the number of records of its dead-letter topics that are not
+// stored yet. `replay` gives whether messages can be sent back and, if not, the cause (`class` and `reason`). It
+// also gives the state of each consumer group there: `running`, `behind`, `absent` or `unknown`. Values that Kafka
+// cannot give now are null or `unknown`.
 //
 // Corresponds with GET /api/v1/topics (the `ListTopics` operationId).
 func (c *Client) ListTopics(ctx context.Context, params *ListTopicsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4760,7 +4813,7 @@ func (c *Client) ListTopics(ctx context.Context, params *ListTopicsParams, reqEd
 	return c.Client.Do(req)
 }
 
-// ReadableDocument This document, to read
+// ReadableDocument This document as a web page
 //
 // Corresponds with GET /docs (the `ReadableDocument` operationId).
 func (c *Client) ReadableDocument(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4775,9 +4828,9 @@ func (c *Client) ReadableDocument(ctx context.Context, reqEditors ...RequestEdit
 	return c.Client.Do(req)
 }
 
-// Alive The process lives
+// Alive Whether the process is alive
 //
-// Asks nobody and always answers.
+// Always answers, without a check of any dependency.
 //
 // Corresponds with GET /healthz (the `Alive` operationId).
 func (c *Client) Alive(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4794,12 +4847,12 @@ func (c *Client) Alive(ctx context.Context, reqEditors ...RequestEditorFn) (*htt
 
 // Metrics Prometheus metrics
 //
-// Open to everybody, whatever `auth.mode` is, as the probes are; and it tells how many messages each topic has. Whom that is not
-// for must be kept from the path by the network, or by the proxy in front.
+// Open to every client in every `auth.mode`, like the probes, although it shows the number of messages of each
+// topic. To protect it, block the path in the network or in a proxy in front of the program.
 //
-// Of HTTP itself there are `dlq_http_requests_total` (labels `method`, `route`, which is the template or
-// `unmatched`, and `code`, where 499 is a client that left), `dlq_http_request_duration_seconds` (`method`,
-// `route`) and `dlq_http_requests_in_flight`.
+// The HTTP metrics are `dlq_http_requests_total` (labels `method`, `route`, which is the route's template or
+// `unmatched`, and `code`, where 499 is a client that disconnected), `dlq_http_request_duration_seconds`
+// (`method`, `route`) and `dlq_http_requests_in_flight`.
 //
 // Corresponds with GET /metrics (the `Metrics` operationId).
 func (c *Client) Metrics(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4814,7 +4867,7 @@ func (c *Client) Metrics(ctx context.Context, reqEditors ...RequestEditorFn) (*h
 	return c.Client.Do(req)
 }
 
-// Document This document
+// Document This document as OpenAPI
 //
 // Corresponds with GET /openapi.yaml (the `Document` operationId).
 func (c *Client) Document(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4829,13 +4882,12 @@ func (c *Client) Document(ctx context.Context, reqEditors ...RequestEditorFn) (*
 	return c.Client.Do(req)
 }
 
-// Readiness It can work
+// Readiness Whether the program can work
 //
-// 503 with `"status": "not_ready"` while the program starts or drains, when a required
-// dependency has never been reached, and when it failed twice running: one failure
-// alone is shown and forgiven. The API does not need Kafka to be ready. However
-// often this is asked, dependencies are asked at most once a second; one that has not
-// answered after two seconds has failed, and goes on failing until it answers.
+// 503 with `"status": "not_ready"` while the program starts or drains, when a required dependency has never been
+// reached, and when it failed twice in a row: a single failure is shown but does not make the program unready. The
+// API does not need Kafka to be ready. Dependencies are checked at most once a second, however often this route is
+// called. A dependency that has not answered after two seconds has failed, and stays failed until it answers.
 //
 // Corresponds with GET /readyz (the `Readiness` operationId).
 func (c *Client) Readiness(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8014,416 +8066,435 @@ func WithBaseURL(baseURL string) ClientOption {
 // ClientWithResponsesInterface is the interface specification for the client with responses above.
 type ClientWithResponsesInterface interface {
 
-	// GetActivityWithResponse How much came in over time
+	// GetActivityWithResponse Get the number of arrivals over time
 	//
-	// How much came in over time. `span` is `hour` (12 steps of five minutes), `day` (24 of an hour, the default) or `week` (7 × 24 of
-	// an hour); `topic` (original) narrows it. Steps are of UTC and the last one is not over yet. `arrived` counts messages by their
-	// `created_at`, those among them included that came back from a replay, which `returned` counts.
+	// `span` is `hour` (12 steps of five minutes), `day` (24 steps of an hour, the default) or `week` (7 × 24 steps of
+	// an hour); `topic` restricts the answer to one original topic. Steps are aligned to UTC, and the last one is not
+	// over yet. `arrived` counts messages by their `created_at`, including those that came back from a replay;
+	// `returned` counts only the latter.
 	//
-	// A message is counted once, within seconds, together with its search document: one that is deleted earlier is not. What becomes of it
-	// later, deletion, archive or another topic, changes nothing here. Every message that was stored before `counted_until` is counted; it is
-	// null while nobody has counted. Nothing is counted of messages whose documents were made before this version of the schema, nor of those
-	// that were more than eight days old, in steps of five minutes two hours, when theirs were made. Messages of unknown origin are counted
-	// for those who see all topics.
+	// A message is counted once, within seconds, when it is added to the search index: a message that is deleted
+	// before that is not counted. Later changes (deletion, archiving or another topic) do not change the counts. Every
+	// message that was stored before `counted_until` is counted; it is null until counting starts. Not counted are
+	// messages that were indexed before this version of the schema, and messages that were more than eight days old
+	// when they were indexed (two hours old, for steps of five minutes). Messages of unknown origin are counted for
+	// callers who see all topics.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/activity (the `GetActivity` operationId).
 	GetActivityWithResponse(ctx context.Context, params *GetActivityParams, reqEditors ...RequestEditorFn) (*GetActivityResponse, error)
 
-	// SearchArchiveWithResponse Search what was archived
+	// SearchArchiveWithResponse Search the archive
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/archive (the `SearchArchive` operationId).
 	SearchArchiveWithResponse(ctx context.Context, params *SearchArchiveParams, reqEditors ...RequestEditorFn) (*SearchArchiveResponse, error)
 
-	// GetArchivedWithResponse One archived message
+	// GetArchivedWithResponse Get an archived message
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/archive/{id} (the `GetArchived` operationId).
 	GetArchivedWithResponse(ctx context.Context, id InMessageID, params *GetArchivedParams, reqEditors ...RequestEditorFn) (*GetArchivedResponse, error)
 
-	// GetArchivedHistoryWithResponse Attempts, changes and lineage of an archived message
+	// GetArchivedHistoryWithResponse Get the attempts, changes and lineage of an archived message
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/archive/{id}/history (the `GetArchivedHistory` operationId).
 	GetArchivedHistoryWithResponse(ctx context.Context, id InMessageID, params *GetArchivedHistoryParams, reqEditors ...RequestEditorFn) (*GetArchivedHistoryResponse, error)
 
-	// GetArchivedPayloadWithResponse The value of an archived message, byte for byte
+	// GetArchivedPayloadWithResponse Get the value of an archived message, byte for byte
 	//
-	// As that of a message which is not archived.
+	// The same as for a message that is not archived.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/archive/{id}/payload (the `GetArchivedPayload` operationId).
 	GetArchivedPayloadWithResponse(ctx context.Context, id InMessageID, reqEditors ...RequestEditorFn) (*GetArchivedPayloadResponse, error)
 
-	// RestoreMessageWithBodyWithResponse Bring it back as PENDING, with no attempts used
+	// RestoreMessageWithBodyWithResponse Restore an archived message as PENDING
 	//
-	// Back among the others, as `PENDING` with no attempts used. Its id, its bytes, its history and `created_at` stay.
+	// Moves the message back to the live messages, as `PENDING` with no attempts used. Its id, its bytes, its history
+	// and `created_at` stay.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/archive/{id}/restore (the `RestoreMessage` operationId).
 	RestoreMessageWithBodyWithResponse(ctx context.Context, id InMessageID, params *RestoreMessageParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RestoreMessageResponse, error)
 
-	// RestoreMessageWithResponse Bring it back as PENDING, with no attempts used
+	// RestoreMessageWithResponse Restore an archived message as PENDING
 	//
-	// Back among the others, as `PENDING` with no attempts used. Its id, its bytes, its history and `created_at` stay.
+	// Moves the message back to the live messages, as `PENDING` with no attempts used. Its id, its bytes, its history
+	// and `created_at` stay.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/archive/{id}/restore (the `RestoreMessage` operationId).
 	RestoreMessageWithResponse(ctx context.Context, id InMessageID, params *RestoreMessageParams, body RestoreMessageJSONRequestBody, reqEditors ...RequestEditorFn) (*RestoreMessageResponse, error)
 
-	// ListChangesWithResponse The audit trail, the newest first
+	// ListChangesWithResponse List the audit trail, newest first
 	//
-	// Newest first, narrowed by `object_id`, `kind` (`message`, `redrive`, `group`, `mapping` or `list`),
-	// `actor`, `action`, `request_id` and `after` (a time, inclusive). Actions on messages are
-	// `retry` (somebody had an attempt started), `attempt` (an attempt ended), `requeue`, `dead`, `delete`, `map` (its original topic was set), `restore` and `unmask`
-	// (somebody looked behind the masks; of a list `error` has the question); on groups `annotate`, on the mapping `replace`; on
-	// redrives `create`, `pass` (its canary), `pause`, `resume`, `cancel`, `stop` and `finish`. Actors that are
-	// not people are `settler`, `auto` and `ingest`. Changes of an error group name their `topics`, unless they are about all; with
-	// roles on some topics one sees those that are about all or about one of theirs, by `object_id`.
+	// The list can be filtered by `object_id`, `kind` (`message`, `redrive`, `group`, `mapping`, `list` or
+	// `quarantine`), `actor`, `action`, `request_id` and `after` (a time, inclusive). Actions on messages are `retry`
+	// (a user started an attempt), `attempt` (an attempt ended), `requeue`, `dead`, `delete`, `map` (its original
+	// topic was set), `restore`, `unmask` (a user saw masked values; for a list, `error` has the query) and
+	// `read_pointer` (the record that a pointer names was read for a user). On error groups the action is `annotate`,
+	// on the mapping `replace`. On redrives they are `create`, `pass` (its canary passed), `pause`, `resume`,
+	// `cancel`, `stop` and `finish`. The actors `settler`, `auto` and `ingest` are parts of the program, not people.
+	// Changes of an error group name their `topics`, unless they apply to all topics. A caller with roles on some
+	// topics sees, by `object_id`, those that apply to all topics or to one of the caller's.
 	//
-	// `from` and `to` are statuses of a message or states of a redrive, null where there was or is none;
-	// `retry_count`, `error_class` and `error` are those of a message.
+	// `from` and `to` are statuses of a message or states of a redrive, null where there is none; `retry_count`,
+	// `error_class` and `error` belong to a message.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/audit (the `ListChanges` operationId).
 	ListChangesWithResponse(ctx context.Context, params *ListChangesParams, reqEditors ...RequestEditorFn) (*ListChangesResponse, error)
 
-	// DeleteMessageWithResponse Delete it for good
+	// DeleteMessageWithResponse Delete a message for good
 	//
-	// For good; the same record is not taken in again. A second deletion is 404, and
-	// while a retry has the message it is 409. An attempt that was abandoned is settled
-	// first; where that is impossible the answer is 409, and `details` names the two ways
-	// out: mark the message dead, or retry it with `accept_duplicate`.
+	// The message is deleted for good: ingest does not store the same record again. A second deletion is 404. While a
+	// retry holds the message, the answer is 409. An abandoned attempt is settled first; where that is impossible, the
+	// answer is 409 and `details` names the two ways out: mark the message dead, or retry it with `accept_duplicate`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with DELETE /api/v1/dlq/messages/{id} (the `DeleteMessage` operationId).
 	DeleteMessageWithResponse(ctx context.Context, id InMessageID, params *DeleteMessageParams, reqEditors ...RequestEditorFn) (*DeleteMessageResponse, error)
 
-	// GetMessageWithResponse One message
+	// GetMessageWithResponse Get a message
 	//
-	// `derived` says where each field was learnt. `source` is `mapping` (a rule), `header` (one that only its producer uses),
-	// `companion` (one that several use; others beside it told whose it is), `name` (that of the dead-letter topic),
-	// `operator`, `record` (its own timestamp or key) or `none`. `header` and `occurrence` (from 0, among those of the
-	// same name) say which header it was, `dialect` whose, and `confidence` is `high`, `medium`, `low` or `none`. `hops` are the
-	// failures that the record's headers tell of, the oldest first; each has `dialect`, `topic`, `partition` and `offset`.
+	// `derived` gives the source of each field. `source` is `mapping` (a rule), `header` (a header that only its
+	// producer uses), `companion` (a header that several producers use; other headers of the record identify the
+	// producer), `name` (the dead-letter topic's name), `operator`, `record` (the record's own timestamp or key) or
+	// `none`. `header` and `occurrence` (from 0, among the headers of the same name) identify the header, `dialect`
+	// names its producer, and `confidence` is `high`, `medium`, `low` or `none`. `hops` lists the failures that the
+	// record's headers report, oldest first; each has `dialect`, `topic`, `partition` and `offset`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/dlq/messages/{id} (the `GetMessage` operationId).
 	GetMessageWithResponse(ctx context.Context, id InMessageID, params *GetMessageParams, reqEditors ...RequestEditorFn) (*GetMessageResponse, error)
 
-	// GiveUpMessageWithBodyWithResponse Give it up
+	// GiveUpMessageWithBodyWithResponse Mark a message dead
 	//
-	// Gives a message up that is `PENDING`, or `RETRYING` with nobody at work on it. An
-	// attempt that was abandoned is settled first: when its record turns out to be in the
-	// original topic, the message is `RESOLVED` and cannot be given up. A message whose
-	// last attempt cannot be settled can.
+	// Marks a message `DEAD` that is `PENDING`, or `RETRYING` without a running attempt. An abandoned attempt is
+	// settled first: if its record is found in the original topic, the message becomes `RESOLVED` and cannot be marked
+	// dead. A message whose last attempt cannot be settled can be marked dead.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{id}/dead (the `GiveUpMessage` operationId).
 	GiveUpMessageWithBodyWithResponse(ctx context.Context, id InMessageID, params *GiveUpMessageParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*GiveUpMessageResponse, error)
 
-	// GiveUpMessageWithResponse Give it up
+	// GiveUpMessageWithResponse Mark a message dead
 	//
-	// Gives a message up that is `PENDING`, or `RETRYING` with nobody at work on it. An
-	// attempt that was abandoned is settled first: when its record turns out to be in the
-	// original topic, the message is `RESOLVED` and cannot be given up. A message whose
-	// last attempt cannot be settled can.
+	// Marks a message `DEAD` that is `PENDING`, or `RETRYING` without a running attempt. An abandoned attempt is
+	// settled first: if its record is found in the original topic, the message becomes `RESOLVED` and cannot be marked
+	// dead. A message whose last attempt cannot be settled can be marked dead.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{id}/dead (the `GiveUpMessage` operationId).
 	GiveUpMessageWithResponse(ctx context.Context, id InMessageID, params *GiveUpMessageParams, body GiveUpMessageJSONRequestBody, reqEditors ...RequestEditorFn) (*GiveUpMessageResponse, error)
 
-	// GetHistoryWithResponse Its attempts, changes and lineage
+	// GetHistoryWithResponse Get a message's attempts, changes and lineage
 	//
-	// `attempts` are those that were made, oldest first. `changes` are its entries of the
-	// audit trail, oldest first, of more than 1000 the latest. `lineage` are the messages that
-	// this one came back from, its parent first, each with its own attempts and changes;
-	// those that were deleted or archived, and what is behind them, are not in it. `unmask=true` shows what is masked.
+	// `attempts` lists the attempts, oldest first. `changes` lists the message's entries of the audit trail, oldest
+	// first; if there are more than 1000, the latest 1000. `lineage` lists the messages that this one came back from,
+	// its parent first, each with its own attempts and changes; it ends before the first message that was deleted or
+	// archived. `unmask=true` shows masked values.
 	//
-	// `edit` says how what was sent differed from the message, which itself never changes. `payload_patch` is
-	// the difference as a JSON Patch, null where one side is not JSON or longer than 1 MiB; `redrive_patch` is the patch of
-	// the redrive that made the attempt.
+	// `edit` describes how the sent record differed from the message, which itself never changes. `payload_patch` is
+	// the difference as a JSON Patch, null where one side is not JSON or is longer than 1 MiB; `redrive_patch` is the
+	// patch of the redrive that made the attempt.
 	//
-	// Two ids must not be mixed up. `redrive_id` is the attempt's own: its record carries it
-	// as header `dlq-redrive-id`, and no other attempt has it. `bulk_redrive_id` is that of the
-	// redrive that made the attempt, null when a single retry did. `number`
-	// counts up for ever; `retry_count` is the message's count with this attempt, and starts
-	// anew with a requeue.
+	// Two ids must not be confused. `redrive_id` identifies the attempt: its record carries it in the header
+	// `dlq-redrive-id`, and no other attempt has it. `bulk_redrive_id` identifies the redrive that made the attempt,
+	// and is null for a single retry. `number` only increases; `retry_count` is the message's count including this
+	// attempt, and a requeue resets it to 0.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/dlq/messages/{id}/history (the `GetHistory` operationId).
 	GetHistoryWithResponse(ctx context.Context, id InMessageID, params *GetHistoryParams, reqEditors ...RequestEditorFn) (*GetHistoryResponse, error)
 
-	// SetOriginWithBodyWithResponse Say where it belongs
+	// SetOriginWithBodyWithResponse Set the original topic of a message
 	//
 	// Sets the original topic of a message that is `PENDING` or `DEAD` and whose own headers do not name it, or whose
-	// origin is `undeclared`: the topic is declared for this message from then on. It needs operator on the topic that is named and on
-	// the dead-letter topic. Partition and offset of another topic that a header named are forgotten. Those of
-	// several messages are set by a redrive with action `map`, those to come by the mapping.
+	// origin is `undeclared`: from then on the topic is declared for this message. The caller must be operator on the
+	// named topic and on the dead-letter topic. If a header named another topic, its partition and offset are
+	// discarded. For several messages, use a redrive with action `map`; for future messages, use the mapping.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{id}/origin (the `SetOrigin` operationId).
 	SetOriginWithBodyWithResponse(ctx context.Context, id InMessageID, params *SetOriginParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SetOriginResponse, error)
 
-	// SetOriginWithResponse Say where it belongs
+	// SetOriginWithResponse Set the original topic of a message
 	//
 	// Sets the original topic of a message that is `PENDING` or `DEAD` and whose own headers do not name it, or whose
-	// origin is `undeclared`: the topic is declared for this message from then on. It needs operator on the topic that is named and on
-	// the dead-letter topic. Partition and offset of another topic that a header named are forgotten. Those of
-	// several messages are set by a redrive with action `map`, those to come by the mapping.
+	// origin is `undeclared`: from then on the topic is declared for this message. The caller must be operator on the
+	// named topic and on the dead-letter topic. If a header named another topic, its partition and offset are
+	// discarded. For several messages, use a redrive with action `map`; for future messages, use the mapping.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{id}/origin (the `SetOrigin` operationId).
 	SetOriginWithResponse(ctx context.Context, id InMessageID, params *SetOriginParams, body SetOriginJSONRequestBody, reqEditors ...RequestEditorFn) (*SetOriginResponse, error)
 
-	// GetPayloadWithResponse Its value, byte for byte
+	// GetPayloadWithResponse Get a message's value, byte for byte
 	//
-	// The value byte for byte, as `application/octet-stream` and as an attachment. A
-	// tombstone is 204 without a body. A value that is not kept here is fetched from the topic that has
-	// it; when that has it no more the answer is 404 and says why, and without Kafka it is 409.
+	// The value is sent byte for byte, as `application/octet-stream` and as an attachment. A tombstone is 204 without
+	// a body. A value that is not stored here is fetched from its topic. If the topic no longer has it, the answer is
+	// 404 with the reason; without Kafka it is 409.
 	//
-	// Where fields of the value are masked this needs the grant unmask. A record that a dead letter only points
-	// to is read where `kafka.pointer_topics` lists the dead-letter topic, for those who may see the topic that it
-	// points to; else it is 409 with the reason. Both kinds of reads are in the audit trail.
+	// Where fields of the value are masked, this needs the grant `unmask`. If the dead letter is only a pointer to a
+	// record, that record is read where `kafka.pointer_topics` lists the dead-letter topic, for callers who may see
+	// the topic that the pointer names; otherwise the answer is 409 with the reason. The audit trail records both
+	// kinds of reads.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/dlq/messages/{id}/payload (the `GetPayload` operationId).
 	GetPayloadWithResponse(ctx context.Context, id InMessageID, reqEditors ...RequestEditorFn) (*GetPayloadResponse, error)
 
-	// RequeueMessageWithBodyWithResponse DEAD to PENDING, attempts back to 0
+	// RequeueMessageWithBodyWithResponse Move a DEAD message back to PENDING
 	//
-	// Takes a `DEAD` message back to `PENDING`, with no attempts used.
+	// Moves a `DEAD` message back to `PENDING` and resets its attempts to 0.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{id}/requeue (the `RequeueMessage` operationId).
 	RequeueMessageWithBodyWithResponse(ctx context.Context, id InMessageID, params *RequeueMessageParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RequeueMessageResponse, error)
 
-	// RequeueMessageWithResponse DEAD to PENDING, attempts back to 0
+	// RequeueMessageWithResponse Move a DEAD message back to PENDING
 	//
-	// Takes a `DEAD` message back to `PENDING`, with no attempts used.
+	// Moves a `DEAD` message back to `PENDING` and resets its attempts to 0.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{id}/requeue (the `RequeueMessage` operationId).
 	RequeueMessageWithResponse(ctx context.Context, id InMessageID, params *RequeueMessageParams, body RequeueMessageJSONRequestBody, reqEditors ...RequestEditorFn) (*RequeueMessageResponse, error)
 
-	// RetryMessageWithBodyWithResponse Send it back
+	// RetryMessageWithBodyWithResponse Send a message back
 	//
-	// Sends the message back to its original topic and waits for the broker. Only a
-	// `PENDING` message with attempts left can be retried. With
-	// `{"accept_duplicate": true}` a message goes whose last attempt cannot be settled: it may
-	// then arrive twice.
+	// Sends the message back to its original topic and waits for the broker. Only a `PENDING` message with attempts
+	// left can be retried. With `{"accept_duplicate": true}`, a message whose last attempt cannot be settled can be
+	// retried too: it may then arrive twice.
 	//
-	// It needs operator on the original topic. Where only the record's own headers name that topic, and neither `kafka.origins`
-	// nor the mapping declares it, it needs operator on the dead-letter topic too (403 names it).
+	// The caller must be operator on the original topic. Where only the record's own headers name that topic, and
+	// neither `kafka.origins` nor the mapping declares it, the caller must also be operator on the dead-letter topic
+	// (a 403 names it).
 	//
-	// With `edit` something else is sent; that needs the grant `edit`. What is not named goes as it is. A
-	// `target_topic` must be named in `kafka.republish_allow`.
+	// `edit` replaces parts of the record when it is sent, and needs the grant `edit`. Parts that it does not name are
+	// sent unchanged. A `target_topic` must be listed in `kafka.republish_allow`.
 	//
-	// An edit is part of the request's body and not larger than `server.max_body_bytes`. A message of which nobody knows where
-	// it belongs can be sent once in this way, with a `target_topic`: the operator says where.
+	// An edit is part of the request's body, so it is limited to `server.max_body_bytes`. With a `target_topic`, a
+	// message of unknown origin can be sent once: the operator gives the topic.
 	//
-	// `published` is false, and the four fields after it null, when the program has
-	// no Kafka: the message is resolved and nothing was sent. `dlq_redrive_id` is the id of the
-	// attempt; the record has it in its header `dlq-redrive-id`, and the history as `id`.
+	// When the program has no Kafka, `published` is false and the four fields after it are null: the message is
+	// resolved and nothing was sent. `dlq_redrive_id` is the attempt's id; the record carries it in its header
+	// `dlq-redrive-id`, and the history shows it as `redrive_id`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{id}/retry (the `RetryMessage` operationId).
 	RetryMessageWithBodyWithResponse(ctx context.Context, id InMessageID, params *RetryMessageParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RetryMessageResponse, error)
 
-	// RetryMessageWithResponse Send it back
+	// RetryMessageWithResponse Send a message back
 	//
-	// Sends the message back to its original topic and waits for the broker. Only a
-	// `PENDING` message with attempts left can be retried. With
-	// `{"accept_duplicate": true}` a message goes whose last attempt cannot be settled: it may
-	// then arrive twice.
+	// Sends the message back to its original topic and waits for the broker. Only a `PENDING` message with attempts
+	// left can be retried. With `{"accept_duplicate": true}`, a message whose last attempt cannot be settled can be
+	// retried too: it may then arrive twice.
 	//
-	// It needs operator on the original topic. Where only the record's own headers name that topic, and neither `kafka.origins`
-	// nor the mapping declares it, it needs operator on the dead-letter topic too (403 names it).
+	// The caller must be operator on the original topic. Where only the record's own headers name that topic, and
+	// neither `kafka.origins` nor the mapping declares it, the caller must also be operator on the dead-letter topic
+	// (a 403 names it).
 	//
-	// With `edit` something else is sent; that needs the grant `edit`. What is not named goes as it is. A
-	// `target_topic` must be named in `kafka.republish_allow`.
+	// `edit` replaces parts of the record when it is sent, and needs the grant `edit`. Parts that it does not name are
+	// sent unchanged. A `target_topic` must be listed in `kafka.republish_allow`.
 	//
-	// An edit is part of the request's body and not larger than `server.max_body_bytes`. A message of which nobody knows where
-	// it belongs can be sent once in this way, with a `target_topic`: the operator says where.
+	// An edit is part of the request's body, so it is limited to `server.max_body_bytes`. With a `target_topic`, a
+	// message of unknown origin can be sent once: the operator gives the topic.
 	//
-	// `published` is false, and the four fields after it null, when the program has
-	// no Kafka: the message is resolved and nothing was sent. `dlq_redrive_id` is the id of the
-	// attempt; the record has it in its header `dlq-redrive-id`, and the history as `id`.
+	// When the program has no Kafka, `published` is false and the four fields after it are null: the message is
+	// resolved and nothing was sent. `dlq_redrive_id` is the attempt's id; the record carries it in its header
+	// `dlq-redrive-id`, and the history shows it as `redrive_id`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{id}/retry (the `RetryMessage` operationId).
 	RetryMessageWithResponse(ctx context.Context, id InMessageID, params *RetryMessageParams, body RetryMessageJSONRequestBody, reqEditors ...RequestEditorFn) (*RetryMessageResponse, error)
 
-	// ListTopicWithResponse List a topic, newest first
+	// ListTopicWithResponse List the messages of a topic, newest first
 	//
-	// A topic names an original topic or a dead-letter topic; one that does not exist is an empty list. By
-	// `created_at` and then `id`.
+	// `{topic}` is an original topic or a dead-letter topic; one that does not exist is an empty list. Messages are
+	// sorted by `created_at` and then by `id`, newest first.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/dlq/{topic} (the `ListTopic` operationId).
 	ListTopicWithResponse(ctx context.Context, topic InTopic, params *ListTopicParams, reqEditors ...RequestEditorFn) (*ListTopicResponse, error)
 
-	// RetryTopicWithBodyWithResponse Retry everything retryable in a topic
+	// RetryTopicWithBodyWithResponse Retry every retryable message of a topic
 	//
-	// Makes a redrive of every message of the topic that can be retried now, once
-	// each, and waits for its end. What arrives meanwhile is left out. `retried` counts what
-	// became `RESOLVED`; of the rest, `failed` went wrong (`dead` of them for good), `in_doubt`
-	// is still to be settled and `skipped` was not tried. `reasons` counts failed and skipped
-	// messages by cause. `UNDECLARED` are messages whose original topic is undeclared, `not_permitted` those whose original topic only
-	// their headers name while you are not operator of their dead-letter topic, `POINTER_REFUSED` pointers that are not followed.
+	// Creates a redrive of every message of the topic that can be retried now, and waits for its end. Each message is
+	// retried once; messages that arrive in the meantime are not included. `retried` counts the messages that became
+	// `RESOLVED`. Of the others, `failed` had an attempt that failed (`dead` of them for good), `in_doubt` are not
+	// settled yet, and `skipped` were not tried. `reasons` counts failed and skipped messages by cause: `UNDECLARED`
+	// are messages whose original topic is undeclared, `not_permitted` those whose original topic only their headers
+	// name while the caller is not operator of their dead-letter topic, `POINTER_REFUSED` pointers that are not
+	// followed.
 	//
-	// With the header `Prefer: respond-async` nobody waits: the answer is 202 with
+	// With the header `Prefer: respond-async` the request does not wait: the answer is 202 with
 	// `Preference-Applied: respond-async`, the redrive, and its address in `Location`.
 	//
-	// The redrive goes on when the client leaves, and in another process when this one
-	// ends. Whoever waited is then told 503, and so when nothing can be sent for 30 s, or
-	// when somebody paused it: `details` has the `redrive_id` and how far it came, in the fields
-	// `selected`, `resolved`, `failed`, `dead`, `in_doubt`, `skipped` and `waiting`.
+	// The redrive continues when the client disconnects, and another process continues it when this one ends. A
+	// request that is still waiting then gets 503. The same happens when nothing can be sent for 30 s and when an
+	// operator pauses the redrive. `details` then has the `redrive_id` and the progress in the fields `selected`,
+	// `resolved`, `failed`, `dead`, `in_doubt`, `skipped` and `waiting`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/{topic}/retry-all (the `RetryTopic` operationId).
 	RetryTopicWithBodyWithResponse(ctx context.Context, topic InTopic, params *RetryTopicParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RetryTopicResponse, error)
 
-	// RetryTopicWithResponse Retry everything retryable in a topic
+	// RetryTopicWithResponse Retry every retryable message of a topic
 	//
-	// Makes a redrive of every message of the topic that can be retried now, once
-	// each, and waits for its end. What arrives meanwhile is left out. `retried` counts what
-	// became `RESOLVED`; of the rest, `failed` went wrong (`dead` of them for good), `in_doubt`
-	// is still to be settled and `skipped` was not tried. `reasons` counts failed and skipped
-	// messages by cause. `UNDECLARED` are messages whose original topic is undeclared, `not_permitted` those whose original topic only
-	// their headers name while you are not operator of their dead-letter topic, `POINTER_REFUSED` pointers that are not followed.
+	// Creates a redrive of every message of the topic that can be retried now, and waits for its end. Each message is
+	// retried once; messages that arrive in the meantime are not included. `retried` counts the messages that became
+	// `RESOLVED`. Of the others, `failed` had an attempt that failed (`dead` of them for good), `in_doubt` are not
+	// settled yet, and `skipped` were not tried. `reasons` counts failed and skipped messages by cause: `UNDECLARED`
+	// are messages whose original topic is undeclared, `not_permitted` those whose original topic only their headers
+	// name while the caller is not operator of their dead-letter topic, `POINTER_REFUSED` pointers that are not
+	// followed.
 	//
-	// With the header `Prefer: respond-async` nobody waits: the answer is 202 with
+	// With the header `Prefer: respond-async` the request does not wait: the answer is 202 with
 	// `Preference-Applied: respond-async`, the redrive, and its address in `Location`.
 	//
-	// The redrive goes on when the client leaves, and in another process when this one
-	// ends. Whoever waited is then told 503, and so when nothing can be sent for 30 s, or
-	// when somebody paused it: `details` has the `redrive_id` and how far it came, in the fields
-	// `selected`, `resolved`, `failed`, `dead`, `in_doubt`, `skipped` and `waiting`.
+	// The redrive continues when the client disconnects, and another process continues it when this one ends. A
+	// request that is still waiting then gets 503. The same happens when nothing can be sent for 30 s and when an
+	// operator pauses the redrive. `details` then has the `redrive_id` and the progress in the fields `selected`,
+	// `resolved`, `failed`, `dead`, `in_doubt`, `skipped` and `waiting`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/dlq/{topic}/retry-all (the `RetryTopic` operationId).
 	RetryTopicWithResponse(ctx context.Context, topic InTopic, params *RetryTopicParams, body RetryTopicJSONRequestBody, reqEditors ...RequestEditorFn) (*RetryTopicResponse, error)
 
-	// ExportMessagesWithResponse Every message that matches, as a file
+	// ExportMessagesWithResponse Export every matching message as a file
 	//
-	// Everything that matches, as a file: one message a line, as lists show it, newest first, as it was at one moment.
-	// `format` is `ndjson` (the default) or `csv`, `source` is `live` (the default) or `archive`, and `limit` is 1 to 1,000,000 (default
-	// 100,000). The trailer `X-Export-Messages` says how many there were, and `X-Export-Complete` whether these are all: it is
-	// `false` when the limit was reached. An export that breaks off has no trailers, and its connection is cut; so is one that
-	// takes longer than `server.export_timeout` (15 minutes). A process sends `server.max_exports` (4) of them at a time, half of
-	// them to one principal; the next one waits 5 s and is 429 or 503, and `details` says so.
+	// The file has one message a line, in the form that lists use, newest first, all read from one snapshot. `format`
+	// is `ndjson` (the default) or `csv`, `source` is `live` (the default) or `archive`, and `limit` is 1 to 1,000,000
+	// (default 100,000). The trailer `X-Export-Messages` gives the number of messages, and `X-Export-Complete` whether
+	// these are all: it is `false` when the limit was reached. An export that fails midway has no trailers, and its
+	// connection is closed; the same holds for an export that takes longer than `server.export_timeout` (15 minutes).
+	// A process sends `server.max_exports` (4) of them at a time, half of them to one principal. A further export
+	// waits 5 s and then gets 429 or 503 with `details`.
 	//
-	// An export by `key`, `header`, `payload` or `q` says in the header `X-Export-Searched-Until` how far the search catalogue was when
-	// it began. When that was more than 10 seconds behind, `X-Export-Complete` is `false`; when it was more than a minute behind, the
-	// export is refused: 503, with `details` naming `filter`.
+	// An export by `key`, `header`, `payload` or `q` gives in the header `X-Export-Searched-Until` the time up to
+	// which the search index was complete when the export started. If that was more than 10 seconds ago,
+	// `X-Export-Complete` is `false`; if it was more than a minute ago, the export is refused: 503, with `details`
+	// naming `filter`.
 	//
-	// In NDJSON every message is one line: where a producer's own text has line breaks between its tokens, a space stands for each. In
-	// CSV the first line names the columns, null is empty, bytes that are not UTF-8 are in base64 behind `base64:`, and
-	// `headers` is JSON. Text that a spreadsheet would take for a formula has an apostrophe in front, also behind spaces.
+	// In NDJSON every message is one line: line breaks between the tokens of a producer's own text become spaces. In
+	// CSV the first line names the columns, null is empty, bytes that are not UTF-8 are base64 with the prefix
+	// `base64:`, and `headers` is JSON. Text that a spreadsheet would read as a formula gets an apostrophe in front,
+	// also after leading spaces.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/export (the `ExportMessages` operationId).
 	ExportMessagesWithResponse(ctx context.Context, params *ExportMessagesParams, reqEditors ...RequestEditorFn) (*ExportMessagesResponse, error)
 
-	// ListGroupsWithResponse Error groups
+	// ListGroupsWithResponse List error groups
 	//
-	// `topic` (original) and `open=true` (something is not `RESOLVED`) narrow the list; `sort` is `last_seen` (the default), `first_seen` or
-	// `open`. `trend` is `24h` (the default), `7d` or `none`: arrivals by the hour, hours without any left out. A group is `new` for a day, and
-	// `regressed` when a message came after all were resolved. `arrived` counts every message ever, `counts` those that are
-	// there. A redrive with a `group_id` in its filter does something to all of a group.
+	// `topic` (an original topic) and `open=true` (at least one message is not `RESOLVED`) filter the list; `sort` is
+	// `last_seen` (the default), `first_seen` or `open`. `trend` is `24h` (the default), `7d` or `none`: it lists
+	// arrivals by hour and leaves out hours without any. A group is `new` for a day, and `regressed` when a message
+	// came after all were resolved. `arrived` counts every message of the group ever, `counts` those that are stored
+	// now. A redrive with a `group_id` in its filter applies to all messages of a group.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/groups (the `ListGroups` operationId).
 	ListGroupsWithResponse(ctx context.Context, params *ListGroupsParams, reqEditors ...RequestEditorFn) (*ListGroupsResponse, error)
 
-	// GetGroupWithResponse One error group
+	// GetGroupWithResponse Get an error group
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/groups/{id} (the `GetGroup` operationId).
 	GetGroupWithResponse(ctx context.Context, id InGroupID, params *GetGroupParams, reqEditors ...RequestEditorFn) (*GetGroupResponse, error)
 
-	// AnnotateGroupWithBodyWithResponse Note, link, mute
+	// AnnotateGroupWithBodyWithResponse Set the note, link or mute of an error group
 	//
-	// What is not named stays. Null clears a `note` (at most 2000 characters) or a `link` (an http or https address).
+	// Fields that the request does not name keep their values. Null clears a `note` (at most 2000 characters) or a
+	// `link` (an http or https address).
 	//
-	// They are kept for each original topic of the group. A change is made for those topics on which the caller is an operator, and of
-	// which something ever came in the group; `annotated_topics` in the answer names them. Who is an operator on all topics changes all,
-	// also those that come later: `*`. `annotations` has what is said by topic, of the topics that the caller sees; null is every topic
-	// without its own. `note`, `link` and `muted` of the group are what is the same for all of these: null where they differ, and `muted`
-	// when all are. Muted is a topic's share of the group: people still hear of the other topics.
+	// Annotations are kept for each original topic of the group. A change applies to the topics on which the caller is
+	// an operator and from which the group has ever had a message; `annotated_topics` in the answer names them. A
+	// caller who is operator on all topics changes all of them, including topics that the group gets later: `*`.
+	// `annotations` lists the annotations of the topics that the caller sees; a null topic stands for every topic
+	// without an annotation of its own. The group's own `note`, `link` and `muted` combine these: `note` and `link`
+	// are null where topics differ, and `muted` is true only when all topics are muted. Muting applies only to the
+	// messages of the muted topics: notifications for the group's other topics continue.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /api/v1/groups/{id} (the `AnnotateGroup` operationId).
 	AnnotateGroupWithBodyWithResponse(ctx context.Context, id InGroupID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AnnotateGroupResponse, error)
 
-	// AnnotateGroupWithResponse Note, link, mute
+	// AnnotateGroupWithResponse Set the note, link or mute of an error group
 	//
-	// What is not named stays. Null clears a `note` (at most 2000 characters) or a `link` (an http or https address).
+	// Fields that the request does not name keep their values. Null clears a `note` (at most 2000 characters) or a
+	// `link` (an http or https address).
 	//
-	// They are kept for each original topic of the group. A change is made for those topics on which the caller is an operator, and of
-	// which something ever came in the group; `annotated_topics` in the answer names them. Who is an operator on all topics changes all,
-	// also those that come later: `*`. `annotations` has what is said by topic, of the topics that the caller sees; null is every topic
-	// without its own. `note`, `link` and `muted` of the group are what is the same for all of these: null where they differ, and `muted`
-	// when all are. Muted is a topic's share of the group: people still hear of the other topics.
+	// Annotations are kept for each original topic of the group. A change applies to the topics on which the caller is
+	// an operator and from which the group has ever had a message; `annotated_topics` in the answer names them. A
+	// caller who is operator on all topics changes all of them, including topics that the group gets later: `*`.
+	// `annotations` lists the annotations of the topics that the caller sees; a null topic stands for every topic
+	// without an annotation of its own. The group's own `note`, `link` and `muted` combine these: `note` and `link`
+	// are null where topics differ, and `muted` is true only when all topics are muted. Muting applies only to the
+	// messages of the muted topics: notifications for the group's other topics continue.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /api/v1/groups/{id} (the `AnnotateGroup` operationId).
 	AnnotateGroupWithResponse(ctx context.Context, id InGroupID, body AnnotateGroupJSONRequestBody, reqEditors ...RequestEditorFn) (*AnnotateGroupResponse, error)
 
-	// GetMappingsWithResponse Where messages of unknown origin belong
+	// GetMappingsWithResponse Get the rules for messages of unknown origin
 	//
-	// `unmapped` are the dead-letter topics with messages of unknown origin, and what the rules now say of them.
-	// Reading the rules needs viewer, and replacing them admin, on all topics: rules name topics of everybody.
+	// `unmapped` lists the dead-letter topics that have messages of unknown origin, and the original topic that the
+	// present rules give them. Because rules name topics of all teams, reading them needs viewer, and replacing them
+	// admin, on all topics.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/mappings (the `GetMappings` operationId).
 	GetMappingsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetMappingsResponse, error)
 
-	// ReplaceMappingsWithBodyWithResponse Set the rules
+	// ReplaceMappingsWithBodyWithResponse Replace the mapping rules
 	//
-	// `version` is that which was read; when somebody else has changed the rules meanwhile the answer is 409. The rules hold for records
-	// to come. With `apply` those that are there are set too, by one redrive for each dead-letter topic: their ids are `redrives`.
+	// `version` is the version that the caller read; if the rules have changed since, the answer is 409. The rules
+	// apply to future records. With `apply`, stored messages are mapped too, by one redrive for each dead-letter
+	// topic; `redrives` lists the ids of these redrives.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /api/v1/mappings (the `ReplaceMappings` operationId).
 	ReplaceMappingsWithBodyWithResponse(ctx context.Context, params *ReplaceMappingsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReplaceMappingsResponse, error)
 
-	// ReplaceMappingsWithResponse Set the rules
+	// ReplaceMappingsWithResponse Replace the mapping rules
 	//
-	// `version` is that which was read; when somebody else has changed the rules meanwhile the answer is 409. The rules hold for records
-	// to come. With `apply` those that are there are set too, by one redrive for each dead-letter topic: their ids are `redrives`.
+	// `version` is the version that the caller read; if the rules have changed since, the answer is 409. The rules
+	// apply to future records. With `apply`, stored messages are mapped too, by one redrive for each dead-letter
+	// topic; `redrives` lists the ids of these redrives.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -8432,248 +8503,256 @@ type ClientWithResponsesInterface interface {
 
 	// SearchMessagesWithResponse Search across topics
 	//
-	// All messages, whatever their topic. All that is given must hold. Every parameter is also a field of a
-	// redrive's `filter`, where those that may be repeated are lists.
+	// Searches all messages, of every topic. A message matches when all given conditions hold. Every parameter is also
+	// a field of a redrive's `filter`, where parameters that may be repeated are lists.
 	//
-	// `key`, `header`, `payload` and `q` are answered from a search index that follows the messages by a moment: `searched_until`
-	// says how far it was before the search began. It is null when the index was not asked, and while it has never
-	// been made. A search goes on without what the index does not have yet; a `count` is then not `exact` when the
-	// index is more than 10 seconds late. Redrives and exports are refused when it is
-	// more than a minute late.
+	// `key`, `header`, `payload` and `q` use a search index that is updated shortly after the messages.
+	// `searched_until` is the time up to which the index was complete before the search started. It is null when the
+	// index was not used, and until the index is built for the first time. A search does not wait for messages that
+	// are not indexed yet; a `count` is then not `exact` when the index is more than 10 seconds late. Redrives and
+	// exports are refused when it is more than a minute late.
 	//
-	// Such a search ends after about a second. The page may then have fewer messages than `limit`, or
-	// none, although more match: `searched_back_to` says to which time it searched, and `next_cursor`
-	// goes on from there. A list has ended when `next_cursor` is null.
+	// Such a search ends after about a second. The page may then have fewer messages than `limit`, or none, although
+	// more match: `searched_back_to` is the time back to which it searched, and `next_cursor` continues from there. A
+	// list has ended when `next_cursor` is null.
 	//
-	// With `omit=payload` messages come without their payloads: for lists that show none, at a fraction of the cost.
+	// `omit=payload` leaves the payloads out, for lists that do not show them, and costs much less.
 	//
-	// `sort` is `created_at`, `-created_at` (the default: newest first), `last_retry_at` or `-last_retry_at`; the last two leave out
-	// messages that were never retried, and a `count` beside them counts none of these. `count` is `none` (the default), `exact` (counted for some seconds at most; `exact` is
-	// false when that was not enough) or `estimate`.
+	// `sort` is `created_at`, `-created_at` (the default: newest first), `last_retry_at` or `-last_retry_at`; the last
+	// two leave out messages that were never retried, and a `count` with them does not include such messages. `count`
+	// is `none` (the default), `exact` (counted for a few seconds at most; `exact` is false when that was not enough)
+	// or `estimate`.
 	//
-	// An estimate is made of statistics of all messages. A caller who sees some topics only therefore gets none: with `exact` and with
-	// `estimate` their messages are counted, and the number is exact up to 10,000. Above that, and when counting takes more than some
-	// seconds, the answer is such as `{"messages": 10000, "exact": false, "at_least": true}`: there are at least so many. `at_least` is
-	// left out where it is false.
+	// An estimate uses statistics of all messages. A caller who sees only some topics therefore never gets one: with
+	// `exact` and with `estimate` the caller's messages are counted, and the number is exact up to 10,000. Above that,
+	// and when counting takes more than a few seconds, the answer is for example
+	// `{"messages": 10000, "exact": false, "at_least": true}`: there are at least that many. `at_least` is left out
+	// where it is false.
 	//
-	// Fields and headers that are masked cannot be searched without the grant unmask, and free text never finds them.
+	// Masked fields and headers cannot be searched without the grant `unmask`, and free text never finds them.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/messages (the `SearchMessages` operationId).
 	SearchMessagesWithResponse(ctx context.Context, params *SearchMessagesParams, reqEditors ...RequestEditorFn) (*SearchMessagesResponse, error)
 
-	// ListQuarantineWithResponse Records that the database refused, the latest first
+	// ListQuarantineWithResponse List the records that the database refused, latest first
 	//
-	// The latest first. Viewers see the records of the dead-letter topics that their role covers. A page has at
-	// most 100.
+	// Viewers see the records of the dead-letter topics that their role covers. A page has at most 100 records.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/quarantine (the `ListQuarantine` operationId).
 	ListQuarantineWithResponse(ctx context.Context, params *ListQuarantineParams, reqEditors ...RequestEditorFn) (*ListQuarantineResponse, error)
 
-	// DeleteQuarantinedWithBodyWithResponse Delete the record for good
+	// DeleteQuarantinedWithBodyWithResponse Delete a quarantined record for good
 	//
-	// Needs admin on the dead-letter topic. The change is in the audit trail, with kind `quarantine`; `error` has
-	// the record's position and the SQLSTATE.
+	// The caller must be admin on the dead-letter topic. The audit trail records the change with kind `quarantine`;
+	// `error` has the record's position and the SQLSTATE.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with DELETE /api/v1/quarantine/{id} (the `DeleteQuarantined` operationId).
 	DeleteQuarantinedWithBodyWithResponse(ctx context.Context, id InQuarantinedID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DeleteQuarantinedResponse, error)
 
-	// DeleteQuarantinedWithResponse Delete the record for good
+	// DeleteQuarantinedWithResponse Delete a quarantined record for good
 	//
-	// Needs admin on the dead-letter topic. The change is in the audit trail, with kind `quarantine`; `error` has
-	// the record's position and the SQLSTATE.
+	// The caller must be admin on the dead-letter topic. The audit trail records the change with kind `quarantine`;
+	// `error` has the record's position and the SQLSTATE.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with DELETE /api/v1/quarantine/{id} (the `DeleteQuarantined` operationId).
 	DeleteQuarantinedWithResponse(ctx context.Context, id InQuarantinedID, body DeleteQuarantinedJSONRequestBody, reqEditors ...RequestEditorFn) (*DeleteQuarantinedResponse, error)
 
-	// RetryQuarantinedWithBodyWithResponse Try to store the record now
+	// RetryQuarantinedWithBodyWithResponse Try to store a quarantined record now
 	//
-	// Needs operator on the dead-letter topic. An ingester tries the record within seconds. Once it is stored,
-	// `GET /api/v1/dlq/messages/{id}` has it under the same id; refused again, it has the new error and one more
-	// of `tries`. The change is in the audit trail, with kind `quarantine`.
+	// The caller must be operator on the dead-letter topic. An ingester tries the record within seconds. Once it is
+	// stored, `GET /api/v1/dlq/messages/{id}` returns it under the same id. If it is refused again, it has the new
+	// error, and `tries` is one higher. The audit trail records the change with kind `quarantine`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/quarantine/{id}/retry (the `RetryQuarantined` operationId).
 	RetryQuarantinedWithBodyWithResponse(ctx context.Context, id InQuarantinedID, params *RetryQuarantinedParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RetryQuarantinedResponse, error)
 
-	// RetryQuarantinedWithResponse Try to store the record now
+	// RetryQuarantinedWithResponse Try to store a quarantined record now
 	//
-	// Needs operator on the dead-letter topic. An ingester tries the record within seconds. Once it is stored,
-	// `GET /api/v1/dlq/messages/{id}` has it under the same id; refused again, it has the new error and one more
-	// of `tries`. The change is in the audit trail, with kind `quarantine`.
+	// The caller must be operator on the dead-letter topic. An ingester tries the record within seconds. Once it is
+	// stored, `GET /api/v1/dlq/messages/{id}` returns it under the same id. If it is refused again, it has the new
+	// error, and `tries` is one higher. The audit trail records the change with kind `quarantine`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/quarantine/{id}/retry (the `RetryQuarantined` operationId).
 	RetryQuarantinedWithResponse(ctx context.Context, id InQuarantinedID, params *RetryQuarantinedParams, body RetryQuarantinedJSONRequestBody, reqEditors ...RequestEditorFn) (*RetryQuarantinedResponse, error)
 
-	// ListRedrivesWithResponse Redrives, the newest first
+	// ListRedrivesWithResponse List redrives, newest first
 	//
-	// Whoever may not see every topic sees their own.
+	// A caller who may not see every topic sees only the redrives that the caller created.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/redrives (the `ListRedrives` operationId).
 	ListRedrivesWithResponse(ctx context.Context, params *ListRedrivesParams, reqEditors ...RequestEditorFn) (*ListRedrivesResponse, error)
 
-	// CreateRedriveWithBodyWithResponse Do one thing to many messages
+	// CreateRedriveWithBodyWithResponse Create a redrive
 	//
-	// Either `ids`, or a `filter` with what a search takes. All that is given must hold. It must name more than times
-	// and states: those alone may mean everything. Without `status` it means the states that the action can act upon,
-	// and without `created_before` it ends now. All options but `rate` are for `retry` alone.
+	// Takes either `ids`, or a `filter` with the parameters of a search. A message is selected when all conditions
+	// hold. The filter must have a condition other than times and statuses, because those alone could select every
+	// message. Without `status`, the filter selects the statuses that the action applies to; without `created_before`,
+	// it selects messages that were created until now. All options except `rate` are for `retry` only.
 	//
-	// A filter with `key`, `header`, `payload` or `q` is answered from the search catalogue, as a search is: `searched_until`, in the
-	// answer that makes the redrive and in that of a dry run, says how far it was. What came later is not in the redrive.
-	// While the catalogue is more than a minute behind no redrive is made by it: 503, with `details` naming `filter`.
+	// A filter with `key`, `header`, `payload` or `q` uses the search index, as a search does. `searched_until`, in
+	// the answer that creates the redrive and in that of a dry run, is the time up to which the index was complete.
+	// Messages that were not indexed yet are not in the redrive. While the index is more than a minute late, no
+	// redrive is created from it: 503, with `details` naming `filter`.
 	//
-	// Times are RFC 3339. Unknown fields, those of the filter included, and options that do
-	// not fit the action are 400; everything that is wrong is named at once.
+	// Times are RFC 3339. Unknown fields, including those of the filter, and options that do not fit the action are
+	// 400; the answer names every fault at once.
 	//
-	// `Location` says where it is found from now on. A dry run is answered at once: `sendable`
-	// of the `selected` messages would go, `reasons` counts the others, and `groups` says the same by
-	// topic, the largest first. With a `patch`, `samples` show up to five payloads `before` and `after` it, or the `reason` why it does not fit;
-	// `patch_checked` says how many messages it was tried on, and `patch_failed` how many of these it did not fit. The rest is not
-	// checked: `sendable` counts it whether the patch fits or not. What only the broker can say of a single record is not in it.
+	// `Location` is the address of the redrive. A dry run is answered at once: `sendable` of the `selected` messages
+	// would be sent, `reasons` counts the others, and `groups` gives the same counts by topic, the largest first. With
+	// a `patch`, `samples` show up to five payloads `before` and `after` it, or the `reason` why it cannot be applied;
+	// `patch_checked` is the number of messages that it was tried on, and `patch_failed` the number of these to which
+	// it could not be applied. The other messages are not checked: `sendable` includes them. Refusals that only the
+	// broker can give for a single record are not predicted.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/redrives (the `CreateRedrive` operationId).
 	CreateRedriveWithBodyWithResponse(ctx context.Context, params *CreateRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateRedriveResponse, error)
 
-	// CreateRedriveWithResponse Do one thing to many messages
+	// CreateRedriveWithResponse Create a redrive
 	//
-	// Either `ids`, or a `filter` with what a search takes. All that is given must hold. It must name more than times
-	// and states: those alone may mean everything. Without `status` it means the states that the action can act upon,
-	// and without `created_before` it ends now. All options but `rate` are for `retry` alone.
+	// Takes either `ids`, or a `filter` with the parameters of a search. A message is selected when all conditions
+	// hold. The filter must have a condition other than times and statuses, because those alone could select every
+	// message. Without `status`, the filter selects the statuses that the action applies to; without `created_before`,
+	// it selects messages that were created until now. All options except `rate` are for `retry` only.
 	//
-	// A filter with `key`, `header`, `payload` or `q` is answered from the search catalogue, as a search is: `searched_until`, in the
-	// answer that makes the redrive and in that of a dry run, says how far it was. What came later is not in the redrive.
-	// While the catalogue is more than a minute behind no redrive is made by it: 503, with `details` naming `filter`.
+	// A filter with `key`, `header`, `payload` or `q` uses the search index, as a search does. `searched_until`, in
+	// the answer that creates the redrive and in that of a dry run, is the time up to which the index was complete.
+	// Messages that were not indexed yet are not in the redrive. While the index is more than a minute late, no
+	// redrive is created from it: 503, with `details` naming `filter`.
 	//
-	// Times are RFC 3339. Unknown fields, those of the filter included, and options that do
-	// not fit the action are 400; everything that is wrong is named at once.
+	// Times are RFC 3339. Unknown fields, including those of the filter, and options that do not fit the action are
+	// 400; the answer names every fault at once.
 	//
-	// `Location` says where it is found from now on. A dry run is answered at once: `sendable`
-	// of the `selected` messages would go, `reasons` counts the others, and `groups` says the same by
-	// topic, the largest first. With a `patch`, `samples` show up to five payloads `before` and `after` it, or the `reason` why it does not fit;
-	// `patch_checked` says how many messages it was tried on, and `patch_failed` how many of these it did not fit. The rest is not
-	// checked: `sendable` counts it whether the patch fits or not. What only the broker can say of a single record is not in it.
+	// `Location` is the address of the redrive. A dry run is answered at once: `sendable` of the `selected` messages
+	// would be sent, `reasons` counts the others, and `groups` gives the same counts by topic, the largest first. With
+	// a `patch`, `samples` show up to five payloads `before` and `after` it, or the `reason` why it cannot be applied;
+	// `patch_checked` is the number of messages that it was tried on, and `patch_failed` the number of these to which
+	// it could not be applied. The other messages are not checked: `sendable` includes them. Refusals that only the
+	// broker can give for a single record are not predicted.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/redrives (the `CreateRedrive` operationId).
 	CreateRedriveWithResponse(ctx context.Context, params *CreateRedriveParams, body CreateRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateRedriveResponse, error)
 
-	// GetRedriveWithResponse One redrive, and how far it is
+	// GetRedriveWithResponse Get a redrive and its progress
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/redrives/{id} (the `GetRedrive` operationId).
 	GetRedriveWithResponse(ctx context.Context, id InRedriveID, reqEditors ...RequestEditorFn) (*GetRedriveResponse, error)
 
-	// CancelRedriveWithBodyWithResponse End it; what was not taken stays as it is
+	// CancelRedriveWithBodyWithResponse Cancel a redrive; its waiting messages stay unchanged
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/redrives/{id}/cancel (the `CancelRedrive` operationId).
 	CancelRedriveWithBodyWithResponse(ctx context.Context, id InRedriveID, params *CancelRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelRedriveResponse, error)
 
-	// CancelRedriveWithResponse End it; what was not taken stays as it is
+	// CancelRedriveWithResponse Cancel a redrive; its waiting messages stay unchanged
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/redrives/{id}/cancel (the `CancelRedrive` operationId).
 	CancelRedriveWithResponse(ctx context.Context, id InRedriveID, params *CancelRedriveParams, body CancelRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelRedriveResponse, error)
 
-	// ListItemsWithResponse Its messages and what came of each
+	// ListItemsWithResponse List the messages of a redrive and their results
 	//
-	// In the order of the selection. `result` narrows the list; it is `waiting`, `succeeded`,
-	// `failed`, `dead`, `in_doubt` or `skipped`, and so does `outcome`: `published`, `consumed` or `returned`. Messages that the action could not take from the
-	// start are counted in the redrive and are no items. `topic`, `partition` and `offset` say where
-	// the record was sent, `outcome` what became of it.
+	// Items are in the order of the selection. `result` filters the list; it is `waiting`, `succeeded`, `failed`,
+	// `dead`, `in_doubt` or `skipped`. `outcome` filters it too: `published`, `consumed` or `returned`. Messages that
+	// the action could not take from the start are counted in the redrive and are not items. `topic`, `partition` and
+	// `offset` give the position to which the record was sent, and `outcome` its result there.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/redrives/{id}/items (the `ListItems` operationId).
 	ListItemsWithResponse(ctx context.Context, id InRedriveID, params *ListItemsParams, reqEditors ...RequestEditorFn) (*ListItemsResponse, error)
 
-	// PauseRedriveWithBodyWithResponse Take nothing more until it is resumed
+	// PauseRedriveWithBodyWithResponse Pause a redrive until it is resumed
 	//
-	// What is under way ends in every case. A paused redrive goes on where it was; one that
-	// stopped itself goes on as if its canary had passed and nothing had failed so far. A
-	// cancelled one never goes on, and what it had not taken stays as it is. All three
-	// answer with the redrive; a move that its state does not have is 409.
+	// Attempts in progress are always completed. A paused redrive continues where it was. A redrive that stopped
+	// itself continues as if its canary had passed and nothing had failed so far. A cancelled redrive never continues,
+	// and its waiting messages stay unchanged. Pause, resume and cancel answer with the redrive; a change that its
+	// state does not allow is 409.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/redrives/{id}/pause (the `PauseRedrive` operationId).
 	PauseRedriveWithBodyWithResponse(ctx context.Context, id InRedriveID, params *PauseRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PauseRedriveResponse, error)
 
-	// PauseRedriveWithResponse Take nothing more until it is resumed
+	// PauseRedriveWithResponse Pause a redrive until it is resumed
 	//
-	// What is under way ends in every case. A paused redrive goes on where it was; one that
-	// stopped itself goes on as if its canary had passed and nothing had failed so far. A
-	// cancelled one never goes on, and what it had not taken stays as it is. All three
-	// answer with the redrive; a move that its state does not have is 409.
+	// Attempts in progress are always completed. A paused redrive continues where it was. A redrive that stopped
+	// itself continues as if its canary had passed and nothing had failed so far. A cancelled redrive never continues,
+	// and its waiting messages stay unchanged. Pause, resume and cancel answer with the redrive; a change that its
+	// state does not allow is 409.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/redrives/{id}/pause (the `PauseRedrive` operationId).
 	PauseRedriveWithResponse(ctx context.Context, id InRedriveID, params *PauseRedriveParams, body PauseRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*PauseRedriveResponse, error)
 
-	// ResumeRedriveWithBodyWithResponse Go on; passes a canary that waits
+	// ResumeRedriveWithBodyWithResponse Resume a redrive; a waiting canary counts as passed
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/redrives/{id}/resume (the `ResumeRedrive` operationId).
 	ResumeRedriveWithBodyWithResponse(ctx context.Context, id InRedriveID, params *ResumeRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResumeRedriveResponse, error)
 
-	// ResumeRedriveWithResponse Go on; passes a canary that waits
+	// ResumeRedriveWithResponse Resume a redrive; a waiting canary counts as passed
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/redrives/{id}/resume (the `ResumeRedrive` operationId).
 	ResumeRedriveWithResponse(ctx context.Context, id InRedriveID, params *ResumeRedriveParams, body ResumeRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*ResumeRedriveResponse, error)
 
-	// GetSessionWithResponse Who is asking, and what they may do
+	// GetSessionWithResponse Get the caller and its grants
 	//
-	// Who one is, and what one may do.
+	// Returns the caller's name and grants.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/session (the `GetSession` operationId).
 	GetSessionWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetSessionResponse, error)
 
-	// ListTopicsWithResponse What there is of each original topic, and whether replay is possible
+	// ListTopicsWithResponse List original topics with their counts and whether replay is possible
 	//
-	// Every original topic that has messages, by name, up to 1000 at a time; `topic` is empty for those of unknown origin. Counts are exact. `ingest_lag` is
-	// how many records of its dead-letter topics are not stored yet. `replay` says whether messages can be sent
-	// back, if not why (`class` and `reason`), and whether anybody reads there: a consumer group is `running`, `behind`,
-	// `absent` or `unknown`. What Kafka does not tell now is null or `unknown`.
+	// Lists every original topic that has messages, by name, up to 1000 at a time; `topic` is empty for messages of
+	// unknown origin. Counts are exact. `ingest_lag` is the number of records of its dead-letter topics that are not
+	// stored yet. `replay` gives whether messages can be sent back and, if not, the cause (`class` and `reason`). It
+	// also gives the state of each consumer group there: `running`, `behind`, `absent` or `unknown`. Values that Kafka
+	// cannot give now are null or `unknown`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/topics (the `ListTopics` operationId).
 	ListTopicsWithResponse(ctx context.Context, params *ListTopicsParams, reqEditors ...RequestEditorFn) (*ListTopicsResponse, error)
 
-	// ReadableDocumentWithResponse This document, to read
+	// ReadableDocumentWithResponse This document as a web page
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /docs (the `ReadableDocument` operationId).
 	ReadableDocumentWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ReadableDocumentResponse, error)
 
-	// AliveWithResponse The process lives
+	// AliveWithResponse Whether the process is alive
 	//
-	// Asks nobody and always answers.
+	// Always answers, without a check of any dependency.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -8682,32 +8761,31 @@ type ClientWithResponsesInterface interface {
 
 	// MetricsWithResponse Prometheus metrics
 	//
-	// Open to everybody, whatever `auth.mode` is, as the probes are; and it tells how many messages each topic has. Whom that is not
-	// for must be kept from the path by the network, or by the proxy in front.
+	// Open to every client in every `auth.mode`, like the probes, although it shows the number of messages of each
+	// topic. To protect it, block the path in the network or in a proxy in front of the program.
 	//
-	// Of HTTP itself there are `dlq_http_requests_total` (labels `method`, `route`, which is the template or
-	// `unmatched`, and `code`, where 499 is a client that left), `dlq_http_request_duration_seconds` (`method`,
-	// `route`) and `dlq_http_requests_in_flight`.
+	// The HTTP metrics are `dlq_http_requests_total` (labels `method`, `route`, which is the route's template or
+	// `unmatched`, and `code`, where 499 is a client that disconnected), `dlq_http_request_duration_seconds`
+	// (`method`, `route`) and `dlq_http_requests_in_flight`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /metrics (the `Metrics` operationId).
 	MetricsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*MetricsResponse, error)
 
-	// DocumentWithResponse This document
+	// DocumentWithResponse This document as OpenAPI
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /openapi.yaml (the `Document` operationId).
 	DocumentWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*DocumentResponse, error)
 
-	// ReadinessWithResponse It can work
+	// ReadinessWithResponse Whether the program can work
 	//
-	// 503 with `"status": "not_ready"` while the program starts or drains, when a required
-	// dependency has never been reached, and when it failed twice running: one failure
-	// alone is shown and forgiven. The API does not need Kafka to be ready. However
-	// often this is asked, dependencies are asked at most once a second; one that has not
-	// answered after two seconds has failed, and goes on failing until it answers.
+	// 503 with `"status": "not_ready"` while the program starts or drains, when a required dependency has never been
+	// reached, and when it failed twice in a row: a single failure is shown but does not make the program unready. The
+	// API does not need Kafka to be ready. Dependencies are checked at most once a second, however often this route is
+	// called. A dependency that has not answered after two seconds has failed, and stays failed until it answers.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -9011,7 +9089,7 @@ type ListChangesResponse struct {
 	JSON200 *struct {
 		Changes []Change `json:"changes"`
 
-		// NextCursor Null at the end.
+		// NextCursor Fetches the next page; null at the end.
 		NextCursor *NextCursor `json:"next_cursor"`
 	}
 	// JSONDefault the response for an HTTP default `application/json` response
@@ -9022,7 +9100,7 @@ type ListChangesResponse struct {
 func (r ListChangesResponse) GetJSON200() *struct {
 	Changes []Change `json:"changes"`
 
-	// NextCursor Null at the end.
+	// NextCursor Fetches the next page; null at the end.
 	NextCursor *NextCursor `json:"next_cursor"`
 } {
 	return r.JSON200
@@ -9617,7 +9695,7 @@ type ListGroupsResponse struct {
 	JSON200 *struct {
 		Groups []Group `json:"groups"`
 
-		// NextCursor Null at the end.
+		// NextCursor Fetches the next page; null at the end.
 		NextCursor *NextCursor `json:"next_cursor"`
 	}
 	// JSONDefault the response for an HTTP default `application/json` response
@@ -9628,7 +9706,7 @@ type ListGroupsResponse struct {
 func (r ListGroupsResponse) GetJSON200() *struct {
 	Groups []Group `json:"groups"`
 
-	// NextCursor Null at the end.
+	// NextCursor Fetches the next page; null at the end.
 	NextCursor *NextCursor `json:"next_cursor"`
 } {
 	return r.JSON200
@@ -9913,7 +9991,7 @@ type ListQuarantineResponse struct {
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *struct {
-		// NextCursor Null at the end.
+		// NextCursor Fetches the next page; null at the end.
 		NextCursor *NextCursor   `json:"next_cursor"`
 		Records    []Quarantined `json:"records"`
 	}
@@ -9923,7 +10001,7 @@ type ListQuarantineResponse struct {
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r ListQuarantineResponse) GetJSON200() *struct {
-	// NextCursor Null at the end.
+	// NextCursor Fetches the next page; null at the end.
 	NextCursor *NextCursor   `json:"next_cursor"`
 	Records    []Quarantined `json:"records"`
 } {
@@ -10071,7 +10149,7 @@ type ListRedrivesResponse struct {
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *struct {
-		// NextCursor Null at the end.
+		// NextCursor Fetches the next page; null at the end.
 		NextCursor *NextCursor `json:"next_cursor"`
 		Redrives   []Redrive   `json:"redrives"`
 	}
@@ -10081,7 +10159,7 @@ type ListRedrivesResponse struct {
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r ListRedrivesResponse) GetJSON200() *struct {
-	// NextCursor Null at the end.
+	// NextCursor Fetches the next page; null at the end.
 	NextCursor *NextCursor `json:"next_cursor"`
 	Redrives   []Redrive   `json:"redrives"`
 } {
@@ -10280,7 +10358,7 @@ type ListItemsResponse struct {
 	JSON200 *struct {
 		Items []Item `json:"items"`
 
-		// NextCursor Null at the end.
+		// NextCursor Fetches the next page; null at the end.
 		NextCursor *NextCursor `json:"next_cursor"`
 	}
 	// JSONDefault the response for an HTTP default `application/json` response
@@ -10291,7 +10369,7 @@ type ListItemsResponse struct {
 func (r ListItemsResponse) GetJSON200() *struct {
 	Items []Item `json:"items"`
 
-	// NextCursor Null at the end.
+	// NextCursor Fetches the next page; null at the end.
 	NextCursor *NextCursor `json:"next_cursor"`
 } {
 	return r.JSON200
@@ -10480,7 +10558,7 @@ type ListTopicsResponse struct {
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *struct {
-		// NextCursor Null at the end.
+		// NextCursor Fetches the next page; null at the end.
 		NextCursor *NextCursor `json:"next_cursor"`
 		Topics     []Topic     `json:"topics"`
 	}
@@ -10490,7 +10568,7 @@ type ListTopicsResponse struct {
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r ListTopicsResponse) GetJSON200() *struct {
-	// NextCursor Null at the end.
+	// NextCursor Fetches the next page; null at the end.
 	NextCursor *NextCursor `json:"next_cursor"`
 	Topics     []Topic     `json:"topics"`
 } {
@@ -10733,17 +10811,19 @@ func (r ReadinessResponse) ContentType() string {
 	return ""
 }
 
-// GetActivityWithResponse How much came in over time
+// GetActivityWithResponse Get the number of arrivals over time
 //
-// How much came in over time. `span` is `hour` (12 steps of five minutes), `day` (24 of an hour, the default) or `week` (7 × 24 of
-// an hour); `topic` (original) narrows it. Steps are of UTC and the last one is not over yet. `arrived` counts messages by their
-// `created_at`, those among them included that came back from a replay, which `returned` counts.
+// `span` is `hour` (12 steps of five minutes), `day` (24 steps of an hour, the default) or `week` (7 × 24 steps of
+// an hour); `topic` restricts the answer to one original topic. Steps are aligned to UTC, and the last one is not
+// over yet. `arrived` counts messages by their `created_at`, including those that came back from a replay;
+// `returned` counts only the latter.
 //
-// A message is counted once, within seconds, together with its search document: one that is deleted earlier is not. What becomes of it
-// later, deletion, archive or another topic, changes nothing here. Every message that was stored before `counted_until` is counted; it is
-// null while nobody has counted. Nothing is counted of messages whose documents were made before this version of the schema, nor of those
-// that were more than eight days old, in steps of five minutes two hours, when theirs were made. Messages of unknown origin are counted
-// for those who see all topics.
+// A message is counted once, within seconds, when it is added to the search index: a message that is deleted
+// before that is not counted. Later changes (deletion, archiving or another topic) do not change the counts. Every
+// message that was stored before `counted_until` is counted; it is null until counting starts. Not counted are
+// messages that were indexed before this version of the schema, and messages that were more than eight days old
+// when they were indexed (two hours old, for steps of five minutes). Messages of unknown origin are counted for
+// callers who see all topics.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -10756,7 +10836,7 @@ func (c *ClientWithResponses) GetActivityWithResponse(ctx context.Context, param
 	return ParseGetActivityResponse(rsp)
 }
 
-// SearchArchiveWithResponse Search what was archived
+// SearchArchiveWithResponse Search the archive
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -10769,7 +10849,7 @@ func (c *ClientWithResponses) SearchArchiveWithResponse(ctx context.Context, par
 	return ParseSearchArchiveResponse(rsp)
 }
 
-// GetArchivedWithResponse One archived message
+// GetArchivedWithResponse Get an archived message
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -10782,7 +10862,7 @@ func (c *ClientWithResponses) GetArchivedWithResponse(ctx context.Context, id In
 	return ParseGetArchivedResponse(rsp)
 }
 
-// GetArchivedHistoryWithResponse Attempts, changes and lineage of an archived message
+// GetArchivedHistoryWithResponse Get the attempts, changes and lineage of an archived message
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -10795,9 +10875,9 @@ func (c *ClientWithResponses) GetArchivedHistoryWithResponse(ctx context.Context
 	return ParseGetArchivedHistoryResponse(rsp)
 }
 
-// GetArchivedPayloadWithResponse The value of an archived message, byte for byte
+// GetArchivedPayloadWithResponse Get the value of an archived message, byte for byte
 //
-// As that of a message which is not archived.
+// The same as for a message that is not archived.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -10810,9 +10890,10 @@ func (c *ClientWithResponses) GetArchivedPayloadWithResponse(ctx context.Context
 	return ParseGetArchivedPayloadResponse(rsp)
 }
 
-// RestoreMessageWithBodyWithResponse Bring it back as PENDING, with no attempts used
+// RestoreMessageWithBodyWithResponse Restore an archived message as PENDING
 //
-// Back among the others, as `PENDING` with no attempts used. Its id, its bytes, its history and `created_at` stay.
+// Moves the message back to the live messages, as `PENDING` with no attempts used. Its id, its bytes, its history
+// and `created_at` stay.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -10825,9 +10906,10 @@ func (c *ClientWithResponses) RestoreMessageWithBodyWithResponse(ctx context.Con
 	return ParseRestoreMessageResponse(rsp)
 }
 
-// RestoreMessageWithResponse Bring it back as PENDING, with no attempts used
+// RestoreMessageWithResponse Restore an archived message as PENDING
 //
-// Back among the others, as `PENDING` with no attempts used. Its id, its bytes, its history and `created_at` stay.
+// Moves the message back to the live messages, as `PENDING` with no attempts used. Its id, its bytes, its history
+// and `created_at` stay.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -10840,18 +10922,20 @@ func (c *ClientWithResponses) RestoreMessageWithResponse(ctx context.Context, id
 	return ParseRestoreMessageResponse(rsp)
 }
 
-// ListChangesWithResponse The audit trail, the newest first
+// ListChangesWithResponse List the audit trail, newest first
 //
-// Newest first, narrowed by `object_id`, `kind` (`message`, `redrive`, `group`, `mapping` or `list`),
-// `actor`, `action`, `request_id` and `after` (a time, inclusive). Actions on messages are
-// `retry` (somebody had an attempt started), `attempt` (an attempt ended), `requeue`, `dead`, `delete`, `map` (its original topic was set), `restore` and `unmask`
-// (somebody looked behind the masks; of a list `error` has the question); on groups `annotate`, on the mapping `replace`; on
-// redrives `create`, `pass` (its canary), `pause`, `resume`, `cancel`, `stop` and `finish`. Actors that are
-// not people are `settler`, `auto` and `ingest`. Changes of an error group name their `topics`, unless they are about all; with
-// roles on some topics one sees those that are about all or about one of theirs, by `object_id`.
+// The list can be filtered by `object_id`, `kind` (`message`, `redrive`, `group`, `mapping`, `list` or
+// `quarantine`), `actor`, `action`, `request_id` and `after` (a time, inclusive). Actions on messages are `retry`
+// (a user started an attempt), `attempt` (an attempt ended), `requeue`, `dead`, `delete`, `map` (its original
+// topic was set), `restore`, `unmask` (a user saw masked values; for a list, `error` has the query) and
+// `read_pointer` (the record that a pointer names was read for a user). On error groups the action is `annotate`,
+// on the mapping `replace`. On redrives they are `create`, `pass` (its canary passed), `pause`, `resume`,
+// `cancel`, `stop` and `finish`. The actors `settler`, `auto` and `ingest` are parts of the program, not people.
+// Changes of an error group name their `topics`, unless they apply to all topics. A caller with roles on some
+// topics sees, by `object_id`, those that apply to all topics or to one of the caller's.
 //
-// `from` and `to` are statuses of a message or states of a redrive, null where there was or is none;
-// `retry_count`, `error_class` and `error` are those of a message.
+// `from` and `to` are statuses of a message or states of a redrive, null where there is none; `retry_count`,
+// `error_class` and `error` belong to a message.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -10864,12 +10948,11 @@ func (c *ClientWithResponses) ListChangesWithResponse(ctx context.Context, param
 	return ParseListChangesResponse(rsp)
 }
 
-// DeleteMessageWithResponse Delete it for good
+// DeleteMessageWithResponse Delete a message for good
 //
-// For good; the same record is not taken in again. A second deletion is 404, and
-// while a retry has the message it is 409. An attempt that was abandoned is settled
-// first; where that is impossible the answer is 409, and `details` names the two ways
-// out: mark the message dead, or retry it with `accept_duplicate`.
+// The message is deleted for good: ingest does not store the same record again. A second deletion is 404. While a
+// retry holds the message, the answer is 409. An abandoned attempt is settled first; where that is impossible, the
+// answer is 409 and `details` names the two ways out: mark the message dead, or retry it with `accept_duplicate`.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -10882,13 +10965,14 @@ func (c *ClientWithResponses) DeleteMessageWithResponse(ctx context.Context, id 
 	return ParseDeleteMessageResponse(rsp)
 }
 
-// GetMessageWithResponse One message
+// GetMessageWithResponse Get a message
 //
-// `derived` says where each field was learnt. `source` is `mapping` (a rule), `header` (one that only its producer uses),
-// `companion` (one that several use; others beside it told whose it is), `name` (that of the dead-letter topic),
-// `operator`, `record` (its own timestamp or key) or `none`. `header` and `occurrence` (from 0, among those of the
-// same name) say which header it was, `dialect` whose, and `confidence` is `high`, `medium`, `low` or `none`. `hops` are the
-// failures that the record's headers tell of, the oldest first; each has `dialect`, `topic`, `partition` and `offset`.
+// `derived` gives the source of each field. `source` is `mapping` (a rule), `header` (a header that only its
+// producer uses), `companion` (a header that several producers use; other headers of the record identify the
+// producer), `name` (the dead-letter topic's name), `operator`, `record` (the record's own timestamp or key) or
+// `none`. `header` and `occurrence` (from 0, among the headers of the same name) identify the header, `dialect`
+// names its producer, and `confidence` is `high`, `medium`, `low` or `none`. `hops` lists the failures that the
+// record's headers report, oldest first; each has `dialect`, `topic`, `partition` and `offset`.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -10901,12 +10985,11 @@ func (c *ClientWithResponses) GetMessageWithResponse(ctx context.Context, id InM
 	return ParseGetMessageResponse(rsp)
 }
 
-// GiveUpMessageWithBodyWithResponse Give it up
+// GiveUpMessageWithBodyWithResponse Mark a message dead
 //
-// Gives a message up that is `PENDING`, or `RETRYING` with nobody at work on it. An
-// attempt that was abandoned is settled first: when its record turns out to be in the
-// original topic, the message is `RESOLVED` and cannot be given up. A message whose
-// last attempt cannot be settled can.
+// Marks a message `DEAD` that is `PENDING`, or `RETRYING` without a running attempt. An abandoned attempt is
+// settled first: if its record is found in the original topic, the message becomes `RESOLVED` and cannot be marked
+// dead. A message whose last attempt cannot be settled can be marked dead.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -10919,12 +11002,11 @@ func (c *ClientWithResponses) GiveUpMessageWithBodyWithResponse(ctx context.Cont
 	return ParseGiveUpMessageResponse(rsp)
 }
 
-// GiveUpMessageWithResponse Give it up
+// GiveUpMessageWithResponse Mark a message dead
 //
-// Gives a message up that is `PENDING`, or `RETRYING` with nobody at work on it. An
-// attempt that was abandoned is settled first: when its record turns out to be in the
-// original topic, the message is `RESOLVED` and cannot be given up. A message whose
-// last attempt cannot be settled can.
+// Marks a message `DEAD` that is `PENDING`, or `RETRYING` without a running attempt. An abandoned attempt is
+// settled first: if its record is found in the original topic, the message becomes `RESOLVED` and cannot be marked
+// dead. A message whose last attempt cannot be settled can be marked dead.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -10937,22 +11019,21 @@ func (c *ClientWithResponses) GiveUpMessageWithResponse(ctx context.Context, id 
 	return ParseGiveUpMessageResponse(rsp)
 }
 
-// GetHistoryWithResponse Its attempts, changes and lineage
+// GetHistoryWithResponse Get a message's attempts, changes and lineage
 //
-// `attempts` are those that were made, oldest first. `changes` are its entries of the
-// audit trail, oldest first, of more than 1000 the latest. `lineage` are the messages that
-// this one came back from, its parent first, each with its own attempts and changes;
-// those that were deleted or archived, and what is behind them, are not in it. `unmask=true` shows what is masked.
+// `attempts` lists the attempts, oldest first. `changes` lists the message's entries of the audit trail, oldest
+// first; if there are more than 1000, the latest 1000. `lineage` lists the messages that this one came back from,
+// its parent first, each with its own attempts and changes; it ends before the first message that was deleted or
+// archived. `unmask=true` shows masked values.
 //
-// `edit` says how what was sent differed from the message, which itself never changes. `payload_patch` is
-// the difference as a JSON Patch, null where one side is not JSON or longer than 1 MiB; `redrive_patch` is the patch of
-// the redrive that made the attempt.
+// `edit` describes how the sent record differed from the message, which itself never changes. `payload_patch` is
+// the difference as a JSON Patch, null where one side is not JSON or is longer than 1 MiB; `redrive_patch` is the
+// patch of the redrive that made the attempt.
 //
-// Two ids must not be mixed up. `redrive_id` is the attempt's own: its record carries it
-// as header `dlq-redrive-id`, and no other attempt has it. `bulk_redrive_id` is that of the
-// redrive that made the attempt, null when a single retry did. `number`
-// counts up for ever; `retry_count` is the message's count with this attempt, and starts
-// anew with a requeue.
+// Two ids must not be confused. `redrive_id` identifies the attempt: its record carries it in the header
+// `dlq-redrive-id`, and no other attempt has it. `bulk_redrive_id` identifies the redrive that made the attempt,
+// and is null for a single retry. `number` only increases; `retry_count` is the message's count including this
+// attempt, and a requeue resets it to 0.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -10965,12 +11046,12 @@ func (c *ClientWithResponses) GetHistoryWithResponse(ctx context.Context, id InM
 	return ParseGetHistoryResponse(rsp)
 }
 
-// SetOriginWithBodyWithResponse Say where it belongs
+// SetOriginWithBodyWithResponse Set the original topic of a message
 //
 // Sets the original topic of a message that is `PENDING` or `DEAD` and whose own headers do not name it, or whose
-// origin is `undeclared`: the topic is declared for this message from then on. It needs operator on the topic that is named and on
-// the dead-letter topic. Partition and offset of another topic that a header named are forgotten. Those of
-// several messages are set by a redrive with action `map`, those to come by the mapping.
+// origin is `undeclared`: from then on the topic is declared for this message. The caller must be operator on the
+// named topic and on the dead-letter topic. If a header named another topic, its partition and offset are
+// discarded. For several messages, use a redrive with action `map`; for future messages, use the mapping.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -10983,12 +11064,12 @@ func (c *ClientWithResponses) SetOriginWithBodyWithResponse(ctx context.Context,
 	return ParseSetOriginResponse(rsp)
 }
 
-// SetOriginWithResponse Say where it belongs
+// SetOriginWithResponse Set the original topic of a message
 //
 // Sets the original topic of a message that is `PENDING` or `DEAD` and whose own headers do not name it, or whose
-// origin is `undeclared`: the topic is declared for this message from then on. It needs operator on the topic that is named and on
-// the dead-letter topic. Partition and offset of another topic that a header named are forgotten. Those of
-// several messages are set by a redrive with action `map`, those to come by the mapping.
+// origin is `undeclared`: from then on the topic is declared for this message. The caller must be operator on the
+// named topic and on the dead-letter topic. If a header named another topic, its partition and offset are
+// discarded. For several messages, use a redrive with action `map`; for future messages, use the mapping.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -11001,15 +11082,16 @@ func (c *ClientWithResponses) SetOriginWithResponse(ctx context.Context, id InMe
 	return ParseSetOriginResponse(rsp)
 }
 
-// GetPayloadWithResponse Its value, byte for byte
+// GetPayloadWithResponse Get a message's value, byte for byte
 //
-// The value byte for byte, as `application/octet-stream` and as an attachment. A
-// tombstone is 204 without a body. A value that is not kept here is fetched from the topic that has
-// it; when that has it no more the answer is 404 and says why, and without Kafka it is 409.
+// The value is sent byte for byte, as `application/octet-stream` and as an attachment. A tombstone is 204 without
+// a body. A value that is not stored here is fetched from its topic. If the topic no longer has it, the answer is
+// 404 with the reason; without Kafka it is 409.
 //
-// Where fields of the value are masked this needs the grant unmask. A record that a dead letter only points
-// to is read where `kafka.pointer_topics` lists the dead-letter topic, for those who may see the topic that it
-// points to; else it is 409 with the reason. Both kinds of reads are in the audit trail.
+// Where fields of the value are masked, this needs the grant `unmask`. If the dead letter is only a pointer to a
+// record, that record is read where `kafka.pointer_topics` lists the dead-letter topic, for callers who may see
+// the topic that the pointer names; otherwise the answer is 409 with the reason. The audit trail records both
+// kinds of reads.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -11022,9 +11104,9 @@ func (c *ClientWithResponses) GetPayloadWithResponse(ctx context.Context, id InM
 	return ParseGetPayloadResponse(rsp)
 }
 
-// RequeueMessageWithBodyWithResponse DEAD to PENDING, attempts back to 0
+// RequeueMessageWithBodyWithResponse Move a DEAD message back to PENDING
 //
-// Takes a `DEAD` message back to `PENDING`, with no attempts used.
+// Moves a `DEAD` message back to `PENDING` and resets its attempts to 0.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -11037,9 +11119,9 @@ func (c *ClientWithResponses) RequeueMessageWithBodyWithResponse(ctx context.Con
 	return ParseRequeueMessageResponse(rsp)
 }
 
-// RequeueMessageWithResponse DEAD to PENDING, attempts back to 0
+// RequeueMessageWithResponse Move a DEAD message back to PENDING
 //
-// Takes a `DEAD` message back to `PENDING`, with no attempts used.
+// Moves a `DEAD` message back to `PENDING` and resets its attempts to 0.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -11052,25 +11134,25 @@ func (c *ClientWithResponses) RequeueMessageWithResponse(ctx context.Context, id
 	return ParseRequeueMessageResponse(rsp)
 }
 
-// RetryMessageWithBodyWithResponse Send it back
+// RetryMessageWithBodyWithResponse Send a message back
 //
-// Sends the message back to its original topic and waits for the broker. Only a
-// `PENDING` message with attempts left can be retried. With
-// `{"accept_duplicate": true}` a message goes whose last attempt cannot be settled: it may
-// then arrive twice.
+// Sends the message back to its original topic and waits for the broker. Only a `PENDING` message with attempts
+// left can be retried. With `{"accept_duplicate": true}`, a message whose last attempt cannot be settled can be
+// retried too: it may then arrive twice.
 //
-// It needs operator on the original topic. Where only the record's own headers name that topic, and neither `kafka.origins`
-// nor the mapping declares it, it needs operator on the dead-letter topic too (403 names it).
+// The caller must be operator on the original topic. Where only the record's own headers name that topic, and
+// neither `kafka.origins` nor the mapping declares it, the caller must also be operator on the dead-letter topic
+// (a 403 names it).
 //
-// With `edit` something else is sent; that needs the grant `edit`. What is not named goes as it is. A
-// `target_topic` must be named in `kafka.republish_allow`.
+// `edit` replaces parts of the record when it is sent, and needs the grant `edit`. Parts that it does not name are
+// sent unchanged. A `target_topic` must be listed in `kafka.republish_allow`.
 //
-// An edit is part of the request's body and not larger than `server.max_body_bytes`. A message of which nobody knows where
-// it belongs can be sent once in this way, with a `target_topic`: the operator says where.
+// An edit is part of the request's body, so it is limited to `server.max_body_bytes`. With a `target_topic`, a
+// message of unknown origin can be sent once: the operator gives the topic.
 //
-// `published` is false, and the four fields after it null, when the program has
-// no Kafka: the message is resolved and nothing was sent. `dlq_redrive_id` is the id of the
-// attempt; the record has it in its header `dlq-redrive-id`, and the history as `id`.
+// When the program has no Kafka, `published` is false and the four fields after it are null: the message is
+// resolved and nothing was sent. `dlq_redrive_id` is the attempt's id; the record carries it in its header
+// `dlq-redrive-id`, and the history shows it as `redrive_id`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -11083,25 +11165,25 @@ func (c *ClientWithResponses) RetryMessageWithBodyWithResponse(ctx context.Conte
 	return ParseRetryMessageResponse(rsp)
 }
 
-// RetryMessageWithResponse Send it back
+// RetryMessageWithResponse Send a message back
 //
-// Sends the message back to its original topic and waits for the broker. Only a
-// `PENDING` message with attempts left can be retried. With
-// `{"accept_duplicate": true}` a message goes whose last attempt cannot be settled: it may
-// then arrive twice.
+// Sends the message back to its original topic and waits for the broker. Only a `PENDING` message with attempts
+// left can be retried. With `{"accept_duplicate": true}`, a message whose last attempt cannot be settled can be
+// retried too: it may then arrive twice.
 //
-// It needs operator on the original topic. Where only the record's own headers name that topic, and neither `kafka.origins`
-// nor the mapping declares it, it needs operator on the dead-letter topic too (403 names it).
+// The caller must be operator on the original topic. Where only the record's own headers name that topic, and
+// neither `kafka.origins` nor the mapping declares it, the caller must also be operator on the dead-letter topic
+// (a 403 names it).
 //
-// With `edit` something else is sent; that needs the grant `edit`. What is not named goes as it is. A
-// `target_topic` must be named in `kafka.republish_allow`.
+// `edit` replaces parts of the record when it is sent, and needs the grant `edit`. Parts that it does not name are
+// sent unchanged. A `target_topic` must be listed in `kafka.republish_allow`.
 //
-// An edit is part of the request's body and not larger than `server.max_body_bytes`. A message of which nobody knows where
-// it belongs can be sent once in this way, with a `target_topic`: the operator says where.
+// An edit is part of the request's body, so it is limited to `server.max_body_bytes`. With a `target_topic`, a
+// message of unknown origin can be sent once: the operator gives the topic.
 //
-// `published` is false, and the four fields after it null, when the program has
-// no Kafka: the message is resolved and nothing was sent. `dlq_redrive_id` is the id of the
-// attempt; the record has it in its header `dlq-redrive-id`, and the history as `id`.
+// When the program has no Kafka, `published` is false and the four fields after it are null: the message is
+// resolved and nothing was sent. `dlq_redrive_id` is the attempt's id; the record carries it in its header
+// `dlq-redrive-id`, and the history shows it as `redrive_id`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -11114,10 +11196,10 @@ func (c *ClientWithResponses) RetryMessageWithResponse(ctx context.Context, id I
 	return ParseRetryMessageResponse(rsp)
 }
 
-// ListTopicWithResponse List a topic, newest first
+// ListTopicWithResponse List the messages of a topic, newest first
 //
-// A topic names an original topic or a dead-letter topic; one that does not exist is an empty list. By
-// `created_at` and then `id`.
+// `{topic}` is an original topic or a dead-letter topic; one that does not exist is an empty list. Messages are
+// sorted by `created_at` and then by `id`, newest first.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -11130,22 +11212,23 @@ func (c *ClientWithResponses) ListTopicWithResponse(ctx context.Context, topic I
 	return ParseListTopicResponse(rsp)
 }
 
-// RetryTopicWithBodyWithResponse Retry everything retryable in a topic
+// RetryTopicWithBodyWithResponse Retry every retryable message of a topic
 //
-// Makes a redrive of every message of the topic that can be retried now, once
-// each, and waits for its end. What arrives meanwhile is left out. `retried` counts what
-// became `RESOLVED`; of the rest, `failed` went wrong (`dead` of them for good), `in_doubt`
-// is still to be settled and `skipped` was not tried. `reasons` counts failed and skipped
-// messages by cause. `UNDECLARED` are messages whose original topic is undeclared, `not_permitted` those whose original topic only
-// their headers name while you are not operator of their dead-letter topic, `POINTER_REFUSED` pointers that are not followed.
+// Creates a redrive of every message of the topic that can be retried now, and waits for its end. Each message is
+// retried once; messages that arrive in the meantime are not included. `retried` counts the messages that became
+// `RESOLVED`. Of the others, `failed` had an attempt that failed (`dead` of them for good), `in_doubt` are not
+// settled yet, and `skipped` were not tried. `reasons` counts failed and skipped messages by cause: `UNDECLARED`
+// are messages whose original topic is undeclared, `not_permitted` those whose original topic only their headers
+// name while the caller is not operator of their dead-letter topic, `POINTER_REFUSED` pointers that are not
+// followed.
 //
-// With the header `Prefer: respond-async` nobody waits: the answer is 202 with
+// With the header `Prefer: respond-async` the request does not wait: the answer is 202 with
 // `Preference-Applied: respond-async`, the redrive, and its address in `Location`.
 //
-// The redrive goes on when the client leaves, and in another process when this one
-// ends. Whoever waited is then told 503, and so when nothing can be sent for 30 s, or
-// when somebody paused it: `details` has the `redrive_id` and how far it came, in the fields
-// `selected`, `resolved`, `failed`, `dead`, `in_doubt`, `skipped` and `waiting`.
+// The redrive continues when the client disconnects, and another process continues it when this one ends. A
+// request that is still waiting then gets 503. The same happens when nothing can be sent for 30 s and when an
+// operator pauses the redrive. `details` then has the `redrive_id` and the progress in the fields `selected`,
+// `resolved`, `failed`, `dead`, `in_doubt`, `skipped` and `waiting`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -11158,22 +11241,23 @@ func (c *ClientWithResponses) RetryTopicWithBodyWithResponse(ctx context.Context
 	return ParseRetryTopicResponse(rsp)
 }
 
-// RetryTopicWithResponse Retry everything retryable in a topic
+// RetryTopicWithResponse Retry every retryable message of a topic
 //
-// Makes a redrive of every message of the topic that can be retried now, once
-// each, and waits for its end. What arrives meanwhile is left out. `retried` counts what
-// became `RESOLVED`; of the rest, `failed` went wrong (`dead` of them for good), `in_doubt`
-// is still to be settled and `skipped` was not tried. `reasons` counts failed and skipped
-// messages by cause. `UNDECLARED` are messages whose original topic is undeclared, `not_permitted` those whose original topic only
-// their headers name while you are not operator of their dead-letter topic, `POINTER_REFUSED` pointers that are not followed.
+// Creates a redrive of every message of the topic that can be retried now, and waits for its end. Each message is
+// retried once; messages that arrive in the meantime are not included. `retried` counts the messages that became
+// `RESOLVED`. Of the others, `failed` had an attempt that failed (`dead` of them for good), `in_doubt` are not
+// settled yet, and `skipped` were not tried. `reasons` counts failed and skipped messages by cause: `UNDECLARED`
+// are messages whose original topic is undeclared, `not_permitted` those whose original topic only their headers
+// name while the caller is not operator of their dead-letter topic, `POINTER_REFUSED` pointers that are not
+// followed.
 //
-// With the header `Prefer: respond-async` nobody waits: the answer is 202 with
+// With the header `Prefer: respond-async` the request does not wait: the answer is 202 with
 // `Preference-Applied: respond-async`, the redrive, and its address in `Location`.
 //
-// The redrive goes on when the client leaves, and in another process when this one
-// ends. Whoever waited is then told 503, and so when nothing can be sent for 30 s, or
-// when somebody paused it: `details` has the `redrive_id` and how far it came, in the fields
-// `selected`, `resolved`, `failed`, `dead`, `in_doubt`, `skipped` and `waiting`.
+// The redrive continues when the client disconnects, and another process continues it when this one ends. A
+// request that is still waiting then gets 503. The same happens when nothing can be sent for 30 s and when an
+// operator pauses the redrive. `details` then has the `redrive_id` and the progress in the fields `selected`,
+// `resolved`, `failed`, `dead`, `in_doubt`, `skipped` and `waiting`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -11186,22 +11270,25 @@ func (c *ClientWithResponses) RetryTopicWithResponse(ctx context.Context, topic 
 	return ParseRetryTopicResponse(rsp)
 }
 
-// ExportMessagesWithResponse Every message that matches, as a file
+// ExportMessagesWithResponse Export every matching message as a file
 //
-// Everything that matches, as a file: one message a line, as lists show it, newest first, as it was at one moment.
-// `format` is `ndjson` (the default) or `csv`, `source` is `live` (the default) or `archive`, and `limit` is 1 to 1,000,000 (default
-// 100,000). The trailer `X-Export-Messages` says how many there were, and `X-Export-Complete` whether these are all: it is
-// `false` when the limit was reached. An export that breaks off has no trailers, and its connection is cut; so is one that
-// takes longer than `server.export_timeout` (15 minutes). A process sends `server.max_exports` (4) of them at a time, half of
-// them to one principal; the next one waits 5 s and is 429 or 503, and `details` says so.
+// The file has one message a line, in the form that lists use, newest first, all read from one snapshot. `format`
+// is `ndjson` (the default) or `csv`, `source` is `live` (the default) or `archive`, and `limit` is 1 to 1,000,000
+// (default 100,000). The trailer `X-Export-Messages` gives the number of messages, and `X-Export-Complete` whether
+// these are all: it is `false` when the limit was reached. An export that fails midway has no trailers, and its
+// connection is closed; the same holds for an export that takes longer than `server.export_timeout` (15 minutes).
+// A process sends `server.max_exports` (4) of them at a time, half of them to one principal. A further export
+// waits 5 s and then gets 429 or 503 with `details`.
 //
-// An export by `key`, `header`, `payload` or `q` says in the header `X-Export-Searched-Until` how far the search catalogue was when
-// it began. When that was more than 10 seconds behind, `X-Export-Complete` is `false`; when it was more than a minute behind, the
-// export is refused: 503, with `details` naming `filter`.
+// An export by `key`, `header`, `payload` or `q` gives in the header `X-Export-Searched-Until` the time up to
+// which the search index was complete when the export started. If that was more than 10 seconds ago,
+// `X-Export-Complete` is `false`; if it was more than a minute ago, the export is refused: 503, with `details`
+// naming `filter`.
 //
-// In NDJSON every message is one line: where a producer's own text has line breaks between its tokens, a space stands for each. In
-// CSV the first line names the columns, null is empty, bytes that are not UTF-8 are in base64 behind `base64:`, and
-// `headers` is JSON. Text that a spreadsheet would take for a formula has an apostrophe in front, also behind spaces.
+// In NDJSON every message is one line: line breaks between the tokens of a producer's own text become spaces. In
+// CSV the first line names the columns, null is empty, bytes that are not UTF-8 are base64 with the prefix
+// `base64:`, and `headers` is JSON. Text that a spreadsheet would read as a formula gets an apostrophe in front,
+// also after leading spaces.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -11214,12 +11301,13 @@ func (c *ClientWithResponses) ExportMessagesWithResponse(ctx context.Context, pa
 	return ParseExportMessagesResponse(rsp)
 }
 
-// ListGroupsWithResponse Error groups
+// ListGroupsWithResponse List error groups
 //
-// `topic` (original) and `open=true` (something is not `RESOLVED`) narrow the list; `sort` is `last_seen` (the default), `first_seen` or
-// `open`. `trend` is `24h` (the default), `7d` or `none`: arrivals by the hour, hours without any left out. A group is `new` for a day, and
-// `regressed` when a message came after all were resolved. `arrived` counts every message ever, `counts` those that are
-// there. A redrive with a `group_id` in its filter does something to all of a group.
+// `topic` (an original topic) and `open=true` (at least one message is not `RESOLVED`) filter the list; `sort` is
+// `last_seen` (the default), `first_seen` or `open`. `trend` is `24h` (the default), `7d` or `none`: it lists
+// arrivals by hour and leaves out hours without any. A group is `new` for a day, and `regressed` when a message
+// came after all were resolved. `arrived` counts every message of the group ever, `counts` those that are stored
+// now. A redrive with a `group_id` in its filter applies to all messages of a group.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -11232,7 +11320,7 @@ func (c *ClientWithResponses) ListGroupsWithResponse(ctx context.Context, params
 	return ParseListGroupsResponse(rsp)
 }
 
-// GetGroupWithResponse One error group
+// GetGroupWithResponse Get an error group
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -11245,15 +11333,18 @@ func (c *ClientWithResponses) GetGroupWithResponse(ctx context.Context, id InGro
 	return ParseGetGroupResponse(rsp)
 }
 
-// AnnotateGroupWithBodyWithResponse Note, link, mute
+// AnnotateGroupWithBodyWithResponse Set the note, link or mute of an error group
 //
-// What is not named stays. Null clears a `note` (at most 2000 characters) or a `link` (an http or https address).
+// Fields that the request does not name keep their values. Null clears a `note` (at most 2000 characters) or a
+// `link` (an http or https address).
 //
-// They are kept for each original topic of the group. A change is made for those topics on which the caller is an operator, and of
-// which something ever came in the group; `annotated_topics` in the answer names them. Who is an operator on all topics changes all,
-// also those that come later: `*`. `annotations` has what is said by topic, of the topics that the caller sees; null is every topic
-// without its own. `note`, `link` and `muted` of the group are what is the same for all of these: null where they differ, and `muted`
-// when all are. Muted is a topic's share of the group: people still hear of the other topics.
+// Annotations are kept for each original topic of the group. A change applies to the topics on which the caller is
+// an operator and from which the group has ever had a message; `annotated_topics` in the answer names them. A
+// caller who is operator on all topics changes all of them, including topics that the group gets later: `*`.
+// `annotations` lists the annotations of the topics that the caller sees; a null topic stands for every topic
+// without an annotation of its own. The group's own `note`, `link` and `muted` combine these: `note` and `link`
+// are null where topics differ, and `muted` is true only when all topics are muted. Muting applies only to the
+// messages of the muted topics: notifications for the group's other topics continue.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -11266,15 +11357,18 @@ func (c *ClientWithResponses) AnnotateGroupWithBodyWithResponse(ctx context.Cont
 	return ParseAnnotateGroupResponse(rsp)
 }
 
-// AnnotateGroupWithResponse Note, link, mute
+// AnnotateGroupWithResponse Set the note, link or mute of an error group
 //
-// What is not named stays. Null clears a `note` (at most 2000 characters) or a `link` (an http or https address).
+// Fields that the request does not name keep their values. Null clears a `note` (at most 2000 characters) or a
+// `link` (an http or https address).
 //
-// They are kept for each original topic of the group. A change is made for those topics on which the caller is an operator, and of
-// which something ever came in the group; `annotated_topics` in the answer names them. Who is an operator on all topics changes all,
-// also those that come later: `*`. `annotations` has what is said by topic, of the topics that the caller sees; null is every topic
-// without its own. `note`, `link` and `muted` of the group are what is the same for all of these: null where they differ, and `muted`
-// when all are. Muted is a topic's share of the group: people still hear of the other topics.
+// Annotations are kept for each original topic of the group. A change applies to the topics on which the caller is
+// an operator and from which the group has ever had a message; `annotated_topics` in the answer names them. A
+// caller who is operator on all topics changes all of them, including topics that the group gets later: `*`.
+// `annotations` lists the annotations of the topics that the caller sees; a null topic stands for every topic
+// without an annotation of its own. The group's own `note`, `link` and `muted` combine these: `note` and `link`
+// are null where topics differ, and `muted` is true only when all topics are muted. Muting applies only to the
+// messages of the muted topics: notifications for the group's other topics continue.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -11287,10 +11381,11 @@ func (c *ClientWithResponses) AnnotateGroupWithResponse(ctx context.Context, id 
 	return ParseAnnotateGroupResponse(rsp)
 }
 
-// GetMappingsWithResponse Where messages of unknown origin belong
+// GetMappingsWithResponse Get the rules for messages of unknown origin
 //
-// `unmapped` are the dead-letter topics with messages of unknown origin, and what the rules now say of them.
-// Reading the rules needs viewer, and replacing them admin, on all topics: rules name topics of everybody.
+// `unmapped` lists the dead-letter topics that have messages of unknown origin, and the original topic that the
+// present rules give them. Because rules name topics of all teams, reading them needs viewer, and replacing them
+// admin, on all topics.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -11303,10 +11398,11 @@ func (c *ClientWithResponses) GetMappingsWithResponse(ctx context.Context, reqEd
 	return ParseGetMappingsResponse(rsp)
 }
 
-// ReplaceMappingsWithBodyWithResponse Set the rules
+// ReplaceMappingsWithBodyWithResponse Replace the mapping rules
 //
-// `version` is that which was read; when somebody else has changed the rules meanwhile the answer is 409. The rules hold for records
-// to come. With `apply` those that are there are set too, by one redrive for each dead-letter topic: their ids are `redrives`.
+// `version` is the version that the caller read; if the rules have changed since, the answer is 409. The rules
+// apply to future records. With `apply`, stored messages are mapped too, by one redrive for each dead-letter
+// topic; `redrives` lists the ids of these redrives.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -11319,10 +11415,11 @@ func (c *ClientWithResponses) ReplaceMappingsWithBodyWithResponse(ctx context.Co
 	return ParseReplaceMappingsResponse(rsp)
 }
 
-// ReplaceMappingsWithResponse Set the rules
+// ReplaceMappingsWithResponse Replace the mapping rules
 //
-// `version` is that which was read; when somebody else has changed the rules meanwhile the answer is 409. The rules hold for records
-// to come. With `apply` those that are there are set too, by one redrive for each dead-letter topic: their ids are `redrives`.
+// `version` is the version that the caller read; if the rules have changed since, the answer is 409. The rules
+// apply to future records. With `apply`, stored messages are mapped too, by one redrive for each dead-letter
+// topic; `redrives` lists the ids of these redrives.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -11337,31 +11434,33 @@ func (c *ClientWithResponses) ReplaceMappingsWithResponse(ctx context.Context, p
 
 // SearchMessagesWithResponse Search across topics
 //
-// All messages, whatever their topic. All that is given must hold. Every parameter is also a field of a
-// redrive's `filter`, where those that may be repeated are lists.
+// Searches all messages, of every topic. A message matches when all given conditions hold. Every parameter is also
+// a field of a redrive's `filter`, where parameters that may be repeated are lists.
 //
-// `key`, `header`, `payload` and `q` are answered from a search index that follows the messages by a moment: `searched_until`
-// says how far it was before the search began. It is null when the index was not asked, and while it has never
-// been made. A search goes on without what the index does not have yet; a `count` is then not `exact` when the
-// index is more than 10 seconds late. Redrives and exports are refused when it is
-// more than a minute late.
+// `key`, `header`, `payload` and `q` use a search index that is updated shortly after the messages.
+// `searched_until` is the time up to which the index was complete before the search started. It is null when the
+// index was not used, and until the index is built for the first time. A search does not wait for messages that
+// are not indexed yet; a `count` is then not `exact` when the index is more than 10 seconds late. Redrives and
+// exports are refused when it is more than a minute late.
 //
-// Such a search ends after about a second. The page may then have fewer messages than `limit`, or
-// none, although more match: `searched_back_to` says to which time it searched, and `next_cursor`
-// goes on from there. A list has ended when `next_cursor` is null.
+// Such a search ends after about a second. The page may then have fewer messages than `limit`, or none, although
+// more match: `searched_back_to` is the time back to which it searched, and `next_cursor` continues from there. A
+// list has ended when `next_cursor` is null.
 //
-// With `omit=payload` messages come without their payloads: for lists that show none, at a fraction of the cost.
+// `omit=payload` leaves the payloads out, for lists that do not show them, and costs much less.
 //
-// `sort` is `created_at`, `-created_at` (the default: newest first), `last_retry_at` or `-last_retry_at`; the last two leave out
-// messages that were never retried, and a `count` beside them counts none of these. `count` is `none` (the default), `exact` (counted for some seconds at most; `exact` is
-// false when that was not enough) or `estimate`.
+// `sort` is `created_at`, `-created_at` (the default: newest first), `last_retry_at` or `-last_retry_at`; the last
+// two leave out messages that were never retried, and a `count` with them does not include such messages. `count`
+// is `none` (the default), `exact` (counted for a few seconds at most; `exact` is false when that was not enough)
+// or `estimate`.
 //
-// An estimate is made of statistics of all messages. A caller who sees some topics only therefore gets none: with `exact` and with
-// `estimate` their messages are counted, and the number is exact up to 10,000. Above that, and when counting takes more than some
-// seconds, the answer is such as `{"messages": 10000, "exact": false, "at_least": true}`: there are at least so many. `at_least` is
-// left out where it is false.
+// An estimate uses statistics of all messages. A caller who sees only some topics therefore never gets one: with
+// `exact` and with `estimate` the caller's messages are counted, and the number is exact up to 10,000. Above that,
+// and when counting takes more than a few seconds, the answer is for example
+// `{"messages": 10000, "exact": false, "at_least": true}`: there are at least that many. `at_least` is left out
+// where it is false.
 //
-// Fields and headers that are masked cannot be searched without the grant unmask, and free text never finds them.
+// Masked fields and headers cannot be searched without the grant `unmask`, and free text never finds them.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -11374,10 +11473,9 @@ func (c *ClientWithResponses) SearchMessagesWithResponse(ctx context.Context, pa
 	return ParseSearchMessagesResponse(rsp)
 }
 
-// ListQuarantineWithResponse Records that the database refused, the latest first
+// ListQuarantineWithResponse List the records that the database refused, latest first
 //
-// The latest first. Viewers see the records of the dead-letter topics that their role covers. A page has at
-// most 100.
+// Viewers see the records of the dead-letter topics that their role covers. A page has at most 100 records.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -11390,10 +11488,10 @@ func (c *ClientWithResponses) ListQuarantineWithResponse(ctx context.Context, pa
 	return ParseListQuarantineResponse(rsp)
 }
 
-// DeleteQuarantinedWithBodyWithResponse Delete the record for good
+// DeleteQuarantinedWithBodyWithResponse Delete a quarantined record for good
 //
-// Needs admin on the dead-letter topic. The change is in the audit trail, with kind `quarantine`; `error` has
-// the record's position and the SQLSTATE.
+// The caller must be admin on the dead-letter topic. The audit trail records the change with kind `quarantine`;
+// `error` has the record's position and the SQLSTATE.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -11406,10 +11504,10 @@ func (c *ClientWithResponses) DeleteQuarantinedWithBodyWithResponse(ctx context.
 	return ParseDeleteQuarantinedResponse(rsp)
 }
 
-// DeleteQuarantinedWithResponse Delete the record for good
+// DeleteQuarantinedWithResponse Delete a quarantined record for good
 //
-// Needs admin on the dead-letter topic. The change is in the audit trail, with kind `quarantine`; `error` has
-// the record's position and the SQLSTATE.
+// The caller must be admin on the dead-letter topic. The audit trail records the change with kind `quarantine`;
+// `error` has the record's position and the SQLSTATE.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -11422,11 +11520,11 @@ func (c *ClientWithResponses) DeleteQuarantinedWithResponse(ctx context.Context,
 	return ParseDeleteQuarantinedResponse(rsp)
 }
 
-// RetryQuarantinedWithBodyWithResponse Try to store the record now
+// RetryQuarantinedWithBodyWithResponse Try to store a quarantined record now
 //
-// Needs operator on the dead-letter topic. An ingester tries the record within seconds. Once it is stored,
-// `GET /api/v1/dlq/messages/{id}` has it under the same id; refused again, it has the new error and one more
-// of `tries`. The change is in the audit trail, with kind `quarantine`.
+// The caller must be operator on the dead-letter topic. An ingester tries the record within seconds. Once it is
+// stored, `GET /api/v1/dlq/messages/{id}` returns it under the same id. If it is refused again, it has the new
+// error, and `tries` is one higher. The audit trail records the change with kind `quarantine`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -11439,11 +11537,11 @@ func (c *ClientWithResponses) RetryQuarantinedWithBodyWithResponse(ctx context.C
 	return ParseRetryQuarantinedResponse(rsp)
 }
 
-// RetryQuarantinedWithResponse Try to store the record now
+// RetryQuarantinedWithResponse Try to store a quarantined record now
 //
-// Needs operator on the dead-letter topic. An ingester tries the record within seconds. Once it is stored,
-// `GET /api/v1/dlq/messages/{id}` has it under the same id; refused again, it has the new error and one more
-// of `tries`. The change is in the audit trail, with kind `quarantine`.
+// The caller must be operator on the dead-letter topic. An ingester tries the record within seconds. Once it is
+// stored, `GET /api/v1/dlq/messages/{id}` returns it under the same id. If it is refused again, it has the new
+// error, and `tries` is one higher. The audit trail records the change with kind `quarantine`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -11456,9 +11554,9 @@ func (c *ClientWithResponses) RetryQuarantinedWithResponse(ctx context.Context, 
 	return ParseRetryQuarantinedResponse(rsp)
 }
 
-// ListRedrivesWithResponse Redrives, the newest first
+// ListRedrivesWithResponse List redrives, newest first
 //
-// Whoever may not see every topic sees their own.
+// A caller who may not see every topic sees only the redrives that the caller created.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -11471,24 +11569,27 @@ func (c *ClientWithResponses) ListRedrivesWithResponse(ctx context.Context, para
 	return ParseListRedrivesResponse(rsp)
 }
 
-// CreateRedriveWithBodyWithResponse Do one thing to many messages
+// CreateRedriveWithBodyWithResponse Create a redrive
 //
-// Either `ids`, or a `filter` with what a search takes. All that is given must hold. It must name more than times
-// and states: those alone may mean everything. Without `status` it means the states that the action can act upon,
-// and without `created_before` it ends now. All options but `rate` are for `retry` alone.
+// Takes either `ids`, or a `filter` with the parameters of a search. A message is selected when all conditions
+// hold. The filter must have a condition other than times and statuses, because those alone could select every
+// message. Without `status`, the filter selects the statuses that the action applies to; without `created_before`,
+// it selects messages that were created until now. All options except `rate` are for `retry` only.
 //
-// A filter with `key`, `header`, `payload` or `q` is answered from the search catalogue, as a search is: `searched_until`, in the
-// answer that makes the redrive and in that of a dry run, says how far it was. What came later is not in the redrive.
-// While the catalogue is more than a minute behind no redrive is made by it: 503, with `details` naming `filter`.
+// A filter with `key`, `header`, `payload` or `q` uses the search index, as a search does. `searched_until`, in
+// the answer that creates the redrive and in that of a dry run, is the time up to which the index was complete.
+// Messages that were not indexed yet are not in the redrive. While the index is more than a minute late, no
+// redrive is created from it: 503, with `details` naming `filter`.
 //
-// Times are RFC 3339. Unknown fields, those of the filter included, and options that do
-// not fit the action are 400; everything that is wrong is named at once.
+// Times are RFC 3339. Unknown fields, including those of the filter, and options that do not fit the action are
+// 400; the answer names every fault at once.
 //
-// `Location` says where it is found from now on. A dry run is answered at once: `sendable`
-// of the `selected` messages would go, `reasons` counts the others, and `groups` says the same by
-// topic, the largest first. With a `patch`, `samples` show up to five payloads `before` and `after` it, or the `reason` why it does not fit;
-// `patch_checked` says how many messages it was tried on, and `patch_failed` how many of these it did not fit. The rest is not
-// checked: `sendable` counts it whether the patch fits or not. What only the broker can say of a single record is not in it.
+// `Location` is the address of the redrive. A dry run is answered at once: `sendable` of the `selected` messages
+// would be sent, `reasons` counts the others, and `groups` gives the same counts by topic, the largest first. With
+// a `patch`, `samples` show up to five payloads `before` and `after` it, or the `reason` why it cannot be applied;
+// `patch_checked` is the number of messages that it was tried on, and `patch_failed` the number of these to which
+// it could not be applied. The other messages are not checked: `sendable` includes them. Refusals that only the
+// broker can give for a single record are not predicted.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -11501,24 +11602,27 @@ func (c *ClientWithResponses) CreateRedriveWithBodyWithResponse(ctx context.Cont
 	return ParseCreateRedriveResponse(rsp)
 }
 
-// CreateRedriveWithResponse Do one thing to many messages
+// CreateRedriveWithResponse Create a redrive
 //
-// Either `ids`, or a `filter` with what a search takes. All that is given must hold. It must name more than times
-// and states: those alone may mean everything. Without `status` it means the states that the action can act upon,
-// and without `created_before` it ends now. All options but `rate` are for `retry` alone.
+// Takes either `ids`, or a `filter` with the parameters of a search. A message is selected when all conditions
+// hold. The filter must have a condition other than times and statuses, because those alone could select every
+// message. Without `status`, the filter selects the statuses that the action applies to; without `created_before`,
+// it selects messages that were created until now. All options except `rate` are for `retry` only.
 //
-// A filter with `key`, `header`, `payload` or `q` is answered from the search catalogue, as a search is: `searched_until`, in the
-// answer that makes the redrive and in that of a dry run, says how far it was. What came later is not in the redrive.
-// While the catalogue is more than a minute behind no redrive is made by it: 503, with `details` naming `filter`.
+// A filter with `key`, `header`, `payload` or `q` uses the search index, as a search does. `searched_until`, in
+// the answer that creates the redrive and in that of a dry run, is the time up to which the index was complete.
+// Messages that were not indexed yet are not in the redrive. While the index is more than a minute late, no
+// redrive is created from it: 503, with `details` naming `filter`.
 //
-// Times are RFC 3339. Unknown fields, those of the filter included, and options that do
-// not fit the action are 400; everything that is wrong is named at once.
+// Times are RFC 3339. Unknown fields, including those of the filter, and options that do not fit the action are
+// 400; the answer names every fault at once.
 //
-// `Location` says where it is found from now on. A dry run is answered at once: `sendable`
-// of the `selected` messages would go, `reasons` counts the others, and `groups` says the same by
-// topic, the largest first. With a `patch`, `samples` show up to five payloads `before` and `after` it, or the `reason` why it does not fit;
-// `patch_checked` says how many messages it was tried on, and `patch_failed` how many of these it did not fit. The rest is not
-// checked: `sendable` counts it whether the patch fits or not. What only the broker can say of a single record is not in it.
+// `Location` is the address of the redrive. A dry run is answered at once: `sendable` of the `selected` messages
+// would be sent, `reasons` counts the others, and `groups` gives the same counts by topic, the largest first. With
+// a `patch`, `samples` show up to five payloads `before` and `after` it, or the `reason` why it cannot be applied;
+// `patch_checked` is the number of messages that it was tried on, and `patch_failed` the number of these to which
+// it could not be applied. The other messages are not checked: `sendable` includes them. Refusals that only the
+// broker can give for a single record are not predicted.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -11531,7 +11635,7 @@ func (c *ClientWithResponses) CreateRedriveWithResponse(ctx context.Context, par
 	return ParseCreateRedriveResponse(rsp)
 }
 
-// GetRedriveWithResponse One redrive, and how far it is
+// GetRedriveWithResponse Get a redrive and its progress
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -11544,7 +11648,7 @@ func (c *ClientWithResponses) GetRedriveWithResponse(ctx context.Context, id InR
 	return ParseGetRedriveResponse(rsp)
 }
 
-// CancelRedriveWithBodyWithResponse End it; what was not taken stays as it is
+// CancelRedriveWithBodyWithResponse Cancel a redrive; its waiting messages stay unchanged
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -11557,7 +11661,7 @@ func (c *ClientWithResponses) CancelRedriveWithBodyWithResponse(ctx context.Cont
 	return ParseCancelRedriveResponse(rsp)
 }
 
-// CancelRedriveWithResponse End it; what was not taken stays as it is
+// CancelRedriveWithResponse Cancel a redrive; its waiting messages stay unchanged
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -11570,12 +11674,12 @@ func (c *ClientWithResponses) CancelRedriveWithResponse(ctx context.Context, id 
 	return ParseCancelRedriveResponse(rsp)
 }
 
-// ListItemsWithResponse Its messages and what came of each
+// ListItemsWithResponse List the messages of a redrive and their results
 //
-// In the order of the selection. `result` narrows the list; it is `waiting`, `succeeded`,
-// `failed`, `dead`, `in_doubt` or `skipped`, and so does `outcome`: `published`, `consumed` or `returned`. Messages that the action could not take from the
-// start are counted in the redrive and are no items. `topic`, `partition` and `offset` say where
-// the record was sent, `outcome` what became of it.
+// Items are in the order of the selection. `result` filters the list; it is `waiting`, `succeeded`, `failed`,
+// `dead`, `in_doubt` or `skipped`. `outcome` filters it too: `published`, `consumed` or `returned`. Messages that
+// the action could not take from the start are counted in the redrive and are not items. `topic`, `partition` and
+// `offset` give the position to which the record was sent, and `outcome` its result there.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -11588,12 +11692,12 @@ func (c *ClientWithResponses) ListItemsWithResponse(ctx context.Context, id InRe
 	return ParseListItemsResponse(rsp)
 }
 
-// PauseRedriveWithBodyWithResponse Take nothing more until it is resumed
+// PauseRedriveWithBodyWithResponse Pause a redrive until it is resumed
 //
-// What is under way ends in every case. A paused redrive goes on where it was; one that
-// stopped itself goes on as if its canary had passed and nothing had failed so far. A
-// cancelled one never goes on, and what it had not taken stays as it is. All three
-// answer with the redrive; a move that its state does not have is 409.
+// Attempts in progress are always completed. A paused redrive continues where it was. A redrive that stopped
+// itself continues as if its canary had passed and nothing had failed so far. A cancelled redrive never continues,
+// and its waiting messages stay unchanged. Pause, resume and cancel answer with the redrive; a change that its
+// state does not allow is 409.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -11606,12 +11710,12 @@ func (c *ClientWithResponses) PauseRedriveWithBodyWithResponse(ctx context.Conte
 	return ParsePauseRedriveResponse(rsp)
 }
 
-// PauseRedriveWithResponse Take nothing more until it is resumed
+// PauseRedriveWithResponse Pause a redrive until it is resumed
 //
-// What is under way ends in every case. A paused redrive goes on where it was; one that
-// stopped itself goes on as if its canary had passed and nothing had failed so far. A
-// cancelled one never goes on, and what it had not taken stays as it is. All three
-// answer with the redrive; a move that its state does not have is 409.
+// Attempts in progress are always completed. A paused redrive continues where it was. A redrive that stopped
+// itself continues as if its canary had passed and nothing had failed so far. A cancelled redrive never continues,
+// and its waiting messages stay unchanged. Pause, resume and cancel answer with the redrive; a change that its
+// state does not allow is 409.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -11624,7 +11728,7 @@ func (c *ClientWithResponses) PauseRedriveWithResponse(ctx context.Context, id I
 	return ParsePauseRedriveResponse(rsp)
 }
 
-// ResumeRedriveWithBodyWithResponse Go on; passes a canary that waits
+// ResumeRedriveWithBodyWithResponse Resume a redrive; a waiting canary counts as passed
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -11637,7 +11741,7 @@ func (c *ClientWithResponses) ResumeRedriveWithBodyWithResponse(ctx context.Cont
 	return ParseResumeRedriveResponse(rsp)
 }
 
-// ResumeRedriveWithResponse Go on; passes a canary that waits
+// ResumeRedriveWithResponse Resume a redrive; a waiting canary counts as passed
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -11650,9 +11754,9 @@ func (c *ClientWithResponses) ResumeRedriveWithResponse(ctx context.Context, id 
 	return ParseResumeRedriveResponse(rsp)
 }
 
-// GetSessionWithResponse Who is asking, and what they may do
+// GetSessionWithResponse Get the caller and its grants
 //
-// Who one is, and what one may do.
+// Returns the caller's name and grants.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -11665,12 +11769,13 @@ func (c *ClientWithResponses) GetSessionWithResponse(ctx context.Context, reqEdi
 	return ParseGetSessionResponse(rsp)
 }
 
-// ListTopicsWithResponse What there is of each original topic, and whether replay is possible
+// ListTopicsWithResponse List original topics with their counts and whether replay is possible
 //
-// Every original topic that has messages, by name, up to 1000 at a time; `topic` is empty for those of unknown origin. Counts are exact. `ingest_lag` is
-// how many records of its dead-letter topics are not stored yet. `replay` says whether messages can be sent
-// back, if not why (`class` and `reason`), and whether anybody reads there: a consumer group is `running`, `behind`,
-// `absent` or `unknown`. What Kafka does not tell now is null or `unknown`.
+// Lists every original topic that has messages, by name, up to 1000 at a time; `topic` is empty for messages of
+// unknown origin. Counts are exact. `ingest_lag` is the number of records of its dead-letter topics that are not
+// stored yet. `replay` gives whether messages can be sent back and, if not, the cause (`class` and `reason`). It
+// also gives the state of each consumer group there: `running`, `behind`, `absent` or `unknown`. Values that Kafka
+// cannot give now are null or `unknown`.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -11683,7 +11788,7 @@ func (c *ClientWithResponses) ListTopicsWithResponse(ctx context.Context, params
 	return ParseListTopicsResponse(rsp)
 }
 
-// ReadableDocumentWithResponse This document, to read
+// ReadableDocumentWithResponse This document as a web page
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -11696,9 +11801,9 @@ func (c *ClientWithResponses) ReadableDocumentWithResponse(ctx context.Context, 
 	return ParseReadableDocumentResponse(rsp)
 }
 
-// AliveWithResponse The process lives
+// AliveWithResponse Whether the process is alive
 //
-// Asks nobody and always answers.
+// Always answers, without a check of any dependency.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -11713,12 +11818,12 @@ func (c *ClientWithResponses) AliveWithResponse(ctx context.Context, reqEditors 
 
 // MetricsWithResponse Prometheus metrics
 //
-// Open to everybody, whatever `auth.mode` is, as the probes are; and it tells how many messages each topic has. Whom that is not
-// for must be kept from the path by the network, or by the proxy in front.
+// Open to every client in every `auth.mode`, like the probes, although it shows the number of messages of each
+// topic. To protect it, block the path in the network or in a proxy in front of the program.
 //
-// Of HTTP itself there are `dlq_http_requests_total` (labels `method`, `route`, which is the template or
-// `unmatched`, and `code`, where 499 is a client that left), `dlq_http_request_duration_seconds` (`method`,
-// `route`) and `dlq_http_requests_in_flight`.
+// The HTTP metrics are `dlq_http_requests_total` (labels `method`, `route`, which is the route's template or
+// `unmatched`, and `code`, where 499 is a client that disconnected), `dlq_http_request_duration_seconds`
+// (`method`, `route`) and `dlq_http_requests_in_flight`.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -11731,7 +11836,7 @@ func (c *ClientWithResponses) MetricsWithResponse(ctx context.Context, reqEditor
 	return ParseMetricsResponse(rsp)
 }
 
-// DocumentWithResponse This document
+// DocumentWithResponse This document as OpenAPI
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -11744,13 +11849,12 @@ func (c *ClientWithResponses) DocumentWithResponse(ctx context.Context, reqEdito
 	return ParseDocumentResponse(rsp)
 }
 
-// ReadinessWithResponse It can work
+// ReadinessWithResponse Whether the program can work
 //
-// 503 with `"status": "not_ready"` while the program starts or drains, when a required
-// dependency has never been reached, and when it failed twice running: one failure
-// alone is shown and forgiven. The API does not need Kafka to be ready. However
-// often this is asked, dependencies are asked at most once a second; one that has not
-// answered after two seconds has failed, and goes on failing until it answers.
+// 503 with `"status": "not_ready"` while the program starts or drains, when a required dependency has never been
+// reached, and when it failed twice in a row: a single failure is shown but does not make the program unready. The
+// API does not need Kafka to be ready. Dependencies are checked at most once a second, however often this route is
+// called. A dependency that has not answered after two seconds has failed, and stays failed until it answers.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -11979,7 +12083,7 @@ func ParseListChangesResponse(rsp *http.Response) (*ListChangesResponse, error) 
 		var dest struct {
 			Changes []Change `json:"changes"`
 
-			// NextCursor Null at the end.
+			// NextCursor Fetches the next page; null at the end.
 			NextCursor *NextCursor `json:"next_cursor"`
 		}
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -12399,7 +12503,7 @@ func ParseListGroupsResponse(rsp *http.Response) (*ListGroupsResponse, error) {
 		var dest struct {
 			Groups []Group `json:"groups"`
 
-			// NextCursor Null at the end.
+			// NextCursor Fetches the next page; null at the end.
 			NextCursor *NextCursor `json:"next_cursor"`
 		}
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -12600,7 +12704,7 @@ func ParseListQuarantineResponse(rsp *http.Response) (*ListQuarantineResponse, e
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest struct {
-			// NextCursor Null at the end.
+			// NextCursor Fetches the next page; null at the end.
 			NextCursor *NextCursor   `json:"next_cursor"`
 			Records    []Quarantined `json:"records"`
 		}
@@ -12706,7 +12810,7 @@ func ParseListRedrivesResponse(rsp *http.Response) (*ListRedrivesResponse, error
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest struct {
-			// NextCursor Null at the end.
+			// NextCursor Fetches the next page; null at the end.
 			NextCursor *NextCursor `json:"next_cursor"`
 			Redrives   []Redrive   `json:"redrives"`
 		}
@@ -12851,7 +12955,7 @@ func ParseListItemsResponse(rsp *http.Response) (*ListItemsResponse, error) {
 		var dest struct {
 			Items []Item `json:"items"`
 
-			// NextCursor Null at the end.
+			// NextCursor Fetches the next page; null at the end.
 			NextCursor *NextCursor `json:"next_cursor"`
 		}
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -12986,7 +13090,7 @@ func ParseListTopicsResponse(rsp *http.Response) (*ListTopicsResponse, error) {
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest struct {
-			// NextCursor Null at the end.
+			// NextCursor Fetches the next page; null at the end.
 			NextCursor *NextCursor `json:"next_cursor"`
 			Topics     []Topic     `json:"topics"`
 		}

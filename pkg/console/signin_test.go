@@ -243,7 +243,7 @@ func TestSignIn_IssuerRefused(t *testing.T) {
 		"CookieWithoutState":  {query: "code=code-1&state=", cookie: &signInAttempt{Nonce: "n", Verifier: "v", Began: noon.Unix()}, want: "failed=late", says: "no sign-in"},
 		"OtherCode":           {query: "code=secret-code&state=STATE", want: "failed=refused&return=%2Fgroups", says: "refuses"},
 		"IssuerDenied":        {query: "error=access_denied&error_description=secret-code&state=STATE", want: "failed=denied&return=%2Fgroups", says: "access_denied"},
-		"IssuerSaysAnything":  {query: "error=secret-code+%3Cscript%3E&state=STATE", want: "failed=denied&return=%2Fgroups", says: "no error"},
+		"IssuerSaysAnything":  {query: "error=secret-code+%3Cscript%3E&state=STATE", want: "failed=denied&return=%2Fgroups", says: "an invalid error name"},
 		"APIRefusesItsToken":  {query: "code=code-1&state=STATE", token: "other-token", want: "failed=refused&return=%2Fgroups", says: "not authenticated"},
 		"TokenForNoCookie":    {query: "code=code-1&state=STATE", token: strings.Repeat("a", maxParts*partSize+1), want: "failed=refused&return=%2Fgroups", says: "longer than"},
 		"ErrorBeforeTheState": {query: "error=access_denied&state=guessed", want: "failed=other&return=%2Fgroups", says: "state"},
