@@ -23,7 +23,7 @@ type handlers struct {
 	retries                          messages.Retries
 	changes                          messages.Changes
 	redrives                         redrives.Redrives
-	groups                           groups.ErrorGroups
+	errorGroups                      groups.ErrorGroups
 	activity                         groups.Activity
 	topics                           groups.Topics
 	mappings                         admin.Mappings
@@ -58,13 +58,13 @@ func (s *Server) handlers() handlers {
 		redrives: redrives.Redrives{
 			Store: s.store, Database: s.db, Redriver: s.redriver, Unmask: rules, Cursors: cursors, Bodies: bodies, Now: now,
 		},
-		groups:     groups.ErrorGroups{Database: s.db, Unmask: rules, Cursors: cursors, Bodies: bodies, Now: now},
-		activity:   groups.Activity{Database: s.db, Now: now},
-		topics:     groups.Topics{Database: s.db, Inspector: s.inspector, Derived: s.derived, Cursors: cursors},
-		mappings:   admin.Mappings{Database: s.db, Redriver: s.redriver, Origins: s.origins, Dialects: s.dialects, Bodies: bodies},
-		audit:      admin.Audit{Store: s.store, Database: s.db, Cursors: cursors},
-		quarantine: admin.Quarantine{Database: s.db, Show: show, Cursors: cursors, Bodies: bodies},
-		session:    admin.Session{Mode: s.authentication.mode, Masks: s.masks},
+		errorGroups: groups.ErrorGroups{Database: s.db, Unmask: rules, Cursors: cursors, Bodies: bodies, Now: now},
+		activity:    groups.Activity{Database: s.db, Now: now},
+		topics:      groups.Topics{Database: s.db, Inspector: s.inspector, Derived: s.derived, Cursors: cursors},
+		mappings:    admin.Mappings{Database: s.db, Redriver: s.redriver, Origins: s.origins, Dialects: s.dialects, Bodies: bodies},
+		audit:       admin.Audit{Store: s.store, Database: s.db, Cursors: cursors},
+		quarantine:  admin.Quarantine{Database: s.db, Show: show, Cursors: cursors, Bodies: bodies},
+		session:     admin.Session{Mode: s.authentication.mode, Masks: s.masks},
 	}
 	h.archived, h.archivedPayloads, h.archivedHistories = h.live, h.livePayloads, h.liveHistories
 	if s.db != nil {

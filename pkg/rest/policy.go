@@ -55,7 +55,7 @@ func (c policy) permit(n permission, r *http.Request) error {
 		})
 	case oneArchived:
 		return permitMessage(p, n.role, r, c.getArchivedOrRestored)
-	case oneGroup:
+	case oneErrorGroup:
 		return c.permitErrorGroup(p, n.role, r)
 	case oneRedrive:
 		return c.permitRedrive(p, n.role, r)

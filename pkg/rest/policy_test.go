@@ -67,8 +67,8 @@ var matrix = map[string]expectation{
 	"GET /api/v1/topics":        {permission{auth.Viewer, someTopics}, "", "the list of topics"},
 	"GET /api/v1/activity":      {permission{auth.Viewer, someTopics}, "", "the number of arrivals"},
 	"GET /api/v1/groups":        {permission{auth.Viewer, someTopics}, "", "the list of error groups"},
-	"GET /api/v1/groups/{id}":   {permission{auth.Viewer, oneGroup}, "", "an error group"},
-	"PATCH /api/v1/groups/{id}": {permission{auth.Operator, oneGroup}, `{"muted":true}`, "an error group"},
+	"GET /api/v1/groups/{id}":   {permission{auth.Viewer, oneErrorGroup}, "", "an error group"},
+	"PATCH /api/v1/groups/{id}": {permission{auth.Operator, oneErrorGroup}, `{"muted":true}`, "an error group"},
 	"GET /api/v1/mappings":      {permission{auth.Viewer, everything}, "", "the topic mapping"},
 	"PUT /api/v1/mappings":      {permission{auth.Admin, everything}, `{"version":0,"rules":[]}`, "the topic mapping"},
 

@@ -59,7 +59,7 @@ const (
 	oneMessage                  // on the message of the path
 	oneRetried                  // on the message of the path, which request.RetriedMessage keeps after reading it
 	oneArchived                 // on the archived message of the path
-	oneGroup                    // on a topic of the error group of the path
+	oneErrorGroup               // on a topic of the error group of the path
 	oneRedrive                  // on all topics; for the caller's own redrive, on any topic
 	oneQuarantined              // on the dead-letter topic of the quarantined record of the path
 	everything                  // on all topics

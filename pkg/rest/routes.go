@@ -54,9 +54,9 @@ func (s *Server) apiRoutes() []route {
 
 		{http.MethodGet, "/api/v1/topics", read, permission{auth.Viewer, someTopics}, h.topics.List, "the list of topics"},
 		{http.MethodGet, "/api/v1/activity", read, permission{auth.Viewer, someTopics}, h.activity.Get, "the number of arrivals"},
-		{http.MethodGet, "/api/v1/groups", read, permission{auth.Viewer, someTopics}, h.groups.List, "the list of error groups"},
-		{http.MethodGet, "/api/v1/groups/{id}", read, permission{auth.Viewer, oneGroup}, h.groups.Get, "an error group"},
-		{http.MethodPatch, "/api/v1/groups/{id}", change, permission{auth.Operator, oneGroup}, h.groups.Annotate, "an error group"},
+		{http.MethodGet, "/api/v1/groups", read, permission{auth.Viewer, someTopics}, h.errorGroups.List, "the list of error groups"},
+		{http.MethodGet, "/api/v1/groups/{id}", read, permission{auth.Viewer, oneErrorGroup}, h.errorGroups.Get, "an error group"},
+		{http.MethodPatch, "/api/v1/groups/{id}", change, permission{auth.Operator, oneErrorGroup}, h.errorGroups.Annotate, "an error group"},
 		{http.MethodGet, "/api/v1/mappings", read, permission{auth.Viewer, everything}, h.mappings.Get, "the topic mapping"},
 		{http.MethodPut, "/api/v1/mappings", work, permission{auth.Admin, everything}, h.mappings.Replace, "the topic mapping"},
 
