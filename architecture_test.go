@@ -62,7 +62,19 @@ var layers = map[string][]string{
 	"pkg/archive":          {"pkg/repository"},
 	"pkg/heartbeat":        {"pkg/entity", "pkg/repository", "pkg/broker"},
 	"pkg/notify":           {"pkg/entity", "pkg/outage", "pkg/repository", "pkg/secret", "pkg/wait"},
-	"pkg/rest":             {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/payload", "pkg/rest/openapi", "pkg/traces", "pkg/wait"},
+
+	// The HTTP API: rest joins its handlers, which do not import one another.
+	"pkg/rest/wire":              {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/payload"},
+	"pkg/rest/internal/respond":  {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/rest/wire"},
+	"pkg/rest/internal/access":   {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/rest/internal/respond"},
+	"pkg/rest/internal/request":  {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/payload", "pkg/rest/wire", "pkg/rest/internal/respond", "pkg/rest/internal/access"},
+	"pkg/rest/internal/unmask":   {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/payload", "pkg/rest/wire", "pkg/rest/internal/respond", "pkg/rest/internal/access", "pkg/rest/internal/request"},
+	"pkg/rest/handlers/messages": {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/payload", "pkg/rest/wire", "pkg/rest/internal/respond", "pkg/rest/internal/access", "pkg/rest/internal/request", "pkg/rest/internal/unmask"},
+	"pkg/rest/handlers/search":   {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/rest/wire", "pkg/rest/internal/respond", "pkg/rest/internal/access", "pkg/rest/internal/request", "pkg/rest/internal/unmask"},
+	"pkg/rest/handlers/redrives": {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/payload", "pkg/rest/wire", "pkg/rest/internal/respond", "pkg/rest/internal/access", "pkg/rest/internal/request", "pkg/rest/internal/unmask"},
+	"pkg/rest/handlers/groups":   {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/rest/wire", "pkg/rest/internal/respond", "pkg/rest/internal/access", "pkg/rest/internal/request", "pkg/rest/internal/unmask"},
+	"pkg/rest/handlers/admin":    {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/rest/wire", "pkg/rest/internal/respond", "pkg/rest/internal/access", "pkg/rest/internal/request"},
+	"pkg/rest":                   {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/payload", "pkg/rest/openapi", "pkg/traces", "pkg/wait", "pkg/rest/wire", "pkg/rest/internal/respond", "pkg/rest/internal/access", "pkg/rest/internal/request", "pkg/rest/internal/unmask", "pkg/rest/handlers/messages", "pkg/rest/handlers/search", "pkg/rest/handlers/redrives", "pkg/rest/handlers/groups", "pkg/rest/handlers/admin"},
 }
 
 // owners lists the packages that may import a library, so that replacing the library changes only

@@ -8,25 +8,25 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"time"
 
-	"github.com/google/uuid"
-
-	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/request"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/respond"
 )
 
 const (
-	// Each answer has pageRoom reserved from its beginning, and largeRoom once that is not enough: about twice
-	// the largest page of a store.
-	pageRoom  = 1 << 20
-	largeRoom = repository.ListPageLimit + repository.ListPageLimit/4
+	// Each answer has pageReservation from its beginning, and largeReservation once that is not enough: about twice the
+	// largest page of a store.
+	pageReservation  = 1 << 20
+	largeReservation = repository.ListPageLimit + repository.ListPageLimit/4
 )
 
 var (
-	errShare  = errors.New("the principal's share is used up")
-	errFull   = errors.New("the budget is used up")
-	errNoRoom = errors.New("no room for the answer now")
+	errShare    = errors.New("the principal's share is used up")
+	errFull     = errors.New("the budget is used up")
+	errNoMemory = errors.New("no memory for the answer now")
 )
 
 // limits are shared by all requests: the numbers of answers and exports in progress, the bytes of answers in memory,
@@ -55,32 +55,6 @@ type account struct {
 
 type accountKey struct{}
 
-// auditedRead identifies one of the audit entries that a single read makes.
-type auditedRead struct {
-	action entity.Action
-	kind   entity.Kind
-	object uuid.UUID
-	text   string
-}
-
-type auditedReads struct{ recorded []auditedRead }
-
-type auditedKey struct{}
-
-// recordOnce records a read once per request: when there is no room for an answer, its handler is called a second time.
-func (s *Server) recordOnce(ctx context.Context, entry entity.AuditEntry) error {
-	reads, _ := ctx.Value(auditedKey{}).(*auditedReads)
-	read := auditedRead{entry.Action, entry.Kind, entry.ObjectID, entry.LastError}
-	if reads != nil && slices.Contains(reads.recorded, read) {
-		return nil
-	}
-	err := s.store.Record(ctx, entry)
-	if err == nil && reads != nil {
-		reads.recorded = append(reads.recorded, read)
-	}
-	return err
-}
-
 // accountOf returns the account of a read or of a request to the console; nil otherwise.
 func accountOf(ctx context.Context) *account {
 	a, _ := ctx.Value(accountKey{}).(*account)
@@ -97,16 +71,16 @@ func (a *account) enter(ctx context.Context, who string, slots *budget) error {
 	if err := slots.wait(ctx, who, 1); err != nil {
 		return a.refusal(err, slots)
 	}
-	if err := a.limits.bytes.wait(ctx, who, pageRoom); err != nil {
+	if err := a.limits.bytes.wait(ctx, who, pageReservation); err != nil {
 		slots.release(who, 1)
 		return a.refusal(err, a.limits.bytes)
 	}
-	a.who, a.slot, a.reserved = who, slots, pageRoom
+	a.who, a.slot, a.reserved = who, slots, pageReservation
 	return nil
 }
 
 // Take implements repository.Room. It does not wait, since a read holds a connection of the store: after
-// errNoRoom, makeRoom waits and the read is repeated.
+// errNoMemory, reserveMore waits and the read is repeated.
 func (a *account) Take(n int64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -114,23 +88,23 @@ func (a *account) Take(n int64) error {
 	if a.taken <= a.reserved {
 		return nil
 	}
-	want := max(a.taken, largeRoom, 2*a.reserved)
+	want := max(a.taken, largeReservation, 2*a.reserved)
 	if want = min(want, max(a.taken, a.limits.bytes.share)); a.limits.bytes.try(a.who, want-a.reserved) {
 		a.reserved = want
 		return nil
 	}
 	a.wanted = want
-	return errNoRoom
+	return errNoMemory
 }
 
-// makeRoom waits for the room that the last read lacked. The read is repeated from mark, the bytes that were taken
+// reserveMore waits for the room that the last read lacked. The read is repeated from mark, the bytes that were taken
 // before it.
-func (a *account) makeRoom(ctx context.Context, mark int64) error {
+func (a *account) reserveMore(ctx context.Context, mark int64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.taken = mark
 	// To avoid deadlock, all reserved room is released before the wait.
-	kept := max(mark, pageRoom)
+	kept := max(mark, pageReservation)
 	a.limits.bytes.release(a.who, a.reserved-min(a.reserved, kept))
 	a.reserved = min(a.reserved, kept)
 	if err := a.limits.bytes.wait(ctx, a.who, a.wanted-a.reserved); err != nil {
@@ -162,7 +136,7 @@ func (a *account) takeValue(ctx context.Context, size int64) error {
 func (a *account) settle() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if kept := max(a.taken, pageRoom); kept < a.reserved {
+	if kept := max(a.taken, pageReservation); kept < a.reserved {
 		a.limits.bytes.release(a.who, a.reserved-kept)
 		a.reserved = kept
 	}
@@ -217,62 +191,176 @@ func (a *account) refusal(err error, of *budget) error {
 	switch {
 	case errors.Is(err, errShare):
 		text := fmt.Sprintf("%d %s are under way for you already, which is your share of server.%s: try again when one of them is over", of.share, what, setting)
-		return refused(errRateLimited, text, detail{setting, text})
+		return respond.Refused(respond.ErrRateLimited, text, respond.Detail{Field: setting, Reason: text})
 	case errors.Is(err, errFull):
 		text := fmt.Sprintf("%d %s are all that are under way at a time (server.%s): try again when one of them is over", of.total, what, setting)
-		return refused(entity.ErrUnavailable, text, detail{setting, text})
+		return respond.Refused(entity.ErrUnavailable, text, respond.Detail{Field: setting, Reason: text})
 	default:
 		return err
 	}
 }
 
+// reserve waits until a value of this size may be held in memory; -1: of up to a principal's share.
+func (l limits) reserve(ctx context.Context, size int64) error {
+	if size < 0 {
+		size = l.bytes.share
+	}
+	return accountOf(ctx).takeValue(ctx, size)
+}
+
 // limited gives a read or an export its account, and closes it after the handler has returned, even if that is late.
-func (s *Server) limited(rt route, handle handler) handler {
+func (l limits) limited(rt route, client func(*http.Request) string, handle handler) handler {
 	if rt.kind != read && rt.kind != stream {
 		return handle
 	}
 	return func(w http.ResponseWriter, r *http.Request) error {
 		a := accountOf(r.Context())
 		if a == nil {
-			a = &account{limits: s.limits}
+			a = &account{limits: l}
 			defer a.close()
 		}
 		if rt.kind == stream {
 			if r.Method == http.MethodHead {
 				return handle(w, r)
 			}
-			own := &account{limits: s.limits}
+			own := &account{limits: l}
 			defer own.close()
-			if err := own.enter(r.Context(), s.clientOf(r), s.limits.exports); err != nil {
+			if err := own.enter(r.Context(), client(r), l.exports); err != nil {
 				return err
 			}
 			return handle(w, r)
 		}
-		if err := a.enter(r.Context(), s.clientOf(r), s.limits.pages); err != nil {
+		if err := a.enter(r.Context(), client(r), l.pages); err != nil {
 			return err
 		}
-		if g, ok := w.(*gate); ok {
+		if g, ok := w.(*responseGate); ok {
 			g.account = a
 		}
-		ctx := context.WithValue(r.Context(), auditedKey{}, new(auditedReads))
+		ctx := request.WithAudit(r.Context())
 		r = r.WithContext(repository.WithRoom(context.WithValue(ctx, accountKey{}, a), a))
 		for {
 			mark := a.mark()
 			err := handle(w, r)
-			if !errors.Is(err, errNoRoom) {
+			if !errors.Is(err, errNoMemory) {
 				return err
 			}
-			if err := a.makeRoom(r.Context(), mark); err != nil {
+			if err := a.reserveMore(r.Context(), mark); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// clientOf returns the owner of a share: the principal or, without authentication, the client's address.
-func (s *Server) clientOf(r *http.Request) string {
-	if _, nobody := s.authenticator.(auth.Nobody); !nobody {
-		return "principal " + principalOf(r).Name
+// budgetTimeout is how long a request waits for units that other requests hold; slow clients are disconnected after
+// about the same time.
+const budgetTimeout = 5 * time.Second
+
+// budget is a number of units that requests share. One principal gets at most half of it. It is safe for concurrent
+// use.
+type budget struct {
+	total, share int64
+
+	mu      sync.Mutex
+	used    int64
+	by      map[string]int64
+	waiting []*waiter
+}
+
+// waiter waits for its units; granted is closed when it has them.
+type waiter struct {
+	who     string
+	n       int64
+	granted chan struct{}
+}
+
+func newBudget(total int64) *budget {
+	return &budget{total: total, share: max(1, total/2), by: map[string]int64{}}
+}
+
+// try takes n units for who if they are free, else none.
+func (b *budget) try(who string, n int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.take(who, n)
+}
+
+func (b *budget) take(who string, n int64) bool {
+	if b.used+n > b.total || b.by[who]+n > b.share {
+		return false
 	}
-	return "address " + exchangeOf(r).address.String()
+	b.used += n
+	b.by[who] += n
+	return true
+}
+
+// force takes n units even if they are not free, because they are already in use.
+func (b *budget) force(who string, n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.used += n
+	b.by[who] += n
+}
+
+// wait takes n units for who, and waits at most budgetTimeout for them. The error is errShare when the principal's own
+// share is used up, errFull when the budget is, or that of a context that ends first.
+func (b *budget) wait(ctx context.Context, who string, n int64) error {
+	b.mu.Lock()
+	if b.take(who, n) {
+		b.mu.Unlock()
+		return nil
+	}
+	if n > b.share {
+		b.mu.Unlock()
+		return errFull // more than a share is never granted
+	}
+	w := &waiter{who: who, n: n, granted: make(chan struct{})}
+	b.waiting = append(b.waiting, w)
+	b.mu.Unlock()
+
+	timer := time.NewTimer(budgetTimeout)
+	defer timer.Stop()
+	var err error
+	select {
+	case <-w.granted:
+		return nil
+	case <-timer.C:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at := slices.Index(b.waiting, w)
+	if at < 0 { // granted at the same moment
+		return nil
+	}
+	b.waiting = slices.Delete(b.waiting, at, at+1)
+	switch {
+	case err != nil:
+		return err
+	case b.by[who]+n > b.share:
+		return errShare
+	default:
+		return errFull
+	}
+}
+
+// release returns n units of who. Waiters are served in order; a waiter that cannot be served yet does not delay the
+// others.
+func (b *budget) release(who string, n int64) {
+	if n == 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.used -= n
+	if b.by[who] -= n; b.by[who] == 0 {
+		delete(b.by, who)
+	}
+	b.waiting = slices.DeleteFunc(b.waiting, func(w *waiter) bool {
+		if !b.take(w.who, w.n) {
+			return false
+		}
+		close(w.granted)
+		return true
+	})
 }

@@ -46,10 +46,10 @@ func TestBudgetIsShared(t *testing.T) {
 			}
 		}
 		wait("a", 5, nil, 0)
-		wait("a", 1, errShare, patience)
+		wait("a", 1, errShare, budgetTimeout)
 		wait("b", 6, errFull, 0) // more than a share is never granted
 		wait("b", 3, nil, 0)
-		wait("c", 3, errFull, patience)
+		wait("c", 3, errFull, budgetTimeout)
 		if b.try("c", 3) || !b.try("c", 2) {
 			t.Error("try takes what is not there, or not what is")
 		}

@@ -33,7 +33,7 @@ func TestClientNetwork(t *testing.T) {
 		f.cfg.TrustedProxies = []string{"10.0.0.0/8", "203.0.113.9", "2001:db8:ffff::1"}
 		f.open()
 		var got string
-		handler := f.server.observe(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = clientNetwork(r).String() }))
+		handler := f.server.instrumentation.observe(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = clientNetwork(r).String() }))
 		r := httptest.NewRequest("GET", "/", nil)
 		r.RemoteAddr, r.Header["X-Forwarded-For"] = c.peer, c.forwarded
 		if handler.ServeHTTP(httptest.NewRecorder(), r); got != c.want {

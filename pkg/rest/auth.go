@@ -1,56 +1,65 @@
 package rest
 
 import (
+	"container/list"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"net/netip"
 	"strings"
+	"sync"
+	"time"
 
-	"github.com/google/uuid"
 	"go.uber.org/zap"
 
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
-	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/access"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/respond"
 )
-
-type getter func(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
 
 // apiPrefix is the prefix of paths that need authentication, also of paths without a route.
 const apiPrefix = "/api/"
 
-// WithAuth sets how requests are authenticated; mode is shown by the session route. Without this option every request
-// may do everything.
-func WithAuth(a auth.Authenticator, mode string) Option {
-	return func(s *Server) { s.authenticator, s.authMode = a, mode }
+// authentication finds the principal of a request, and refuses requests that a browser sends for another site.
+type authentication struct {
+	reporter
+	authenticator auth.Authenticator
+	mode          string
+	timeout       time.Duration
+	hosts         hosts
+	crossSite     *http.CrossOriginProtection
+	attempts      *attempts
 }
 
-func (s *Server) authenticated(r *http.Request) (*http.Request, error) {
+// authenticated returns the request with its principal.
+func (a *authentication) authenticated(r *http.Request) (*http.Request, error) {
 	ctx := r.Context()
-	if _, nobody := s.authenticator.(auth.Nobody); !nobody {
+	if _, nobody := a.authenticator.(auth.Nobody); !nobody {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, s.cfg.RequestTimeout)
+		ctx, cancel = context.WithTimeout(ctx, a.timeout)
 		defer cancel()
 	}
-	p, err := s.authenticator.Authenticate(ctx, r)
+	p, err := a.authenticator.Authenticate(ctx, r)
 	if errors.Is(err, auth.ErrUnauthenticated) {
-		s.logger.Info("request was not authenticated",
+		a.logger.Info("request was not authenticated",
 			exchangeOf(r).ids(zap.Stringer("client", exchangeOf(r).address), zap.Error(err))...)
-		if len(r.Header.Values("Authorization")) > 0 && !s.attempts.failed(clientNetwork(r)) {
-			err = s.tooManyAttempts(r)
+		if len(r.Header.Values("Authorization")) > 0 && !a.attempts.failed(clientNetwork(r)) {
+			err = a.tooManyAttempts(r)
 		}
 	}
 	if err != nil {
 		return r, err
 	}
-	return r.WithContext(context.WithValue(r.Context(), principalKey{}, p)), nil
+	return r.WithContext(access.WithPrincipal(r.Context(), p)), nil
 }
 
 // known authenticates requests to unknown routes too, so that the answer does not reveal which routes exist.
-func (s *Server) known(next http.HandlerFunc) http.HandlerFunc {
+func (a *authentication) known(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, apiPrefix) {
-			if _, err := s.authenticated(r); err != nil {
-				s.fail(w, r, err)
+			if _, err := a.authenticated(r); err != nil {
+				a.fail(w, r, err)
 				return
 			}
 		}
@@ -59,33 +68,122 @@ func (s *Server) known(next http.HandlerFunc) http.HandlerFunc {
 }
 
 // sameSite refuses changes that a page of another site sends through a user's browser. Requests of other programs pass.
-func (s *Server) sameSite(next http.Handler) http.Handler {
+func (a *authentication) sameSite(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := s.crossSite.Check(r); err != nil {
-			s.fail(w, r, refused(errForbidden, "not allowed: the request comes from a page of another site",
-				detail{"Origin", "is another site"}))
+		if err := a.crossSite.Check(r); err != nil {
+			a.fail(w, r, respond.Refused(respond.ErrForbidden, "not allowed: the request comes from a page of another site",
+				respond.Detail{Field: "Origin", Reason: "is another site"}))
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-type sessionJSON struct {
-	Name    string      `json:"name"`
-	Mode    string      `json:"mode"`
-	Grants  []grantJSON `json:"grants"`
-	Masking bool        `json:"masking"`
+// tooManyAttempts returns the answer to a further failure. It is the same for every invalid token.
+func (a *authentication) tooManyAttempts(r *http.Request) error {
+	err := respond.Refused(respond.ErrRateLimited, "too many invalid tokens came from this address",
+		respond.Detail{Field: "Authorization", Reason: "is not valid; this address has sent too many invalid tokens"})
+	err.After = max(time.Second, a.attempts.wait(clientNetwork(r)))
+	return err
 }
 
-type grantJSON struct {
-	Role   auth.Role `json:"role"`
-	Topics []string  `json:"topics"`
+// expectedHost refuses requests for other host names while there is no authentication, except probes and metrics.
+func (a *authentication) expectedHost(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if a.mode == auth.ModeNone && !isProbe(r.URL.Path) && !a.hosts.answer(r.Host) {
+			a.fail(w, r, respond.Refused(respond.ErrMisdirected, fmt.Sprintf("this program does not answer for the host %q: "+
+				"server.hosts does not list it", respond.Clip(r.Host)), respond.Detail{Field: "Host", Reason: "is not in server.hosts"}))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
-// getSession shows the principal and its grants, from which the console decides what to offer.
-func (s *Server) getSession(w http.ResponseWriter, r *http.Request) error {
-	p := principalOf(r)
-	grants := each(p.Grants, func(g auth.Grant) grantJSON { return grantJSON{g.Role, g.TopicTexts()} })
-	writeJSON(w, http.StatusOK, sessionJSON{Name: p.Name, Mode: s.authMode, Grants: grants, Masking: !s.masks.Empty()})
-	return nil
+func isProbe(path string) bool { return path == "/healthz" || path == "/readyz" || path == metricsPath }
+
+// clientOf returns the owner of a share: the principal or, without authentication, the client's address.
+func (a *authentication) clientOf(r *http.Request) string {
+	if _, nobody := a.authenticator.(auth.Nobody); !nobody {
+		return "principal " + access.Principal(r).Name
+	}
+	return "address " + exchangeOf(r).address.String()
 }
+
+const (
+	// An address may fail to sign in maxAttempts times, and then once every attemptPause.
+	maxAttempts  = 10
+	attemptPause = 6 * time.Second
+
+	// maxAddresses bounds the number of addresses that are kept; the one with the oldest failure is dropped first.
+	maxAddresses = 10_000
+)
+
+// attempts counts the failures to sign in of each address. It is safe for concurrent use.
+type attempts struct {
+	now func() time.Time
+
+	mu      sync.Mutex
+	clients map[netip.Prefix]*list.Element
+	order   *list.List // of *failures, the latest first
+}
+
+// failures of one address. The level falls by one every attemptPause.
+type failures struct {
+	client netip.Prefix
+	level  float64
+	at     time.Time // when the level had this value
+}
+
+func newAttempts(now func() time.Time) *attempts {
+	return &attempts{now: now, clients: map[netip.Prefix]*list.Element{}, order: list.New()}
+}
+
+// failed counts a failure and returns true; when there were too many already, it returns false and does not count.
+func (a *attempts) failed(client netip.Prefix) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := a.now()
+	level := a.level(client, now) + 1
+	if level > maxAttempts {
+		return false
+	}
+	place, known := a.clients[client]
+	if !known {
+		place = a.order.PushFront(&failures{client: client})
+		a.clients[client] = place
+	}
+	*place.Value.(*failures) = failures{client, level, now} //nolint:forcetypeassert // the list has no others
+	a.order.MoveToFront(place)
+	if a.order.Len() > maxAddresses {
+		last := a.order.Remove(a.order.Back()).(*failures) //nolint:forcetypeassert // as above
+		delete(a.clients, last.client)
+	}
+	return true
+}
+
+// wait returns how long the address has to wait before a failure is counted again; 0 for no wait.
+func (a *attempts) wait(client netip.Prefix) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	excess := a.level(client, a.now()) + 1 - maxAttempts
+	return max(0, time.Duration(excess*float64(attemptPause)))
+}
+
+func (a *attempts) level(client netip.Prefix, now time.Time) float64 {
+	place, known := a.clients[client]
+	if !known {
+		return 0
+	}
+	f := place.Value.(*failures) //nolint:forcetypeassert // as above
+	return max(0, f.level-float64(now.Sub(f.at))/float64(attemptPause))
+}
+
+// SignIns limits the failed sign-ins of each address on mounted pages, together with invalid tokens. The
+// request must come from the server.
+type SignIns struct{ attempts *attempts }
+
+// Wait returns how long the sender of the request has to wait; 0 for no wait.
+func (l SignIns) Wait(r *http.Request) time.Duration { return l.attempts.wait(clientNetwork(r)) }
+
+// Failed counts a sign-in that failed.
+func (l SignIns) Failed(r *http.Request) { l.attempts.failed(clientNetwork(r)) }

@@ -15,6 +15,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/access"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/respond"
 )
 
 // ids returns the ids in an answer's list, in their order.
@@ -92,10 +94,10 @@ func TestRedrivesTakeOnlyWhatOneMay(t *testing.T) {
 		want               int // selected that are not skipped
 	}{
 		{"RetryAll", "/api/v1/dlq/shared.dlq.v1/retry-all", "", 6},
-		{"Filter", redrives, `{"filter":{"topic":"shared.dlq.v1"}}`, 6},
-		{"IDs", redrives, `{"ids":["` + strings.Join(numberedIDs(0, 1, 9), `","`) + `"]}`, 1},
-		{"Dead", redrives, `{"action":"dead","filter":{"topic":"shared.dlq.v1"}}`, 6},
-		{"Others", redrives, `{"filter":{"topic":"payments.events.v1"}}`, 0},
+		{"Filter", redrivesPath, `{"filter":{"topic":"shared.dlq.v1"}}`, 6},
+		{"IDs", redrivesPath, `{"ids":["` + strings.Join(numberedIDs(0, 1, 9), `","`) + `"]}`, 1},
+		{"Dead", redrivesPath, `{"action":"dead","filter":{"topic":"shared.dlq.v1"}}`, 6},
+		{"Others", redrivesPath, `{"filter":{"topic":"payments.events.v1"}}`, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -103,11 +105,11 @@ func TestRedrivesTakeOnlyWhatOneMay(t *testing.T) {
 			if w := f.by("ana", "POST", c.target, c.body); w.Code >= 300 {
 				t.Fatalf("got %d %s, want it made", w.Code, w.Body)
 			}
-			redrives, err := f.memory.Redrives(t.Context(), repository.RedriveQuery{Limit: 2})
-			if err != nil || len(redrives) != 1 || redrives[0].Cause.Actor != "ana" {
-				t.Fatalf("got %+v, %v, want one redrive, of ana", redrives, err)
+			begun, err := f.memory.Redrives(t.Context(), repository.RedriveQuery{Limit: 2})
+			if err != nil || len(begun) != 1 || begun[0].Cause.Actor != "ana" {
+				t.Fatalf("got %+v, %v, want one redrive, of ana", begun, err)
 			}
-			items, err := f.memory.RedriveItems(t.Context(), redrives[0].ID, repository.ItemQuery{Limit: 100})
+			items, err := f.memory.RedriveItems(t.Context(), begun[0].ID, repository.ItemQuery{Limit: 100})
 			if err != nil || len(items) != c.want {
 				t.Errorf("got %d items, %v, want %d", len(items), err, c.want)
 			}
@@ -155,10 +157,10 @@ func TestNarrowOrder(t *testing.T) {
 		{"ViewerRetries", person("", "*", auth.Viewer), repository.NewRedrive{Action: entity.RedriveRetry}, "refused"},
 	} {
 		order := c.order
-		err := narrowOrder(c.p, &order)
+		err := access.NarrowRedrive(c.p, &order)
 		switch scope := order.Selection.Visible; {
 		case c.want == "refused":
-			if !errors.Is(err, errForbidden) {
+			if !errors.Is(err, respond.ErrForbidden) {
 				t.Errorf("%s: got %v, %v, want it refused", c.name, scope, err)
 			}
 		case err != nil, (scope == nil) != (c.want == "all"), scope != nil && scope.String() != c.want:
@@ -170,7 +172,7 @@ func TestNarrowOrder(t *testing.T) {
 func TestRedrivesAreSeenByTheirMakersAndThoseWhoSeeEverything(t *testing.T) {
 	t.Parallel()
 	for topics, want := range map[string][]string{"orders.*": {redriveA.String()}, "*": {redriveA.String(), redriveB.String()}} {
-		got := ids(t, matrixFixture(t, person("ana", topics, auth.Operator)).by("ana", "GET", redrives, ""), "redrives")
+		got := ids(t, matrixFixture(t, person("ana", topics, auth.Operator)).by("ana", "GET", redrivesPath, ""), "redrives")
 		slices.Sort(got)
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: got %v, want %v", topics, got, want)
@@ -205,11 +207,11 @@ func TestRedriveIsHeldAgainstTodaysGrants(t *testing.T) {
 				ID: redriveA, Action: entity.RedriveRetry, BatchSize: 10, Cause: entity.By("ana"),
 				Selection: entity.Selection{IDs: []uuid.UUID{idA}}, Options: entity.RedriveOptions{Patch: []byte("[]")},
 			}
-			check.NoError(t, narrowOrder(then, &order))
+			check.NoError(t, access.NarrowRedrive(then, &order))
 			if _, err := f.memory.CreateRedrive(t.Context(), order); err != nil {
 				t.Fatal(err)
 			}
-			target := redrives + "/" + redriveA.String()
+			target := redrivesPath + "/" + redriveA.String()
 			for _, ask := range []string{target, target + "/items"} {
 				wantStatus(t, f.by("ana", "GET", ask, ""), c.view)
 			}
@@ -219,7 +221,7 @@ func TestRedriveIsHeldAgainstTodaysGrants(t *testing.T) {
 			if c.view == 403 {
 				return
 			}
-			if got := ids(t, f.by("ana", "GET", redrives, ""), "redrives"); (len(got) == 1) != (c.view == 200) {
+			if got := ids(t, f.by("ana", "GET", redrivesPath, ""), "redrives"); (len(got) == 1) != (c.view == 200) {
 				t.Errorf("the list has %v, want it there: %t", got, c.view == 200)
 			}
 			trail := wantStatus(t, f.by("ana", "GET", "/api/v1/audit?object_id="+redriveA.String(), ""), 200)

@@ -63,8 +63,7 @@ func (f *fixture) guarded(list ...auth.Principal) *fixture {
 	for _, p := range list {
 		known[p.Name] = p
 	}
-	f.open()
-	WithAuth(known, auth.ModeToken)(f.server)
+	f.with(WithAuth(known, auth.ModeToken)).open()
 	return f
 }
 

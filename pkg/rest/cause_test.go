@@ -1,12 +1,12 @@
 package rest
 
 import (
-	"context"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
+
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
@@ -77,25 +77,21 @@ func TestTraceID(t *testing.T) {
 		"00-" + strings.Repeat("0", 32) + traceparent[35:]: "",
 		traceparent[:36] + strings.Repeat("0", 16) + "-01": "",
 	} {
-		if got := traceID(requestWith(header)); got != want {
+		if got := traceID(requestWith(header), trace.SpanContext{}); got != want {
 			t.Errorf("traceID(%q) = %q, want %q", header, got, want)
 		}
 	}
-	if got := traceID(requestWith(traceparent, traceparent)); got != "" {
+	if got := traceID(requestWith(traceparent, traceparent), trace.SpanContext{}); got != "" {
 		t.Errorf("traceID of two headers = %q, want none", got)
 	}
 }
 
-// requestWith returns a request with these headers that is not traced.
-func requestWith(traceparents ...string) *http.Request {
-	r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
-	r.Header["Traceparent"] = traceparents
-	return r.WithContext(context.WithValue(r.Context(), exchangeKey{}, &exchange{}))
-}
+// requestWith returns the headers of a request.
+func requestWith(traceparents ...string) http.Header { return http.Header{"Traceparent": traceparents} }
 
 func TestReason(t *testing.T) {
 	t.Parallel()
-	long := strings.Repeat("あ", maxReason)
+	long := strings.Repeat("あ", 500)
 	dead := func(body string) *reply {
 		return newFixture(message(idA)).open().do("POST", oneA+"/dead", body)
 	}

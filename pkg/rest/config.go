@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/request"
 )
 
 // Config holds the server's addresses, limits and timeouts.
@@ -130,3 +131,7 @@ func (c Config) Validate() error {
 
 // Address is the address to listen on.
 func (c Config) Address() string { return net.JoinHostPort(c.Host, strconv.Itoa(c.Port)) }
+
+func (c Config) bodies() request.Bodies {
+	return request.Bodies{Timeout: c.BodyTimeout, MaxBytes: c.MaxBodyBytes}
+}

@@ -76,19 +76,19 @@ func manyFixture(t *testing.T) (*fixture, []string) {
 func TestLists(t *testing.T) {
 	t.Parallel()
 	f, ids := manyFixture(t)
-	items, audit := redrives+"/"+ids[0]+"/items", "/api/v1/audit?"
+	items, audit := redrivesPath+"/"+ids[0]+"/items", "/api/v1/audit?"
 	numbers, entries := []string{"0", "1", "2", "3", "4"}, []string{"5", "4", "3", "2", "1"}
 	for _, c := range []struct {
 		target, list, field string
 		want                []string
 	}{
-		{redrives, "redrives", "id", ids},
-		{redrives + "?state=running", "redrives", "id", ids},
-		{redrives + "?state=paused", "redrives", "id", nil},
+		{redrivesPath, "redrives", "id", ids},
+		{redrivesPath + "?state=running", "redrives", "id", ids},
+		{redrivesPath + "?state=paused", "redrives", "id", nil},
 		{items, "items", "number", numbers},
 		{items + "?result=waiting", "items", "number", numbers},
 		{items + "?result=in_doubt", "items", "number", nil},
-		{redrives + "/" + ids[3] + "/items", "items", "result", []string{"waiting", "waiting"}},
+		{redrivesPath + "/" + ids[3] + "/items", "items", "result", []string{"waiting", "waiting"}},
 		{"/api/v1/audit", "changes", "id", entries},
 		{audit + "kind=redrive&action=create&actor=alice&after=2026-02-20T10:30:00.000%2B00:00", "changes", "id", entries},
 		{audit + "after=2026-02-20T10:30:00.000+00:00", "changes", "id", entries},
@@ -112,18 +112,18 @@ func TestLists(t *testing.T) {
 func TestCursor_OfAnotherList(t *testing.T) {
 	t.Parallel()
 	f, ids := manyFixture(t)
-	items, audit := redrives+"/"+ids[0]+"/items?", "/api/v1/audit?"
-	ofRedrives, ofRunning := f.cursorOf(t, redrives+"?limit=1"), f.cursorOf(t, redrives+"?limit=1&state=running")
+	items, audit := redrivesPath+"/"+ids[0]+"/items?", "/api/v1/audit?"
+	ofRedrives, ofRunning := f.cursorOf(t, redrivesPath+"?limit=1"), f.cursorOf(t, redrivesPath+"?limit=1&state=running")
 	ofItems, ofAudit := f.cursorOf(t, items+"limit=1"), f.cursorOf(t, audit+"limit=1")
 	for target, cursor := range map[string]string{
-		redrives + "?limit=3": ofRedrives, redrives + "?colour=red": ofRedrives, redrives + "?state=running": ofRunning, items: ofItems,
+		redrivesPath + "?limit=3": ofRedrives, redrivesPath + "?colour=red": ofRedrives, redrivesPath + "?state=running": ofRunning, items: ofItems,
 		audit: ofAudit,
 	} {
 		wantStatus(t, f.do("GET", target+"&cursor="+cursor, ""), 200)
 	}
 	for target, cursors := range map[string][]string{
-		redrives + "?": {ofRunning}, redrives + "?state=paused": {ofRunning}, redrives + "?state=running": {ofRedrives},
-		redrives + "/" + ids[1] + "/items?": {ofItems}, items + "result=waiting": {ofItems}, items: {ofAudit}, audit + "actor=alice": {ofAudit},
+		redrivesPath + "?": {ofRunning}, redrivesPath + "?state=paused": {ofRunning}, redrivesPath + "?state=running": {ofRedrives},
+		redrivesPath + "/" + ids[1] + "/items?": {ofItems}, items + "result=waiting": {ofItems}, items: {ofAudit}, audit + "actor=alice": {ofAudit},
 		audit: {
 			ofItems, ofRedrives, "", "x", "AAAAAAAAAAAAAAAAAAAAAA", ofAudit + "A", ofAudit + "%0A", ofAudit[:len(ofAudit)-2] + "AA",
 			ofAudit + "&cursor=" + ofAudit,
@@ -139,11 +139,11 @@ func TestLists_BadParameters(t *testing.T) {
 	t.Parallel()
 	f := newFixture().open()
 	for list, bad := range map[string]map[string][]string{
-		redrives: {
+		redrivesPath: {
 			"limit": {"limit=0", "limit=1001", "limit=", "limit=1&limit=1"},
 			"state": {"state=RUNNING", "state=", "state=running&state=paused"},
 		},
-		redrives + "/" + redrive.String() + "/items": {"limit": {"limit=x"}, "result": {"result=good", "result=", "result=failed&result=dead"}},
+		redrivesPath + "/" + redrive.String() + "/items": {"limit": {"limit=x"}, "result": {"result=good", "result=", "result=failed&result=dead"}},
 		"/api/v1/audit": {
 			"limit": {"limit=-1"}, "object_id": {"object_id=x", "object_id="}, "kind": {"kind=topic", "kind=message&kind=message"},
 			"action": {"action=archive"}, "after": {"after=yesterday", "after=10000-01-01T00:00:00Z"}, "actor": {"actor=a&actor=b"},
@@ -176,7 +176,7 @@ func TestAudit(t *testing.T) {
 		m.RetryCount, m.LastPublishError, m.LastPublishErrorClass = 1, "timed out", entity.NetworkTimeout
 	})).open()
 	f.do("POST", oneA+"/dead", `{"reason":"too old"}`, "Traceparent", traceparent)
-	f.do("POST", redrives, `{"ids":["`+idA.String()+`"],"action":"delete"}`)
+	f.do("POST", redrivesPath, `{"ids":["`+idA.String()+`"],"action":"delete"}`)
 	wantAnswer(t, f.do("GET", "/api/v1/audit", ""), 200, `{"changes":[`+
 		`{"id":2,"at":"2026-02-20T10:30:00.000+00:00","action":"create","kind":"redrive","object_id":"`+redrive.String()+
 		`","from":null,"to":"running",`+

@@ -9,6 +9,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/respond"
 )
 
 // withoutDatabase is a server over the store in memory.
@@ -38,7 +39,7 @@ func TestWithoutADatabase(t *testing.T) {
 			}
 			continue
 		}
-		wantAnswer(t, w, http.StatusServiceUnavailable, errorJSON(codeUnavailable, feature+
+		wantAnswer(t, w, http.StatusServiceUnavailable, errorJSON(respond.CodeUnavailable, feature+
 			" needs a database, and none is configured: messages are in memory (see database in the configuration)",
 			`[{"field":"database","reason":"is not configured"}]`))
 	}
@@ -48,8 +49,8 @@ func TestWithoutADatabase_TheReasonIsForThoseWhoMay(t *testing.T) {
 	t.Parallel()
 	f := withoutDatabase(message(idA)).guarded(person("ana", "orders.*", auth.Viewer))
 	wantEnvelope(t, f.do("GET", "/api/v1/audit", ""), http.StatusUnauthorized)
-	wantEnvelope(t, f.by("ana", "POST", redrives, "{}"), http.StatusForbidden)
-	wantStatus(t, f.by("ana", "GET", redrives, ""), 503, `"the list of redrives needs a database`)
+	wantEnvelope(t, f.by("ana", "POST", redrivesPath, "{}"), http.StatusForbidden)
+	wantStatus(t, f.by("ana", "GET", redrivesPath, ""), 503, `"the list of redrives needs a database`)
 	wantStatus(t, f.by("ana", "GET", "/api/v1/dlq/orders.events.v1", ""), 503, `"a list for roles on some topics only needs a database`)
 }
 
@@ -57,7 +58,7 @@ func TestWithoutADatabase_KeysStayFree(t *testing.T) {
 	t.Parallel()
 	f := withoutDatabase().open()
 	for range 2 {
-		wantEnvelope(t, f.do("POST", redrives, `{"action":"retry"}`, keyHeader, "k1"), http.StatusServiceUnavailable)
+		wantEnvelope(t, f.do("POST", redrivesPath, `{"action":"retry"}`, keyHeader, "k1"), http.StatusServiceUnavailable)
 	}
 	wantStatus(t, f.do("POST", "/api/v1/dlq/orders/retry-all", "", keyHeader, "k1"), http.StatusOK)
 }

@@ -6,11 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"reflect"
-	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,8 +20,6 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi"
 )
-
-var errorLine = regexp.MustCompile("(?m)^`(\\d{3})` `(SYS_DLQ_[A-Z_]+)`: ")
 
 // Every request in the API document gets the answer written there, and every route has one.
 func TestDocument(t *testing.T) {
@@ -50,21 +45,6 @@ func TestDocument(t *testing.T) {
 		if !shown[rt.method+" "+rt.path] {
 			t.Errorf("the document has no example of %s %s", rt.method, rt.path)
 		}
-	}
-}
-
-// The document's list of errors equals the program's table.
-func TestDocument_Errors(t *testing.T) {
-	t.Parallel()
-	said, known := map[string]string{}, map[string]string{}
-	for _, m := range errorLine.FindAllStringSubmatch(readDocument(t), -1) {
-		said[m[1]] = m[2]
-	}
-	for _, a := range append(answers[:], internal) {
-		known[strconv.Itoa(a.status)] = a.code
-	}
-	if !maps.Equal(said, known) {
-		t.Errorf("the document has %v, the program %v", said, known)
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 
 func documentRoutes() []route {
 	return []route{
-		{http.MethodGet, "/openapi.yaml", probe, needs{"", open}, serveDocument, everyStore},
-		{http.MethodGet, "/docs", probe, needs{"", open}, serveReadable(), everyStore},
+		{http.MethodGet, "/openapi.yaml", probe, permission{"", open}, serveDocument, everyStore},
+		{http.MethodGet, "/docs", probe, permission{"", open}, serveReadable(), everyStore},
 	}
 }
 

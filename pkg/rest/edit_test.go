@@ -7,6 +7,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
 )
 
 func orderingFixture(messages ...entity.Message) (*fixture, *stub) {
@@ -111,8 +112,8 @@ func TestEdit_NeedsItsOwnGrant(t *testing.T) {
 	wantStatus(t, f.by("op", "POST", retryA, `{}`), 200)
 	wantStatus(t, f.by("ed", "POST", retryA, `{"edit":{"payload":1,"target_topic":"orders.retry"}}`), 200)
 	order := `{"filter":{"topic":"orders.dlq.v1"},"patch":[{"op":"add","path":"/a","value":1}]}`
-	wantEnvelope(t, f.by("op", "POST", redrives, order), 403)
-	wantStatus(t, f.by("ed", "POST", redrives, order), 202)
+	wantEnvelope(t, f.by("op", "POST", redrivesPath, order), 403)
+	wantStatus(t, f.by("ed", "POST", redrivesPath, order), 202)
 }
 
 // The history shows how the sent record differed; the message is unchanged.
@@ -155,9 +156,9 @@ func TestPatch_BadOnesAreRefused(t *testing.T) {
 		`"action":"map","original_topic":"a b"}`:                 "original_topic",
 		`"action":"map","original_topic":"a","canary":1}`:        "canary",
 	} {
-		wantEnvelope(t, f.do("POST", redrives, filter+body), 400, field)
+		wantEnvelope(t, f.do("POST", redrivesPath, filter+body), 400, field)
 	}
-	wantStatus(t, f.do("POST", redrives, filter+`"patch":[ {"op":"remove", "path":"/a"} ]}`), 202)
+	wantStatus(t, f.do("POST", redrivesPath, filter+`"patch":[ {"op":"remove", "path":"/a"} ]}`), 202)
 	if len(orders.begun) != 1 || string(orders.begun[0].Options.Patch) != `[ {"op":"remove", "path":"/a"} ]` {
 		t.Errorf("begun %+v, want the good one alone, its patch as it was sent", orders.begun)
 	}
@@ -169,7 +170,7 @@ func TestEdit_KeepsHeadersThatAreMasked(t *testing.T) {
 	own := []entity.Header{
 		{Key: "authorization", Value: []byte("one")},
 		{Key: "tenant", Value: []byte("acme")},
-		{Key: "authorization", Value: []byte(maskedText)},
+		{Key: "authorization", Value: []byte(wire.MaskedText)},
 		{Key: "Authorization", Value: []byte("another")},
 		{Key: "null"},
 	}
@@ -195,6 +196,6 @@ func TestErrors_NameWhatWasExpected(t *testing.T) {
 		`"details":[{"field":"edit.payload_null","reason":"must be a boolean"}]`)
 	wantStatus(t, f.do("POST", retryA, `{"edit":{"headers":[{"key":"a","keep":"x"}]}}`), 400,
 		`"details":[{"field":"edit.headers[0].keep","reason":"must be a boolean"}]`)
-	wantStatus(t, f.do("POST", redrives, `{"filter":{"topic":"t"},"patch":[{"op":"frob","path":"/a"}]}`), 400,
+	wantStatus(t, f.do("POST", redrivesPath, `{"filter":{"topic":"t"},"patch":[{"op":"frob","path":"/a"}]}`), 400,
 		`"message":"patch[0]: op must be add, remove, replace, move, copy or test, not \"frob\""`)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/respond"
 )
 
 // One row for each kind of error, wrapped as the store or the redriver returns it.
@@ -25,54 +26,54 @@ func TestErrors(t *testing.T) {
 		message string
 		details string
 	}{
-		{"Method", &requestError{kind: errMethod, text: "no"}, 405, codeValidation, "no", `[]`},
-		{"MediaType", &requestError{kind: errMediaType, text: "no"}, 415, codeValidation, "no", `[]`},
-		{"TooLarge", &requestError{kind: errTooLarge, text: "no"}, 413, codeValidation, "no", `[]`},
-		{"Field", &entity.FieldError{Field: "page", Reason: "bad"}, 400, codeValidation, "page: bad", `[{"field":"page","reason":"bad"}]`},
+		{"Method", respond.Refused(respond.ErrMethod, "no"), 405, respond.CodeValidation, "no", `[]`},
+		{"MediaType", respond.Refused(respond.ErrMediaType, "no"), 415, respond.CodeValidation, "no", `[]`},
+		{"TooLarge", respond.Refused(respond.ErrTooLarge, "no"), 413, respond.CodeValidation, "no", `[]`},
+		{"Field", &entity.FieldError{Field: "page", Reason: "bad"}, 400, respond.CodeValidation, "page: bad", `[{"field":"page","reason":"bad"}]`},
 		{
 			"TwoFields", errors.Join(&entity.FieldError{Field: "a", Reason: "x"}, &entity.FieldError{Field: "b", Reason: "y"}),
-			400, codeValidation, "a: x", `[{"field":"a","reason":"x"},{"field":"b","reason":"y"}]`,
+			400, respond.CodeValidation, "a: x", `[{"field":"a","reason":"x"},{"field":"b","reason":"y"}]`,
 		},
-		{"NotFound", &entity.NotFoundError{ID: idA}, 404, codeNotFound, "dlq message not found: " + idA.String(), `[]`},
+		{"NotFound", &entity.NotFoundError{ID: idA}, 404, respond.CodeNotFound, "dlq message not found: " + idA.String(), `[]`},
 		{
 			"NotRetryable", &entity.NotRetryableError{Status: entity.Dead, RetryCount: 3, MaxRetries: 3},
-			409, codeConflict, "message is not retryable: status=DEAD, retry_count=3/3", `[]`,
+			409, respond.CodeConflict, "message is not retryable: status=DEAD, retry_count=3/3", `[]`,
 		},
-		{"Claimed", &entity.ClaimedError{ID: idA}, 409, codeConflict, "message is claimed by a running retry: " + idA.String(), `[]`},
+		{"Claimed", &entity.ClaimedError{ID: idA}, 409, respond.CodeConflict, "message is claimed by a running retry: " + idA.String(), `[]`},
 		{
-			"Unsettled", &entity.ClaimedError{ID: idA, Unsettled: true}, 409, codeConflict,
+			"Unsettled", &entity.ClaimedError{ID: idA, Unsettled: true}, 409, respond.CodeConflict,
 			"message " + idA.String() + ": its last attempt cannot be settled: mark it dead, or retry it with accept_duplicate",
 			`[{"field":"id","reason":"mark it dead, or retry it with accept_duplicate"}]`,
 		},
 		{
-			"RedriveIsOver", &entity.RedriveStateError{ID: redrive, From: entity.RedriveFinished, To: entity.RedriveCancelled}, 409, codeConflict,
+			"RedriveIsOver", &entity.RedriveStateError{ID: redrive, From: entity.RedriveFinished, To: entity.RedriveCancelled}, 409, respond.CodeConflict,
 			"redrive " + redrive.String() + " is finished and cannot become cancelled", `[]`,
 		},
-		{"NoRedrive", &entity.RedriveNotFoundError{ID: redrive}, 404, codeNotFound, "redrive not found: " + redrive.String(), `[]`},
+		{"NoRedrive", &entity.RedriveNotFoundError{ID: redrive}, 404, respond.CodeNotFound, "redrive not found: " + redrive.String(), `[]`},
 		{
-			"Transition", &entity.TransitionError{From: entity.Resolved, To: entity.Dead}, 409, codeConflict,
+			"Transition", &entity.TransitionError{From: entity.Resolved, To: entity.Dead}, 409, respond.CodeConflict,
 			"message cannot move from RESOLVED to DEAD", `[]`,
 		},
 		{
-			"Refused", &entity.RefusedError{Class: entity.LoopRefused, Reason: "it would loop"}, 409, codeConflict, "it would loop",
+			"Refused", &entity.RefusedError{Class: entity.LoopRefused, Reason: "it would loop"}, 409, respond.CodeConflict, "it would loop",
 			`[{"field":"reason","reason":"it would loop"},{"field":"class","reason":"LOOP_REFUSED"}]`,
 		},
 		{
 			"Publish", &entity.PublishError{Class: entity.BadRecord, Status: entity.Dead, Reason: "secret"},
-			502, codePublishFailed, "the message could not be published",
+			502, respond.CodePublishFailed, "the message could not be published",
 			`[{"field":"class","reason":"BAD_RECORD"},{"field":"status","reason":"DEAD"}]`,
 		},
 		{
 			"Interrupted", &entity.InterruptedError{Redrive: entity.Redrive{ID: redrive}, Err: errors.New("secret")},
-			503, codeUnavailable, unavailableText, interruptedJSON(0, 0, 0, 0, 0, 0, 0),
+			503, respond.CodeUnavailable, respond.UnavailableText, interruptedJSON(0, 0, 0, 0, 0, 0, 0),
 		},
-		{"Unavailable", fmt.Errorf("dial secret:5432: %w", entity.ErrUnavailable), 503, codeUnavailable, unavailableText, `[]`},
-		{"TookTooLong", fmt.Errorf("secret: %w", context.DeadlineExceeded), 503, codeUnavailable, unavailableText, `[]`},
-		{"Stopped", fmt.Errorf("secret: %w", context.Canceled), 503, codeUnavailable, unavailableText, `[]`},
-		{"BareNotFound", fmt.Errorf("secret: %w", entity.ErrNotFound), 404, codeNotFound, "not found", `[]`},
-		{"BareConflict", fmt.Errorf("secret: %w", entity.ErrConflict), 409, codeConflict, "the message's state does not allow this", `[]`},
-		{"BareInvalid", fmt.Errorf("secret: %w", entity.ErrInvalid), 400, codeValidation, "invalid request", `[]`},
-		{"Unexpected", errBroken, 500, codeInternal, "internal error", `[]`},
+		{"Unavailable", fmt.Errorf("dial secret:5432: %w", entity.ErrUnavailable), 503, respond.CodeUnavailable, respond.UnavailableText, `[]`},
+		{"TookTooLong", fmt.Errorf("secret: %w", context.DeadlineExceeded), 503, respond.CodeUnavailable, respond.UnavailableText, `[]`},
+		{"Stopped", fmt.Errorf("secret: %w", context.Canceled), 503, respond.CodeUnavailable, respond.UnavailableText, `[]`},
+		{"BareNotFound", fmt.Errorf("secret: %w", entity.ErrNotFound), 404, respond.CodeNotFound, "not found", `[]`},
+		{"BareConflict", fmt.Errorf("secret: %w", entity.ErrConflict), 409, respond.CodeConflict, "the message's state does not allow this", `[]`},
+		{"BareInvalid", fmt.Errorf("secret: %w", entity.ErrInvalid), 400, respond.CodeValidation, "invalid request", `[]`},
+		{"Unexpected", errBroken, 500, respond.CodeInternal, "internal error", `[]`},
 	} {
 		f := newFixture()
 		logs := f.logs(zap.WarnLevel)
@@ -114,21 +115,9 @@ func TestPanicIsAnAnswer(t *testing.T) {
 		f.do("POST", "/api/v1/dlq/t/retry-all", ""),
 		f.do("GET", "/api/v1/dlq/orders.dlq.v1", ""), // in a goroutine of its own, where a panic ends programs
 	} {
-		wantAnswer(t, w, 500, errorJSON(codeInternal, "internal error", `[]`))
+		wantAnswer(t, w, 500, errorJSON(respond.CodeInternal, "internal error", `[]`))
 		if logs.Len() != 2 || !strings.Contains(fmt.Sprint(logs.All()[n].ContextMap()["error"]), "goroutine") {
 			t.Errorf("log = %v, want one entry with the stack", logs.All())
-		}
-	}
-}
-
-func TestClip(t *testing.T) {
-	t.Parallel()
-	long := strings.Repeat("あ", 100)
-	for in, want := range map[string]string{
-		"": "", "short": "short", "\xff": "\uFFFD", long: strings.Repeat("あ", 42) + "...",
-	} {
-		if got := clip(in); got != want {
-			t.Errorf("clip(%q) = %q, want %q", in, got, want)
 		}
 	}
 }

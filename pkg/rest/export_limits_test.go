@@ -15,6 +15,8 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/handlers/search"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
 )
 
 // The number of exports that hold a connection of the store is limited, and no client has more than half of them.
@@ -40,8 +42,8 @@ func TestExport_OnlySoManyAtATime(t *testing.T) {
 			wantStatus(t, w, status, reason)
 			wantEnvelope(t, w, status, "max_exports")
 			wantHeader(t, w.Header(), "Retry-After", "5")
-			if took := time.Since(began); took != patience {
-				t.Errorf("refused after %s, want %s", took, patience)
+			if took := time.Since(began); took != budgetTimeout {
+				t.Errorf("refused after %s, want %s", took, budgetTimeout)
 			}
 		}
 		for range 2 {
@@ -60,7 +62,7 @@ func TestExport_OnlySoManyAtATime(t *testing.T) {
 		close(release)
 		<-begun
 		for range 5 {
-			wantHeader(t, (<-ended).Result().Trailer, exportComplete, "true")
+			wantHeader(t, (<-ended).Result().Trailer, search.ExportComplete, "true")
 		}
 		nothingHeld(t, f.server)
 	})
@@ -81,7 +83,7 @@ func TestExport_WholeOfItHasItsTime(t *testing.T) {
 			if took := time.Since(began); took != 15*time.Minute || client.written == 0 {
 				t.Errorf("it took %s and %d bytes, want 15m and some", took, client.written)
 			}
-			wantHeader(t, client.header, exportComplete, "")
+			wantHeader(t, client.header, search.ExportComplete, "")
 			if text := logs.All()[0].ContextMap()["error"]; logs.Len() != 1 || !strings.Contains(text.(string), "longer than 15m0s (export_timeout)") {
 				t.Errorf("logged %v", logs.All())
 			}
@@ -89,6 +91,22 @@ func TestExport_WholeOfItHasItsTime(t *testing.T) {
 		}()
 		f.server.Handler().ServeHTTP(client, httptest.NewRequest("GET", "/api/v1/export?limit=1000000", nil))
 	})
+}
+
+// A message adds no cells in spreadsheets that use other separators either.
+func TestExport_CellsOfOtherSeparators(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"a;=1+1", "a\t=1+1", "x; y", "  =1", " \u00a0@x"} {
+		f := newFixture(message(idA, func(m *entity.Message) { m.ErrorMessage = text })).open()
+		body := f.do("GET", "/api/v1/export?format=csv", "").Body.String()
+		want := `,"` + text + `",`
+		if wire.Formula(text) {
+			want = `,"'` + text + `",`
+		}
+		if !strings.Contains(body, want) {
+			t.Errorf("%q: the line is %q, want %q in it", text, body, want)
+		}
+	}
 }
 
 // A message is one line whatever white space its producer put between the tokens, and its meaning does not change.
@@ -123,24 +141,8 @@ func TestExport_OneLineForEachMessage(t *testing.T) {
 		}
 	}
 	m := message(idA, withValue("{\n}"))
-	newFixture().open().server.appendMessage(nil, &m, view{limit: maxListPayload, oneLine: true})
+	newFixture().open().server.handlers().lists.Show.AppendJSON(nil, &m, wire.View{Limit: wire.MaxListPayload, OneLine: true})
 	if string(m.Record.Value) != "{\n}" {
 		t.Errorf("the message itself became %q", m.Record.Value)
-	}
-}
-
-// A message adds no cells in spreadsheets that use other separators either.
-func TestExport_CellsOfOtherSeparators(t *testing.T) {
-	t.Parallel()
-	for _, text := range []string{"a;=1+1", "a\t=1+1", "x; y", "  =1", " \u00a0@x"} {
-		f := newFixture(message(idA, func(m *entity.Message) { m.ErrorMessage = text })).open()
-		body := f.do("GET", "/api/v1/export?format=csv", "").Body.String()
-		want := `,"` + text + `",`
-		if formula(text) {
-			want = `,"'` + text + `",`
-		}
-		if !strings.Contains(body, want) {
-			t.Errorf("%q: the line is %q, want %q in it", text, body, want)
-		}
 	}
 }

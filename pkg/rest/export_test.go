@@ -16,6 +16,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/handlers/search"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/resttest"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
 )
 
 // An export has exactly the messages that a search finds, one a line, in the form of lists.
@@ -30,8 +33,8 @@ func TestExport_IsTheFilter(t *testing.T) {
 		if got := listed[len(`{"messages":[`):strings.LastIndex(listed, `],"next_cursor"`)]; got != want {
 			t.Errorf("export%s\n got %s\nwant %s", query, want, got)
 		}
-		wantHeader(t, w.Result().Trailer, exportMessages, fmt.Sprint(len(lines)))
-		wantHeader(t, w.Result().Trailer, exportComplete, "true")
+		wantHeader(t, w.Result().Trailer, search.ExportMessages, fmt.Sprint(len(lines)))
+		wantHeader(t, w.Result().Trailer, search.ExportComplete, "true")
 		wantHeader(t, w.Header(), "Content-Type", "application/x-ndjson")
 		wantHeader(t, w.Header(), "Content-Disposition", `attachment; filename="messages.ndjson"`)
 	}
@@ -41,21 +44,21 @@ func TestExport_IsTheFilter(t *testing.T) {
 func TestExport_IsBounded(t *testing.T) {
 	t.Parallel()
 	f := searchFixture(t)
-	for limit, complete := range map[int]string{1: "false", 5: "false", 6: "true", 7: "true", maxExport: "true"} {
+	for limit, complete := range map[int]string{1: "false", 5: "false", 6: "true", 7: "true", 1_000_000: "true"} {
 		w := f.do("GET", fmt.Sprintf("/api/v1/export?limit=%d", limit), "")
 		want := min(limit, 6)
 		if got := strings.Count(w.Body.String(), "\n"); got != want {
 			t.Errorf("limit %d: %d lines, want %d", limit, got, want)
 		}
-		wantHeader(t, w.Result().Trailer, exportMessages, fmt.Sprint(want))
-		wantHeader(t, w.Result().Trailer, exportComplete, complete)
+		wantHeader(t, w.Result().Trailer, search.ExportMessages, fmt.Sprint(want))
+		wantHeader(t, w.Result().Trailer, search.ExportComplete, complete)
 	}
 }
 
 // Every line of a CSV has the columns that its first line names, and they are those of the JSON.
 func TestExport_CSV(t *testing.T) {
 	t.Parallel()
-	f := newFixture(fullMessage(withValue(`{"a": "x,\"y\"", "b":"修正"}`)))
+	f := newFixture(resttest.Full(withValue(`{"a": "x,\"y\"", "b":"修正"}`)))
 	f.with(WithDialects(stackTraces{of: func(entity.Message) string { return "at x\n\tat y" }})).open()
 	w := f.do("GET", "/api/v1/export?format=csv", "")
 	rows, err := csv.NewReader(w.Body).ReadAll()
@@ -78,7 +81,7 @@ func TestExport_CSV(t *testing.T) {
 		check.True(t, cells[name] == want, "%s = %q, want %q", name, cells[name], want)
 	}
 	wantHeader(t, w.Header(), "Content-Type", "text/csv; charset=utf-8; header=present")
-	if got := newFixture().open().do("GET", "/api/v1/export?format=csv", "").Body.String(); got != csvHead {
+	if got := newFixture().open().do("GET", "/api/v1/export?format=csv", "").Body.String(); got != wire.CSVHead {
 		t.Errorf("an empty export = %q, want the head", got)
 	}
 }
@@ -100,7 +103,7 @@ func TestExport_NoFormulas(t *testing.T) {
 		}
 		n := 0
 		for i, cell := range rows[1] {
-			if formula(cell) {
+			if wire.Formula(cell) {
 				t.Errorf("%q: column %s begins with a formula: %q", evil, rows[0][i], cell)
 			}
 			if cell == "'"+strings.ReplaceAll(evil, "\r\n", "\n") {
@@ -110,7 +113,7 @@ func TestExport_NoFormulas(t *testing.T) {
 		check.True(t, n == 6, "%q is in %d cells, want 6", evil, n)
 	}
 	for _, harmless := range []string{"a=b", "1-1", "x@y", "{}", "'=1"} {
-		if formula(harmless) {
+		if wire.Formula(harmless) {
 			t.Errorf("formula(%q) = true", harmless)
 		}
 	}
@@ -125,7 +128,7 @@ type endless struct {
 }
 
 func (e *endless) Export(ctx context.Context, _ repository.ExportQuery, yield func(*entity.Message) error) error {
-	m := kilobyte()
+	m := resttest.Kilobyte()
 	for e.given = 0; e.err == nil || e.given < e.failAt; e.given++ {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -154,7 +157,7 @@ func TestExport_ClientThatLeavesEndsTheQuery(t *testing.T) {
 	if err := receive(t, served, "the server's end"); err != nil {
 		t.Error(err)
 	}
-	if store.given >= maxExport {
+	if store.given >= 1_000_000 {
 		t.Errorf("the store returned all of %d messages after the client left", store.given)
 	}
 }
@@ -172,8 +175,8 @@ func TestExport_FailureInTheMiddleBreaksTheConnection(t *testing.T) {
 	if _, err := io.Copy(io.Discard, response.Body); err == nil {
 		t.Error("the body ended well, want an error: it is not whole")
 	}
-	if got := response.Trailer.Get(exportComplete); got != "" {
-		t.Errorf("%s = %q, want none", exportComplete, got)
+	if got := response.Trailer.Get(search.ExportComplete); got != "" {
+		t.Errorf("%s = %q, want none", search.ExportComplete, got)
 	}
 }
 
@@ -205,7 +208,7 @@ func TestExport_ConstantMemory(t *testing.T) {
 		runtime.ReadMemStats(&after)
 		return after.TotalAlloc - before.TotalAlloc
 	}
-	for format, most := range map[string]uint64{formatNDJSON: 64, formatCSV: 8192} {
+	for format, most := range map[string]uint64{"ndjson": 64, "csv": 8192} {
 		few, many := allocated(100, format), allocated(5000, format)
 		if each := (many - min(few, many)) / 4900; each > most {
 			t.Errorf("%s: %d bytes allocated for each message, want at most %d", format, each, most)
@@ -220,7 +223,7 @@ func (f *fixture) discarded(limit int, format string) {
 }
 
 func BenchmarkExport(b *testing.B) {
-	for _, format := range []string{formatNDJSON, formatCSV} {
+	for _, format := range []string{"ndjson", "csv"} {
 		b.Run(format, func(b *testing.B) {
 			f := newFixture()
 			f.over(&endless{Store: f.memory}).open()

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/request"
 )
 
 // cursored lists all lists with cursors.
@@ -53,7 +54,7 @@ func TestCursor_Forged(t *testing.T) {
 	far := append(binary.BigEndian.AppendUint64(nil, 1<<63), make([]byte, 16)...)
 	for _, path := range lists {
 		for _, size := range []int{8, 16, 32} {
-			for _, place := range [][]byte{far, far[:8], make([]byte, placeSize), []byte("a"), nil} {
+			for _, place := range [][]byte{far, far[:8], make([]byte, request.TimeSize), []byte("a"), nil} {
 				cursor := unkeyed(path, size, place)
 				wantEnvelope(t, f.do("GET", path+"?cursor="+cursor, ""), 400, "cursor")
 			}
@@ -66,8 +67,7 @@ func TestCursor_OfAnotherProcess(t *testing.T) {
 	t.Parallel()
 	keyed := func(key []byte) *fixture {
 		f, _ := manyFixture(t)
-		WithSigner(signerOf(key))(f.server)
-		return f
+		return f.with(WithSigner(signerOf(key))).open()
 	}
 	key := auth.NewKey()
 	next := "/api/v1/audit?cursor=" + keyed(key).cursorOf(t, "/api/v1/audit?limit=1")

@@ -12,11 +12,11 @@ import (
 // carryOut runs a route's handler and returns its error. A handler that exceeds the request's time is no longer
 // waited for, and its answer is dropped: a driver may wait for a silent database without regard to the context, but
 // the client must not.
-func (s *Server) carryOut(rt route, handle handler, w http.ResponseWriter, r *http.Request) error {
+func carryOut(rt route, handle handler, w http.ResponseWriter, r *http.Request) error {
 	if rt.kind == probe || rt.kind == work || rt.kind == stream { // probes and streams limit themselves, and the drain ends work
 		return handle(w, r)
 	}
-	g := &gate{w: w, header: w.Header().Clone()}
+	g := &responseGate{w: w, header: w.Header().Clone()}
 	done := make(chan error, 1)
 	go func() { done <- guarded(func() error { return handle(g, r) }) }()
 	select {
@@ -42,8 +42,8 @@ func guarded(do func() error) (err error) {
 
 func panicked(p any) error { return fmt.Errorf("panic: %v\n%s", p, debug.Stack()) }
 
-// gate lets either the handler or carryOut after its timeout write the answer: the first to start is the only one.
-type gate struct {
+// responseGate lets either the handler or carryOut, after its timeout, write the answer: only the first to start does.
+type responseGate struct {
 	w      http.ResponseWriter
 	header http.Header // of the handler, until it answers
 
@@ -54,15 +54,15 @@ type gate struct {
 	answering bool // the handler has started to write
 }
 
-func (g *gate) Header() http.Header { return g.header }
+func (g *responseGate) Header() http.Header { return g.header }
 
-func (g *gate) WriteHeader(status int) {
+func (g *responseGate) WriteHeader(status int) {
 	if g.enter() {
 		g.w.WriteHeader(status)
 	}
 }
 
-func (g *gate) Write(b []byte) (int, error) {
+func (g *responseGate) Write(b []byte) (int, error) {
 	if !g.enter() {
 		return 0, http.ErrHandlerTimeout
 	}
@@ -73,7 +73,7 @@ func (g *gate) Write(b []byte) (int, error) {
 }
 
 // SetReadDeadline serves http.ResponseController. A late handler must not touch the connection of the next request.
-func (g *gate) SetReadDeadline(t time.Time) error {
+func (g *responseGate) SetReadDeadline(t time.Time) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
@@ -83,7 +83,7 @@ func (g *gate) SetReadDeadline(t time.Time) error {
 }
 
 // enter says whether the handler may write.
-func (g *gate) enter() bool {
+func (g *responseGate) enter() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
@@ -100,7 +100,7 @@ func (g *gate) enter() bool {
 }
 
 // shut prevents the handler from answering, unless it has started.
-func (g *gate) shut() bool {
+func (g *responseGate) shut() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.closed = !g.answering

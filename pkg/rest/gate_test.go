@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/respond"
 )
 
 // A store that hangs costs the client no more than the request's time, and a later answer of the handler reaches no
@@ -16,7 +18,7 @@ func TestRequestTimeout_StoreThatHangs(t *testing.T) {
 	t.Parallel()
 	path := strings.NewReplacer("{topic}", "orders.dlq.v1", "{id}", idA.String())
 	for _, rt := range newFixture().open().server.apiRoutes() {
-		if rt.kind != read && rt.kind != change || rt.needs.about == oneself { // have own limits, or use no store
+		if rt.kind != read && rt.kind != change || rt.permission.scope == self { // have own limits, or use no store
 			continue
 		}
 		synctest.Test(t, func(t *testing.T) {
@@ -27,7 +29,7 @@ func TestRequestTimeout_StoreThatHangs(t *testing.T) {
 			if took := time.Since(began); took != f.cfg.RequestTimeout {
 				t.Errorf("%s answered after %s, want %s", w.asked, took, f.cfg.RequestTimeout)
 			}
-			want := errorJSON(codeUnavailable, unavailableText, "[]")
+			want := errorJSON(respond.CodeUnavailable, respond.UnavailableText, "[]")
 			wantAnswer(t, w, http.StatusServiceUnavailable, want)
 			wantHeader(t, w.Header(), "Retry-After", "5")
 			close(f.hang)

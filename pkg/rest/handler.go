@@ -4,53 +4,72 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"net/url"
 	"strings"
+	"time"
 
 	"github.com/gorilla/mux"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/access"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/request"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/respond"
 )
+
+// newRouter matches the path as it was sent, without cleaning or redirects: a topic may be any text.
+func (s *Server) newRouter(routes []route) *mux.Router {
+	router := mux.NewRouter().SkipClean(true).UseEncodedPath()
+	for _, rt := range routes {
+		router.Handle(rt.path, s.adapt(rt)).Methods(methods(rt.method)...)
+	}
+	router.NotFoundHandler = s.authentication.known(s.routeNotFound)
+	router.MethodNotAllowedHandler = s.authentication.known(s.methodNotAllowed)
+	return router
+}
 
 // adapt makes an http.Handler of a route: it waits for the start, bounds the request's time and writes the error.
 func (s *Server) adapt(rt route) http.Handler {
-	handle := s.limited(rt, s.guardedBy(rt))
+	handle := s.limits.limited(rt, s.authentication.clientOf, s.guardedBy(rt))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		exchangeOf(r).route = rt.path
+		setPathValues(r)
 		if rt.kind != probe {
-			r = s.traced(r)
+			r = s.tracer.traced(r)
 		}
 		if rt.kind != probe && s.phase.Load() == starting {
-			s.fail(w, r, fmt.Errorf("the program is starting: %w", entity.ErrUnavailable))
+			s.report.fail(w, r, fmt.Errorf("the program is starting: %w", entity.ErrUnavailable))
 			return
 		}
-		if err := wellFormedQuery(r); err != nil && rt.kind != probe {
-			s.fail(w, r, err)
+		if err := request.WellFormedQuery(r); err != nil && rt.kind != probe {
+			s.report.fail(w, r, err)
 			return
 		}
-		if rt.needs.about != open {
+		if rt.permission.scope != open {
 			var err error
-			if r, err = s.authenticated(r); err != nil {
-				s.fail(w, r, err)
+			if r, err = s.authentication.authenticated(r); err != nil {
+				s.report.fail(w, r, err)
 				return
 			}
 		}
-		ctx, cancel := s.scope(r, rt.kind)
+		ctx, cancel := s.workContext(r, rt.kind)
 		defer cancel()
-		err := s.carryOut(rt, handle, w, r.WithContext(ctx))
+		err := carryOut(rt, handle, w, r.WithContext(ctx))
 		switch {
 		case err == nil:
-		case errors.Is(err, errClientGone), (rt.kind == read || rt.kind == stream) && r.Context().Err() != nil:
-			s.clientGone(w, r, err)
+		case errors.Is(err, respond.ErrClientGone), (rt.kind == read || rt.kind == stream) && r.Context().Err() != nil:
+			s.report.clientGone(w, r, err)
 		default:
-			s.fail(w, r, err)
+			s.report.fail(w, r, err)
 		}
 	})
 }
 
-// scope returns the context of a request's work. A change continues when its client disconnects, so that a published
-// record is always recorded.
-func (s *Server) scope(r *http.Request, k kind) (context.Context, context.CancelFunc) {
+// workContext returns the context of a request's work. A change continues when its client disconnects, so that a
+// published record is always recorded.
+func (s *Server) workContext(r *http.Request, k kind) (context.Context, context.CancelFunc) {
 	switch k {
 	case probe, read:
 		return context.WithTimeout(r.Context(), s.cfg.RequestTimeout)
@@ -68,13 +87,13 @@ func (s *Server) scope(r *http.Request, k kind) (context.Context, context.Cancel
 }
 
 func (s *Server) routeNotFound(w http.ResponseWriter, r *http.Request) {
-	s.fail(w, r, refused(entity.ErrNotFound, "route not found"))
+	s.report.fail(w, r, respond.Refused(entity.ErrNotFound, "route not found"))
 }
 
 func (s *Server) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
 	allowed := strings.Join(s.allowedMethods(r), ", ")
 	w.Header().Set("Allow", allowed)
-	s.fail(w, r, refused(errMethod, "method not allowed: "+clip(r.Method)+"; allowed here: "+allowed))
+	s.report.fail(w, r, respond.Refused(respond.ErrMethod, "method not allowed: "+respond.Clip(r.Method)+"; allowed here: "+allowed))
 }
 
 func (s *Server) allowedMethods(r *http.Request) []string {
@@ -89,3 +108,95 @@ func (s *Server) allowedMethods(r *http.Request) []string {
 	}
 	return allowed
 }
+
+// guardedBy returns a route's handler with its permission checks. An object that the caller may not see is reported
+// as missing. An answer that was stored under an Idempotency-Key is sent without a check of the object, which may no
+// longer exist.
+func (s *Server) guardedBy(rt route) handler {
+	if rt.feature != everyStore && s.db == nil {
+		return func(_ http.ResponseWriter, r *http.Request) error {
+			if err := access.Require(access.Principal(r).Anywhere(rt.permission.role), rt.permission.role, access.AnyTopic); err != nil {
+				return err
+			}
+			return &repository.NeedsDatabaseError{Feature: string(rt.feature)}
+		}
+	}
+	permitted := func(w http.ResponseWriter, r *http.Request) error {
+		if err := s.policy.permit(rt.permission, r); err != nil {
+			return err
+		}
+		return rt.handle(w, r)
+	}
+	if !rt.keyed() {
+		return permitted
+	}
+	keyed := s.idempotency.keyed(permitted)
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if !access.Principal(r).Anywhere(rt.permission.role) {
+			return permitted(w, r) // it will be refused, without storing a key
+		}
+		return keyed(w, r)
+	}
+}
+
+// setPathValues makes the decoded segments of the path available by http.Request.PathValue.
+func setPathValues(r *http.Request) {
+	for name, value := range mux.Vars(r) {
+		if decoded, err := url.PathUnescape(value); err == nil {
+			value = decoded
+		}
+		r.SetPathValue(name, value)
+	}
+}
+
+// methods adds HEAD to every GET; net/http omits the body.
+func methods(method string) []string {
+	if method == http.MethodGet {
+		return []string{http.MethodGet, http.MethodHead}
+	}
+	return []string{method}
+}
+
+// knownMethods are the methods of all routes, in the order of an Allow header.
+var knownMethods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
+
+// Mount adds h at a path, whose variable segments are in braces; h reads them by http.Request.PathValue. Its requests
+// are counted, logged and checked for their site of origin like those of the API; h itself authorizes them. Calls of
+// the API that h makes with a request's context count as one answer until h returns. It must not be called once the
+// server serves.
+func (s *Server) Mount(method, path string, h http.Handler) {
+	s.router.Handle(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		exchangeOf(r).route = path
+		if !strings.HasPrefix(path, staticPath) {
+			r = s.tracer.traced(r)
+		}
+		setPathValues(r)
+		if r.Body != nil && r.Body != http.NoBody {
+			control := http.NewResponseController(w)
+			_ = control.SetReadDeadline(time.Now().Add(s.cfg.BodyTimeout)) // fails in tests, which have no connection
+			body := &promptBody{r.Body, control}
+			defer body.arrived()
+			r.Body = body
+		}
+		answer := &account{limits: s.limits}
+		defer answer.close()
+		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), accountKey{}, answer)))
+	})).Methods(methods(method)...)
+}
+
+// promptBody is a body with a deadline. The deadline is cleared at the end of the body; else it would end the
+// detection of a client that disconnects.
+type promptBody struct {
+	io.ReadCloser
+	control *http.ResponseController
+}
+
+func (b *promptBody) Read(into []byte) (int, error) {
+	n, err := b.ReadCloser.Read(into)
+	if err != nil {
+		b.arrived()
+	}
+	return n, err
+}
+
+func (b *promptBody) arrived() { _ = b.control.SetReadDeadline(time.Time{}) }

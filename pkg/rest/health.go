@@ -8,8 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/respond"
 )
 
 const (
@@ -70,27 +71,30 @@ type health struct {
 	logger *zap.Logger
 	now    func() time.Time
 
-	mu     sync.Mutex
-	looked time.Time
-	states []checkState
+	liveness func() error // the answer of /healthz
+	serving  func() bool  // reports whether the server is ready and does not drain
+
+	mu      sync.Mutex
+	queried time.Time
+	states  []checkState
 
 	underWay []atomic.Bool // of each check's probe
 }
 
-func newHealth(checks []Check, logger *zap.Logger) *health {
+func newHealth(checks []Check, serving func() bool, logger *zap.Logger) *health {
 	return &health{
-		checks: checks, logger: logger, now: time.Now,
+		checks: checks, logger: logger, now: time.Now, serving: serving, liveness: func() error { return nil },
 		states: make([]checkState, len(checks)), underWay: make([]atomic.Bool, len(checks)),
 	}
 }
 
-// look returns whether all required checks pass, and the state of each.
-func (h *health) look(ctx context.Context) (ready bool, texts map[string]string) {
+// query returns whether all required checks pass, and the state of each.
+func (h *health) query(ctx context.Context) (ready bool, texts map[string]string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.looked.IsZero() || h.now().Sub(h.looked) >= probeEvery {
+	if h.queried.IsZero() || h.now().Sub(h.queried) >= probeEvery {
 		h.refresh(ctx)
-		h.looked = h.now() // after it, so that requests that waited use its result
+		h.queried = h.now() // after it, so that requests that waited use its result
 	}
 	ready, texts = true, make(map[string]string, len(h.checks))
 	for i, c := range h.checks {
@@ -110,7 +114,7 @@ func (h *health) refresh(ctx context.Context) {
 		answers[i] = h.begin(ctx, i)
 	}
 	for i, answer := range answers {
-		h.note(i, await(ctx, answer))
+		h.record(i, await(ctx, answer))
 	}
 }
 
@@ -144,8 +148,8 @@ func (h *health) begin(ctx context.Context, i int) <-chan error {
 	return answer
 }
 
-// note stores a probe's result, and logs it when it changed.
-func (h *health) note(i int, err error) {
+// record stores a probe's result, and logs it when it changed.
+func (h *health) record(i int, err error) {
 	st, name := &h.states[i], zap.String("check", h.checks[i].Name)
 	switch {
 	case err != nil && st.failures == 0:
@@ -166,13 +170,13 @@ type livenessJSON struct {
 }
 
 // alive answers 200, unless the program has a fault that only a restart can repair.
-func (s *Server) alive(w http.ResponseWriter, _ *http.Request) error {
-	if err := s.liveness(); err != nil {
-		s.logger.Error("this program must be restarted", zap.Error(err))
-		writeJSON(w, http.StatusServiceUnavailable, livenessJSON{"stalled"})
+func (h *health) alive(w http.ResponseWriter, _ *http.Request) error {
+	if err := h.liveness(); err != nil {
+		h.logger.Error("this program must be restarted", zap.Error(err))
+		respond.JSON(w, http.StatusServiceUnavailable, livenessJSON{"stalled"})
 		return nil
 	}
-	writeJSON(w, http.StatusOK, livenessJSON{"ok"})
+	respond.JSON(w, http.StatusOK, livenessJSON{"ok"})
 	return nil
 }
 
@@ -181,20 +185,13 @@ type readinessJSON struct {
 	Checks map[string]string `json:"checks"`
 }
 
-func (s *Server) readiness(w http.ResponseWriter, r *http.Request) error {
-	well, checks := s.health.look(r.Context())
-	if !well || s.phase.Load() != ready {
-		writeJSON(w, http.StatusServiceUnavailable, readinessJSON{"not_ready", checks})
+// readiness answers 200 while the server is ready and all required checks pass.
+func (h *health) readiness(w http.ResponseWriter, r *http.Request) error {
+	well, checks := h.query(r.Context())
+	if !well || !h.serving() {
+		respond.JSON(w, http.StatusServiceUnavailable, readinessJSON{"not_ready", checks})
 		return nil
 	}
-	writeJSON(w, http.StatusOK, readinessJSON{"ready", checks})
-	return nil
-}
-
-func (s *Server) exposeMetrics(w http.ResponseWriter, r *http.Request) error {
-	promhttp.HandlerFor(s.gatherer, promhttp.HandlerOpts{
-		ErrorHandling:     promhttp.ContinueOnError,
-		EnableOpenMetrics: true, // the older format has no exemplars
-	}).ServeHTTP(w, r)
+	respond.JSON(w, http.StatusOK, readinessJSON{"ready", checks})
 	return nil
 }

@@ -110,11 +110,11 @@ func TestReadiness_ProbeThatHangs(t *testing.T) {
 			asked.Add(1)
 			<-release
 			return nil
-		}}, {Name: "kafka", Probe: (&dependency{}).probe}}, zap.NewNop())
+		}}, {Name: "kafka", Probe: (&dependency{}).probe}}, func() bool { return true }, zap.NewNop())
 		wantLook := func(ready bool, database string, took time.Duration) {
 			t.Helper()
 			began := time.Now()
-			well, texts := h.look(t.Context())
+			well, texts := h.query(t.Context())
 			if well != ready || texts["database"] != database || texts["kafka"] != "ok" || time.Since(began) != took {
 				t.Errorf("look = %t, %v after %s, want %t, database %s, kafka ok after %s", well, texts, time.Since(began), ready, database, took)
 			}
@@ -161,7 +161,7 @@ func TestReadiness_Probes(t *testing.T) {
 	}})
 	gone, leave := context.WithCancel(t.Context())
 	leave()
-	if well, texts := f.server.health.look(gone); !well {
+	if well, texts := f.server.health.query(gone); !well {
 		t.Errorf("look of a prober that left = %v, want ready", texts)
 	}
 	f, _ = healthFixture(Check{Name: "database", Required: true, Probe: func(context.Context) error { panic("x") }})

@@ -10,6 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/handlers/search"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/respond"
 )
 
 // slowly is a store whose exports return a number of messages, one each pause, and then wait until ctx ends, unless
@@ -49,7 +51,7 @@ func TestExport_StoreThatSaysNothingMore(t *testing.T) {
 					t.Errorf("%d given: took %s, want %s", given, took, f.cfg.RequestTimeout)
 				}
 			}()
-			wantAnswer(t, f.do("GET", "/api/v1/export", ""), http.StatusServiceUnavailable, errorJSON(codeUnavailable, unavailableText, "[]"))
+			wantAnswer(t, f.do("GET", "/api/v1/export", ""), http.StatusServiceUnavailable, errorJSON(respond.CodeUnavailable, respond.UnavailableText, "[]"))
 		})
 	}
 }
@@ -60,7 +62,7 @@ func TestExport_MayTakeLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture()
 		w := f.over(slowly(f.memory, 10, 20*time.Second, true)).open().do("GET", "/api/v1/export", "")
-		wantHeader(t, w.Result().Trailer, exportMessages, "10")
-		wantHeader(t, w.Result().Trailer, exportComplete, "true")
+		wantHeader(t, w.Result().Trailer, search.ExportMessages, "10")
+		wantHeader(t, w.Result().Trailer, search.ExportComplete, "true")
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/respond"
 )
 
 // All these requests are the client's fault: the answer has the error envelope, and is never a 5xx, plain text or a
@@ -84,11 +85,11 @@ func TestBadInput(t *testing.T) {
 	refused(404, "", "POST", "/api/v1/dlq//retry-all", "")
 	refused(404, "", "POST", "/api/v1/dlq/messages//retry", "")
 	wantAnswer(t, f.do("GET", "/api/v1/dlq/t?page=x&page_size=y", ""), 400,
-		errorJSON(codeValidation, "page: must be a whole number from 1 to 1000000",
+		errorJSON(respond.CodeValidation, "page: must be a whole number from 1 to 1000000",
 			`[{"field":"page","reason":"must be a whole number from 1 to 1000000"},{"field":"page_size","reason":"must be a whole number from 1 to 1000"}]`))
 }
 
-func firstField(list []detail) string {
+func firstField(list []respond.Detail) string {
 	if len(list) == 0 {
 		return ""
 	}
@@ -140,10 +141,10 @@ func FuzzRequest(f *testing.F) {
 		{"GET", "/api/v1/dlq/a%2Fb/..;?page=%", "\x00"},
 		{"GET", "//%2e%2e/healthz", ""},
 		{"PUT", "/readyz?;", "x"},
-		{"POST", redrives, `{"filter":{"topic":"t","status":["DEAD"],"created_after":"2026-02-20T10:30:00Z"},"canary":1,"canary_wait":"2s","rate":0.5}`},
-		{"POST", redrives, `{"ids":["` + idA.String() + `"],"action":"dead","dry_run":true,"reason":"r"}`},
+		{"POST", redrivesPath, `{"filter":{"topic":"t","status":["DEAD"],"created_after":"2026-02-20T10:30:00Z"},"canary":1,"canary_wait":"2s","rate":0.5}`},
+		{"POST", redrivesPath, `{"ids":["` + idA.String() + `"],"action":"dead","dry_run":true,"reason":"r"}`},
 		{"GET", "/api/v1/audit?kind=message&after=2026-02-20T10:30:00Z&limit=1&cursor=AA", ""},
-		{"GET", redrives + "/" + redrive.String() + "/items?result=waiting", ""},
+		{"GET", redrivesPath + "/" + redrive.String() + "/items?result=waiting", ""},
 		{"GET", "/api/v1/messages?topic=orders.*&status=DEAD,PENDING&payload=$.a%3D1&header=a%3Db&q=abc&sort=last_retry_at&count=exact", ""},
 		{"GET", "/api/v1/export?format=csv&key_base64=AA==&limit=3&unmask=true", ""},
 		{"GET", "/api/v1/archive?origin=unknown&created_after=2026-02-20T10:30:00Z", ""},
@@ -152,8 +153,8 @@ func FuzzRequest(f *testing.F) {
 		{"PUT", mappings, `{"version":0,"rules":[{"pattern":"a*","original":"b"}],"apply":true}`},
 		{"POST", one + "/origin", `{"original_topic":"orders"}`},
 		{"POST", one + "/retry", `{"edit":{"payload":[1],"key":null,"headers":[{"key":"a","value":null}],"target_topic":"t"}}`},
-		{"POST", redrives, `{"action":"map","original_topic":"a","filter":{"payload":["$.a = 1"],"header":["a=b"],"q":"\"a b\" abc"}}`},
-		{"POST", redrives, `{"patch":[{"op":"add","path":"/a","value":1}],"filter":{"group_id":"` + idA.String() + `"},"dry_run":true}`},
+		{"POST", redrivesPath, `{"action":"map","original_topic":"a","filter":{"payload":["$.a = 1"],"header":["a=b"],"q":"\"a b\" abc"}}`},
+		{"POST", redrivesPath, `{"patch":[{"op":"add","path":"/a","value":1}],"filter":{"group_id":"` + idA.String() + `"},"dry_run":true}`},
 	} {
 		f.Add(seed.method, seed.target, seed.body)
 	}

@@ -16,6 +16,10 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/access"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/request"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/respond"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
@@ -36,23 +40,23 @@ const (
 	keyTimeout = 5 * time.Second
 )
 
-// errClientGone: the client has left.
-var errClientGone = errors.New("the client has left")
-
-// unbegunError is a failure before any work was done: the key is dropped.
-type unbegunError struct{ error }
-
-func (e *unbegunError) Unwrap() error { return e.error }
+// idempotency answers requests with the same Idempotency-Key by one piece of work.
+type idempotency struct {
+	keys    repository.Keys
+	bodies  request.Bodies
+	timeout time.Duration
+	logger  *zap.Logger
+}
 
 // keyed adds Idempotency-Keys to a handler: of all requests with the same key, one does the work, and the others get
 // its answer.
-func (s *Server) keyed(next handler) handler {
+func (i idempotency) keyed(next handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		name, given, err := idempotencyKey(r.Header)
 		if err != nil {
 			return err
 		}
-		body, err := s.slurp(w, r) // first, so that a slow client does not delay work on an object that was already read
+		body, err := i.bodies.Bytes(w, r) // first, so that a slow client does not delay work on an object that was already read
 		if err != nil {
 			return err
 		}
@@ -62,21 +66,21 @@ func (s *Server) keyed(next handler) handler {
 			return next(w, r)
 		}
 		key := repository.Key{
-			Principal: principalOf(r).Name, Key: name, Request: digest(r, body), Operation: entity.NewID(), Owner: entity.NewID(),
+			Principal: access.Principal(r).Name, Key: name, Request: digest(r, body), Operation: entity.NewID(), Owner: entity.NewID(),
 		}
-		state, err := s.openKey(r, key)
+		state, err := i.openKey(r, key)
 		switch {
 		case err != nil:
 			return err
 		case state.Phase == repository.KeyOther:
 			const reason = "was used with another request"
-			return refused(entity.ErrConflict, keyHeader+": "+reason, detail{keyHeader, reason})
+			return respond.Refused(entity.ErrConflict, keyHeader+": "+reason, respond.Detail{Field: keyHeader, Reason: reason})
 		case state.Phase == repository.KeyDone:
 			replay(w, state.Answer)
 			return nil
 		}
-		t := task{operation: state.Operation, resumed: state.Phase == repository.KeyAbandoned}
-		return s.workOn(key, next, w, r.WithContext(context.WithValue(r.Context(), taskKey{}, t)))
+		t := request.Task{Operation: state.Operation, Resumed: state.Phase == repository.KeyAbandoned}
+		return i.workOn(key, next, w, r.WithContext(request.WithTask(r.Context(), t)))
 	}
 }
 
@@ -107,40 +111,40 @@ func replay(w http.ResponseWriter, answer repository.Answer) {
 		w.Header().Set("Location", answer.Location)
 	}
 	w.Header().Set(replayHeader, "true")
-	writeBody(w, answer.Status, "application/json", answer.Body)
+	respond.Body(w, answer.Status, "application/json", answer.Body)
 }
 
 // openKey waits while another request works on the key, as long as the client waits and the request may last.
-func (s *Server) openKey(r *http.Request, key repository.Key) (repository.KeyState, error) {
+func (i idempotency) openKey(r *http.Request, key repository.Key) (repository.KeyState, error) {
 	for pause := keyPause; ; pause = min(2*pause, keyPauseMax) {
-		state, err := s.tryKey(r.Context(), key)
+		state, err := i.tryKey(r.Context(), key)
 		if err != nil || state.Phase != repository.KeyAtWork {
 			return state, err
 		}
 		select {
 		case <-time.After(pause):
 		case <-exchangeOf(r).client.Done():
-			return state, errClientGone
+			return state, respond.ErrClientGone
 		case <-r.Context().Done():
 			return state, fmt.Errorf("wait for the request with the same key: %w", r.Context().Err())
 		}
 	}
 }
 
-func (s *Server) tryKey(ctx context.Context, key repository.Key) (repository.KeyState, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.RequestTimeout)
+func (i idempotency) tryKey(ctx context.Context, key repository.Key) (repository.KeyState, error) {
+	ctx, cancel := context.WithTimeout(ctx, i.timeout)
 	defer cancel()
-	return s.store.OpenKey(ctx, key, keyLease)
+	return i.keys.OpenKey(ctx, key, keyLease)
 }
 
 // workOn does the work of a key. The answer is stored before it is sent, also when the client has disconnected.
-func (s *Server) workOn(key repository.Key, next handler, w http.ResponseWriter, r *http.Request) error {
-	release := s.holdKey(r, key)
+func (i idempotency) workOn(key repository.Key, next handler, w http.ResponseWriter, r *http.Request) error {
+	release := i.holdKey(r, key)
 	c := &captured{w: w, header: http.Header{}}
 	err := guarded(func() error { return next(c, r) })
 	release()
-	if noted := s.endKey(r, key, c, err); noted != nil {
-		s.logger.Warn("idempotency key keeps its lease", exchangeOf(r).ids(zap.Error(noted))...)
+	if noted := i.endKey(r, key, c, err); noted != nil {
+		i.logger.Warn("idempotency key keeps its lease", exchangeOf(r).ids(zap.Error(noted))...)
 	}
 	if err == nil {
 		c.send()
@@ -149,60 +153,45 @@ func (s *Server) workOn(key repository.Key, next handler, w http.ResponseWriter,
 }
 
 // holdKey prolongs the key's lease until release is called.
-func (s *Server) holdKey(r *http.Request, key repository.Key) (release func()) {
+func (i idempotency) holdKey(r *http.Request, key repository.Key) (release func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 	go func() {
 		for wait.Sleep(ctx, keyHold) {
-			s.prolongKey(ctx, key)
+			i.prolongKey(ctx, key)
 		}
 	}()
 	return cancel
 }
 
 // prolongKey may fail: two more tries follow before the lease ends, and the next holder continues the same work.
-func (s *Server) prolongKey(ctx context.Context, key repository.Key) {
+func (i idempotency) prolongKey(ctx context.Context, key repository.Key) {
 	ctx, cancel := context.WithTimeout(ctx, keyTimeout)
 	defer cancel()
-	if err := s.store.HoldKey(ctx, key, keyLease); err != nil && !errors.Is(err, context.Canceled) {
-		s.logger.Debug("idempotency key was not prolonged", zap.Error(err))
+	if err := i.keys.HoldKey(ctx, key, keyLease); err != nil && !errors.Is(err, context.Canceled) {
+		i.logger.Debug("idempotency key was not prolonged", zap.Error(err))
 	}
 }
 
 // endKey ends a key's work. The client's errors, and work that never started, drop the key. After work that failed
 // midway, the key is released as if its process had died: the next request continues the work.
-func (s *Server) endKey(r *http.Request, key repository.Key, c *captured, err error) error {
+func (i idempotency) endKey(r *http.Request, key repository.Key, c *captured, err error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), keyTimeout)
 	defer cancel()
 	if err == nil {
-		return s.store.CloseKey(ctx, key, repository.Answer{
+		return i.keys.CloseKey(ctx, key, repository.Answer{
 			Status: c.status, Location: c.header.Get("Location"), Body: c.body.Bytes(),
 		})
 	}
-	var unbegun *unbegunError
-	switch a := answerFor(err); {
-	case a.status == http.StatusBadGateway:
-		body := encode(a.envelope(err, exchangeOf(r).id))
-		return s.store.CloseKey(ctx, key, repository.Answer{Status: a.status, Body: body})
-	case a.status < http.StatusInternalServerError, errors.As(err, &unbegun):
-		return s.store.DropKey(ctx, key)
+	var unbegun *request.UnbegunError
+	switch a := respond.AnswerTo(err); {
+	case a.Status == http.StatusBadGateway:
+		body := wire.Encode(a.Envelope(err, exchangeOf(r).info.ID))
+		return i.keys.CloseKey(ctx, key, repository.Answer{Status: a.Status, Body: body})
+	case a.Status < http.StatusInternalServerError, errors.As(err, &unbegun):
+		return i.keys.DropKey(ctx, key)
 	default:
-		return s.store.HoldKey(ctx, key, 0)
+		return i.keys.HoldKey(ctx, key, 0)
 	}
-}
-
-// onceOnly takes a step, unless an earlier request with the same key has already taken it; then it only reads the
-// object.
-func onceOnly[T any](s *Server, r *http.Request, look, step func(context.Context) (T, error)) (none T, err error) {
-	if t := taskOf(r.Context()); t.resumed {
-		performed, err := s.store.Performed(r.Context(), t.operation)
-		if err != nil {
-			return none, err
-		}
-		if performed {
-			return look(r.Context())
-		}
-	}
-	return step(r.Context())
 }
 
 // captured holds an answer until it has been stored.

@@ -20,6 +20,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/respond"
 )
 
 // changing lists all requests that take a key, for documentFixture.
@@ -29,11 +30,11 @@ func changing() []struct{ target, body string } {
 		{oneA + "/dead", ``},
 		{oneB + "/requeue", `{}`},
 		{"/api/v1/dlq/orders.dlq.v1/retry-all", ``},
-		{redrives, `{"ids":["` + idA.String() + `"]}`},
-		{redrives, `{"ids":["` + idA.String() + `"],"dry_run":true}`},
-		{redrives + "/" + idRunning.String() + "/pause", ``},
-		{redrives + "/" + idPaused.String() + "/resume", ``},
-		{redrives + "/" + idPaused.String() + "/cancel", ``},
+		{redrivesPath, `{"ids":["` + idA.String() + `"]}`},
+		{redrivesPath, `{"ids":["` + idA.String() + `"],"dry_run":true}`},
+		{redrivesPath + "/" + idRunning.String() + "/pause", ``},
+		{redrivesPath + "/" + idPaused.String() + "/resume", ``},
+		{redrivesPath + "/" + idPaused.String() + "/cancel", ``},
 	}
 }
 
@@ -63,7 +64,7 @@ func TestKey_OfAnotherRequest(t *testing.T) {
 	t.Parallel()
 	f := documentFixture()
 	f.do("POST", retryA, `{}`, keyHeader, "k")
-	other := errorJSON(codeConflict, "Idempotency-Key: was used with another request",
+	other := errorJSON(respond.CodeConflict, "Idempotency-Key: was used with another request",
 		`[{"field":"Idempotency-Key","reason":"was used with another request"}]`)
 	for _, c := range []struct{ target, body string }{
 		{retryA, ``},
@@ -165,7 +166,7 @@ func TestKey_EndOfWork(t *testing.T) {
 	f, log := keyedFixture()
 	f.redriver = &stub{do: func(context.Context) (entity.Redrive, error) { panic("secret") }}
 	w := wantEnd(t, f.open().do("POST", "/api/v1/dlq/t/retry-all", "", keyHeader, "k"), log, "Panic", 500, let)
-	wantAnswer(t, w, 500, errorJSON(codeInternal, "internal error", `[]`))
+	wantAnswer(t, w, 500, errorJSON(respond.CodeInternal, "internal error", `[]`))
 }
 
 func keyedFixture(messages ...entity.Message) (*fixture, *keyLog) {
@@ -193,7 +194,7 @@ func TestKey_StoreDoesNotKnow(t *testing.T) {
 		}
 		changes := len(f.trail(t, repository.TrailQuery{}))
 		w := f.over(store).open().do("POST", c.target, c.body, keyHeader, "k")
-		wantAnswer(t, w, 503, errorJSON(codeUnavailable, unavailableText, "[]"))
+		wantAnswer(t, w, 503, errorJSON(respond.CodeUnavailable, respond.UnavailableText, "[]"))
 		wantHeader(t, w.Header(), "Retry-After", "5")
 		if n := len(f.trail(t, repository.TrailQuery{})); n != changes {
 			t.Errorf("POST %s changed %d things, want none", c.target, n-changes)
@@ -245,11 +246,11 @@ func TestKey_Abandoned(t *testing.T) {
 			_, err := f.memory.GiveUp(ctx, idA, cause)
 			return err
 		}, `{"id":"` + idA.String() + `","status":"DEAD","retry_count":0,"max_retries":3,"message":"message ` + idA.String() + ` marked dead"}`},
-		{"Pause", redrives + "/" + idRunning.String() + "/pause", "", move(Redriver.Pause, idRunning), moved(idRunning, "paused")},
-		{"Resume", redrives + "/" + idPaused.String() + "/resume", "", move(Redriver.Resume, idPaused), moved(idPaused, "running")},
-		{"Cancel", redrives + "/" + idPaused.String() + "/cancel", "", move(Redriver.Cancel, idPaused), moved(idPaused, "cancelled")},
+		{"Pause", redrivesPath + "/" + idRunning.String() + "/pause", "", move(Redriver.Pause, idRunning), moved(idRunning, "paused")},
+		{"Resume", redrivesPath + "/" + idPaused.String() + "/resume", "", move(Redriver.Resume, idPaused), moved(idPaused, "running")},
+		{"Cancel", redrivesPath + "/" + idPaused.String() + "/cancel", "", move(Redriver.Cancel, idPaused), moved(idPaused, "cancelled")},
 		{
-			"Redrive", redrives, `{"ids":["` + idA.String() + `"]}`, begin(entity.Selection{IDs: []uuid.UUID{idA}}),
+			"Redrive", redrivesPath, `{"ids":["` + idA.String() + `"]}`, begin(entity.Selection{IDs: []uuid.UUID{idA}}),
 			`"action":"retry","state":"running"`,
 		},
 		{
@@ -357,7 +358,7 @@ func TestKey_AtWork(t *testing.T) {
 		go ask(gone, left)
 		synctest.Wait()
 		leave()
-		if w := <-left; w.Code != statusClientGone || w.Body.Len() > 0 {
+		if w := <-left; w.Code != respond.StatusClientGone || w.Body.Len() > 0 {
 			t.Errorf("the one who left = %d %s, want nothing", w.Code, w.Body)
 		}
 
@@ -386,7 +387,7 @@ func TestKey_AtWorkForTooLong(t *testing.T) {
 		f := newFixture(message(idA))
 		began := time.Now()
 		w := f.over(busyStore(f.memory, nil)).open().do("POST", oneA+"/dead", "", keyHeader, "k")
-		wantAnswer(t, w, 503, errorJSON(codeUnavailable, unavailableText, "[]"))
+		wantAnswer(t, w, 503, errorJSON(respond.CodeUnavailable, respond.UnavailableText, "[]"))
 		if took := time.Since(began); took != f.cfg.RequestTimeout {
 			t.Errorf("answered after %s, want %s", took, f.cfg.RequestTimeout)
 		}
@@ -451,7 +452,7 @@ func (w *waitingForEver) Wait(ctx context.Context, id uuid.UUID) (entity.Redrive
 func TestServe_FiftyWithOneKey(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{
-		"/api/v1/dlq/orders.dlq.v1/retry-all", retryA, oneB + "/requeue", redrives + "/" + idRunning.String() + "/cancel",
+		"/api/v1/dlq/orders.dlq.v1/retry-all", retryA, oneB + "/requeue", redrivesPath + "/" + idRunning.String() + "/cancel",
 	} {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()

@@ -13,6 +13,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
 )
 
 // Secrets that the messages of these tests must not show: one in the payload, one in a header, and one in the header
@@ -91,7 +92,7 @@ func TestMasks_FollowWhatWasReadFromHeaders(t *testing.T) {
 	wantWithout(t, f.by("ana", "GET", "/api/v1/dlq/orders.dlq.v1", ""), secret) // always masked
 	for _, target := range []string{oneA, "/api/v1/messages", "/api/v1/export", "/api/v1/export?format=csv", "/api/v1/groups", "/api/v1/groups/" + m.Group.String()} {
 		w := f.by("ana", "GET", target, "")
-		wantStatus(t, w, 200, maskedText)
+		wantStatus(t, w, 200, wire.MaskedText)
 		wantWithout(t, w, secret)
 		wantEnvelope(t, f.by("ana", "GET", unmasking(target), ""), 403)
 		before := len(unmasked(t, f))
@@ -105,8 +106,8 @@ func TestMasks_FollowWhatWasReadFromHeaders(t *testing.T) {
 		wantEnvelope(t, f.by("ana", "GET", "/api/v1/messages?"+filter+"="+secret, ""), 403, filter)
 		wantEnvelope(t, f.by("ana", "GET", "/api/v1/export?"+filter+"="+secret, ""), 403)
 		order := `{"filter":{"` + filter + `":"` + secret + `"},"dry_run":true}`
-		wantEnvelope(t, f.by("ana", "POST", redrives, order), 403)
-		w := f.by("root", "POST", redrives, strings.Replace(order, "true", "false", 1))
+		wantEnvelope(t, f.by("ana", "POST", redrivesPath, order), 403)
+		w := f.by("root", "POST", redrivesPath, strings.Replace(order, "true", "false", 1))
 		wantStatus(t, w, 202)
 		wantWithout(t, w, secret)
 	}
@@ -276,18 +277,19 @@ func TestEdit_DifferenceIsMasked(t *testing.T) {
 func TestPatch_SamplesAreMasked(t *testing.T) {
 	t.Parallel()
 	f := maskedFixture(t)
-	f.server.redriver = &stub{preview: entity.Preview{Samples: []entity.PatchSample{
+	f.redriver = &stub{preview: entity.Preview{Samples: []entity.PatchSample{
 		{
 			MessageID: idA, Before: []byte(`{"order": 1, "card": {"number": "` + secretCard + `"}}`),
 			After: []byte(`{"order":2,"card":{"number":"` + secretCard + `"}}`),
 		},
 		{MessageID: idB, Before: []byte(`{"card":{"number":"` + secretCard + `"}}`), Reason: "no such path"},
 	}}}
+	f.open()
 	order := `{"filter":{"topic":"orders.dlq.v1"},"dry_run":true,"patch":[{"op":"replace","path":"/order","value":2}]}`
-	w := f.by("ana", "POST", redrives, order)
+	w := f.by("ana", "POST", redrivesPath, order)
 	wantStatus(t, w, 200, `"after":{"order":2,"card":{"number":"***"}},"reason":null`, `"after":null,"reason":"no such path"`)
 	wantWithout(t, w, secretCard)
-	wantEnvelope(t, f.by("ana", "POST", redrives, strings.Replace(order, "/order", "/card/number", 1)), 403, "patch")
+	wantEnvelope(t, f.by("ana", "POST", redrivesPath, strings.Replace(order, "/order", "/card/number", 1)), 403, "patch")
 }
 
 // A read that had no room is repeated, and makes one entry of the audit trail.
@@ -312,8 +314,8 @@ type roomlessStore struct {
 
 func (s *roomlessStore) History(ctx context.Context, id uuid.UUID) ([]entity.Attempt, error) {
 	if s.asked++; s.asked == 1 {
-		accountOf(ctx).wanted = 2 * pageRoom
-		return nil, errNoRoom
+		accountOf(ctx).wanted = 2 * pageReservation
+		return nil, errNoMemory
 	}
 	return s.Store.History(ctx, id)
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/respond"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
 )
 
 const messageA = `{"id":"550e8400-e29b-41d4-a716-446655440000","original_topic":"orders.events.v1",` +
@@ -241,8 +243,8 @@ func TestHistory(t *testing.T) {
 		changeA(1, "retry", "PENDING", "RETRYING")+`,`+changeA(2, "attempt", "RETRYING", "RESOLVED")+`],"lineage":[]}`)
 	wantAnswer(t, f.do("GET", "/api/v1/dlq/messages/"+idGone.String()+"/history", ""), 404,
 		errorJSON("SYS_DLQ_NOT_FOUND", "dlq message not found: "+idGone.String(), "[]"))
-	if a := showAttempt(entity.Attempt{Topic: "t", Offset: -1}); a.Partition == nil || a.Offset != nil {
-		t.Errorf("an attempt with an unknown offset is shown as %s", encode(a))
+	if a := wire.NewAttempt(entity.Attempt{Topic: "t", Offset: -1}); a.Partition == nil || a.Offset != nil {
+		t.Errorf("an attempt with an unknown offset is shown as %s", wire.Encode(a))
 	}
 }
 
@@ -298,7 +300,7 @@ func TestPayload(t *testing.T) {
 		{"PointerToATombstone", pointing, fetching{}, 204, ""},
 		{"PointerGone", pointing, fetching{err: gone}, 404, goneText},
 		{"PointerWithoutKafka", pointing, nil, 409, conflict("the dead letter only points to its record, in topic orders.events.v1: it is not kept here")},
-		{"KafkaAway", pointing, fetching{err: entity.ErrUnavailable}, 503, errorJSON("SYS_DLQ_UNAVAILABLE", unavailableText, "[]")},
+		{"KafkaAway", pointing, fetching{err: entity.ErrUnavailable}, 503, errorJSON("SYS_DLQ_UNAVAILABLE", respond.UnavailableText, "[]")},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -354,5 +356,28 @@ func TestTopicIsAnyText(t *testing.T) {
 		f := newFixture(message(idA, func(m *entity.Message) { m.OriginalTopic = topic })).open()
 		wantStatus(t, f.do("GET", "/api/v1/dlq/"+encoded, ""), 200, idA.String())
 		wantStatus(t, f.do("POST", "/api/v1/dlq/"+encoded+"/retry-all", ""), 200, `{"retried":1,`)
+	}
+}
+
+// Characters that change the direction of text, or end lines, are always escaped.
+func TestMarksAreEscapedEverywhere(t *testing.T) {
+	t.Parallel()
+	const marks = "\x00\x07\x1b\r\n\x7f\u0085\u009f\u061c\u200b\u200c\u200d\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2060\u2066\u2067\u2068\u2069\ufeff"
+	const evil = marks + "\u202egpj.exe\u2066\u200b\x7f\u0085\u2028\x1b[31m\x00'; drop table dlq.messages; --\r\nSet-Cookie: x=1"
+	f := newFixture(message(idA, func(m *entity.Message) {
+		m.OriginalTopic, m.ErrorMessage, m.LastPublishError = evil, evil, evil
+		m.Failure.Class, m.Failure.ConsumerGroup, m.Failure.Dialect = evil, evil, evil
+		m.Record.Key, m.Record.Headers = []byte(evil), []entity.Header{{Key: evil, Value: []byte(evil)}}
+	})).open()
+	for _, target := range []string{oneA, "/api/v1/messages", "/api/v1/export", "/api/v1/dlq/orders.dlq.v1"} {
+		w := f.do("GET", target, "")
+		wantStatus(t, w, 200, `"error_message":`+string(wire.Encode(evil)))
+		if strings.ContainsAny(strings.TrimSuffix(w.Body.String(), "\n"), marks) || len(w.Result().Cookies()) > 0 {
+			t.Errorf("GET %s = %q, cookies %v, want no such character and no cookie", target, w.Body, w.Result().Cookies())
+		}
+	}
+	w := f.do("GET", "/api/v1/dlq/messages/%E2%80%AEx", "")
+	if e := wantEnvelope(t, w, 400); strings.ContainsRune(w.Body.String(), '\u202e') || !strings.ContainsRune(e.Message, '\u202e') {
+		t.Errorf("error %s, want the mark escaped", w.Body)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // unmatched is the route label of unknown paths, because paths that clients invent would create unlimited labels.
@@ -16,10 +17,12 @@ type metrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 	inFlight prometheus.Gauge
+	gatherer prometheus.Gatherer
 }
 
-func newMetrics(registry prometheus.Registerer) *metrics {
+func newMetrics(registry *prometheus.Registry) *metrics {
 	m := &metrics{
+		gatherer: registry,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "dlq_http_requests_total",
 			Help: "HTTP requests answered, by method, route template and status code.",
@@ -57,4 +60,13 @@ func knownMethod(method string) string {
 		return method
 	}
 	return "other"
+}
+
+// expose answers with all metrics.
+func (m *metrics) expose(w http.ResponseWriter, r *http.Request) error {
+	promhttp.HandlerFor(m.gatherer, promhttp.HandlerOpts{
+		ErrorHandling:     promhttp.ContinueOnError,
+		EnableOpenMetrics: true, // the older format has no exemplars
+	}).ServeHTTP(w, r)
+	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi/openapitest"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
 )
 
 // attacked is a server as the programs build it, including masks, on a store with objects of every kind. The tests
@@ -43,7 +44,7 @@ func (f *fixture) attack(a openapitest.Attack) error {
 // document. A failure prints its seed.
 func TestOpenAPI_RandomRequests(t *testing.T) {
 	t.Parallel()
-	requests, err := openapitest.Random(each([]uuid.UUID{redrive, idA, idB, sixth(0), sixth(1), sixth(2), sixth(3)}, uuid.UUID.String)...)
+	requests, err := openapitest.Random(wire.Each([]uuid.UUID{redrive, idA, idB, sixth(0), sixth(1), sixth(2), sixth(3)}, uuid.UUID.String)...)
 	check.NoError(t, err)
 	rapid.Check(t, func(rt *rapid.T) {
 		f := attacked(t)

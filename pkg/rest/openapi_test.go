@@ -11,6 +11,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi/openapitest"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
 )
 
 // The document has every route, and the server has every route of the document.
@@ -84,10 +85,10 @@ func TestOpenAPI_FieldsAreThoseOfTheDocument(t *testing.T) {
 		}
 	}
 	for name, answer := range map[string]any{
-		"Activity": activityJSON{}, "Attempt": attemptJSON{}, "Change": changeJSON{}, "Group": groupJSON{}, "History": historyJSON{},
-		"Item": itemJSON{}, "MappingRule": ruleJSON{}, "Mappings": mappingJSON{}, "Pagination": pagination{}, "Preview": previewJSON{},
-		"Readiness": readinessJSON{}, "Redrive": redriveJSON{}, "RetryAllResult": retryAllJSON{}, "RetryResult": retryJSON{},
-		"SentEdit": editJSON{}, "Session": sessionJSON{}, "ShownFilter": filterJSON{}, "ShownOptions": optionsJSON{}, "Topic": topicJSON{},
+		"Activity": wire.Activity{}, "Attempt": wire.Attempt{}, "Change": wire.Change{}, "Group": wire.ErrorGroup{}, "History": wire.History{},
+		"Item": wire.RedriveItem{}, "MappingRule": wire.MappingRule{}, "Mappings": wire.Mapping{}, "Pagination": wire.Pagination{}, "Preview": wire.Preview{},
+		"Readiness": readinessJSON{}, "Redrive": wire.Redrive{}, "RetryAllResult": wire.RetryAllResult{}, "RetryResult": wire.RetryResult{},
+		"SentEdit": wire.Edit{}, "Session": wire.Session{}, "ShownFilter": wire.Filter{}, "ShownOptions": wire.RedriveOptions{}, "Topic": wire.Topic{},
 	} {
 		fields, always := jsonFields(reflect.TypeOf(answer))
 		check(name, fields, always)

@@ -78,10 +78,10 @@ func TestPace(t *testing.T) {
 		"pauses that add up":     {pauses(1, 12*time.Second), 64 << 10, 60 * time.Second, true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			f := newFixture().open()
-			f.server.cfg.WriteTimeout = time.Hour
+			f := newFixture()
+			f.cfg.WriteTimeout = time.Hour
 			client, began := &reader{header: http.Header{}, takes: c.takes}, time.Now()
-			p := f.server.newPace(client)
+			p := newPace(client, f.cfg.MinWriteRate, f.cfg.WriteTimeout)
 			p.begin()
 			n, err := p.write(client, make([]byte, all))
 			took := time.Since(began)
@@ -99,9 +99,9 @@ func TestPace(t *testing.T) {
 func TestPace_OnlyWaitingForTheClientCounts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture().open()
+		f := newFixture()
 		client := &reader{header: http.Header{}, takes: atRate(4 << 10)}
-		p := f.server.newPace(client)
+		p := newPace(client, f.cfg.MinWriteRate, f.cfg.WriteTimeout)
 		p.endAt(time.Now().Add(time.Hour))
 		p.begin()
 		for range 10 {

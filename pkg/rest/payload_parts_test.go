@@ -11,6 +11,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
 )
 
+// payloadPart is how many bytes of a value are read at a time.
+const payloadPart = 1 << 20
+
 // partingStore counts the parts of values that are read, and may lack the end of a value.
 type partingStore struct {
 	*fake.Store

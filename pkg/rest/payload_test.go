@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
 )
 
 // A payload is shown exactly as the producer wrote it, or not at all.
@@ -29,25 +31,25 @@ func TestPayloadFidelity(t *testing.T) {
 		{name: "Zero", value: `0`},
 		{name: "JapaneseText", value: `{"名":"あ"}`},
 		{name: "AsDeepAsAllowed", value: nested(200)},
-		{name: "TooDeep", value: nested(201), omitted: tooDeep},
-		{name: "TooDeepInMixture", value: strings.Repeat(`{"a":[`, 101) + strings.Repeat(`]}`, 101), omitted: tooDeep},
-		{name: "TenThousandDeep", value: nested(10_000), omitted: tooDeep},
-		{name: "DeeperThanTheValidator", value: nested(30_000), omitted: tooDeep},
+		{name: "TooDeep", value: nested(201), omitted: wire.TooDeep},
+		{name: "TooDeepInMixture", value: strings.Repeat(`{"a":[`, 101) + strings.Repeat(`]}`, 101), omitted: wire.TooDeep},
+		{name: "TenThousandDeep", value: nested(10_000), omitted: wire.TooDeep},
+		{name: "DeeperThanTheValidator", value: nested(30_000), omitted: wire.TooDeep},
 		{name: "AsLongAsAllowedInLists", value: quoted(64 << 10)},
-		{name: "TooLongForLists", value: quoted(64<<10 + 1), inList: tooLarge},
-		{name: "AsLongAsAllowed", value: quoted(1 << 20), inList: tooLarge},
-		{name: "TooLong", value: quoted(1<<20 + 1), omitted: tooLarge},
-		{name: "TooLongAndNotJSON", value: strings.Repeat("\xff", 1<<20+1), omitted: tooLarge},
-		{name: "Empty", value: "", omitted: notJSON},
-		{name: "Blank", value: "  ", omitted: notJSON},
-		{name: "Text", value: "hello", omitted: notJSON},
-		{name: "NotUTF8", value: "\"\xff\"", omitted: notJSON},
-		{name: "RawNUL", value: "\"\x00\"", omitted: notJSON},
-		{name: "ByteOrderMark", value: "\uFEFF{}", omitted: notJSON},
-		{name: "TwoValues", value: `{} {}`, omitted: notJSON},
-		{name: "UnclosedAndDeep", value: strings.Repeat("[", 300), omitted: notJSON},
-		{name: "NaN", value: `NaN`, omitted: notJSON},
-		{name: "UnclosedString", value: `"\`, omitted: notJSON},
+		{name: "TooLongForLists", value: quoted(64<<10 + 1), inList: wire.TooLarge},
+		{name: "AsLongAsAllowed", value: quoted(1 << 20), inList: wire.TooLarge},
+		{name: "TooLong", value: quoted(1<<20 + 1), omitted: wire.TooLarge},
+		{name: "TooLongAndNotJSON", value: strings.Repeat("\xff", 1<<20+1), omitted: wire.TooLarge},
+		{name: "Empty", value: "", omitted: wire.NotJSON},
+		{name: "Blank", value: "  ", omitted: wire.NotJSON},
+		{name: "Text", value: "hello", omitted: wire.NotJSON},
+		{name: "NotUTF8", value: "\"\xff\"", omitted: wire.NotJSON},
+		{name: "RawNUL", value: "\"\x00\"", omitted: wire.NotJSON},
+		{name: "ByteOrderMark", value: "\uFEFF{}", omitted: wire.NotJSON},
+		{name: "TwoValues", value: `{} {}`, omitted: wire.NotJSON},
+		{name: "UnclosedAndDeep", value: strings.Repeat("[", 300), omitted: wire.NotJSON},
+		{name: "NaN", value: `NaN`, omitted: wire.NotJSON},
+		{name: "UnclosedString", value: `"\`, omitted: wire.NotJSON},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -76,7 +78,7 @@ func wantPayload(t *testing.T, body, value, omitted string) {
 	if want := `"payload_omitted":` + reason + `,"payload_size":`; !strings.Contains(body, want) {
 		t.Errorf("body %.300q has no %q", body, want)
 	}
-	if want := `"payload_size":` + string(encode(len(value))) + `,"payload_url":`; !strings.Contains(body, want) {
+	if want := `"payload_size":` + string(wire.Encode(len(value))) + `,"payload_url":`; !strings.Contains(body, want) {
 		t.Errorf("body %.300q has no %q", body, want)
 	}
 }

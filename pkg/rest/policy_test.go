@@ -20,71 +20,71 @@ import (
 // expectation is the required permission of a route, written a second time: the test finds a route whose policy
 // changed by mistake, and one that has none.
 type expectation struct {
-	needs
+	permission
 	body    string
 	feature string // the purpose for which it needs a database; "" where it needs none
 }
 
 var matrix = map[string]expectation{
-	"GET /healthz": {needs{"", open}, "", ""},
-	"GET /readyz":  {needs{"", open}, "", ""},
-	"GET /metrics": {needs{"", open}, "", ""},
+	"GET /healthz": {permission{"", open}, "", ""},
+	"GET /readyz":  {permission{"", open}, "", ""},
+	"GET /metrics": {permission{"", open}, "", ""},
 
-	"GET /openapi.yaml": {needs{"", open}, "", ""},
-	"GET /docs":         {needs{"", open}, "", ""},
+	"GET /openapi.yaml": {permission{"", open}, "", ""},
+	"GET /docs":         {permission{"", open}, "", ""},
 
-	"GET /api/v1/session": {needs{"", oneself}, "", ""},
+	"GET /api/v1/session": {permission{"", self}, "", ""},
 
-	"GET /api/v1/dlq/{topic}":            {needs{auth.Viewer, someTopics}, "", ""},
-	"POST /api/v1/dlq/{topic}/retry-all": {needs{auth.Operator, oneTopic}, "", ""},
+	"GET /api/v1/dlq/{topic}":            {permission{auth.Viewer, someTopics}, "", ""},
+	"POST /api/v1/dlq/{topic}/retry-all": {permission{auth.Operator, oneTopic}, "", ""},
 
-	"GET /api/v1/dlq/messages/{id}":          {needs{auth.Viewer, oneMessage}, "", ""},
-	"DELETE /api/v1/dlq/messages/{id}":       {needs{auth.Admin, oneMessage}, "", ""},
-	"GET /api/v1/dlq/messages/{id}/payload":  {needs{auth.Viewer, oneMessage}, "", ""},
-	"GET /api/v1/dlq/messages/{id}/history":  {needs{auth.Viewer, oneMessage}, "", ""},
-	"POST /api/v1/dlq/messages/{id}/retry":   {needs{auth.Operator, oneRetried}, "", ""},
-	"POST /api/v1/dlq/messages/{id}/requeue": {needs{auth.Operator, oneMessage}, "", ""},
-	"POST /api/v1/dlq/messages/{id}/dead":    {needs{auth.Operator, oneMessage}, "", ""},
+	"GET /api/v1/dlq/messages/{id}":          {permission{auth.Viewer, oneMessage}, "", ""},
+	"DELETE /api/v1/dlq/messages/{id}":       {permission{auth.Admin, oneMessage}, "", ""},
+	"GET /api/v1/dlq/messages/{id}/payload":  {permission{auth.Viewer, oneMessage}, "", ""},
+	"GET /api/v1/dlq/messages/{id}/history":  {permission{auth.Viewer, oneMessage}, "", ""},
+	"POST /api/v1/dlq/messages/{id}/retry":   {permission{auth.Operator, oneRetried}, "", ""},
+	"POST /api/v1/dlq/messages/{id}/requeue": {permission{auth.Operator, oneMessage}, "", ""},
+	"POST /api/v1/dlq/messages/{id}/dead":    {permission{auth.Operator, oneMessage}, "", ""},
 
 	"POST /api/v1/dlq/messages/{id}/origin": {
-		needs{auth.Operator, oneMessage},
+		permission{auth.Operator, oneMessage},
 		`{"original_topic":"orders.other.v1"}`,
 		"setting an original topic",
 	},
 
-	"GET /api/v1/messages":              {needs{auth.Viewer, someTopics}, "", "search"},
-	"GET /api/v1/export":                {needs{auth.Viewer, someTopics}, "", "an export"},
-	"GET /api/v1/archive":               {needs{auth.Viewer, someTopics}, "", "the archive"},
-	"GET /api/v1/archive/{id}":          {needs{auth.Viewer, oneArchived}, "", "the archive"},
-	"GET /api/v1/archive/{id}/payload":  {needs{auth.Viewer, oneArchived}, "", "the archive"},
-	"GET /api/v1/archive/{id}/history":  {needs{auth.Viewer, oneArchived}, "", "the archive"},
-	"POST /api/v1/archive/{id}/restore": {needs{auth.Operator, oneArchived}, "", "the archive"},
+	"GET /api/v1/messages":              {permission{auth.Viewer, someTopics}, "", "search"},
+	"GET /api/v1/export":                {permission{auth.Viewer, someTopics}, "", "an export"},
+	"GET /api/v1/archive":               {permission{auth.Viewer, someTopics}, "", "the archive"},
+	"GET /api/v1/archive/{id}":          {permission{auth.Viewer, oneArchived}, "", "the archive"},
+	"GET /api/v1/archive/{id}/payload":  {permission{auth.Viewer, oneArchived}, "", "the archive"},
+	"GET /api/v1/archive/{id}/history":  {permission{auth.Viewer, oneArchived}, "", "the archive"},
+	"POST /api/v1/archive/{id}/restore": {permission{auth.Operator, oneArchived}, "", "the archive"},
 
-	"GET /api/v1/quarantine":             {needs{auth.Viewer, someTopics}, "", "the quarantine"},
-	"POST /api/v1/quarantine/{id}/retry": {needs{auth.Operator, oneQuarantined}, "", "the quarantine"},
-	"DELETE /api/v1/quarantine/{id}":     {needs{auth.Admin, oneQuarantined}, `{"reason":"a test record"}`, "the quarantine"},
+	"GET /api/v1/quarantine":             {permission{auth.Viewer, someTopics}, "", "the quarantine"},
+	"POST /api/v1/quarantine/{id}/retry": {permission{auth.Operator, oneQuarantined}, "", "the quarantine"},
+	"DELETE /api/v1/quarantine/{id}":     {permission{auth.Admin, oneQuarantined}, `{"reason":"a test record"}`, "the quarantine"},
 
-	"GET /api/v1/topics":        {needs{auth.Viewer, someTopics}, "", "the list of topics"},
-	"GET /api/v1/activity":      {needs{auth.Viewer, someTopics}, "", "the number of arrivals"},
-	"GET /api/v1/groups":        {needs{auth.Viewer, someTopics}, "", "the list of error groups"},
-	"GET /api/v1/groups/{id}":   {needs{auth.Viewer, oneGroup}, "", "an error group"},
-	"PATCH /api/v1/groups/{id}": {needs{auth.Operator, oneGroup}, `{"muted":true}`, "an error group"},
-	"GET /api/v1/mappings":      {needs{auth.Viewer, everything}, "", "the topic mapping"},
-	"PUT /api/v1/mappings":      {needs{auth.Admin, everything}, `{"version":0,"rules":[]}`, "the topic mapping"},
+	"GET /api/v1/topics":        {permission{auth.Viewer, someTopics}, "", "the list of topics"},
+	"GET /api/v1/activity":      {permission{auth.Viewer, someTopics}, "", "the number of arrivals"},
+	"GET /api/v1/groups":        {permission{auth.Viewer, someTopics}, "", "the list of error groups"},
+	"GET /api/v1/groups/{id}":   {permission{auth.Viewer, oneErrorGroup}, "", "an error group"},
+	"PATCH /api/v1/groups/{id}": {permission{auth.Operator, oneErrorGroup}, `{"muted":true}`, "an error group"},
+	"GET /api/v1/mappings":      {permission{auth.Viewer, everything}, "", "the topic mapping"},
+	"PUT /api/v1/mappings":      {permission{auth.Admin, everything}, `{"version":0,"rules":[]}`, "the topic mapping"},
 
-	"GET /api/v1/redrives": {needs{auth.Viewer, someTopics}, "", "the list of redrives"},
+	"GET /api/v1/redrives": {permission{auth.Viewer, someTopics}, "", "the list of redrives"},
 	"POST /api/v1/redrives": {
-		needs{auth.Operator, someTopics},
+		permission{auth.Operator, someTopics},
 		`{"filter":{"topic":"orders.events.v1"}}`,
 		"a redrive of a selection",
 	},
-	"GET /api/v1/redrives/{id}":         {needs{auth.Viewer, oneRedrive}, "", ""},
-	"GET /api/v1/redrives/{id}/items":   {needs{auth.Viewer, oneRedrive}, "", "the list of a redrive's messages"},
-	"POST /api/v1/redrives/{id}/pause":  {needs{auth.Operator, oneRedrive}, "", ""},
-	"POST /api/v1/redrives/{id}/resume": {needs{auth.Operator, oneRedrive}, "", ""},
-	"POST /api/v1/redrives/{id}/cancel": {needs{auth.Operator, oneRedrive}, "", ""},
+	"GET /api/v1/redrives/{id}":         {permission{auth.Viewer, oneRedrive}, "", ""},
+	"GET /api/v1/redrives/{id}/items":   {permission{auth.Viewer, oneRedrive}, "", "the list of a redrive's messages"},
+	"POST /api/v1/redrives/{id}/pause":  {permission{auth.Operator, oneRedrive}, "", ""},
+	"POST /api/v1/redrives/{id}/resume": {permission{auth.Operator, oneRedrive}, "", ""},
+	"POST /api/v1/redrives/{id}/cancel": {permission{auth.Operator, oneRedrive}, "", ""},
 
-	"GET /api/v1/audit": {needs{auth.Viewer, someTopics}, "", "the audit trail"},
+	"GET /api/v1/audit": {permission{auth.Viewer, someTopics}, "", "the audit trail"},
 }
 
 // routesOf returns every route that the router answers, as METHOD template.
@@ -111,11 +111,11 @@ func TestEveryRouteHasAPolicy(t *testing.T) {
 		t.Errorf("there are the routes\n%q, the matrix has\n%q", got, want)
 	}
 	for _, rt := range append(f.server.probeRoutes(), f.server.apiRoutes()...) {
-		if want := matrix[rt.method+" "+rt.path].needs; rt.needs != want {
-			t.Errorf("%s %s: needs %+v, want %+v", rt.method, rt.path, rt.needs, want)
+		if want := matrix[rt.method+" "+rt.path].permission; rt.permission != want {
+			t.Errorf("%s %s: needs %+v, want %+v", rt.method, rt.path, rt.permission, want)
 		}
-		if rt.needs.about == undecided || strings.HasPrefix(rt.path, "/api/") && rt.needs.about == open {
-			t.Errorf("%s %s: needs %+v, want it decided, and below /api never open", rt.method, rt.path, rt.needs)
+		if rt.permission.scope == undecided || strings.HasPrefix(rt.path, "/api/") && rt.permission.scope == open {
+			t.Errorf("%s %s: needs %+v, want it decided, and below /api never open", rt.method, rt.path, rt.permission)
 		}
 	}
 }
@@ -207,22 +207,22 @@ func (p place) target(template string) string {
 func verdict(e expectation, p auth.Principal, at place) int {
 	sees := p.May(auth.Viewer, at.topic)
 	has := e.role != "" && p.May(e.role, at.topic)
-	if e.about == oneRedrive && sees { // the caller's own; its topics were restricted when it was created
+	if e.scope == oneRedrive && sees { // the caller's own; its topics were restricted when it was created
 		has = p.May(e.role, at.topic) && (at.topic == topicA || p.Everywhere(e.role))
 	}
 	switch {
-	case e.about == open || e.about == oneself:
+	case e.scope == open || e.scope == self:
 		return 0
-	case e.about == everything:
+	case e.scope == everything:
 		if !p.Everywhere(e.role) {
 			return 403
 		}
 		return 0
-	case !p.Anywhere(auth.Viewer), !p.Anywhere(e.role) && (e.about == someTopics || e.about == oneTopic):
+	case !p.Anywhere(auth.Viewer), !p.Anywhere(e.role) && (e.scope == someTopics || e.scope == oneTopic):
 		return 403
-	case e.about == someTopics:
+	case e.scope == someTopics:
 		return 0
-	case e.about == oneTopic && !sees:
+	case e.scope == oneTopic && !sees:
 		return 0 // a topic without messages
 	case !sees:
 		return 404
@@ -248,7 +248,7 @@ func TestMatrix(t *testing.T) {
 			t.Parallel()
 			for _, at := range places {
 				stranger := matrixFixture(t, person("p", "*")).do(method, at.target(template), e.body)
-				if e.about == open {
+				if e.scope == open {
 					wantStatus(t, stranger, 200)
 				} else {
 					wantEnvelope(t, stranger, 401)
@@ -291,7 +291,7 @@ func TestListsHoldNothingOfOthers(t *testing.T) {
 	unknown.OriginalTopic, unknown.Source = "", entity.Source{Topic: "payments.dlq.v1", Offset: 77}
 	for rt, e := range matrix {
 		method, template, _ := strings.Cut(rt, " ")
-		if method != http.MethodGet || e.about != someTopics || template == "/api/v1/audit" || template == "/api/v1/activity" {
+		if method != http.MethodGet || e.scope != someTopics || template == "/api/v1/audit" || template == "/api/v1/activity" {
 			continue // the audit trail and answers with only numbers have tests of their own
 		}
 		t.Run(template, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/respond"
 )
 
 // The redrives of documentFixture.
@@ -19,7 +20,7 @@ var (
 	idPaused  = uuid.MustParse("0198a4c2-7e10-7c3a-9d2f-3b1e5a6c7d91")
 )
 
-const redrives = "/api/v1/redrives"
+const redrivesPath = "/api/v1/redrives"
 
 // Each wrong field is named, and nothing is started.
 func TestRedrive_BadOrders(t *testing.T) {
@@ -29,7 +30,7 @@ func TestRedrive_BadOrders(t *testing.T) {
 	}
 	f := newFixture(message(idA)).open()
 	refused := func(body, field string) {
-		if e := wantEnvelope(t, f.do("POST", redrives, body), 400); firstField(e.Details) != field {
+		if e := wantEnvelope(t, f.do("POST", redrivesPath, body), 400); firstField(e.Details) != field {
 			t.Errorf("%s: details = %v, want %s first", body, e.Details, field)
 		}
 		if begun, err := f.memory.Redrives(t.Context(), repository.RedriveQuery{Limit: 1}); err != nil || len(begun) > 0 {
@@ -70,7 +71,7 @@ func TestRedrive_BadOrders(t *testing.T) {
 			refused(`{"ids":[`+ids(1)+`],"`+field+`":`+value+`}`, field)
 		}
 	}
-	wantEnvelope(t, f.do("POST", redrives, `{"filter":{"topic":"","created_after":"x"},"rate":0,"canary":-1}`), 400,
+	wantEnvelope(t, f.do("POST", redrivesPath, `{"filter":{"topic":"","created_after":"x"},"rate":0,"canary":-1}`), 400,
 		"filter.topic", "filter.created_after", "canary", "rate") // every problem is reported
 }
 
@@ -112,8 +113,8 @@ func TestRedrive_Orders(t *testing.T) {
 	} {
 		f, orders := orderingFixture()
 		f.open()
-		wantStatus(t, f.do("POST", redrives, `{`+c.body+`,"dry_run":false}`), 202)
-		wantStatus(t, f.do("POST", redrives, `{`+c.body+`,"dry_run":true}`), 200)
+		wantStatus(t, f.do("POST", redrivesPath, `{`+c.body+`,"dry_run":false}`), 202)
+		wantStatus(t, f.do("POST", redrivesPath, `{`+c.body+`,"dry_run":true}`), 200)
 		c.want.Cause = entity.Cause{Actor: "anonymous", RequestID: testID}
 		if want := []repository.NewRedrive{c.want}; !reflect.DeepEqual(orders.begun, want) || !reflect.DeepEqual(orders.previewed, want) {
 			t.Errorf("%s: begun %+v and previewed %+v, want %+v", c.name, orders.begun, orders.previewed, want)
@@ -127,8 +128,8 @@ const noOptions = `"options":{"canary":null,"canary_wait":null,"rate":null,"max_
 func TestRedrive_Create(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA), message(idB, in(entity.Dead, 3))).open()
-	one := redrives + "/" + redrive.String()
-	w := f.do("POST", redrives, `{"ids":["`+idA.String()+`","`+idB.String()+`"],"reason":"fixed"}`)
+	one := redrivesPath + "/" + redrive.String()
+	w := f.do("POST", redrivesPath, `{"ids":["`+idA.String()+`","`+idB.String()+`"],"reason":"fixed"}`)
 	begun := `{"id":"` + redrive.String() + `","action":"retry","state":"running","note":null,"actor":"anonymous","reason":"fixed",` +
 		`"request_id":"test-1","selection":{"by":"ids","filter":null},` + noOptions + `,"created_at":"2026-02-20T10:30:00.000+00:00",` +
 		`"updated_at":"2026-02-20T10:30:00.000+00:00","ended_at":null,"selected":2,"succeeded":0,"failed":0,"dead":0,"in_doubt":0,` +
@@ -145,24 +146,24 @@ func TestRedrive_Create(t *testing.T) {
 		`"succeeded":1`,
 		`"waiting":1`, `"waiting":0`, `"progress":0.5`, `"progress":1`, `"seconds_left":null`, `"seconds_left":0`).Replace(begun)
 	wantAnswer(t, f.do("GET", one, ""), 200, ended+`,"outcomes":{"published":1,"consumed":0,"returned":0}}`)
-	wantAnswer(t, f.do("GET", redrives, ""), 200, `{"redrives":[`+ended+`}],"next_cursor":null}`)
+	wantAnswer(t, f.do("GET", redrivesPath, ""), 200, `{"redrives":[`+ended+`}],"next_cursor":null}`)
 	wantAnswer(t, f.do("GET", one+"/items", ""), 200, `{"items":[{"number":0,"id":"`+idA.String()+
 		`","result":"succeeded","reason":null,"topic":"orders.events.v1","partition":3,"offset":7,"outcome":"published"}],"next_cursor":null}`)
 	wantAnswer(t, f.do("POST", one+"/cancel", ""), 409,
-		errorJSON(codeConflict, "redrive "+redrive.String()+" is finished and cannot become cancelled", "[]"))
+		errorJSON(respond.CodeConflict, "redrive "+redrive.String()+" is finished and cannot become cancelled", "[]"))
 }
 
 func TestRedrive_DryRun(t *testing.T) {
 	t.Parallel()
 	f, found := orderingFixture()
 	f.open()
-	wantAnswer(t, f.do("POST", redrives, `{"filter":{"topic":"orders"},"dry_run":true,"action":"dead"}`), 200,
+	wantAnswer(t, f.do("POST", redrivesPath, `{"filter":{"topic":"orders"},"dry_run":true,"action":"dead"}`), 200,
 		`{"action":"dead","selected":0,"sendable":0,"reasons":{},"groups":[],"samples":[],"patch_checked":0,"patch_failed":0,"searched_until":null}`)
 	found.preview = entity.Preview{
 		Selected: 9, Sendable: 7, Reasons: map[string]int{"UNKNOWN_TOPIC": 2},
 		Groups: []entity.PreviewGroup{{Topic: "orders", Messages: 7}, {Messages: 2, Class: "UNKNOWN_TOPIC", Reason: "its topic does not exist"}},
 	}
-	w := f.do("POST", redrives, `{"filter":{"topic":"orders"},"dry_run":true}`)
+	w := f.do("POST", redrivesPath, `{"filter":{"topic":"orders"},"dry_run":true}`)
 	wantAnswer(t, w, 200, `{"action":"retry","selected":9,"sendable":7,"reasons":{"UNKNOWN_TOPIC":2},"groups":[`+
 		`{"topic":"orders","messages":7,"class":null,"reason":null},`+
 		`{"topic":null,"messages":2,"class":"UNKNOWN_TOPIC","reason":"its topic does not exist"}],"samples":[],"patch_checked":0,"patch_failed":0,"searched_until":null}`)
@@ -174,7 +175,7 @@ func TestRedrive_DryRun(t *testing.T) {
 		{MessageID: idB, Before: []byte(`[]`), Reason: "does not fit"},
 		fits,
 	}}
-	w = f.do("POST", redrives, `{"filter":{"topic":"orders"},"dry_run":true,"patch":[{"op":"add","path":"/a","value":1}]}`)
+	w = f.do("POST", redrivesPath, `{"filter":{"topic":"orders"},"dry_run":true,"patch":[{"op":"add","path":"/a","value":1}]}`)
 	wantStatus(t, w, 200, `"sendable":900,`, `"patch_checked":3,"patch_failed":1,`)
 }
 
@@ -186,59 +187,21 @@ func TestRedrive_Moves(t *testing.T) {
 	}{
 		{idRunning, "pause", "paused"}, {idPaused, "resume", "running"}, {idPaused, "cancel", "cancelled"}, {idRunning, "cancel", "cancelled"},
 	} {
-		f, one := documentFixture(), redrives+"/"+c.id.String()
+		f, one := documentFixture(), redrivesPath+"/"+c.id.String()
 		wantStatus(t, f.do("POST", one+"/"+c.move, "{}"), 200)
 		wantStatus(t, f.do("GET", one, ""), 200, `"state":"`+c.state+`"`)
 	}
-	wantAnswer(t, documentFixture().do("POST", redrives+"/"+idPaused.String()+"/pause", "{}"), 409,
-		errorJSON(codeConflict, "redrive "+idPaused.String()+" is paused and cannot become paused", "[]"))
-	f, one := newFixture().open(), redrives+"/"+redrive.String()
-	missing := errorJSON(codeNotFound, "redrive not found: "+redrive.String(), "[]")
+	wantAnswer(t, documentFixture().do("POST", redrivesPath+"/"+idPaused.String()+"/pause", "{}"), 409,
+		errorJSON(respond.CodeConflict, "redrive "+idPaused.String()+" is paused and cannot become paused", "[]"))
+	f, one := newFixture().open(), redrivesPath+"/"+redrive.String()
+	missing := errorJSON(respond.CodeNotFound, "redrive not found: "+redrive.String(), "[]")
 	for _, move := range []string{"pause", "resume", "cancel"} {
 		wantAnswer(t, f.do("POST", one+"/"+move, ""), 404, missing)
-		wantAnswer(t, f.do("POST", redrives+"/x/"+move, ""), 400, errorJSON(codeValidation, "invalid redrive id: x", badID))
+		wantAnswer(t, f.do("POST", redrivesPath+"/x/"+move, ""), 400, errorJSON(respond.CodeValidation, "invalid redrive id: x", badID))
 		wantEnvelope(t, f.do("POST", one+"/"+move, `{"x":1}`), 400, "x")
 	}
 	wantAnswer(t, f.do("GET", one, ""), 404, missing)
 	wantAnswer(t, f.do("GET", one+"/items", ""), 404, missing)
-}
-
-// Progress and speed, where they are known.
-func TestRedrive_Progress(t *testing.T) {
-	t.Parallel()
-	base := entity.Redrive{State: entity.RedriveRunning, CreatedAt: noon, Selected: 10, Counts: entity.RedriveCounts{Waiting: 4}}
-	change := func(f func(*entity.Redrive)) entity.Redrive { r := base; f(&r); return r }
-	for _, c := range []struct {
-		name     string
-		redrive  entity.Redrive
-		after    time.Duration
-		progress float64
-		rate     float64
-		left     string
-	}{
-		{"Running", base, 4 * time.Second, 0.6, 1.5, "3"},
-		{"AtOnce", base, 0, 0.6, 0, "null"},
-		{"ClockBehind", base, -time.Hour, 0.6, 0, "null"},
-		{"LeftOutTakesNoTime", change(func(r *entity.Redrive) { r.LeftOut = 6 }), 4 * time.Second, 0.6, 0, "null"},
-		{"Paused", change(func(r *entity.Redrive) { r.State = entity.RedrivePaused }), 4 * time.Second, 0.6, 1.5, "null"},
-		{"Canary", change(func(r *entity.Redrive) { r.State = entity.RedriveCanary }), 4 * time.Second, 0.6, 1.5, "null"},
-		{"Waiting", change(func(r *entity.Redrive) { r.WaitingSince = noon }), 4 * time.Second, 0.6, 1.5, "null"},
-		{"Cancelled", change(func(r *entity.Redrive) {
-			r.State, r.EndedAt = entity.RedriveCancelled, noon.Add(2*time.Second)
-		}), time.Hour, 0.6, 3, "0"},
-		{"Finished", change(func(r *entity.Redrive) {
-			r.State, r.EndedAt, r.Counts.Waiting = entity.RedriveFinished, noon.Add(3*time.Second), 0
-		}), time.Hour, 1, 3.333, "0"},
-		{"Nothing", entity.Redrive{State: entity.RedriveFinished, CreatedAt: noon, EndedAt: noon}, time.Hour, 1, 0, "0"},
-		{"NearlyAll", change(func(r *entity.Redrive) { r.Selected, r.Counts.Waiting = 1_000_000, 1 }), 1000 * time.Second, 0.9999, 999.999, "1"},
-	} {
-		f := newFixture().open()
-		f.server.now = func() time.Time { return noon.Add(c.after) }
-		got := f.server.showRedrive(c.redrive)
-		if left := string(encode(got.SecondsLeft)); got.Progress != c.progress || got.Rate != c.rate || left != c.left || (got.WaitingSince == nil) != c.redrive.WaitingSince.IsZero() {
-			t.Errorf("%s: progress %v, rate %v, left %s; want %v, %v, %s", c.name, got.Progress, got.Rate, left, c.progress, c.rate, c.left)
-		}
-	}
 }
 
 // Every option and every part of a filter is shown as requested.
@@ -247,7 +210,7 @@ func TestRedrive_ShowsWhatWasAsked(t *testing.T) {
 	order := `{"filter":{"topic":"t","status":["DEAD"],"error_class":"Boom","consumer_group":"g","created_after":"2026-02-20T10:30:00Z",` +
 		`"created_before":"2026-02-20T10:31:00Z"},"canary":2,"canary_wait":"90s","rate":0.5,"max_failure_share":1,"max_return_share":0.25,` +
 		`"min_sample":3,"keep_key_order":true,"requeue":true}`
-	wantStatus(t, newFixture().open().do("POST", redrives, order), 202,
+	wantStatus(t, newFixture().open().do("POST", redrivesPath, order), 202,
 		`"selection":{"by":"filter","filter":{"topic":"t","status":["DEAD"],"error_class":"Boom","consumer_group":"g",`+
 			`"dialect":null,"group_id":null,"origin":null,"created_after":"2026-02-20T10:30:00.000+00:00","created_before":"2026-02-20T10:31:00.000+00:00",`+
 			`"retried_after":null,"retried_before":null,"key":null,"key_base64":null,"header":null,"payload":null,"q":null}}`,
@@ -261,9 +224,9 @@ func TestRetryAll_Async(t *testing.T) {
 	for _, prefer := range []string{"respond-async", "Respond-Async", "wait=10, respond-async; x=y", "respond-async,wait=100"} {
 		f := newFixture(message(idA)).open()
 		w := f.do("POST", target, `{"reason":"r"}`, "Prefer", prefer)
-		wantHeader(t, w.Header(), "Location", redrives+"/"+redrive.String())
+		wantHeader(t, w.Header(), "Location", redrivesPath+"/"+redrive.String())
 		wantHeader(t, w.Header(), "Preference-Applied", "respond-async")
-		wantStatus(t, f.do("GET", redrives, ""), 200, wantStatus(t, w, http.StatusAccepted, `"waiting":1`))
+		wantStatus(t, f.do("GET", redrivesPath, ""), 200, wantStatus(t, w, http.StatusAccepted, `"waiting":1`))
 	}
 	for _, prefer := range []string{"", "wait=10", "respond-asynchronously", "return=minimal"} {
 		w := newFixture(message(idA)).open().do("POST", target, `{"reason":"r"}`, "Prefer", prefer)

@@ -22,6 +22,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/respond"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/resttest"
 )
 
 var (
@@ -161,7 +163,7 @@ func (f *fixture) send(r *http.Request) *reply {
 	if !f.undescribed {
 		compare(r, body, w)
 	}
-	return &reply{w, r.Method + " " + clip(r.URL.String())}
+	return &reply{w, r.Method + " " + respond.Clip(r.URL.String())}
 }
 
 // wantAnswer compares the whole body, character by character.
@@ -197,17 +199,17 @@ func wantWithout(t *testing.T, w *reply, texts ...string) {
 
 // codeOf maps the statuses of errors to their codes.
 var codeOf = map[int]string{
-	400: codeValidation, 401: codeUnauthenticated, 403: codeForbidden, 404: codeNotFound, 405: codeValidation, 409: codeConflict,
-	413: codeValidation,
-	415: codeValidation, 421: codeMisdirected, 429: codeRateLimited, 500: codeInternal, 502: codePublishFailed, 503: codeUnavailable,
+	400: respond.CodeValidation, 401: respond.CodeUnauthenticated, 403: respond.CodeForbidden, 404: respond.CodeNotFound, 405: respond.CodeValidation, 409: respond.CodeConflict,
+	413: respond.CodeValidation,
+	415: respond.CodeValidation, 421: respond.CodeMisdirected, 429: respond.CodeRateLimited, 500: respond.CodeInternal, 502: respond.CodePublishFailed, 503: respond.CodeUnavailable,
 }
 
 // wantEnvelope checks everything that all errors have in common; fields are those of the first details.
-func wantEnvelope(t *testing.T, w *reply, status int, fields ...string) errorBody {
+func wantEnvelope(t *testing.T, w *reply, status int, fields ...string) respond.ErrorBody {
 	t.Helper()
 	var e struct {
 		Error struct {
-			errorBody
+			respond.ErrorBody
 			Details json.RawMessage `json:"details"`
 		} `json:"error"`
 	}
@@ -216,7 +218,7 @@ func wantEnvelope(t *testing.T, w *reply, status int, fields ...string) errorBod
 	if err := decoder.Decode(&e); err != nil {
 		t.Fatalf("%s: body %q is no envelope: %v", w.asked, w.Body, err)
 	}
-	got := e.Error.errorBody
+	got := e.Error.ErrorBody
 	if err := json.Unmarshal(e.Error.Details, &got.Details); err != nil || got.Details == nil {
 		t.Errorf("%s: details = %s, want a list", w.asked, e.Error.Details)
 	}
@@ -262,18 +264,11 @@ func (d stackTraces) StackTraceOf(m entity.Message) string                { retu
 func (d explanations) ExplainMessage(m entity.Message) entity.Explanation { return d.of(m) }
 func (d stripped) StripsHeader(dialect, topic, name string) bool          { return d.is(dialect, topic, name) }
 
-// message is a PENDING dead letter of orders.
-func message(id uuid.UUID, change ...func(*entity.Message)) entity.Message {
-	m := entity.NewMessage("orders.events.v1", "processing failed", noon)
-	m.ID = id
-	m.Source = entity.Source{Topic: "orders.dlq.v1", Partition: 2, Offset: 41, Timestamp: noon.Add(-time.Second)}
-	m.Record = entity.Record{Key: []byte("order-123"), Value: []byte(`{"order_id": "123"}`)}
-	m.Origin.Confidence = entity.FromHeader
-	for _, f := range change {
-		f(&m)
-	}
-	return m
-}
+// The messages of resttest.
+var (
+	message   = resttest.Message
+	withValue = resttest.WithValue
+)
 
 func in(status entity.Status, retries int) func(*entity.Message) {
 	return func(m *entity.Message) { m.Status, m.RetryCount = status, retries }
@@ -281,10 +276,6 @@ func in(status entity.Status, retries int) func(*entity.Message) {
 
 func at(created time.Time) func(*entity.Message) {
 	return func(m *entity.Message) { m.CreatedAt, m.UpdatedAt = created, created }
-}
-
-func withValue(v string) func(*entity.Message) {
-	return func(m *entity.Message) { m.Record.Value = []byte(v) }
 }
 
 // orNew returns the operation's id, or the placeholder of a new one.

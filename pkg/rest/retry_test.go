@@ -11,6 +11,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/respond"
 )
 
 func TestRetry(t *testing.T) {
@@ -62,7 +63,7 @@ func TestRetryAll(t *testing.T) {
 		ID: redrive, Selected: 20, Counts: entity.RedriveCounts{Succeeded: 4, Failed: 3, Dead: 1, InDoubt: 2, Skipped: 5, Waiting: 6},
 	}})
 	w := f.open().do("POST", target, "")
-	wantAnswer(t, w, 503, errorJSON("SYS_DLQ_UNAVAILABLE", unavailableText, interruptedJSON(20, 4, 3, 1, 2, 5, 6)))
+	wantAnswer(t, w, 503, errorJSON("SYS_DLQ_UNAVAILABLE", respond.UnavailableText, interruptedJSON(20, 4, 3, 1, 2, 5, 6)))
 	wantHeader(t, w.Header(), "Retry-After", "5")
 }
 

@@ -1,8 +1,6 @@
 package rest
 
-import (
-	"testing"
-)
+import "testing"
 
 // Features that operators often request of such programs. Each has a test that is named after it.
 
@@ -45,15 +43,15 @@ func TestMaskedFieldsCannotBeSearched(t *testing.T) {
 		`{"filter":{"topic":"orders.dlq.v1"},"patch":[{"op":"test","path":"/card/number","value":"` + secretCard + `"}],"dry_run":true}`: "patch",
 		`{"filter":{"topic":"orders.dlq.v1"},"patch":[{"op":"copy","from":"/card","path":"/note"}]}`:                                     "patch",
 	} {
-		wantEnvelope(t, f.by("ana", "POST", redrives, body), 403, field)
+		wantEnvelope(t, f.by("ana", "POST", redrivesPath, body), 403, field)
 	}
 	wantStatus(t, f.by("ana", "GET", "/api/v1/messages?q="+secretCard, ""), 200, `"messages":[]`)
 	// Eve has the grant unmask on another topic: her search finds no messages of this one.
 	wantStatus(t, f.by("eve", "GET", "/api/v1/messages?count=exact&payload=$.card.number", ""), 200, `"messages":[]`, `"messages":0`)
 	// Values that other users have searched for are not shown either.
-	wantStatus(t, f.by("root", "POST", redrives, `{"filter":{"payload":["$.card.number=`+secretCard+`"],"header":["Authorization=`+
+	wantStatus(t, f.by("root", "POST", redrivesPath, `{"filter":{"payload":["$.card.number=`+secretCard+`"],"header":["Authorization=`+
 		secretToken+`"]}}`), 202)
-	w := f.by("ana", "GET", redrives, "")
+	w := f.by("ana", "GET", redrivesPath, "")
 	wantStatus(t, w, 200, "$.card.number=***")
 	wantWithout(t, w, secretCard, "s3cr3t")
 }

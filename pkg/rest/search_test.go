@@ -15,12 +15,13 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
 )
 
 // found is the answer to a search, or of a list.
 type found struct {
 	Messages []map[string]any `json:"messages"`
-	foundJSON
+	wire.SearchPage
 }
 
 func (f *fixture) search(t *testing.T, target string) found {

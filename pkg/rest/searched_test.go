@@ -11,6 +11,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/handlers/search"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/respond"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
 )
 
 // lateStore has a search index that is complete until a given time, and records its calls.
@@ -51,8 +54,8 @@ func TestSearched_GoesOnWhereItsTimeWasOver(t *testing.T) {
 	}
 	f.over(store).open()
 	got := f.search(t, "/api/v1/messages?q=failed&limit=2")
-	if got.SearchedBackTo == nil || *got.SearchedBackTo != *stamp(place.CreatedAt) || got.NextCursor == nil {
-		t.Fatalf("got searched_back_to %s and cursor %s, want %s and one", encode(got.SearchedBackTo), encode(got.NextCursor), place.CreatedAt)
+	if got.SearchedBackTo == nil || *got.SearchedBackTo != *wire.Stamp(place.CreatedAt) || got.NextCursor == nil {
+		t.Fatalf("got searched_back_to %s and cursor %s, want %s and one", wire.Encode(got.SearchedBackTo), wire.Encode(got.NextCursor), place.CreatedAt)
 	}
 	if f.search(t, "/api/v1/messages?q=failed&limit=2&cursor="+*got.NextCursor); after != place {
 		t.Errorf("the next page begins after %v, want %v", after, place)
@@ -87,20 +90,20 @@ func TestSearched_WhatIsMissingIsSaid(t *testing.T) {
 			f.catalogue(nil)
 			store, asked := lateStore(f.memory, &c.until)
 			f.over(store).open()
-			until := string(encode(stamp(c.until)))
+			until := string(wire.Encode(wire.Stamp(c.until)))
 			got := f.search(t, "/api/v1/messages?q=failed&count=exact")
-			if got.ids() != "0" || got.Count.Exact != c.complete || string(encode(got.SearchedUntil)) != until {
-				t.Errorf("search: %s, count %+v, searched until %s, want exact %t and %s", got.ids(), got.Count, encode(got.SearchedUntil),
+			if got.ids() != "0" || got.Count.Exact != c.complete || string(wire.Encode(got.SearchedUntil)) != until {
+				t.Errorf("search: %s, count %+v, searched until %s, want exact %t and %s", got.ids(), got.Count, wire.Encode(got.SearchedUntil),
 					c.complete, until)
 			}
 			export := f.do("GET", "/api/v1/export?q=failed", "")
 			order := `{"filter":{"q":"failed"},"dry_run":%t}`
-			wantStatus(t, f.do("POST", redrives, fmt.Sprintf(order, true)), 200, `"searched_until":`+until)
-			redrive := f.do("POST", redrives, fmt.Sprintf(order, false))
+			wantStatus(t, f.do("POST", redrivesPath, fmt.Sprintf(order, true)), 200, `"searched_until":`+until)
+			redrive := f.do("POST", redrivesPath, fmt.Sprintf(order, false))
 			want := "until search count until export until until" // the state of the index is read first
 			if c.refused == "" {
-				wantHeader(t, export.Header(), exportSearched, strings.Trim(until, `"`))
-				wantHeader(t, export.Result().Trailer, exportComplete, fmt.Sprint(c.complete))
+				wantHeader(t, export.Header(), search.ExportSearched, strings.Trim(until, `"`))
+				wantHeader(t, export.Result().Trailer, search.ExportComplete, fmt.Sprint(c.complete))
 				wantStatus(t, redrive, 202, `"searched_until":`+until)
 			} else {
 				want = "until search count until until until"
@@ -119,9 +122,9 @@ func TestSearched_WhatIsMissingIsSaid(t *testing.T) {
 
 func wantBehind(t *testing.T, w *reply, why string) {
 	t.Helper()
-	e, want := wantEnvelope(t, w, 503), detail{"filter", "the search index is late: " + why}
+	e, want := wantEnvelope(t, w, 503), respond.Detail{Field: "filter", Reason: "the search index is late: " + why}
 	wantHeader(t, w.Header(), "Retry-After", "5")
-	if e.Message != unavailableText || len(e.Details) != 1 || e.Details[0] != want {
+	if e.Message != respond.UnavailableText || len(e.Details) != 1 || e.Details[0] != want {
 		t.Errorf("refused with %+v, want %+v", e, want)
 	}
 }
@@ -136,9 +139,9 @@ func TestSearched_OnlyWhereItIsNeeded(t *testing.T) {
 		t.Errorf("search %+v, want an exact count and no searched_until", got)
 	}
 	w := f.do("GET", "/api/v1/export?topic=orders.dlq.v1", "")
-	wantHeader(t, w.Header(), exportSearched, "")
-	wantHeader(t, w.Result().Trailer, exportComplete, "true")
-	wantStatus(t, f.do("POST", redrives, `{"filter":{"topic":"orders.dlq.v1"}}`), 202, `"searched_until":null`)
+	wantHeader(t, w.Header(), search.ExportSearched, "")
+	wantHeader(t, w.Result().Trailer, search.ExportComplete, "true")
+	wantStatus(t, f.do("POST", redrivesPath, `{"filter":{"topic":"orders.dlq.v1"}}`), 202, `"searched_until":null`)
 	if slices.Contains(*asked, "until") {
 		t.Errorf("calls %v, want none of the search index", *asked)
 	}
@@ -153,9 +156,9 @@ func TestSearched_RefusedRedriveLeavesItsKey(t *testing.T) {
 	store, _ := lateStore(f.memory, &until)
 	f.over(store).open()
 	order := `{"filter":{"q":"failed"}}`
-	wantEnvelope(t, f.do("POST", redrives, order, keyHeader, "k"), 503)
+	wantEnvelope(t, f.do("POST", redrivesPath, order, keyHeader, "k"), 503)
 	until = now
-	made := wantStatus(t, f.do("POST", redrives, order, keyHeader, "k"), 202, `"selected":1`)
+	made := wantStatus(t, f.do("POST", redrivesPath, order, keyHeader, "k"), 202, `"selected":1`)
 	until = time.Time{}
-	wantAnswer(t, f.do("POST", redrives, order, keyHeader, "k"), 202, made)
+	wantAnswer(t, f.do("POST", redrivesPath, order, keyHeader, "k"), 202, made)
 }

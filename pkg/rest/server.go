@@ -1,12 +1,7 @@
-// Package rest is the HTTP API: it turns requests into calls of a store and a redriver, and their results into JSON.
-// It makes no decisions about messages: states, claims and publishing belong to the packages of its interfaces.
 package rest
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"net"
 	"net/http"
 	"slices"
 	"sync/atomic"
@@ -18,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
+	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
 // The phases of a server, in order; it never returns to an earlier one.
@@ -39,24 +35,22 @@ type Server struct {
 	fetcher   Fetcher   // nil: values that are not stored are not available
 	inspector Inspector // nil: the cluster is unknown
 	origins   Origins
-	liveness  func() error
-	health    *health
-	metrics   *metrics
-	gatherer  prometheus.Gatherer
+	signer    *auth.Signer
 	logger    *zap.Logger
-	tracer    trace.Tracer // nil: no spans
-	router    *mux.Router
 
-	authenticator auth.Authenticator
-	authMode      string
-	crossSite     *http.CrossOriginProtection
-	signer        *auth.Signer
-	attempts      *attempts
-	hosts         hosts
-	proxies       proxies
-	limits        limits
-	phase         atomic.Int32
-	now           func() time.Time // for displayed times; stores have clocks of their own
+	router          *mux.Router
+	instrumentation *instrumentation
+	authentication  *authentication
+	policy          policy
+	idempotency     idempotency
+	limits          limits
+	health          *health
+	metrics         *metrics
+	report          reporter
+	tracer          tracer
+
+	phase atomic.Int32
+	now   func() time.Time // for displayed times; stores have clocks of their own
 
 	// work is the context of retries: it outlives the client's connection, and ends in the second half of the drain.
 	work     context.Context
@@ -83,7 +77,26 @@ func WithSigner(signer *auth.Signer) Option { return func(s *Server) { s.signer 
 
 // WithLiveness sets the function for /healthz that returns an error when only a restart can help. It must not call a
 // dependency.
-func WithLiveness(f func() error) Option { return func(s *Server) { s.liveness = f } }
+func WithLiveness(f func() error) Option { return func(s *Server) { s.health.liveness = f } }
+
+// WithDialects sets the source of derived fields and mapping rules. Without it the server shows only stored fields,
+// and has no rules.
+func WithDialects(d Dialects) Option { return func(s *Server) { s.dialects = d } }
+
+// WithOrigins sets the check of original topics. Without it no origin is undeclared.
+func WithOrigins(origins Origins) Option { return func(s *Server) { s.origins = origins } }
+
+// WithAuth sets how requests are authenticated; mode is shown by the session route. Without this option every request
+// may do everything.
+func WithAuth(a auth.Authenticator, mode string) Option {
+	return func(s *Server) { s.authentication.authenticator, s.authentication.mode = a, mode }
+}
+
+// WithTracing creates a span for every request to a route, except probes, documents and static files. It continues
+// the request's trace. A nil provider creates no spans.
+func WithTracing(p trace.TracerProvider) Option {
+	return func(s *Server) { s.tracer.Tracer = traces.Of(p, "github.com/dlq-manager/dlq-manager/pkg/rest") }
+}
 
 // New returns a server of the whole API; routes that need a Database answer 503 without one. Until SetReady only probes
 // and metrics answer. Metrics are registered with registry and served from it, so one registry carries one server.
@@ -91,6 +104,8 @@ func New(cfg Config, store Store, redriver Redriver, checks []Check, registry *p
 	s := newServer(cfg, checks, registry, logger)
 	s.store, s.redriver = store, redriver
 	s.db, _ = store.(Database)
+	s.policy = policy{s.store, s.db}
+	s.idempotency = idempotency{keys: s.store, bodies: cfg.bodies(), timeout: cfg.RequestTimeout, logger: logger}
 	for _, option := range options {
 		option(s)
 	}
@@ -110,17 +125,22 @@ func NewProbes(cfg Config, checks []Check, registry *prometheus.Registry, logger
 
 func newServer(cfg Config, checks []Check, registry *prometheus.Registry, logger *zap.Logger) *Server {
 	s := &Server{
-		cfg: cfg, health: newHealth(checks, logger), metrics: newMetrics(registry), gatherer: registry,
-		logger: logger, now: time.Now, limits: newLimits(cfg), dialects: noDialects{}, masks: noMasks{},
-		derived: noMasks{}, origins: allDeclared{}, liveness: func() error { return nil },
-		authenticator: auth.Nobody{}, authMode: auth.ModeNone, crossSite: http.NewCrossOriginProtection(),
+		cfg: cfg, metrics: newMetrics(registry), logger: logger, report: reporter{logger}, now: time.Now, limits: newLimits(cfg),
+		dialects: noDialects{}, masks: noMasks{}, derived: noMasks{}, origins: allDeclared{},
 	}
+	s.health = newHealth(checks, func() bool { return s.phase.Load() == ready }, logger)
 	// Validate has already reported entries that cannot be read; without valid entries nothing is trusted.
-	s.hosts, _ = parseHosts(cfg.Hosts)
-	s.proxies, _ = parseProxies(cfg.TrustedProxies)
+	hosts, _ := parseHosts(cfg.Hosts)
+	proxies, _ := parseProxies(cfg.TrustedProxies)
+	s.instrumentation = &instrumentation{
+		reporter: s.report, metrics: s.metrics, proxies: proxies, minWriteRate: cfg.MinWriteRate, writeTimeout: cfg.WriteTimeout,
+	}
+	s.authentication = &authentication{
+		reporter: s.report, authenticator: auth.Nobody{}, mode: auth.ModeNone, timeout: cfg.RequestTimeout, hosts: hosts,
+		crossSite: http.NewCrossOriginProtection(), attempts: newAttempts(func() time.Time { return s.now() }),
+	}
 	// It reads no file, so it cannot fail.
 	s.signer, _ = auth.NewSigner(auth.Config{}, logger)
-	s.attempts = newAttempts(func() time.Time { return s.now() })
 	s.work, s.stopWork = context.WithCancel(context.Background())
 	return s
 }
@@ -130,68 +150,9 @@ func (s *Server) SetReady() { s.phase.CompareAndSwap(starting, ready) }
 
 // Handler returns everything that the server answers.
 func (s *Server) Handler() http.Handler {
-	return s.observe(s.recovered(s.expectedHost(s.sameSite(s.router))))
+	a, o := s.authentication, s.instrumentation
+	return o.observe(o.recovered(a.expectedHost(a.sameSite(s.router))))
 }
 
-// Serve answers requests from listener, which it closes, until ctx ends. Then it drains: readiness turns 503, no
-// connection is accepted, running requests finish within the drain time, and later ones are cut off and logged. It
-// returns nil after a drain. It also serves /metrics at Config.MetricsPort, if that is set.
-func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
-	stopMetrics, err := s.serveMetrics(ctx)
-	if err != nil {
-		_ = listener.Close()
-		return err
-	}
-	defer stopMetrics()
-	server := s.httpServer()
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	select {
-	case err := <-served:
-		s.stopWork()
-		return fmt.Errorf("serve http: %w", err)
-	case <-ctx.Done():
-		s.drain(server)
-		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
-			return fmt.Errorf("serve http: %w", err)
-		}
-		return nil
-	}
-}
-
-// sendBuffer is the kernel's send buffer of a connection, in bytes; the default can be megabytes for a client that
-// does not read.
-const sendBuffer = 256 << 10
-
-func (s *Server) httpServer() *http.Server {
-	errorLog, _ := zap.NewStdLogAt(s.logger, zap.WarnLevel) // fails for unknown levels only
-	return &http.Server{
-		Handler:           s.Handler(),
-		ReadHeaderTimeout: s.cfg.ReadHeaderTimeout,
-		IdleTimeout:       s.cfg.IdleTimeout,
-		MaxHeaderBytes:    s.cfg.MaxHeaderBytes,
-		// ReadTimeout stays unset: it would also end the detection of clients that disconnect.
-		ErrorLog: errorLog,
-		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			if tcp, ok := c.(*net.TCPConn); ok {
-				_ = tcp.SetWriteBuffer(sendBuffer) // a hint
-			}
-			return ctx
-		},
-		// The server answers "OPTIONS *" like any other unknown route.
-		DisableGeneralOptionsHandler: true,
-	}
-}
-
-func (s *Server) drain(server *http.Server) {
-	s.phase.Store(draining)
-	defer s.stopWork()
-	patience := time.AfterFunc(s.cfg.DrainTimeout/2, s.stopWork)
-	defer patience.Stop()
-	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.DrainTimeout)
-	defer cancel()
-	if err := server.Shutdown(ctx); errors.Is(err, context.DeadlineExceeded) {
-		s.logger.Warn("requests were cut off by the shutdown", zap.Duration("after", s.cfg.DrainTimeout))
-		_ = server.Close() // the connections are closed either way
-	}
-}
+// SignIns returns the limit of failed sign-ins.
+func (s *Server) SignIns() SignIns { return SignIns{s.authentication.attempts} }

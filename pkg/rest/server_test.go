@@ -18,6 +18,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/respond"
 )
 
 // serve runs the server on a port of its own. stop begins the drain; the result of Serve arrives on the channel.
@@ -135,7 +136,7 @@ func TestServe_DrainInterruptsLongWork(t *testing.T) {
 		<-ctx.Done()
 		return entity.Redrive{}, &entity.InterruptedError{Redrive: entity.Redrive{ID: redrive}, Err: ctx.Err()}
 	}}
-	want := answered{503, errorJSON(codeUnavailable, unavailableText, interruptedJSON(0, 0, 0, 0, 0, 0, 0)), nil}
+	want := answered{503, errorJSON(respond.CodeUnavailable, respond.UnavailableText, interruptedJSON(0, 0, 0, 0, 0, 0, 0)), nil}
 	if got := f.drained(t, "/api/v1/dlq/t/retry-all", began); got != want {
 		t.Errorf("interrupted request = %+v, want %+v", got, want)
 	}
@@ -175,7 +176,7 @@ func TestClientGone(t *testing.T) {
 	gone, leave := context.WithCancel(t.Context())
 	leave()
 	w := f.open().send(httptest.NewRequest("GET", "/api/v1/dlq/orders.dlq.v1", nil).WithContext(gone))
-	if w.Code != statusClientGone || w.Body.Len() != 0 || logs.Len() != 0 {
+	if w.Code != respond.StatusClientGone || w.Body.Len() != 0 || logs.Len() != 0 {
 		t.Errorf("answer = %d %s, logged %v, want no body and nothing above debug", w.Code, w.Body, logs.All())
 	}
 	wantMetric(t, f, `dlq_http_requests_total{code="499",method="GET",route="/api/v1/dlq/{topic}"} 1`)

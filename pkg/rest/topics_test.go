@@ -8,6 +8,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
 )
 
 // toldCluster returns the answers that a test sets.
@@ -17,7 +18,7 @@ type toldCluster struct {
 }
 
 func (c toldCluster) Inspect(_ context.Context, questions []entity.ReplayQuestion) []entity.ReplayHealth {
-	return each(questions, func(q entity.ReplayQuestion) entity.ReplayHealth { return c.health[q.Topic] })
+	return wire.Each(questions, func(q entity.ReplayQuestion) entity.ReplayHealth { return c.health[q.Topic] })
 }
 
 func (c toldCluster) IngestLag(context.Context, []repository.IngestPosition) map[string]int64 {

@@ -243,8 +243,9 @@ func TestTracing_Exemplars(t *testing.T) {
 
 // A server without a tracer creates no context, no span and no attribute.
 func TestTracing_OffCostsNothing(t *testing.T) { //nolint:paralleltest // others' allocations would be counted
-	r := requestWith()
-	off := newFixture().open().server
+	r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
+	r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, &exchange{}))
+	off := newFixture().open().server.tracer
 	if n := testing.AllocsPerRun(100, func() {
 		if off.traced(r) != r {
 			t.Error("got another request, want the same")

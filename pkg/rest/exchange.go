@@ -1,0 +1,229 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/netip"
+	"os"
+	"strconv"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/request"
+	"github.com/dlq-manager/dlq-manager/pkg/traces"
+)
+
+// exchange is the state of one request and its answer, for the log and the metrics. Only one goroutine at a time
+// changes it: the request's own, or the handler's while the handler answers.
+type exchange struct {
+	http.ResponseWriter
+	info    request.Info
+	route   string // the template that matched, or unmatched
+	status  int    // 0 until the answer began
+	bytes   int64
+	pace    *pace           // of the connection; an inner call uses the outer exchange's
+	inner   bool            // an inner call: the outer exchange writes to the connection
+	slow    bool            // the client read the answer too slowly
+	address netip.Addr      // of the client; the zero Addr when it has none
+	client  context.Context // ends when the client leaves
+	span    trace.Span      // nil: not traced
+	asked   http.Header     // of the request
+	broken  bool            // the connection is cut, because the answer is incomplete
+}
+
+type exchangeKey struct{}
+
+func exchangeOf(r *http.Request) *exchange {
+	return r.Context().Value(exchangeKey{}).(*exchange) //nolint:forcetypeassert // observe put it there
+}
+
+// WriteHeader records the status and starts the time in which the client must read the answer. Interim answers (1xx)
+// pass unchanged.
+func (x *exchange) WriteHeader(status int) {
+	if status >= http.StatusOK && x.status == 0 {
+		x.status = status
+		if !x.inner {
+			x.pace.begin()
+		}
+	}
+	x.ResponseWriter.WriteHeader(status)
+}
+
+func (x *exchange) Write(b []byte) (int, error) {
+	if x.status == 0 {
+		x.WriteHeader(http.StatusOK)
+	}
+	write := x.ResponseWriter.Write
+	if !x.inner {
+		write = func(b []byte) (int, error) { return x.pace.write(x.ResponseWriter, b) }
+	}
+	n, err := write(b)
+	x.bytes += int64(n)
+	x.slow = x.slow || !x.inner && errors.Is(err, os.ErrDeadlineExceeded)
+	return n, err
+}
+
+func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
+
+// parentOf returns the trace context that a request carries; none when it has two. The tracestate is left out.
+func parentOf(header http.Header) trace.SpanContext {
+	values := header.Values("Traceparent")
+	if len(values) != 1 {
+		return trace.SpanContext{}
+	}
+	return traces.Parse(values[0])
+}
+
+// traceID returns the id of the trace that the request carries, else of the one that starts here if it is recorded;
+// "" for none.
+func traceID(header http.Header, at trace.SpanContext) string {
+	if from := parentOf(header); from.IsValid() {
+		return from.TraceID().String()
+	}
+	if at.IsSampled() {
+		return at.TraceID().String()
+	}
+	return ""
+}
+
+// spanContext returns an invalid context when the exchange has no span.
+func (x *exchange) spanContext() trace.SpanContext {
+	if x.span == nil {
+		return trace.SpanContext{}
+	}
+	return x.span.SpanContext()
+}
+
+// endSpan sets the status and ends the span. An error of the client does not make the span an error.
+func (x *exchange) endSpan() {
+	if x.span == nil {
+		return
+	}
+	if x.status != 0 {
+		x.span.SetAttributes(attribute.Int("http.response.status_code", x.status))
+	}
+	if x.broken || x.status >= http.StatusInternalServerError {
+		kind := strconv.Itoa(x.status)
+		if x.broken {
+			kind = "aborted"
+		}
+		x.span.SetStatus(codes.Error, "")
+		x.span.SetAttributes(traces.ErrorType.String(kind))
+	}
+	x.span.End()
+}
+
+// ids returns the ids for a log line about the exchange, followed by the line's own fields. Without spans they are
+// those of the request's trace.
+func (x *exchange) ids(more ...zap.Field) []zap.Field {
+	fields := append(make([]zap.Field, 0, len(more)+3), zap.String("request_id", x.info.ID))
+	if at := x.spanContext(); at.IsValid() {
+		fields = append(fields, zap.Stringer("trace_id", at.TraceID()), zap.Stringer("span_id", at.SpanID()))
+	} else if from := parentOf(x.asked); from.IsValid() {
+		fields = append(fields, zap.Stringer("trace_id", from.TraceID()))
+	}
+	return append(fields, more...)
+}
+
+// staticPath is the prefix of the paths of static files.
+const staticPath = "/static/"
+
+// tracer starts the spans of requests.
+type tracer struct{ trace.Tracer } // nil: no spans
+
+// traced starts the span of a request whose route is known; observe ends it. An inner request of a console page is a
+// child of the page's span.
+func (t tracer) traced(r *http.Request) *http.Request {
+	if t.Tracer == nil {
+		return r
+	}
+	x, ctx, kind := exchangeOf(r), r.Context(), trace.SpanKindInternal
+	if !trace.SpanContextFromContext(ctx).IsValid() {
+		kind = trace.SpanKindServer
+		if from := parentOf(r.Header); from.IsValid() {
+			ctx = trace.ContextWithRemoteSpanContext(ctx, from)
+		}
+	}
+	ctx, x.span = t.Start(ctx, r.Method+" "+x.route, trace.WithSpanKind(kind)) //nolint:spancheck // observe ends it
+	x.info.TraceID = traceID(r.Header, x.spanContext())
+	if x.span.IsRecording() {
+		// Without the query, because users may search for secrets.
+		x.span.SetAttributes(
+			attribute.String("http.request.method", r.Method),
+			attribute.String("http.route", x.route),
+			attribute.String("url.path", r.URL.EscapedPath()),
+			attribute.String("url.scheme", scheme(r)),
+			attribute.String("dlq.request_id", x.info.ID))
+	}
+	return r.WithContext(ctx) //nolint:spancheck // observe ends it
+}
+
+func scheme(r *http.Request) string {
+	if r.TLS != nil {
+		return "https"
+	}
+	return "http"
+}
+
+const (
+	// writeGrace is how far a client may fall short of the rate.
+	writeGrace = 10 * time.Second
+
+	// writeStep is how much is written at a time: each step has a deadline of its own.
+	writeStep = 32 << 10
+)
+
+// pace disconnects clients that take an answer too slowly, by deadlines that move as bytes are sent. Only time spent
+// waiting for the client counts. It belongs to one connection and is not safe for concurrent use.
+type pace struct {
+	control *http.ResponseController // without effect in tests, which have no connection
+	rate    int64                    // bytes a second
+	whole   time.Duration            // the client's time for an answer, unless endAt sets more
+	until   time.Time                // the end of that time; zero: the answer has not started
+	late    time.Duration            // by how much the client is late
+}
+
+func newPace(w http.ResponseWriter, rate int64, whole time.Duration) *pace {
+	p := &pace{control: http.NewResponseController(w), rate: rate, whole: whole}
+	_ = p.control.SetWriteDeadline(time.Time{}) // the connection's last answer left a deadline
+	return p
+}
+
+// begin starts the client's time for the answer.
+func (p *pace) begin() {
+	if p.until.IsZero() {
+		p.until = time.Now().Add(p.whole)
+	}
+	p.allow(writeStep)
+}
+
+// endAt sets the deadline of the whole answer; the zero time clears it.
+func (p *pace) endAt(at time.Time) { p.until = at }
+
+// allow extends the deadline by n bytes, and returns their time at the rate.
+func (p *pace) allow(n int) time.Duration {
+	cost := time.Duration(n) * time.Second / time.Duration(p.rate)
+	at := time.Now().Add(writeGrace - p.late + cost)
+	if !p.until.IsZero() && p.until.Before(at) {
+		at = p.until
+	}
+	_ = p.control.SetWriteDeadline(at)
+	return cost
+}
+
+func (p *pace) write(w http.ResponseWriter, b []byte) (written int, err error) {
+	for {
+		part := b[written:min(written+writeStep, len(b))]
+		cost, began := p.allow(len(part)), time.Now()
+		n, err := w.Write(part)
+		p.late = max(0, p.late+time.Since(began)-cost)
+		if written += n; err != nil || written == len(b) {
+			return written, err
+		}
+	}
+}

@@ -1,0 +1,75 @@
+package rest
+
+import (
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/rest/handlers/admin"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/handlers/groups"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/handlers/messages"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/handlers/redrives"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/handlers/search"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/request"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/unmask"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
+)
+
+// handlers are the resources of the API.
+type handlers struct {
+	lists                            search.Lists
+	exports                          search.Exports
+	live, archived                   messages.Reader
+	livePayloads, archivedPayloads   messages.Payloads
+	liveHistories, archivedHistories messages.Histories
+	retries                          messages.Retries
+	changes                          messages.Changes
+	redrives                         redrives.Redrives
+	errorGroups                      groups.ErrorGroups
+	activity                         groups.Activity
+	topics                           groups.Topics
+	mappings                         admin.Mappings
+	audit                            admin.Audit
+	quarantine                       admin.Quarantine
+	session                          admin.Session
+}
+
+// handlers returns the resources with what each of them uses. Those that need a database are not called without one.
+func (s *Server) handlers() handlers {
+	masking := wire.Masking{Masks: s.masks, Derived: s.derived}
+	show := wire.Messages{Dialects: s.dialects, Masking: masking}
+	rules := unmask.Rules{Masking: masking, Origins: s.origins, Trail: s.store}
+	cursors, bodies, now := request.Cursors{Signer: s.signer}, s.cfg.bodies(), func() time.Time { return s.now() }
+	h := handlers{
+		lists: search.Lists{Store: s.store, Database: s.db, Show: show, Unmask: rules, Cursors: cursors, Now: now},
+		exports: search.Exports{
+			Database: s.db, Show: show, Unmask: rules, Now: now, Timeout: s.cfg.ExportTimeout, MessageTimeout: s.cfg.RequestTimeout,
+		},
+		live: messages.Reader{Load: s.store.Get, Show: show, Unmask: rules},
+		livePayloads: messages.Payloads{
+			Load: s.store.Get, Store: s.store, Fetcher: s.fetcher, Dialects: s.dialects, Unmask: rules, Reserve: s.limits.reserve,
+			Timeout: s.cfg.RequestTimeout,
+		},
+		liveHistories: messages.Histories{Load: s.store.Get, Store: s.store, Trail: s.db, Unmask: rules},
+		retries: messages.Retries{
+			Store: s.store, Redriver: s.redriver, Origins: s.origins, Dialects: s.dialects, Masking: masking, Bodies: bodies,
+		},
+		changes: messages.Changes{
+			Store: s.store, Database: s.db, Redriver: s.redriver, Origins: s.origins, Dialects: s.dialects, Bodies: bodies,
+		},
+		redrives: redrives.Redrives{
+			Store: s.store, Database: s.db, Redriver: s.redriver, Unmask: rules, Cursors: cursors, Bodies: bodies, Now: now,
+		},
+		errorGroups: groups.ErrorGroups{Database: s.db, Unmask: rules, Cursors: cursors, Bodies: bodies, Now: now},
+		activity:    groups.Activity{Database: s.db, Now: now},
+		topics:      groups.Topics{Database: s.db, Inspector: s.inspector, Derived: s.derived, Cursors: cursors},
+		mappings:    admin.Mappings{Database: s.db, Redriver: s.redriver, Origins: s.origins, Dialects: s.dialects, Bodies: bodies},
+		audit:       admin.Audit{Store: s.store, Database: s.db, Cursors: cursors},
+		quarantine:  admin.Quarantine{Database: s.db, Show: show, Cursors: cursors, Bodies: bodies},
+		session:     admin.Session{Mode: s.authentication.mode, Masks: s.masks},
+	}
+	h.archived, h.archivedPayloads, h.archivedHistories = h.live, h.livePayloads, h.liveHistories
+	if s.db != nil {
+		h.archived.Load, h.archivedPayloads.Load, h.archivedHistories.Load = s.db.GetArchived, s.db.GetArchived, s.db.GetArchived
+	}
+	h.archived.Archived, h.archivedPayloads.Archived = true, true
+	return h
+}

@@ -1,0 +1,147 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/auth"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/access"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/request"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/respond"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
+)
+
+// Audit answers with the audit trail.
+type Audit struct {
+	Store    AuditStore
+	Database AuditDatabase
+	Cursors  request.Cursors
+}
+
+// AuditStore has the objects of entries.
+type AuditStore interface {
+	Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
+	Redrive(ctx context.Context, id uuid.UUID) (entity.Redrive, error)
+}
+
+// AuditDatabase has the audit trail and the error groups that it names.
+type AuditDatabase interface {
+	Trail(ctx context.Context, q repository.TrailQuery) ([]entity.AuditEntry, error)
+	ErrorGroup(ctx context.Context, id uuid.UUID, visible *entity.TopicPatterns, trend repository.Trend) (entity.ErrorGroup, error)
+}
+
+// List shows the audit trail, the newest first.
+func (h Audit) List(w http.ResponseWriter, r *http.Request) error {
+	l, err := h.Cursors.List(r, request.NumberSize, request.DefaultLimit, "object_id", "kind", "actor", "action", "request_id", "after")
+	if err != nil {
+		return err
+	}
+	q, possible, err := readTrail(r.URL.Query())
+	if err != nil {
+		return err
+	}
+	q.Before, q.Limit, q.Visible = l.Number(), l.Limit+1, access.Principal(r).Scope(auth.Viewer)
+	if possible, err = h.possible(r.Context(), q, possible); err != nil {
+		return err
+	}
+	var entries []entity.AuditEntry
+	if possible {
+		if entries, err = h.Database.Trail(r.Context(), q); err != nil {
+			return err
+		}
+	}
+	entries, next := request.Part(l, entries, func(last entity.AuditEntry) []byte { return request.NumberPosition(last.ID) })
+	respond.List(w, "changes", wire.Each(entries, wire.NewChange), next)
+	return nil
+}
+
+var (
+	kinds   = []entity.Kind{entity.KindMessage, entity.KindRedrive, entity.KindGroup, entity.KindMapping, entity.KindList, entity.KindQuarantine}
+	actions = []entity.Action{
+		entity.ActionRetry, entity.ActionAttempt, entity.ActionRequeue, entity.ActionDead, entity.ActionDelete,
+		entity.ActionCreate, entity.ActionPass, entity.ActionPause, entity.ActionResume, entity.ActionCancel,
+		entity.ActionStop, entity.ActionFinish, entity.ActionMap, entity.ActionRestore, entity.ActionUnmask,
+		entity.ActionAnnotate, entity.ActionReplace, entity.ActionReadPointer,
+	}
+)
+
+// readTrail reads the query of the trail. possible is false when no entry can match it.
+func readTrail(query url.Values) (q repository.TrailQuery, possible bool, err error) {
+	possible = true
+	for _, p := range []struct {
+		name string
+		read func(text string) error
+	}{
+		{"object_id", func(text string) error {
+			id, ok := request.CanonicalID(text)
+			if q.ObjectID = id; !ok {
+				return &entity.FieldError{Field: "object_id", Reason: "must be the id of a message, a redrive or an error group"}
+			}
+			return nil
+		}},
+		{"kind", func(string) (err error) { q.Kind, err = request.Word(query, "kind", kinds); return err }},
+		{"action", func(string) (err error) { q.Action, err = request.Word(query, "action", actions); return err }},
+		{"after", func(text string) (err error) {
+			// The plus sign of an offset becomes a space where it is sent unescaped.
+			q.After, err = request.ParseTime("after", strings.Replace(text, " ", "+", 1))
+			return err
+		}},
+		{"actor", func(text string) error { q.Actor = text; return nil }},
+		{"request_id", func(text string) error { q.RequestID = text; return nil }},
+	} {
+		text, err := request.Text(query, p.name)
+		if err == nil && query.Has(p.name) {
+			err = p.read(text)
+			possible = possible && text != "" && request.PossibleText(text, request.MaxFilterText)
+		}
+		if err != nil {
+			return q, false, err
+		}
+	}
+	return q, possible, nil
+}
+
+// seesChangesOf reports whether the principal may read the audit trail of an object. An object that no longer
+// exists needs viewer on all topics.
+func (h Audit) seesChangesOf(ctx context.Context, id uuid.UUID) (bool, error) {
+	p := access.PrincipalFrom(ctx)
+	if p.Everywhere(auth.Viewer) {
+		return true, nil
+	}
+	m, err := h.Store.Get(ctx, id, 0)
+	sees := err == nil && p.MayMessage(auth.Viewer, &m)
+	if errors.Is(err, entity.ErrNotFound) {
+		var redrive entity.Redrive
+		redrive, err = h.Store.Redrive(ctx, id)
+		sees = err == nil && access.Owns(p, &redrive)
+	}
+	if errors.Is(err, entity.ErrNotFound) {
+		_, err = h.Database.ErrorGroup(ctx, id, p.Scope(auth.Viewer), repository.Trend{})
+		sees = err == nil
+	}
+	if errors.Is(err, entity.ErrNotFound) {
+		return false, nil
+	}
+	return sees, err
+}
+
+// possible reports whether q can match anything for the principal. With roles on some topics q must name
+// an object.
+func (h Audit) possible(ctx context.Context, q repository.TrailQuery, possible bool) (bool, error) {
+	if !possible || access.PrincipalFrom(ctx).Everywhere(auth.Viewer) {
+		return possible, nil
+	}
+	if q.ObjectID == uuid.Nil {
+		return false, respond.Refused(respond.ErrForbidden, "not allowed: without object_id this needs viewer on all topics",
+			respond.Detail{Field: "role", Reason: "needs viewer on all topics"},
+			respond.Detail{Field: "object_id", Reason: "is needed with roles on some topics only"})
+	}
+	return h.seesChangesOf(ctx, q.ObjectID)
+}

@@ -1,0 +1,192 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/auth"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/access"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/request"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/respond"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
+)
+
+const (
+	maxRules   = 1000 // every incoming record is compared with each
+	maxPattern = 1000 // characters
+)
+
+// creationTime bounds the creation of the redrives that apply a mapping.
+const creationTime = 2 * time.Minute
+
+// Mappings shows and replaces the topic mapping.
+type Mappings struct {
+	Database repository.Mappings
+	Redriver Redriver
+	Origins  Origins
+	Dialects Dialects
+	Bodies   request.Bodies
+}
+
+// Redriver creates redrives.
+type Redriver interface {
+	Begin(ctx context.Context, order repository.NewRedrive) (entity.Redrive, error)
+}
+
+// Origins checks the original topics of messages against the current mapping.
+type Origins interface {
+	Standing(ctx context.Context) (func(*entity.Message) entity.OriginStanding, error)
+}
+
+// Dialects maps dead-letter topics by rules.
+type Dialects interface {
+	// CheckRules reports every rule that cannot work.
+	CheckRules(rules []entity.TopicRule) error
+
+	// MapTopic returns the original topic of a dead-letter topic by rules, then by the configured ones; "" for none.
+	MapTopic(rules []entity.TopicRule, dlqTopic string) string
+
+	// ConfiguredRules returns the rules of the configuration, in their order.
+	ConfiguredRules() []entity.TopicRule
+}
+
+// Get sends the topic mapping.
+func (h Mappings) Get(w http.ResponseWriter, r *http.Request) error {
+	mapping, err := h.Database.Mapping(r.Context())
+	if err != nil {
+		return err
+	}
+	unmapped, err := h.Database.Unmapped(r.Context(), access.Principal(r).Scope(auth.Viewer))
+	if err != nil {
+		return err
+	}
+	respond.JSON(w, http.StatusOK, h.show(mapping, unmapped))
+	return nil
+}
+
+func (h Mappings) show(m entity.Mapping, unmapped []repository.UnmappedTopic) wire.Mapping {
+	showRule := func(rule entity.TopicRule) wire.MappingRule { return wire.MappingRule(rule) }
+	return wire.Mapping{
+		Version: m.Version, UpdatedAt: wire.Stamp(m.UpdatedAt), UpdatedBy: wire.OrNull(m.UpdatedBy),
+		Rules: wire.Each(m.Rules, showRule), Configured: wire.Each(h.Dialects.ConfiguredRules(), showRule),
+		Unmapped: wire.Each(unmapped, func(u repository.UnmappedTopic) wire.UnmappedTopic {
+			return wire.UnmappedTopic{DLQTopic: u.DLQTopic, Messages: u.Messages, Original: wire.OrNull(h.mapped(m.Rules, u.DLQTopic))}
+		}),
+	}
+}
+
+// mapped returns "" for rows without a dead-letter topic.
+func (h Mappings) mapped(rules []entity.TopicRule, dlqTopic string) string {
+	if dlqTopic == "" {
+		return ""
+	}
+	return h.Dialects.MapTopic(rules, dlqTopic)
+}
+
+type mappingOrder struct {
+	version request.Option[int64]
+	rules   request.Option[[]request.RawJSON]
+	apply   bool
+	request.Problems
+}
+
+// Replace replaces the rules of the mapping, and applies them to stored messages where the request asks for it.
+func (h Mappings) Replace(w http.ResponseWriter, r *http.Request) error {
+	ctx, cancel := context.WithTimeout(r.Context(), creationTime)
+	defer cancel()
+	r = r.WithContext(ctx)
+	var o mappingOrder
+	cause, err := h.Bodies.ReadChange(w, r, request.Fields{"version": &o.version, "rules": &o.rules, "apply": &o.apply})
+	if err != nil {
+		return err
+	}
+	rules, err := o.read(h.Dialects)
+	if err != nil {
+		return err
+	}
+	mapping, err := h.Database.ReplaceMapping(r.Context(), rules, o.version.Value, cause)
+	if err != nil {
+		return err
+	}
+	_, _ = h.Origins.Standing(r.Context()) // so that the next pages use the new rules
+	unmapped, err := h.Database.Unmapped(r.Context(), access.Principal(r).Scope(auth.Viewer))
+	if err != nil {
+		return err
+	}
+	shown := h.show(mapping, unmapped)
+	ids := []uuid.UUID{}
+	if o.apply {
+		if ids, err = h.apply(r.Context(), mapping.Rules, unmapped, cause); err != nil {
+			return err
+		}
+	}
+	shown.Redrives = &ids
+	respond.JSON(w, http.StatusOK, shown)
+	return nil
+}
+
+func (o *mappingOrder) read(dialects Dialects) ([]entity.TopicRule, error) {
+	o.Refuse(!o.version.Given || o.version.Value < 0, "version", "must be the version that was read, 0 when there was none")
+	o.Refuse(!o.rules.Given, "rules", "must be a list of rules, each with pattern and original")
+	o.Refuse(len(o.rules.Value) > maxRules, "rules", "must be at most %d", maxRules)
+	if len(o.Problems) > 0 {
+		return nil, o.Err()
+	}
+	rules := make([]entity.TopicRule, 0, len(o.rules.Value))
+	for i, raw := range o.rules.Value {
+		var pattern, original string
+		if err := request.DecodeObjectAt(raw, fmt.Sprintf("rules[%d]", i), request.Fields{"pattern": &pattern, "original": &original}); err != nil {
+			o.Add(err)
+			continue
+		}
+		o.Refuse(utf8.RuneCountInString(pattern) > maxPattern, fmt.Sprintf("rules[%d].pattern", i), "must have at most %d characters", maxPattern)
+		rules = append(rules, entity.TopicRule{Pattern: pattern, Original: original})
+	}
+	if len(o.Problems) == 0 {
+		o.Add(ruleProblems(dialects.CheckRules(rules)))
+	}
+	return rules, o.Err()
+}
+
+// ruleProblems reports every fault of the rules as one of the request.
+func ruleProblems(err error) error {
+	if err == nil || len(respond.FieldDetails(err)) > 0 {
+		return err
+	}
+	return &entity.FieldError{Field: "rules", Reason: err.Error()}
+}
+
+// apply sets the original topic of stored messages, by one redrive for each dead-letter topic that the rules
+// map. A redrive's id is derived from the request's operation, so that a repeated request finds the redrives that it
+// has already created.
+func (h Mappings) apply(ctx context.Context, rules []entity.TopicRule, unmapped []repository.UnmappedTopic, cause entity.Cause) ([]uuid.UUID, error) {
+	ids := []uuid.UUID{}
+	request := cause.Operation
+	for _, u := range unmapped {
+		original := h.mapped(rules, u.DLQTopic)
+		if original == "" {
+			continue
+		}
+		if request != uuid.Nil {
+			cause.Operation = uuid.NewSHA1(request, []byte(u.DLQTopic+"\x00"+original))
+		}
+		redrive, err := h.Redriver.Begin(ctx, repository.NewRedrive{
+			Action: entity.RedriveMap, Cause: cause, Options: entity.RedriveOptions{OriginalTopic: original},
+			Selection: entity.Selection{Filter: entity.Filter{
+				Topic: u.DLQTopic, UnknownOrigin: true, Visible: access.PrincipalFrom(ctx).Scope(auth.Operator),
+			}},
+		})
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, redrive.ID)
+	}
+	return ids, nil
+}

@@ -1,0 +1,41 @@
+package admin
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// operations records the operations of redrives.
+type operations []uuid.UUID
+
+func (o *operations) Begin(_ context.Context, order repository.NewRedrive) (entity.Redrive, error) {
+	*o = append(*o, order.Cause.Operation)
+	return entity.Redrive{}, nil
+}
+
+// prefixes maps every dead-letter topic to the target of the first rule.
+type prefixes struct{ Dialects }
+
+func (prefixes) MapTopic(rules []entity.TopicRule, _ string) string { return rules[0].Original }
+
+// A repeated request finds the redrives that it has already created.
+func TestMappings_ApplyAgain(t *testing.T) {
+	t.Parallel()
+	var begun operations
+	h := Mappings{Redriver: &begun, Dialects: prefixes{}}
+	request, other := uuid.New(), uuid.New()
+	for _, operation := range []uuid.UUID{request, request, other} {
+		if _, err := h.apply(t.Context(), []entity.TopicRule{{Pattern: "a.*", Original: "orders"}},
+			[]repository.UnmappedTopic{{DLQTopic: "a.dlq.v1"}}, entity.Cause{Actor: "x", Operation: operation}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if begun[0] != begun[1] || begun[1] == begun[2] {
+		t.Errorf("operations %s, want the same for the same request, and another for another", begun)
+	}
+}

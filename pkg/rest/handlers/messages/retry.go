@@ -1,0 +1,138 @@
+package messages
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/auth"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/access"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/request"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/respond"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
+)
+
+// historyTimeout bounds the query for the result of an attempt that failed.
+const historyTimeout = 5 * time.Second
+
+// Retries sends single messages.
+type Retries struct {
+	Store    HistoryStore
+	Redriver Redriver
+	Origins  Origins
+	Dialects Dialects
+	Masking  wire.Masking
+	Bodies   request.Bodies
+}
+
+// Redriver sends messages back to their original topics, and changes messages that an attempt may hold. It first
+// settles an attempt without a result; the error *entity.ClaimedError means that the attempt is still running or
+// cannot be settled.
+type Redriver interface {
+	// Retry makes one attempt and waits for its end. The error is an *entity.PublishError, or the reason why no
+	// attempt was made.
+	Retry(ctx context.Context, order entity.RetryOrder) (entity.RetryResult, error)
+
+	// GiveUp marks a message dead.
+	GiveUp(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error)
+
+	// Delete removes a message for good.
+	Delete(ctx context.Context, id uuid.UUID, cause entity.Cause) error
+}
+
+// Retry makes one attempt to send a message, and waits for its end.
+func (h Retries) Retry(w http.ResponseWriter, r *http.Request) error {
+	id, err := request.ID(r, "message")
+	if err != nil {
+		return err
+	}
+	order := entity.RetryOrder{ID: id, Resumed: request.TaskOf(r.Context()).Resumed}
+	var edit editOrder
+	if order.Cause, err = h.Bodies.ReadChange(w, r, request.Fields{"accept_duplicate": &order.AcceptDuplicate, "edit": edit.object()}); err != nil {
+		return err
+	}
+	if order.Edit, err = edit.read(); err != nil {
+		return err
+	}
+	if order.Edit != nil {
+		if err := h.mayEdit(r, id, order.Edit, edit.kept); err != nil {
+			return err
+		}
+	}
+	if err := h.mayRetry(r, id); err != nil {
+		return err
+	}
+	order.Message = request.InfoOf(r).Message
+	result, err := h.Redriver.Retry(r.Context(), order)
+	if err != nil {
+		return h.unlessGivenBack(r.Context(), order, err)
+	}
+	shown := wire.NewRetryResult(result)
+	shown.Edited = order.Edit != nil
+	respond.JSON(w, http.StatusOK, shown)
+	return nil
+}
+
+// mayEdit checks an edit of a message: its author, its topic and its headers. It fills in the headers that the edit
+// keeps.
+func (h Retries) mayEdit(r *http.Request, id uuid.UUID, edit *entity.Edit, kept map[int]bool) error {
+	m, err := request.RetriedMessage(r, id, h.Store.Get)
+	if err != nil {
+		return err
+	}
+	if err := access.MayMessage(access.Principal(r), auth.Edit, m); err != nil {
+		return err
+	}
+	if edit.Topic != "" {
+		if err := access.MayTopic(r, auth.Edit, edit.Topic); err != nil {
+			return err
+		}
+	}
+	if err := h.checkEdit(edit, m); err != nil {
+		return err
+	}
+	return keepHeaders(edit, kept, m)
+}
+
+// unlessGivenBack marks the error of an attempt that was given back, so that the next request with the same key
+// starts a new attempt.
+func (h Retries) unlessGivenBack(ctx context.Context, order entity.RetryOrder, err error) error {
+	if order.Cause.Operation == uuid.Nil || !errors.Is(err, entity.ErrUnavailable) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), historyTimeout)
+	defer cancel()
+	attempts, unknown := h.Store.History(ctx, order.ID)
+	if unknown != nil {
+		return err
+	}
+	if slices.ContainsFunc(attempts, func(a entity.Attempt) bool {
+		return a.ID == order.Cause.Operation && (a.Verdict == entity.GivenBack || a.Verdict == entity.Rescued)
+	}) {
+		return &request.UnbegunError{Err: err}
+	}
+	return err
+}
+
+// mayRetry requires operator on the dead-letter topic too where only the record's headers name the original topic.
+// Otherwise a producer of one dead-letter topic could make operators of any topic send records to that topic.
+func (h Retries) mayRetry(r *http.Request, id uuid.UUID) error {
+	p := access.Principal(r)
+	if p.Everywhere(auth.Operator) {
+		return nil
+	}
+	m, err := request.RetriedMessage(r, id, h.Store.Get)
+	if err != nil {
+		return err
+	}
+	standing, err := h.Origins.Standing(r.Context())
+	if err != nil || m.OriginalTopic == "" || standing(m).Declared() {
+		return err
+	}
+	return maySource(r, m)
+}

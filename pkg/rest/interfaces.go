@@ -1,0 +1,108 @@
+package rest
+
+import (
+	"context"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/payload"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/handlers/admin"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/handlers/groups"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/handlers/messages"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/handlers/redrives"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/handlers/search"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/request"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/unmask"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
+)
+
+// Store is the part of the repository for single messages, for the messages of a topic, and for Idempotency-Keys.
+type Store interface {
+	search.Store
+	messages.HistoryStore
+	messages.ChangeStore
+	messages.Values
+	redrives.Store
+	request.Recorder
+	repository.Keys
+}
+
+// Database is the part of the repository for the other routes. The in-memory store does not have it.
+type Database interface {
+	search.Database
+	search.ExportDatabase
+	messages.ChangeDatabase
+	redrives.Database
+	groups.Database
+	groups.TopicDatabase
+	admin.AuditDatabase
+	admin.QuarantineDatabase
+	repository.Activity
+	repository.Mappings
+	policyDatabase
+}
+
+// Redriver sends messages back to their original topics, one by one and by redrives.
+type Redriver interface {
+	messages.Redriver
+	redrives.Redriver
+}
+
+// Origins checks the original topics of messages against the configuration and the mapping. Its errors are those of
+// reading the mapping.
+type Origins interface {
+	messages.Origins // for records that are sent
+	unmask.Origins   // for display
+}
+
+// Dialects reads the headers of dead-letter producers, and maps dead-letter topics by rules.
+type Dialects interface {
+	wire.Dialects
+	messages.Dialects
+	admin.Dialects
+}
+
+type (
+	// Masks replace masked values in payloads and headers.
+	Masks = wire.Masks
+	// DerivedMasks report which fields were read from masked headers.
+	DerivedMasks = wire.DerivedMasks
+	// Fetcher reads values that were too large to store.
+	Fetcher = messages.Fetcher
+	// Inspector describes the topics of the cluster.
+	Inspector = groups.Inspector
+)
+
+// noDialects derives nothing: only stored fields are shown.
+type noDialects struct{}
+
+func (noDialects) StackTraceOf(m entity.Message) string             { return m.Failure.StackTrace }
+func (noDialects) ExplainMessage(entity.Message) entity.Explanation { return entity.Explanation{} }
+func (noDialects) IsPointer(*entity.Message) bool                   { return false }
+func (noDialects) StripsHeader(string, string, string) bool         { return false }
+func (noDialects) CheckRules([]entity.TopicRule) error              { return nil }
+func (noDialects) MapTopic([]entity.TopicRule, string) string       { return "" }
+func (noDialects) ConfiguredRules() []entity.TopicRule              { return nil }
+
+type noMasks struct{}
+
+func (noMasks) Empty() bool                             { return true }
+func (noMasks) Payload(value []byte) ([]byte, []string) { return value, nil }
+func (noMasks) Header(string) bool                      { return false }
+func (noMasks) CoversPath(payload.Path) bool            { return false }
+func (noMasks) CoversPatch(*payload.Patch) bool         { return false }
+func (noMasks) Patch(patch []byte) []byte               { return patch }
+func (noMasks) Fields() entity.MaskedFields             { return entity.MaskedFields{} }
+func (noMasks) Of(*entity.Message) entity.MaskedFields  { return entity.MaskedFields{} }
+
+type allDeclared struct{}
+
+func (allDeclared) Standing(context.Context) (func(*entity.Message) entity.OriginStanding, error) {
+	return func(*entity.Message) entity.OriginStanding {
+		return entity.OriginStanding{Declaration: entity.Declared}
+	}, nil
+}
+
+func (a allDeclared) Recent(ctx context.Context) (func(*entity.Message) entity.OriginStanding, error) {
+	return a.Standing(ctx)
+}

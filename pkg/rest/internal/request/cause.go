@@ -1,0 +1,176 @@
+package request
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/access"
+)
+
+const maxReason = 500
+
+// Info is what handlers know of a request besides its content.
+type Info struct {
+	ID      string
+	TraceID string          // of the trace that the request carries, else of the one that starts here if it is recorded
+	Message *entity.Message // of the path, once RetriedMessage has read it
+
+	// EndAt sets the time by which the client must have read the whole answer; the zero time sets no such limit.
+	EndAt func(time.Time)
+}
+
+type infoKey struct{}
+
+// WithInfo returns the context of the request that info is about.
+func WithInfo(ctx context.Context, info *Info) context.Context {
+	return context.WithValue(ctx, infoKey{}, info)
+}
+
+// InfoOf returns what is known of a request.
+func InfoOf(r *http.Request) *Info {
+	return r.Context().Value(infoKey{}).(*Info) //nolint:forcetypeassert // the server put it there
+}
+
+// Getter loads messages, from the live table or from the archive. A value longer than maxValue is left out.
+type Getter func(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
+
+// RetriedMessage returns the message of a retry. A request reads it only once, so that the checked message is the one
+// that is sent.
+func RetriedMessage(r *http.Request, id uuid.UUID, load Getter) (*entity.Message, error) {
+	info := InfoOf(r)
+	if info.Message == nil {
+		m, err := load(r.Context(), id, entity.RetryValueLimit)
+		if err != nil {
+			return nil, err
+		}
+		info.Message = &m
+	}
+	return info.Message, nil
+}
+
+// NewCause returns the actor, the reason and the ids of a request.
+func NewCause(r *http.Request, reason string) (entity.Cause, error) {
+	if err := checkReason(reason); err != nil {
+		return entity.Cause{}, err
+	}
+	info := InfoOf(r)
+	return entity.Cause{
+		Actor:     access.Principal(r).Name,
+		Reason:    reason,
+		RequestID: info.ID,
+		TraceID:   info.TraceID,
+		Operation: TaskOf(r.Context()).Operation,
+	}, nil
+}
+
+// QueryCause is NewCause with the reason from the query.
+func QueryCause(r *http.Request) (entity.Cause, error) {
+	reason, err := Text(r.URL.Query(), "reason")
+	if err != nil {
+		return entity.Cause{}, err
+	}
+	return NewCause(r, reason)
+}
+
+// checkReason refuses control characters, which could break lines or change colours in logs and tables.
+func checkReason(reason string) error {
+	switch {
+	case !utf8.ValidString(reason):
+		return &entity.FieldError{Field: "reason", Reason: "must be UTF-8"}
+	case strings.ContainsFunc(reason, unicode.IsControl):
+		return &entity.FieldError{Field: "reason", Reason: "must not have control characters"}
+	case utf8.RuneCountInString(reason) > maxReason:
+		return &entity.FieldError{Field: "reason", Reason: fmt.Sprintf("must have at most %d characters", maxReason)}
+	}
+	return nil
+}
+
+// Task is the work of a request with an Idempotency-Key.
+type Task struct {
+	Operation uuid.UUID
+	Resumed   bool // an earlier request may have started it without an answer
+}
+
+type taskKey struct{}
+
+// WithTask returns the context of a request that works on t.
+func WithTask(ctx context.Context, t Task) context.Context {
+	return context.WithValue(ctx, taskKey{}, t)
+}
+
+// TaskOf returns the zero task for a request without a key.
+func TaskOf(ctx context.Context) Task {
+	t, _ := ctx.Value(taskKey{}).(Task)
+	return t
+}
+
+// Performer knows which operations have been performed.
+type Performer interface {
+	Performed(ctx context.Context, operation uuid.UUID) (bool, error)
+}
+
+// Once takes a step, unless an earlier request with the same key has already taken it; then it only reads the
+// object.
+func Once[T any](r *http.Request, store Performer, read, step func(context.Context) (T, error)) (none T, err error) {
+	if t := TaskOf(r.Context()); t.Resumed {
+		performed, err := store.Performed(r.Context(), t.Operation)
+		if err != nil {
+			return none, err
+		}
+		if performed {
+			return read(r.Context())
+		}
+	}
+	return step(r.Context())
+}
+
+// UnbegunError is a failure before any work was done: the key is dropped.
+type UnbegunError struct{ Err error }
+
+func (e *UnbegunError) Error() string { return e.Err.Error() }
+func (e *UnbegunError) Unwrap() error { return e.Err }
+
+// Recorder adds entries to the audit trail.
+type Recorder interface {
+	Record(ctx context.Context, entry entity.AuditEntry) error
+}
+
+// auditedRead identifies one of the audit entries that a single read makes.
+type auditedRead struct {
+	action entity.Action
+	kind   entity.Kind
+	object uuid.UUID
+	text   string
+}
+
+type auditedReads struct{ recorded []auditedRead }
+
+type auditedKey struct{}
+
+// RecordOnce records a read once per request: when there is no room for an answer, its handler is called a second time.
+func RecordOnce(ctx context.Context, trail Recorder, entry entity.AuditEntry) error {
+	reads, _ := ctx.Value(auditedKey{}).(*auditedReads)
+	read := auditedRead{entry.Action, entry.Kind, entry.ObjectID, entry.LastError}
+	if reads != nil && slices.Contains(reads.recorded, read) {
+		return nil
+	}
+	err := trail.Record(ctx, entry)
+	if err == nil && reads != nil {
+		reads.recorded = append(reads.recorded, read)
+	}
+	return err
+}
+
+// WithAudit returns the context of a read whose handler may be called again.
+func WithAudit(ctx context.Context) context.Context {
+	return context.WithValue(ctx, auditedKey{}, new(auditedReads))
+}

@@ -1,0 +1,362 @@
+package request
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/payload"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/respond"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
+)
+
+const (
+	// MaxFilterText limits the texts of a filter.
+	MaxFilterText = 1000
+
+	maxConditions = 10
+
+	minWord = 3
+)
+
+// The parameters of a filter.
+var (
+	filterTexts = []string{
+		"consumer_group", "created_after", "created_before", "dialect", "error_class", "group_id", "key", "key_base64",
+		"origin", "q", "retried_after", "retried_before", "topic",
+	}
+	filterLists = []string{"header", "payload", "status"}
+)
+
+// FilterParameters returns the names of the parameters of a filter, to which a cursor is bound.
+func FilterParameters() []string { return slices.Concat(filterTexts, filterLists) }
+
+// FilterOrder is a filter as the request gives it; queries and bodies use the same names.
+type FilterOrder struct {
+	texts map[string]*Option[string]
+	lists map[string]*Option[[]string]
+}
+
+// NewFilterOrder returns a filter to decode a body into.
+func NewFilterOrder() FilterOrder {
+	f := FilterOrder{map[string]*Option[string]{}, map[string]*Option[[]string]{}}
+	for _, name := range filterTexts {
+		f.texts[name] = &Option[string]{}
+	}
+	for _, name := range filterLists {
+		f.lists[name] = &Option[[]string]{}
+	}
+	return f
+}
+
+// Fields returns the fields of a body.
+func (f FilterOrder) Fields() Fields {
+	all := Fields{}
+	for name, target := range f.texts {
+		all[name] = target
+	}
+	for name, target := range f.lists {
+		all[name] = target
+	}
+	return all
+}
+
+// ReadFilter reads the filter of a query, and reports every problem.
+func ReadFilter(r *http.Request, p *Problems) entity.Filter {
+	query, f := r.URL.Query(), NewFilterOrder()
+	for _, name := range filterTexts {
+		text, err := Text(query, name)
+		if strings.HasSuffix(name, "_after") || strings.HasSuffix(name, "_before") {
+			text = strings.Replace(text, " ", "+", 1) // the sign of an offset that was sent unescaped
+		}
+		if p.Add(err); err == nil && query.Has(name) {
+			*f.texts[name] = Option[string]{true, text}
+		}
+	}
+	for _, name := range filterLists {
+		*f.lists[name] = Option[[]string]{query.Has(name), query[name]}
+	}
+	if status := f.lists["status"]; status.Given {
+		status.Value = strings.Split(strings.Join(status.Value, ","), ",")
+	}
+	return f.Read("", p)
+}
+
+// Read reads the filter. prefix goes in front of the names in errors.
+func (f FilterOrder) Read(prefix string, p *Problems) entity.Filter {
+	in := filterReader{f, prefix, p}
+	filter := entity.Filter{
+		Statuses: in.statuses(), ErrorClass: in.text("error_class", MaxFilterText),
+		ConsumerGroup: in.text("consumer_group", MaxFilterText), Dialect: in.text("dialect", MaxFilterText),
+		Group: in.group(), UnknownOrigin: in.origin(), Headers: in.headers(), Fields: in.payloadFields(), Words: in.words(),
+		Key: in.key(),
+	}
+	filter.Topic, filter.Topics = in.topics()
+	filter.CreatedAfter, filter.CreatedBefore = in.timeRange("created")
+	filter.RetriedAfter, filter.RetriedBefore = in.timeRange("retried")
+	return filter
+}
+
+type filterReader struct {
+	FilterOrder
+	prefix string
+	*Problems
+}
+
+func (in filterReader) bad(is bool, name, format string, args ...any) bool {
+	return in.Refuse(is, in.prefix+name, format, args...)
+}
+
+func (in filterReader) text(name string, most int) string {
+	text := in.texts[name]
+	if in.bad(text.Given && (text.Value == "" || !PossibleText(text.Value, most)), name,
+		"must have 1 to %d characters, and none of them NUL", most) {
+		return ""
+	}
+	return text.Value
+}
+
+// topics reads a name, or a glob: no name has a star.
+func (in filterReader) topics() (name string, globs entity.TopicPatterns) {
+	name = in.text("topic", maxTopic)
+	if !strings.Contains(name, "*") {
+		return name, globs
+	}
+	plain := strings.ReplaceAll(name, "*", "x")
+	if in.bad(len(name) > entity.MaxTopic || !entity.ValidTopic(plain), "topic",
+		"a glob has A-Z a-z 0-9 . _ - and *, which stands for one or more of these, and at most %d characters", entity.MaxTopic) {
+		return "", globs
+	}
+	globs, err := entity.ParseTopicPatterns(in.prefix+"topic", name)
+	in.Add(err)
+	return "", globs
+}
+
+func (in filterReader) statuses() []entity.Status {
+	list := in.lists["status"]
+	if in.bad(list.Given && len(list.Value) == 0, "status", "must not be empty") {
+		return nil
+	}
+	var statuses []entity.Status
+	for _, text := range list.Value {
+		status, err := entity.ParseStatus(text)
+		if in.bad(err != nil, "status", "%s", OneOf(entity.Statuses())) {
+			return nil
+		}
+		statuses = append(statuses, status)
+	}
+	return statuses
+}
+
+func (in filterReader) group() uuid.UUID {
+	text := in.texts["group_id"]
+	id, ok := CanonicalID(text.Value)
+	if in.bad(text.Given && (!ok || id == uuid.Nil), "group_id", "must be the id of an error group") {
+		return uuid.Nil
+	}
+	return id
+}
+
+func (in filterReader) origin() bool {
+	text := in.texts["origin"]
+	return !in.bad(text.Given && text.Value != wire.UnknownOrigin, "origin", "must be %s", wire.UnknownOrigin) && text.Given
+}
+
+func (in filterReader) time(name string) time.Time {
+	text := in.texts[name]
+	if !text.Given {
+		return time.Time{}
+	}
+	at, err := ParseTime(in.prefix+name, text.Value)
+	in.Add(err)
+	return at
+}
+
+func (in filterReader) timeRange(what string) (from, until time.Time) {
+	from, until = in.time(what+"_after"), in.time(what+"_before")
+	in.bad(!until.IsZero() && !until.After(from), what+"_before", "must be later than %s_after", what)
+	return from, until
+}
+
+// key may be empty, which differs from no key.
+func (in filterReader) key() []byte {
+	text, encoded := in.texts["key"], in.texts["key_base64"]
+	switch {
+	case in.bad(text.Given && encoded.Given, "key", "give either key or key_base64"):
+		return nil
+	case text.Given:
+		in.bad(len(text.Value) > MaxFilterText, "key", "must have at most %d bytes", MaxFilterText)
+		return []byte(text.Value)
+	case !encoded.Given:
+		return nil
+	}
+	key, err := base64.StdEncoding.DecodeString(encoded.Value)
+	in.bad(err != nil || len(key) > MaxFilterText, "key_base64", "must be at most %d bytes in base64", MaxFilterText)
+	return key
+}
+
+// headers are name or name=value each.
+func (in filterReader) headers() []entity.HeaderMatch {
+	var matches []entity.HeaderMatch
+	for _, text := range in.conditions("header") {
+		name, value, valued := strings.Cut(text, "=")
+		if in.bad(name == "" || !PossibleText(name, MaxFilterText) || len(value) > MaxFilterText, "header",
+			"must be name or name=value, each of at most %d characters", MaxFilterText) {
+			return nil
+		}
+		match := entity.HeaderMatch{Name: name}
+		if valued {
+			match.Value = []byte(value)
+		}
+		matches = append(matches, match)
+	}
+	return matches
+}
+
+func (in filterReader) conditions(name string) []string {
+	list := in.lists[name]
+	if in.bad(list.Given && (len(list.Value) == 0 || len(list.Value) > maxConditions), name, "must be 1 to %d conditions", maxConditions) {
+		return nil
+	}
+	return list.Value
+}
+
+// payloadFields are path or path=value each, with any number of spaces.
+func (in filterReader) payloadFields() []entity.FieldMatch {
+	var matches []entity.FieldMatch
+	for _, text := range in.conditions("payload") {
+		match, ok := ParseFieldMatch(text)
+		if in.bad(!ok, "payload", "must be a path such as $.customer.id or $.items[*].sku, "+
+			"alone or with = and a JSON scalar or plain text, of at most %d characters", MaxFilterText) {
+			return nil
+		}
+		matches = append(matches, match)
+	}
+	return matches
+}
+
+// ParseFieldMatch reads path or path=value; false for other text.
+func ParseFieldMatch(text string) (entity.FieldMatch, bool) {
+	if !PossibleText(text, MaxFilterText) {
+		return entity.FieldMatch{}, false
+	}
+	path, rest, err := payload.ReadPath(strings.TrimSpace(text))
+	if err != nil {
+		return entity.FieldMatch{}, false
+	}
+	match := entity.FieldMatch{Path: path.String()}
+	if rest = strings.TrimSpace(rest); rest == "" {
+		return match, true
+	}
+	value, valued := strings.CutPrefix(rest, "=")
+	if value = strings.TrimSpace(value); !valued || value == "" {
+		return match, false
+	}
+	match.Values = payload.ParseScalars(value)
+	return match, len(match.Values) > 0
+}
+
+// words are lower case; text between quotation marks is one of them.
+func (in filterReader) words() []string {
+	text := in.texts["q"]
+	if !text.Given {
+		return nil
+	}
+	words, closed := splitWords(strings.ToLower(text.Value))
+	short := slices.ContainsFunc(words, func(w string) bool { return utf8.RuneCountInString(w) < minWord })
+	if in.bad(!PossibleText(text.Value, MaxFilterText) || !closed || short || len(words) == 0 || len(words) > maxConditions, "q",
+		`must be 1 to %d words of at least %d characters each; "several words" between quotation marks are one`, maxConditions, minWord) {
+		return nil
+	}
+	return words
+}
+
+// splitWords splits text at spaces outside of quotation marks. closed is false when the last one has no partner.
+func splitWords(text string) (words []string, closed bool) {
+	for {
+		text = strings.TrimSpace(text)
+		if text == "" {
+			return words, true
+		}
+		var word string
+		if quoted, ok := strings.CutPrefix(text, `"`); ok {
+			if word, text, closed = strings.Cut(quoted, `"`); !closed {
+				return words, false
+			}
+		} else if end := strings.IndexFunc(text, wire.IsSpaceOrQuote); end < 0 {
+			word, text = text, ""
+		} else {
+			word, text = text[:end], text[end:]
+		}
+		if !slices.Contains(words, word) {
+			words = append(words, word)
+		}
+	}
+}
+
+const (
+	// searchSlack is how late the search index may be for an answer to count as complete. The indexer polls every two
+	// seconds.
+	searchSlack = 10 * time.Second
+
+	// searchLimit is how late it may be for exports and redrives, where a missing match would be taken for no match.
+	searchLimit = time.Minute
+)
+
+// Index is the search index.
+type Index interface {
+	CataloguedUntil(ctx context.Context) (time.Time, error)
+}
+
+// SearchedUntil is the state of the search index before a query; zero for a query that does not use the index.
+type SearchedUntil struct {
+	asked bool
+	until time.Time // zero: never built
+	lag   time.Duration
+}
+
+// QueryIndex must be called before the query: afterwards it could report a time that the query did not cover.
+func QueryIndex(ctx context.Context, index Index, now func() time.Time, f entity.Filter) (SearchedUntil, error) {
+	if !f.Catalogued() {
+		return SearchedUntil{}, nil
+	}
+	until, err := index.CataloguedUntil(ctx)
+	return SearchedUntil{asked: true, until: until, lag: now().Sub(until)}, err
+}
+
+// Show returns nil for a query that does not use the index, and for an empty index.
+func (u SearchedUntil) Show() *string { return wire.Stamp(u.until) }
+
+// Complete reports whether the query covers every message but the newest.
+func (u SearchedUntil) Complete() bool { return !u.asked || u.lag <= searchSlack }
+
+// TooLate returns an error when the index is later than searchLimit. field is the part of the request that uses it.
+func (u SearchedUntil) TooLate(field string) error {
+	if !u.asked || u.lag <= searchLimit {
+		return nil
+	}
+	reason := "the search index is late: it is still empty"
+	if at := u.Show(); at != nil {
+		reason = "the search index is late: it is complete until " + *at
+	}
+	return respond.Refused(entity.ErrUnavailable, fmt.Sprintf("%s (%s)", reason, field), respond.Detail{Field: field, Reason: reason})
+}
+
+// TooBroad names the parameters whose conditions are too wide.
+func TooBroad(err error) error {
+	var broad *repository.TooBroadError
+	if !errors.As(err, &broad) {
+		return err
+	}
+	return respond.Refused(entity.ErrInvalid, broad.Error(), respond.Detail{Field: "filter", Reason: strings.TrimPrefix(broad.Error(), "the filter ")})
+}

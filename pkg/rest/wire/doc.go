@@ -1,0 +1,17 @@
+// Package wire has the JSON and CSV of the API's answers, and makes them of the values of package entity. It is pure.
+// Lists are never null in an answer, unknown values always are; times are RFC 3339 in UTC.
+//
+// Reading order:
+//
+//   - redrive.go: redrives
+//   - changes.go: answers to changes of single objects
+//   - history.go: attempts, their edits, and changes
+//   - message.go: messages, and records that could not be stored
+//   - csv.go: messages as CSV
+//   - explanation.go: where the fields of a message come from
+//   - payload.go: which payloads are shown
+//   - filter.go: filters, and the end of a page of matches
+//   - topics.go: topics, the topic mapping, error groups and the number of arrivals
+//   - masks.go: which values are masked
+//   - json.go: times, null, lists, and JSON without reflection
+package wire

@@ -1,0 +1,133 @@
+package wire
+
+import (
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/payload"
+)
+
+// UnknownOrigin is the origin by which messages of unknown topics are selected.
+const UnknownOrigin = "unknown"
+
+// Filter is the filter of a selection, null where it has no condition.
+type Filter struct {
+	Topic         *string         `json:"topic"`
+	Status        []entity.Status `json:"status"`
+	ErrorClass    *string         `json:"error_class"`
+	ConsumerGroup *string         `json:"consumer_group"`
+	Dialect       *string         `json:"dialect"`
+	GroupID       *uuid.UUID      `json:"group_id"`
+	Origin        *string         `json:"origin"`
+	CreatedAfter  *string         `json:"created_after"`
+	CreatedBefore *string         `json:"created_before"`
+	RetriedAfter  *string         `json:"retried_after"`
+	RetriedBefore *string         `json:"retried_before"`
+	Key           *string         `json:"key"`
+	KeyBase64     []byte          `json:"key_base64"`
+	Header        []string        `json:"header"`
+	Payload       []string        `json:"payload"`
+	Words         *string         `json:"q"`
+}
+
+// NewFilter is the inverse of reading a filter, as far as a filter keeps the request's values.
+func NewFilter(f entity.Filter, by Masking) *Filter {
+	shown := &Filter{
+		Topic: OrNull(f.Topic), Status: f.Statuses, ErrorClass: OrNull(f.ErrorClass),
+		ConsumerGroup: OrNull(f.ConsumerGroup), Dialect: OrNull(f.Dialect), GroupID: OrNull(f.Group),
+		CreatedAfter: Stamp(f.CreatedAfter), CreatedBefore: Stamp(f.CreatedBefore),
+		RetriedAfter: Stamp(f.RetriedAfter), RetriedBefore: Stamp(f.RetriedBefore),
+	}
+	for name, text := range map[string]*string{"error_class": shown.ErrorClass, "consumer_group": shown.ConsumerGroup} {
+		if text != nil && by.Parameter(name) {
+			*text = MaskedText
+		}
+	}
+	if globs := f.Topics.Texts(); len(globs) > 0 {
+		shown.Topic = OrNull(strings.Join(globs, ", "))
+	}
+	if f.UnknownOrigin {
+		shown.Origin = OrNull(UnknownOrigin)
+	}
+	if utf8.Valid(f.Key) && f.Key != nil {
+		shown.Key = new(string(f.Key))
+	} else {
+		shown.KeyBase64 = f.Key
+	}
+	for _, h := range f.Headers {
+		shown.Header = append(shown.Header, headerMatch(h, by))
+	}
+	for _, m := range f.Fields {
+		shown.Payload = append(shown.Payload, FieldMatch(m, by))
+	}
+	if len(f.Words) > 0 {
+		shown.Words = OrNull(joinWords(f.Words))
+	}
+	return shown
+}
+
+// headerMatch and FieldMatch hide masked values in filters that other users have searched with.
+func headerMatch(h entity.HeaderMatch, by Masking) string {
+	switch {
+	case h.Value == nil:
+		return h.Name
+	case by.Header(h.Name):
+		return h.Name + "=" + MaskedText
+	default:
+		return h.Name + "=" + strings.ToValidUTF8(string(h.Value), "\uFFFD")
+	}
+}
+
+// FieldMatch shows a condition on the payload.
+func FieldMatch(m entity.FieldMatch, by Masking) string {
+	if len(m.Values) == 0 {
+		return m.Path
+	}
+	if path, err := payload.ParsePath(m.Path); err != nil || by.CoversPath(path) {
+		return m.Path + "=" + MaskedText
+	}
+	if len(m.Values) == 1 {
+		return m.Path + "=" + m.Values[0]
+	}
+	var plain string // the string and the number of that spelling
+	if json.Unmarshal([]byte(m.Values[0]), &plain) != nil {
+		plain = m.Values[0]
+	}
+	return m.Path + "=" + plain
+}
+
+func joinWords(words []string) string {
+	var all []string
+	for _, word := range words {
+		if strings.ContainsFunc(word, IsSpaceOrQuote) {
+			word = `"` + word + `"`
+		}
+		all = append(all, word)
+	}
+	return strings.Join(all, " ")
+}
+
+// IsSpaceOrQuote reports whether a character separates the words of a search.
+func IsSpaceOrQuote(c rune) bool {
+	return c == '"' || strings.ContainsRune(" \t\r\n\v\f\u0085\u00a0", c)
+}
+
+// Count is the number of matches of a search.
+type Count struct {
+	Messages int64 `json:"messages"`
+	Exact    bool  `json:"exact"`
+	AtLeast  bool  `json:"at_least,omitempty"` // there may be more
+}
+
+// SearchPage is the end of a page of matches.
+type SearchPage struct {
+	NextCursor    *string `json:"next_cursor"`
+	Count         *Count  `json:"count"`
+	SearchedUntil *string `json:"searched_until"`
+	// SearchedBackTo is the time back to which the search came before its time was over; nil when it completed.
+	SearchedBackTo *string `json:"searched_back_to"`
+}

@@ -1,0 +1,165 @@
+package wire
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/payload"
+)
+
+// History is what happened to a message and to its ancestors.
+type History struct {
+	ID uuid.UUID `json:"id"`
+	Past
+	Lineage []Ancestor `json:"lineage"`
+}
+
+// Past lists attempts and changes, oldest first.
+type Past struct {
+	Attempts []Attempt `json:"attempts"`
+	Changes  []Change  `json:"changes"`
+}
+
+// Attempt is one attempt to send a message, and its result.
+type Attempt struct {
+	Number        int                `json:"number"`
+	RedriveID     uuid.UUID          `json:"redrive_id"`      // the value of the record's header dlq-redrive-id
+	BulkRedriveID *uuid.UUID         `json:"bulk_redrive_id"` // id of the object under /redrives
+	RetryCount    int                `json:"retry_count"`
+	Actor         *string            `json:"actor"`
+	StartedAt     *string            `json:"started_at"`
+	EndedAt       *string            `json:"ended_at"`
+	From          entity.Status      `json:"from_status"`
+	To            entity.Status      `json:"to_status"`
+	ErrorClass    *entity.ErrorClass `json:"error_class"`
+	Error         *string            `json:"error"`
+	Topic         *string            `json:"topic"`
+	Partition     *int32             `json:"partition"`
+	Offset        *int64             `json:"offset"`
+	Edit          *Edit              `json:"edit"`
+}
+
+// Ancestor is a message whose replay failed again and led to the requested message.
+type Ancestor struct {
+	ID         uuid.UUID       `json:"id"`
+	ParentID   *uuid.UUID      `json:"parent_id"`
+	Status     entity.Status   `json:"status"`
+	Outcome    *entity.Outcome `json:"outcome"`
+	RetryCount int             `json:"retry_count"`
+	CreatedAt  *string         `json:"created_at"`
+	Past
+}
+
+// NewAttempt shows an attempt without its edit.
+func NewAttempt(a entity.Attempt) Attempt {
+	return Attempt{
+		Number: a.Number, RedriveID: a.ID, BulkRedriveID: OrNull(a.RedriveID), RetryCount: a.RetryCount,
+		Actor: OrNull(a.Actor), StartedAt: Stamp(a.StartedAt), EndedAt: Stamp(a.EndedAt), From: a.From, To: a.To,
+		ErrorClass: OrNull(a.Class), Error: OrNull(a.Error), Topic: OrNull(a.Topic),
+		Partition: sentTo(a.Topic, a.Partition), Offset: sentTo(a.Topic, a.Offset),
+	}
+}
+
+// sentTo returns a partition or an offset; nil where nothing was sent or the offset is unknown, because 0 is a valid
+// value.
+func sentTo[T int32 | int64](topic string, n T) *T {
+	if topic == "" || n < 0 {
+		return nil
+	}
+	return &n
+}
+
+// Change is an entry of the audit trail.
+type Change struct {
+	ID         int64              `json:"id"`
+	At         *string            `json:"at"`
+	Action     entity.Action      `json:"action"`
+	Kind       entity.Kind        `json:"kind"`
+	ObjectID   uuid.UUID          `json:"object_id"`
+	From       *string            `json:"from"`
+	To         *string            `json:"to"`
+	RetryCount *int               `json:"retry_count"`
+	ErrorClass *entity.ErrorClass `json:"error_class"`
+	Error      *string            `json:"error"`
+	Actor      *string            `json:"actor"`
+	Reason     *string            `json:"reason"`
+	RequestID  *string            `json:"request_id"`
+	TraceID    *string            `json:"trace_id"`
+	Topics     []string           `json:"topics,omitempty"`
+}
+
+// NewChange shows an entry of the audit trail.
+func NewChange(e entity.AuditEntry) Change {
+	shown := Change{
+		ID: e.ID, At: Stamp(e.At), Action: e.Action, Kind: e.Kind, ObjectID: e.ObjectID, From: OrNull(e.From),
+		To: OrNull(e.To), ErrorClass: OrNull(e.Class), Error: OrNull(e.LastError), Actor: OrNull(e.Cause.Actor),
+		Reason: OrNull(e.Cause.Reason), RequestID: OrNull(e.Cause.RequestID), TraceID: OrNull(e.Cause.TraceID),
+	}
+	if e.Topics != "" {
+		shown.Topics = strings.Split(e.Topics, ",")
+	}
+	if e.Kind == entity.KindMessage {
+		shown.RetryCount = &e.RetryCount
+	}
+	return shown
+}
+
+// Edit describes how an attempt's record differed from its message.
+type Edit struct {
+	TargetTopic    *string         `json:"target_topic"`
+	PayloadChanged bool            `json:"payload_changed"`
+	PayloadPatch   json.RawMessage `json:"payload_patch"` // null where one side is not JSON, or too large to compare
+	KeyChanged     bool            `json:"key_changed"`
+	HeadersChanged bool            `json:"headers_changed"`
+	Headers        json.RawMessage `json:"headers"`
+	RedrivePatch   json.RawMessage `json:"redrive_patch"`
+}
+
+// NewEdit shows an edit as its differences from the record; nil for a record that was sent unchanged.
+func NewEdit(e *entity.Edit, record entity.Record, unmasked bool, by Masking) *Edit {
+	if e == nil {
+		return nil
+	}
+	shown := &Edit{
+		TargetTopic: OrNull(e.Topic), PayloadChanged: e.SetValue || e.Patch != nil, KeyChanged: e.SetKey,
+		HeadersChanged: e.SetHeaders,
+	}
+	if e.SetHeaders {
+		var hidden []bool
+		if !unmasked {
+			hidden = by.headers(e.Headers)
+		}
+		shown.Headers = appendHeaders(nil, e.Headers, hidden)
+	}
+	if e.Patch != nil {
+		shown.RedrivePatch = showPatch(e.Patch, unmasked, by)
+	} else if e.SetValue {
+		shown.PayloadPatch = showPatch(difference(record, e.Value), unmasked, by)
+	}
+	return shown
+}
+
+func showPatch(patch []byte, unmasked bool, by Masking) json.RawMessage {
+	if patch == nil || unmasked {
+		return patch
+	}
+	return by.Patch(slices.Clone(patch))
+}
+
+// difference returns nil where the values cannot be compared.
+func difference(was entity.Record, now []byte) []byte {
+	old, _ := projectPayload(was, MaxPayload)
+	edited, _ := projectPayload(entity.Record{Value: now}, MaxPayload)
+	if old == nil || edited == nil {
+		return nil
+	}
+	patch, err := payload.Diff(old, edited)
+	if err != nil {
+		return nil // the answer still reports that the payload changed
+	}
+	return patch
+}

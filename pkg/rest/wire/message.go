@@ -1,0 +1,471 @@
+package wire
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// Dialects read a message's fields from its headers.
+type Dialects interface {
+	// StackTraceOf returns a message's stack trace, which may be in its headers only; "" for none.
+	StackTraceOf(m entity.Message) string
+
+	// ExplainMessage returns the source of each field of the failure.
+	ExplainMessage(m entity.Message) entity.Explanation
+
+	// IsPointer reports whether the record has no value because it only points to the record that failed.
+	IsPointer(m *entity.Message) bool
+}
+
+// Messages writes messages as JSON and CSV, with masks where the view does not lift them.
+type Messages struct {
+	Dialects Dialects
+	Masking  Masking
+}
+
+// View says how messages are shown to a principal.
+type View struct {
+	Limit    int                        // the longest payload that is shown
+	Unmasked func(*entity.Message) bool // reports messages that are shown without masks; nil: none
+	Archived bool                       // the message is in the archive
+	OneLine  bool                       // without line breaks between the tokens of the payload
+	NoValues bool                       // without payloads
+
+	Standing func(*entity.Message) entity.OriginStanding // nil: no origin is undeclared
+}
+
+// AppendJSON writes m as JSON. The payload is written as the producer wrote it.
+func (w Messages) AppendJSON(dst []byte, m *entity.Message, v View) []byte {
+	c := w.show(m, v)
+	r := row{dst: append(dst, '{')}
+	c.write(&r)
+	return append(r.dst, '}')
+}
+
+// AppendDetailed writes m as JSON with the members that only a single message has.
+func (w Messages) AppendDetailed(dst []byte, m *entity.Message, v View) []byte {
+	dst = w.AppendJSON(dst, m, v)
+	dst[len(dst)-1] = ','
+	return append(appendExplanation(dst, w.Dialects.ExplainMessage(*m)), '}')
+}
+
+// AppendCSV writes m as one line. Bytes that are not UTF-8 are in base64 after "base64:"; headers are JSON.
+func (w Messages) AppendCSV(dst []byte, m *entity.Message, v View) []byte {
+	c := w.show(m, v)
+	r := row{dst: dst, csv: true}
+	c.write(&r)
+	return append(r.dst, '\n')
+}
+
+// shown is a message prepared for a principal's answer.
+type shown struct {
+	*entity.Message
+	payload    []byte // nil: null
+	omitted    string // why the payload is left out
+	oneLine    bool
+	size       *int64
+	url        string // of the payload, when it was left out
+	stackTrace string
+	hidden     []bool   // which headers are masked; nil: none
+	masked     []string // names of the masked values
+	undeclared string   // why the origin is undeclared; "" when it is not
+}
+
+// show prepares a message for an answer. The result is valid as long as m.
+func (w Messages) show(m *entity.Message, v View) shown {
+	var c shown
+	c.Message, c.stackTrace, c.size = m, w.Dialects.StackTraceOf(*m), payloadSize(m.Record)
+	c.payload, c.omitted = projectPayload(m.Record, v.Limit)
+	if c.omitted == "" && c.payload == nil && w.Dialects.IsPointer(m) {
+		c.omitted = pointer
+	}
+	if v.Standing != nil {
+		c.undeclared = v.Standing(m).Undeclared
+	}
+	if v.NoValues && (c.omitted == TooLarge || c.payload != nil) {
+		c.payload, c.omitted = nil, notAsked
+	}
+	if c.omitted != "" && c.omitted != unreadable {
+		c.url = payloadURL(m.ID, v.Archived)
+	}
+	c.oneLine = v.OneLine
+	if !w.Masking.Empty() && (v.Unmasked == nil || !v.Unmasked(m)) {
+		c.mask(w.Masking)
+	}
+	return c
+}
+
+func payloadURL(id uuid.UUID, archived bool) string {
+	if archived {
+		return "/api/v1/archive/" + id.String() + "/payload"
+	}
+	return "/api/v1/dlq/messages/" + id.String() + "/payload"
+}
+
+// mask replaces masked values: of the payload, of headers, and of fields that were read from a masked header.
+func (c *shown) mask(by Masking) {
+	if c.payload != nil {
+		c.payload, c.masked = by.Payload(c.payload)
+	}
+	c.hidden = by.headers(c.Record.Headers)
+	for i, hidden := range c.hidden {
+		if name := "header:" + c.Record.Headers[i].Key; hidden && !slices.Contains(c.masked, name) {
+			c.masked = append(c.masked, name)
+		}
+	}
+	c.maskDerived(by.Derived.Of(c.Message))
+}
+
+// maskDerived masks the fields of the failure that were read from masked headers and are not empty.
+func (c *shown) maskDerived(fields entity.MaskedFields) {
+	if fields == (entity.MaskedFields{}) {
+		return
+	}
+	m := *c.Message
+	c.Message = &m
+	hide := func(name string, masked bool, text string) string {
+		if !masked || text == "" {
+			return text
+		}
+		c.masked = append(c.masked, name)
+		return MaskedText
+	}
+	m.ErrorMessage = hide("error_message", fields.ErrorMessage, m.ErrorMessage)
+	m.Failure.Class = hide("error_class", fields.ErrorClass, m.Failure.Class)
+	c.stackTrace = hide("stack_trace", fields.StackTrace, c.stackTrace)
+	m.Failure.ConsumerGroup = hide("consumer_group", fields.ConsumerGroup, m.Failure.ConsumerGroup)
+	if fields.ConsumerGroup && m.Consumption != nil {
+		consumed := *m.Consumption
+		consumed.Group = MaskedText
+		m.Consumption = &consumed
+	}
+}
+
+// write writes the members in the order of CSVHead.
+func (c *shown) write(r *row) {
+	r.id("id", c.ID)
+	r.word("original_topic", c.OriginalTopic)
+	r.word("error_message", c.ErrorMessage)
+	number(r, "retry_count", &c.RetryCount)
+	number(r, "max_retries", &c.MaxRetries)
+	c.writePayload(r)
+	r.word("status", c.Status.String())
+	r.time("created_at", c.CreatedAt)
+	r.time("updated_at", c.UpdatedAt)
+	r.time("last_retry_at", c.LastRetryAt)
+	c.writeSource(r)
+	c.writeFailure(r)
+	c.writeOutcome(r)
+	c.writeRecord(r)
+}
+
+func (c *shown) writePayload(r *row) {
+	r.name("payload")
+	switch {
+	case r.csv:
+		r.dst = appendCell(r.dst, string(c.payload))
+	case c.payload == nil:
+		r.null()
+	default:
+		begin := len(r.dst)
+		if r.dst = append(r.dst, c.payload...); c.oneLine {
+			joinLines(r.dst[begin:])
+		}
+	}
+}
+
+// joinLines turns valid JSON into one line. Its line breaks are only between tokens, where a space is equivalent;
+// within strings they are escaped.
+func joinLines(text []byte) {
+	for i, c := range text {
+		if c == '\n' || c == '\r' {
+			text[i] = ' '
+		}
+	}
+}
+
+// writeSource writes the positions of the dead letter and of the original record.
+func (c *shown) writeSource(r *row) {
+	var partition *int32
+	var offset *int64
+	if c.Source.Known() {
+		partition, offset = &c.Source.Partition, &c.Source.Offset
+	}
+	r.text("dlq_topic", c.Source.Topic)
+	number(r, "dlq_partition", partition)
+	number(r, "dlq_offset", offset)
+	r.time("dlq_timestamp", c.Source.Timestamp)
+	number(r, "dlq_timestamp_ms", OrNull(c.Source.RawTime))
+	number(r, "original_partition", c.Origin.Partition)
+	number(r, "original_offset", c.Origin.Offset)
+	r.time("original_timestamp", c.Origin.Timestamp)
+}
+
+func (c *shown) writeFailure(r *row) {
+	r.text("consumer_group", c.Failure.ConsumerGroup)
+	r.text("error_class", c.Failure.Class)
+	r.text("stack_trace", c.stackTrace)
+	number(r, "consumer_attempts", c.Failure.Attempts)
+	r.text("dialect", c.Failure.Dialect)
+	r.text("origin_confidence", string(c.Origin.Confidence))
+	r.flag("undeclared", true, c.undeclared != "")
+	r.text("undeclared_reason", c.undeclared)
+}
+
+// writeOutcome writes the lineage of the message and the outcome of its replay. return_confirmed says whether the
+// message counts as the return of its parent's record; null unless it came back.
+func (c *shown) writeOutcome(r *row) {
+	r.id("group_id", c.Group)
+	r.id("parent_id", c.Parent)
+	r.flag("return_confirmed", c.Parent != uuid.Nil, !c.UnconfirmedReturn)
+	r.id("root_id", rootOf(c.Message))
+	r.text("outcome", string(c.Outcome))
+	var group string
+	var offset *int64
+	if c.Consumption != nil {
+		group, offset = c.Consumption.Group, &c.Consumption.Offset
+	}
+	r.text("outcome_group", group)
+	number(r, "outcome_offset", offset)
+	r.time("next_attempt_at", c.NextAttemptAt)
+	r.time("finished_at", c.FinishedAt())
+	r.text("last_publish_error", c.LastPublishError)
+	r.text("last_publish_error_class", string(c.LastPublishErrorClass))
+}
+
+// writeRecord writes the record's bytes, and which parts are left out. last_offset is the offset of the last
+// unreadable record, null where the message is one record.
+func (c *shown) writeRecord(r *row) {
+	r.blob("key", c.Record.Key)
+	r.text("key_omitted", largeIf(c.Record.KeyOmitted > 0))
+	number(r, "key_size", keySize(c.Record))
+	c.writeHeaders(r)
+	r.text("headers_omitted", largeIf(c.Record.HeadersOmitted))
+	r.text("payload_omitted", c.omitted)
+	number(r, "payload_size", c.size)
+	r.text("payload_url", c.url)
+	r.text("limit_exceeded", c.Record.Limit)
+	r.text("unreadable_reason", c.Record.Unreadable)
+	var last *int64
+	if c.Record.State == entity.ValueUnreadable {
+		last = &c.Record.LastOffset
+	}
+	number(r, "last_offset", last)
+	r.name("masked")
+	if r.csv {
+		r.dst = appendCell(r.dst, strings.Join(c.masked, " "))
+		return
+	}
+	r.dst = append(r.dst, '[')
+	for i, name := range c.masked {
+		if i > 0 {
+			r.dst = append(r.dst, ',')
+		}
+		r.dst = appendText(r.dst, name)
+	}
+	r.dst = append(r.dst, ']')
+}
+
+// writeHeaders writes null only when all headers were left out; in CSV the cell is then empty.
+func (c *shown) writeHeaders(r *row) {
+	r.name("headers")
+	switch {
+	case r.csv && len(c.Record.Headers) == 0:
+	case r.csv:
+		r.dst = appendCell(r.dst, string(appendHeaders(nil, c.Record.Headers, c.hidden)))
+	case c.Record.HeadersOmitted && c.Record.Headers == nil:
+		r.null()
+	default:
+		r.dst = appendHeaders(r.dst, c.Record.Headers, c.hidden)
+	}
+}
+
+// appendHeaders keeps order and repeats. Names need not be UTF-8: where one is not, key_base64 has its bytes and key
+// its readable part.
+func appendHeaders(dst []byte, headers []entity.Header, hidden []bool) []byte {
+	dst = append(dst, '[')
+	for i, h := range headers {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = appendText(append(dst, `{"key":`...), h.Key)
+		if !utf8.ValidString(h.Key) {
+			dst = appendBase64(append(dst, `,"key_base64":`...), []byte(h.Key))
+		}
+		value := h.Value
+		if hidden != nil && hidden[i] {
+			value = []byte(MaskedText)
+		}
+		dst = append(appendBlob(append(dst, `,"value":`...), value), '}')
+	}
+	return append(dst, ']')
+}
+
+// row writes the members of an object as JSON, or as the cells of a line of CSV, in which null is empty.
+type row struct {
+	dst  []byte
+	csv  bool
+	more bool // a member was already written
+}
+
+func (r *row) name(name string) {
+	if r.more {
+		r.dst = append(r.dst, ',')
+	}
+	if r.more = true; !r.csv {
+		r.dst = append(r.dst, '"')
+		r.dst = append(r.dst, name...)
+		r.dst = append(r.dst, '"', ':')
+	}
+}
+
+func (r *row) null() {
+	if !r.csv {
+		r.dst = append(r.dst, "null"...)
+	}
+}
+
+// word writes a text, also when it is empty.
+func (r *row) word(name, text string) {
+	if r.name(name); r.csv {
+		r.dst = appendCell(r.dst, text)
+	} else {
+		r.dst = appendText(r.dst, text)
+	}
+}
+
+// text writes an empty text as null.
+func (r *row) text(name, text string) {
+	if text != "" {
+		r.word(name, text)
+		return
+	}
+	r.name(name)
+	r.null()
+}
+
+func (r *row) flag(name string, known, is bool) {
+	if r.name(name); known {
+		r.dst = strconv.AppendBool(r.dst, is)
+	} else {
+		r.null()
+	}
+}
+
+func (r *row) time(name string, t time.Time) {
+	switch r.name(name); {
+	case !r.csv:
+		r.dst = appendStamp(r.dst, t)
+	case shownTime(t):
+		r.dst = t.UTC().AppendFormat(r.dst, TimeLayout)
+	}
+}
+
+func (r *row) id(name string, id uuid.UUID) {
+	switch r.name(name); {
+	case id == uuid.Nil:
+		r.null()
+	case r.csv:
+		r.dst = append(r.dst, id.String()...)
+	default:
+		r.dst = appendID(r.dst, id)
+	}
+}
+
+func (r *row) blob(name string, b []byte) {
+	if r.name(name); r.csv {
+		r.dst = appendCell(r.dst, csvBytes(b))
+	} else {
+		r.dst = appendBlob(r.dst, b)
+	}
+}
+
+// number writes nil as null.
+func number[T ~int | ~int32 | ~int64](r *row, name string, n *T) {
+	if r.name(name); n == nil {
+		r.null()
+	} else {
+		r.dst = strconv.AppendInt(r.dst, int64(*n), 10)
+	}
+}
+
+// largeIf returns the reason for omitted bytes, "" when none are omitted.
+func largeIf(omitted bool) string {
+	if omitted {
+		return TooLarge
+	}
+	return ""
+}
+
+// keySize returns the length of the key in bytes, nil for a null key.
+func keySize(r entity.Record) *int64 {
+	size := r.KeyOmitted
+	switch {
+	case size > 0:
+	case r.Key == nil:
+		return nil
+	default:
+		size = int64(len(r.Key))
+	}
+	return &size
+}
+
+// rootOf returns the first message of the lineage, which may be the message itself.
+func rootOf(m *entity.Message) uuid.UUID {
+	if m.Root == uuid.Nil {
+		return m.ID
+	}
+	return m.Root
+}
+
+// Quarantined is a record that the database refused to store as a message.
+type Quarantined struct {
+	ID             uuid.UUID       `json:"id"`
+	DLQTopic       string          `json:"dlq_topic"`
+	DLQPartition   int32           `json:"dlq_partition"`
+	DLQOffset      int64           `json:"dlq_offset"`
+	DLQTimestamp   *string         `json:"dlq_timestamp"`
+	DLQTimestampMs *int64          `json:"dlq_timestamp_ms"`
+	SQLState       string          `json:"sqlstate"`
+	Error          *string         `json:"error"`
+	FirstTry       *string         `json:"first_try"`
+	LastTry        *string         `json:"last_try"`
+	Tries          int             `json:"tries"`
+	RetryAt        *string         `json:"retry_at"`
+	Key            json.RawMessage `json:"key"`
+	KeyOmitted     *string         `json:"key_omitted"`
+	KeySize        *int64          `json:"key_size"`
+	Headers        json.RawMessage `json:"headers"`
+	Payload        json.RawMessage `json:"payload"`
+	PayloadOmitted *string         `json:"payload_omitted"`
+	PayloadSize    *int64          `json:"payload_size"`
+	Masked         []string        `json:"masked"`
+}
+
+// Quarantined shows a record like a message. With masks it hides the database's text, which may quote the record.
+func (w Messages) Quarantined(q entity.Quarantined) Quarantined {
+	m := q.Message()
+	c := w.show(&m, View{Limit: MaxListPayload})
+	shown := Quarantined{
+		ID: q.ID, DLQTopic: q.Source.Topic, DLQPartition: q.Source.Partition, DLQOffset: q.Source.Offset,
+		DLQTimestamp: Stamp(q.Source.Timestamp), DLQTimestampMs: OrNull(q.Source.RawTime),
+		SQLState: q.SQLState, FirstTry: Stamp(q.FirstTry), LastTry: Stamp(q.LastTry), Tries: q.Tries, RetryAt: Stamp(q.RetryAt),
+		Key: appendBlob(nil, q.Record.Key), KeyOmitted: OrNull(largeIf(q.Record.KeyOmitted > 0)),
+		KeySize: keySize(q.Record), Payload: c.payload, PayloadOmitted: OrNull(c.omitted), PayloadSize: c.size, Masked: ListOf(c.masked),
+	}
+	if !c.Record.HeadersOmitted || c.Record.Headers != nil {
+		shown.Headers = appendHeaders(nil, c.Record.Headers, c.hidden)
+	}
+	if w.Masking.Empty() {
+		shown.Error = OrNull(q.Error)
+	}
+	return shown
+}

@@ -1,0 +1,72 @@
+package wire
+
+import (
+	"unicode/utf8"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/payload"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+const (
+	// MaxPayload is the largest value that is shown in a single message, MaxListPayload in a list.
+	MaxPayload     = 1 << 20
+	MaxListPayload = repository.ListValueLimit
+
+	// maxDepth is how deep a payload may nest. Common JSON readers stop at 256, and an answer adds some levels.
+	maxDepth = 200
+)
+
+// Reasons why a payload is not shown. The payload route sends the bytes, and fetches them for the last two.
+const (
+	NotJSON   = "not_json"
+	TooDeep   = "too_deep"
+	TooLarge  = "too_large"
+	overLimit = "over_limit"
+	notAsked  = "not_asked"
+	// unreadable: the message is a range of offsets that cannot be read.
+	unreadable = "unreadable"
+	pointer    = "pointer" // the dead letter only names the position of its record
+)
+
+// projectPayload returns the value where it can be part of a JSON answer, else nil and the reason. A missing value
+// has neither.
+func projectPayload(r entity.Record, limit int) (text []byte, omitted string) {
+	switch {
+	case r.State == entity.ValueOverLimit:
+		return nil, overLimit
+	case r.State == entity.ValueUnreadable:
+		return nil, unreadable
+	case r.State == entity.ValueNotLoaded || len(r.Value) > limit:
+		return nil, TooLarge
+	case r.State == entity.ValueMissing || r.Value == nil:
+		return nil, ""
+	case !utf8.Valid(r.Value):
+		return nil, NotJSON
+	}
+	switch form := payload.Scan(r.Value); {
+	case form.Depth > payload.MaxScan:
+		return nil, TooDeep
+	case !form.Valid:
+		return nil, NotJSON
+	case form.Depth > maxDepth:
+		return nil, TooDeep
+	}
+	return r.Value, ""
+}
+
+// payloadSize returns the value's length in bytes, nil when there is no value.
+func payloadSize(r entity.Record) *int64 {
+	size := r.Size
+	switch r.State {
+	case entity.ValueMissing, entity.ValueUnreadable:
+		return nil
+	case entity.ValueStored, entity.ValueFromPayload:
+		if r.Value == nil {
+			return nil
+		}
+		size = int64(len(r.Value))
+	case entity.ValueNotLoaded, entity.ValueOverLimit:
+	}
+	return &size
+}

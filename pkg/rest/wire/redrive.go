@@ -1,0 +1,258 @@
+package wire
+
+import (
+	"encoding/json"
+	"math"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// Redrive is a redrive with its progress.
+type Redrive struct {
+	ID        uuid.UUID            `json:"id"`
+	Action    entity.RedriveAction `json:"action"`
+	State     entity.RedriveState  `json:"state"`
+	Note      *string              `json:"note"`
+	Actor     *string              `json:"actor"`
+	Reason    *string              `json:"reason"`
+	RequestID *string              `json:"request_id"`
+	Selection Selection            `json:"selection"`
+	Options   RedriveOptions       `json:"options"`
+	CreatedAt *string              `json:"created_at"`
+	UpdatedAt *string              `json:"updated_at"`
+	EndedAt   *string              `json:"ended_at"`
+
+	Selected  int            `json:"selected"`
+	Succeeded int            `json:"succeeded"`
+	Failed    int            `json:"failed"`
+	Dead      int            `json:"dead"`
+	InDoubt   int            `json:"in_doubt"`
+	Skipped   int            `json:"skipped"`
+	Waiting   int            `json:"waiting"`
+	UnderWay  int            `json:"under_way"`
+	Returned  int            `json:"returned"`
+	Reasons   map[string]int `json:"reasons"`
+
+	Progress     float64 `json:"progress"`
+	Rate         float64 `json:"rate"`
+	SecondsLeft  *int64  `json:"seconds_left"`
+	WaitingSince *string `json:"waiting_since"`
+
+	Outcomes      *Outcomes `json:"outcomes,omitempty"`
+	SearchedUntil **string  `json:"searched_until,omitempty"` // only in the answer of the creation; null without the index
+}
+
+// Selection shows the selection. Ids are left out: there may be ten thousand, and the items have them.
+type Selection struct {
+	By     string  `json:"by"` // "ids" or "filter"
+	Filter *Filter `json:"filter"`
+}
+
+// RedriveOptions has null for options that were not given.
+type RedriveOptions struct {
+	Canary          *int     `json:"canary"`
+	CanaryWait      *string  `json:"canary_wait"`
+	Rate            *float64 `json:"rate"`
+	MaxFailureShare *float64 `json:"max_failure_share"`
+	MaxReturnShare  *float64 `json:"max_return_share"`
+	MinSample       *int     `json:"min_sample"`
+	KeepKeyOrder    bool     `json:"keep_key_order"`
+	Requeue         bool     `json:"requeue"`
+
+	OriginalTopic *string         `json:"original_topic"`
+	Patch         json.RawMessage `json:"patch"`
+}
+
+// Outcomes counts what became known of the sent messages.
+type Outcomes struct {
+	Published int `json:"published"`
+	Consumed  int `json:"consumed"`
+	Returned  int `json:"returned"`
+}
+
+// NewRedrive shows a redrive at a time, with the masked values of its selection and its patch hidden.
+func NewRedrive(r entity.Redrive, now time.Time, by Masking) Redrive {
+	rate := rateOf(r, now)
+	return Redrive{
+		ID: r.ID, Action: r.Action, State: r.State, Note: OrNull(r.Note), Actor: OrNull(r.Cause.Actor),
+		Reason: OrNull(r.Cause.Reason), RequestID: OrNull(r.Cause.RequestID),
+		Selection: newSelection(r.Selection, by), Options: newRedriveOptions(r.Options, by), CreatedAt: Stamp(r.CreatedAt),
+		UpdatedAt: Stamp(r.UpdatedAt), EndedAt: Stamp(r.EndedAt), Selected: r.Selected,
+		Succeeded: r.Counts.Succeeded, Failed: r.Counts.Failed, Dead: r.Counts.Dead, InDoubt: r.Counts.InDoubt,
+		Skipped: r.Counts.Skipped, Waiting: r.Counts.Waiting, UnderWay: r.Counts.UnderWay,
+		Returned: r.Counts.Returned, Reasons: reasons(r.Counts.Reasons), Progress: progress(r),
+		Rate: math.Round(rate*1000) / 1000, SecondsLeft: secondsLeft(r, rate), WaitingSince: Stamp(r.WaitingSince),
+	}
+}
+
+// reasons never returns nil, because clients iterate over it.
+func reasons(reasons map[string]int) map[string]int {
+	if reasons == nil {
+		return map[string]int{}
+	}
+	return reasons
+}
+
+// newSelection shows a selection without conditions as one by ids, because stores do not return the ids.
+func newSelection(selection entity.Selection, by Masking) Selection {
+	if len(selection.IDs) > 0 || selection.Empty() {
+		return Selection{By: "ids"}
+	}
+	return Selection{By: "filter", Filter: NewFilter(selection.Filter, by)}
+}
+
+func newRedriveOptions(o entity.RedriveOptions, by Masking) RedriveOptions {
+	shown := RedriveOptions{
+		Canary: OrNull(o.Canary), Rate: OrNull(o.Rate), MaxFailureShare: OrNull(o.MaxFailureShare),
+		MaxReturnShare: OrNull(o.MaxReturnShare), MinSample: OrNull(o.MinSample), KeepKeyOrder: o.KeepKeyOrder,
+		Requeue: o.Requeue,
+	}
+	shown.OriginalTopic = OrNull(o.OriginalTopic)
+	if o.Patch != nil {
+		shown.Patch = by.Patch(o.Patch)
+	}
+	if o.CanaryWait > 0 {
+		shown.CanaryWait = OrNull(o.CanaryWait.String())
+	}
+	return shown
+}
+
+// progress returns the share of messages that have a result, rounded down: 1 means all of them.
+func progress(r entity.Redrive) float64 {
+	if r.Counts.Waiting <= 0 || r.Selected <= 0 {
+		return 1
+	}
+	return math.Floor(float64(r.Selected-r.Counts.Waiting)/float64(r.Selected)*10_000) / 10_000
+}
+
+// rateOf returns the results per second so far, including pauses, without messages that were left out from the start.
+func rateOf(r entity.Redrive, now time.Time) float64 {
+	end := r.EndedAt
+	if end.IsZero() {
+		end = now
+	}
+	done, took := r.Selected-r.LeftOut-r.Counts.Waiting, end.Sub(r.CreatedAt).Seconds()
+	if done <= 0 || took <= 0 {
+		return 0
+	}
+	return float64(done) / took
+}
+
+// secondsLeft returns nil when it is unknown: the redrive does not run now, or has no rate yet.
+func secondsLeft(r entity.Redrive, rate float64) *int64 {
+	if r.State.Over() {
+		return new(int64)
+	}
+	if r.State != entity.RedriveRunning || !r.WaitingSince.IsZero() || rate == 0 {
+		return nil
+	}
+	left := int64(math.Ceil(float64(r.Counts.Waiting) / rate))
+	return &left
+}
+
+// RedriveItem is one message of a redrive.
+type RedriveItem struct {
+	Number    int             `json:"number"`
+	ID        uuid.UUID       `json:"id"`
+	Result    string          `json:"result"`
+	Reason    *string         `json:"reason"`
+	Topic     *string         `json:"topic"`
+	Partition *int32          `json:"partition"`
+	Offset    *int64          `json:"offset"`
+	Outcome   *entity.Outcome `json:"outcome"`
+}
+
+// ResultWaiting is the result of an item that has none yet.
+const ResultWaiting = "waiting"
+
+// NewRedriveItem shows an item of a redrive.
+func NewRedriveItem(i entity.RedriveItem) RedriveItem {
+	return RedriveItem{
+		Number: i.Number, ID: i.MessageID, Result: ResultName(i.Result), Reason: OrNull(i.Reason),
+		Topic: OrNull(i.Topic), Partition: sentTo(i.Topic, i.Partition), Offset: sentTo(i.Topic, i.Offset),
+		Outcome: OrNull(i.Outcome),
+	}
+}
+
+// ResultName returns the name of a result in requests and answers.
+func ResultName(r entity.ItemResult) string {
+	if r == entity.ItemWaiting {
+		return ResultWaiting
+	}
+	return string(r)
+}
+
+// Preview is the answer to a dry run.
+type Preview struct {
+	Action   entity.RedriveAction `json:"action"`
+	Selected int                  `json:"selected"`
+	Sendable int                  `json:"sendable"`
+	Reasons  map[string]int       `json:"reasons"`
+	Groups   []PreviewGroup       `json:"groups"`
+	Samples  []PatchSample        `json:"samples"`
+
+	// The number of messages that the patch was tried on, and of those to which it could not be applied.
+	PatchChecked int `json:"patch_checked"`
+	PatchFailed  int `json:"patch_failed"`
+
+	SearchedUntil *string `json:"searched_until"`
+}
+
+// PatchSample shows the payload of one message before and after a patch.
+type PatchSample struct {
+	MessageID uuid.UUID       `json:"message_id"`
+	Before    json.RawMessage `json:"before"`
+	After     json.RawMessage `json:"after"`
+	Reason    *string         `json:"reason"`
+}
+
+// PreviewGroup counts the messages of one topic with the same result.
+type PreviewGroup struct {
+	Topic    *string `json:"topic"`
+	Messages int     `json:"messages"`
+	Class    *string `json:"class"`
+	Reason   *string `json:"reason"`
+}
+
+// NewPreview shows the result of a dry run. searchedUntil is null when the search index was not used.
+func NewPreview(action entity.RedriveAction, p entity.Preview, searchedUntil *string, by Masking) Preview {
+	groups := Each(p.Groups, func(g entity.PreviewGroup) PreviewGroup {
+		return PreviewGroup{OrNull(g.Topic), g.Messages, OrNull(g.Class), OrNull(g.Reason)}
+	})
+	failed := 0
+	for _, sample := range p.Samples {
+		if sample.Reason != "" {
+			failed++
+		}
+	}
+	return Preview{
+		Action: action, Selected: p.Selected, Sendable: p.Sendable, Reasons: reasons(p.Reasons), Groups: groups,
+		Samples: newSamples(p.Samples, by), PatchChecked: len(p.Samples), PatchFailed: failed, SearchedUntil: searchedUntil,
+	}
+}
+
+// maxSamples and maxSample limit the samples of a dry run.
+const (
+	maxSamples = 5
+	maxSample  = MaxListPayload
+)
+
+// newSamples masks both sides; a patch that moves masked values has already been refused.
+func newSamples(samples []entity.PatchSample, by Masking) []PatchSample {
+	return Each(samples[:min(len(samples), maxSamples)], func(sample entity.PatchSample) PatchSample {
+		return PatchSample{sample.MessageID, sampleSide(sample.Before, by), sampleSide(sample.After, by), OrNull(sample.Reason)}
+	})
+}
+
+// sampleSide returns null for a value that cannot be part of an answer.
+func sampleSide(value []byte, by Masking) json.RawMessage {
+	text, _ := projectPayload(entity.Record{Value: value}, maxSample)
+	if text == nil {
+		return nil
+	}
+	masked, _ := by.Payload(text)
+	return masked
+}

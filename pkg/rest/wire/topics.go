@@ -1,0 +1,208 @@
+package wire
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// Topic is an original topic with its messages and the state of its consumers.
+type Topic struct {
+	Topic         string                  `json:"topic"` // "" for unknown origin
+	DLQTopics     []string                `json:"dlq_topics"`
+	Counts        map[entity.Status]int64 `json:"counts"`
+	Total         int64                   `json:"total"`
+	OldestPending *string                 `json:"oldest_pending_at"`
+	LastSeen      *string                 `json:"last_seen_at"`
+	IngestLag     *int64                  `json:"ingest_lag"`
+	Replay        Replay                  `json:"replay"`
+}
+
+// Replay says whether messages can be sent back to a topic.
+type Replay struct {
+	Possible       bool            `json:"possible"`
+	Reason         *string         `json:"reason"`
+	Class          *string         `json:"class"`
+	Exists         *bool           `json:"exists"`
+	Allowed        bool            `json:"allowed"`
+	ConsumerGroups []ConsumerGroup `json:"consumer_groups"`
+}
+
+// ConsumerGroup is a consumer group that reads a topic.
+type ConsumerGroup struct {
+	Group string            `json:"group"`
+	State entity.GroupState `json:"state"`
+	Lag   *int64            `json:"lag"`
+}
+
+// NewTopic shows a topic. lag has the number of records of dead-letter topics that are not stored yet, as far as known;
+// masked hides the names of consumer groups.
+func NewTopic(t repository.TopicSummary, health entity.ReplayHealth, lag map[string]int64, masked bool) Topic {
+	shown := Topic{
+		Topic: t.Topic, DLQTopics: ListOf(t.DLQTopics), Counts: statusCounts(t.Counts),
+		OldestPending: Stamp(t.OldestPending), LastSeen: Stamp(t.LastSeen), IngestLag: lagOf(t.DLQTopics, lag),
+		Replay: newReplay(health, masked),
+	}
+	for _, n := range t.Counts {
+		shown.Total += n
+	}
+	return shown
+}
+
+// statusCounts names every status, including those without messages.
+func statusCounts(counts map[entity.Status]int64) map[entity.Status]int64 {
+	all := map[entity.Status]int64{}
+	for _, status := range entity.Statuses() {
+		all[status] = counts[status]
+	}
+	return all
+}
+
+// lagOf returns the sum of the topics' lags, nil when one is unknown.
+func lagOf(topics []string, lag map[string]int64) (sum *int64) {
+	for _, topic := range topics {
+		n, known := lag[topic]
+		if !known {
+			return nil
+		}
+		if sum == nil {
+			sum = new(int64)
+		}
+		*sum += n
+	}
+	return sum
+}
+
+func newReplay(h entity.ReplayHealth, masked bool) Replay {
+	return Replay{
+		Possible: h.Class == "", Reason: OrNull(h.Reason), Class: OrNull(h.Class), Exists: h.Exists, Allowed: h.Allowed,
+		ConsumerGroups: Each(h.Groups, func(g entity.GroupHealth) ConsumerGroup {
+			if masked {
+				g.Group = MaskedText
+			}
+			return ConsumerGroup{g.Group, g.State, g.Lag}
+		}),
+	}
+}
+
+// MappingRule maps dead-letter topics to an original topic.
+type MappingRule struct {
+	Pattern  string `json:"pattern"`
+	Original string `json:"original"`
+}
+
+// UnmappedTopic is a dead-letter topic with messages of unknown origin, and the topic to which the rules map it.
+type UnmappedTopic struct {
+	DLQTopic string  `json:"dlq_topic"`
+	Messages int64   `json:"messages"`
+	Original *string `json:"original"`
+}
+
+// Mapping is the topic mapping. Redrives is given after a change only.
+type Mapping struct {
+	Version    int64           `json:"version"`
+	UpdatedAt  *string         `json:"updated_at"`
+	UpdatedBy  *string         `json:"updated_by"`
+	Rules      []MappingRule   `json:"rules"`
+	Configured []MappingRule   `json:"configured"`
+	Unmapped   []UnmappedTopic `json:"unmapped"`
+	Redrives   *[]uuid.UUID    `json:"redrives,omitempty"`
+}
+
+// ErrorGroup is a group of messages that failed alike.
+type ErrorGroup struct {
+	ID          uuid.UUID               `json:"id"`
+	Class       *string                 `json:"class"`
+	Title       string                  `json:"title"`
+	Frames      []string                `json:"frames"`
+	Rule        *string                 `json:"rule"`
+	FirstSeen   *string                 `json:"first_seen_at"`
+	LastSeen    *string                 `json:"last_seen_at"`
+	RegressedAt *string                 `json:"regressed_at"`
+	New         bool                    `json:"new"`
+	Regressed   bool                    `json:"regressed"`
+	Counts      map[entity.Status]int64 `json:"counts"`
+	Open        int64                   `json:"open"`
+	Arrived     int64                   `json:"arrived"`
+	Topics      []TopicShare            `json:"topics"`
+	Trend       []HourCount             `json:"trend"`
+	Note        *string                 `json:"note"`
+	Link        *string                 `json:"link"`
+	Muted       bool                    `json:"muted"`
+	Annotations []Annotation            `json:"annotations"`
+	Annotated   []string                `json:"annotated_topics,omitempty"` // by the request
+}
+
+// Annotation is the annotation of a topic; null for all topics without their own.
+type Annotation struct {
+	Topic *string `json:"topic"`
+	Note  *string `json:"note"`
+	Link  *string `json:"link"`
+	Muted bool    `json:"muted"`
+}
+
+// TopicShare is the number of messages of a topic.
+type TopicShare struct {
+	Topic    string `json:"topic"`
+	Messages int64  `json:"messages"`
+}
+
+// HourCount is the number of messages that arrived in an hour.
+type HourCount struct {
+	Hour     *string `json:"hour"`
+	Messages int64   `json:"messages"`
+}
+
+// NewErrorGroup shows an error group at a time.
+func NewErrorGroup(g entity.ErrorGroup, now time.Time, unmasked bool) ErrorGroup {
+	if !unmasked {
+		g.Title, g.Frames = MaskedText, nil
+		if g.Class != "" {
+			g.Class = MaskedText
+		}
+	}
+	return ErrorGroup{
+		ID: g.ID, Class: OrNull(g.Class), Title: g.Title, Frames: ListOf(g.Frames), Rule: OrNull(g.Rule),
+		FirstSeen: Stamp(g.FirstSeen), LastSeen: Stamp(g.LastSeen), RegressedAt: Stamp(g.RegressedAt),
+		New: g.New(now), Regressed: g.Regressed(), Counts: statusCounts(g.Counts), Open: g.Open(),
+		Arrived: g.Arrived,
+		Topics:  Each(g.Topics, func(t entity.TopicShare) TopicShare { return TopicShare(t) }),
+		Trend:   Each(g.Trend, func(h entity.HourCount) HourCount { return HourCount{Stamp(h.Hour), h.Messages} }),
+		Note:    OrNull(g.Common.Note), Link: OrNull(g.Common.Link), Muted: g.Common.Muted,
+		Annotations: Each(g.Annotations, newAnnotation),
+	}
+}
+
+func newAnnotation(a entity.GroupAnnotation) Annotation {
+	shown := Annotation{Note: OrNull(a.Note), Link: OrNull(a.Link), Muted: a.Muted}
+	if a.Topic != entity.AllTopics {
+		shown.Topic = &a.Topic
+	}
+	return shown
+}
+
+// Activity counts the arrivals of messages over a range of time.
+type Activity struct {
+	Span         string          `json:"span"`
+	StepSeconds  int64           `json:"step_seconds"`
+	Points       []ArrivalsPoint `json:"points"`
+	CountedUntil *string         `json:"counted_until"`
+}
+
+// ArrivalsPoint counts the arrivals of one step, and those of them that came back after a retry.
+type ArrivalsPoint struct {
+	At       *string `json:"at"`
+	Arrived  int64   `json:"arrived"`
+	Returned int64   `json:"returned"`
+}
+
+// NewActivity shows counted arrivals in steps of this length.
+func NewActivity(name string, step time.Duration, a repository.Arrivals) Activity {
+	points := Each(a.Points, func(p repository.ArrivalsPoint) ArrivalsPoint {
+		return ArrivalsPoint{Stamp(p.At), p.Arrived, p.Returned}
+	})
+	return Activity{name, int64(step / time.Second), points, Stamp(a.Until)}
+}
