@@ -1,0 +1,125 @@
+package message
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/api"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/format"
+)
+
+type shownHeader struct {
+	Name   string
+	Odd    bool // its name is not text
+	Value  shownBytes
+	Masked bool
+}
+
+type shownBytes struct {
+	Null    bool
+	LeftOut bool // too long to be shown
+	Hex     bool
+	// Number is the big-endian number of four or eight bytes.
+	Number string
+	Text   string
+	Brief  string // its beginning, when it is long
+	Size   int64
+	More   int64 // bytes that are not shown
+}
+
+const (
+	longHeader = 240      // bytes of text above which it is folded
+	maxHeader  = 16 << 10 // bytes of text that are shown
+	hexHeader  = 256
+
+	maxHeaders = 1000 // headers that a page shows
+)
+
+func decodeHeaders(m *api.Message) []shownHeader {
+	headers := m.Headers[:min(len(m.Headers), maxHeaders)]
+	shown := make([]shownHeader, 0, len(headers))
+	for _, h := range headers {
+		shown = append(shown, shownHeader{
+			Name: format.Visible(h.Key), Odd: h.KeyBase64 != "", Value: showBlob(h.Value),
+			Masked: m.Masks(h),
+		})
+	}
+	return shown
+}
+
+// showBlob shows bytes in hex when they are not text or would be invisible.
+func showBlob(b *api.Blob) shownBytes {
+	if b == nil {
+		return shownBytes{Null: true}
+	}
+	raw := b.Bytes()
+	s := shownBytes{Size: int64(len(raw)), Hex: b.Encoding == "base64" || bytes.ContainsFunc(raw, control)}
+	if s.Hex {
+		part := raw[:min(len(raw), hexHeader)]
+		s.Text, s.More = format.HexDump(part), s.Size-int64(len(part))
+		if s.Number = numberIn(raw); s.Number != "" {
+			s.Text = fmt.Sprintf("% x", raw)
+		}
+		return s
+	}
+	part, _ := format.ClipBytes(string(raw), maxHeader)
+	s.Text, s.More = format.Visible(part), s.Size-int64(len(part))
+	if len(s.Text) > longHeader || strings.Count(s.Text, "\n") > 2 {
+		first, _, _ := strings.Cut(s.Text, "\n")
+		s.Brief = format.Clip(longHeader/2, first)
+	}
+	return s
+}
+
+func control(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\r' && r != '\t' }
+
+// numberIn reads big-endian numbers as Java writes them; one of eight bytes is shown as a time if it is in this
+// century.
+func numberIn(raw []byte) string {
+	switch len(raw) {
+	case 4:
+		return strconv.Itoa(int(int32(binary.BigEndian.Uint32(raw))))
+	case 8:
+		n := int64(binary.BigEndian.Uint64(raw))
+		if t := time.UnixMilli(n); t.Year() > 2000 && t.Year() < 2100 {
+			return format.UTC(t)
+		}
+		return strconv.FormatInt(n, 10)
+	default:
+		return ""
+	}
+}
+
+// KeyShown returns the key of the record.
+func (p *page) KeyShown() shownBytes {
+	if m := p.Message; m.KeyOmitted != "" && m.KeySize != nil {
+		return shownBytes{Size: *p.KeySize, LeftOut: true}
+	}
+	return showBlob(p.Key)
+}
+
+type trace struct{ ID, URL string }
+
+// traceOf reads the W3C trace header. The last one was added by the last sender.
+func (p *Page) traceOf(headers []api.Header) trace {
+	var found trace
+	for _, h := range headers {
+		if h.Value == nil || !strings.EqualFold(h.Key, "traceparent") {
+			continue
+		}
+		parts := strings.Split(h.Value.Data, "-")
+		if len(parts) < 4 || len(parts[1]) != 32 || strings.Trim(parts[1], "0123456789abcdef") != "" || strings.Trim(parts[1], "0") == "" {
+			continue
+		}
+		found.ID = parts[1]
+	}
+	if found.ID != "" {
+		found.URL = p.options.TraceURL(found.ID)
+	}
+	return found
+}
