@@ -23,15 +23,18 @@ type Route struct {
 // Routes lists every page and every target of a form.
 func (c *Console) Routes() []Route {
 	s := c.server()
-	home, topics := overview.New(c.api, c.renderer, c.now), overview.NewTopics(c.api, c.renderer)
-	list := messages.New(c.api, c.renderer, c.now)
-	errorGroups := groups.New(c.api, c.renderer, c.now, c.cfg.VersionHeaders)
-	redrives, newRedrive := redrive.New(c.api, c.renderer, c.now), redrive.NewStart(c.api, c.renderer, c.now)
-	one := message.New(c.api, c.renderer, c.now, message.Options{
-		ApplicationFrames: c.cfg.ApplicationFrames, TraceURL: c.cfg.traceURL, NeedToken: c.needAuth,
-	})
-	actions, edit := message.NewActions(one), message.NewEdit(one)
-	audit, mapping, quarantine := admin.NewAudit(c.api, c.renderer), admin.NewMapping(c.api, c.renderer), admin.NewQuarantine(c.api, c.renderer)
+	client, renderer, now := c.api, c.renderer, c.now
+	home, topics := &overview.Overview{API: client, Renderer: renderer, Now: now}, &overview.Topics{API: client, Renderer: renderer}
+	list := &messages.List{API: client, Renderer: renderer, Now: now}
+	errorGroups := &groups.Pages{API: client, Renderer: renderer, Now: now, VersionHeaders: c.cfg.VersionHeaders}
+	redrives := &redrive.Pages{API: client, Renderer: renderer, Now: now}
+	newRedrive := &redrive.Start{API: client, Renderer: renderer, Now: now}
+	one := &message.Page{
+		API: client, Renderer: renderer, Now: now, ApplicationFrames: c.cfg.ApplicationFrames, TraceURL: c.cfg.traceURL, NeedToken: c.needAuth,
+	}
+	actions, edit := &message.Actions{Page: one}, message.NewEdit(client, renderer, now)
+	audit, mapping := &admin.Audit{API: client, Renderer: renderer}, &admin.Mapping{API: client, Renderer: renderer}
+	quarantine := &admin.Quarantine{API: client, Renderer: renderer}
 
 	return []Route{
 		{http.MethodGet, link.SignIn, s.open(s.signIn.show)},

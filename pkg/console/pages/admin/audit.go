@@ -11,12 +11,9 @@ import (
 
 // Audit is the page of the audit trail.
 type Audit struct {
-	api      api.Client
-	renderer *view.Renderer
+	API      api.Client
+	Renderer *view.Renderer
 }
-
-// NewAudit returns the page of the audit trail.
-func NewAudit(client api.Client, renderer *view.Renderer) *Audit { return &Audit{client, renderer} }
 
 // auditFields are the filters of the audit trail, under their names in the API.
 var auditFields = []string{"actor", "action", "kind", "object_id", "request_id", "after"}
@@ -55,7 +52,7 @@ func (a *Audit) Show(w http.ResponseWriter, r *http.Request) error {
 		Next    string       `json:"next_cursor"`
 	}
 	shown, status := view.Page{Title: "Audit", Nav: "/audit"}, http.StatusOK
-	if err := a.api.Get(r, api.Endpoint("audit"), query, &answer); err != nil {
+	if err := a.API.Get(r, api.Endpoint("audit"), query, &answer); err != nil {
 		if status, shown.Problem, err = view.ProblemOf(err); err != nil {
 			return err
 		}
@@ -65,5 +62,5 @@ func (a *Audit) Show(w http.ResponseWriter, r *http.Request) error {
 		data.Older = link.To("/audit", append(narrowed, "cursor", answer.Next)...)
 	}
 	shown.Data = data
-	return a.renderer.Render(w, r, status, "audit", shown)
+	return a.Renderer.Render(w, r, status, "audit", shown)
 }

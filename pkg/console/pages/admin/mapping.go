@@ -16,13 +16,8 @@ import (
 
 // Mapping is the page of the rules that map dead-letter topics to original topics.
 type Mapping struct {
-	api      api.Client
-	renderer *view.Renderer
-}
-
-// NewMapping returns the page of the topic mapping.
-func NewMapping(client api.Client, renderer *view.Renderer) *Mapping {
-	return &Mapping{client, renderer}
+	API      api.Client
+	Renderer *view.Renderer
 }
 
 type mapping struct {
@@ -63,7 +58,7 @@ func (p *mappingPage) overtaken(rules []mappingRule) {
 // Show shows the rules in a form.
 func (m *Mapping) Show(w http.ResponseWriter, r *http.Request) error {
 	var current mapping
-	if err := m.api.Get(r, api.Endpoint("mappings"), nil, &current); err != nil {
+	if err := m.API.Get(r, api.Endpoint("mappings"), nil, &current); err != nil {
 		return err
 	}
 	return m.render(w, r, http.StatusOK, mappingPage{mapping: current, Text: ruleLines(current.Rules), Apply: true}, nil)
@@ -73,7 +68,7 @@ func (m *Mapping) render(w http.ResponseWriter, r *http.Request, status int, dat
 	if v := session.ViewerOf(r); !v.Everywhere("admin") {
 		data.Why = "needs the role admin on all topics"
 	}
-	return m.renderer.Render(w, r, status, "mapping", view.Page{Title: "Topic mapping", Nav: link.Topics, Problem: problem, Data: data})
+	return m.Renderer.Render(w, r, status, "mapping", view.Page{Title: "Topic mapping", Nav: link.Topics, Problem: problem, Data: data})
 }
 
 // Replace replaces the rules by those of the form, unless another user has replaced them meanwhile.
@@ -89,7 +84,7 @@ func (m *Mapping) Replace(w http.ResponseWriter, r *http.Request) error {
 	}
 	body := request.Body(r)
 	body["version"], body["rules"], body["apply"] = version, rules, written.Apply
-	if err := m.api.Send(r, http.MethodPut, api.Endpoint("mappings"), body, nil); err != nil {
+	if err := m.API.Send(r, http.MethodPut, api.Endpoint("mappings"), body, nil); err != nil {
 		return m.showAgain(w, r, written, version, rules, err)
 	}
 	return view.RedirectDone(w, r, "mapped", link.Mapping)
@@ -100,7 +95,7 @@ func (m *Mapping) showAgain(w http.ResponseWriter, r *http.Request, written mapp
 	if err != nil {
 		return err
 	}
-	if err := m.api.Get(r, api.Endpoint("mappings"), nil, &written.mapping); err != nil {
+	if err := m.API.Get(r, api.Endpoint("mappings"), nil, &written.mapping); err != nil {
 		return err
 	}
 	if status == http.StatusConflict && written.Version != version {

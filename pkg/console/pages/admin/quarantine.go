@@ -14,13 +14,8 @@ import (
 
 // Quarantine is the page of the records that PostgreSQL refuses to store.
 type Quarantine struct {
-	api      api.Client
-	renderer *view.Renderer
-}
-
-// NewQuarantine returns the page of the quarantine.
-func NewQuarantine(client api.Client, renderer *view.Renderer) *Quarantine {
-	return &Quarantine{client, renderer}
+	API      api.Client
+	Renderer *view.Renderer
 }
 
 type quarantined struct {
@@ -57,7 +52,7 @@ func (q *Quarantine) render(w http.ResponseWriter, r *http.Request, status int, 
 	given := r.URL.Query()
 	data := quarantinePage{Topic: given.Get("topic")}
 	asked := link.Query("limit", "25", "topic", data.Topic, "cursor", given.Get("cursor"))
-	if err := q.api.Get(r, api.Endpoint("quarantine"), asked, &data); err != nil {
+	if err := q.API.Get(r, api.Endpoint("quarantine"), asked, &data); err != nil {
 		return err
 	}
 	v := session.ViewerOf(r)
@@ -68,14 +63,14 @@ func (q *Quarantine) render(w http.ResponseWriter, r *http.Request, status int, 
 	if data.Next != "" {
 		data.Older = link.To(link.Quarantine, "topic", data.Topic, "cursor", data.Next)
 	}
-	return q.renderer.Render(w, r, status, "quarantine", view.Page{Title: "Quarantine", Nav: "/", Problem: problem, Data: data})
+	return q.Renderer.Render(w, r, status, "quarantine", view.Page{Title: "Quarantine", Nav: "/", Problem: problem, Data: data})
 }
 
 // Act sends a request about a record to the API, and shows the sentence of that code when it succeeded.
 func (q *Quarantine) Act(method, sentence string, what ...string) view.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		path := api.Endpoint(append([]string{"quarantine", r.PathValue("id")}, what...)...)
-		err := q.api.Send(r, method, path, request.Body(r), nil)
+		err := q.API.Send(r, method, path, request.Body(r), nil)
 		if err == nil {
 			return view.RedirectDone(w, r, sentence, link.Quarantine)
 		}

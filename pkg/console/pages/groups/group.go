@@ -44,20 +44,20 @@ func (p *Pages) Show(w http.ResponseWriter, r *http.Request) error {
 func (p *Pages) render(w http.ResponseWriter, r *http.Request, status int, problem *view.Problem, typed *note) error {
 	var g errorGroup
 	id := r.PathValue("id")
-	if err := p.api.Get(r, api.Endpoint("groups", id), nil, &g); err != nil {
+	if err := p.API.Get(r, api.Endpoint("groups", id), nil, &g); err != nil {
 		return err
 	}
 	latest, err := p.sample(r, g.ID)
 	if err != nil {
 		return err
 	}
-	g.Trend = trendWeekByHours.draw(p.now(), g.Hours)
+	g.Trend = trendWeekByHours.draw(p.Now(), g.Hours)
 	shown := page{errorGroup: g, Sample: latest, Actions: g.actions(session.ViewerOf(r)), DeniedReason: g.why(session.ViewerOf(r), "operator")}
 	shown.Typed = note{g.Note, g.Link, g.Muted}
 	if typed != nil {
 		shown.Typed = *typed
 	}
-	return p.renderer.Render(w, r, status, "group", view.Page{Title: format.Clip(80, g.Heading()), Nav: link.Groups, Problem: problem, Data: shown})
+	return p.Renderer.Render(w, r, status, "group", view.Page{Title: format.Clip(80, g.Heading()), Nav: link.Groups, Problem: problem, Data: shown})
 }
 
 // why says why the viewer may not act on the group; "" when they may. The role on one of its topics is enough.
@@ -135,7 +135,7 @@ func (p *Pages) Annotate(w http.ResponseWriter, r *http.Request) error {
 	body := request.Body(r)
 	body["note"], body["link"], body["muted"] = orNull(typed.Note), orNull(typed.Link), typed.Muted
 	path := api.Endpoint("groups", r.PathValue("id"))
-	if err := p.api.Send(r, http.MethodPatch, path+"?trend=none", body, nil); err != nil {
+	if err := p.API.Send(r, http.MethodPatch, path+"?trend=none", body, nil); err != nil {
 		return view.Answered(err, func(status int, problem *view.Problem) error { return p.render(w, r, status, problem, &typed) })
 	}
 	return view.RedirectDone(w, r, "noted", link.ErrorGroup(r.PathValue("id")))

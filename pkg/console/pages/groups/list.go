@@ -16,15 +16,10 @@ import (
 
 // Pages are the pages of error groups.
 type Pages struct {
-	api            api.Client
-	renderer       *view.Renderer
-	now            func() time.Time
-	versionHeaders []string
-}
-
-// New returns the pages. The names of headers that hold a version of the producer or consumer are in versionHeaders.
-func New(client api.Client, renderer *view.Renderer, now func() time.Time, versionHeaders []string) *Pages {
-	return &Pages{client, renderer, now, versionHeaders}
+	API            api.Client
+	Renderer       *view.Renderer
+	Now            func() time.Time
+	VersionHeaders []string // names of headers that hold a version of the producer or the consumer
 }
 
 // errorGroup is an error group with its arrivals drawn.
@@ -101,7 +96,7 @@ func (p *Pages) List(w http.ResponseWriter, r *http.Request) error {
 		Next   string       `json:"next_cursor"`
 	}
 	page, status := view.Page{Title: "Groups", Nav: link.Groups, Data: &shown}, http.StatusOK
-	if err := p.api.Get(r, api.Endpoint("groups"), ask, &answer); err != nil {
+	if err := p.API.Get(r, api.Endpoint("groups"), ask, &answer); err != nil {
 		if status, page.Problem, err = view.ProblemOf(err); err != nil {
 			return err
 		}
@@ -109,10 +104,10 @@ func (p *Pages) List(w http.ResponseWriter, r *http.Request) error {
 	shown.Groups = answer.Groups
 	slices.SortStableFunc(shown.Groups, func(a, b errorGroup) int { return cmp.Compare(a.Urgency(), b.Urgency()) })
 	for i := range shown.Groups {
-		shown.Groups[i].Trend = shown.Range.draw(p.now(), shown.Groups[i].Hours)
+		shown.Groups[i].Trend = shown.Range.draw(p.Now(), shown.Groups[i].Hours)
 	}
 	if answer.Next != "" {
 		shown.Next = shown.Same("cursor", answer.Next)
 	}
-	return p.renderer.Render(w, r, status, "groups", page)
+	return p.Renderer.Render(w, r, status, "groups", page)
 }

@@ -42,13 +42,13 @@ const (
 
 // sample loads the latest messages of a group. A page shows an error of the API in their place.
 func (p *Pages) sample(r *http.Request, id string) (sample, error) {
-	s := sample{Headers: strings.Join(p.versionHeaders, ", ")}
+	s := sample{Headers: strings.Join(p.VersionHeaders, ", ")}
 	var answer struct {
 		Messages []api.Message `json:"messages"`
 		Next     string        `json:"next_cursor"`
 	}
 	query := url.Values{"group_id": {id}, "limit": {strconv.Itoa(sampledMessages)}, "omit": {"payload"}}
-	if err := p.api.Get(r, api.Endpoint("messages"), query, &answer); err != nil {
+	if err := p.API.Get(r, api.Endpoint("messages"), query, &answer); err != nil {
 		_, problem, err := view.ProblemOf(err)
 		if err == nil {
 			s.Problem = problem.Message
@@ -56,7 +56,7 @@ func (p *Pages) sample(r *http.Request, id string) (sample, error) {
 		return s, err
 	}
 	s.Of, s.All = len(answer.Messages), answer.Next == ""
-	s.Versions, s.Without = versions(answer.Messages, p.versionHeaders)
+	s.Versions, s.Without = versions(answer.Messages, p.VersionHeaders)
 	for i := range s.Versions {
 		s.Versions[i].Link = s.Versions[i].messages(id)
 	}

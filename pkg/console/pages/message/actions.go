@@ -16,10 +16,7 @@ import (
 )
 
 // Actions perform actions on a message. The page shows why one was refused.
-type Actions struct{ page *Page }
-
-// NewActions returns the actions of a page.
-func NewActions(p *Page) *Actions { return &Actions{p} }
+type Actions struct{ Page *Page }
 
 type acts struct {
 	Retry, Edit, Requeue, Dead, Delete, Origin, Restore act
@@ -137,7 +134,7 @@ func (a *Actions) Act(what, sentence string) view.Handler {
 		case what == "origin":
 			body["original_topic"] = request.Text(r, "original_topic")
 		}
-		if err := a.page.api.Send(r, http.MethodPost, ref.Endpoint(what), body, nil); err != nil {
+		if err := a.Page.API.Send(r, http.MethodPost, ref.Endpoint(what), body, nil); err != nil {
 			return a.refused(w, r, ref, err)
 		}
 		return view.RedirectDone(w, r, sentence, api.MessageRef{ID: ref.ID}.URL())
@@ -147,7 +144,7 @@ func (a *Actions) Act(what, sentence string) view.Handler {
 // Delete deletes a message and redirects to the list that led to it.
 func (a *Actions) Delete(w http.ResponseWriter, r *http.Request) error {
 	ref := api.RefOf(r, false)
-	if err := a.page.api.Send(r, http.MethodDelete, link.To(ref.Endpoint(), "reason", request.Text(r, "reason")), nil, nil); err != nil {
+	if err := a.Page.API.Send(r, http.MethodDelete, link.To(ref.Endpoint(), "reason", request.Text(r, "reason")), nil, nil); err != nil {
 		return a.refused(w, r, ref, err)
 	}
 	return view.RedirectDone(w, r, "deleted", link.Back(r))
@@ -155,8 +152,8 @@ func (a *Actions) Delete(w http.ResponseWriter, r *http.Request) error {
 
 func (a *Actions) refused(w http.ResponseWriter, r *http.Request, ref api.MessageRef, err error) error {
 	return view.Answered(err, func(status int, problem *view.Problem) error {
-		explainAttempt(problem, a.page.now())
-		return a.page.show(w, r, ref, status, problem)
+		explainAttempt(problem, a.Page.Now())
+		return a.Page.show(w, r, ref, status, problem)
 	})
 }
 

@@ -12,26 +12,26 @@ type command struct {
 	Text     string
 }
 
-func (p *Page) commands(r *http.Request, ref api.MessageRef, m *api.Message) []command {
+func commands(r *http.Request, ref api.MessageRef, m *api.Message, needToken bool) []command {
 	list := []command{
-		{"curl-get", "Fetch the message", p.curl(r, http.MethodGet, ref.Endpoint(), "")},
-		{"curl-payload", "Fetch its payload", p.curl(r, http.MethodGet, ref.Endpoint("payload"), "") + " -o " + quote(m.ID+".bin")},
-		{"curl-history", "Fetch its history", p.curl(r, http.MethodGet, ref.Endpoint("history"), "")},
+		{"curl-get", "Fetch the message", curl(r, needToken, http.MethodGet, ref.Endpoint(), "")},
+		{"curl-payload", "Fetch its payload", curl(r, needToken, http.MethodGet, ref.Endpoint("payload"), "") + " -o " + quote(m.ID+".bin")},
+		{"curl-history", "Fetch its history", curl(r, needToken, http.MethodGet, ref.Endpoint("history"), "")},
 	}
 	if ref.Archived {
-		return append(list, command{"curl-restore", "Restore it", p.curl(r, http.MethodPost, ref.Endpoint("restore"), `{"reason":""}`)})
+		return append(list, command{"curl-restore", "Restore it", curl(r, needToken, http.MethodPost, ref.Endpoint("restore"), `{"reason":""}`)})
 	}
-	return append(list, command{"curl-retry", "Send it back", p.curl(r, http.MethodPost, ref.Endpoint("retry"), `{"reason":""}`)})
+	return append(list, command{"curl-retry", "Send it back", curl(r, needToken, http.MethodPost, ref.Endpoint("retry"), `{"reason":""}`)})
 }
 
 // curl returns a command for a POSIX shell. The address is quoted, because the client chooses the host name.
-func (p *Page) curl(r *http.Request, method, path, body string) string {
+func curl(r *http.Request, needToken bool, method, path, body string) string {
 	b := strings.Builder{}
 	b.WriteString("curl -sS")
 	if method != http.MethodGet {
 		b.WriteString(" -X " + method)
 	}
-	if p.options.NeedToken {
+	if needToken {
 		b.WriteString(` -H "Authorization: Bearer $TOKEN"`)
 	}
 	if body != "" {

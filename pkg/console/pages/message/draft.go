@@ -16,6 +16,12 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/view"
 )
 
+// maxEdited is the largest payload in bytes that can be edited: the API accepts no larger body.
+const maxEdited = 1 << 20
+
+// payloadMark marks where a JSON payload goes in a request. No other text looks like it: its quotes would be escaped.
+const payloadMark = "\x00payload"
+
 type value struct {
 	As   string // text, base64, null, keep, or remove
 	Text string

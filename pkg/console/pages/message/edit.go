@@ -19,9 +19,6 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/view"
 )
 
-// maxEdited is the largest payload in bytes that can be edited: the API accepts no larger body.
-const maxEdited = 1 << 20
-
 // Edit is the form that changes a message before it is sent.
 type Edit struct {
 	api         api.Client
@@ -33,9 +30,9 @@ type Edit struct {
 // maxComparisons limits how many comparisons of large texts run at once; the others wait.
 const maxComparisons = 2
 
-// NewEdit returns the form of a page's messages.
-func NewEdit(p *Page) *Edit {
-	return &Edit{p.api, p.renderer, p.now, make(chan struct{}, maxComparisons)}
+// NewEdit returns the form.
+func NewEdit(client api.Client, renderer *view.Renderer, now func() time.Time) *Edit {
+	return &Edit{client, renderer, now, make(chan struct{}, maxComparisons)}
 }
 
 type editPage struct {
@@ -174,9 +171,6 @@ func (e *Edit) Send(w http.ResponseWriter, r *http.Request) error {
 	}
 	return view.RedirectDone(w, r, "edited", p.Base)
 }
-
-// payloadMark marks where a JSON payload goes in a request. No other text looks like it: its quotes would be escaped.
-const payloadMark = "\x00payload"
 
 // editBody returns the request body of a retry with an edit. A payload that is JSON is inserted as it was typed: an
 // encoder would change its formatting, and base64 would leave room for a third less.

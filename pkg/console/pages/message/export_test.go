@@ -25,5 +25,5 @@ func NewHeader() editHeader { return editHeader{value: value{As: asText}} }
 
 // CurlWithToken returns a command for an API that needs credentials.
 func CurlWithToken(r *http.Request, method, path, body string) string {
-	return (&Page{options: Options{NeedToken: true}}).curl(r, method, path, body)
+	return curl(r, true, method, path, body)
 }

@@ -95,18 +95,17 @@ func numberIn(raw []byte) string {
 	}
 }
 
-// KeyShown returns the key of the record.
-func (p *page) KeyShown() shownBytes {
-	if m := p.Message; m.KeyOmitted != "" && m.KeySize != nil {
-		return shownBytes{Size: *p.KeySize, LeftOut: true}
+func keyOf(m *api.Message) shownBytes {
+	if m.KeyOmitted != "" && m.KeySize != nil {
+		return shownBytes{Size: *m.KeySize, LeftOut: true}
 	}
-	return showBlob(p.Key)
+	return showBlob(m.Key)
 }
 
 type trace struct{ ID, URL string }
 
 // traceOf reads the W3C trace header. The last one was added by the last sender.
-func (p *Page) traceOf(headers []api.Header) trace {
+func traceOf(headers []api.Header, traceURL func(id string) string) trace {
 	var found trace
 	for _, h := range headers {
 		if h.Value == nil || !strings.EqualFold(h.Key, "traceparent") {
@@ -119,7 +118,7 @@ func (p *Page) traceOf(headers []api.Header) trace {
 		found.ID = parts[1]
 	}
 	if found.ID != "" {
-		found.URL = p.options.TraceURL(found.ID)
+		found.URL = traceURL(found.ID)
 	}
 	return found
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -129,23 +130,13 @@ var changeWords = map[string]string{
 	"unmask":  "was shown without masks",
 }
 
-// addHistory adds what happened to the message, and the messages before and after it.
-func (p *Page) addHistory(r *http.Request, ref api.MessageRef, data *page) error {
-	var h history
-	if err := p.api.Get(r, ref.Endpoint("history"), nil, &h); err != nil {
-		return err
+// readHistory reads what happened to the message. With unmask, edits that may contain masks are read without them.
+func readHistory(r *http.Request, client api.Client, ref api.MessageRef, unmask bool) (h history, err error) {
+	if err := client.Get(r, ref.Endpoint("history"), nil, &h); err != nil || !unmask || !h.masked() {
+		return h, err
 	}
-	if data.Unmask && h.masked() {
-		h = history{}
-		if err := p.api.Get(r, ref.Endpoint("history"), masking(true), &h); err != nil {
-			return err
-		}
-	}
-	data.Past, data.Lineage = pastOf(data.Message, h), h.Lineage
-	if data.Outcome == "returned" {
-		data.Children = p.childrenOf(r, data.ID)
-	}
-	return nil
+	h = history{}
+	return h, client.Get(r, ref.Endpoint("history"), masking(true), &h)
 }
 
 // pastOf returns all events in one list, the oldest first. An attempt's copy in the audit trail is omitted.
@@ -172,13 +163,24 @@ func pastOf(m *api.Message, h history) []event {
 
 // childrenOf finds the messages that this one was stored as when it failed again, by a header. An error leaves the
 // list empty: the search may lag, or be forbidden.
-func (p *Page) childrenOf(r *http.Request, id string) []api.Message {
+func childrenOf(r *http.Request, client api.Client, id string) []api.Message {
 	var list struct {
 		Messages []api.Message `json:"messages"`
 	}
 	query := url.Values{"header": {"dlq-message-id=" + id}, "limit": {"10"}, "omit": {"payload"}}
-	if err := p.api.Get(r, api.Endpoint("messages"), query, &list); err != nil {
+	if err := client.Get(r, api.Endpoint("messages"), query, &list); err != nil {
 		return nil
 	}
 	return slices.DeleteFunc(list.Messages, func(m api.Message) bool { return m.ParentID != id })
+}
+
+func position(partition *int32, offset *int64) string {
+	switch {
+	case partition == nil:
+		return ""
+	case offset == nil:
+		return fmt.Sprintf("partition %d", *partition)
+	default:
+		return fmt.Sprintf("partition %d, offset %d", *partition, *offset)
+	}
 }

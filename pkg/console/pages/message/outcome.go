@@ -22,13 +22,13 @@ type outcome struct {
 const settleTime = 15 * time.Minute
 
 // outcomeOf describes the outcome of a message. seen is the status at the time the page was loaded; "" means now.
-func (p *Page) outcomeOf(m *api.Message, seen string) outcome {
+func outcomeOf(m *api.Message, seen string, now time.Time) outcome {
 	f := outcome{Words: stateWords(m), Moved: seen != "" && seen != m.Status, Base: api.MessageRef{ID: m.ID}.URL()}
 	if seen == "" {
 		seen = m.Status
 	}
 	f.Live = m.Status == "RETRYING" && !m.Unsettled() ||
-		m.Status == "RESOLVED" && m.Outcome == "published" && p.now().Sub(m.FinishedAt) < settleTime
+		m.Status == "RESOLVED" && m.Outcome == "published" && now.Sub(m.FinishedAt) < settleTime
 	f.URL = link.To(f.Base, "seen", seen)
 	return f
 }

@@ -3,9 +3,7 @@ package message
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/api"
@@ -15,24 +13,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/view"
 )
 
-// Options configure the page of a message.
-type Options struct {
+// Page is the page of a message, live or archived.
+type Page struct {
+	API               api.Client
+	Renderer          *view.Renderer
+	Now               func() time.Time
 	ApplicationFrames []string               // prefixes of the application's own stack frames; empty: all of no known library
 	TraceURL          func(id string) string // address of a trace; "" for none
 	NeedToken         bool                   // the API needs credentials
-}
-
-// Page is the page of a message, live or archived.
-type Page struct {
-	api      api.Client
-	renderer *view.Renderer
-	now      func() time.Time
-	options  Options
-}
-
-// New returns the page.
-func New(client api.Client, renderer *view.Renderer, now func() time.Time, options Options) *Page {
-	return &Page{client, renderer, now, options}
 }
 
 type page struct {
@@ -64,7 +52,7 @@ func (p *Page) Show(archived bool) view.Handler {
 }
 
 func (p *Page) show(w http.ResponseWriter, r *http.Request, ref api.MessageRef, status int, problem *view.Problem) error {
-	m, revealed, err := loadMessage(r, p.api, ref, request.Unmasks(r))
+	m, revealed, err := loadMessage(r, p.API, ref, request.Unmasks(r))
 	if err != nil {
 		return p.elsewhere(w, r, ref, err)
 	}
@@ -72,32 +60,9 @@ func (p *Page) show(w http.ResponseWriter, r *http.Request, ref api.MessageRef, 
 	if err != nil {
 		return err
 	}
-	return p.renderer.Render(w, r, status, "message", view.Page{
+	return p.Renderer.Render(w, r, status, "message", view.Page{
 		Title: "Message " + format.Short(m.ID), Nav: ref.List(), Modules: []string{"message"}, Problem: problem, Data: data,
 	})
-}
-
-func masking(unmask bool) url.Values {
-	if unmask {
-		return url.Values{"unmask": {"true"}}
-	}
-	return nil
-}
-
-// loadMessage loads a message, unmasked only if it has masks: each unmasked read adds an entry to the audit trail.
-// revealed reports whether it was read unmasked.
-func loadMessage(r *http.Request, client api.Client, ref api.MessageRef, unmask bool) (m *api.Message, revealed bool, err error) {
-	m = &api.Message{}
-	if err := client.Get(r, ref.Endpoint(), nil, m); err != nil || !unmask || len(m.Masked) == 0 {
-		return m, false, err
-	}
-	m = &api.Message{}
-	return m, true, client.Get(r, ref.Endpoint(), masking(true), m)
-}
-
-// keepsBytes reports whether the payload is loaded only on request: bytes cannot be masked, and each load is audited.
-func keepsBytes(m *api.Message, v *session.Viewer, unmask bool) bool {
-	return !unmask && m.OnlyBytes() && v.MayReveal(m.ScopeTopic())
 }
 
 // elsewhere redirects to the archive when the message was archived, and back when it was restored.
@@ -107,7 +72,7 @@ func (p *Page) elsewhere(w http.ResponseWriter, r *http.Request, ref api.Message
 		return err
 	}
 	other := api.MessageRef{ID: ref.ID, Archived: !ref.Archived}
-	if _, _, missing := loadMessage(r, p.api, other, false); missing != nil {
+	if _, _, missing := loadMessage(r, p.API, other, false); missing != nil {
 		return err
 	}
 	return view.Redirect(w, r, other.URL())
@@ -116,24 +81,29 @@ func (p *Page) elsewhere(w http.ResponseWriter, r *http.Request, ref api.Message
 func (p *Page) compose(r *http.Request, ref api.MessageRef, m *api.Message, revealed bool) (*page, error) {
 	unmask, viewer := request.Unmasks(r), session.ViewerOf(r)
 	data := &page{Message: m, Archived: ref.Archived, Base: ref.URL()}
-	data.Outlook = p.outcomeOf(m, r.URL.Query().Get("seen"))
+	data.Outlook = outcomeOf(m, r.URL.Query().Get("seen"), p.Now())
 	if r.Header.Get("HX-Target") == "outcome" { // only this part of the page is requested
 		return data, nil
 	}
 	data.Unmask = revealed || unmask && m.OnlyBytes() && viewer.MayReveal(m.ScopeTopic())
 	data.MayUnmask = !unmask && len(m.Masked) > 0 && viewer.May("unmask", m.ScopeTopic())
-	if err := p.addHistory(r, ref, data); err != nil {
+	past, err := readHistory(r, p.API, ref, data.Unmask)
+	if err != nil {
 		return nil, err
 	}
+	data.Past, data.Lineage = pastOf(m, past), past.Lineage
+	if m.Outcome == "returned" {
+		data.Children = childrenOf(r, p.API, m.ID)
+	}
 	data.Group = p.groupOf(r, m)
-	data.Stack = foldStack(m.StackTrace, p.options.ApplicationFrames)
+	data.Stack = foldStack(m.StackTrace, p.ApplicationFrames)
 	data.Origin = originOf(m)
 	data.Headers = decodeHeaders(m)
 	data.MoreHeaders = m.HeadersOmitted != "" || len(m.Headers) > maxHeaders
-	data.Trace = p.traceOf(m.Headers)
-	data.Payload = p.showPayload(r, ref, m)
+	data.Trace = traceOf(m.Headers, p.TraceURL)
+	data.Payload = showPayload(r, p.API, ref, m)
 	data.Acts = actsOf(m, viewer, r, ref.Archived)
-	data.Curl = p.commands(r, ref, m)
+	data.Curl = commands(r, ref, m, p.NeedToken)
 	return data, nil
 }
 
@@ -142,18 +112,21 @@ func (p *Page) groupOf(r *http.Request, m *api.Message) *api.ErrorGroup {
 	if m.GroupID == "" {
 		return nil
 	}
-	g, _ := p.api.ErrorGroup(r, m.GroupID)
+	g, _ := p.API.ErrorGroup(r, m.GroupID)
 	g.Title = cmp.Or(g.Title, "failures with the same cause")
 	return &g
 }
 
-func position(partition *int32, offset *int64) string {
-	switch {
-	case partition == nil:
-		return ""
-	case offset == nil:
-		return fmt.Sprintf("partition %d", *partition)
-	default:
-		return fmt.Sprintf("partition %d, offset %d", *partition, *offset)
+// KeyShown returns the key of the record.
+func (p *page) KeyShown() shownBytes { return keyOf(p.Message) }
+
+// Download sends the payload as it is.
+func (p *Page) Download(archived bool) view.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		ref := api.RefOf(r, archived)
+		if v := session.ViewerOf(r); v != nil && v.Masking && request.FromOtherSite(r) { // each unmasked download is audited
+			return view.Redirect(w, r, ref.URL())
+		}
+		return p.API.Stream(w, r, ref.Endpoint("payload"), nil)
 	}
 }

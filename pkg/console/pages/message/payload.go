@@ -10,7 +10,6 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/link"
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/request"
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/session"
-	"github.com/dlq-manager/dlq-manager/pkg/console/internal/view"
 )
 
 const (
@@ -51,7 +50,7 @@ var omitted = map[string]string{
 }
 
 // showPayload loads no more of a large payload than it shows, and fetches from Kafka only on request.
-func (p *Page) showPayload(r *http.Request, ref api.MessageRef, m *api.Message) payloadView {
+func showPayload(r *http.Request, client api.Client, ref api.MessageRef, m *api.Message) payloadView {
 	v := payloadView{Download: ref.URL() + "/payload", Why: whyNoBytes(m, session.ViewerOf(r))}
 	if m.PayloadSize != nil {
 		v.Size, v.Known = *m.PayloadSize, true
@@ -71,7 +70,7 @@ func (p *Page) showPayload(r *http.Request, ref api.MessageRef, m *api.Message) 
 		v.Reveal, v.Chosen = link.To(ref.URL(), "view", v.Chosen, "unmask", "true")+"#payload", ""
 		return v
 	}
-	p.fillView(r, ref, m, &v)
+	v.load(r, client, ref, m)
 	v.Tabs = tabsOf(ref, m, v.Chosen, request.Unmasks(r))
 	return v
 }
@@ -102,7 +101,7 @@ func chooseView(asked string, m *api.Message) string {
 	}
 }
 
-func (p *Page) fillView(r *http.Request, ref api.MessageRef, m *api.Message, v *payloadView) {
+func (v *payloadView) load(r *http.Request, client api.Client, ref api.MessageRef, m *api.Message) {
 	if v.Chosen == "" {
 		return
 	}
@@ -112,7 +111,7 @@ func (p *Page) fillView(r *http.Request, ref api.MessageRef, m *api.Message, v *
 		if v.Chosen == "hex" {
 			most = maxHex
 		}
-		begin, all, err := p.api.Head(r, ref.Endpoint("payload"), most)
+		begin, all, err := client.Head(r, ref.Endpoint("payload"), most)
 		if err != nil {
 			v.Chosen, v.Notes = "", append(v.Notes, "The payload cannot be shown: "+wordsOf(err))
 			return
@@ -191,15 +190,4 @@ func tabsOf(ref api.MessageRef, m *api.Message, chosen string, unmask bool) []ta
 		tabs[i].URL = link.To(ref.URL(), "view", tabs[i].View, "unmask", masking(unmask).Get("unmask")) + "#payload"
 	}
 	return tabs
-}
-
-// Download sends the payload as it is.
-func (p *Page) Download(archived bool) view.Handler {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		ref := api.RefOf(r, archived)
-		if v := session.ViewerOf(r); v != nil && v.Masking && request.FromOtherSite(r) { // each unmasked download is audited
-			return view.Redirect(w, r, ref.URL())
-		}
-		return p.api.Stream(w, r, ref.Endpoint("payload"), nil)
-	}
 }

@@ -19,14 +19,9 @@ import (
 
 // List is the list of messages.
 type List struct {
-	api      api.Client
-	renderer *view.Renderer
-	now      func() time.Time
-}
-
-// New returns the list.
-func New(client api.Client, renderer *view.Renderer, now func() time.Time) *List {
-	return &List{client, renderer, now}
+	API      api.Client
+	Renderer *view.Renderer
+	Now      func() time.Time
 }
 
 const perPage = 50
@@ -129,7 +124,7 @@ func (l *List) Show(path string) view.Handler {
 		if given := r.URL.Query(); removeEmpty(given) {
 			return view.Redirect(w, r, link.WithQuery(r.URL.Path, given))
 		}
-		q := readQuery(r, path, l.now())
+		q := readQuery(r, path, l.Now())
 		asked, wrong := q.params()
 		if wrong != nil {
 			return l.render(w, r, q, http.StatusBadRequest, page{}, wrong)
@@ -163,7 +158,7 @@ func (l *List) load(r *http.Request, q listQuery, asked url.Values) (p page, err
 		asked.Set("limit", "1")
 		asked.Set("count", "exact")
 		var f results
-		err = l.api.Get(r, "/api/v1"+q.path, asked, &f)
+		err = l.API.Get(r, "/api/v1"+q.path, asked, &f)
 		p.Count = countOf(q, f, true)
 	case topicsPart:
 		p.Topics, err = l.topicNames(r)
@@ -188,7 +183,7 @@ func (l *List) topicNames(r *http.Request) ([]string, error) {
 			DLQTopics []string `json:"dlq_topics"`
 		} `json:"topics"`
 	}
-	err := l.api.Get(r, api.Endpoint("topics"), nil, &answer)
+	err := l.API.Get(r, api.Endpoint("topics"), nil, &answer)
 	known, names := map[string]bool{"": true}, []string(nil)
 	for _, t := range answer.Topics {
 		for _, name := range append([]string{t.Topic}, t.DLQTopics...) {
@@ -212,7 +207,7 @@ func (l *List) arrived(r *http.Request, q listQuery, asked url.Values) (*arrival
 	asked.Set("omit", "payload")
 	asked.Set("count", "exact")
 	var f results
-	if err := l.api.Get(r, "/api/v1"+q.path, asked, &f); err != nil || f.Count == nil {
+	if err := l.API.Get(r, "/api/v1"+q.path, asked, &f); err != nil || f.Count == nil {
 		return a, err
 	}
 	a.N = f.Count.N
@@ -234,7 +229,7 @@ func (l *List) find(r *http.Request, q listQuery, asked url.Values) (p page, err
 		asked.Set("cursor", q.cursor)
 	}
 	var f results
-	if err := l.api.Get(r, "/api/v1"+q.path, asked, &f); err != nil {
+	if err := l.API.Get(r, "/api/v1"+q.path, asked, &f); err != nil {
 		return p, err
 	}
 	p.Count = countOf(q, f, q.exact)
@@ -286,7 +281,7 @@ func (l *List) listOf(r *http.Request, q listQuery, f results) *list {
 		m.Older = q.older(f.Next)
 	}
 	m.SearchedTo, m.Forward = f.SearchedBackTo, q.sort == "created_at"
-	if l.now().Sub(f.SearchedUntil) > searchLag {
+	if l.Now().Sub(f.SearchedUntil) > searchLag {
 		m.Searched = f.SearchedUntil
 	}
 	if q.path == link.Messages && len(f.Messages) > 0 {
@@ -350,7 +345,7 @@ func (l *List) render(w http.ResponseWriter, r *http.Request, q listQuery, statu
 	if partOf(r) == "" {
 		p.Chips = q.chips(l.groupTitle(r, q.filter.Get("group_id")))
 	}
-	return l.renderer.Render(w, r, status, name, view.Page{
+	return l.Renderer.Render(w, r, status, name, view.Page{
 		Title: title, Nav: q.path, Modules: []string{"messages"}, Data: p,
 		Problem: problem.Without(p.Form.names()),
 	})
@@ -361,6 +356,6 @@ func (l *List) groupTitle(r *http.Request, id string) string {
 	if id == "" {
 		return ""
 	}
-	g, _ := l.api.ErrorGroup(r, id)
+	g, _ := l.API.ErrorGroup(r, id)
 	return cmp.Or(g.Title, g.Class)
 }

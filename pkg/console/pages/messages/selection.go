@@ -39,7 +39,7 @@ func (l *List) Export(w http.ResponseWriter, r *http.Request) error {
 		return &api.Error{Status: http.StatusForbidden, Message: "An export cannot be started by a page of another site."}
 	}
 	given := r.URL.Query()
-	asked, wrong := readQuery(r, link.Messages, l.now()).params()
+	asked, wrong := readQuery(r, link.Messages, l.Now()).params()
 	if wrong != nil {
 		return &api.Error{Status: http.StatusBadRequest, Message: wrong.Message}
 	}
@@ -49,5 +49,5 @@ func (l *List) Export(w http.ResponseWriter, r *http.Request) error {
 			asked.Set(name, given.Get(name))
 		}
 	}
-	return l.api.Stream(w, r, api.Endpoint("export"), asked)
+	return l.API.Stream(w, r, api.Endpoint("export"), asked)
 }

@@ -18,14 +18,9 @@ import (
 
 // Overview is the first page of the console.
 type Overview struct {
-	api      api.Client
-	renderer *view.Renderer
-	now      func() time.Time
-}
-
-// New returns the overview.
-func New(client api.Client, renderer *view.Renderer, now func() time.Time) *Overview {
-	return &Overview{client, renderer, now}
+	API      api.Client
+	Renderer *view.Renderer
+	Now      func() time.Time
 }
 
 // page answers the first questions: what fails, since when, whether it still fails, and whether a retry helps.
@@ -94,16 +89,16 @@ func (o *Overview) Show(w http.ResponseWriter, r *http.Request) error {
 	var topics []topic
 	var recent activity
 	parts := []part{
-		{"the dependencies", func(r *http.Request) error { return o.api.Health(r, "/readyz", &data.Ready) }},
-		{"the topics", func(r *http.Request) (err error) { topics, err = allTopics(r, o.api); return err }},
-		{"the last arrivals", func(r *http.Request) (err error) { recent, err = readActivity(r, o.api, ranges[0], ""); return err }},
+		{"the dependencies", func(r *http.Request) error { return o.API.Health(r, "/readyz", &data.Ready) }},
+		{"the topics", func(r *http.Request) (err error) { topics, err = allTopics(r, o.API); return err }},
+		{"the last arrivals", func(r *http.Request) (err error) { recent, err = readActivity(r, o.API, ranges[0], ""); return err }},
 		{"the error groups", func(r *http.Request) (err error) { data.Groups, err = o.openGroups(r); return err }},
 		{"the quarantine", func(r *http.Request) (err error) { data.Refused, err = o.anyQuarantined(r); return err }},
 		{"the redrives", func(r *http.Request) (err error) { data.Redrives, err = o.liveRedrives(r); return err }},
 	}
 	if chosen != ranges[0] {
 		parts = slices.Insert(parts, 2, part{"the arrivals", func(r *http.Request) (err error) {
-			data.Activity, err = readActivity(r, o.api, chosen, "")
+			data.Activity, err = readActivity(r, o.API, chosen, "")
 			return err
 		}})
 	}
@@ -118,7 +113,7 @@ func (o *Overview) Show(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	data.Empty = len(topics) == 0 && len(data.Missing) == 0
-	return o.renderer.Render(w, r, http.StatusOK, "overview", view.Page{Title: "Overview", Nav: "/", Modules: []string{"chart"}, Data: data})
+	return o.Renderer.Render(w, r, http.StatusOK, "overview", view.Page{Title: "Overview", Nav: "/", Modules: []string{"chart"}, Data: data})
 }
 
 type part struct {
@@ -172,7 +167,7 @@ func (o *Overview) sumUp(r *http.Request, data *page, topics []topic) error {
 			open = append(open, t)
 		}
 	}
-	data.Fresh = o.now().Sub(data.LastSeen) < recentMinutes*time.Minute
+	data.Fresh = o.Now().Sub(data.LastSeen) < recentMinutes*time.Minute
 	slices.SortStableFunc(open, func(a, b topic) int { return cmp.Compare(b.Counts.Open(), a.Counts.Open()) })
 	if len(open) > maxTopics {
 		data.MoreOpen = len(open) - maxTopics
@@ -184,7 +179,7 @@ func (o *Overview) sumUp(r *http.Request, data *page, topics []topic) error {
 	for i, t := range open {
 		if t.Topic != "" {
 			hours = append(hours, part{"the repeated failures of single topics", func(r *http.Request) error {
-				hour, err := readActivity(r, o.api, ranges[0], t.Topic)
+				hour, err := readActivity(r, o.API, ranges[0], t.Topic)
 				_, back[i] = hour.last(time.Hour)
 				return err
 			}})
@@ -193,7 +188,7 @@ func (o *Overview) sumUp(r *http.Request, data *page, topics []topic) error {
 	err := data.read(r, hours)
 	data.Missing = slices.Compact(data.Missing)
 	for i, t := range open {
-		data.Topics[i] = openTopic{t, t.advise(o.now(), back[i])}
+		data.Topics[i] = openTopic{t, t.advise(o.Now(), back[i])}
 	}
 	return err
 }
@@ -215,7 +210,7 @@ func (o *Overview) openGroups(r *http.Request) ([]api.ErrorGroup, error) {
 			Groups []api.ErrorGroup `json:"groups"`
 		}
 		query := url.Values{"open": {"true"}, "sort": {sort}, "trend": {"none"}, "limit": {"50"}}
-		if err := o.api.Get(r, api.Endpoint("groups"), query, &answer); err != nil {
+		if err := o.API.Get(r, api.Endpoint("groups"), query, &answer); err != nil {
 			return nil, err
 		}
 		for _, g := range answer.Groups {
@@ -238,7 +233,7 @@ func (o *Overview) liveRedrives(r *http.Request) ([]liveRedrive, error) {
 		var answer struct {
 			Redrives []liveRedrive `json:"redrives"`
 		}
-		if err := o.api.Get(r, api.Endpoint("redrives"), url.Values{"state": {state}, "limit": {"5"}}, &answer); err != nil {
+		if err := o.API.Get(r, api.Endpoint("redrives"), url.Values{"state": {state}, "limit": {"5"}}, &answer); err != nil {
 			return nil, err
 		}
 		live = append(live, answer.Redrives...)
@@ -250,6 +245,6 @@ func (o *Overview) anyQuarantined(r *http.Request) (bool, error) {
 	var answer struct {
 		Records []struct{} `json:"records"`
 	}
-	err := o.api.Get(r, api.Endpoint("quarantine"), url.Values{"limit": {"1"}}, &answer)
+	err := o.API.Get(r, api.Endpoint("quarantine"), url.Values{"limit": {"1"}}, &answer)
 	return len(answer.Records) > 0, err
 }

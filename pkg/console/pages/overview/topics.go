@@ -96,12 +96,9 @@ func allTopics(r *http.Request, client api.Client) ([]topic, error) {
 
 // Topics is the list of topics.
 type Topics struct {
-	api      api.Client
-	renderer *view.Renderer
+	API      api.Client
+	Renderer *view.Renderer
 }
-
-// NewTopics returns the list of topics.
-func NewTopics(client api.Client, renderer *view.Renderer) *Topics { return &Topics{client, renderer} }
 
 type topicsPage struct {
 	Topics  []topic
@@ -120,7 +117,7 @@ func (t *Topics) Show(w http.ResponseWriter, r *http.Request) error {
 		data.First = "/topics"
 	}
 	var answer topicList
-	if err := t.api.Get(r, api.Endpoint("topics"), query, &answer); err != nil {
+	if err := t.API.Get(r, api.Endpoint("topics"), query, &answer); err != nil {
 		return err
 	}
 	data.Topics = answer.Topics
@@ -132,5 +129,5 @@ func (t *Topics) Show(w http.ResponseWriter, r *http.Request) error {
 			data.Unknown = listed.Total
 		}
 	}
-	return t.renderer.Render(w, r, http.StatusOK, "topics", view.Page{Title: "Topics", Nav: "/topics", Data: data})
+	return t.Renderer.Render(w, r, http.StatusOK, "topics", view.Page{Title: "Topics", Nav: "/topics", Data: data})
 }

@@ -16,14 +16,9 @@ import (
 
 // Pages are the list of redrives and the page of each.
 type Pages struct {
-	api      api.Client
-	renderer *view.Renderer
-	now      func() time.Time
-}
-
-// New returns the pages.
-func New(client api.Client, renderer *view.Renderer, now func() time.Time) *Pages {
-	return &Pages{client, renderer, now}
+	API      api.Client
+	Renderer *view.Renderer
+	Now      func() time.Time
 }
 
 const perPage = 25
@@ -56,7 +51,7 @@ func (p *Pages) List(w http.ResponseWriter, r *http.Request) error {
 	}
 	ask := link.Query("limit", strconv.Itoa(perPage), "state", shown.State, "cursor", q.Get("cursor"))
 	page, status := view.Page{Title: "Redrives", Nav: link.Redrives, Data: &shown}, http.StatusOK
-	if err := p.api.Get(r, api.Endpoint("redrives"), ask, &answer); err != nil {
+	if err := p.API.Get(r, api.Endpoint("redrives"), ask, &answer); err != nil {
 		if status, page.Problem, err = view.ProblemOf(err); err != nil {
 			return err
 		}
@@ -66,7 +61,7 @@ func (p *Pages) List(w http.ResponseWriter, r *http.Request) error {
 	if answer.Next != "" {
 		shown.Next = link.To(link.Redrives, "state", shown.State, "cursor", answer.Next)
 	}
-	return p.renderer.Render(w, r, status, "redrives", page)
+	return p.Renderer.Render(w, r, status, "redrives", page)
 }
 
 type item struct {
@@ -133,10 +128,10 @@ func (p *Pages) Show(w http.ResponseWriter, r *http.Request) error {
 func (p *Pages) render(w http.ResponseWriter, r *http.Request, status int, problem *view.Problem, tried string) error {
 	id := r.PathValue("id")
 	var d redrive
-	if err := p.api.Get(r, api.Endpoint("redrives", id), nil, &d); err != nil {
+	if err := p.API.Get(r, api.Endpoint("redrives", id), nil, &d); err != nil {
 		return err
 	}
-	shown := page{redrive: d, Results: itemResults, Refresh: d.Every(p.now()), Moves: moves(), Fixed: d.fixed(session.ViewerOf(r))}
+	shown := page{redrive: d, Results: itemResults, Refresh: d.Every(p.Now()), Moves: moves(), Fixed: d.fixed(session.ViewerOf(r))}
 	for i := range shown.Moves {
 		if shown.Moves[i].Path == tried {
 			shown.Moves[i].Open, shown.Moves[i].Reason = true, request.Text(r, "reason")
@@ -154,7 +149,7 @@ func (p *Pages) render(w http.ResponseWriter, r *http.Request, status int, probl
 		shown.Seen = d.State
 	}
 	shown.Audit = link.To(link.Audit, "kind", "redrive", "object_id", d.ID)
-	return p.renderer.Render(w, r, status, "redrive", view.Page{Title: d.Title(), Nav: link.Redrives, Problem: problem, Data: shown})
+	return p.Renderer.Render(w, r, status, "redrive", view.Page{Title: d.Title(), Nav: link.Redrives, Problem: problem, Data: shown})
 }
 
 func (p *Pages) addItems(r *http.Request, shown *page) error {
@@ -187,7 +182,7 @@ func (p *Pages) readItems(r *http.Request, path, result, cursor string, limit in
 		Items []item `json:"items"`
 		Next  string `json:"next_cursor"`
 	}
-	err := p.api.Get(r, path, link.Query("limit", strconv.Itoa(limit), narrowedBy, result, "cursor", cursor), &answer)
+	err := p.API.Get(r, path, link.Query("limit", strconv.Itoa(limit), narrowedBy, result, "cursor", cursor), &answer)
 	return answer.Items, answer.Next, err
 }
 
@@ -221,7 +216,7 @@ func (p *Pages) hasMoved(r *http.Request, id, change string, refused error) bool
 		return false
 	}
 	var now redrive
-	if p.api.Get(r, api.Endpoint("redrives", id), nil, &now) != nil {
+	if p.API.Get(r, api.Endpoint("redrives", id), nil, &now) != nil {
 		return false
 	}
 	switch change {
@@ -239,7 +234,7 @@ func (p *Pages) hasMoved(r *http.Request, id, change string, refused error) bool
 func (p *Pages) Move(change string) view.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		d := redrive{ID: r.PathValue("id")}
-		err := p.api.Send(api.WithoutKey(r), http.MethodPost, api.Endpoint("redrives", d.ID, change), request.Body(r), nil)
+		err := p.API.Send(api.WithoutKey(r), http.MethodPost, api.Endpoint("redrives", d.ID, change), request.Body(r), nil)
 		if err == nil || p.hasMoved(r, d.ID, change, err) {
 			return view.RedirectDone(w, r, movedSentences[change], d.URL())
 		}

@@ -73,14 +73,9 @@ func (d dryRun) Startable() int64 { return d.Sendable + d.Counted["BROKER_UNAVAI
 
 // Start is the form that previews a redrive and starts it.
 type Start struct {
-	api      api.Client
-	renderer *view.Renderer
-	now      func() time.Time
-}
-
-// NewStart returns the form.
-func NewStart(client api.Client, renderer *view.Renderer, now func() time.Time) *Start {
-	return &Start{client, renderer, now}
+	API      api.Client
+	Renderer *view.Renderer
+	Now      func() time.Time
 }
 
 type startPage struct {
@@ -143,7 +138,7 @@ func (p startPage) Few() bool { return len(p.IDs) <= 100 }
 
 // Show shows the form, with a preview of the messages that the address selects.
 func (s *Start) Show(w http.ResponseWriter, r *http.Request) error {
-	o := readOrder(r, s.now())
+	o := readOrder(r, s.Now())
 	return s.preview(w, r, &o, http.StatusOK, nil)
 }
 
@@ -152,7 +147,7 @@ func (s *Start) Start(w http.ResponseWriter, r *http.Request) error {
 	if err := r.ParseForm(); err != nil {
 		return err
 	}
-	o := readOrder(r, s.now())
+	o := readOrder(r, s.Now())
 	if r.PostFormValue("do") != "start" {
 		return s.preview(w, r, &o, http.StatusOK, nil)
 	}
@@ -166,7 +161,7 @@ func (s *Start) Start(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	var made redrive
-	if err := s.api.Send(r, http.MethodPost, api.Endpoint("redrives"), body, &made); err != nil {
+	if err := s.API.Send(r, http.MethodPost, api.Endpoint("redrives"), body, &made); err != nil {
 		return s.showAgain(w, r, &o, nil, err)
 	}
 	return view.RedirectDone(w, r, "redrive", made.URL())
@@ -242,14 +237,14 @@ func (s *Start) preview(w http.ResponseWriter, r *http.Request, o *order, status
 	if o.Selects() {
 		title = o.Does().Name + ": preview"
 	}
-	return s.renderer.Render(w, r, status, "redrive-new", view.Page{Title: title, Nav: link.Redrives, Problem: problem, Data: shown})
+	return s.Renderer.Render(w, r, status, "redrive-new", view.Page{Title: title, Nav: link.Redrives, Problem: problem, Data: shown})
 }
 
 // dry requests a dry run. It leaves out the idempotency key, which is for the redrive itself.
 func (s *Start) dry(r *http.Request, body map[string]any) (*dryRun, error) {
 	body["dry_run"] = true
 	var dry dryRun
-	if err := s.api.Send(api.WithoutKey(r), http.MethodPost, api.Endpoint("redrives"), body, &dry); err != nil {
+	if err := s.API.Send(api.WithoutKey(r), http.MethodPost, api.Endpoint("redrives"), body, &dry); err != nil {
 		return nil, err
 	}
 	return &dry, nil
@@ -268,7 +263,7 @@ func (s *Start) titles(r *http.Request, o *order) map[string]string {
 	if id == "" {
 		return nil
 	}
-	g, ok := s.api.ErrorGroup(r, id)
+	g, ok := s.API.ErrorGroup(r, id)
 	if !ok {
 		return nil
 	}
