@@ -11,8 +11,7 @@
 //   - history.go: attempts, changes, and the messages before and after it
 //   - payload.go: the views of the payload
 //   - tree.go: JSON as a tree of limited size, and what is masked in it
-//   - headers.go: key, headers and trace
-//   - origin.go: where the message came from, and how that is known
+//   - record.go: key, headers and trace, and where the message came from
 //   - stack.go: stack traces with folded library frames
 //   - curl.go: the same requests as shell commands
 //   - load.go: how a message is loaded, masked or not
