@@ -33,7 +33,7 @@ func (c *Console) server() *server {
 // maxForm limits the bytes of a form: an edited payload of 1 MiB and its encoding.
 const maxForm = 4 << 20
 
-// page serves a page to the user of the session, which open does not read.
+// page serves a handler with the viewer, whom the API identifies by the session or the Authorization header.
 func (s *server) page(h view.Handler) http.Handler {
 	return s.open(func(w http.ResponseWriter, r *http.Request) error {
 		if err := s.checkEnded(r); err != nil {

@@ -57,6 +57,7 @@ func WithRole(role string, topics ...string) session.Viewer {
 // ReadOnly is the session of a viewer without other roles.
 var ReadOnly = WithRole("viewer", "*")
 
+// Says sets the answer of a route.
 func (a *API) Says(route string, answer any) *API { a.answers[route] = answer; return a }
 
 // Raw is an answer in JSON, sent unchanged.
@@ -74,6 +75,7 @@ func Refuse(status int, code, message string, details []map[string]any) any {
 	return refusal{status, code, message, details}
 }
 
+// ServeHTTP answers as configured. A request that the test does not know fails it.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	a.mu.Lock()
@@ -114,6 +116,7 @@ func Site(t *testing.T, a http.Handler, options ...console.Option) http.Handler 
 	return SiteWith(t, console.DefaultConfig(), a, options...)
 }
 
+// SiteWith is Site with another configuration.
 func SiteWith(t *testing.T, cfg console.Config, a http.Handler, options ...console.Option) http.Handler {
 	t.Helper()
 	options = append([]console.Option{console.WithClock(func() time.Time { return Noon })}, options...)
@@ -145,11 +148,13 @@ func Send(t *testing.T, site http.Handler, method, path string, form url.Values,
 	return w
 }
 
+// Get requests a page.
 func Get(t *testing.T, site http.Handler, path string, headers ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	return Send(t, site, http.MethodGet, path, nil, headers...)
 }
 
+// Post sends a form.
 func Post(t *testing.T, site http.Handler, path string, form url.Values) *httptest.ResponseRecorder {
 	t.Helper()
 	return Send(t, site, http.MethodPost, path, form)
@@ -187,12 +192,14 @@ func Shows(t *testing.T, api func(*testing.T) *API, looks map[string]Look) {
 	}
 }
 
+// WantSays checks the status of an answer, and that it contains each part.
 func WantSays(t *testing.T, what string, w *httptest.ResponseRecorder, status int, parts ...string) {
 	t.Helper()
 	check.True(t, w.Code == status, "%s: got status %d, want %d", what, w.Code, status)
 	MustHave(t, w.Body.String(), parts...)
 }
 
+// MustHave checks that a page contains each text.
 func MustHave(t *testing.T, body string, want ...string) {
 	t.Helper()
 	for _, w := range want {
@@ -202,6 +209,7 @@ func MustHave(t *testing.T, body string, want ...string) {
 	}
 }
 
+// MustNotHave checks that a page contains none of the texts.
 func MustNotHave(t *testing.T, body string, want ...string) {
 	t.Helper()
 	for _, w := range want {
@@ -211,6 +219,7 @@ func MustNotHave(t *testing.T, body string, want ...string) {
 	}
 }
 
+// WantTo checks that an answer redirects to a location.
 func WantTo(t *testing.T, what string, w *httptest.ResponseRecorder, location string) {
 	t.Helper()
 	if got := w.Header().Get("Location"); w.Code != http.StatusSeeOther || got != location {
@@ -242,6 +251,7 @@ func WantAsked(t *testing.T, a *API, route, query string) {
 	}
 }
 
+// LastAsked returns the last query of a route.
 func LastAsked(t *testing.T, a *API, route string) url.Values {
 	t.Helper()
 	asked, _ := a.Asked(route)
@@ -297,6 +307,7 @@ func Elements(t *testing.T, body string) (list []*html.Node, said string) {
 	return list, TextOf(doc)
 }
 
+// TextOf returns the text of an element with single spaces.
 func TextOf(n *html.Node) string {
 	var all []string
 	for child := range n.Descendants() {
@@ -307,6 +318,7 @@ func TextOf(n *html.Node) string {
 	return strings.Join(all, " ")
 }
 
+// Attribute returns the value of an attribute.
 func Attribute(n *html.Node, name string) (value string, there bool) {
 	for _, a := range n.Attr {
 		if a.Key == name {

@@ -58,6 +58,7 @@ const someItems = `{"items": [
 	{"number": 2, "id": "550e8400-e29b-41d4-a716-446655440002", "result": "skipped", "reason": "taken", "topic": null, "partition": null, "offset": null, "outcome": null}
 ], "next_cursor": "n+1"}`
 
+// RedriveAPI is an API that has one redrive.
 func RedriveAPI(t *testing.T) *API {
 	t.Helper()
 	return NewAPI(t).

@@ -33,8 +33,8 @@ var kinds = map[string]string{
 	".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
 }
 
-// LoadAssets reads each file of a known type below the folder static. Stylesheets are joined in the order of their names, those of libraries
-// first.
+// LoadAssets reads each file of a known type below the folder static. Stylesheets are joined in the order of their
+// names, those of libraries first.
 func LoadAssets(files fs.FS) (*Assets, error) {
 	contents := map[string][]byte{}
 	var sheets []string
