@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
-	"github.com/dlq-manager/dlq-manager/pkg/console/internal/consoletest"
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/format"
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/link"
 )
@@ -22,8 +21,8 @@ func TestWords(t *testing.T) {
 		format.Bytes(1023): "1023 B", format.Bytes(1536): "1.5 KiB", format.Bytes(10 << 20): "10.0 MiB",
 		format.Percent(0): "0 %", format.Percent(0.001): "< 1 %", format.Percent(0.999): "> 99 %", format.Percent(1): "100 %",
 		format.Clip(4, "äöüß"): "äöüß", format.Clip(3, "äöüß"): "äö…",
-		format.Ago(consoletest.Noon, consoletest.Noon.Add(-90*time.Second)): "1 min ago", format.Ago(consoletest.Noon, consoletest.Noon): "just now", format.Ago(consoletest.Noon, time.Time{}): "–",
-		format.Ago(consoletest.Noon, consoletest.Noon.Add(time.Hour)): "in 1 h", format.Rough(50 * time.Hour): "2 d",
+		format.Ago(noon, noon.Add(-90*time.Second)): "1 min ago", format.Ago(noon, noon): "just now", format.Ago(noon, time.Time{}): "–",
+		format.Ago(noon, noon.Add(time.Hour)): "in 1 h", format.Rough(50 * time.Hour): "2 d",
 		link.To("/a", "b", "c d", "e", "", "b", "&"): "/a?b=c+d&b=%26",
 	} {
 		check.True(t, got == want, "got %q, want %q", got, want)
