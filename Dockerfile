@@ -27,6 +27,7 @@ WORKDIR /src
 
 # The modules first: they change less often than the code.
 COPY go.mod go.sum ./
+COPY clients/go/go.mod clients/go/go.sum clients/go/
 RUN go mod download
 
 COPY . .

@@ -153,15 +153,15 @@ tidy-check: ## Fail when go.mod, go.sum or the formatting differs from the outpu
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not gofmt-ed:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
 
 .PHONY: generate
-generate: ## Generate pkg/client and docs/api.md from the OpenAPI document, docs/configuration.md from the settings, and the operator's copy of the rules.
-	@cd pkg/client && $(OAPI_CODEGEN) -config oapi-codegen.yaml ../rest/openapi/openapi.yaml
+generate: ## Generate clients/go and docs/api.md from the OpenAPI document, docs/configuration.md from the settings, and the operator's copy of the rules.
+	@cd clients/go && $(OAPI_CODEGEN) -config oapi-codegen.yaml ../../pkg/rest/openapi/openapi.yaml
 	@go run ./cmd/internal/apidoc docs/api.md
 	@go run ./cmd/internal/configdoc configs/config.yaml docs/configuration.md
 	@sed -i '/^spec:$$/q' $(MONITORING)/prometheus-rule.yaml && sed 's/^./  &/' $(MONITORING)/rules.yaml >>$(MONITORING)/prometheus-rule.yaml
 
 .PHONY: generate-check
 generate-check: generate ## Fail when a generated file is out of date.
-	@git diff --exit-code -- pkg/client docs/api.md docs/configuration.md $(MONITORING)/prometheus-rule.yaml || { echo "run make generate"; exit 1; }
+	@git diff --exit-code -- clients/go docs/api.md docs/configuration.md $(MONITORING)/prometheus-rule.yaml || { echo "run make generate"; exit 1; }
 
 # The vulnerability check comes last, because only it needs network access beyond that of the
 # build: all other problems have been reported by then.

@@ -33,24 +33,35 @@ var layers = map[string][]string{
 
 	// Layer 1: each package covers one technology or one body of knowledge.
 	"pkg/auth":                {"pkg/entity", "pkg/secret"},
-	"pkg/deadletter":          {"pkg/entity"},
+	"pkg/deadletter":          {"pkg/deadletter/internal/headervalue", "pkg/entity"},
 	"pkg/fingerprint":         {"pkg/entity"},
 	"pkg/payload":             {"pkg/entity"},
 	"pkg/rest/openapi":        {},
 	"pkg/repository":          {"pkg/entity"},
 	"pkg/repository/memory":   {"pkg/entity", "pkg/repository"},
 	"pkg/repository/postgres": {"pkg/entity", "pkg/payload", "pkg/repository", "pkg/secret", "pkg/traces", "pkg/wait"},
-	"pkg/broker":              {"pkg/entity", "pkg/secret", "pkg/wait"},
+	"pkg/broker":              {"pkg/broker/internal/conn", "pkg/broker/internal/protocol", "pkg/wait"},
 
-	// Layer 2: the product's functions. They import neither each other nor a particular store.
-	"pkg/ingest":      {"pkg/entity", "pkg/repository", "pkg/broker", "pkg/deadletter", "pkg/traces", "pkg/wait"},
-	"pkg/republisher": {"pkg/entity", "pkg/repository", "pkg/broker", "pkg/deadletter", "pkg/traces", "pkg/wait"},
-	"pkg/redrive":     {"pkg/entity", "pkg/repository", "pkg/deadletter", "pkg/outage", "pkg/payload", "pkg/traces", "pkg/wait"},
-	"pkg/search":      {"pkg/entity", "pkg/repository", "pkg/fingerprint", "pkg/outage", "pkg/payload", "pkg/wait"},
-	"pkg/archive":     {"pkg/repository"},
-	"pkg/heartbeat":   {"pkg/entity", "pkg/repository", "pkg/broker"},
-	"pkg/notify":      {"pkg/entity", "pkg/outage", "pkg/repository", "pkg/secret", "pkg/wait"},
-	"pkg/rest":        {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/payload", "pkg/rest/openapi", "pkg/traces", "pkg/wait"},
+	// Parts of one of these packages.
+	"pkg/broker/internal/conn":            {"pkg/broker/internal/protocol", "pkg/secret"},
+	"pkg/broker/internal/protocol":        {"pkg/broker/internal/inflate", "pkg/entity"},
+	"pkg/broker/internal/inflate":         {},
+	"pkg/deadletter/internal/headervalue": {"pkg/entity"},
+
+	// Layer 2: the product's functions. They import neither each other nor a particular store. The
+	// packages below pkg/redrive are joined by it.
+	"pkg/ingest":           {"pkg/entity", "pkg/repository", "pkg/broker", "pkg/deadletter", "pkg/traces", "pkg/wait"},
+	"pkg/republisher":      {"pkg/entity", "pkg/repository", "pkg/broker", "pkg/deadletter", "pkg/traces", "pkg/wait"},
+	"pkg/redrive":          {"pkg/redrive/attempt", "pkg/redrive/auto", "pkg/redrive/bulk", "pkg/redrive/outcomes", "pkg/traces"},
+	"pkg/redrive/attempt":  {"pkg/entity", "pkg/repository", "pkg/deadletter", "pkg/traces", "pkg/wait"},
+	"pkg/redrive/auto":     {"pkg/entity", "pkg/redrive/attempt", "pkg/repository", "pkg/deadletter", "pkg/outage", "pkg/traces", "pkg/wait"},
+	"pkg/redrive/bulk":     {"pkg/entity", "pkg/redrive/attempt", "pkg/repository", "pkg/deadletter", "pkg/payload", "pkg/traces", "pkg/wait"},
+	"pkg/redrive/outcomes": {"pkg/entity", "pkg/repository", "pkg/deadletter", "pkg/outage", "pkg/wait"},
+	"pkg/search":           {"pkg/entity", "pkg/repository", "pkg/fingerprint", "pkg/outage", "pkg/payload", "pkg/wait"},
+	"pkg/archive":          {"pkg/repository"},
+	"pkg/heartbeat":        {"pkg/entity", "pkg/repository", "pkg/broker"},
+	"pkg/notify":           {"pkg/entity", "pkg/outage", "pkg/repository", "pkg/secret", "pkg/wait"},
+	"pkg/rest":             {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/payload", "pkg/rest/openapi", "pkg/traces", "pkg/wait"},
 
 	// The console: its pages import only what is below them, and no package outside its folder.
 	"pkg/console/internal/format":  {},
@@ -78,7 +89,9 @@ var owners = map[string][]string{
 	"github.com/XSAM/otelsql":             {"pkg/repository/postgres"},
 	"github.com/jmoiron/sqlx":             {"pkg/repository/postgres", "pkg/migrate", "cmd/"},
 	"github.com/golang-migrate/migrate":   {"pkg/migrate"},
-	"github.com/segmentio/kafka-go":       {"pkg/broker", "pkg/ingest"},
+	"github.com/segmentio/kafka-go":       {"pkg/broker", "pkg/broker/internal/", "pkg/ingest"},
+	"github.com/klauspost/compress":       {"pkg/broker/internal/inflate"},
+	"github.com/pierrec/lz4/v4":           {"pkg/broker/internal/inflate"},
 	"github.com/gorilla/mux":              {"pkg/rest"},
 	"github.com/robfig/cron":              {"pkg/archive"},
 	"github.com/coreos/go-oidc":           {"pkg/auth"},
@@ -87,6 +100,7 @@ var owners = map[string][]string{
 	"github.com/evanphx/json-patch":       {"pkg/payload"},
 	"github.com/wI2L/jsondiff":            {"pkg/payload"},
 	"github.com/twmb/franz-go":            {},
+	module + "clients/go":                 {},
 
 	// Packages that create spans import only the interfaces: otel/trace, and the attribute and
 	// codes packages that those interfaces use.

@@ -13,8 +13,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	client "github.com/dlq-manager/dlq-manager/clients/go"
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
-	"github.com/dlq-manager/dlq-manager/pkg/client"
 	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi"
 )
 

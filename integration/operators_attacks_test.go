@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	client "github.com/dlq-manager/dlq-manager/clients/go"
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
-	"github.com/dlq-manager/dlq-manager/pkg/client"
 	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi/openapitest"
 )
 

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	client "github.com/dlq-manager/dlq-manager/clients/go"
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
-	"github.com/dlq-manager/dlq-manager/pkg/client"
 )
 
 func (o *operators) export(params client.ExportMessagesParams) (text []byte, came client.Exported) {

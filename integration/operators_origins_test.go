@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/dlq-manager/dlq-manager/pkg/client"
+	client "github.com/dlq-manager/dlq-manager/clients/go"
 )
 
 // A client with write access to gamma's dead-letter topic claims that one of its records failed in

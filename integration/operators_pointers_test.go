@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/dlq-manager/dlq-manager/pkg/client"
+	client "github.com/dlq-manager/dlq-manager/clients/go"
 )
 
 // followPointers declares a test's dead-letter topics as those of a share group.

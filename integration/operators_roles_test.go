@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/dlq-manager/dlq-manager/pkg/client"
+	client "github.com/dlq-manager/dlq-manager/clients/go"
 )
 
 // ServicePulse 1062, kafka-ui 3185: users see and change the messages of their topics; for them, no

@@ -73,7 +73,7 @@ func TestStateCollector_TellsTheOldestPending(t *testing.T) {
 	c := newStateCollector(nil, anyTopic())
 	c.store = withFinished{store}
 	const want = `
-		# HELP dlq_oldest_pending_timestamp_seconds When the oldest PENDING message of an original topic was stored; nothing for topics without one.
+		# HELP dlq_oldest_pending_timestamp_seconds When the oldest PENDING message of an original topic was stored; absent for topics without one.
 		# TYPE dlq_oldest_pending_timestamp_seconds gauge
 		dlq_oldest_pending_timestamp_seconds{topic="orders"} 1000.5
 	`
@@ -118,7 +118,7 @@ func TestStateCollector_CountsTopicsThatAreNotNamedTogether(t *testing.T) {
 		# TYPE dlq_messages gauge
 		dlq_messages{status="PENDING",topic="orders"} 7
 		dlq_messages{status="PENDING",topic="other"} 7
-		# HELP dlq_oldest_pending_timestamp_seconds When the oldest PENDING message of an original topic was stored; nothing for topics without one.
+		# HELP dlq_oldest_pending_timestamp_seconds When the oldest PENDING message of an original topic was stored; absent for topics without one.
 		# TYPE dlq_oldest_pending_timestamp_seconds gauge
 		dlq_oldest_pending_timestamp_seconds{topic="orders"} 47
 		dlq_oldest_pending_timestamp_seconds{topic="other"} 43

@@ -4,6 +4,8 @@ go 1.26.0
 
 replace github.com/dlq-manager/dlq-manager => ../..
 
+replace github.com/dlq-manager/dlq-manager/clients/go => ../../clients/go
+
 require (
 	github.com/dlq-manager/dlq-manager v0.0.0
 	github.com/lib/pq v1.12.3

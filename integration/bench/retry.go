@@ -27,6 +27,7 @@ const (
 // retry measures retries of topics of the ingested table.
 func retry(ctx context.Context, s *side) []figure {
 	n := s.opts.count(recordsToRetry)
+	s.ingested.settle(ctx)
 	all := s.retryAll(ctx, s.topicName(0), n)
 	s.ingested.settle(ctx)
 	single, times := s.oneByOne(ctx, max(n/oneByOneShare, 1))

@@ -4,6 +4,8 @@ go 1.26.0
 
 replace github.com/dlq-manager/dlq-manager => ../..
 
+replace github.com/dlq-manager/dlq-manager/clients/go => ../../clients/go
+
 replace github.com/dlq-manager/dlq-manager/integration/shop => ../shop
 
 require (

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	client "github.com/dlq-manager/dlq-manager/clients/go"
 	"github.com/dlq-manager/dlq-manager/integration/shop"
-	"github.com/dlq-manager/dlq-manager/pkg/client"
 )
 
 const (

@@ -4,10 +4,13 @@ go 1.26.0
 
 replace github.com/dlq-manager/dlq-manager => ../..
 
+replace github.com/dlq-manager/dlq-manager/clients/go => ../../clients/go
+
 replace github.com/dlq-manager/dlq-manager/integration/shop => ../shop
 
 require (
 	github.com/dlq-manager/dlq-manager v0.0.0
+	github.com/dlq-manager/dlq-manager/clients/go v0.0.0
 	github.com/dlq-manager/dlq-manager/integration/shop v0.0.0
 	github.com/lib/pq v1.12.3
 )

@@ -41,7 +41,7 @@ func TestRunOnSchedule(t *testing.T) {
 			wait(10*time.Minute + time.Second)
 			stop()
 			check.True(t, most == 1 && runs >= 2, "got %d runs, %d at once, want several, 1 at once", runs, most)
-			check.True(t, f.lines.FilterMessageSnippet("left out").Len() != 0, "got no line about runs left out, want one each")
+			check.True(t, f.lines.FilterMessageSnippet("skipped").Len() != 0, "got no line about runs left out, want one each")
 		})
 	})
 

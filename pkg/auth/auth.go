@@ -1,21 +1,13 @@
-// Package auth identifies who sends a request and what they may do, by configured tokens or by tokens that an OpenID
-// Connect issuer signed. It implements roles on topics; the routes decide which role they need.
 package auth
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 	"time"
 
 	"go.uber.org/zap"
 )
-
-// ErrUnauthenticated means that the request has no valid credentials. Its text is for logs; clients must not learn
-// whether a token is unknown, expired or malformed.
-var ErrUnauthenticated = errors.New("unauthenticated")
 
 // Authenticator identifies who sends a request. The error is ErrUnauthenticated, or of kind entity.ErrUnavailable
 // when the credentials cannot be checked now. No error contains a credential. It is safe for concurrent use.
@@ -85,8 +77,4 @@ func bearer(r *http.Request) (string, error) {
 		return "", refuse("a token of %d bytes is too long", len(token))
 	}
 	return token, nil
-}
-
-func refuse(format string, args ...any) error {
-	return fmt.Errorf(format+": %w", append(args, ErrUnauthenticated)...)
 }

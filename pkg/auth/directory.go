@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -115,4 +117,25 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	answer.Body = http.MaxBytesReader(nil, answer.Body, maxDocument)
 	return answer, nil
+}
+
+// decodeKeys parses a JWKS and skips keys that this program does not support.
+func decodeKeys(raw []byte) ([]jose.JSONWebKey, error) {
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(raw, &set); err != nil {
+		return nil, errors.New("the key set is not JSON")
+	}
+	var keys []jose.JSONWebKey
+	for _, text := range set.Keys {
+		var key jose.JSONWebKey
+		if json.Unmarshal(text, &key) == nil && key.IsPublic() {
+			keys = append(keys, key)
+		}
+	}
+	if len(keys) == 0 {
+		return nil, errors.New("the key set has no key that can be used")
+	}
+	return keys, nil
 }

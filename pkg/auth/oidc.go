@@ -5,7 +5,6 @@ import (
 	"crypto"
 	"crypto/rsa"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -231,25 +230,4 @@ func suits(key jose.JSONWebKey, header jose.Header) bool {
 	}
 	public, isRSA := crypto.PublicKey(key.Key).(*rsa.PublicKey)
 	return !isRSA || public.N.BitLen() >= minRSA
-}
-
-// decodeKeys parses a JWKS and skips keys that this program does not support.
-func decodeKeys(raw []byte) ([]jose.JSONWebKey, error) {
-	var set struct {
-		Keys []json.RawMessage `json:"keys"`
-	}
-	if err := json.Unmarshal(raw, &set); err != nil {
-		return nil, errors.New("the key set is not JSON")
-	}
-	var keys []jose.JSONWebKey
-	for _, text := range set.Keys {
-		var key jose.JSONWebKey
-		if json.Unmarshal(text, &key) == nil && key.IsPublic() {
-			keys = append(keys, key)
-		}
-	}
-	if len(keys) == 0 {
-		return nil, errors.New("the key set has no key that can be used")
-	}
-	return keys, nil
 }

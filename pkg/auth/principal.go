@@ -1,6 +1,8 @@
 package auth
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
@@ -104,4 +106,13 @@ func (p Principal) has(role Role, reaches func(Grant) bool) bool {
 	return slices.ContainsFunc(p.Grants, func(g Grant) bool {
 		return g.Role.Includes(role) && (g.All || reaches(g))
 	})
+}
+
+// ErrUnauthenticated means that the request has no valid credentials. Its text is for logs; clients must not learn
+// whether a token is unknown, expired or malformed.
+var ErrUnauthenticated = errors.New("unauthenticated")
+
+// refuse returns an ErrUnauthenticated with a reason.
+func refuse(format string, args ...any) error {
+	return fmt.Errorf(format+": %w", append(args, ErrUnauthenticated)...)
 }

@@ -163,9 +163,9 @@ func TestSignIn_Refuses(t *testing.T) {
 		},
 		"IssuerEchoesAll": {
 			func(f *fakeIssuer) { f.answer = say(400, `{"error":"CODE SECRET TOKEN"}`) }, testCode, ErrUnauthenticated,
-			"400, no error",
+			"400, an unknown error",
 		},
-		"IssuerEchoesAsText": {func(f *fakeIssuer) { f.answer = say(400, `CODE SECRET TOKEN`) }, testCode, ErrUnauthenticated, "400, no error"},
+		"IssuerEchoesAsText": {func(f *fakeIssuer) { f.answer = say(400, `CODE SECRET TOKEN`) }, testCode, ErrUnauthenticated, "400, an unknown error"},
 		"IssuerIsBroken":     {func(f *fakeIssuer) { f.answer = say(502, `bad gateway SECRET`) }, testCode, entity.ErrUnavailable, "502"},
 		"AnswerIsNoJSON":     {func(f *fakeIssuer) { f.answer = say(200, `<html>TOKEN`) }, testCode, entity.ErrUnavailable, "exchange"},
 		"NoIDToken": {

@@ -5,33 +5,34 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/segmentio/kafka-go"
+	"github.com/dlq-manager/dlq-manager/pkg/broker/internal/conn"
+	"github.com/dlq-manager/dlq-manager/pkg/broker/internal/protocol"
 )
 
 // Errors of a partition, a topic or a request. This package's errors wrap one of these and kafka-go's own.
 var (
 	// ErrOutOfRange means that the log does not have the requested offset: it starts later, or ends earlier.
-	ErrOutOfRange = errors.New("offset out of range")
+	ErrOutOfRange = protocol.ErrOutOfRange
 	// ErrNotLeader means that the broker asked does not lead the partition (any more); ask Topics again.
-	ErrNotLeader = errors.New("broker is not the leader")
+	ErrNotLeader = protocol.ErrNotLeader
 	// ErrNoLeader means that the partition has no leader at the moment.
-	ErrNoLeader = errors.New("partition has no leader")
+	ErrNoLeader = protocol.ErrNoLeader
 	// ErrUnknownTopic means that the topic or the partition does not exist.
-	ErrUnknownTopic = errors.New("unknown topic or partition")
+	ErrUnknownTopic = protocol.ErrUnknownTopic
 	// ErrUnauthorized means that the cluster refuses the operation to the user, or refuses the user.
-	ErrUnauthorized = errors.New("not authorized")
+	ErrUnauthorized = protocol.ErrUnauthorized
 	// ErrUnavailable means that the broker cannot serve now and may later.
-	ErrUnavailable = errors.New("broker unavailable")
+	ErrUnavailable = protocol.ErrUnavailable
 	// ErrCorrupt means that a batch has a wrong checksum or cannot be read; the records before it are delivered.
-	ErrCorrupt = errors.New("corrupt record batch")
+	ErrCorrupt = protocol.ErrCorrupt
 	// ErrGone means that the record was removed from the log, by retention, compaction or an operator.
 	ErrGone = errors.New("record is gone")
 	// ErrTooLarge means that a record or its batch does not fit into the memory for reading it.
-	ErrTooLarge = errors.New("record is too large to be read")
+	ErrTooLarge = protocol.ErrTooLarge
 	// ErrNotTried means that no byte of the record was sent: an earlier record failed, or the time was over.
 	ErrNotTried = errors.New("record not tried")
 	// ErrClosed means that the cluster was closed by its owner.
-	ErrClosed = errors.New("kafka cluster is closed")
+	ErrClosed = conn.ErrClosed
 )
 
 // PartitionErrors are the failed partitions of a request; the other results are valid. errors.Is sees all.
@@ -46,7 +47,7 @@ func (e PartitionErrors) Unwrap() []error {
 	for tp := range e {
 		parts = append(parts, tp)
 	}
-	slices.SortFunc(parts, compareParts)
+	slices.SortFunc(parts, protocol.ComparePartitions)
 	errs := make([]error, 0, len(parts))
 	for _, tp := range parts {
 		errs = append(errs, fmt.Errorf("%s: %w", tp, e[tp]))
@@ -60,41 +61,4 @@ func (e PartitionErrors) orNil() error {
 		return nil
 	}
 	return e
-}
-
-// codeError translates a broker's error code, nil for none.
-func codeError(code int16) error {
-	if code == 0 {
-		return nil
-	}
-	err := kafka.Error(code)
-	if kind := kindOf(err); kind != nil {
-		return fmt.Errorf("%w: %w", kind, err)
-	}
-	return err
-}
-
-func kindOf(err kafka.Error) error {
-	switch err {
-	case kafka.OffsetOutOfRange:
-		return ErrOutOfRange
-	case kafka.NotLeaderForPartition, kafka.FencedLeaderEpoch, kafka.UnknownLeaderEpoch, kafka.ReplicaNotAvailable:
-		return ErrNotLeader
-	case kafka.LeaderNotAvailable, kafka.ListenerNotFound:
-		return ErrNoLeader
-	case kafka.UnknownTopicOrPartition, kafka.InvalidTopic, kafka.UnknownTopicID, kafka.InconsistentTopicID:
-		return ErrUnknownTopic
-	case kafka.TopicAuthorizationFailed, kafka.GroupAuthorizationFailed, kafka.ClusterAuthorizationFailed,
-		kafka.SASLAuthenticationFailed, kafka.UnsupportedSASLMechanism, kafka.IllegalSASLState:
-		return ErrUnauthorized
-	case kafka.BrokerNotAvailable, kafka.RequestTimedOut, kafka.KafkaStorageError, kafka.OffsetNotAvailable,
-		kafka.NetworkException, kafka.NotEnoughReplicas, kafka.NotEnoughReplicasAfterAppend,
-		kafka.GroupLoadInProgress, kafka.GroupCoordinatorNotAvailable, kafka.NotCoordinatorForGroup,
-		kafka.ThrottlingQuotaExceeded:
-		return ErrUnavailable
-	case kafka.InvalidMessage:
-		return ErrCorrupt
-	default:
-		return nil
-	}
 }

@@ -1,12 +1,18 @@
 package broker
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/segmentio/kafka-go"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker/internal/conn"
+	"github.com/dlq-manager/dlq-manager/pkg/broker/internal/protocol"
 )
 
 // GroupConfig describes one membership in a consumer group.
@@ -27,20 +33,20 @@ type GroupConfig struct {
 // a topic is deleted. Partitions without a commit start at the first offset. The caller closes the group; closing the
 // cluster does not.
 func (c *Cluster) Group(cfg GroupConfig) (*kafka.ConsumerGroup, error) {
-	if c.closed.Load() {
-		return nil, ErrClosed
+	if err := c.pool.Closed(); err != nil {
+		return nil, err
 	}
-	session := orDefault(cfg.SessionTimeout, 20*time.Second)
+	session := cmp.Or(cfg.SessionTimeout, 20*time.Second)
 	group, err := kafka.NewConsumerGroup(kafka.ConsumerGroupConfig{
 		ID:             cfg.ID,
-		Brokers:        c.cfg.Brokers,
+		Brokers:        c.pool.Brokers(),
 		Topics:         cfg.Topics,
-		Dialer:         &kafka.Dialer{ClientID: clientID, DialFunc: c.dial(keepAsIs), Timeout: dialTimeout},
+		Dialer:         c.pool.Dialer(),
 		GroupBalancers: []kafka.GroupBalancer{spread{}, kafka.RoundRobinGroupBalancer{}},
 		SessionTimeout: session,
 		// Three heartbeats must fit into a session, or a short session ends between two of them.
 		HeartbeatInterval: min(3*time.Second, session/3),
-		RebalanceTimeout:  orDefault(cfg.RebalanceTimeout, 30*time.Second),
+		RebalanceTimeout:  cmp.Or(cfg.RebalanceTimeout, 30*time.Second),
 		JoinGroupBackoff:  time.Second,
 		Timeout:           5 * time.Second,
 		StartOffset:       kafka.FirstOffset,
@@ -52,11 +58,39 @@ func (c *Cluster) Group(cfg GroupConfig) (*kafka.ConsumerGroup, error) {
 	return group, nil
 }
 
-func orDefault(d, fallback time.Duration) time.Duration {
-	if d == 0 {
-		return fallback
+// GroupStates returns the state of every consumer group that the user may see, as its coordinator names it ("Stable",
+// "Empty", ...), of groups of every protocol. Each broker is asked once for the groups that it coordinates. When one
+// of them does not answer, there is no result: a missing group would look as if it did not exist.
+func (c *Cluster) GroupStates(ctx context.Context) (map[string]string, error) {
+	if err := c.pool.Closed(); err != nil {
+		return nil, err
 	}
-	return d
+	known, err := c.pool.Client().Metadata(ctx, &kafka.MetadataRequest{Topics: []string{}})
+	if err != nil {
+		return nil, fmt.Errorf("list brokers: %w", conn.NetworkError(err))
+	}
+	states := map[string]string{}
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	var failed error
+	for _, b := range known.Brokers {
+		all.Go(func() {
+			part, err := conn.Ask(ctx, c.pool, int32(b.ID), conn.RequestTimeout, protocol.ListGroups())
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				failed = fmt.Errorf("list groups of broker %d: %w", b.ID, err)
+			}
+			for group, state := range part {
+				states[group] = state
+			}
+		})
+	}
+	all.Wait()
+	if failed != nil {
+		return nil, failed
+	}
+	return states, nil
 }
 
 func errorLogger(log func(string)) kafka.Logger {
@@ -83,7 +117,7 @@ func (spread) AssignGroups(members []kafka.GroupMember, partitions []kafka.Parti
 	members, partitions = slices.Clone(members), slices.Clone(partitions)
 	slices.SortFunc(members, func(a, b kafka.GroupMember) int { return strings.Compare(a.ID, b.ID) })
 	slices.SortFunc(partitions, func(a, b kafka.Partition) int {
-		return compareParts(TopicPartition{a.Topic, int32(a.ID)}, TopicPartition{b.Topic, int32(b.ID)})
+		return protocol.ComparePartitions(TopicPartition{Topic: a.Topic, Partition: int32(a.ID)}, TopicPartition{Topic: b.Topic, Partition: int32(b.ID)})
 	})
 	out := kafka.GroupMemberAssignments{}
 	for _, m := range members {

@@ -5,8 +5,10 @@ import (
 	"fmt"
 
 	"github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/listoffsets"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker/internal/conn"
+	"github.com/dlq-manager/dlq-manager/pkg/broker/internal/protocol"
 )
 
 // Special values of the ListOffsets request.
@@ -41,7 +43,7 @@ func (c *Cluster) listOffsets(ctx context.Context, parts []TopicPartition, asker
 	if len(parts) == 0 {
 		return map[TopicPartition]int64{}, nil
 	}
-	leaders, errs, err := c.lookUpLeaders(ctx, parts)
+	leaders, errs, err := c.leaders.query(ctx, parts)
 	if err != nil {
 		return nil, fmt.Errorf("list offsets: %w", err)
 	}
@@ -51,15 +53,15 @@ func (c *Cluster) listOffsets(ctx context.Context, parts []TopicPartition, asker
 	}
 	offsets := make(map[TopicPartition]int64, len(parts))
 	for leader, group := range byLeader {
-		res, err := ask[protocol.Message](ctx, c, leader, protocol.ListOffsets, requestTimeout,
-			exchangeMessage(listOffsetsRequest(group, asker, which)))
+		res, err := conn.Ask(ctx, c.pool, leader, conn.RequestTimeout,
+			protocol.Message[*listoffsets.Response](listOffsetsRequest(group, asker, which)))
 		if err != nil {
 			for _, tp := range group {
 				errs[tp] = err
 			}
 			continue
 		}
-		readOffsets(res.(*listoffsets.Response), offsets, errs)
+		readOffsets(res, offsets, errs)
 	}
 	for _, tp := range parts {
 		if _, ok := offsets[tp]; !ok && errs[tp] == nil {
@@ -86,8 +88,8 @@ func listOffsetsRequest(parts []TopicPartition, asker int32, which int64) *listo
 func readOffsets(res *listoffsets.Response, offsets map[TopicPartition]int64, errs map[TopicPartition]error) {
 	for _, t := range res.Topics {
 		for _, p := range t.Partitions {
-			tp := TopicPartition{t.Topic, p.Partition}
-			if err := codeError(p.ErrorCode); err != nil {
+			tp := TopicPartition{Topic: t.Topic, Partition: p.Partition}
+			if err := protocol.CodeError(p.ErrorCode); err != nil {
 				errs[tp] = err
 				continue
 			}
@@ -106,35 +108,34 @@ func byTopic(parts []TopicPartition) map[string][]int32 {
 
 // CommittedOffsets returns the next offset that a consumer group has committed to read. Partitions that it never
 // committed are missing from the result. Errors are as in StartOffsets.
-func (c *Cluster) CommittedOffsets(ctx context.Context, group string, parts []TopicPartition) (map[TopicPartition]int64, error) {
+func (c *Cluster) CommittedOffsets(ctx context.Context, consumerGroup string, parts []TopicPartition) (map[TopicPartition]int64, error) {
 	if len(parts) == 0 {
 		return map[TopicPartition]int64{}, nil // no topics would mean all of them
 	}
-	if c.closed.Load() {
-		return nil, ErrClosed
+	if err := c.pool.Closed(); err != nil {
+		return nil, err
 	}
 	topics := map[string][]int{}
 	for _, tp := range parts {
 		topics[tp.Topic] = append(topics[tp.Topic], int(tp.Partition))
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, conn.RequestTimeout)
 	defer cancel()
-	client := &kafka.Client{Addr: kafka.TCP(c.cfg.Brokers...), Transport: c.transport}
-	res, err := client.OffsetFetch(ctx, &kafka.OffsetFetchRequest{GroupID: group, Topics: topics})
+	res, err := c.pool.Client().OffsetFetch(ctx, &kafka.OffsetFetchRequest{GroupID: consumerGroup, Topics: topics})
 	if err == nil {
 		err = res.Error
 	}
 	if err != nil {
-		return nil, fmt.Errorf("fetch committed offsets: %w", networkError(err))
+		return nil, fmt.Errorf("fetch committed offsets: %w", conn.NetworkError(err))
 	}
 	offsets := make(map[TopicPartition]int64, len(parts))
 	errs := PartitionErrors{}
 	for topic, partitions := range res.Topics {
 		for _, p := range partitions {
-			tp := TopicPartition{topic, int32(p.Partition)}
+			tp := TopicPartition{Topic: topic, Partition: int32(p.Partition)}
 			switch {
 			case p.Error != nil:
-				errs[tp] = networkError(p.Error)
+				errs[tp] = conn.NetworkError(p.Error)
 			case p.CommittedOffset >= 0:
 				offsets[tp] = p.CommittedOffset
 			}

@@ -6,8 +6,11 @@ import (
 	"fmt"
 
 	"github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/protocol"
+	kafkaprotocol "github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/produce"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker/internal/conn"
+	"github.com/dlq-manager/dlq-manager/pkg/broker/internal/protocol"
 )
 
 // Fate is the state of a record after a failed write.
@@ -81,10 +84,10 @@ func Classify(err error) Class {
 		return ClassUnauthorized
 	case errors.Is(err, ErrUnknownTopic):
 		return ClassUnknownTopic
-	case isTimeout(err):
+	case conn.IsTimeout(err):
 		return ClassNetworkTimeout
 	case errors.Is(err, ErrUnavailable), errors.Is(err, ErrNoLeader), errors.Is(err, ErrNotLeader),
-		errors.Is(err, protocol.ErrNoLeader), errors.Is(err, ErrClosed):
+		errors.Is(err, kafkaprotocol.ErrNoLeader), errors.Is(err, ErrClosed):
 		return ClassBrokerUnavailable
 	default:
 		return ClassUnknown
@@ -162,7 +165,7 @@ func badRecords(p produce.ResponsePartition, n int) map[int]string {
 
 // answerError returns the error of a produce answer, with the broker's own message.
 func answerError(p produce.ResponsePartition) error {
-	err := codeError(p.ErrorCode)
+	err := protocol.CodeError(p.ErrorCode)
 	if err != nil && p.ErrorMessage != "" {
 		return fmt.Errorf("%w: %s", err, p.ErrorMessage)
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
+	"github.com/dlq-manager/dlq-manager/pkg/broker/internal/conn"
+	"github.com/dlq-manager/dlq-manager/pkg/broker/internal/protocol"
 )
 
 func TestJudge(t *testing.T) {
@@ -41,22 +43,22 @@ func TestClassify(t *testing.T) {
 		err  error
 		want Class
 	}{
-		{codeError(int16(kafka.RequestTimedOut)), ClassNetworkTimeout},
-		{networkError(context.DeadlineExceeded), ClassNetworkTimeout},
-		{networkError(refused), ClassBrokerUnavailable},
-		{networkError(io.ErrUnexpectedEOF), ClassBrokerUnavailable},
-		{networkError(kafka.BrokerNotAvailable), ClassBrokerUnavailable},
-		{codeError(int16(kafka.NotLeaderForPartition)), ClassBrokerUnavailable},
-		{codeError(int16(kafka.NotEnoughReplicas)), ClassBrokerUnavailable},
+		{protocol.CodeError(int16(kafka.RequestTimedOut)), ClassNetworkTimeout},
+		{conn.NetworkError(context.DeadlineExceeded), ClassNetworkTimeout},
+		{conn.NetworkError(refused), ClassBrokerUnavailable},
+		{conn.NetworkError(io.ErrUnexpectedEOF), ClassBrokerUnavailable},
+		{conn.NetworkError(kafka.BrokerNotAvailable), ClassBrokerUnavailable},
+		{protocol.CodeError(int16(kafka.NotLeaderForPartition)), ClassBrokerUnavailable},
+		{protocol.CodeError(int16(kafka.NotEnoughReplicas)), ClassBrokerUnavailable},
 		{ErrNoLeader, ClassBrokerUnavailable},
-		{codeError(int16(kafka.ThrottlingQuotaExceeded)), ClassRateLimited},
-		{codeError(int16(kafka.MessageSizeTooLarge)), ClassBadRecord},
-		{codeError(int16(kafka.InvalidRecord)), ClassBadRecord},
-		{codeError(int16(kafka.TopicAuthorizationFailed)), ClassUnauthorized},
-		{networkError(kafka.SASLAuthenticationFailed), ClassUnauthorized},
-		{codeError(int16(kafka.UnknownTopicOrPartition)), ClassUnknownTopic},
-		{codeError(int16(kafka.InvalidTopic)), ClassUnknownTopic},
-		{codeError(int16(kafka.Unknown)), ClassUnknown},
+		{protocol.CodeError(int16(kafka.ThrottlingQuotaExceeded)), ClassRateLimited},
+		{protocol.CodeError(int16(kafka.MessageSizeTooLarge)), ClassBadRecord},
+		{protocol.CodeError(int16(kafka.InvalidRecord)), ClassBadRecord},
+		{protocol.CodeError(int16(kafka.TopicAuthorizationFailed)), ClassUnauthorized},
+		{conn.NetworkError(kafka.SASLAuthenticationFailed), ClassUnauthorized},
+		{protocol.CodeError(int16(kafka.UnknownTopicOrPartition)), ClassUnknownTopic},
+		{protocol.CodeError(int16(kafka.InvalidTopic)), ClassUnknownTopic},
+		{protocol.CodeError(int16(kafka.Unknown)), ClassUnknown},
 		{errors.New("something else"), ClassUnknown},
 	}
 	for _, test := range tests {

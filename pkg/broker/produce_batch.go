@@ -7,32 +7,34 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/produce"
 
+	"github.com/dlq-manager/dlq-manager/pkg/broker/internal/conn"
+	"github.com/dlq-manager/dlq-manager/pkg/broker/internal/protocol"
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
 const (
 	firstBackoff = 50 * time.Millisecond
 	lastBackoff  = 500 * time.Millisecond
-	// freshLook is how long a topic may be unknown before it counts as missing, because brokers learn of new topics
-	// late.
-	freshLook    = 500 * time.Millisecond
-	maxProducers = 3 // limits how often one batch may request a new producer id
+	// newTopicGrace is how long a topic may be unknown before it counts as missing, because brokers learn of new
+	// topics late.
+	newTopicGrace = 500 * time.Millisecond
+	maxProducers  = 3 // limits how often one batch may request a new producer id
 )
 
 // write is the state of one Produce call.
 type write struct {
-	producer *Producer
-	lane     *lane
-	result   *ProduceResult
-	rested   time.Time // the broker asks for no requests until then
+	producer       *Producer
+	lane           *lane
+	result         *ProduceResult
+	throttledUntil time.Time // the broker asks for no requests until then
 }
 
-// rest waits until the broker accepts requests again; a batch that is sent earlier would end in doubt, unread.
-func (w *write) rest(ctx context.Context) *ProduceError {
-	if left := time.Until(w.rested); left > 0 && !wait.Sleep(ctx, left) {
+// waitForThrottle waits until the broker accepts requests again; a batch that is sent earlier would end in doubt,
+// unread.
+func (w *write) waitForThrottle(ctx context.Context) *ProduceError {
+	if left := time.Until(w.throttledUntil); left > 0 && !wait.Sleep(ctx, left) {
 		err := fmt.Errorf("%w: %w", ErrNotTried, kafka.ThrottlingQuotaExceeded)
 		return &ProduceError{NotSent, ClassRateLimited, err}
 	}
@@ -95,14 +97,14 @@ func (w *write) without(ctx context.Context, bad map[int]string, records []Recor
 // With RecordRejected it also returns the broker's answer, which names the rejected records.
 func (w *write) try(ctx context.Context, records []Record) (produce.ResponsePartition, *ProduceError) {
 	var none produce.ResponsePartition
-	encoded, err := encodeBatch(records, w.producer.codec)
+	encoded, err := protocol.EncodeBatch(records, w.producer.codec)
 	if err != nil {
 		return none, &ProduceError{RecordRejected, ClassBadRecord, err}
 	}
 	caller := ctx
 	ctx, cancel := context.WithTimeout(ctx, w.producer.cfg.Timeout)
 	defer cancel()
-	if err := w.rest(ctx); err != nil {
+	if err := w.waitForThrottle(ctx); err != nil {
 		return none, err
 	}
 	var doubt bool // a try may have been appended
@@ -129,13 +131,13 @@ func (w *write) try(ctx context.Context, records []Record) (produce.ResponsePart
 				unknownSince = time.Time{}
 			} else if unknownSince.IsZero() {
 				unknownSince = time.Now()
-			} else if time.Since(unknownSince) >= freshLook {
+			} else if time.Since(unknownSince) >= newTopicGrace {
 				return none, w.refused(topicRefuse, doubt, err)
 			}
 		}
-		w.producer.cluster.leaders.forget(w.lane.tp.Topic)
-		if ctx.Err() != nil || !wait.Sleep(ctx, max(backoff, time.Until(w.rested))) {
-			return none, w.giveUp(doubt, endOf(caller, err))
+		w.producer.leaders.forget(w.lane.tp.Topic)
+		if ctx.Err() != nil || !wait.Sleep(ctx, max(backoff, time.Until(w.throttledUntil))) {
+			return none, w.giveUp(doubt, conn.CallerError(caller, err))
 		}
 	}
 }
@@ -163,31 +165,31 @@ func (w *write) giveUp(doubt bool, err error) *ProduceError {
 }
 
 // once makes a single try, and returns the next step.
-func (w *write) once(ctx context.Context, encoded *encodedBatch) (produce.ResponsePartition, verdict, error) {
+func (w *write) once(ctx context.Context, encoded *protocol.EncodedBatch) (produce.ResponsePartition, verdict, error) {
 	var none produce.ResponsePartition
-	c, timeout := w.producer.cluster, w.producer.cfg.RequestTimeout
-	leader, err := c.leader(ctx, w.lane.tp)
+	pool, timeout := w.producer.pool, w.producer.cfg.RequestTimeout
+	leader, err := w.producer.leaders.of(ctx, w.lane.tp)
 	if err == nil {
-		err = w.lane.identify(ctx, c, leader, timeout)
+		err = w.lane.identify(ctx, pool, leader, timeout)
 	}
 	if err != nil {
 		return none, beforeSending(err), err
 	}
-	request := produceRequest{tp: w.lane.tp, timeout: timeout, head: w.lane.sign(encoded), body: encoded}
-	res, err := send[protocol.Message](ctx, c, leader, protocol.Produce, timeout, request.exchange)
+	request := protocol.Produce(w.lane.tp, timeout, w.lane.sign(encoded), encoded)
+	res, err := conn.Send(ctx, pool, leader, timeout, request)
 	switch {
 	case err == nil:
-	case wasSent(err):
+	case conn.WasSent(err):
 		return none, maybeWritten, err
 	default:
 		return none, beforeSending(err), err
 	}
-	ack, throttle, err := readAck(res.(*produce.Response))
+	ack, throttle, err := protocol.Acknowledgement(res)
 	if err != nil {
 		return none, maybeWritten, err
 	}
 	w.result.Throttle = max(w.result.Throttle, throttle)
-	w.rested = time.Now().Add(throttle)
+	w.throttledUntil = time.Now().Add(throttle)
 	return ack, judge(ack.ErrorCode), answerError(ack)
 }
 
@@ -198,12 +200,7 @@ func beforeSending(err error) verdict {
 	return notWritten
 }
 
-func readAck(res *produce.Response) (produce.ResponsePartition, time.Duration, error) {
-	if len(res.Topics) != 1 || len(res.Topics[0].Partitions) != 1 {
-		return produce.ResponsePartition{}, 0, errors.New("produce answer without the partition")
-	}
-	return res.Topics[0].Partitions[0], time.Duration(res.ThrottleTimeMs) * time.Millisecond, nil
-}
-
 // sign makes the header of the lane's next batch.
-func (l *lane) sign(encoded *encodedBatch) []byte { return encoded.signed(l.id, l.epoch, l.sequence) }
+func (l *lane) sign(encoded *protocol.EncodedBatch) []byte {
+	return encoded.Signed(l.id, l.epoch, l.sequence)
+}

@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,12 +15,12 @@ func TestWrite_NothingIsSentBeforeTheBrokersRestIsOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		w := &write{rested: began.Add(4 * time.Second)}
-		if err := w.rest(t.Context()); err != nil || time.Since(began) != 4*time.Second {
-			t.Errorf("rest = %v after %s, want nil after 4s", err, time.Since(began))
+		w := &write{throttledUntil: began.Add(4 * time.Second)}
+		if err := w.waitForThrottle(t.Context()); err != nil || time.Since(began) != 4*time.Second {
+			t.Errorf("waitForThrottle = %v after %s, want nil after 4s", err, time.Since(began))
 		}
-		if err := w.rest(t.Context()); err != nil || time.Since(began) != 4*time.Second {
-			t.Errorf("rest = %v after %s, want nil at once", err, time.Since(began))
+		if err := w.waitForThrottle(t.Context()); err != nil || time.Since(began) != 4*time.Second {
+			t.Errorf("waitForThrottle = %v after %s, want nil at once", err, time.Since(began))
 		}
 	})
 }
@@ -30,7 +31,7 @@ func TestWrite_RestThatOutlastsTheCallIsNotTried(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		p := &Producer{cfg: DefaultProducerConfig()}
-		w := &write{producer: p, lane: &lane{}, result: &ProduceResult{}, rested: time.Now().Add(time.Minute)}
+		w := &write{producer: p, lane: &lane{}, result: &ProduceResult{}, throttledUntil: time.Now().Add(time.Minute)}
 		results := make([]RecordResult, 2)
 		err := w.batch(ctx, []Record{{Value: []byte("a")}, {Value: []byte("b")}}, results)
 		check.True(t, err != nil && err.Fate == NotSent && err.Class == ClassRateLimited && errors.Is(err, ErrNotTried),
@@ -38,4 +39,30 @@ func TestWrite_RestThatOutlastsTheCallIsNotTried(t *testing.T) {
 		check.True(t, errors.Is(results[1].Err, ErrNotTried) && results[1].Offset == OffsetUnknown,
 			"second record = %+v, want the same", results[1])
 	})
+}
+
+func TestLane_SequenceWrapsAsBrokersExpect(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		at   int32
+		n    int
+		want int32
+	}{{0, 5, 5}, {1<<31 - 3, 2, 1<<31 - 1}, {1<<31 - 1, 1, 0}, {1<<31 - 3, 5, 2}} {
+		l := lane{sequence: test.at}
+		if l.advance(test.n); l.sequence != test.want {
+			t.Errorf("sequence %d after %d records = %d, want %d", test.at, test.n, l.sequence, test.want)
+		}
+	}
+}
+
+func TestBatchEnd(t *testing.T) {
+	t.Parallel()
+	record := func(n int) Record { return Record{Value: make([]byte, n)} }
+	records := []Record{record(100), record(100), record(5000), record(100)}
+	var got []int
+	for start := 0; start < len(records); start = got[len(got)-1] {
+		got = append(got, batchEnd(records, start, 1000))
+	}
+	want := []int{2, 3, 4}
+	check.True(t, slices.Equal(got, want), "batches end at %v, want %v", got, want)
 }

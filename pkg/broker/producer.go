@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,8 +10,10 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go/compress"
-	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/initproducerid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker/internal/conn"
+	"github.com/dlq-manager/dlq-manager/pkg/broker/internal/protocol"
 )
 
 // ProducerConfig tunes a Producer.
@@ -55,15 +58,15 @@ func (c ProducerConfig) Validate() error {
 
 func (c ProducerConfig) withDefaults() ProducerConfig {
 	d := DefaultProducerConfig()
-	c.Timeout = orDefault(c.Timeout, d.Timeout)
-	c.RequestTimeout = min(orDefault(c.RequestTimeout, d.RequestTimeout), c.Timeout)
+	c.Timeout = cmp.Or(c.Timeout, d.Timeout)
+	c.RequestTimeout = min(cmp.Or(c.RequestTimeout, d.RequestTimeout), c.Timeout)
 	if c.MaxBatchBytes <= 0 {
 		c.MaxBatchBytes = d.MaxBatchBytes
 	}
 	return c
 }
 
-func codecOf(name string) (protocol.Attributes, error) {
+func codecOf(name string) (compress.Compression, error) {
 	if name == "" {
 		return 0, nil
 	}
@@ -71,16 +74,17 @@ func codecOf(name string) (protocol.Attributes, error) {
 	if err := c.UnmarshalText([]byte(name)); err != nil {
 		return 0, fmt.Errorf("compression: %w", err)
 	}
-	return protocol.Attributes(c), nil
+	return c, nil
 }
 
 // Producer writes records so that a resend cannot duplicate them: each batch has a producer id and a sequence, by
 // which the broker recognises it. Each partition has at most one batch in progress; partitions do not wait for one
 // another. A Producer is safe for concurrent use and needs no closing.
 type Producer struct {
-	cluster *Cluster
+	pool    *conn.Pool
+	leaders *leaders
 	cfg     ProducerConfig
-	codec   protocol.Attributes
+	codec   compress.Compression
 
 	mu    sync.Mutex
 	lanes map[TopicPartition]*lane
@@ -89,7 +93,7 @@ type Producer struct {
 // NewProducer makes a producer; zero fields of cfg have their defaults, an invalid compression is none.
 func (c *Cluster) NewProducer(cfg ProducerConfig) *Producer {
 	codec, _ := codecOf(cfg.Compression)
-	return &Producer{cluster: c, cfg: cfg.withDefaults(), codec: codec, lanes: map[TopicPartition]*lane{}}
+	return &Producer{pool: c.pool, leaders: c.leaders, cfg: cfg.withDefaults(), codec: codec, lanes: map[TopicPartition]*lane{}}
 }
 
 // OffsetUnknown is the offset of a record that is in the log, but whose offset the broker no longer knew at a resend.
@@ -168,9 +172,9 @@ func fail(results []RecordResult, err *ProduceError) {
 
 // batchEnd returns the end of the batch that begins at start.
 func batchEnd(records []Record, start, limit int) int {
-	total := batchPrefix + atRecords
+	total := protocol.BatchOverhead
 	for i := start; i < len(records); i++ {
-		total += records[i].size()
+		total += records[i].EncodedSize()
 		if total > limit && i > start {
 			return i
 		}
@@ -201,17 +205,16 @@ func (p *Producer) lane(tp TopicPartition) *lane {
 }
 
 // identify gets a new producer id when the lane has none.
-func (l *lane) identify(ctx context.Context, c *Cluster, leader int32, timeout time.Duration) error {
+func (l *lane) identify(ctx context.Context, pool *conn.Pool, leader int32, timeout time.Duration) error {
 	if l.known {
 		return nil
 	}
 	req := &initproducerid.Request{TransactionTimeoutMs: 60_000, ProducerID: -1, ProducerEpoch: -1}
-	res, err := ask[protocol.Message](ctx, c, leader, protocol.InitProducerId, timeout, exchangeMessage(req))
+	got, err := conn.Ask(ctx, pool, leader, timeout, protocol.Message[*initproducerid.Response](req))
 	if err != nil {
 		return err
 	}
-	got := res.(*initproducerid.Response)
-	if err := codeError(got.ErrorCode); err != nil {
+	if err := protocol.CodeError(got.ErrorCode); err != nil {
 		return err
 	}
 	l.known, l.id, l.epoch, l.sequence = true, got.ProducerID, got.ProducerEpoch, 0

@@ -1,16 +1,14 @@
 package broker
 
 import (
-	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/dlq-manager/dlq-manager/pkg/broker/internal/protocol"
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
@@ -27,6 +25,7 @@ const (
 	readBytes    = 8 << 20
 	largeRead    = 144 << 20
 	decoderBytes = 20 << 20 // the memory of the decoder, which a call needs too
+	cloneBelow   = 1 << 20  // smaller records are copied, so that they do not keep an answer in memory
 	// ReadLimit is the largest key and value, together, that ReadAt returns.
 	ReadLimit = 128 << 20
 )
@@ -39,12 +38,12 @@ func readLimits() Limits {
 // reads is the memory that calls of ReadAt and Scan share.
 var reads = semaphore.NewWeighted(largeRead + 2*readBytes + 3*decoderBytes)
 
-// reserveRead waits until the memory to read and decompress room bytes is free.
-func reserveRead(ctx context.Context, room int64) (release func(), err error) {
-	if err := reads.Acquire(ctx, room+decoderBytes); err != nil {
+// reserveRead waits until the memory to read and decompress memory bytes is free.
+func reserveRead(ctx context.Context, memory int64) (release func(), err error) {
+	if err := reads.Acquire(ctx, memory+decoderBytes); err != nil {
 		return nil, fmt.Errorf("wait for memory: %w", err)
 	}
-	return func() { reads.Release(room + decoderBytes) }, nil
+	return func() { reads.Release(memory + decoderBytes) }, nil
 }
 
 // ReadAt reads one record, whether or not its transaction was committed. It returns ErrGone when the log no longer
@@ -61,14 +60,14 @@ func (c *Cluster) ReadAt(ctx context.Context, tp TopicPartition, offset int64) (
 	return rec, nil
 }
 
-// readAt reads a record with room bytes of memory; ErrTooLarge means that it needs more.
-func (c *Cluster) readAt(ctx context.Context, tp TopicPartition, offset, room int64) (Record, error) {
-	release, err := reserveRead(ctx, room)
+// readAt reads a record with memory bytes of memory; ErrTooLarge means that it needs more.
+func (c *Cluster) readAt(ctx context.Context, tp TopicPartition, offset, memory int64) (Record, error) {
+	release, err := reserveRead(ctx, memory)
 	if err != nil {
 		return Record{}, err
 	}
 	defer release()
-	got, cursor, err := c.fetchOne(ctx, tp, offset, 1, room, readLimits())
+	got, cursor, err := c.fetchOne(ctx, tp, offset, 1, memory, readLimits())
 	if errors.Is(err, ErrOutOfRange) {
 		starts, startErr := c.StartOffsets(ctx, []TopicPartition{tp})
 		if startErr == nil && offset < starts[tp] {
@@ -80,7 +79,7 @@ func (c *Cluster) readAt(ctx context.Context, tp TopicPartition, offset, room in
 	}
 	read := FetchedPartition{Next: got.Next}
 	for done := cursor == nil; !done && len(read.Records) == 0 && read.Next <= offset; {
-		if read, done, err = cursor.within(ctx, room, 1); err != nil {
+		if read, done, err = cursor.ReadWithin(ctx, memory, 1); err != nil {
 			return Record{}, err
 		}
 	}
@@ -90,7 +89,7 @@ func (c *Cluster) readAt(ctx context.Context, tp TopicPartition, offset, room in
 		case rec.Defect != nil:
 			return Record{}, fmt.Errorf("%w: it is over the limit of %d bytes, %d headers or %d bytes of headers", ErrTooLarge,
 				int64(ReadLimit), readLimits().Headers, readLimits().HeaderBytes)
-		case rec.size() < firstGrant:
+		case rec.EncodedSize() < cloneBelow:
 			return rec.Clone(), nil
 		default:
 			return rec, nil
@@ -119,26 +118,8 @@ func (c *Cluster) Mark(ctx context.Context, tp TopicPartition, offset int64) (la
 	if cursor == nil {
 		return 0, 0, false, nil
 	}
-	b, _, whole, err := nextBatch(cursor.data)
-	if err != nil || !whole || b.last < offset || !b.legacy && b.base > offset {
-		return 0, 0, false, nil //nolint:nilerr // a batch that cannot be read is no evidence
-	}
-	if b.legacy {
-		return 0, binary.BigEndian.Uint32(b.raw[atLegacyCRC:]), true, nil
-	}
-	return int64(binary.BigEndian.Uint64(b.raw[atMaxTime:])), binary.BigEndian.Uint32(b.raw[atCRC:]), true, nil
-}
-
-// within is Read with a limit on the memory of the whole answer; it ends with ctx.
-func (c *Cursor) within(ctx context.Context, room, bytes int64) (p FetchedPartition, done bool, err error) {
-	p, done, err = c.Read(&Room{Free: room - int64(c.size), Done: ctx.Done()}, bytes)
-	switch {
-	case ctx.Err() != nil:
-		err = ctx.Err()
-	case errors.Is(err, errNoRoom):
-		err = fmt.Errorf("%w: it takes more than %d bytes", ErrTooLarge, room)
-	}
-	return p, done, cmp.Or(err, p.Err)
+	latest, crc, found = cursor.Mark(offset)
+	return latest, crc, found, nil
 }
 
 // Scan calls fn for every record with from <= offset < to, in order, whether or not its transaction was committed,
@@ -194,14 +175,14 @@ func (s *scan) run(ctx context.Context) error {
 	return nil
 }
 
-// answer passes the records of one answer to fn, each only once. ErrTooLarge: room is too small for it.
-func (s *scan) answer(ctx context.Context, room int64) (stop bool, high int64, err error) {
-	release, err := reserveRead(ctx, room)
+// answer passes the records of one answer to fn, each only once. ErrTooLarge: memory is too small for it.
+func (s *scan) answer(ctx context.Context, memory int64) (stop bool, high int64, err error) {
+	release, err := reserveRead(ctx, memory)
 	if err != nil {
 		return false, 0, err
 	}
 	defer release()
-	got, cursor, err := s.c.fetchOne(ctx, s.tp, s.next, scanBytes, room, Limits{})
+	got, cursor, err := s.c.fetchOne(ctx, s.tp, s.next, scanBytes, memory, Limits{})
 	if err != nil {
 		return false, 0, err
 	}
@@ -209,20 +190,20 @@ func (s *scan) answer(ctx context.Context, room int64) (stop bool, high int64, e
 		return false, 0, fmt.Errorf("%w: log starts at %d", ErrOutOfRange, got.LogStart)
 	}
 	if cursor != nil && s.header != "" {
-		cursor.only = &s.header
+		cursor.KeepOnly(s.header)
 	}
 	if cursor != nil {
-		stop, err = s.show(ctx, cursor, room)
+		stop, err = s.deliver(ctx, cursor, memory)
 	}
 	return stop, got.HighWatermark, err
 }
 
-// show passes the records of a cursor to fn, until ctx ends.
-func (s *scan) show(ctx context.Context, cursor *Cursor, room int64) (stop bool, err error) {
+// deliver passes the records of a cursor to fn, until ctx ends.
+func (s *scan) deliver(ctx context.Context, cursor *protocol.Cursor, memory int64) (stop bool, err error) {
 	for done := false; !done && err == nil; {
 		var read FetchedPartition
-		read, done, err = cursor.within(ctx, room, scanBytes)
-		for _, rec := range read.everything() {
+		read, done, err = cursor.ReadWithin(ctx, memory, scanBytes)
+		for _, rec := range read.WithControls() {
 			if rec.Offset >= s.to || s.fn(rec) {
 				return true, nil
 			}
@@ -232,30 +213,17 @@ func (s *scan) show(ctx context.Context, cursor *Cursor, room int64) (stop bool,
 	return false, err
 }
 
-// everything returns records and control records in the order of the log.
-func (p FetchedPartition) everything() []Record {
-	if len(p.controls) == 0 {
-		return p.Records
-	}
-	all := slices.Clone(p.Records)
-	for _, offset := range p.controls {
-		all = append(all, Record{TopicPartition: p.TopicPartition, Offset: offset, Control: true})
-	}
-	slices.SortFunc(all, func(a, b Record) int { return cmp.Compare(a.Offset, b.Offset) })
-	return all
-}
-
 // fetchOne fetches one partition with Stream from its leader; if the leader has moved, it is requested again.
-func (c *Cluster) fetchOne(ctx context.Context, tp TopicPartition, offset int64, bytes int32, room int64, limits Limits) (FetchedPartition, *Cursor, error) {
+func (c *Cluster) fetchOne(ctx context.Context, tp TopicPartition, offset int64, bytes int32, memory int64, limits Limits) (FetchedPartition, *protocol.Cursor, error) {
 	var got FetchedPartition
 	for try := 1; ; try++ {
-		leader, err := c.leader(ctx, tp)
+		leader, err := c.leaders.of(ctx, tp)
 		if err == nil {
 			var res FetchResponse
 			res, err = c.Fetch(ctx, FetchRequest{
 				Leader:     leader,
 				Partitions: []FetchPartition{{TopicPartition: tp, Offset: offset, MaxBytes: bytes}},
-				MaxWait:    scanWait, MaxBytes: scanBytes, MaxBatchBytes: room, Limits: limits, Stream: true,
+				MaxWait:    scanWait, MaxBytes: scanBytes, MaxBatchBytes: memory, Limits: limits, Stream: true,
 			})
 			if err == nil {
 				got, err = res.Partitions[0], res.Partitions[0].Err
@@ -268,7 +236,7 @@ func (c *Cluster) fetchOne(ctx context.Context, tp TopicPartition, offset int64,
 			err = fmt.Errorf("%w: a batch of %d bytes", ErrTooLarge, got.Heavy)
 		}
 		if err == nil || try == 5 || !mayMove(err) {
-			cursor, _ := got.Portions.(*Cursor)
+			cursor, _ := got.Portions.(*protocol.Cursor)
 			return got, cursor, err
 		}
 		c.leaders.forget(tp.Topic)

@@ -1,46 +1,55 @@
 package broker
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
+	"io"
 	"testing"
 	"time"
 
+	kafkaprotocol "github.com/segmentio/kafka-go/protocol"
+
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker/brokertest"
+	"github.com/dlq-manager/dlq-manager/pkg/broker/internal/protocol"
 )
 
-// TestReads_EndWithTheirContext: in the middle of a batch, and between two portions of it.
+// TestReads_EndWithTheirContext: between two portions of a batch.
 func TestReads_EndWithTheirContext(t *testing.T) {
 	t.Parallel()
-	cursor := func(records ...brokertest.Record) *Cursor {
-		data := brokertest.BatchOf(t, brokertest.Zstd, records...)
-		return decodeOne(FetchRequest{Stream: true, Limits: readLimits()}, FetchPartition{}, nil, data).Portions.(*Cursor)
+	ctx, cancel := context.WithCancel(t.Context())
+	var records []brokertest.Record
+	for range 100 {
+		records = append(records, brokertest.Record{Value: scanBytes})
 	}
-	t.Run("ReadAt", func(t *testing.T) {
-		t.Parallel()
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		c := cursor(brokertest.Record{Value: 200 << 20})
-		if _, _, err := c.within(ctx, readBytes, 1); !errors.Is(err, context.Canceled) {
-			t.Errorf("within = %v, want %v", err, context.Canceled)
-		}
-		n := c.reader.(*batchReader).src.work
-		check.True(t, n <= 1<<20, "%d bytes were decompressed after the end", n)
+	cursor := cursorOf(t, brokertest.BatchOf(t, brokertest.Zstd, records...))
+	shown := 0
+	s := scan{to: 1000, fn: func(Record) bool { shown++; cancel(); return false }}
+	if _, err := s.deliver(ctx, cursor, readBytes); !errors.Is(err, context.Canceled) || shown > 2 || s.next != int64(shown) {
+		t.Errorf("deliver = %v after %d records, next %d; want %v after the first", err, shown, s.next, context.Canceled)
+	}
+}
+
+// cursorOf returns the cursor over a broker's answer with these batches, for partition 0 of a topic without a name.
+func cursorOf(t *testing.T, batches []byte) *protocol.Cursor {
+	t.Helper()
+	b := binary.BigEndian.AppendUint32(nil, 1)  // correlation
+	b = append(b, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0) // throttle time, one topic, its name
+	b = append(b, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0) // one partition, its number, no error
+	b = append(b, make([]byte, 8+8+4)...)       // ends of the log, no aborted transactions
+	b = binary.BigEndian.AppendUint32(b, uint32(len(batches)))
+	b = append(b, batches...)
+	d := protocol.NewFetchDecoder(FetchRequest{
+		Stream: true, MaxBatchBytes: readBytes, Limits: readLimits(), Partitions: []FetchPartition{{}},
 	})
-	t.Run("Scan", func(t *testing.T) {
-		t.Parallel()
-		ctx, cancel := context.WithCancel(t.Context())
-		var records []brokertest.Record
-		for range 100 {
-			records = append(records, brokertest.Record{Value: scanBytes})
-		}
-		shown := 0
-		s := scan{to: 1000, fn: func(Record) bool { shown++; cancel(); return false }}
-		if _, err := s.show(ctx, cursor(records...), readBytes); !errors.Is(err, context.Canceled) || shown > 2 || s.next != int64(shown) {
-			t.Errorf("show = %v after %d records, next %d; want %v after the first", err, shown, s.next, context.Canceled)
-		}
-	})
+	conn := struct {
+		io.Reader
+		io.Writer
+	}{bytes.NewReader(append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...)), io.Discard}
+	raw := check.Must(d.Request().Exchange(conn, protocol.Versions{kafkaprotocol.Fetch: 4}))(t)
+	return d.Decode(raw).Partitions[0].Portions.(*protocol.Cursor)
 }
 
 // TestReads_ReserveDecoders: all running calls together use no more than the reserved memory.

@@ -3,6 +3,9 @@ package deadletter
 import (
 	"cmp"
 	"slices"
+
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
 // A record that failed more than once has several sets of headers. This file finds the latest and the first.
@@ -40,7 +43,7 @@ func (d *dialect) latestTopic(h headers) string {
 		return ""
 	}
 	if i := d.latestIndex(h, d.topic); i >= 0 {
-		return cleanText(d.value(fieldTopic, h[i].Value), maxTopic)
+		return headervalue.Text(d.value(fieldTopic, h[i].Value), entity.MaxTopic)
 	}
 	return ""
 }
@@ -66,8 +69,9 @@ func (d *dialect) latestIndex(h headers, key string) int {
 	return h.lastIndex(key)
 }
 
-// latestBlock returns the part h[from:to] of the list that cannot belong to an earlier hop of the same dialect. Headers
-// that are not always written, such as a cause, are read only inside it: outside, they belong to another failure.
+// latestBlock returns the part h[from:to] of the list that cannot belong to an earlier hop of the same dialect.
+// Headers that are not always written, such as a cause, are read only inside it: outside, they belong to another
+// failure.
 func (d *dialect) latestBlock(h headers) (from, to int) {
 	to = len(h)
 	always := [...]string{d.topic, d.partition, d.offset, firstOf(d.classes), firstOf(d.messages)}
@@ -135,7 +139,7 @@ func (c *decoding) groupOf(m mention) (at int32, group string) {
 		if i < 0 {
 			continue
 		}
-		if value := cleanText(d.value(fieldGroup, c.h[i].Value), MaxConsumerGroup); value != "" {
+		if value := headervalue.Text(d.value(fieldGroup, c.h[i].Value), MaxConsumerGroup); value != "" {
 			return int32(i + 1), value
 		}
 	}

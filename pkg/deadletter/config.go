@@ -53,7 +53,8 @@ type DialectConfig struct {
 
 	// NewestFirst: of a repeated header the first is the latest. Most producers append, so the last is.
 	NewestFirst bool `mapstructure:"newest_first"`
-	// Strip lists further headers that a replay removes, in addition to those that are read: names, or prefixes with *.
+	// Strip lists further headers that a replay removes, in addition to those that are read: names, or prefixes with
+	// *.
 	Strip []string `mapstructure:"strip"`
 }
 

@@ -98,7 +98,7 @@ func (d *Decoder) Mapped(dlqTopic string) string {
 // possible reports whether a topic can be the origin of a dead-letter topic's records: Kafka allows the name and it
 // is no dead-letter topic. That prevents replays in a loop.
 func (d *Decoder) possible(dlqTopic, name string) bool {
-	return ValidTopic(name) && name != dlqTopic && !d.patterns.Match(name)
+	return entity.ValidTopic(name) && name != dlqTopic && !d.patterns.Match(name)
 }
 
 func mapRules(rules []entity.TopicRule) []MapRule {

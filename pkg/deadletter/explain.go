@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
@@ -92,7 +93,7 @@ func (c *decoding) tellHops() []entity.Hop {
 			if len(hops) == MaxHops {
 				return hops
 			}
-			p := d.placeAt(c.h, mention{dialect: d, age: age, topic: cleanText(d.value(fieldTopic, value), maxTopic)})
+			p := d.placeAt(c.h, mention{dialect: d, age: age, topic: headervalue.Text(d.value(fieldTopic, value), entity.MaxTopic)})
 			hops = append(hops, entity.Hop{Dialect: d.name, Topic: p.topic, Partition: p.partition, Offset: p.offset})
 			named = true
 		}

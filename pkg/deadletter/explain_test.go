@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
@@ -124,7 +125,7 @@ func decodedAs(name string, derived entity.Derived, value []byte) []string {
 	}
 	var out []string
 	for _, part := range parts {
-		n, _ := number(part)
+		n, _ := headervalue.Number(part)
 		switch name {
 		case "original_partition", "original_offset":
 			out = append(out, fmt.Sprint(n))
@@ -134,13 +135,13 @@ func decodedAs(name string, derived entity.Derived, value []byte) []string {
 			}
 			out = append(out, fmt.Sprint(n))
 		case "original_timestamp":
-			t := timestamp(part)
-			if big, ok := bigInteger(part); ok && derived.Header == retryTopicFirstTime {
-				t = epoch(big)
+			t := headervalue.Timestamp(part)
+			if big, ok := headervalue.BigInteger(part); ok && derived.Header == retryTopicFirstTime {
+				t = headervalue.Epoch(big)
 			}
 			out = append(out, t.Format(time.RFC3339Nano))
 		default:
-			out = append(out, cleanText(part, MaxStackTrace))
+			out = append(out, headervalue.Text(part, MaxStackTrace))
 		}
 	}
 	return out

@@ -4,7 +4,16 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// Limits of the derived texts in bytes. A text is cut between characters; the header keeps the full text.
+const (
+	MaxErrorMessage  = 64 << 10
+	MaxErrorClass    = 1 << 10
+	MaxConsumerGroup = 1 << 10
+	MaxStackTrace    = 256 << 10
 )
 
 // sources are the indexes of the headers from which fields were read, counted from 1; 0 for none.
@@ -22,17 +31,17 @@ func (d *dialect) failure(h headers) failure {
 	from, to := d.latestBlock(h)
 	var f failure
 	f.Dialect = d.name
-	f.Class = cleanText(f.pick(d, h[from:to], from, fieldClass, d.causes), MaxErrorClass)
+	f.Class = headervalue.Text(f.pick(d, h[from:to], from, fieldClass, d.causes), MaxErrorClass)
 	if f.Class == "" {
-		f.Class = cleanText(f.pick(d, h, 0, fieldClass, d.classes), MaxErrorClass)
+		f.Class = headervalue.Text(f.pick(d, h, 0, fieldClass, d.classes), MaxErrorClass)
 	}
-	f.message = cleanText(f.pick(d, h, 0, fieldMessage, d.messages), MaxErrorMessage)
-	f.StackTrace = cleanText(f.pick(d, h, 0, fieldStack, d.stacks), MaxStackTrace)
+	f.message = headervalue.Text(f.pick(d, h, 0, fieldMessage, d.messages), MaxErrorMessage)
+	f.StackTrace = headervalue.Text(f.pick(d, h, 0, fieldStack, d.stacks), MaxStackTrace)
 	if d.rootInStack {
 		f = f.rootCause()
 	}
-	f.ConsumerGroup = cleanText(f.pick(d, h[from:to], from, fieldGroup, d.groups), MaxConsumerGroup)
-	f.Attempts = attempts(f.pick(d, h, 0, fieldAttempts, d.attempts))
+	f.ConsumerGroup = headervalue.Text(f.pick(d, h[from:to], from, fieldGroup, d.groups), MaxConsumerGroup)
+	f.Attempts = headervalue.Attempts(f.pick(d, h, 0, fieldAttempts, d.attempts))
 	if d.refineFailure != nil {
 		return d.refineFailure(h, f)
 	}
@@ -67,7 +76,7 @@ func (c *decoding) failure() failure {
 	if f.message == "" {
 		i := c.h.lastIndex("error")
 		if i >= 0 {
-			f.message = cleanText(c.h[i].Value, MaxErrorMessage)
+			f.message = headervalue.Text(c.h[i].Value, MaxErrorMessage)
 			c.trail[fieldMessage] = trace{at: int32(i + 1)}
 		}
 	}
@@ -137,7 +146,7 @@ func (f failure) rootCause() failure {
 	}
 	f.Class, f.at[fieldClass] = class, f.at[fieldStack]
 	if message != "" {
-		f.message, f.at[fieldMessage] = cleanText([]byte(message), MaxErrorMessage), f.at[fieldStack]
+		f.message, f.at[fieldMessage] = headervalue.Text([]byte(message), MaxErrorMessage), f.at[fieldStack]
 	}
 	return f
 }

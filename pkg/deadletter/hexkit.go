@@ -3,6 +3,8 @@ package deadletter
 import (
 	"bytes"
 	"strings"
+
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
 )
 
 // hexkit is the GHGA library. It names the consumer group as the service, gives the dead letter an event_id of its
@@ -17,14 +19,14 @@ var hexkit = dialect{
 	groups:   []string{"service"},
 	refinePlace: func(h headers, p place) place {
 		if id, at := eventID(h); len(id) == 4 && string(id[1]) == p.topic {
-			p.partition, p.offset = partition(id[2]), offset(id[3])
+			p.partition, p.offset = headervalue.Partition(id[2]), headervalue.Offset(id[3])
 			p.at[fieldPartition], p.at[fieldOffset] = at, at
 		}
 		return p
 	},
 	refineFailure: func(h headers, f failure) failure {
 		if id, at := eventID(h); len(id) == 4 {
-			f.ConsumerGroup = cleanText(id[0], MaxConsumerGroup)
+			f.ConsumerGroup = headervalue.Text(id[0], MaxConsumerGroup)
 			f.at[fieldGroup] = at
 		}
 		return f

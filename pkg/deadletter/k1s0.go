@@ -1,6 +1,7 @@
 package deadletter
 
-// k1s0's library writes only the topic and the error. Other dialects use the same topic header, with companion headers.
+// k1s0's library writes only the topic and the error. Other dialects use the same topic header, with companion
+// headers.
 var k1s0 = dialect{
 	name:     "k1s0",
 	anchors:  [][]string{{"original_topic", "error"}},

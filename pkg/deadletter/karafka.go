@@ -1,6 +1,10 @@
 package deadletter
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
+)
 
 // karafka is Karafka Pro from 2.5 on. The open-source edition writes no headers.
 var karafka = dialect{
@@ -43,7 +47,7 @@ var karafkaHyphenated = dialect{
 }
 
 func keyIsPartition(h headers, key []byte) bool {
-	return decimal(key) && bytes.Equal(key, h.last("original-partition"))
+	return headervalue.Decimal(key) && bytes.Equal(key, h.last("original-partition"))
 }
 
 // karafkaKeys are the headers that hold the record's own key.

@@ -2,6 +2,8 @@ package deadletter
 
 import (
 	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
 )
 
 // The headers of dlq-manager's own replays, each once. They belong to no dialect, and every replay sets them.
@@ -48,10 +50,10 @@ func id(b []byte) (uuid.UUID, bool) {
 }
 
 func retryCount(b []byte) (int, bool) {
-	if !decimal(b) {
+	if !headervalue.Decimal(b) {
 		return 0, false
 	}
-	count := attempts(b)
+	count := headervalue.Attempts(b)
 	if count == nil {
 		return 0, false
 	}

@@ -59,7 +59,7 @@ func checkOriginal(original string, groups int) error {
 	if err := checkReferences(original, groups); err != nil {
 		return err
 	}
-	if !ValidTopic(reference.ReplaceAllString(original, "x")) {
+	if !entity.ValidTopic(reference.ReplaceAllString(original, "x")) {
 		return fmt.Errorf("%q is not a topic name", original)
 	}
 	return nil

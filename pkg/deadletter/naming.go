@@ -3,6 +3,8 @@ package deadletter
 import (
 	"slices"
 	"strings"
+
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
 )
 
 // guess is an original topic, and sometimes a consumer group, derived from a dead-letter topic's name.
@@ -114,7 +116,7 @@ func groupFromName(deadLetter, original string) string {
 	}
 	for _, g := range guesses(deadLetter) {
 		if g.topic == original && g.group != "" && len(g.group) <= MaxConsumerGroup {
-			return cleanText([]byte(g.group), MaxConsumerGroup)
+			return headervalue.Text([]byte(g.group), MaxConsumerGroup)
 		}
 	}
 	return ""

@@ -2,7 +2,8 @@ package deadletter
 
 import (
 	"encoding/json"
-	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
 )
 
 // nserviceBus writes these headers on queues; bridges carry them into Kafka, some as JSON strings. FailedQ is a queue,
@@ -20,7 +21,7 @@ var nserviceBus = dialect{
 	unwrap:   jsonString,
 	refinePlace: func(h headers, p place) place {
 		if i := h.lastIndex("NServiceBus.TimeSent"); i >= 0 {
-			p.timestamp, p.at[fieldTimestamp] = timestamp(jsonString(fieldTimestamp, h[i].Value)), int32(i+1)
+			p.timestamp, p.at[fieldTimestamp] = headervalue.Timestamp(jsonString(fieldTimestamp, h[i].Value)), int32(i+1)
 		}
 		return p
 	},
@@ -36,16 +37,4 @@ func jsonString(_ field, raw []byte) []byte {
 		return raw
 	}
 	return []byte(s)
-}
-
-// wireTime reads "2006-01-02 15:04:05:999999 Z", whose last colon no layout of package time can express.
-func wireTime(b []byte) (time.Time, bool) {
-	const form = "2006-01-02 15:04:05:000000 Z"
-	if len(b) != len(form) || b[19] != ':' {
-		return time.Time{}, false
-	}
-	text := []byte(string(b))
-	text[19] = '.'
-	t, err := time.Parse("2006-01-02 15:04:05.000000 Z", string(text))
-	return t, err == nil
 }

@@ -4,6 +4,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
@@ -61,7 +62,7 @@ func (c *decoding) headerPlace(ts time.Time) (place, bool) {
 	p := r.dialect.placeAt(c.h, r)
 	c.notePlace(p, fieldTimestamp)
 	if r.dialect == c.hops[0] && r.dialect.keepsTime && p.timestamp.IsZero() {
-		p.timestamp = plausible(ts)
+		p.timestamp = headervalue.Plausible(ts)
 		c.trail[fieldTimestamp] = trace{by: entity.ByRecord, dialect: r.dialect}
 	}
 	return p, true
@@ -112,7 +113,7 @@ func (d *dialect) topics(h headers) iter.Seq2[int, []byte] {
 
 // asOrigin returns the topic of a header's value, or "" when it cannot be an origin.
 func (c *decoding) asOrigin(d *dialect, value []byte) string {
-	if len(value) > maxTopic {
+	if len(value) > entity.MaxTopic {
 		return ""
 	}
 	name := string(value)
@@ -136,9 +137,9 @@ func (d *dialect) placeAt(h headers, m mention) place {
 		return d.value(of, h[i].Value)
 	}
 	aligned(fieldTopic, d.topic)
-	p.partition = partition(aligned(fieldPartition, d.partition))
-	p.offset = offset(aligned(fieldOffset, d.offset))
-	p.timestamp = timestamp(aligned(fieldTimestamp, d.timestamp))
+	p.partition = headervalue.Partition(aligned(fieldPartition, d.partition))
+	p.offset = headervalue.Offset(aligned(fieldOffset, d.offset))
+	p.timestamp = headervalue.Timestamp(aligned(fieldTimestamp, d.timestamp))
 	if d.refinePlace != nil {
 		return d.refinePlace(h, p)
 	}

@@ -1,6 +1,10 @@
 package deadletter
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
+)
 
 // quafka is Trendyol's Kotlin library. X-Exception is the stack trace; line one is "<class>: <message>".
 var quafka = dialect{
@@ -22,9 +26,9 @@ func quafkaException(_ headers, f failure) failure {
 	if i := strings.IndexAny(class, " \t"); i >= 0 {
 		class = class[:i]
 	}
-	f.Class, f.at[fieldClass] = cleanText([]byte(class), MaxErrorClass), f.at[fieldStack]
+	f.Class, f.at[fieldClass] = headervalue.Text([]byte(class), MaxErrorClass), f.at[fieldStack]
 	if f.message == "" {
-		f.message = cleanText([]byte(strings.TrimSpace(detail)), MaxErrorMessage)
+		f.message = headervalue.Text([]byte(strings.TrimSpace(detail)), MaxErrorMessage)
 		f.at[fieldMessage] = f.at[fieldStack]
 	}
 	return f

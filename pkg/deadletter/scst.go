@@ -1,5 +1,7 @@
 package deadletter
 
+import "github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
+
 // scst is Spring Cloud Stream's Kafka binder. Hand-written producers borrow its names, with numbers as text and
 // without its exception class; those are left to the generic aliases. Everything is appended, stack traces included.
 // x-retries is counted by applications that send records again in the way of its manual.
@@ -24,4 +26,6 @@ func isBinder(h headers, _ []byte) bool {
 		binaryNumber(h.last("x-original-offset"), 8)
 }
 
-func binaryNumber(b []byte, size int) bool { return len(b) == size && !decimal(b) && !printable(b) }
+func binaryNumber(b []byte, size int) bool {
+	return len(b) == size && !headervalue.Decimal(b) && !headervalue.Printable(b)
+}

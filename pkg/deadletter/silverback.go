@@ -1,6 +1,10 @@
 package deadletter
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
+)
 
 // silverback is the .NET library's move policy. Its reason "<type> in <source>" has the class, but no message.
 var silverback = dialect{
@@ -15,7 +19,7 @@ var silverback = dialect{
 	attempts:  []string{"x-failed-attempts"},
 	refineFailure: func(_ headers, f failure) failure {
 		if class, _, ok := strings.Cut(f.message, " in "); ok {
-			f.Class, f.at[fieldClass] = cleanText([]byte(class), MaxErrorClass), f.at[fieldMessage]
+			f.Class, f.at[fieldClass] = headervalue.Text([]byte(class), MaxErrorClass), f.at[fieldMessage]
 		}
 		return f
 	},

@@ -1,5 +1,7 @@
 package deadletter
 
+import "github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
+
 // smallryeDLQ is SmallRye's and Quarkus' dead-letter queue; its headers come before the copied ones.
 var smallryeDLQ = dialect{
 	name:        "smallrye-dlq",
@@ -23,7 +25,7 @@ func smallryeCause(classKey, messageKey string) func(headers, failure) failure {
 			return f
 		}
 		if i := h.nthIndex(messageKey, 0); i >= 0 {
-			if message := cleanText(h[i].Value, MaxErrorMessage); message != "" {
+			if message := headervalue.Text(h[i].Value, MaxErrorMessage); message != "" {
 				f.message, f.at[fieldMessage] = message, int32(i+1)
 			}
 		}
@@ -59,7 +61,7 @@ var smallryeRetry = dialect{
 	},
 	refinePlace: func(h headers, p place) place {
 		if i := h.lastIndex("delayed-retry-original-timestamp"); i >= 0 {
-			p.timestamp, p.at[fieldTimestamp] = timestamp(h[i].Value), int32(i+1)
+			p.timestamp, p.at[fieldTimestamp] = headervalue.Timestamp(h[i].Value), int32(i+1)
 		}
 		return p
 	},

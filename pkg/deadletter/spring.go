@@ -1,5 +1,7 @@
 package deadletter
 
+import "github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
+
 // springGroup has the same name in both dialects of Spring, so it does not identify either.
 const springGroup = "kafka_dlt-original-consumer-group"
 
@@ -53,8 +55,8 @@ func retryTopicTimestamp(h headers, p place) place {
 	if i < 0 || !p.timestamp.IsZero() {
 		return p
 	}
-	if n, ok := bigInteger(h[i].Value); ok {
-		p.timestamp, p.at[fieldTimestamp] = epoch(n), int32(i+1)
+	if n, ok := headervalue.BigInteger(h[i].Value); ok {
+		p.timestamp, p.at[fieldTimestamp] = headervalue.Epoch(n), int32(i+1)
 	}
 	return p
 }
@@ -67,10 +69,10 @@ func retryTopicAttemptCount(h headers, f failure) failure {
 		return f
 	}
 	value := h[i].Value
-	n, ok := number(value)
+	n, ok := headervalue.Number(value)
 	if len(value) == 1 {
 		n, ok = int64(value[0]), true
 	}
-	f.Attempts, f.at[fieldAttempts] = countOf(n-1, ok, maxRetryTopicAttempts), int32(i+1)
+	f.Attempts, f.at[fieldAttempts] = headervalue.Count(n-1, ok, maxRetryTopicAttempts), int32(i+1)
 	return f
 }

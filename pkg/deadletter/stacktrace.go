@@ -1,6 +1,9 @@
 package deadletter
 
-import "github.com/dlq-manager/dlq-manager/pkg/entity"
+import (
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
 
 // StackTrace returns the stack trace that Decode reads from the same record of the same topic. It does less work than
 // Decode, because lists show the stack trace of every message. It accepts the same records as Decode, and keeps no
@@ -22,7 +25,7 @@ func (d *Decoder) StackTrace(topic string, rec entity.Record) string {
 		return c.failure().StackTrace // other dialects may be read too
 	}
 	var f failure
-	return cleanText(f.pick(latest, c.h, 0, fieldStack, latest.stacks), MaxStackTrace)
+	return headervalue.Text(f.pick(latest, c.h, 0, fieldStack, latest.stacks), MaxStackTrace)
 }
 
 // mayHaveStack returns false when no dialect reads a stack trace from any of the headers.

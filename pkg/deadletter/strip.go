@@ -4,6 +4,7 @@ import (
 	"maps"
 	"strings"
 
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
@@ -55,8 +56,8 @@ func strip(own ownNames, list headers) []entity.Header {
 // original in a header or inside the new key; then it returns the original. The result must not be modified.
 func ReplayKey(dialect string, rec entity.Record) []byte {
 	if dialect == uberDLQ.name {
-		if k, ok := parseUberKey(rec.Key); ok {
-			return k.key
+		if k, ok := headervalue.ParseUberKey(rec.Key); ok {
+			return k.Key
 		}
 		return rec.Key
 	}

@@ -28,8 +28,8 @@ type Redrive struct {
 	CanaryPassed bool
 	// Forgiven holds the counts that the shares of failures and returns ignore since an operator resumed the redrive.
 	Forgiven Tally
-	// WaitingSince is the time since which no process could continue because a dependency could not be reached; zero
-	// while it makes progress.
+	// WaitingSince is the time since which no process could continue: a dependency could not be reached, other database
+	// sessions lock all remaining messages, or the canary is not consumed. It is zero while the redrive makes progress.
 	WaitingSince time.Time
 }
 

@@ -44,3 +44,34 @@ func ended(s string, i int) bool { return i >= len(s) || !isAlnum(s[i]) }
 func trim(s string) string {
 	return strings.TrimFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f })
 }
+
+func countDigits(text string) int {
+	n := 0
+	for i := range len(text) {
+		if isDigit(text[i]) {
+			n++
+		}
+	}
+	return n
+}
+
+// clean returns text as one line of UTF-8 without control characters.
+func clean(text string, limit int) string {
+	if run(text, 0, func(b byte) bool { return b > ' ' && b < 0x7f }) == len(text) {
+		return cut(text, limit) // the usual case
+	}
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f }), " ")
+	return cut(text, limit)
+}
+
+// cut shortens valid UTF-8 to at most limit bytes.
+func cut(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	for limit > 0 && text[limit]&0xc0 == 0x80 {
+		limit--
+	}
+	return strings.TrimRight(text[:limit], " ")
+}

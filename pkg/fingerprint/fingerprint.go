@@ -1,20 +1,14 @@
-// Package fingerprint computes the texts that failures with the same cause share: the class of the error, its message
-// without the parts that differ from case to case, and the application's own stack frames. It neither counts nor
-// stores groups.
 package fingerprint
 
 import (
 	"regexp"
-	"strings"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
 const (
-	maxMessage = 4 << 10
-	maxTitle   = 512
-	maxClass   = 512
-	maxStack   = 256 << 10
+	maxClass = 512
+	maxStack = 256 << 10
 )
 
 // Maker computes fingerprints. It is immutable and safe for concurrent use.
@@ -79,25 +73,4 @@ func (m *Maker) applyRule(f *entity.Fingerprint, message string) bool {
 		return true
 	}
 	return false
-}
-
-// clean returns text as one line of UTF-8 without control characters.
-func clean(text string, limit int) string {
-	if run(text, 0, func(b byte) bool { return b > ' ' && b < 0x7f }) == len(text) {
-		return cut(text, limit) // the usual case
-	}
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f }), " ")
-	return cut(text, limit)
-}
-
-// cut shortens valid UTF-8 to at most limit bytes.
-func cut(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	for limit > 0 && text[limit]&0xc0 == 0x80 {
-		limit--
-	}
-	return strings.TrimRight(text[:limit], " ")
 }

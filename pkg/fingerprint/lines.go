@@ -2,6 +2,8 @@ package fingerprint
 
 import "strings"
 
+const maxMessage = 4 << 10 // bytes of a message that are read
+
 // telling returns the most informative line of an error message: its first line with words, together with the next
 // one after a colon. A message that looks like JSON is returned whole; for a Python traceback it is the last line.
 func telling(message string) string {

@@ -1,7 +1,6 @@
 package fingerprint
 
 import (
-	"bytes"
 	"strings"
 	"unicode/utf8"
 )
@@ -48,14 +47,6 @@ func pass(s string) string {
 	return t.done()
 }
 
-// titler processes a text once. Each look-ahead is bounded or consumes what it has read, so that the time is linear.
-type titler struct {
-	s    string
-	i    int    // how much of s is processed
-	out  []byte // the title so far
-	word string // the last word of s, as long as only : = and the like came after it
-}
-
 func (t *titler) next() {
 	switch b := t.s[t.i]; {
 	case isSpace(b):
@@ -77,37 +68,6 @@ func (t *titler) next() {
 	default:
 		t.copy(1)
 	}
-}
-
-func (t *titler) copy(n int) {
-	switch t.s[t.i] {
-	case ':', '=', '"', '\'', '(', '[', '-', '_', '#', '/':
-	default:
-		t.word = ""
-	}
-	t.out = append(t.out, t.s[t.i:t.i+n]...)
-	t.i += n
-}
-
-// put replaces the text up to end. A list of the same replacements, however long, becomes one.
-func (t *titler) put(placeholder string, end int) {
-	t.i, t.word = end, ""
-	t.append(placeholder)
-}
-
-func (t *titler) append(placeholder string) {
-	before := t.out
-	if n := len(before); n > 0 && before[n-1] == ' ' {
-		before = before[:n-1]
-	}
-	if n := len(before); n > 0 && before[n-1] == ',' {
-		before = before[:n-1]
-		if n -= 1 + len(placeholder); n >= 0 && string(before[n:]) == placeholder {
-			t.out = before
-			return
-		}
-	}
-	t.out = append(t.out, placeholder...)
 }
 
 // placeholder keeps a replacement of an earlier pass.
@@ -140,26 +100,4 @@ func placeholderAt(s string, i int) int {
 // signed reports whether the character at i is a sign, not a hyphen.
 func (t *titler) signed() bool {
 	return t.i == 0 || strings.IndexByte(" \t=(:,[{", t.s[t.i-1]) >= 0
-}
-
-// done returns the title, cut at the end of a word.
-func (t *titler) done() string {
-	out := t.out
-	if len(out) > maxTitle {
-		end := maxTitle
-		for end > maxTitle-64 && out[end] != ' ' {
-			end--
-		}
-		if out[end] != ' ' {
-			for end = maxTitle; out[end]&0xc0 == 0x80; {
-				end--
-			}
-		}
-		out = out[:end]
-	}
-	out = bytes.TrimRight(out, " ")
-	if string(out) == t.s {
-		return t.s
-	}
-	return string(out)
 }

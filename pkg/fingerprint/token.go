@@ -79,16 +79,6 @@ func (t *titler) keep(word string) {
 	t.i += len(word)
 }
 
-func countDigits(text string) int {
-	n := 0
-	for i := range len(text) {
-		if isDigit(text[i]) {
-			n++
-		}
-	}
-	return n
-}
-
 // technical are words that have digits in them.
 func technical(text string) bool {
 	switch strings.ToLower(text) {

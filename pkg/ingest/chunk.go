@@ -12,7 +12,7 @@ type chunk struct {
 	from, to int64
 	records  []broker.Record
 	bytes    int64
-	room     int64  // reserved memory, released when the chunk is stored
+	reserved int64  // reserved memory, released when the chunk is stored
 	done     func() // called when the chunk is stored; may be nil
 }
 
@@ -42,7 +42,7 @@ func cut(p *partition, got broker.FetchedPartition) []chunk {
 	return append(chunks, c)
 }
 
-// split returns the first rows of c, and the rest or nil. Each part holds its share of the room.
+// split returns the first rows of c, and the rest or nil. Each part holds its share of the reserved memory.
 func (c chunk) split(rows int) (first chunk, rest *chunk) {
 	if len(c.records) <= rows {
 		return c, nil
@@ -55,8 +55,8 @@ func (c chunk) split(rows int) (first chunk, rest *chunk) {
 		first.bytes += first.records[n].Memory()
 	}
 	left.bytes -= first.bytes
-	first.room = min(c.room, first.bytes)
-	left.room -= first.room
+	first.reserved = min(c.reserved, first.bytes)
+	left.reserved -= first.reserved
 	c.p.waiting.Add(1)
 	return first, &left
 }

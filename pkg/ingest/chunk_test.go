@@ -120,8 +120,8 @@ func TestASplitChunkLosesNothing(t *testing.T) {
 	p.waiting.Store(1)
 	got := broker.FetchedPartition{Records: records(0, 5, 1, 1, 7), Next: 9} // and a gap at the end
 	whole := cut(p, got)[0]
-	for _, room := range []int64{whole.bytes, whole.bytes / 2, 0} {
-		whole.room = room
+	for _, reserved := range []int64{whole.bytes, whole.bytes / 2, 0} {
+		whole.reserved = reserved
 		first, rest := whole.split(3)
 		check.Require(t, rest != nil, "split(3) of 4 records leaves nothing, want the last")
 		check.True(t, first.from == 0 && first.to == rest.from && rest.to == 9 && rest.from == rest.records[0].Offset,
@@ -130,8 +130,8 @@ func TestASplitChunkLosesNothing(t *testing.T) {
 			"split = %d and %d records, want 3 and 1", len(first.records), len(rest.records))
 		check.True(t, first.bytes+rest.bytes == whole.bytes && first.bytes == sizeOf([]chunk{first}),
 			"bytes = %d and %d, want %d in all", first.bytes, rest.bytes, whole.bytes)
-		check.True(t, first.room+rest.room == room && first.room >= 0 && rest.room >= 0,
-			"room = %d and %d, want %d in all", first.room, rest.room, room)
+		check.True(t, first.reserved+rest.reserved == reserved && first.reserved >= 0 && rest.reserved >= 0,
+			"reserved = %d and %d, want %d in all", first.reserved, rest.reserved, reserved)
 	}
 	check.Equal(t, p.waiting.Load(), 4, "chunks that the partition waits for, one more for each split")
 	same, rest := whole.split(4)

@@ -11,12 +11,12 @@ import (
 
 // batch converts chunks to the store's form, with the causes of their error groups. The chunks of a partition form
 // one range.
-func (i *Ingester) batch(chunks []chunk) (repository.Batch, map[topicGroup]entity.Fingerprint) {
+func (i *Ingester) batch(chunks []chunk) (repository.Batch, map[topicErrorGroup]entity.Fingerprint) {
 	rows := 0
 	for _, c := range chunks {
 		rows += len(c.records)
 	}
-	decoder, groups := i.decoder.Load(), newGrouping(i.fingerprinter)
+	decoder, errorGroups := i.decoder.Load(), newErrorGrouping(i.fingerprinter)
 	b := i.empty(decoder)
 	b.Messages = make([]entity.Message, 0, rows)
 	at := make(map[repository.Partition]int, len(chunks))
@@ -30,11 +30,11 @@ func (i *Ingester) batch(chunks []chunk) (repository.Batch, map[topicGroup]entit
 		}
 		for n := range c.records {
 			m := i.message(decoder, c.p, &c.records[n])
-			m.Group = groups.group(&m)
+			m.Group = errorGroups.group(&m)
 			b.Messages = append(b.Messages, m)
 		}
 	}
-	return b, groups.found
+	return b, errorGroups.found
 }
 
 // empty is a batch without records.
@@ -63,8 +63,8 @@ func (i *Ingester) decoded(decoder *deadletter.Decoder, source entity.Source, re
 	m.Record, m.Source = record, source
 	m.Origin = reading.Origin
 	m.Failure = reading.Failure
-	if said := reading.Returned; said != nil {
-		m.Return = &entity.Return{Parent: said.MessageID, Attempt: said.RedriveID}
+	if returned := reading.Returned; returned != nil {
+		m.Return = &entity.Return{Parent: returned.MessageID, Attempt: returned.RedriveID}
 	}
 	return m
 }

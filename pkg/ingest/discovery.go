@@ -42,11 +42,11 @@ func (s topicSet) names(limit int) []string {
 
 // discover reads the operators' rules from the store, and the topics from the cluster.
 func (i *Ingester) discover(ctx context.Context) (topicSet, error) {
-	i.watchdog.rest(discoveryLoop)
+	i.watchdog.idle(discoveryLoop)
 	i.refreshRules(ctx)
-	i.watchdog.turn(discoveryLoop)
+	i.watchdog.active(discoveryLoop)
 	all, err := i.cluster.Topics(ctx)
-	i.watchdog.turn(discoveryLoop)
+	i.watchdog.active(discoveryLoop)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (i *Ingester) discover(ctx context.Context) (topicSet, error) {
 
 // waitForTopics returns when there is a topic to read, or ctx ends.
 func (i *Ingester) waitForTopics(ctx context.Context) topicSet {
-	for said := false; ctx.Err() == nil; {
+	for logged := false; ctx.Err() == nil; {
 		set, err := i.discover(ctx)
 		switch {
 		case err != nil:
@@ -73,9 +73,9 @@ func (i *Ingester) waitForTopics(ctx context.Context) topicSet {
 			return set
 		default:
 			i.health.set(databaseHealth, nil) // this ingester does not depend on it now
-			if !said {
+			if !logged {
 				i.log.Info("no dead-letter topic exists yet", zap.Stringer("patterns", i.topics))
-				said = true
+				logged = true
 			}
 		}
 		wait.Sleep(ctx, i.cfg.DiscoveryInterval)
@@ -101,27 +101,19 @@ func (i *Ingester) waitForChange(ctx context.Context, current topicSet) topicSet
 			i.kafkaFailed(ctx, topicsHealth, "list topics", err)
 			continue
 		}
-		if !maps.Equal(now, current) && (maps.Equal(now, before) || lost(current, now)) {
+		if !maps.Equal(now, current) && (maps.Equal(now, before) || removed(current, now)) {
 			return now
 		}
 		before = now
 	}
 }
 
-// lost reports whether a topic of current was deleted or created again.
-func lost(current, now topicSet) bool {
+// removed reports whether a topic of current was deleted or created again.
+func removed(current, now topicSet) bool {
 	for name, shape := range current {
 		if is, ok := now[name]; !ok || is.id != shape.id {
 			return true
 		}
 	}
 	return false
-}
-
-func (i *Ingester) kafkaFailed(ctx context.Context, use, doing string, err error, where ...zap.Field) {
-	if ctx.Err() != nil {
-		return
-	}
-	i.health.set(use, err)
-	i.log.Warn("kafka does not answer", append(where, zap.String("doing", doing), zap.Error(err))...)
 }

@@ -210,7 +210,7 @@ func (c *fakeCluster) answer(req broker.FetchRequest) (res broker.FetchResponse,
 			got.Err = log.err
 		case p.Offset < log.start || p.Offset > log.next:
 			got.Err = broker.ErrOutOfRange
-		case log.damage != nil && p.Offset == log.damage.Offset && !p.GiveUp:
+		case log.damage != nil && p.Offset == log.damage.Offset && !p.SkipUnreadable:
 			log.tries++
 			got.Err, got.HighWatermark = broker.ErrCorrupt, log.next
 		case log.damage != nil && p.Offset == log.damage.Offset:
@@ -267,7 +267,7 @@ type onePortion struct {
 	before func()
 }
 
-func (p onePortion) Read(*broker.Room, int64) (broker.FetchedPartition, bool, error) {
+func (p onePortion) Read(*broker.MemoryReservation, int64) (broker.FetchedPartition, bool, error) {
 	if p.before != nil {
 		p.before()
 	}

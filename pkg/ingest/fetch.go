@@ -26,7 +26,7 @@ type fetcher struct {
 	i          *Ingester
 	leader     int32
 	loop       string          // its name for the watchdog
-	inbox      chan *partition // has room for all
+	inbox      chan *partition // has capacity for all
 	partitions []*partition
 	turn       int
 	asked      []*partition        // partitions of the current request, in its order
@@ -44,11 +44,11 @@ func newFetcher(r *reader, leader int32) *fetcher {
 
 // run reads until ctx ends. A failure returns partitions to the reader; it never ends the fetcher.
 func (f *fetcher) run(ctx context.Context) error {
-	defer f.i.watchdog.rest(f.loop)
+	defer f.i.watchdog.idle(f.loop)
 	for ctx.Err() == nil {
-		f.takeIn(ctx)
-		f.round(ctx)
-		f.giveBack()
+		f.drain(ctx)
+		f.poll(ctx)
+		f.release()
 	}
 	return nil
 }
@@ -63,10 +63,10 @@ func (f *fetcher) add(partitions ...*partition) {
 	}
 }
 
-// takeIn adds the partitions that the reader sent, and waits for some when there is nothing to read.
-func (f *fetcher) takeIn(ctx context.Context) {
-	f.i.watchdog.rest(f.loop)
-	defer f.i.watchdog.turn(f.loop)
+// drain adds the partitions that the reader sent, and waits for some when there is nothing to read.
+func (f *fetcher) drain(ctx context.Context) {
+	f.i.watchdog.idle(f.loop)
+	defer f.i.watchdog.active(f.loop)
 	if len(f.partitions) == 0 {
 		select {
 		case <-ctx.Done():
@@ -90,8 +90,8 @@ func (f *fetcher) take(p *partition) {
 	f.quiet = 0
 }
 
-// giveBack returns the partitions that this fetcher must no longer read to the reader.
-func (f *fetcher) giveBack() {
+// release returns the partitions that this fetcher must no longer read to the reader.
+func (f *fetcher) release() {
 	if len(f.gone)+len(f.away) == 0 {
 		return
 	}
@@ -110,41 +110,39 @@ func (f *fetcher) giveBack() {
 	clear(f.away)
 }
 
-// unit is the size of one answer, and of one portion of a large batch.
-func (c Config) unit() int64 { return min(fetchBytes, c.BufferBytes/4) }
-
-// round sends one request. Memory for its answer is reserved before it is sent, plus half as much for decoding, and
+// poll sends one request. Memory for its answer is reserved before it is sent, plus half as much for decoding, and
 // more only if it is free, so that nothing is fetched while the writers are late.
-func (f *fetcher) round(ctx context.Context) {
+func (f *fetcher) poll(ctx context.Context) {
 	limit := f.i.cfg.unit()
 	if f.quiet > 0 {
-		// Other leaders' records need the room meanwhile. After the first record, answers are requested in full size.
+		// Other leaders' records need the memory meanwhile. After the first record, answers are requested in full
+		// size.
 		limit = min(limit, f.i.cfg.BufferBytes/idleShare)
 	}
-	room := limit + limit/2
+	reserved := limit + limit/2
 	if f.starved {
-		room = 2 * limit
+		reserved = 2 * limit
 	}
 	req := f.request(time.Now(), limit)
 	if len(req.Partitions) == 0 {
 		wait.Sleep(ctx, fetchWait) // all partitions are in a pause
 		return
 	}
-	f.i.watchdog.rest(f.loop)
-	if f.r.budget.Acquire(ctx, room) != nil {
+	f.i.watchdog.idle(f.loop)
+	if f.r.budget.Acquire(ctx, reserved) != nil {
 		return // ctx ended
 	}
-	f.i.watchdog.turn(f.loop)
-	req.Room = &broker.Room{Free: room - limit, Done: ctx.Done(), More: func(bytes int64) bool {
+	f.i.watchdog.active(f.loop)
+	req.Memory = &broker.MemoryReservation{Free: reserved - limit, Done: ctx.Done(), More: func(bytes int64) bool {
 		if !f.r.budget.TryAcquire(bytes) {
 			return false
 		}
-		room += bytes
+		reserved += bytes
 		return true
 	}}
-	throttle := f.fetch(ctx, req, &room)
-	f.r.budget.Release(room)
-	f.i.watchdog.rest(f.loop)
+	throttle := f.fetch(ctx, req, &reserved)
+	f.r.budget.Release(reserved)
+	f.i.watchdog.idle(f.loop)
 	wait.Sleep(ctx, throttle)
 }
 
@@ -164,15 +162,15 @@ func (f *fetcher) request(now time.Time, limit int64) broker.FetchRequest {
 	for n := range f.partitions {
 		p := f.partitions[(n+f.turn)%len(f.partitions)]
 		if f.i.quarantine.paused(p.Topic) {
-			p.rest(quarantineInterval)
+			p.backOff(quarantineInterval)
 		}
-		if left := p.restUntil.Sub(now); left > 0 {
+		if left := p.backoffUntil.Sub(now); left > 0 {
 			req.MaxWait = min(req.MaxWait, max(left, fetchWait)) // its pause must not be extended by the long wait
 			continue
 		}
 		f.asked = append(f.asked, p)
 		req.Partitions = append(req.Partitions, broker.FetchPartition{
-			TopicPartition: p.TopicPartition, Offset: p.next, MaxBytes: partitionBytes, GiveUp: p.givenUp(),
+			TopicPartition: p.TopicPartition, Offset: p.next, MaxBytes: partitionBytes, SkipUnreadable: p.skipUnreadable(),
 		})
 	}
 	return req
@@ -180,7 +178,7 @@ func (f *fetcher) request(now time.Time, limit int64) broker.FetchRequest {
 
 // fetch sends one request and passes its records to the writers, with their reserved memory. It returns the broker's
 // throttle time.
-func (f *fetcher) fetch(ctx context.Context, req broker.FetchRequest, room *int64) (throttle time.Duration) {
+func (f *fetcher) fetch(ctx context.Context, req broker.FetchRequest, reserved *int64) (throttle time.Duration) {
 	res, err := f.ask(ctx, req)
 	if errors.Is(err, errInterrupted) {
 		return 0
@@ -190,7 +188,7 @@ func (f *fetcher) fetch(ctx context.Context, req broker.FetchRequest, room *int6
 	if err == nil {
 		// An answer that started before a topic was created again is not of the new topic, because requests use names.
 		var others []*partition
-		if others, err = f.r.sameLives(ctx, f.asked, res); err == nil {
+		if others, err = f.r.verifyTopicIDs(ctx, f.asked, res); err == nil {
 			f.leave(others...)
 		}
 	}
@@ -201,7 +199,7 @@ func (f *fetcher) fetch(ctx context.Context, req broker.FetchRequest, room *int6
 		}
 		return 0
 	}
-	f.i.watchdog.rest(f.loop) // the next steps may wait for the writers
+	f.i.watchdog.idle(f.loop) // the next steps may wait for the writers
 	if f.starved = res.Starved; f.starved {
 		f.quiet = 0
 	}
@@ -216,7 +214,7 @@ func (f *fetcher) fetch(ctx context.Context, req broker.FetchRequest, room *int6
 			f.quiet = 0
 		}
 		if got.Next > p.next {
-			*room -= f.r.hand(ctx, p, got, *room, nil)
+			*reserved -= f.r.enqueue(ctx, p, got, *reserved, nil)
 		}
 		if got.HighWatermark >= 0 {
 			f.i.metrics.showLag(p, got.HighWatermark-got.Next)

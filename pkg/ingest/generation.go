@@ -2,16 +2,12 @@ package ingest
 
 import (
 	"context"
-	"errors"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 )
-
-// errFenced ends a generation from within. The member then joins again and reads the store's positions.
-var errFenced = errors.New("another ingester moved a position")
 
 // generation reads parts until ctx ends or another ingester moves a position. It returns after all its goroutines
 // have ended.

@@ -13,10 +13,10 @@ type health struct {
 
 // The uses are separate, so that the success of one does not hide the failure of another.
 const (
-	topicsHealth   = "topics"
-	groupHealth    = "group"
-	fetchHealth    = "fetch"
-	databaseHealth = "database"
+	topicsHealth        = "topics"
+	consumerGroupHealth = "group"
+	fetchHealth         = "fetch"
+	databaseHealth      = "database"
 )
 
 func (h *health) set(use string, err error) {

@@ -56,7 +56,7 @@ func TestIdle(t *testing.T) {
 			pass(time.Second)
 			w.cluster.set(func() { w.cluster.log(a).err = nil })
 			w.cluster.produce(a, numbered(1)...)
-			pass(partitionRest)
+			pass(partitionBackoff)
 			w.wantOffsets("a.dlq.v1", 1, 0, 0, 1)
 		},
 		"LeadersThatWaitLeaveTheBufferToTheOthers": func(w *world) {

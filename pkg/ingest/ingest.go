@@ -1,172 +1,18 @@
-// Package ingest stores every record of every dead-letter topic exactly once. It finds those topics, shares their
-// partitions with other ingesters through a consumer group, and continues from the positions in the store; Kafka's
-// own offsets are committed for lag tools only. Package deadletter decodes the records, and the store persists them.
-//
-//	discovery ──▶ membership ──▶ generation ──▶ fetcher (one a leader)
-//	(which topics)  (consumer      (assigned        │ chunks, bounded by bytes
-//	                 group)         partitions)     ▼
-//	                                            writers ──▶ store, then commit
 package ingest
 
 import (
 	"context"
-	"errors"
-	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/segmentio/kafka-go"
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 	"golang.org/x/sync/semaphore"
 
-	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
-	"github.com/dlq-manager/dlq-manager/pkg/entity"
-	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
-
-// Config configures the reading and storing of records.
-type Config struct {
-	// MaxRetries is the attempt limit of a new message.
-	MaxRetries int `mapstructure:"max_retries"`
-	// MaxRecordBytes limits key and value together; of a larger record, the position, the headers and the SHA-256 are
-	// stored.
-	MaxRecordBytes int64 `mapstructure:"max_record_bytes"`
-	// MaxHeaders limits the number of a record's headers. Of more, the first ones are stored, and the SHA-256.
-	MaxHeaders int `mapstructure:"max_headers"`
-	// MaxHeaderBytes limits the headers' names and values. Of more, the first ones are stored, and the SHA-256.
-	MaxHeaderBytes int64 `mapstructure:"max_header_bytes"`
-	// MaxBatchBytes limits a batch's decompressed size; records beyond it cannot be read. It limits time, not memory.
-	MaxBatchBytes int64 `mapstructure:"max_batch_bytes"`
-	// Payload sets when the column payload, which has a value's JSON for SQL, is filled: "background" within seconds,
-	// "inline" with the message, or "never".
-	Payload string `mapstructure:"payload"`
-	// PayloadMaxBytes is the largest value that is also kept as JSON for SQL; 0 is none.
-	PayloadMaxBytes int64 `mapstructure:"payload_max_bytes"`
-	// DiscoveryInterval is the pause between two lists of topics. A new topic is read within three of them.
-	DiscoveryInterval time.Duration `mapstructure:"discovery_interval"`
-	// SessionTimeout is how long a crashed ingester keeps its partitions.
-	SessionTimeout time.Duration `mapstructure:"session_timeout"`
-	// BufferBytes limits the memory for records that are fetched but not stored yet.
-	BufferBytes int64 `mapstructure:"buffer_bytes"`
-	// Writers is how many batches are stored at the same time.
-	Writers int `mapstructure:"writers"`
-	// ReturnWindow is how long after a replay a record with equal key and value counts as its return, without the
-	// dlq- headers; 0 for never.
-	ReturnWindow time.Duration `mapstructure:"return_window"`
-	// QuarantineMaxRows limits a topic's records in quarantine: above it, the topic is not read.
-	QuarantineMaxRows int64 `mapstructure:"quarantine_max_rows"`
-}
-
-// DefaultConfig returns the default settings.
-func DefaultConfig() Config {
-	limits := broker.DefaultLimits()
-	return Config{
-		MaxRetries:        entity.DefaultMaxRetries,
-		MaxRecordBytes:    limits.RecordBytes,
-		MaxHeaders:        limits.Headers,
-		MaxHeaderBytes:    limits.HeaderBytes,
-		MaxBatchBytes:     limits.BatchBytes,
-		Payload:           "background",
-		PayloadMaxBytes:   64 << 10,
-		DiscoveryInterval: 5 * time.Second,
-		SessionTimeout:    15 * time.Second,
-		BufferBytes:       24 << 20,
-		Writers:           4,
-		ReturnWindow:      24 * time.Hour,
-		QuarantineMaxRows: 10_000,
-	}
-}
-
-// Validate reports every invalid value.
-func (c Config) Validate() error {
-	var errs []error
-	wrong := func(bad bool, key, reason string) {
-		if bad {
-			errs = append(errs, &entity.FieldError{Field: "ingest." + key, Reason: reason})
-		}
-	}
-	wrong(c.MaxRetries < 0 || c.MaxRetries > 1000, "max_retries", "must be 0 to 1000")
-	wrong(c.MaxRecordBytes < 1 || c.MaxRecordBytes > 512<<20, "max_record_bytes", "must be 1 to 512MiB")
-	wrong(c.MaxHeaders < 1 || c.MaxHeaders > 1_000_000, "max_headers", "must be 1 to 1000000")
-	wrong(c.MaxHeaderBytes < 1 || c.MaxHeaderBytes > 64<<20, "max_header_bytes", "must be 1 to 64MiB")
-	wrong(c.MaxBatchBytes < 1<<20, "max_batch_bytes", "must be at least 1MiB")
-	wrong(!slices.Contains([]string{"background", "inline", "never"}, c.Payload), "payload", "must be background, inline or never")
-	wrong(c.PayloadMaxBytes < 0 || c.PayloadMaxBytes > 1<<20, "payload_max_bytes", "must be 0 to 1MiB")
-	wrong(c.DiscoveryInterval < 100*time.Millisecond || c.DiscoveryInterval > 10*time.Second,
-		"discovery_interval", "must be 100ms to 10s, so that a new topic is read within 30s")
-	wrong(c.SessionTimeout < time.Second, "session_timeout", "must be at least 1s")
-	wrong(c.BufferBytes < 1<<20, "buffer_bytes", "must be at least 1MiB")
-	wrong(c.ReturnWindow < 0 || c.ReturnWindow > 30*24*time.Hour, "return_window", "must be 0s to 720h")
-	wrong(c.QuarantineMaxRows < 1 || c.QuarantineMaxRows > 1_000_000, "quarantine_max_rows", "must be 1 to 1000000")
-	wrong(c.Writers < 1 || c.Writers > 16, "writers", "must be 1 to 16")
-	return errors.Join(errs...)
-}
-
-func (c Config) limits() broker.Limits {
-	return broker.Limits{RecordBytes: c.MaxRecordBytes, Headers: c.MaxHeaders, HeaderBytes: c.MaxHeaderBytes, BatchBytes: c.MaxBatchBytes}
-}
-
-// largest returns the memory that a single record within the limits may take.
-func (c Config) largest() int64 {
-	return c.MaxRecordBytes + c.MaxHeaderBytes + 3*int64(broker.HeaderMemory*c.MaxHeaders) + 1<<20
-}
-
-// Cluster is the part of Kafka that ingest uses.
-type Cluster interface {
-	Topics(ctx context.Context, names ...string) ([]broker.Topic, error)
-	StartOffsets(ctx context.Context, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error)
-	EndOffsets(ctx context.Context, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error)
-	Fetch(ctx context.Context, req broker.FetchRequest) (broker.FetchResponse, error)
-	Group(cfg broker.GroupConfig) (*kafka.ConsumerGroup, error)
-	Mark(ctx context.Context, tp broker.TopicPartition, offset int64) (latest int64, crc uint32, found bool, err error)
-}
-
-// Store is the part of a repository that ingest uses.
-type Store interface {
-	repository.Ingest
-	repository.Quarantine
-	// NoteGroups behaves as in repository.Outcomes.
-	NoteGroups(ctx context.Context, groups []repository.TopicGroup) error
-	// AdmitFingerprints behaves as in repository.Groups.
-	AdmitFingerprints(ctx context.Context, failures []repository.TopicFailure) ([]repository.TopicFailure, error)
-	// Mapping behaves as in repository.Mappings.
-	Mapping(ctx context.Context) (entity.Mapping, error)
-}
-
-// Ingester is one member of the group of ingesters. Run does the work.
-type Ingester struct {
-	cfg     Config
-	group   string
-	topics  deadletter.Patterns
-	cluster Cluster
-	store   Store
-	metrics *metrics
-	log     *zap.Logger
-
-	decoder atomic.Pointer[deadletter.Decoder] // changes with the operators' rules
-	rules   rules
-	origins deadletter.Origins // identify confirmed returns; see repository.Batch.Declared
-
-	tracer        trace.Tracer  // nil: no spans
-	fingerprinter Fingerprinter // nil: no error groups
-	fingerprints  fingerprints
-
-	known  atomic.Pointer[map[string]bool] // every topic of the cluster, as last seen
-	health health
-
-	quarantine quarantine
-	groups     groups
-
-	watchdog watchdog
-
-	heavy     *semaphore.Weighted // held while a batch above the usual size is stored, or a quarantined record is tried
-	abandoned atomic.Int64        // calls to the store that never returned
-}
 
 // Option configures an Ingester.
 type Option func(*Ingester)
@@ -189,13 +35,13 @@ func WithTopicLabels(labels TopicLabels) Option {
 	return func(i *Ingester) { i.metrics.labels = labels }
 }
 
-// New returns an ingester that reads the topics that patterns match, as a member of group. It decodes records with
-// decoder and the operators' rules in the store. The configuration must be valid.
-func New(cfg Config, group string, patterns deadletter.Patterns, cluster Cluster, decoder *deadletter.Decoder,
+// New returns an ingester that reads the topics that patterns match, as a member of consumerGroup. It decodes records
+// with decoder and the operators' rules in the store. The configuration must be valid.
+func New(cfg Config, consumerGroup string, patterns deadletter.Patterns, cluster Cluster, decoder *deadletter.Decoder,
 	store Store, registry prometheus.Registerer, log *zap.Logger, options ...Option,
 ) *Ingester {
 	i := &Ingester{
-		cfg: cfg, group: group, topics: patterns, cluster: cluster, store: store,
+		cfg: cfg, consumerGroup: consumerGroup, topics: patterns, cluster: cluster, store: store,
 		metrics: newMetrics(registry), log: log, heavy: semaphore.NewWeighted(1),
 	}
 	i.decoder.Store(decoder)
@@ -207,7 +53,7 @@ func New(cfg Config, group string, patterns deadletter.Patterns, cluster Cluster
 
 // Run stores and commits records until ctx ends, and returns nil. It waits for Kafka and the store.
 func (i *Ingester) Run(ctx context.Context) error {
-	defer i.watchdog.rest(discoveryLoop)
+	defer i.watchdog.idle(discoveryLoop)
 	var trying sync.WaitGroup
 	defer trying.Wait()
 	trying.Go(func() { i.tryQuarantined(ctx) })
@@ -223,7 +69,7 @@ func (i *Ingester) Run(ctx context.Context) error {
 	return nil
 }
 
-// readUntilChange joins the group for a fixed set of topics, and returns the next set when the topics change.
+// readUntilChange joins the consumer group for a fixed set of topics, and returns the next set when the topics change.
 func (i *Ingester) readUntilChange(ctx context.Context, current topicSet) topicSet {
 	memberCtx, leave := context.WithCancel(ctx)
 	left := make(chan struct{})
@@ -238,18 +84,13 @@ func (i *Ingester) readUntilChange(ctx context.Context, current topicSet) topicS
 }
 
 // CheckKafka returns the last error of reading records, nil when reading works. It sends no request.
-func (i *Ingester) CheckKafka() error { return i.health.get(topicsHealth, groupHealth, fetchHealth) }
+func (i *Ingester) CheckKafka() error {
+	return i.health.get(topicsHealth, consumerGroupHealth, fetchHealth)
+}
 
 // CheckDatabase returns the last error of storing records, nil when storing works. It sends no request.
 func (i *Ingester) CheckDatabase() error { return i.health.get(databaseHealth) }
 
-// exists reports whether the last list of the cluster's topics has a topic.
-func (i *Ingester) exists(topic string) bool {
-	known := i.known.Load()
-	return known != nil && (*known)[topic]
-}
-
-// backoff doubles from 100 ms to 5 s.
-func backoff(attempt int) time.Duration {
-	return min(100*time.Millisecond<<min(attempt, 10), 5*time.Second)
-}
+// Alive returns an error when only a restart can help, for a liveness probe: a reading loop hangs although its
+// timeouts should have ended it. An unreachable database or Kafka is not such an error.
+func (i *Ingester) Alive() error { return i.watchdog.check(time.Now()) }

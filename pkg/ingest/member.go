@@ -13,14 +13,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// member is a member of the group for the topics of set until ctx ends. The group only distributes the work: if two
+// member is a member of the consumer group for the topics of set until ctx ends. It only distributes the work: if two
 // members read one partition, the store's positions allow only one of them to store.
 func (i *Ingester) member(ctx context.Context, set topicSet) {
 	group, err := i.join(ctx, set)
 	if err != nil {
 		return // ctx ended
 	}
-	defer i.health.set(groupHealth, nil)
+	defer i.health.set(consumerGroupHealth, nil)
 	left := make(chan struct{})
 	go func() {
 		defer close(left)
@@ -34,7 +34,7 @@ func (i *Ingester) member(ctx context.Context, set topicSet) {
 		case errors.Is(err, kafka.RebalanceInProgress):
 			// Another member joined or left during the join: kafka-go joins again at once.
 		case err != nil:
-			i.kafkaFailed(ctx, groupHealth, "join the group", err)
+			i.kafkaFailed(ctx, consumerGroupHealth, "join the group", err)
 			wait.Sleep(ctx, backoff(3))
 		default:
 			i.startGeneration(gen)
@@ -46,13 +46,13 @@ func (i *Ingester) member(ctx context.Context, set topicSet) {
 func (i *Ingester) join(ctx context.Context, set topicSet) (*kafka.ConsumerGroup, error) {
 	for attempt := 0; ; attempt++ {
 		group, err := i.cluster.Group(broker.GroupConfig{
-			ID: i.group, Topics: slices.Sorted(maps.Keys(set)), SessionTimeout: i.cfg.SessionTimeout,
+			ID: i.consumerGroup, Topics: slices.Sorted(maps.Keys(set)), SessionTimeout: i.cfg.SessionTimeout,
 			ErrorLog: func(message string) { i.log.Debug("consumer group: " + message) },
 		})
 		if err == nil {
 			return group, nil
 		}
-		i.kafkaFailed(ctx, groupHealth, "join the group", err)
+		i.kafkaFailed(ctx, consumerGroupHealth, "join the group", err)
 		if !wait.Sleep(ctx, backoff(attempt)) {
 			return nil, ctx.Err()
 		}
@@ -62,7 +62,7 @@ func (i *Ingester) join(ctx context.Context, set topicSet) (*kafka.ConsumerGroup
 // startGeneration starts a generation with the partitions of gen. Kafka-go ends gen when the function returns, and
 // joins again, so that a generation that lost its positions starts over.
 func (i *Ingester) startGeneration(gen *kafka.Generation) {
-	i.health.set(groupHealth, nil)
+	i.health.set(consumerGroupHealth, nil)
 	var parts []broker.TopicPartition
 	for topic, assigned := range gen.Assignments {
 		for _, a := range assigned {

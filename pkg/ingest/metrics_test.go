@@ -95,7 +95,7 @@ func TestMetrics(t *testing.T) {
 		"OfAPartitionThatCannotBeRead": func(w *world) {
 			gone := part("gone.dlq.v1", 0)
 			_, stop := w.start(gone)
-			pass(partitionRest / 2)
+			pass(partitionBackoff / 2)
 			_ = stop()
 			w.wantMetric("partition errors", w.i.metrics.partitionErrors.WithLabelValues(gone.Topic), 1)
 		},

@@ -25,20 +25,20 @@ func (r *reader) open(ctx context.Context, partitions []*partition) error {
 	if len(closed) == 0 {
 		return nil
 	}
-	known, err := r.lives(ctx, closed)
+	known, err := r.topicIDs(ctx, closed)
 	if err != nil {
 		return err
 	}
-	return r.place(ctx, known)
+	return r.setPositions(ctx, known)
 }
 
-// lives reads the partitions' topic ids from Kafka and the store, and returns the partitions whose topics exist.
-func (r *reader) lives(ctx context.Context, partitions []*partition) ([]*partition, error) {
+// topicIDs reads the partitions' topic ids from Kafka and the store, and returns the partitions whose topics exist.
+func (r *reader) topicIDs(ctx context.Context, partitions []*partition) ([]*partition, error) {
 	parts := make([]broker.TopicPartition, len(partitions))
 	for n, p := range partitions {
 		parts[n] = p.TopicPartition
 	}
-	described, err := r.i.cluster.Topics(ctx, topicNames(parts)...)
+	described, err := r.i.cluster.Topics(ctx, broker.TopicNames(parts)...)
 	if err != nil {
 		r.failed(ctx, "describe topics", err, partitions...)
 		return nil, ctx.Err()
@@ -54,7 +54,7 @@ func (r *reader) lives(ctx context.Context, partitions []*partition) ([]*partiti
 		ids[t.Name] = t.ID
 		topics = append(topics, repository.Topic{Name: t.Name, Incarnation: t.ID})
 	}
-	refs, err := r.refs(ctx, topics)
+	refs, err := r.topicRefs(ctx, topics)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func (r *reader) lives(ctx context.Context, partitions []*partition) ([]*partiti
 	return known, nil
 }
 
-func (r *reader) refs(ctx context.Context, topics []repository.Topic) (map[string]repository.TopicRef, error) {
+func (r *reader) topicRefs(ctx context.Context, topics []repository.Topic) (map[string]repository.TopicRef, error) {
 	if len(topics) == 0 {
 		return nil, nil
 	}
@@ -92,7 +92,7 @@ func (r *reader) refs(ctx context.Context, topics []repository.Topic) (map[strin
 	case rejected != nil: // the other topics are read
 		out := map[string]repository.TopicRef{}
 		for n := range topics {
-			one, err := r.refs(ctx, topics[n:n+1])
+			one, err := r.topicRefs(ctx, topics[n:n+1])
 			if err != nil {
 				return nil, err
 			}
@@ -107,9 +107,9 @@ func (r *reader) refs(ctx context.Context, topics []repository.Topic) (map[strin
 	return out, nil
 }
 
-// place sets the next offset of partitions: the store's position, the log's start without one, and the nearest
+// setPositions sets the next offset of partitions: the store's position, the log's start without one, and the nearest
 // possible offset where the log no longer has the position.
-func (r *reader) place(ctx context.Context, partitions []*partition) error {
+func (r *reader) setPositions(ctx context.Context, partitions []*partition) error {
 	starts, ends, partitions := r.bounds(ctx, partitions)
 	if len(partitions) == 0 {
 		return ctx.Err()
@@ -126,10 +126,10 @@ func (r *reader) place(ctx context.Context, partitions []*partition) error {
 	}
 	for n, p := range partitions {
 		p.next = positions[n].Next
-		if err := r.recognise(ctx, p, starts[p.TopicPartition], ends[p.TopicPartition]); err != nil {
+		if err := r.detectNewLog(ctx, p, starts[p.TopicPartition], ends[p.TopicPartition]); err != nil {
 			return err
 		}
-		if err := r.i.fit(ctx, p, starts[p.TopicPartition], ends[p.TopicPartition]); err != nil {
+		if err := r.i.resolveOffset(ctx, p, starts[p.TopicPartition], ends[p.TopicPartition]); err != nil {
 			return err
 		}
 		p.opened = true
@@ -162,9 +162,9 @@ func (r *reader) bounds(ctx context.Context, partitions []*partition) (starts, e
 	return starts, ends, answered
 }
 
-// recognise sets the position to the start of the log if the log was replaced. Only topics without an id need that. A
-// log that cannot be read, or lacks the record, proves nothing.
-func (r *reader) recognise(ctx context.Context, p *partition, start, end int64) error {
+// detectNewLog sets the position to the start of the log if the log was replaced. Only topics without an id need that.
+// A log that cannot be read, or lacks the record, proves nothing.
+func (r *reader) detectNewLog(ctx context.Context, p *partition, start, end int64) error {
 	if p.topicID != "" || p.next > end {
 		return nil
 	}
@@ -181,9 +181,9 @@ func (r *reader) recognise(ctx context.Context, p *partition, start, end int64) 
 	return r.i.move(ctx, p, start, 0)
 }
 
-// noteMark stores the mark of the last record of a log without topic id. A failure is harmless: the previous mark
+// saveMark stores the mark of the last record of a log without topic id. A failure is harmless: the previous mark
 // stays valid.
-func (i *Ingester) noteMark(ctx context.Context, c chunk) {
+func (i *Ingester) saveMark(ctx context.Context, c chunk) {
 	if c.p.topicID != "" || len(c.records) == 0 {
 		return
 	}
@@ -197,9 +197,9 @@ func (i *Ingester) noteMark(ctx context.Context, c chunk) {
 	}
 }
 
-// fit moves a position that the log does not have. Below its start, records were lost, which is logged. Above its
-// end, the log was truncated (an unclean election) or created again without an id: none of it was read.
-func (i *Ingester) fit(ctx context.Context, p *partition, start, end int64) error {
+// resolveOffset moves a position that the log does not have. Below its start, records were lost, which is logged.
+// Above its end, the log was truncated (an unclean election) or created again without an id: none of it was read.
+func (i *Ingester) resolveOffset(ctx context.Context, p *partition, start, end int64) error {
 	to, lost := p.next, int64(0)
 	switch {
 	case p.next < start:

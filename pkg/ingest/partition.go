@@ -8,11 +8,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// partitionRest is the pause of a partition after an error of its own.
-const partitionRest = 5 * time.Second
+// partitionBackoff is the pause of a partition after an error of its own.
+const partitionBackoff = 5 * time.Second
 
-// reopenRest is the pause before a partition is opened again; it prevents a tight loop while brokers disagree.
-const reopenRest = 250 * time.Millisecond
+// reopenBackoff is the pause before a partition is opened again; it prevents a tight loop while brokers disagree.
+const reopenBackoff = 250 * time.Millisecond
 
 // partition is one assigned partition. It belongs to one goroutine at a time, the reader's or a fetcher's, and
 // passes over channels. Writers only read it while they hold its chunks, when nothing changes.
@@ -25,8 +25,8 @@ type partition struct {
 	ref     repository.TopicRef
 	next    int64
 
-	failures  int // answers in a row that its leader failed to give
-	restUntil time.Time
+	failures     int // answers in a row that its leader failed to give
+	backoffUntil time.Time
 
 	damage struct { // the last batch that could not be read
 		at    int64
@@ -44,11 +44,11 @@ func (p *partition) key() repository.Partition {
 
 // due reports whether the partition may be read; one to open again waits until its last chunks are stored.
 func (p *partition) due(now time.Time) bool {
-	return !now.Before(p.restUntil) && (p.opened || p.waiting.Load() == 0)
+	return !now.Before(p.backoffUntil) && (p.opened || p.waiting.Load() == 0)
 }
 
-// rest pauses the partition for d from now.
-func (p *partition) rest(d time.Duration) { p.restUntil = time.Now().Add(d) }
+// backOff pauses the partition for d from now.
+func (p *partition) backOff(d time.Duration) { p.backoffUntil = time.Now().Add(d) }
 
 // reopen makes the reader read the partition's topic id and position again.
 func (p *partition) reopen() { p.opened = false }
@@ -65,5 +65,5 @@ func (p *partition) damaged() int {
 	return p.damage.times
 }
 
-// givenUp reports whether the damaged batch at the position is to be skipped.
-func (p *partition) givenUp() bool { return p.damaged() >= damageTries-1 }
+// skipUnreadable reports whether the damaged batch at the position is to be skipped.
+func (p *partition) skipUnreadable() bool { return p.damaged() >= damageTries-1 }

@@ -65,11 +65,11 @@ func (i *Ingester) tryNext(ctx context.Context) (tried bool, err error) {
 
 // release stores a quarantined record like a new one.
 func (i *Ingester) release(ctx context.Context, q *entity.Quarantined) error {
-	batch, groups := i.released(q)
-	if err := i.admitGroups(ctx, batch.Messages, groups); err != nil {
+	batch, errorGroups := i.released(q)
+	if err := i.admitErrorGroups(ctx, batch.Messages, errorGroups); err != nil {
 		return err
 	}
-	i.noteGroups(ctx, batch.Messages)
+	i.saveConsumerGroups(ctx, batch.Messages)
 	stored, err := i.store.Release(ctx, batch)
 	switch {
 	case errors.Is(err, entity.ErrRefused):
@@ -80,20 +80,20 @@ func (i *Ingester) release(ctx context.Context, q *entity.Quarantined) error {
 	case len(stored.Ranges) > 0:
 		i.log.Info("a quarantined record is stored", append(zapSource(q.Source), zap.Stringer("message_id", q.ID))...)
 		i.metrics.of(i.metrics.stored, q.Source.Topic).Inc()
-		i.tellReturns(ctx, stored.Returns)
+		i.reportReturns(ctx, stored.Returns)
 	}
 	return i.countQuarantined(ctx)
 }
 
 // released returns a batch with the message of a quarantined record.
-func (i *Ingester) released(q *entity.Quarantined) (repository.Batch, map[topicGroup]entity.Fingerprint) {
-	decoder, groups := i.decoder.Load(), newGrouping(i.fingerprinter)
+func (i *Ingester) released(q *entity.Quarantined) (repository.Batch, map[topicErrorGroup]entity.Fingerprint) {
+	decoder, errorGroups := i.decoder.Load(), newErrorGrouping(i.fingerprinter)
 	m := i.decoded(decoder, q.Source, q.Record)
 	m.ID = q.ID
-	m.Group = groups.group(&m)
+	m.Group = errorGroups.group(&m)
 	batch := i.empty(decoder)
 	batch.Messages = []entity.Message{m}
-	return batch, groups.found
+	return batch, errorGroups.found
 }
 
 // countQuarantined counts the records in quarantine, and determines the topics that have too many.
@@ -114,8 +114,8 @@ func (i *Ingester) countQuarantined(ctx context.Context) error {
 	return nil
 }
 
-// tellQuarantined logs and counts the records of a batch that the store refused.
-func (i *Ingester) tellQuarantined(refused []repository.Refused) {
+// reportQuarantined logs and counts the records of a batch that the store refused.
+func (i *Ingester) reportQuarantined(refused []repository.Refused) {
 	for _, r := range refused {
 		i.log.Warn("the database refuses a record, which is in quarantine now", append(zapSource(r.Source), zap.String("sqlstate", r.SQLState))...)
 		i.metrics.of(i.metrics.quarantined, r.Source.Topic).Inc()

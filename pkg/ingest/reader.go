@@ -16,8 +16,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 )
 
-// lookAround is how often the reader checks whether an idle partition is due.
-const lookAround = 100 * time.Millisecond
+// idleCheckInterval is how often the reader checks whether an idle partition is due.
+const idleCheckInterval = 100 * time.Millisecond
 
 // reader gives every partition of a generation to its leader's fetcher and takes back those that cannot be read, so
 // that a missing leader, broker or topic never delays the others.
@@ -66,7 +66,7 @@ func (r *reader) run(ctx context.Context, partitions []*partition) error {
 // deal repeatedly assigns every idle partition that is due to a fetcher.
 func (r *reader) deal(ctx context.Context, g *errgroup.Group, idle []*partition) error {
 	idle = slices.Clone(idle)
-	ticker := time.NewTicker(lookAround)
+	ticker := time.NewTicker(idleCheckInterval)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
 		now := time.Now()
@@ -145,7 +145,7 @@ func (r *reader) byLeader(ctx context.Context, partitions []*partition) (map[int
 		parts[n] = p.TopicPartition
 		byName[p.TopicPartition] = p
 	}
-	topics, err := r.i.cluster.Topics(ctx, topicNames(parts)...)
+	topics, err := r.i.cluster.Topics(ctx, broker.TopicNames(parts)...)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +167,7 @@ func (r *reader) failed(ctx context.Context, doing string, err error, partitions
 		if p.failures == 0 {
 			r.failing.Add(1)
 		}
-		p.rest(backoff(p.failures))
+		p.backOff(backoff(p.failures))
 		p.failures++
 	}
 	r.i.kafkaFailed(ctx, fetchHealth, doing, err, zap.Stringer("partition", partitions[0]), zap.Int("partitions", len(partitions)))
@@ -184,21 +184,21 @@ func (r *reader) answered(p *partition) {
 	}
 }
 
-// damageRest is the pause before a damaged batch is fetched again.
-const damageRest = 250 * time.Millisecond
+// damageBackoff is the pause before a damaged batch is fetched again.
+const damageBackoff = 250 * time.Millisecond
 
 // unreadable handles an error of only p: a deleted topic, a missing permission, a damaged batch. p is read again
 // after a pause. If the log no longer has the position, the position is read again.
 func (r *reader) unreadable(p *partition, err error) {
-	p.rest(partitionRest)
+	p.backOff(partitionBackoff)
 	switch {
 	case errors.Is(err, broker.ErrCorrupt):
 		p.damage.times, p.damage.at = p.damaged()+1, p.next
 		if p.damage.times < damageTries {
-			p.rest(damageRest)
+			p.backOff(damageBackoff)
 		}
 	case errors.Is(err, broker.ErrOutOfRange):
-		p.rest(reopenRest)
+		p.backOff(reopenBackoff)
 		p.reopen()
 	}
 	r.i.metrics.of(r.i.metrics.partitionErrors, p.Topic).Inc()
@@ -206,9 +206,9 @@ func (r *reader) unreadable(p *partition, err error) {
 		zap.Int64("offset", p.next), zap.Error(err))
 }
 
-// sameLives reads the ids of the topics with fetched records, and returns the requested partitions whose topic id has
-// changed. They must be opened again, and the fetched records do not belong to them.
-func (r *reader) sameLives(ctx context.Context, asked []*partition, res broker.FetchResponse) (others []*partition, err error) {
+// verifyTopicIDs reads the ids of the topics with fetched records, and returns the requested partitions whose topic id
+// has changed. They must be opened again, and the fetched records do not belong to them.
+func (r *reader) verifyTopicIDs(ctx context.Context, asked []*partition, res broker.FetchResponse) (others []*partition, err error) {
 	var parts []broker.TopicPartition
 	for n, got := range res.Partitions {
 		if p := asked[n]; p.topicID != "" && (got.Next > p.next || got.Portions != nil) {
@@ -218,7 +218,7 @@ func (r *reader) sameLives(ctx context.Context, asked []*partition, res broker.F
 	if len(parts) == 0 {
 		return nil, nil
 	}
-	topics, err := r.i.cluster.Topics(ctx, topicNames(parts)...)
+	topics, err := r.i.cluster.Topics(ctx, broker.TopicNames(parts)...)
 	if err != nil {
 		return nil, fmt.Errorf("ask for topic ids: %w", err)
 	}
@@ -228,7 +228,7 @@ func (r *reader) sameLives(ctx context.Context, asked []*partition, res broker.F
 	}
 	for _, p := range asked {
 		if id, ok := ids[p.Topic]; ok && p.topicID != "" && id != p.topicID {
-			p.rest(reopenRest)
+			p.backOff(reopenBackoff)
 			p.reopen()
 			others = append(others, p)
 			r.i.log.Warn("a topic was deleted and perhaps made again", zapPartition(p)...)
@@ -237,18 +237,18 @@ func (r *reader) sameLives(ctx context.Context, asked []*partition, res broker.F
 	return others, nil
 }
 
-// hand cuts the fetched records of p into chunks and passes them to the writers. They take memory from room until
-// they are stored; hand returns how much. done, which may be nil, is called when the last of them is stored.
-func (r *reader) hand(ctx context.Context, p *partition, got broker.FetchedPartition, room int64, done func()) (taken int64) {
-	r.noteUnreadable(p, got.Records)
+// enqueue cuts the fetched records of p into chunks and passes them to the writers. They take reserved memory until
+// they are stored; enqueue returns how much. done, which may be nil, is called when the last of them is stored.
+func (r *reader) enqueue(ctx context.Context, p *partition, got broker.FetchedPartition, reserved int64, done func()) (taken int64) {
+	r.logUnreadable(p, got.Records)
 	chunks := cut(p, got)
 	chunks[len(chunks)-1].done = done
 	for _, c := range chunks {
-		c.room = min(c.bytes, room-taken)
+		c.reserved = min(c.bytes, reserved-taken)
 		p.waiting.Add(1)
 		select {
 		case p.writer.chunks <- c:
-			taken += c.room
+			taken += c.reserved
 			p.next = c.to
 		case <-ctx.Done():
 			p.waiting.Add(-1)
@@ -258,8 +258,8 @@ func (r *reader) hand(ctx context.Context, p *partition, got broker.FetchedParti
 	return taken
 }
 
-// noteUnreadable logs the offsets that are skipped.
-func (r *reader) noteUnreadable(p *partition, records []broker.Record) {
+// logUnreadable logs the offsets that are skipped.
+func (r *reader) logUnreadable(p *partition, records []broker.Record) {
 	for n := range records {
 		if d := records[n].Defect; d != nil && d.Reason != "" {
 			r.i.log.Error("offsets cannot be read; a placeholder is stored", zap.String("topic", p.Topic), zap.Int32("partition", p.Partition),
@@ -267,17 +267,4 @@ func (r *reader) noteUnreadable(p *partition, records []broker.Record) {
 			return
 		}
 	}
-}
-
-// topicNames returns each topic of parts once, in the order of parts.
-func topicNames(parts []broker.TopicPartition) []string {
-	var names []string
-	seen := map[string]bool{}
-	for _, tp := range parts {
-		if !seen[tp.Topic] {
-			seen[tp.Topic] = true
-			names = append(names, tp.Topic)
-		}
-	}
-	return names
 }

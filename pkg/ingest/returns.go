@@ -10,8 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
-// tellReturns counts and logs replays that came back. A message that came back too often is DEAD on arrival.
-func (i *Ingester) tellReturns(ctx context.Context, returns []repository.Arrival) {
+// reportReturns counts and logs replays that came back. A message that came back too often is DEAD on arrival.
+func (i *Ingester) reportReturns(ctx context.Context, returns []repository.Arrival) {
 	for _, r := range returns {
 		by := "headers"
 		if r.ByContent {

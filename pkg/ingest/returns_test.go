@@ -215,11 +215,11 @@ func TestGroups(t *testing.T) {
 
 	t.Run("AreForgottenWhenThereAreTooMany", func(t *testing.T) {
 		t.Parallel()
-		var g groups
-		for n := range groupsKept + 10 {
+		var g consumerGroups
+		for n := range maxConsumerGroups + 10 {
 			g.remember([]repository.TopicGroup{{Topic: "orders", Group: uuid.NewString()}})
-			check.Require(t, len(g.noted) <= groupsKept,
-				"%d groups are remembered after %d, want at most %d", len(g.noted), n, groupsKept)
+			check.Require(t, len(g.saved) <= maxConsumerGroups,
+				"%d groups are remembered after %d, want at most %d", len(g.saved), n, maxConsumerGroups)
 		}
 	})
 }

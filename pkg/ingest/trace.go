@@ -39,7 +39,7 @@ func (i *Ingester) trace(ctx context.Context, chunks []chunk) (context.Context, 
 	}
 	first := chunks[0].p.TopicPartition
 	sameTopic := !slices.ContainsFunc(chunks, func(c chunk) bool { return c.p.Topic != first.Topic })
-	attributes := append(traces.Kafka(process), traces.ConsumerGroup.String(i.group), traces.BatchMessages.Int(records))
+	attributes := append(traces.Kafka(process), traces.ConsumerGroup.String(i.consumerGroup), traces.BatchMessages.Int(records))
 	name := severalTopics
 	if sameTopic {
 		name = first.Topic
@@ -64,8 +64,8 @@ func link(span trace.Span, messages []entity.Message) {
 	}
 }
 
-// tell sets on a batch's span the numbers of new messages and of messages that were stored before.
-func tell(span trace.Span, messages []entity.Message, moved []repository.Partition) {
+// recordCounts sets on a batch's span the numbers of new messages and of messages that were stored before.
+func recordCounts(span trace.Span, messages []entity.Message, moved []repository.Partition) {
 	if !span.IsRecording() {
 		return
 	}

@@ -176,7 +176,7 @@ func TestWithTracing_OffCostsNothing(t *testing.T) { //nolint:paralleltest // ot
 	if n := testing.AllocsPerRun(100, func() {
 		_, span := w.i.trace(ctx, chunks)
 		link(span, messages.Messages)
-		tell(span, messages.Messages, nil)
+		recordCounts(span, messages.Messages, nil)
 		end(span, nil)
 	}); n != 0 {
 		t.Errorf("%v allocations, want none", n)

@@ -47,22 +47,22 @@ func (u *unpacker) release() {
 // answer fetches once and reads the answer; false: no answer came.
 func (u *unpacker) answer(ctx context.Context) bool {
 	p, unit := u.p, u.r.i.cfg.unit()
-	room := unit
+	reserved := unit
 	if u.size > unit {
-		room = u.size
+		reserved = u.size
 		if u.r.large.Acquire(ctx, 1) != nil {
 			return false
 		}
 		u.large = true
 	}
 	res, err := u.r.i.cluster.Fetch(ctx, broker.FetchRequest{
-		Leader: u.leader, MaxWait: fetchWait, MaxBytes: int32(unit), MaxBatchBytes: room, ReadCommitted: true, Stream: true,
+		Leader: u.leader, MaxWait: fetchWait, MaxBytes: int32(unit), MaxBatchBytes: reserved, ReadCommitted: true, Stream: true,
 		Limits:     u.r.i.cfg.limits(),
-		Partitions: []broker.FetchPartition{{TopicPartition: p.TopicPartition, Offset: p.next, MaxBytes: partitionBytes, GiveUp: p.givenUp()}},
+		Partitions: []broker.FetchPartition{{TopicPartition: p.TopicPartition, Offset: p.next, MaxBytes: partitionBytes, SkipUnreadable: p.skipUnreadable()}},
 	})
 	if err == nil {
 		var others []*partition
-		if others, err = u.r.sameLives(ctx, []*partition{p}, res); len(others) > 0 {
+		if others, err = u.r.verifyTopicIDs(ctx, []*partition{p}, res); len(others) > 0 {
 			return false
 		}
 	}
@@ -97,13 +97,13 @@ func (u *unpacker) answer(ctx context.Context) bool {
 func (u *unpacker) read(ctx context.Context, portions broker.Portions) {
 	p, whole := u.p, u.large // whole: the memory for a large record is that of the answer
 	for done := false; !done; {
-		room := u.r.i.cfg.unit()
-		if u.r.budget.Acquire(ctx, room) != nil {
+		reserved := u.r.i.cfg.unit()
+		if u.r.budget.Acquire(ctx, reserved) != nil {
 			return // ctx ended
 		}
-		got, end, err := portions.Read(&broker.Room{Free: room, More: u.more(ctx), Done: ctx.Done()}, room/2)
+		got, end, err := portions.Read(&broker.MemoryReservation{Free: reserved, More: u.more(ctx), Done: ctx.Done()}, reserved/2)
 		if done = end; err != nil || ctx.Err() != nil {
-			u.r.budget.Release(room)
+			u.r.budget.Release(reserved)
 			if ctx.Err() == nil {
 				u.r.unreadable(p, err)
 			}
@@ -115,9 +115,9 @@ func (u *unpacker) read(ctx context.Context, portions broker.Portions) {
 				u.large = false
 				stored = func() { u.r.large.Release(1) }
 			}
-			room -= u.r.hand(ctx, p, got, room, stored)
+			reserved -= u.r.enqueue(ctx, p, got, reserved, stored)
 		}
-		u.r.budget.Release(room)
+		u.r.budget.Release(reserved)
 		if got.HighWatermark >= 0 {
 			u.r.i.metrics.showLag(p, got.HighWatermark-got.Next)
 		}

@@ -14,33 +14,33 @@ const stallLimit = 2 * time.Minute
 // watchdog records when each loop last completed an iteration. A loop that waits for the store, for memory or for
 // work is not watched meanwhile: such waits may take any time, and a restart would not help.
 type watchdog struct {
-	mu     sync.Mutex
-	turned map[string]time.Time // by loop; without loops at rest
+	mu      sync.Mutex
+	started map[string]time.Time // by loop; without idle loops
 }
 
-// turn records that loop has just started an iteration.
-func (w *watchdog) turn(loop string) {
+// active records that loop has just started an iteration.
+func (w *watchdog) active(loop string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.turned == nil {
-		w.turned = make(map[string]time.Time)
+	if w.started == nil {
+		w.started = make(map[string]time.Time)
 	}
-	w.turned[loop] = time.Now()
+	w.started[loop] = time.Now()
 }
 
-// rest records that loop waits for something outside its control, or has ended.
-func (w *watchdog) rest(loop string) {
+// idle records that loop waits for something outside its control, or has ended.
+func (w *watchdog) idle(loop string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.turned, loop)
+	delete(w.started, loop)
 }
 
 // check reports the first loop, by name, whose iteration takes too long.
 func (w *watchdog) check(now time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, loop := range slices.Sorted(maps.Keys(w.turned)) {
-		if took := now.Sub(w.turned[loop]); took > stallLimit {
+	for _, loop := range slices.Sorted(maps.Keys(w.started)) {
+		if took := now.Sub(w.started[loop]); took > stallLimit {
 			return fmt.Errorf("the loop %q has made no progress for %s", loop, took.Truncate(time.Second))
 		}
 	}
@@ -51,7 +51,3 @@ func (w *watchdog) check(now time.Time) error {
 const discoveryLoop = "discovery"
 
 func fetchLoop(leader int32) string { return fmt.Sprintf("fetch from broker %d", leader) }
-
-// Alive returns an error when only a restart can help, for a liveness probe: a reading loop hangs although its
-// timeouts should have ended it. An unreachable database or Kafka is not such an error.
-func (i *Ingester) Alive() error { return i.watchdog.check(time.Now()) }

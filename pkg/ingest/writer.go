@@ -82,12 +82,12 @@ func (w *writer) store(ctx context.Context, chunks []chunk) (err error) {
 	}
 	ctx, span := w.i.trace(ctx, chunks)
 	defer func() { end(span, err) }()
-	batch, groups := w.i.batch(chunks)
+	batch, errorGroups := w.i.batch(chunks)
 	link(span, batch.Messages)
-	if err := w.i.admitGroups(ctx, batch.Messages, groups); err != nil {
+	if err := w.i.admitErrorGroups(ctx, batch.Messages, errorGroups); err != nil {
 		return err
 	}
-	w.i.noteGroups(ctx, batch.Messages)
+	w.i.saveConsumerGroups(ctx, batch.Messages)
 	start := time.Now()
 	stored, err := w.i.storeBatch(ctx, batch)
 	if err != nil {
@@ -95,9 +95,9 @@ func (w *writer) store(ctx context.Context, chunks []chunk) (err error) {
 	}
 	w.i.metrics.storeSeconds.Observe(time.Since(start).Seconds())
 	w.stored(ctx, batch, chunks, stored)
-	tell(span, batch.Messages, stored.Ranges)
-	w.i.tellQuarantined(stored.Quarantined)
-	w.i.tellReturns(ctx, stored.Returns)
+	recordCounts(span, batch.Messages, stored.Ranges)
+	w.i.reportQuarantined(stored.Quarantined)
+	w.i.reportReturns(ctx, stored.Returns)
 	if len(stored.Ranges) < len(batch.Ranges) {
 		return errFenced
 	}
@@ -119,7 +119,7 @@ func (w *writer) stored(ctx context.Context, batch repository.Batch, chunks []ch
 	}
 	m := w.i.metrics
 	for _, c := range chunks {
-		w.budget.Release(c.room)
+		w.budget.Release(c.reserved)
 		if c.done != nil {
 			c.done()
 		}
@@ -137,7 +137,7 @@ func (w *writer) stored(ctx context.Context, batch repository.Batch, chunks []ch
 				m.visibility.Observe(time.Since(at).Seconds())
 			}
 		}
-		w.i.noteMark(ctx, c)
+		w.i.saveMark(ctx, c)
 		c.p.waiting.Add(-1) // from here on the partition may change
 	}
 	m.batchRows.Observe(float64(len(batch.Messages)))

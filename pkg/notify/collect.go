@@ -107,7 +107,3 @@ func add(n *repository.NewNotice, e repository.Event) {
 	}
 	n.Detail = packDetail(e)
 }
-
-func ofMessages(kind repository.EventKind) bool {
-	return kind == repository.MessageDead || kind == repository.LoopStopped
-}

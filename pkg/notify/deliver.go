@@ -12,9 +12,6 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// maxRetryAfter limits the pause that a receiver may ask for.
-const maxRetryAfter = time.Hour
-
 // serve sends the due notices of a sink, one after the other, until ctx ends.
 func (n *Notifier) serve(ctx context.Context, s *sink) {
 	for ctx.Err() == nil {

@@ -1,9 +1,3 @@
-// Package notify sends notices about events. It makes notices from the events that the store finds, limits how often
-// one is repeated, and sends each to the sinks that want it until one try is accepted or the notice is too old. The
-// store keeps events and sent notices.
-//
-// Any number of processes may run it on one store. Each event is collected, and each notice sent, by one of them; if
-// that process is killed meanwhile, another sends the notice again with the same id.
 package notify
 
 import (

@@ -15,6 +15,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/secret"
 )
 
+// maxRetryAfter limits the pause that a receiver may ask for.
+const maxRetryAfter = time.Hour
+
 // sender sends a notice to one receiver. Its errors contain no URL and no secret.
 type sender interface {
 	send(ctx context.Context, n repository.Notice) error

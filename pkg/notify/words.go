@@ -211,3 +211,7 @@ func (w words) link(n repository.Notice) string {
 	}
 	return base + "/messages?" + q.Encode()
 }
+
+func ofMessages(kind repository.EventKind) bool {
+	return kind == repository.MessageDead || kind == repository.LoopStopped
+}

@@ -1,5 +1,3 @@
-// Package payload reads the JSON values of records: it finds values in them, indexes them, masks them and patches
-// them. It works on the producer's own text and does no I/O.
 package payload
 
 import (

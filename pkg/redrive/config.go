@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/redrive/auto"
+	"github.com/dlq-manager/dlq-manager/pkg/redrive/outcomes"
 )
 
 // minClaimExpiry leaves 5 s for a publish after the send window: an attempt must end before others may settle it.
@@ -22,34 +25,9 @@ type Config struct {
 	// OutcomeInterval is how often committed offsets are read, to learn which sent records were consumed.
 	OutcomeInterval time.Duration `mapstructure:"outcome_interval"`
 	// ConsumerGroups sets the consumer group of topics whose dead letters name none; the first matching rule applies.
-	ConsumerGroups []GroupRule `mapstructure:"consumer_groups"`
+	ConsumerGroups []outcomes.Rule `mapstructure:"consumer_groups"`
 	// Auto is automatic retry.
-	Auto Auto `mapstructure:"auto"`
-}
-
-// GroupRule sets the consumer group of topics.
-type GroupRule struct {
-	Topic string `mapstructure:"topic"` // pattern of original topics
-	Group string `mapstructure:"group"`
-}
-
-// Auto holds the settings of automatic retry. Backoff, BackoffMax and Jitter also set the next attempt after every
-// failure.
-type Auto struct {
-	// Topics are the original topics to retry, as globs or anchored regular expressions; empty turns automatic retry off.
-	Topics []string `mapstructure:"topics"`
-	// Batch is how many messages are claimed and sent together.
-	Batch int `mapstructure:"batch"`
-	// Parallelism is how many batches a process sends at once.
-	Parallelism int `mapstructure:"parallelism"`
-	// IdleSleep is the first pause when no message is due; while that lasts it doubles up to two seconds.
-	IdleSleep time.Duration `mapstructure:"idle_sleep"`
-	// Backoff is the pause after the first failure; it doubles with each further one up to BackoffMax, and Jitter is
-	// its random share. A message's last attempt is made at a failing partition only after
-	// no record was accepted there for BackoffMax.
-	Backoff    time.Duration `mapstructure:"backoff"`
-	BackoffMax time.Duration `mapstructure:"backoff_max"`
-	Jitter     float64       `mapstructure:"jitter"`
+	Auto auto.Config `mapstructure:"auto"`
 }
 
 // DefaultConfig returns the default settings.
@@ -60,14 +38,7 @@ func DefaultConfig() Config {
 		SettleInterval:  5 * time.Second,
 		StuckAfter:      10 * time.Minute,
 		OutcomeInterval: 5 * time.Second,
-		Auto: Auto{
-			Batch:       32,
-			Parallelism: 4,
-			IdleSleep:   200 * time.Millisecond,
-			Backoff:     2 * time.Second,
-			BackoffMax:  256 * time.Second,
-			Jitter:      0.1,
-		},
+		Auto:            auto.DefaultConfig(),
 	}
 }
 
@@ -89,33 +60,8 @@ func (c Config) Validate() error {
 	if c.OutcomeInterval < 100*time.Millisecond || c.OutcomeInterval > time.Hour {
 		problems = append(problems, fmt.Errorf("outcome_interval: %s is not between 100ms and 1h", c.OutcomeInterval))
 	}
-	if _, err := parseGroups(c.ConsumerGroups); err != nil {
+	if _, err := outcomes.ParseRules(c.ConsumerGroups); err != nil {
 		problems = append(problems, err)
 	}
-	return errors.Join(append(problems, c.Auto.problems()...)...)
+	return errors.Join(append(problems, c.Auto.Validate())...)
 }
-
-func (a Auto) problems() []error {
-	var problems []error
-	refuse := func(wrong bool, format string, args ...any) {
-		if wrong {
-			problems = append(problems, fmt.Errorf("auto."+format, args...))
-		}
-	}
-	if _, err := a.patterns(); err != nil {
-		problems = append(problems, err)
-	}
-	refuse(a.Batch < 1 || a.Batch > batchMessages, "batch: %d is not between 1 and %d", a.Batch, batchMessages)
-	refuse(a.Parallelism < 1 || a.Parallelism > 64, "parallelism: %d is not between 1 and 64", a.Parallelism)
-	refuse(a.IdleSleep <= 0, "idle_sleep: %s is not positive", a.IdleSleep)
-	refuse(a.Backoff <= 0, "backoff: %s is not positive", a.Backoff)
-	refuse(a.BackoffMax < a.Backoff, "backoff_max: %s is less than backoff (%s)", a.BackoffMax, a.Backoff)
-	refuse(!(a.Jitter >= 0 && a.Jitter < 1), "jitter: %v is not between 0 and 1", a.Jitter)
-	return problems
-}
-
-// sendWindow is the maximum age of a claim at which its record may be sent.
-func (c Config) sendWindow() time.Duration { return c.ClaimExpiry / 2 }
-
-// finishWindow is the maximum age of a claim at which its result is stored: less than the claim's expiry.
-func (c Config) finishWindow() time.Duration { return c.ClaimExpiry * 2 / 3 }

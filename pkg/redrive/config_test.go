@@ -6,12 +6,14 @@ import (
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
+	"github.com/dlq-manager/dlq-manager/pkg/redrive/auto"
+	"github.com/dlq-manager/dlq-manager/pkg/redrive/outcomes"
 )
 
 func TestConfigValidate(t *testing.T) {
 	t.Parallel()
 	check.Equal(t, DefaultConfig().Validate(), nil, "DefaultConfig().Validate()")
-	err := Config{Workers: -1, ClaimExpiry: time.Second, ConsumerGroups: []GroupRule{{Topic: "*"}}, Auto: Auto{Topics: []string{"fine", "a b", "^no end"}, BackoffMax: -1}}.Validate()
+	err := Config{Workers: -1, ClaimExpiry: time.Second, ConsumerGroups: []outcomes.Rule{{Topic: "*"}}, Auto: auto.Config{Topics: []string{"fine", "a b", "^no end"}, BackoffMax: -1}}.Validate()
 	for _, key := range []string{
 		"workers:", "claim_expiry:", "settle_interval:", "stuck_after:", "outcome_interval:", "consumer_groups[0].group:", `auto.topics: "a b"`, `auto.topics: "^no end"`,
 		"auto.batch:", "auto.parallelism:", "auto.idle_sleep:", "auto.backoff:", "auto.backoff_max:",

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/redrive/redrivetest"
 )
 
 // weather is a state of the broker.
@@ -46,19 +47,25 @@ type written struct {
 	record                    entity.Record
 }
 
+// topicPartition is a partition of the cluster.
+type topicPartition struct {
+	topic     string
+	partition int32
+}
+
 // modelLog is the cluster: partitions of topics, shared by all processes.
 type modelLog struct {
 	weather    weather
-	partitions map[place][]written
-	lost       map[place]int64 // offsets below it can no longer be read
+	partitions map[topicPartition][]written
+	lost       map[topicPartition]int64 // offsets below it can no longer be read
 }
 
-func partitionOf(out entity.Outgoing) place {
+func partitionOf(out entity.Outgoing) topicPartition {
 	key := out.Edit.Apply(out.Message.Record).Key
 	if len(key) == 0 {
-		return place{topicOf(out), int32(out.Message.ID[15] % 2)}
+		return topicPartition{redrivetest.TopicOf(out), int32(out.Message.ID[15] % 2)}
 	}
-	return place{topicOf(out), int32(key[len(key)-1] % 2)}
+	return topicPartition{redrivetest.TopicOf(out), int32(key[len(key)-1] % 2)}
 }
 
 // modelBroker is a process's connection to the cluster.
@@ -109,7 +116,7 @@ func (b *modelBroker) Publish(ctx context.Context, batch []entity.Outgoing) []en
 }
 
 func (b *modelBroker) send(ctx context.Context, out entity.Outgoing) entity.Delivery {
-	at := place{out.Target.Topic, out.Target.Partition}
+	at := topicPartition{out.Target.Topic, out.Target.Partition}
 	d := entity.Delivery{Verdict: entity.GivenBack, Partition: at.partition, Offset: -1}
 	b.p.thaw()
 	if until, ok := ctx.Deadline(); ctx.Err() != nil || ok && !time.Now().Before(until) || b.p.point() {
@@ -125,11 +132,11 @@ func (b *modelBroker) send(ctx context.Context, out entity.Outgoing) entity.Deli
 }
 
 // deliver is the broker's reaction to a record.
-func (b *modelBroker) deliver(out entity.Outgoing, at place) entity.Delivery {
+func (b *modelBroker) deliver(out entity.Outgoing, at topicPartition) entity.Delivery {
 	w := b.p.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	d := entity.Delivery{Partition: at.partition, Offset: -1, Err: errBroken}
+	d := entity.Delivery{Partition: at.partition, Offset: -1, Err: redrivetest.ErrBroken}
 	sent := out.Edit.Apply(out.Message.Record)
 	switch {
 	case w.log.weather == noBroker || w.log.weather == noLeader && at.partition == 1:
@@ -151,7 +158,7 @@ func (b *modelBroker) deliver(out entity.Outgoing, at place) entity.Delivery {
 }
 
 // perhaps writes a record at once, after its sender has given up, or never.
-func (b *modelBroker) perhaps(out entity.Outgoing, at place) {
+func (b *modelBroker) perhaps(out entity.Outgoing, at topicPartition) {
 	w := b.p.w
 	switch n := b.p.random(); {
 	case bytes.HasPrefix(out.Edit.Apply(out.Message.Record).Value, poison):
@@ -185,7 +192,7 @@ func (b *modelBroker) FindMany(ctx context.Context, claims []entity.Claim) []ent
 }
 
 func (l *modelLog) find(c entity.Claim) entity.Delivery {
-	at := place{c.Topic, c.Partition}
+	at := topicPartition{c.Topic, c.Partition}
 	d := entity.Delivery{Partition: c.Partition, Offset: -1}
 	if l.weather == noBroker || l.weather == noLeader && c.Partition == 1 {
 		d.Verdict, d.Class, d.Err = entity.InDoubt, entity.BrokerUnavailable, errAway
@@ -198,7 +205,7 @@ func (l *modelLog) find(c entity.Claim) entity.Delivery {
 		}
 	}
 	if d.Verdict = entity.GivenBack; c.EndOffset < l.lost[at] {
-		d.Verdict, d.Class, d.Err = entity.InDoubt, entity.UnknownClass, errBroken
+		d.Verdict, d.Class, d.Err = entity.InDoubt, entity.UnknownClass, redrivetest.ErrBroken
 	}
 	return d
 }

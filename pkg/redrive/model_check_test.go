@@ -343,7 +343,7 @@ func (w *world) checkSent(a entity.Attempt, n int) {
 	switch a.Verdict { //nolint:exhaustive // the others must not occur
 	case entity.Acknowledged:
 		want = 1
-		log := w.log.partitions[place{a.Topic, a.Partition}]
+		log := w.log.partitions[topicPartition{a.Topic, a.Partition}]
 		w.want(a.Offset >= 0 && a.Offset < int64(len(log)) && log[a.Offset].attempt == a.ID,
 			"a false success", "attempt %+v is not where it says", a)
 	case entity.Abandoned:

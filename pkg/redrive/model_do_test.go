@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/redrive/redrivetest"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
@@ -120,7 +121,7 @@ func (w *world) request(p *process, c command, id uuid.UUID) {
 	case cmdTwice:
 		w.retryTwice(p, c, id)
 	case cmdRequeue:
-		_, _ = p.Service.store.(*modelStore).Requeue(p.ctx, id, cause)
+		_, _ = p.store.Requeue(p.ctx, id, cause)
 	case cmdDead:
 		if m, err := p.GiveUp(p.ctx, id, cause); err == nil && m.Status != entity.Dead {
 			w.differs("a wrong answer", "GiveUp(%s) = %s", id, m.Status)
@@ -145,7 +146,7 @@ func (w *world) retry(p *process, order entity.RetryOrder) {
 			w.fail("a false success", "Retry(%s) = %+v, and it is %s", order.ID, result, m.Status)
 		}
 	case err == nil:
-		log := w.log.partitions[place{result.Topic, result.Partition}]
+		log := w.log.partitions[topicPartition{result.Topic, result.Partition}]
 		if result.Offset >= int64(len(log)) || log[result.Offset].message != order.ID {
 			w.fail("a false success", "Retry(%s) = %+v, which is not in the log", order.ID, result)
 			return
@@ -211,7 +212,7 @@ func (w *world) begin(p *process, c command) {
 		o.MaxReturnShare = rng.Float64()
 	}
 	if rng.IntN(4) == 0 && n.Action == entity.RedriveRetry {
-		o.Patch = []byte(patchText)
+		o.Patch = []byte(redrivetest.PatchText)
 	}
 	o.KeepKeyOrder = rng.IntN(2) == 0
 	o.Requeue = rng.IntN(4) == 0
@@ -246,7 +247,7 @@ func (w *world) comeBack(c command) {
 	rng := c.rng()
 	w.mu.Lock()
 	var records []written
-	for _, at := range []place{{orders, 0}, {orders, 1}, {payments, 0}, {payments, 1}} {
+	for _, at := range []topicPartition{{orders, 0}, {orders, 1}, {payments, 0}, {payments, 1}} {
 		records = append(records, w.log.partitions[at]...)
 	}
 	records = slices.DeleteFunc(records, func(r written) bool { return w.returned[r.attempt] })
@@ -298,7 +299,7 @@ func (w *world) lockRows(c command) {
 func (w *world) truncate(c command) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	at := place{[]string{orders, payments}[c.a%2], int32(c.b % 2)}
+	at := topicPartition{[]string{orders, payments}[c.a%2], int32(c.b % 2)}
 	w.log.lost[at] = int64(len(w.log.partitions[at])) + 1
 }
 

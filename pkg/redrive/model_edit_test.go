@@ -9,6 +9,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/payload"
+	"github.com/dlq-manager/dlq-manager/pkg/redrive/redrivetest"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
@@ -61,14 +62,14 @@ func patchedValue(patch, value []byte) ([]byte, error) {
 
 // watchBytes checks that the written record is the message's record with the edit that was stored with its claim. The
 // caller holds mu.
-func (w *world) watchBytes(out entity.Outgoing, at place) {
+func (w *world) watchBytes(out entity.Outgoing, at topicPartition) {
 	id, attempt := out.Message.ID, out.Message.Claim.ID
 	edit, known := w.edits[attempt]
 	w.want(known, "a record without a claim", "attempt %s of message %s", attempt, id)
 	want, topic := w.records[id], out.Message.OriginalTopic
 	if edit != nil {
 		w.score.edited++
-		want, topic = edit.Apply(want), topicOf(entity.Outgoing{Message: out.Message, Edit: edit})
+		want, topic = edit.Apply(want), redrivetest.TopicOf(entity.Outgoing{Message: out.Message, Edit: edit})
 		if edit.Patch != nil {
 			var err error
 			if want.Value, err = patchedValue(edit.Patch, w.records[id].Value); err != nil {

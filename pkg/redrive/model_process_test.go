@@ -24,6 +24,7 @@ var (
 // process can die, be suspended, or lose an answer.
 type process struct {
 	*Service
+	store  *modelStore
 	w      *world
 	number int
 	ctx    context.Context //nolint:containedctx // ends with the process
@@ -52,8 +53,9 @@ func (w *world) startProcess() *process {
 	cfg.Auto.Batch = 1 + p.rng.IntN(6)
 	cfg.Auto.Parallelism = 1 + p.rng.IntN(2)
 	p.ctx, p.cancel = context.WithCancel(context.Background())
-	p.Service = New(cfg, &modelStore{p: p, store: w.store}, &modelBroker{p}, prometheus.NewRegistry(), zap.NewNop())
-	p.Service.random = p.random
+	p.store = &modelStore{p: p, store: w.store}
+	p.Service = New(cfg, p.store, &modelBroker{p}, prometheus.NewRegistry(), zap.NewNop(),
+		func(o *options) { o.attempt.Random = p.random })
 	p.loops.Go(func() { p.RunRedrives(p.ctx) })
 	p.loops.Go(func() { p.RunSettler(p.ctx) })
 	w.alive.Lock()

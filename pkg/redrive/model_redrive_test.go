@@ -1,12 +1,14 @@
 package redrive
 
 import (
+	"bytes"
 	"context"
 	"slices"
 
 	"github.com/google/uuid"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/redrive/bulk"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
@@ -52,7 +54,7 @@ func (w *world) checkRedrives() {
 
 func (w *world) checkRedrive(s *redriveShadow, r entity.Redrive, items []entity.RedriveItem) {
 	w.want(r.State == s.state, "another state of a redrive", "redrive %s is %s, its trail says %s", r.ID, r.State, s.state)
-	c := entity.RedriveCounts{Skipped: r.LeftOut, Reasons: reasons{}}
+	c := entity.RedriveCounts{Skipped: r.LeftOut, Reasons: map[string]int{}}
 	for i, item := range items {
 		if i < len(s.items) && s.items[i].Result != entity.ItemWaiting && s.items[i].Result != item.Result {
 			w.fail("a result that changed", "item %d of redrive %s was %s and is %s", i, r.ID, s.items[i].Result, item.Result)
@@ -145,11 +147,11 @@ func (w *world) checkSkipped(r entity.Redrive, item entity.RedriveItem) {
 		}
 	case repository.SkippedGone:
 		w.want(w.shadows[item.MessageID].gone, "a wrong reason", "redrive %s says that message %s is gone", r.ID, item.MessageID)
-	case skippedPatchFailed:
+	case bulk.SkippedPatchFailed:
 		if _, err := patchedValue(r.Options.Patch, w.records[item.MessageID].Value); r.Options.Patch == nil || err == nil {
 			w.fail("a wrong reason", "redrive %s says that its patch does not fit message %s", r.ID, item.MessageID)
 		}
-	case skippedKeyBlocked:
+	case bulk.SkippedKeyBlocked:
 		if item.Number == 0 {
 			w.fail("a wrong reason", "redrive %s says that message %s is blocked, but no message comes before it", r.ID, item.MessageID)
 		}
@@ -176,10 +178,16 @@ func (w *world) touchedByOthers(r entity.Redrive, id uuid.UUID) bool {
 	})
 }
 
+// modelActions are the actions in the audit trail for those of a redrive.
+var modelActions = map[entity.RedriveAction]entity.Action{
+	entity.RedriveRequeue: entity.ActionRequeue, entity.RedriveDead: entity.ActionDead,
+	entity.RedriveDelete: entity.ActionDelete, entity.RedriveMap: entity.ActionMap,
+}
+
 // checkChange compares the result of a redrive other than a retry with the audit trail.
 func (w *world) checkChange(r entity.Redrive, item entity.RedriveItem) {
 	trail, err := w.store.Trail(context.Background(), repository.TrailQuery{
-		ObjectID: item.MessageID, Action: auditAction(r.Action), Limit: 1000,
+		ObjectID: item.MessageID, Action: modelActions[r.Action], Limit: 1000,
 	})
 	w.want(err == nil, "no trail", "Trail: %v", err)
 	done := 0
@@ -197,8 +205,7 @@ func (w *world) checkChange(r entity.Redrive, item entity.RedriveItem) {
 // watchOrder checks that a redrive which keeps the order of keys sends no message after one of the same key that it
 // has not sent successfully. The caller holds mu.
 func (w *world) watchOrder(m entity.Message, redrive uuid.UUID) {
-	key, ordered := keyOf(m)
-	if redrive == uuid.Nil || !ordered {
+	if redrive == uuid.Nil || len(m.Record.Key) == 0 {
 		return
 	}
 	r, err := w.store.Redrive(context.Background(), redrive)
@@ -216,10 +223,14 @@ func (w *world) watchOrder(m entity.Message, redrive uuid.UUID) {
 			continue // it was deleted
 		}
 		made := w.attemptsOf(redrive, earlier.ID)
-		if k, _ := keyOf(earlier); k == key && !slices.ContainsFunc(made, func(a entity.Attempt) bool { return a.Verdict == entity.Acknowledged }) {
+		if sameKey(earlier, m) && !slices.ContainsFunc(made, func(a entity.Attempt) bool { return a.Verdict == entity.Acknowledged }) {
 			w.fail("keys out of order", "redrive %s sends message %s, and %s before it with the same key has %+v", redrive, m.ID, earlier.ID, made)
 		}
 	}
+}
+
+func sameKey(a, b entity.Message) bool {
+	return a.OriginalTopic == b.OriginalTopic && bytes.Equal(a.Record.Key, b.Record.Key)
 }
 
 // checkRedrivesOver checks that every redrive has ended.

@@ -8,6 +8,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/redrive/bulk"
+	"github.com/dlq-manager/dlq-manager/pkg/redrive/outcomes"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
@@ -20,8 +22,8 @@ type modelStore struct {
 
 var _ interface {
 	Store
-	selections
-	outcomes
+	bulk.Selections
+	outcomes.Store
 } = (*modelStore)(nil)
 
 // two holds the results of a method that has two.

@@ -63,7 +63,7 @@ type batchOf struct {
 func newWorld(seed uint64, store repository.Repository) *world {
 	w := &world{
 		seed: seed, began: time.Now(), rng: rand.New(rand.NewPCG(seed, 2)), store: store,
-		log:     modelLog{weather: well, partitions: map[place][]written{}, lost: map[place]int64{}},
+		log:     modelLog{weather: well, partitions: map[topicPartition][]written{}, lost: map[topicPartition]int64{}},
 		locked:  map[uuid.UUID]time.Time{},
 		records: map[uuid.UUID]entity.Record{}, edits: map[uuid.UUID]*entity.Edit{},
 		shadows: map[uuid.UUID]*shadow{}, histories: map[uuid.UUID][]entity.Attempt{},
@@ -227,7 +227,7 @@ func (w *world) ingest(m entity.Message) repository.Stored {
 }
 
 // write appends a record to a partition. The caller holds mu.
-func (w *world) write(out entity.Outgoing, at place) int64 {
+func (w *world) write(out entity.Outgoing, at topicPartition) int64 {
 	claim := out.Message.Claim
 	w.watchOrder(out.Message, claim.RedriveID)
 	w.watchBytes(out, at)

@@ -14,46 +14,16 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/redrive/attempt"
+	"github.com/dlq-manager/dlq-manager/pkg/redrive/redrivetest"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
-
-// Team gamma may write to gammaDLQ, and team beta owns betaTopic.
-const (
-	gammaDLQ   = "gamma.dlq.v1"
-	gammaTopic = "gamma.events.v1"
-	betaDLQ    = "beta.dlq.v1"
-	betaTopic  = "beta.events.v1"
-)
-
-// claimingTopic makes a message of a dead-letter topic whose header claims an original topic.
-func claimingTopic(dlq, original string) func(*entity.Message) {
-	return func(m *entity.Message) {
-		m.Source.Topic, m.OriginalTopic, m.Origin.Confidence = dlq, original, entity.FromHeader
-	}
-}
-
-// declare makes the bench judge origins by a configuration and the store's mapping.
-func (b *bench) declare(trust string, rules ...deadletter.OriginRule) {
-	b.Helper()
-	cfg := deadletter.Config{Origins: rules, OriginTrust: trust}
-	origins := check.Must(deadletter.NewOrigins(cfg))(b)
-	decoder := check.Must(deadletter.FromConfig(cfg, deadletter.Patterns{}))(b)
-	b.judge = deadletter.NewJudge(decoder, origins, b.store.Mapping).Standing
-}
 
 // declareByMapping maps the dead-letter topic to the topic.
 func (b *bench) declareByMapping(dlq, topic string) {
 	b.Helper()
 	rules := []entity.TopicRule{{Pattern: dlq, Original: topic}}
-	check.Must(b.store.ReplaceMapping(context.Background(), rules, 0, entity.By("admin")))(b)
-}
-
-var byConvention = deadletter.OriginRule{DLQ: "*.dlq.v1", Originals: []string{"$1.*"}}
-
-func scopeOf(t *testing.T, topics ...string) *entity.TopicPatterns {
-	t.Helper()
-	scope := check.Must(entity.ParseTopicPatterns("topics", topics...))(t)
-	return &scope
+	check.Must(b.Store.ReplaceMapping(context.Background(), rules, 0, entity.By("admin")))(b)
 }
 
 // The permission matrix of claimed origins: a record in gamma's dead-letter topic says that it failed in beta's
@@ -62,9 +32,9 @@ func TestClaimedOrigins(t *testing.T) {
 	t.Parallel()
 	const sent, undeclared = "", "UNDECLARED" // why it is skipped
 	by := func(trust string, rules ...deadletter.OriginRule) func(*bench) {
-		return func(b *bench) { b.declare(trust, rules...) }
+		return func(b *bench) { b.Declare(trust, rules...) }
 	}
-	betaOfGamma := deadletter.OriginRule{DLQ: gammaDLQ, Originals: []string{"beta.*"}}
+	betaOfGamma := deadletter.OriginRule{DLQ: redrivetest.GammaDLQ, Originals: []string{"beta.*"}}
 	operator := func(m *entity.Message) { m.Origin.Confidence = entity.FromOperator }
 	for name, c := range map[string]struct {
 		declare func(b *bench)
@@ -74,34 +44,34 @@ func TestClaimedOrigins(t *testing.T) {
 		// automatic retry.
 		all, beta, both, auto string
 	}{
-		"TrustedHeader":             {by(deadletter.TrustHeader), nil, sent, skippedNotPermitted, sent, undeclared},
+		"TrustedHeader":             {by(deadletter.TrustHeader), nil, sent, attempt.SkippedNotPermitted, sent, undeclared},
 		"UntrustedHeader":           {by(deadletter.TrustDeclared), nil, undeclared, undeclared, undeclared, undeclared},
-		"ContradictingADeclaration": {by(deadletter.TrustHeader, byConvention), nil, undeclared, undeclared, undeclared, undeclared},
+		"ContradictingADeclaration": {by(deadletter.TrustHeader, redrivetest.ByConvention), nil, undeclared, undeclared, undeclared, undeclared},
 		"ContradictingAMapping": {func(b *bench) {
-			b.declare(deadletter.TrustHeader)
-			b.declareByMapping(gammaDLQ, gammaTopic)
+			b.Declare(deadletter.TrustHeader)
+			b.declareByMapping(redrivetest.GammaDLQ, redrivetest.GammaTopic)
 		}, nil, undeclared, undeclared, undeclared, undeclared},
-		"Declared": {by(deadletter.TrustDeclared, byConvention, betaOfGamma), nil, sent, sent, sent, sent},
+		"Declared": {by(deadletter.TrustDeclared, redrivetest.ByConvention, betaOfGamma), nil, sent, sent, sent, sent},
 		"Mapped": {func(b *bench) {
-			b.declare(deadletter.TrustDeclared, byConvention)
-			b.declareByMapping(gammaDLQ, betaTopic)
+			b.Declare(deadletter.TrustDeclared, redrivetest.ByConvention)
+			b.declareByMapping(redrivetest.GammaDLQ, redrivetest.BetaTopic)
 		}, nil, sent, sent, sent, sent},
-		"SaidByAnOperator": {by(deadletter.TrustDeclared, byConvention), operator, sent, sent, sent, sent},
+		"SaidByAnOperator": {by(deadletter.TrustDeclared, redrivetest.ByConvention), operator, sent, sent, sent, sent},
 	} {
 		setUp := func(b *bench) uuid.UUID {
 			c.declare(b)
-			changes := []func(*entity.Message){claimingTopic(gammaDLQ, betaTopic)}
+			changes := []func(*entity.Message){redrivetest.ClaimingTopic(redrivetest.GammaDLQ, redrivetest.BetaTopic)}
 			if c.change != nil {
 				changes = append(changes, c.change)
 			}
-			return b.add(1, changes...)[0]
+			return b.Add(1, changes...)[0]
 		}
 		t.Run(name+"/ARetryOfItAlone", scenario(func(b *bench) {
 			id := setUp(b)
 			check.Equal(b, b.retry(id), nil, "retry")
-			b.wantSent(betaTopic, id)
+			b.WantSent(redrivetest.BetaTopic, id)
 		}))
-		t.Run(name+"/AutomaticRetry", automatic(func(b *bench) {
+		t.Run(name+"/AutomaticRetry", scenario(func(b *bench) {
 			id := setUp(b)
 			b.autoFor(2 * time.Minute)
 			b.wantDecided(id, c.auto)
@@ -110,12 +80,16 @@ func TestClaimedOrigins(t *testing.T) {
 			visible *entity.TopicPatterns
 			want    string
 		}{
-			"Everything": {nil, c.all}, "Beta": {scopeOf(t, "beta.*"), c.beta}, "BetaAndGamma": {scopeOf(t, "beta.*", "gamma.*"), c.both},
+			"Everything": {nil, c.all}, "Beta": {redrivetest.ScopeOf(t, "beta.*"), c.beta}, "BetaAndGamma": {redrivetest.ScopeOf(t, "beta.*", "gamma.*"), c.both},
 		} {
 			for by, selection := range map[string]func(uuid.UUID) entity.Selection{
-				"OriginalTopic":   func(uuid.UUID) entity.Selection { return entity.Selection{Filter: entity.Filter{Topic: betaTopic}} },
-				"DeadLetterTopic": func(uuid.UUID) entity.Selection { return entity.Selection{Filter: entity.Filter{Topic: gammaDLQ}} },
-				"ID":              func(id uuid.UUID) entity.Selection { return entity.Selection{IDs: []uuid.UUID{id}} },
+				"OriginalTopic": func(uuid.UUID) entity.Selection {
+					return entity.Selection{Filter: entity.Filter{Topic: redrivetest.BetaTopic}}
+				},
+				"DeadLetterTopic": func(uuid.UUID) entity.Selection {
+					return entity.Selection{Filter: entity.Filter{Topic: redrivetest.GammaDLQ}}
+				},
+				"ID": func(id uuid.UUID) entity.Selection { return entity.Selection{IDs: []uuid.UUID{id}} },
 			} {
 				t.Run(fmt.Sprintf("%s/RedriveOf%sBy%s", name, who, by), scenario(func(b *bench) {
 					id := setUp(b)
@@ -133,12 +107,12 @@ func TestClaimedOrigins(t *testing.T) {
 func (b *bench) wantDecided(id uuid.UUID, reason string) {
 	b.Helper()
 	if reason == "" {
-		b.wantSent(betaTopic, id)
-		b.wantState(id, entity.Resolved, 1, "")
+		b.WantSent(redrivetest.BetaTopic, id)
+		b.WantState(id, entity.Resolved, 1, "")
 		return
 	}
-	b.wantSent(betaTopic)
-	b.wantState(id, entity.Pending, 0, "")
+	b.WantSent(redrivetest.BetaTopic)
+	b.WantState(id, entity.Pending, 0, "")
 }
 
 // wantRedriveOf checks that dry run and redrive of one message agree.
@@ -161,40 +135,29 @@ func (b *bench) wantRedriveOf(order repository.NewRedrive, reason string) {
 // and however old they are.
 func TestForgedClaimsHoldNothingUp(t *testing.T) {
 	t.Parallel()
-	t.Run("AutomaticRetry", automatic(func(b *bench) {
-		b.declare(deadletter.TrustDeclared, byConvention)
-		b.add(heldMax+500, claimingTopic(gammaDLQ, betaTopic))
-		own := b.add(3, claimingTopic(betaDLQ, betaTopic))
-		defer b.auto()()
-		elapse(10 * time.Second)
-		b.wantSent(betaTopic, own...)
-		later := b.add(1, claimingTopic(betaDLQ, betaTopic))
-		elapse(10 * time.Second)
-		b.wantSent(betaTopic, append(own, later...)...)
-	}))
 	t.Run("ADryRunTellsThemApart", scenario(func(b *bench) {
-		b.declare(deadletter.TrustDeclared, byConvention)
-		b.add(3, claimingTopic(gammaDLQ, betaTopic))
-		b.add(2, claimingTopic(betaDLQ, betaTopic))
-		b.add(1, claimingTopic("shop.dlq.v1", betaTopic))
+		b.Declare(deadletter.TrustDeclared, redrivetest.ByConvention)
+		b.Add(3, redrivetest.ClaimingTopic(redrivetest.GammaDLQ, redrivetest.BetaTopic))
+		b.Add(2, redrivetest.ClaimingTopic(redrivetest.BetaDLQ, redrivetest.BetaTopic))
+		b.Add(1, redrivetest.ClaimingTopic("shop.dlq.v1", redrivetest.BetaTopic))
 		p, err := b.Preview(context.Background(), repository.NewRedrive{
-			Action: entity.RedriveRetry, Selection: entity.Selection{Filter: entity.Filter{Topic: betaTopic}}, Cause: entity.By("tester"),
+			Action: entity.RedriveRetry, Selection: entity.Selection{Filter: entity.Filter{Topic: redrivetest.BetaTopic}}, Cause: entity.By("tester"),
 		})
 		check.True(b, err == nil && p.Selected == 6 && p.Sendable == 2 && p.Reasons["UNDECLARED"] == 4,
 			"dry run = %+v, %v, want 2 of 6 sent and 4 undeclared", p, err)
 	}))
-	t.Run("ADeclarationIsSeenAtTheNextAttempt", automatic(func(b *bench) {
-		b.declare(deadletter.TrustDeclared)
-		id := b.add(1, claimingTopic(gammaDLQ, betaTopic))[0]
+	t.Run("ADeclarationIsSeenAtTheNextAttempt", scenario(func(b *bench) {
+		b.Declare(deadletter.TrustDeclared)
+		id := b.Add(1, redrivetest.ClaimingTopic(redrivetest.GammaDLQ, redrivetest.BetaTopic))[0]
 		b.autoFor(time.Minute)
-		b.wantState(id, entity.Pending, 0, "")
-		b.declareByMapping(gammaDLQ, betaTopic)
+		b.WantState(id, entity.Pending, 0, "")
+		b.declareByMapping(redrivetest.GammaDLQ, redrivetest.BetaTopic)
 		b.autoFor(2 * time.Minute)
-		b.wantState(id, entity.Resolved, 1, "")
+		b.WantState(id, entity.Resolved, 1, "")
 	}))
 	t.Run("WithoutTheMappingNothingIsSent", scenario(func(b *bench) {
-		id := b.add(1, claimingTopic(gammaDLQ, betaTopic))[0]
-		b.judge = func(context.Context) (func(*entity.Message) entity.OriginStanding, error) {
+		id := b.Add(1, redrivetest.ClaimingTopic(redrivetest.GammaDLQ, redrivetest.BetaTopic))[0]
+		b.Judge = func(context.Context) (func(*entity.Message) entity.OriginStanding, error) {
 			return nil, fmt.Errorf("read the mapping: %w", entity.ErrUnavailable)
 		}
 		if _, err := b.Preview(context.Background(), repository.NewRedrive{
@@ -202,7 +165,7 @@ func TestForgedClaimsHoldNothingUp(t *testing.T) {
 		}); !errors.Is(err, entity.ErrUnavailable) {
 			b.Errorf("dry run: %v, want ErrUnavailable", err)
 		}
-		b.wantSent(betaTopic)
+		b.WantSent(redrivetest.BetaTopic)
 	}))
 }
 
@@ -210,23 +173,23 @@ func TestForgedClaimsHoldNothingUp(t *testing.T) {
 func TestRedriveThatMapsNeedsTheDeadLetterTopic(t *testing.T) { //nolint:paralleltest // a scenario is parallel
 	scenario(func(b *bench) {
 		guessed := func(m *entity.Message) { m.Origin.Confidence = entity.FromName }
-		foreign := b.add(1, claimingTopic(gammaDLQ, betaTopic), guessed)[0]
-		own := b.add(1, claimingTopic(betaDLQ, betaTopic), guessed)[0]
+		foreign := b.Add(1, redrivetest.ClaimingTopic(redrivetest.GammaDLQ, redrivetest.BetaTopic), guessed)[0]
+		own := b.Add(1, redrivetest.ClaimingTopic(redrivetest.BetaDLQ, redrivetest.BetaTopic), guessed)[0]
 		order := repository.NewRedrive{
 			Action: entity.RedriveMap, Options: entity.RedriveOptions{OriginalTopic: "beta.other"}, Cause: entity.By("tester"),
-			Selection: entity.Selection{Filter: entity.Filter{Topic: betaTopic, Visible: scopeOf(t, "beta.*")}},
+			Selection: entity.Selection{Filter: entity.Filter{Topic: redrivetest.BetaTopic, Visible: redrivetest.ScopeOf(t, "beta.*")}},
 		}
 		p, err := b.Preview(context.Background(), order)
-		check.True(b, err == nil && p.Sendable == 1 && p.Reasons[skippedNotPermitted] == 1,
+		check.True(b, err == nil && p.Sendable == 1 && p.Reasons[attempt.SkippedNotPermitted] == 1,
 			"dry run = %+v, %v, want 1 mapped and 1 not permitted", p, err)
 		defer b.carry()()
 		r, err := b.Wait(context.Background(), check.Must(b.Begin(context.Background(), order))(b).ID)
-		check.True(b, err == nil && r.Counts.Reasons[skippedNotPermitted] == 1 && r.Counts.Succeeded == 1,
+		check.True(b, err == nil && r.Counts.Reasons[attempt.SkippedNotPermitted] == 1 && r.Counts.Succeeded == 1,
 			"redrive = %+v, %v, want 1 mapped and 1 not permitted", r.Counts, err)
-		if got := b.get(foreign); got.OriginalTopic != betaTopic || got.Origin.Confidence != entity.FromName {
+		if got := b.Get(foreign); got.OriginalTopic != redrivetest.BetaTopic || got.Origin.Confidence != entity.FromName {
 			b.Errorf("the message of gamma belongs to %s by %s, want it as before", got.OriginalTopic, got.Origin.Confidence)
 		}
-		got := b.get(own)
+		got := b.Get(own)
 		check.True(b, got.OriginalTopic == "beta.other", "the message of beta belongs to %s, want beta.other", got.OriginalTopic)
 	})(t)
 }
@@ -236,31 +199,31 @@ func TestRedriveThatMapsNeedsTheDeadLetterTopic(t *testing.T) { //nolint:paralle
 func TestReadsOfPointersAreAudited(t *testing.T) {
 	t.Parallel()
 	pointer := func(m *entity.Message) {
-		claimingTopic("share.dlq", betaTopic)(m)
-		m.Record = entity.Record{Headers: []entity.Header{{Key: "__dlq.errors.topic", Value: []byte(betaTopic)}}}
+		redrivetest.ClaimingTopic("share.dlq", redrivetest.BetaTopic)(m)
+		m.Record = entity.Record{Headers: []entity.Header{{Key: "__dlq.errors.topic", Value: []byte(redrivetest.BetaTopic)}}}
 		m.Origin.Partition, m.Origin.Offset = new(int32(2)), new(int64(7))
 	}
 	reads := func(b *bench, id uuid.UUID) []entity.AuditEntry {
 		b.Helper()
-		trail, err := b.store.Trail(context.Background(), repository.TrailQuery{ObjectID: id, Action: entity.ActionReadPointer, Limit: 10})
+		trail, err := b.Store.Trail(context.Background(), repository.TrailQuery{ObjectID: id, Action: entity.ActionReadPointer, Limit: 10})
 		check.NoError(b, err)
 		return trail
 	}
 	wantOne := func(b *bench, id uuid.UUID) {
 		b.Helper()
 		trail := reads(b, id)
-		if len(trail) != 1 || trail[0].From != "share.dlq" || !strings.Contains(trail[0].To, betaTopic+", partition 2, offset 7") || trail[0].Cause.Actor != "tester" {
-			b.Errorf("the trail has %+v, want one read of %s by tester", trail, betaTopic)
+		if len(trail) != 1 || trail[0].From != "share.dlq" || !strings.Contains(trail[0].To, redrivetest.BetaTopic+", partition 2, offset 7") || trail[0].Cause.Actor != "tester" {
+			b.Errorf("the trail has %+v, want one read of %s by tester", trail, redrivetest.BetaTopic)
 		}
 	}
 	t.Run("Alone", scenario(func(b *bench) {
-		id := b.add(1, pointer)[0]
+		id := b.Add(1, pointer)[0]
 		check.Equal(b, b.retry(id), nil, "retry")
 		wantOne(b, id)
 	}))
 	t.Run("InARedrive", scenario(func(b *bench) {
-		id := b.add(1, pointer)[0]
-		plain := b.add(1, claimingTopic("share.dlq", betaTopic))[0]
+		id := b.Add(1, pointer)[0]
+		plain := b.Add(1, redrivetest.ClaimingTopic("share.dlq", redrivetest.BetaTopic))[0]
 		defer b.carry()()
 		begun := check.Must(b.Begin(context.Background(), repository.NewRedrive{
 			Action: entity.RedriveRetry, Selection: entity.Selection{IDs: []uuid.UUID{id, plain}}, Cause: entity.By("tester"),
@@ -270,68 +233,18 @@ func TestReadsOfPointersAreAudited(t *testing.T) {
 		trail := reads(b, plain)
 		check.True(b, len(trail) == 0, "the trail has %+v of a message that is no pointer", trail)
 	}))
-	t.Run("NotOfAutomaticRetry", automatic(func(b *bench) {
-		id := b.add(1, pointer)[0]
+	t.Run("NotOfAutomaticRetry", scenario(func(b *bench) {
+		id := b.Add(1, pointer)[0]
 		b.autoFor(10 * time.Second)
-		b.wantState(id, entity.Resolved, 1, "")
+		b.WantState(id, entity.Resolved, 1, "")
 		trail := reads(b, id)
 		check.True(b, len(trail) == 0, "the trail has %+v, want no read of a user", trail)
 	}))
 	t.Run("NotWhatAnEditReplaces", scenario(func(b *bench) {
-		id := b.add(1, pointer)[0]
+		id := b.Add(1, pointer)[0]
 		order := entity.RetryOrder{ID: id, Cause: entity.By("tester"), Edit: &entity.Edit{SetValue: true, Value: []byte("new")}}
 		check.Must(b.Retry(context.Background(), order))(b)
 		trail := reads(b, id)
 		check.True(b, len(trail) == 0, "the trail has %+v, want nothing read", trail)
 	}))
-}
-
-// A record in another team's dead-letter topic that claims a topic and a key does not hold the messages of that key
-// back, neither in one run nor in another that continues it.
-func TestRefusedOriginsBlockNoKey(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		trust string
-		rules []deadletter.OriginRule
-		scope []string
-		patch bool
-		want  string
-	}{
-		"Undeclared":   {deadletter.TrustHeader, []deadletter.OriginRule{byConvention}, nil, false, "UNDECLARED"},
-		"NotPermitted": {deadletter.TrustHeader, nil, []string{betaTopic, betaDLQ}, false, skippedNotPermitted},
-		"Misfit":       {deadletter.TrustHeader, []deadletter.OriginRule{byConvention}, nil, true, "UNDECLARED"},
-	} {
-		t.Run(name, scenario(func(b *bench) {
-			ctx := context.Background()
-			b.declare(c.trust, c.rules...)
-			key := keyed("customer-1")
-			b.add(1, claimingTopic(gammaDLQ, betaTopic), key, value(`{"other":1}`))
-			honest := b.add(2, claimingTopic(betaDLQ, betaTopic), key, value(`{"state":"old"}`))
-			r := b.begin(options(func(o *entity.RedriveOptions) {
-				o.KeepKeyOrder = true
-				if c.patch {
-					o.Patch = []byte(patchText)
-				}
-			}), func(n *repository.NewRedrive) {
-				n.Selection = entity.Selection{Filter: entity.Filter{Topic: betaTopic}}
-				if c.scope != nil {
-					n.Selection.Visible = scopeOf(b.T, c.scope...)
-				}
-			})
-			stop := b.carry()
-			b.wantEnd(r.ID, counted{Selected: 3, Succeeded: 2, Skipped: 1, Reasons: reasons{c.want: 1}})
-			stop()
-			for _, id := range honest {
-				b.wantState(id, entity.Resolved, 1, "")
-			}
-			known := map[uuid.UUID]entity.RedriveItem{}
-			items, err := b.store.RedriveItems(ctx, r.ID, repository.ItemQuery{Limit: 10})
-			for _, item := range items {
-				known[item.MessageID] = item
-			}
-			keys, blockErr := (&run{Service: b.Service, id: r.ID}).blockedKeys(ctx, known)
-			check.True(b, err == nil && blockErr == nil && len(keys.blocked) == 0,
-				"a run that goes on has %d blocked keys, %v, %v, want none", len(keys.blocked), err, blockErr)
-		}))
-	}
 }

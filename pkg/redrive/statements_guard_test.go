@@ -13,6 +13,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/redrive/redrivetest"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
@@ -30,7 +31,7 @@ func TestStatementsOfRetryAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	store := &polled{Store: postgres.New(db)}
-	s := New(DefaultConfig(), store, &kafka{}, prometheus.NewRegistry(), zap.NewNop())
+	s := New(DefaultConfig(), store, &redrivetest.Kafka{}, prometheus.NewRegistry(), zap.NewNop())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	var running sync.WaitGroup
 	defer running.Wait()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/redrive/redrivetest"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
 )
@@ -22,7 +23,7 @@ import (
 func TestWithoutADatabase(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store, log := memory.New(time.Now), &kafka{}
+		store, log := memory.New(time.Now), &redrivetest.Kafka{}
 		var ids []uuid.UUID
 		for i := range 3 {
 			m := entity.NewMessage(orders, "boom", time.Now().Add(time.Duration(i)*time.Millisecond))
@@ -48,7 +49,7 @@ func TestWithoutADatabase(t *testing.T) {
 		}
 		check.True(t, err == nil && r.State == entity.RedriveFinished && r.Counts.Succeeded == len(ids),
 			"redrive is %s with %+v, %v, want it finished with %d succeeded", r.State, r.Counts, err, len(ids))
-		got := log.sent(orders)
+		got := log.Sent(orders)
 		check.True(t, slices.Equal(got, ids), "sent %v, want %v", got, ids)
 		check.Is(t, check.Err(s.Preview(ctx, order)), repository.ErrNeedsDatabase, "Preview")
 		order.Options.Canary = 1

@@ -10,7 +10,7 @@ import (
 
 // Committed returns a consumer group's committed offsets for the partitions of topics, with each topic's present id.
 // Partitions without a commit, and topics that do not exist, are left out.
-func (r *Republisher) Committed(ctx context.Context, group string, topics []string) ([]repository.Committed, error) {
+func (r *Republisher) Committed(ctx context.Context, consumerGroup string, topics []string) ([]repository.Committed, error) {
 	found, err := r.cluster.Topics(ctx, topics...)
 	if err != nil {
 		return nil, fmt.Errorf("look for topics: %w", err)
@@ -26,14 +26,14 @@ func (r *Republisher) Committed(ctx context.Context, group string, topics []stri
 			parts = append(parts, broker.TopicPartition{Topic: t.Name, Partition: p.ID})
 		}
 	}
-	offsets, err := r.cluster.CommittedOffsets(ctx, group, parts)
+	offsets, err := r.cluster.CommittedOffsets(ctx, consumerGroup, parts)
 	if err != nil && len(offsets) == 0 {
 		return nil, err
 	}
 	committed := make([]repository.Committed, 0, len(offsets))
 	for tp, offset := range offsets {
 		committed = append(committed, repository.Committed{
-			TopicGroup: repository.TopicGroup{Topic: tp.Topic, Group: group},
+			TopicGroup: repository.TopicGroup{Topic: tp.Topic, Group: consumerGroup},
 			TopicID:    ids[tp.Topic], Partition: tp.Partition, Offset: offset,
 		})
 	}

@@ -84,10 +84,10 @@ func (r *Republisher) Fetch(ctx context.Context, m entity.Message) (entity.Recor
 	if !fetched {
 		return m.Record, nil
 	}
-	if !r.reading.acquire(ctx) {
+	if r.reading.Acquire(ctx, 1) != nil {
 		return entity.Record{}, &unavailableError{fmt.Errorf("wait to fetch the value: %w", ctx.Err())}
 	}
-	defer r.reading.release()
+	defer r.reading.Release(1)
 	record, err := r.fetch(ctx, out)
 	if err != nil {
 		return entity.Record{}, at.refusal(err)
@@ -219,28 +219,13 @@ func (r *Republisher) readFirst(ctx context.Context, batch []entity.Outgoing, ta
 }
 
 func (r *Republisher) aimRead(ctx context.Context, t *entity.Target, topics map[string]broker.Topic, out *entity.Outgoing) error {
-	if !r.fetching.acquire(ctx) {
+	if r.fetching.Acquire(ctx, 1) != nil {
 		return fmt.Errorf("wait to fetch the record: %w", ctx.Err())
 	}
-	defer r.fetching.release()
+	defer r.fetching.Release(1)
 	record, err := r.fetch(ctx, out)
 	if err == nil {
 		r.aim(t, topics, out, record)
 	}
 	return err
 }
-
-// turn is a lock with one holder at a time.
-type turn chan struct{}
-
-// acquire waits for the turn; it returns false when ctx ends first.
-func (t turn) acquire(ctx context.Context) bool {
-	select {
-	case t <- struct{}{}:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-func (t turn) release() { <-t }

@@ -36,15 +36,15 @@ var (
 // end, further than consumers see, because records there may become visible later.
 func (r *Republisher) FindMany(ctx context.Context, claims []entity.Claim) []entity.Delivery {
 	findings := make([]entity.Delivery, len(claims))
-	groups := map[broker.TopicPartition][]int{}
+	byPartition := map[broker.TopicPartition][]int{}
 	for i, c := range claims {
 		tp := broker.TopicPartition{Topic: c.Topic, Partition: c.Partition}
-		groups[tp] = append(groups[tp], i)
+		byPartition[tp] = append(byPartition[tp], i)
 	}
-	logs := r.measure(ctx, groups)
+	logs := r.measure(ctx, byPartition)
 	var all sync.WaitGroup
 	slots := make(chan struct{}, parallel)
-	for tp, indices := range groups {
+	for tp, indices := range byPartition {
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
@@ -55,7 +55,7 @@ func (r *Republisher) FindMany(ctx context.Context, claims []entity.Claim) []ent
 		})
 	}
 	all.Wait()
-	r.checkLives(ctx, claims, findings)
+	r.verifyTopicIDs(ctx, claims, findings)
 	return findings
 }
 
@@ -73,9 +73,9 @@ type extent struct {
 	err        error
 }
 
-func (r *Republisher) measure(ctx context.Context, groups map[broker.TopicPartition][]int) map[broker.TopicPartition]extent {
-	parts := make([]broker.TopicPartition, 0, len(groups))
-	for tp := range groups {
+func (r *Republisher) measure(ctx context.Context, byPartition map[broker.TopicPartition][]int) map[broker.TopicPartition]extent {
+	parts := make([]broker.TopicPartition, 0, len(byPartition))
+	for tp := range byPartition {
 		parts = append(parts, tp)
 	}
 	starts, startErr := r.cluster.StartOffsets(ctx, parts)
@@ -96,14 +96,14 @@ func (r *Republisher) measure(ctx context.Context, groups map[broker.TopicPartit
 	return logs
 }
 
-// trace is the result of a search.
-type trace struct {
+// searchResult is the result of a search.
+type searchResult struct {
 	offsets map[uuid.UUID]int64 // of the claims whose records were found
 	gap     int64               // the last offset without a record, -1 for none
 }
 
-func (r *Republisher) search(ctx context.Context, tp broker.TopicPartition, log extent, claims []entity.Claim) (trace, error) {
-	t := trace{offsets: map[uuid.UUID]int64{}, gap: -1}
+func (r *Republisher) search(ctx context.Context, tp broker.TopicPartition, log extent, claims []entity.Claim) (searchResult, error) {
+	t := searchResult{offsets: map[uuid.UUID]int64{}, gap: -1}
 	if log.err != nil {
 		return t, log.err
 	}
@@ -152,7 +152,7 @@ func redriveID(record broker.Record) (uuid.UUID, bool) {
 }
 
 // finding returns the result of a search for one claim. A found record counts even if the search failed later.
-func finding(c entity.Claim, log extent, t trace, err error) entity.Delivery {
+func finding(c entity.Claim, log extent, t searchResult, err error) entity.Delivery {
 	if neverSent(c) {
 		return absent(c)
 	}

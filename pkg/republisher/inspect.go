@@ -8,8 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
-	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
@@ -25,7 +26,7 @@ const (
 
 // facts caches recent answers of the cluster. The holder of the turn sends requests; the others wait for the answers.
 type facts struct {
-	turn    turn
+	turn    *semaphore.Weighted
 	replays map[string]replayFact
 	ends    map[broker.TopicPartition]endFact
 }
@@ -39,11 +40,11 @@ type replayFact struct {
 func (f *facts) acquire(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, turnTimeout)
 	defer cancel()
-	return f.turn.acquire(ctx)
+	return f.turn.Acquire(ctx, 1) == nil
 }
 
 func newFacts() facts {
-	return facts{turn: make(turn, 1), replays: map[string]replayFact{}, ends: map[broker.TopicPartition]endFact{}}
+	return facts{turn: semaphore.NewWeighted(1), replays: map[string]replayFact{}, ends: map[broker.TopicPartition]endFact{}}
 }
 
 func fresh(at, now time.Time) bool { return now.Sub(at) < factsFresh }
@@ -51,7 +52,7 @@ func fresh(at, now time.Time) bool { return now.Sub(at) < factsFresh }
 // Inspect returns whether messages can be sent back to topics, by the rules of Plan, and the progress of their
 // consumer groups, in the order of questions. It takes about three seconds at most; what Kafka has not answered by
 // then is unknown, with class BROKER_UNAVAILABLE where even the topic is. Answers are up to five seconds old. For all
-// topics together, each broker gets a few requests, and each group one.
+// topics together, each broker gets a few requests, and each consumer group one.
 func (r *Republisher) Inspect(ctx context.Context, questions []entity.ReplayQuestion) []entity.ReplayHealth {
 	answers := make([]entity.ReplayHealth, len(questions))
 	if !r.facts.acquire(ctx) {
@@ -60,7 +61,7 @@ func (r *Republisher) Inspect(ctx context.Context, questions []entity.ReplayQues
 		}
 		return answers
 	}
-	defer r.facts.turn.release()
+	defer r.facts.turn.Release(1)
 	r.learn(ctx, questions)
 	for i, q := range questions {
 		answers[i] = r.facts.replays[keyOf(q)].health
@@ -104,11 +105,11 @@ type inspection struct {
 	*Republisher
 	topics    map[string]broker.Topic
 	ends      map[broker.TopicPartition]int64
-	states    map[string]string // of groups; nil: not known
+	states    map[string]string // of consumer groups; nil: not known
 	committed map[string]commits
 }
 
-// commits are the committed offsets of a group.
+// commits are the committed offsets of a consumer group.
 type commits struct {
 	offsets map[broker.TopicPartition]int64
 	err     error
@@ -128,14 +129,14 @@ func (r *Republisher) inspect(ctx context.Context, questions []entity.ReplayQues
 		seen.topics[t.Name] = t
 	}
 	var others sync.WaitGroup
-	groups := seen.partitionsOf(questions)
-	others.Go(func() { seen.ends, _ = r.cluster.EndOffsets(ctx, everyPart(groups)) })
+	consumerGroups := seen.partitionsOf(questions)
+	others.Go(func() { seen.ends, _ = r.cluster.EndOffsets(ctx, everyPart(consumerGroups)) })
 	others.Go(func() {
-		if len(groups) > 0 {
+		if len(consumerGroups) > 0 {
 			seen.states, _ = r.cluster.GroupStates(ctx)
 		}
 	})
-	seen.committed = r.commitsOf(ctx, groups)
+	seen.committed = r.commitsOf(ctx, consumerGroups)
 	others.Wait()
 	return seen
 }
@@ -143,30 +144,30 @@ func (r *Republisher) inspect(ctx context.Context, questions []entity.ReplayQues
 func topicsOf(questions []entity.ReplayQuestion) []string {
 	var names []string
 	for _, q := range questions {
-		if deadletter.ValidTopic(q.Topic) && !slices.Contains(names, q.Topic) {
+		if entity.ValidTopic(q.Topic) && !slices.Contains(names, q.Topic) {
 			names = append(names, q.Topic)
 		}
 	}
 	return names
 }
 
-// partitionsOf returns the partitions that each group is expected to read.
+// partitionsOf returns the partitions that each consumer group is expected to read.
 func (s *inspection) partitionsOf(questions []entity.ReplayQuestion) map[string][]broker.TopicPartition {
-	groups := map[string][]broker.TopicPartition{}
+	consumerGroups := map[string][]broker.TopicPartition{}
 	for _, q := range questions {
 		for _, group := range q.Groups {
 			for _, p := range s.topics[q.Topic].Partitions {
-				groups[group] = append(groups[group], broker.TopicPartition{Topic: q.Topic, Partition: p.ID})
+				consumerGroups[group] = append(consumerGroups[group], broker.TopicPartition{Topic: q.Topic, Partition: p.ID})
 			}
 		}
 	}
-	return groups
+	return consumerGroups
 }
 
-func everyPart(groups map[string][]broker.TopicPartition) []broker.TopicPartition {
+func everyPart(consumerGroups map[string][]broker.TopicPartition) []broker.TopicPartition {
 	seen := map[broker.TopicPartition]bool{}
 	var all []broker.TopicPartition
-	for _, parts := range groups {
+	for _, parts := range consumerGroups {
 		for _, tp := range parts {
 			if !seen[tp] {
 				seen[tp] = true
@@ -177,12 +178,12 @@ func everyPart(groups map[string][]broker.TopicPartition) []broker.TopicPartitio
 	return all
 }
 
-func (r *Republisher) commitsOf(ctx context.Context, groups map[string][]broker.TopicPartition) map[string]commits {
-	found := make(map[string]commits, len(groups))
+func (r *Republisher) commitsOf(ctx context.Context, consumerGroups map[string][]broker.TopicPartition) map[string]commits {
+	found := make(map[string]commits, len(consumerGroups))
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	slots := make(chan struct{}, parallel)
-	for group, parts := range groups {
+	for group, parts := range consumerGroups {
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
@@ -202,14 +203,14 @@ func (s *inspection) answer(q entity.ReplayQuestion) entity.ReplayHealth {
 	h := entity.ReplayHealth{Topic: q.Topic}
 	err := s.topicRefusal(q.Topic)
 	h.Allowed = err == nil
-	topic, told := s.topics[q.Topic]
+	topic, answered := s.topics[q.Topic]
 	switch {
-	case told && topic.Err == nil:
+	case answered && topic.Err == nil:
 		h.Exists = new(true)
-	case told && errors.Is(topic.Err, broker.ErrUnknownTopic):
+	case answered && errors.Is(topic.Err, broker.ErrUnknownTopic):
 		h.Exists = new(false)
 	}
-	if err == nil && !told {
+	if err == nil && !answered {
 		err = &unavailableError{broker.ErrUnavailable}
 	}
 	if err == nil && topic.Err != nil {

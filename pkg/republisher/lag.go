@@ -20,7 +20,7 @@ func (r *Republisher) IngestLag(ctx context.Context, positions []repository.Inge
 	if !r.facts.acquire(ctx) {
 		return map[string]int64{}
 	}
-	defer r.facts.turn.release()
+	defer r.facts.turn.Release(1)
 	r.learnEnds(ctx, positions)
 	lags, unknown := map[string]int64{}, map[string]bool{}
 	for _, p := range positions {

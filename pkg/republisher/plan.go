@@ -25,7 +25,7 @@ func (r *Republisher) Plan(ctx context.Context, batch []entity.Outgoing, bulk bo
 	for i := range batch {
 		targets[i] = entity.Target{Topic: topicOf(&batch[i]), Partition: -1, Err: r.refusal(&batch[i], bulk)}
 	}
-	topics := r.lookUpTopics(ctx, targets)
+	topics := r.queryTopics(ctx, targets)
 	for i := range batch {
 		if targets[i].Err == nil {
 			r.aim(&targets[i], topics, &batch[i], batch[i].Message.Record)
@@ -33,7 +33,7 @@ func (r *Republisher) Plan(ctx context.Context, batch []entity.Outgoing, bulk bo
 	}
 	r.checkValues(ctx, batch, targets)
 	r.readFirst(ctx, batch, targets, topics)
-	r.noteEnds(ctx, targets)
+	r.saveEnds(ctx, targets)
 	return targets
 }
 
@@ -49,19 +49,6 @@ func (r *Republisher) aim(t *entity.Target, topics map[string]broker.Topic, out 
 	if sent := out.Edit.Apply(source); sent.State == entity.ValueStored || sent.State == entity.ValueFromPayload {
 		t.SentHash = entity.RecordHash(key, sent.Value)
 	}
-}
-
-// topicOf returns the topic to which a message is to be sent.
-func topicOf(out *entity.Outgoing) string {
-	if elsewhere(out) {
-		return out.Edit.Topic
-	}
-	return out.Message.OriginalTopic
-}
-
-// elsewhere reports whether an edit sends the message to a topic other than its original one.
-func elsewhere(out *entity.Outgoing) bool {
-	return out.Edit != nil && out.Edit.Topic != "" && out.Edit.Topic != out.Message.OriginalTopic
 }
 
 // refusal returns why a replay is refused, without a request to Kafka.
@@ -98,7 +85,7 @@ func (r *Republisher) topicRefusal(topic string) error {
 	switch {
 	case topic == "":
 		return refuse(entity.UnknownTopic, "the original topic is not known; map it first")
-	case !deadletter.ValidTopic(topic):
+	case !entity.ValidTopic(topic):
 		return refuse(entity.UnknownTopic, "%q cannot be the name of a topic", topic)
 	case r.deadLetters.Match(topic):
 		return refuse(entity.LoopRefused, "topic %q is a dead-letter topic", topic)
@@ -131,8 +118,8 @@ func valueRefusal(m *entity.Message) error {
 	return nil
 }
 
-// lookUpTopics reads the target topics again, because nothing may be sent to a deleted topic.
-func (r *Republisher) lookUpTopics(ctx context.Context, targets []entity.Target) map[string]broker.Topic {
+// queryTopics reads the target topics again, because nothing may be sent to a deleted topic.
+func (r *Republisher) queryTopics(ctx context.Context, targets []entity.Target) map[string]broker.Topic {
 	names := open(targets, func(i int) string { return targets[i].Topic })
 	found := make(map[string]broker.Topic, len(names))
 	if len(names) == 0 {
@@ -165,7 +152,7 @@ func missing(name string, topic broker.Topic, ok bool, err error) error {
 	return nil
 }
 
-func (r *Republisher) noteEnds(ctx context.Context, targets []entity.Target) {
+func (r *Republisher) saveEnds(ctx context.Context, targets []entity.Target) {
 	at := func(i int) broker.TopicPartition {
 		return broker.TopicPartition{Topic: targets[i].Topic, Partition: targets[i].Partition}
 	}

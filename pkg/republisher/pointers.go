@@ -10,8 +10,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// WithPointers names the dead-letter topics whose records may point to the record that failed. Pointers in other topics
-// are never followed: otherwise anyone who can write there could make the program read any record of the cluster.
+// WithPointers names the dead-letter topics whose records may point to the record that failed. Pointers in other
+// topics are never followed: otherwise anyone who can write there could make the program read any record of the
+// cluster.
 func WithPointers(topics deadletter.Patterns) Option {
 	return func(r *Republisher) { r.pointers = topics }
 }

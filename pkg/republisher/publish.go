@@ -10,9 +10,6 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// parallel is how many partitions are written or read at a time.
-const parallel = 8
-
 var errTooLate = errors.New("it was not sent in time")
 
 // Publish sends claimed messages and answers in their order. It sends to partitions in parallel, and in order within
@@ -37,12 +34,12 @@ func (r *Republisher) Publish(ctx context.Context, batch []entity.Outgoing) []en
 }
 
 func byTarget(batch []entity.Outgoing) map[broker.TopicPartition][]int {
-	groups := map[broker.TopicPartition][]int{}
+	byPartition := map[broker.TopicPartition][]int{}
 	for i, out := range batch {
 		tp := broker.TopicPartition{Topic: out.Target.Topic, Partition: out.Target.Partition}
-		groups[tp] = append(groups[tp], i)
+		byPartition[tp] = append(byPartition[tp], i)
 	}
-	return groups
+	return byPartition
 }
 
 // publishTo writes the messages at indices, all of one partition; messages whose value must be fetched are sent one
@@ -80,10 +77,10 @@ func (r *Republisher) send(ctx context.Context, tp broker.TopicPartition, batch 
 // sendFetched fetches a value that the store does not hold and sends it; only one at a time in this process, to limit
 // memory.
 func (r *Republisher) sendFetched(ctx context.Context, tp broker.TopicPartition, batch []entity.Outgoing, i int) entity.Delivery {
-	if !r.fetching.acquire(ctx) {
+	if r.fetching.Acquire(ctx, 1) != nil {
 		return givenBack(tp.Partition)
 	}
-	defer r.fetching.release()
+	defer r.fetching.Release(1)
 	record, err := r.fetch(ctx, &batch[i])
 	if err != nil && over(ctx) {
 		return givenBack(tp.Partition)

@@ -83,3 +83,16 @@ func (r *Republisher) record(out *entity.Outgoing, source entity.Record) broker.
 		Headers: r.headers(out.Message, out.Target.Topic, sent.Headers, r.now()),
 	}
 }
+
+// topicOf returns the topic to which a message is to be sent.
+func topicOf(out *entity.Outgoing) string {
+	if elsewhere(out) {
+		return out.Edit.Topic
+	}
+	return out.Message.OriginalTopic
+}
+
+// elsewhere reports whether an edit sends the message to a topic other than its original one.
+func elsewhere(out *entity.Outgoing) bool {
+	return out.Edit != nil && out.Edit.Topic != "" && out.Edit.Topic != out.Message.OriginalTopic
+}

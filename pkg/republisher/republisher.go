@@ -1,7 +1,3 @@
-// Package republisher sends dead letters back to their original topic, byte for byte: it first decides to which
-// partition a message would go or why it must not be sent, sends it with headers that mark it as a replay, and later
-// finds out whether the attempt of a dead process reached the log. Callers decide when attempts start, and handle
-// their results.
 package republisher
 
 import (
@@ -10,6 +6,7 @@ import (
 	"time"
 
 	oteltrace "go.opentelemetry.io/otel/trace"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
@@ -17,13 +14,16 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
+// parallel is how many partitions are written or read at a time.
+const parallel = 8
+
 // Cluster is the part of Kafka that republishing reads; its methods behave as those of broker.Cluster.
 type Cluster interface {
 	Topics(ctx context.Context, names ...string) ([]broker.Topic, error)
 	StartOffsets(ctx context.Context, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error)
 	EndOffsets(ctx context.Context, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error)
 	AppendedOffsets(ctx context.Context, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error)
-	CommittedOffsets(ctx context.Context, group string, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error)
+	CommittedOffsets(ctx context.Context, consumerGroup string, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error)
 	ReadAt(ctx context.Context, tp broker.TopicPartition, offset int64) (broker.Record, error)
 	GroupStates(ctx context.Context) (map[string]string, error)
 	Scan(ctx context.Context, tp broker.TopicPartition, from, to int64, header string, fn func(broker.Record) (stop bool)) error
@@ -46,10 +46,10 @@ type Republisher struct {
 	allowed     allowed
 	cluster     Cluster
 	producer    Producer
-	salt        [32]byte // makes keys of mode uuid unpredictable
-	fetching    turn     // held by a send with a value that the store does not hold
-	reading     turn     // held by a read of such a value
-	facts       facts    // cached facts about topics and groups
+	salt        [32]byte            // makes keys of mode uuid unpredictable
+	fetching    *semaphore.Weighted // held by a send with a value that the store does not hold
+	reading     *semaphore.Weighted // held by a read of such a value
+	facts       facts               // cached facts about topics and consumer groups
 	now         func() time.Time
 	strip       Strip
 	pointers    deadletter.Patterns // dead-letter topics whose pointers are followed
@@ -88,7 +88,7 @@ func New(cfg Config, deadLetters deadletter.Patterns, cluster Cluster, producer 
 	}
 	r := &Republisher{
 		cfg: cfg, deadLetters: deadLetters, allowed: list, cluster: cluster, producer: producer,
-		fetching: make(turn, 1), reading: make(turn, 1), facts: newFacts(), now: time.Now,
+		fetching: semaphore.NewWeighted(1), reading: semaphore.NewWeighted(1), facts: newFacts(), now: time.Now,
 		strip: stripBuiltIn,
 	}
 	for _, change := range options {

@@ -44,10 +44,10 @@ func end(span oteltrace.Span, batch []entity.Outgoing, indices []int, deliveries
 			}
 		}
 		if len(indices) == 1 {
-			span.SetAttributes(about(m, d)...)
+			span.SetAttributes(recordAttributes(m, d)...)
 			links.Add(traces.FromHeaders(m.Record.Headers))
 		} else if !links.Full() {
-			links.Add(traces.FromHeaders(m.Record.Headers), about(m, d)...)
+			links.Add(traces.FromHeaders(m.Record.Headers), recordAttributes(m, d)...)
 		}
 	}
 	if failed > 0 {
@@ -66,8 +66,8 @@ func failedBy(v entity.Verdict) bool {
 	}
 }
 
-// about returns attributes for a record: its message, its attempt and, if known, its position.
-func about(m *entity.Message, d entity.Delivery) []attribute.KeyValue {
+// recordAttributes returns attributes for a record: its message, its attempt and, if known, its position.
+func recordAttributes(m *entity.Message, d entity.Delivery) []attribute.KeyValue {
 	attributes := []attribute.KeyValue{traces.MessageID.String(m.ID.String()), traces.AttemptID.String(m.Claim.ID.String())}
 	if d.Verdict == entity.Acknowledged && d.Offset != broker.OffsetUnknown {
 		attributes = append(attributes, traces.Offset.Int64(d.Offset))

@@ -1,5 +1,3 @@
-// Package telemetry provides what programs report about themselves with: a logger, a metrics registry, tracing and
-// the version. Other packages define their own log lines and metrics.
 package telemetry
 
 import (

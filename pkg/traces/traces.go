@@ -6,6 +6,8 @@ package traces
 import (
 	"context"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 )
@@ -27,4 +29,27 @@ func None() trace.Span { return noop.Span{} }
 // attributes.
 func Start(ctx context.Context, tracer trace.Tracer, name string, options ...trace.SpanStartOption) (context.Context, trace.Span) {
 	return tracer.Start(ctx, name, options...) //nolint:spancheck // ends where the work does, not where it begins
+}
+
+// In returns ctx with span, even if span is not recorded, so that no child of it is recorded. It ignores nil and None.
+func In(ctx context.Context, span trace.Span) context.Context {
+	if span == nil || !span.SpanContext().IsValid() {
+		return ctx
+	}
+	return trace.ContextWithSpan(ctx, span)
+}
+
+// Attempts is the number of attempts with a result.
+const Attempts = attribute.Key("dlq.attempts")
+
+// NotDone is the error of a span whose work was not finished and will be repeated.
+const NotDone = "not_done"
+
+// Fail records that there was an error, without its text, which may quote a server; nil records nothing. why becomes
+// the ErrorType.
+func Fail(span trace.Span, why string, err error) {
+	if err != nil {
+		span.SetStatus(codes.Error, "")
+		span.SetAttributes(ErrorType.String(why))
+	}
 }

@@ -1,5 +1,5 @@
-// Package wait has the two waits of a retry loop: Sleep, which ends with its context, and Backoff, which grows with
-// every failure.
+// Package wait has the waits of a loop: Sleep, which ends with its context, Backoff, which grows with every failure,
+// and Broadcast, which wakes all goroutines that wait for a change.
 package wait
 
 import (

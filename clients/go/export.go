@@ -1,0 +1,54 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+)
+
+// Exported is the result of an export.
+type Exported struct {
+	Messages int64
+	Complete bool // false: the limit was reached, and more match
+}
+
+// Export writes every matching message to out as it arrives. An answer that ends early, or without the number of its
+// messages, is an error; the part before it is written to out nevertheless. A refusal is a *RefusedError.
+func Export(ctx context.Context, c ClientInterface, params *ExportMessagesParams, out io.Writer) (Exported, error) {
+	res, err := c.ExportMessages(ctx, params)
+	if err != nil {
+		return Exported{}, fmt.Errorf("export: %w", err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode != http.StatusOK {
+		return Exported{}, fmt.Errorf("export: %w", refused(res))
+	}
+	if _, err := io.Copy(out, res.Body); err != nil {
+		return Exported{}, fmt.Errorf("export: %w", err)
+	}
+	n, err := strconv.ParseInt(res.Trailer.Get("X-Export-Messages"), 10, 64)
+	if err != nil {
+		return Exported{}, fmt.Errorf("export: the answer broke off: %w", io.ErrUnexpectedEOF)
+	}
+	return Exported{n, res.Trailer.Get("X-Export-Complete") == "true"}, nil
+}
+
+// RefusedError is an answer with another status than 200.
+type RefusedError struct {
+	Status int
+	Failed Failed // empty when the answer does not come from the API
+}
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("%d %s: %s", e.Status, e.Failed.Error.Code, e.Failed.Error.Message)
+}
+
+// refused reads an error; bodies of errors are short.
+func refused(res *http.Response) *RefusedError {
+	e := &RefusedError{Status: res.StatusCode}
+	_ = json.NewDecoder(io.LimitReader(res.Body, 1<<20)).Decode(&e.Failed) // a proxy's answer may not be JSON
+	return e
+}

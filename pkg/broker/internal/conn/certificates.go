@@ -1,0 +1,114 @@
+package conn
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+)
+
+// certificates are the TLS files, read for each connection. While one is missing or incomplete, or key and
+// certificate do not match because only one was replaced, the last valid ones are used.
+type certificates struct {
+	cfg TLSConfig
+
+	mu          sync.Mutex
+	authorities *x509.CertPool   // nil: never read
+	pair        *tls.Certificate // nil: never read
+}
+
+// secure runs the TLS handshake on conn, and closes conn when it fails.
+func (c *certificates) secure(ctx context.Context, conn net.Conn, address string) (net.Conn, error) {
+	cfg, err := c.load(address)
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	secured := tls.Client(conn, cfg)
+	if err := secured.HandshakeContext(ctx); err != nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("tls handshake with %s: %w", address, err)
+	}
+	return secured, nil
+}
+
+func (c *certificates) load(address string) (*tls.Config, error) {
+	cfg := &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		ServerName:         c.cfg.ServerName,
+		InsecureSkipVerify: c.cfg.InsecureSkipVerify, //nolint:gosec // an operator's choice, off by default
+	}
+	if cfg.ServerName == "" {
+		cfg.ServerName, _, _ = net.SplitHostPort(address)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cfg.CAFile != "" {
+		if err := orLast(&c.authorities, func() (*x509.CertPool, error) { return readAuthorities(c.cfg.CAFile) }); err != nil {
+			return nil, fmt.Errorf("read kafka certificate authority: %w", err)
+		}
+		cfg.RootCAs = c.authorities
+	}
+	if c.cfg.CertFile != "" {
+		if err := orLast(&c.pair, func() (*tls.Certificate, error) { return readPair(c.cfg.CertFile, c.cfg.KeyFile) }); err != nil {
+			return nil, fmt.Errorf("read kafka client certificate: %w", err)
+		}
+		cfg.Certificates = []tls.Certificate{*c.pair}
+	}
+	return cfg, nil
+}
+
+// orLast calls read and stores the result in last; after a failure the last result stays valid. The error means that
+// there is none.
+func orLast[T any](last **T, read func() (*T, error)) error {
+	now, err := read()
+	if err == nil {
+		*last = now
+	}
+	if *last == nil {
+		return err
+	}
+	return nil
+}
+
+func readPair(certFile, keyFile string) (*tls.Certificate, error) {
+	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+	return &pair, err
+}
+
+// readAuthorities refuses a file that ends within a certificate, because the missing one may be needed.
+func readAuthorities(path string) (*x509.CertPool, error) {
+	rest, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	pool, found := x509.NewCertPool(), false
+	for {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		authority, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		pool.AddCert(authority)
+		found = true
+	}
+	if bytes.Contains(rest, []byte("-----BEGIN")) {
+		return nil, errors.New(path + " ends within a certificate")
+	}
+	if !found {
+		return nil, errors.New("no certificate in " + path)
+	}
+	return pool, nil
+}

@@ -1,0 +1,67 @@
+package conn
+
+import (
+	"context"
+	"net"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/secret"
+)
+
+const dialTimeout = 3 * time.Second
+
+// DialFunc opens one network connection to a broker.
+type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
+// dialer opens connections that are ready for requests.
+type dialer struct {
+	cfg          Config
+	tcp          DialFunc
+	certificates *certificates
+	logins       *secret.Rotation[login]
+	userChanged  func() // called after the first sign-in of another user
+}
+
+func newDialer(cfg Config, tcp DialFunc, userChanged func()) dialer {
+	if tcp == nil {
+		tcp = (&net.Dialer{Timeout: dialTimeout}).DialContext
+	}
+	return dialer{
+		cfg: cfg, tcp: tcp, certificates: &certificates{cfg: cfg.TLS}, logins: secret.NewRotation(cfg.SASL.login),
+		userChanged: userChanged,
+	}
+}
+
+// dial returns a function that opens a connection, secures it and signs in, and lets prepare set socket options
+// first. Certificates and secrets are read for each connection: they rotate without a restart.
+func (d *dialer) dial(prepare func(net.Conn)) DialFunc {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		open := func() (net.Conn, error) { return d.open(ctx, network, address, prepare) }
+		if !d.cfg.usesSASL() {
+			return open()
+		}
+		return d.signIn(ctx, open)
+	}
+}
+
+func (d *dialer) open(ctx context.Context, network, address string, prepare func(net.Conn)) (net.Conn, error) {
+	conn, err := d.tcp(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	prepare(conn)
+	if !d.cfg.usesTLS() {
+		return conn, nil
+	}
+	return d.certificates.secure(ctx, conn, address)
+}
+
+// dropUnsent makes close discard bytes that are not sent yet. Otherwise the kernel keeps sending them for minutes,
+// and an abandoned batch could still arrive after it was settled and sent again.
+func dropUnsent(conn net.Conn) {
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+}
+
+func keepAsIs(net.Conn) {}

@@ -1,0 +1,243 @@
+// Package conn has the connections to the brokers of one Kafka cluster: it dials, secures and authenticates them, and
+// sends a request to a chosen broker. A failed request says whether a byte of it can have left.
+//
+// All requests use kafka-go's transport, but are addressed to a broker by its id instead of kafka-go's cached map of
+// topics. That cache therefore holds only brokers: a cluster with thousands of topics is not listed again every other
+// second.
+package conn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	kafkaprotocol "github.com/segmentio/kafka-go/protocol"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker/internal/protocol"
+)
+
+// AnyBroker addresses a request that every broker can answer.
+const AnyBroker = -1
+
+const (
+	// brokersTTL is how long a new broker or address may stay unknown: short, because the request is small.
+	brokersTTL = 2 * time.Second
+
+	// RequestTimeout is the usual time limit of a request.
+	RequestTimeout = 10 * time.Second
+)
+
+// ErrClosed means that the pool was closed by its owner.
+var ErrClosed = errors.New("kafka cluster is closed")
+
+// Pool has the connections to one cluster. It is safe for concurrent use.
+type Pool struct {
+	dialer    dialer
+	follower  follower
+	transport *kafka.Transport
+	stop      context.CancelFunc
+	closed    atomic.Bool
+}
+
+// Open checks cfg and connects to nothing. TCP connections are opened with tcp, or a net.Dialer when it is nil.
+func Open(cfg Config, tcp DialFunc) (*Pool, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("open kafka: %w", err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	p := &Pool{stop: stop}
+	p.dialer = newDialer(cfg, tcp, p.forgetConnections)
+	p.transport = &kafka.Transport{
+		Dial:        p.dialer.dial(dropUnsent),
+		DialTimeout: dialTimeout,
+		MetadataTTL: brokersTTL,
+		// Empty but not nil asks for the brokers and no topic at all.
+		MetadataTopics: []string{},
+		ClientID:       protocol.ClientID,
+		Context:        ctx,
+	}
+	return p, nil
+}
+
+// Close closes all connections, those in use after their request. Later requests fail with ErrClosed.
+func (p *Pool) Close() {
+	if p.closed.CompareAndSwap(false, true) {
+		p.transport.CloseIdleConnections()
+		p.stop()
+	}
+}
+
+// Closed returns ErrClosed after Close.
+func (p *Pool) Closed() error {
+	if p.closed.Load() {
+		return ErrClosed
+	}
+	return nil
+}
+
+// Brokers returns the bootstrap addresses.
+func (p *Pool) Brokers() []string { return p.dialer.cfg.Brokers }
+
+// Client returns kafka-go's client on the connections of the pool.
+func (p *Pool) Client() *kafka.Client {
+	return &kafka.Client{Addr: kafka.TCP(p.Brokers()...), Transport: p.transport}
+}
+
+// Dialer returns kafka-go's dialer for connections that do not belong to the pool, as consumer groups have them.
+func (p *Pool) Dialer() *kafka.Dialer {
+	return &kafka.Dialer{ClientID: protocol.ClientID, DialFunc: p.dialer.dial(keepAsIs), Timeout: dialTimeout}
+}
+
+// forgetConnections makes the next request open a new connection. Those in use are closed when their request ends.
+func (p *Pool) forgetConnections() { p.transport.CloseIdleConnections() }
+
+// followUser is called before every request. It reads the file with the user's name every userPollInterval.
+func (p *Pool) followUser() {
+	d := &p.dialer
+	if d.cfg.usesSASL() && d.cfg.SASL.UsernameFile != "" && p.follower.leave(d.cfg.SASL, d.logins.Accepted().username) {
+		p.forgetConnections()
+	}
+}
+
+// call runs an exchange through kafka-go's transport on a chosen broker. Its state decides the race between a
+// connection that starts to write and a caller that stops waiting: exactly one of them wins.
+type call struct {
+	key      kafkaprotocol.ApiKey
+	broker   int32
+	exchange func(rw io.ReadWriter, v protocol.Versions) (any, error)
+	versions protocol.Versions
+	state    atomic.Int32
+}
+
+const (
+	callWaits int32 = iota
+	callSends
+	callDropped
+)
+
+var errDropped = errors.New("request was dropped before it was sent")
+
+// ApiKey implements kafka-go's protocol.Message.
+func (c *call) ApiKey() kafkaprotocol.ApiKey { return c.key }
+
+// Broker implements kafka-go's protocol.BrokerMessage; a negative id means any broker.
+func (c *call) Broker(kafkaprotocol.Cluster) (kafkaprotocol.Broker, error) {
+	return kafkaprotocol.Broker{ID: c.broker}, nil
+}
+
+// Required implements kafka-go's protocol.RawExchanger.
+func (c *call) Required(v map[kafkaprotocol.ApiKey]int16) bool {
+	c.versions = v
+	return true
+}
+
+// RawExchange implements kafka-go's protocol.RawExchanger. An error closes the connection.
+func (c *call) RawExchange(rw io.ReadWriter) (kafkaprotocol.Message, error) {
+	if !c.state.CompareAndSwap(callWaits, callSends) {
+		return nil, errDropped
+	}
+	value, err := c.exchange(rw, c.versions)
+	if err != nil {
+		return nil, err
+	}
+	return answer{c.key, value}, nil
+}
+
+// answer wraps the result of an exchange, because kafka-go inspects responses of types that it knows.
+type answer struct {
+	key   kafkaprotocol.ApiKey
+	value any
+}
+
+func (a answer) ApiKey() kafkaprotocol.ApiKey { return a.key }
+
+// sentError is a failure after the first bytes of the request may have been sent.
+type sentError struct{ error }
+
+func (e sentError) Unwrap() error { return e.error }
+
+// WasSent reports whether a request that failed with err may have been sent, at least in part.
+func WasSent(err error) bool {
+	var sent sentError
+	return errors.As(err, &sent)
+}
+
+// Send sends a request to a broker once, for at most timeout. Unless WasSent(err), no byte of the request leaves.
+func Send[T any](ctx context.Context, p *Pool, broker int32, timeout time.Duration, req protocol.Request[T]) (T, error) {
+	var none T
+	if err := p.Closed(); err != nil {
+		return none, err
+	}
+	p.followUser()
+	caller := ctx
+	// Only a deadline ends the work of the connection, so one is always set.
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	request := &call{key: req.Key, broker: broker, exchange: func(rw io.ReadWriter, v protocol.Versions) (any, error) {
+		return req.Exchange(rw, v)
+	}}
+	res, err := p.transport.RoundTrip(ctx, kafka.TCP(p.Brokers()...), request)
+	if err != nil {
+		err = CallerError(caller, NetworkError(err))
+		if !request.state.CompareAndSwap(callWaits, callDropped) {
+			return none, sentError{err}
+		}
+		return none, err
+	}
+	return res.(answer).value.(T), nil
+}
+
+// CallerError adds the end of the caller's context to the last failure, because a connection's deadline error does not
+// name it.
+func CallerError(caller context.Context, err error) error {
+	if caller.Err() != nil && !errors.Is(err, caller.Err()) {
+		return fmt.Errorf("%w: %w", err, caller.Err())
+	}
+	return err
+}
+
+// Ask is Send for requests that change nothing: it repeats them when an idle connection was dead.
+func Ask[T any](ctx context.Context, p *Pool, broker int32, timeout time.Duration, req protocol.Request[T]) (T, error) {
+	for try := 1; ; try++ {
+		res, err := Send(ctx, p, broker, timeout, req)
+		if err == nil || try == 3 || ctx.Err() != nil || !connectionLost(err) {
+			return res, err
+		}
+	}
+}
+
+func connectionLost(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+// NetworkError translates errors of the network and of sign-in into the kinds of package protocol.
+func NetworkError(err error) error {
+	var code kafka.Error
+	var op *net.OpError
+	var unknown *signInError
+	switch {
+	case errors.As(err, &unknown) && unknown.temporary:
+		return fmt.Errorf("%w: %w", protocol.ErrUnavailable, err)
+	case errors.As(err, &code):
+		if kind := protocol.KindOf(code); kind != nil {
+			return fmt.Errorf("%w: %w", kind, err)
+		}
+	case errors.Is(err, context.Canceled):
+	case connectionLost(err), IsTimeout(err), errors.As(err, &op):
+		return fmt.Errorf("%w: %w", protocol.ErrUnavailable, err)
+	}
+	return err
+}
+
+// IsTimeout reports whether err is the end of a time limit.
+func IsTimeout(err error) bool {
+	var timeout interface{ Timeout() bool }
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
+}

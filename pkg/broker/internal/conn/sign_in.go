@@ -1,0 +1,177 @@
+package conn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol/saslauthenticate"
+	"github.com/segmentio/kafka-go/protocol/saslhandshake"
+	"github.com/segmentio/kafka-go/sasl"
+	"github.com/segmentio/kafka-go/sasl/plain"
+	"github.com/segmentio/kafka-go/sasl/scram"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker/internal/protocol"
+	"github.com/dlq-manager/dlq-manager/pkg/secret"
+)
+
+// The versions of the sign-in requests: older than every supported broker, so they are not agreed on.
+const (
+	handshakeVersion    = 1
+	authenticateVersion = 1
+)
+
+// login is a user and its password.
+type login struct{ username, password string }
+
+// login reads user and password from the configuration or its files.
+func (s SASLConfig) login() (login, error) {
+	username, err := fileOr(s.UsernameFile, s.Username)
+	if err != nil {
+		return login{}, fmt.Errorf("read kafka user name: %w", err)
+	}
+	password, err := fileOr(s.PasswordFile, string(s.Password))
+	if err != nil {
+		return login{}, fmt.Errorf("read kafka password: %w", err)
+	}
+	return login{username, password}, nil
+}
+
+func (s SASLConfig) rotates() bool { return s.UsernameFile != "" || s.PasswordFile != "" }
+
+func fileOr(path, value string) (string, error) {
+	if path == "" {
+		return value, nil
+	}
+	content, err := secret.FromFile(path)
+	text := strings.TrimSpace(content.Reveal())
+	if err == nil && text == "" {
+		err = fmt.Errorf("%w: %s", secret.ErrEmpty, path)
+	}
+	return text, err
+}
+
+// mechanism returns the SASL mechanism of a login.
+func (s SASLConfig) mechanism(l login) (sasl.Mechanism, error) {
+	switch s.Mechanism {
+	case mechanismScramSHA256:
+		return scram.Mechanism(scram.SHA256, l.username, l.password)
+	case mechanismScramSHA512:
+		return scram.Mechanism(scram.SHA512, l.username, l.password)
+	default:
+		return plain.Mechanism{Username: l.username, Password: l.password}, nil
+	}
+}
+
+// signInError is a broker's refusal of the sign-in. It is temporary when the next try may use other credentials.
+type signInError struct {
+	temporary bool
+	err       error
+}
+
+func (e *signInError) Error() string { return "sign in to kafka: " + e.err.Error() }
+
+func (e *signInError) Unwrap() error { return e.err }
+
+// signIn opens a connection and authenticates it. Kafka-go's own sign-in cannot try other credentials after a refusal.
+func (d *dialer) signIn(ctx context.Context, open func() (net.Conn, error)) (net.Conn, error) {
+	var conn net.Conn
+	read := false
+	try := func(l login) (err error) {
+		read = true
+		if conn, err = open(); err != nil {
+			return err
+		}
+		if err = d.cfg.SASL.authenticate(ctx, conn, l); err != nil {
+			_ = conn.Close()
+		}
+		return err
+	}
+	if !d.cfg.SASL.rotates() {
+		err := try(login{d.cfg.SASL.Username, string(d.cfg.SASL.Password)})
+		return conn, err
+	}
+	before := d.logins.Accepted()
+	now, err := d.logins.SignIn(ctx, refused, try)
+	switch {
+	case err == nil:
+	case !read, refused(err):
+		return nil, &signInError{temporary: !read || before != login{}, err: err}
+	default:
+		return nil, err
+	}
+	if before.username != "" && before.username != now.username {
+		d.userChanged()
+	}
+	return conn, nil
+}
+
+// refused reports whether the broker has read the credentials and refused them.
+func refused(err error) bool { return errors.Is(err, kafka.SASLAuthenticationFailed) }
+
+// authenticate runs the SASL exchange with the broker.
+func (s SASLConfig) authenticate(ctx context.Context, conn net.Conn, l login) error {
+	if deadline, ok := ctx.Deadline(); ok {
+		_ = conn.SetDeadline(deadline)
+		defer func() { _ = conn.SetDeadline(time.Time{}) }()
+	}
+	mechanism, err := s.mechanism(l)
+	if err != nil {
+		return err
+	}
+	shaken, err := protocol.RoundTrip[*saslhandshake.Response](conn, handshakeVersion, &saslhandshake.Request{Mechanism: mechanism.Name()})
+	if err != nil {
+		return err
+	}
+	if shaken.ErrorCode != 0 {
+		return kafka.Error(shaken.ErrorCode)
+	}
+	host, _, _ := net.SplitHostPort(conn.RemoteAddr().String())
+	machine, words, err := mechanism.Start(sasl.WithMetadata(ctx, &sasl.Metadata{Host: host}))
+	for done := false; !done && err == nil; {
+		var answer *saslauthenticate.Response
+		answer, err = protocol.RoundTrip[*saslauthenticate.Response](conn, authenticateVersion, &saslauthenticate.Request{AuthBytes: words})
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // some brokers refuse by closing the connection
+			return fmt.Errorf("%w: %w", kafka.SASLAuthenticationFailed, err)
+		case err != nil:
+			return err
+		case answer.ErrorCode != 0:
+			return fmt.Errorf("%w: %s", kafka.Error(answer.ErrorCode), answer.ErrorMessage)
+		}
+		done, words, err = machine.Next(ctx, answer.AuthBytes)
+	}
+	return err
+}
+
+// userPollInterval is how often the file with the user's name is read.
+const userPollInterval = time.Second
+
+// follower closes the connections of a replaced user, whose permissions may end: requests would then look like denied
+// topics.
+type follower struct {
+	mu     sync.Mutex
+	polled time.Time
+	toward string // the user for which connections were closed
+}
+
+func (f *follower) leave(cfg SASLConfig, in string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if in == "" || time.Since(f.polled) < userPollInterval {
+		return false
+	}
+	f.polled = time.Now()
+	now, err := cfg.login()
+	if err != nil || now.username == in || now.username == f.toward {
+		return false
+	}
+	f.toward = now.username
+	return true
+}

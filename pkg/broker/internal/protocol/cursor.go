@@ -1,0 +1,276 @@
+package protocol
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker/internal/inflate"
+)
+
+// Cursor reads a broker's answer for one partition as a stream, in portions. It holds the compressed bytes and a
+// decoder of up to 20 MB, whatever the decompressed size. It is not safe for concurrent use.
+type Cursor struct {
+	tp             TopicPartition
+	data           []byte // batches that are not read yet
+	size           int    // of data at the start
+	txns           *transactions
+	names          *shared
+	limits         Limits
+	only           *string
+	inflater       *inflate.Inflater
+	high           int64 // the partition's end, -1 when it is not known
+	skipUnreadable bool  // unreadable offsets become placeholders
+
+	next   int64 // the next offset to return
+	batch  batch
+	reader recordReader // of batch; nil between batches
+}
+
+func newCursor(tp TopicPartition, data []byte, aborted []abortedTransaction, from int64) *Cursor {
+	return &Cursor{
+		tp: tp, data: data, size: len(data), txns: newTransactions(aborted), names: newShared(), limits: DefaultLimits(), high: -1, next: from,
+	}
+}
+
+// Read returns the next records, up to about portion bytes, or all remaining ones. Next is the offset to continue
+// from, and done means that the cursor is at its end. A batch that cannot be read has placeholders (see Defect). An
+// error means that memory is used up; the records before it are returned too, and the cursor must not be used again.
+func (c *Cursor) Read(memory *MemoryReservation, portion int64) (p FetchedPartition, done bool, err error) {
+	p = FetchedPartition{TopicPartition: c.tp, Next: c.next, HighWatermark: c.high, LastStable: -1, LogStart: -1}
+	memory.taken = 0
+	c.names.headers = nil // a block with headers of two portions would keep the first one in memory
+	if c.reader != nil {
+		c.reader.use(memory)
+	}
+	for memory.taken < portion {
+		if err = c.step(&p, memory, portion); err != nil {
+			break
+		}
+	}
+	c.next = p.Next
+	if errors.Is(err, io.EOF) {
+		return p, true, nil
+	}
+	return p, false, err
+}
+
+// ReadWithin is Read with a limit on the memory of the whole answer; it ends with ctx.
+func (c *Cursor) ReadWithin(ctx context.Context, memory, portion int64) (p FetchedPartition, done bool, err error) {
+	p, done, err = c.Read(&MemoryReservation{Free: memory - int64(c.size), Done: ctx.Done()}, portion)
+	switch {
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	case errors.Is(err, errNoMemory):
+		err = fmt.Errorf("%w: it takes more than %d bytes", ErrTooLarge, memory)
+	}
+	return p, done, cmp.Or(err, p.Err)
+}
+
+// KeepOnly limits the records to their positions, their times and the first header of that name, at most 1 KiB of it.
+func (c *Cursor) KeepOnly(header string) { c.only = &header }
+
+// Mark returns the latest time in milliseconds and the checksum of the next batch to read; found is false when it
+// cannot be read or does not contain offset.
+func (c *Cursor) Mark(offset int64) (latest int64, crc uint32, found bool) {
+	b, _, whole, err := nextBatch(c.data)
+	switch {
+	case err != nil || !whole || b.last < offset || !b.legacy && b.base > offset:
+		return 0, 0, false
+	case b.legacy:
+		return 0, binary.BigEndian.Uint32(b.raw[atLegacyCRC:]), true
+	}
+	return int64(binary.BigEndian.Uint64(b.raw[atMaxTime:])), binary.BigEndian.Uint32(b.raw[atCRC:]), true
+}
+
+// step reads a batch as far as memory.taken allows. io.EOF: no whole batch is left, or p.Err has the error.
+func (c *Cursor) step(p *FetchedPartition, memory *MemoryReservation, portion int64) error {
+	if c.reader == nil {
+		if ok, err := c.nextBatch(p, memory); !ok {
+			return err
+		}
+	}
+	for memory.taken < portion {
+		rec, err := c.reader.next(p.Next)
+		switch {
+		case err == nil:
+			if err := push(p, rec, c.batch.count, memory); err != nil {
+				return err
+			}
+			p.Next = rec.Offset + 1
+		case errors.Is(err, io.EOF):
+			p.Next = max(p.Next, c.batch.last+1)
+			c.reader = nil
+			return nil
+		case errors.Is(err, errNoMemory), errors.Is(err, errHeavy):
+			return err
+		default:
+			c.reader = nil
+			return c.broken(p, p.Next, c.batch.last, err, memory)
+		}
+	}
+	return nil
+}
+
+// push adds a record to p.
+func push(p *FetchedPartition, rec Record, expected int, memory *MemoryReservation) error {
+	if rec.Defect != nil {
+		if err := memory.take(defectMemory); err != nil {
+			return err
+		}
+	}
+	if have := len(p.Records); have == cap(p.Records) {
+		more := max(have, min(expected, 1024), 1)
+		if err := memory.take(more * recordMemory); err != nil {
+			return err
+		}
+		p.Records = slices.Grow(p.Records, more)
+	}
+	p.Records = append(p.Records, rec)
+	return nil
+}
+
+// nextBatch opens the next batch; false: it has no records to read.
+func (c *Cursor) nextBatch(p *FetchedPartition, memory *MemoryReservation) (ok bool, err error) {
+	b, rest, whole, err := nextBatch(c.data)
+	if err != nil {
+		from, last := c.claimed(b, rest, p.Next)
+		c.data = rest
+		return false, c.broken(p, from, last, err, memory)
+	}
+	if !whole {
+		return false, io.EOF
+	}
+	c.data, c.batch = rest, b
+	if !b.legacy && !c.txns.counts(b) {
+		// A control batch has one record. One that claims to have many has gaps then.
+		from := max(b.base, p.Next)
+		for at := from; b.control() && at <= b.last && at-from < maxPlaceholders; at++ {
+			if err := memory.take(recordMemory); err != nil { // control offsets take memory too
+				return false, err
+			}
+			p.controls = append(p.controls, at)
+		}
+		p.Next = max(p.Next, b.last+1)
+		return false, nil
+	}
+	if c.reader, err = c.open(b, memory); err == nil {
+		return true, nil
+	}
+	c.reader = nil
+	if errors.Is(err, errNoMemory) || errors.Is(err, errHeavy) {
+		return false, err
+	}
+	return false, c.broken(p, max(p.Next, b.first()), b.last, err, memory)
+}
+
+// open starts reading the records of b.
+func (c *Cursor) open(b batch, memory *MemoryReservation) (recordReader, error) {
+	return openRecords(opened{batch: b, tp: c.tp, names: c.names, limits: c.limits, only: c.only}, c.inflater, memory)
+}
+
+// claimed returns the offsets that a damaged batch claims to have.
+func (c *Cursor) claimed(b batch, rest []byte, next int64) (from, last int64) {
+	from, last = max(next, b.base), b.base
+	if !b.legacy && len(b.raw) >= atRecords {
+		last += int64(int32(binary.BigEndian.Uint32(b.raw[atLastDelta:])))
+	}
+	if len(rest) >= batchPrefix {
+		if following := int64(binary.BigEndian.Uint64(rest)); following > b.base && (last >= following || last < b.base) {
+			last = following - 1
+		}
+	}
+	if c.high >= 0 && (from >= c.high || last >= c.high) { // the claimed offsets cannot be true
+		return next, next
+	}
+	return from, last
+}
+
+// broken ends an unreadable batch: its offsets up to last are skipped, or p.Err makes the caller fetch again.
+func (c *Cursor) broken(p *FetchedPartition, from, last int64, why error, memory *MemoryReservation) error {
+	if !c.skipUnreadable {
+		p.Err = fmt.Errorf("%w at offset %d: %w", ErrCorrupt, from, why)
+		return io.EOF
+	}
+	if c.high >= 0 {
+		last = min(last, c.high-1)
+	}
+	reason := why.Error()
+	if err := memory.take(len(reason)); err != nil {
+		return err
+	}
+	return pushUnreadable(p, from, max(from, last), reason, memory)
+}
+
+// maxPlaceholders is the largest number of unreadable offsets that get one record each. More get one record together.
+const maxPlaceholders = 1000
+
+// pushUnreadable adds placeholders for offsets that cannot be read, and moves p.Next past each.
+func pushUnreadable(p *FetchedPartition, from, last int64, reason string, memory *MemoryReservation) error {
+	step := int64(1)
+	if last-from >= maxPlaceholders {
+		step = last - from + 1
+	}
+	n := int((last - from + step) / step)
+	for ; from <= last; from += step {
+		end := from + step - 1
+		rec := Record{TopicPartition: p.TopicPartition, Offset: from, Defect: &Defect{Reason: reason, Last: end}}
+		if err := push(p, rec, n, memory); err != nil {
+			return err
+		}
+		p.Next = max(p.Next, end+1)
+	}
+	return nil
+}
+
+// abortMarker reports whether a control batch ends an aborted transaction.
+func (b batch) abortMarker() bool {
+	b.attributes &^= 7 // control batches are never compressed
+	r, err := openRecords(opened{batch: b, names: newShared(), limits: DefaultLimits()}, nil, unlimitedMemory())
+	if err != nil {
+		return false
+	}
+	rec, err := r.next(math.MinInt64)
+	key := wire{b: rec.Key}
+	key.int16() // version
+	kind := key.int16()
+	return err == nil && key.err == nil && kind == 0
+}
+
+// abortedTransaction is the producer and the first offset of an aborted transaction.
+type abortedTransaction struct {
+	producer int64
+	first    int64
+}
+
+// transactions decides which batches of one partition's answer hold messages. Batches must be passed in the order of
+// the log.
+type transactions struct {
+	aborted []abortedTransaction // by first offset
+	open    map[int64]bool       // producers inside an aborted transaction
+}
+
+func newTransactions(aborted []abortedTransaction) *transactions {
+	slices.SortFunc(aborted, func(a, b abortedTransaction) int { return int(min(max(a.first-b.first, -1), 1)) })
+	return &transactions{aborted: aborted, open: map[int64]bool{}}
+}
+
+// counts reports whether the records of b are messages: no control batch, and not of an aborted transaction.
+func (t *transactions) counts(b batch) bool {
+	for len(t.aborted) > 0 && t.aborted[0].first <= b.last {
+		t.open[t.aborted[0].producer] = true
+		t.aborted = t.aborted[1:]
+	}
+	if b.control() {
+		if t.open[b.producer] && b.abortMarker() {
+			delete(t.open, b.producer)
+		}
+		return false
+	}
+	return !(b.transactional() && t.open[b.producer])
+}

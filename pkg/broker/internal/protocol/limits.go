@@ -1,0 +1,105 @@
+package protocol
+
+import (
+	"crypto/sha256"
+	"errors"
+	"math"
+)
+
+// Limits limit the memory of one record and the work of one batch.
+type Limits struct {
+	// RecordBytes is the largest key and value, together.
+	RecordBytes int64
+	// Headers is the largest number of headers.
+	Headers int
+	// HeaderBytes is the largest sum of the names and values of all headers.
+	HeaderBytes int64
+	// BatchBytes limits a batch's decompressed size, and so the time, not the memory.
+	BatchBytes int64
+}
+
+// DefaultLimits returns the limits that Fetch uses where a request has none.
+func DefaultLimits() Limits {
+	return Limits{RecordBytes: 64 << 20, Headers: 10_000, HeaderBytes: 1 << 20, BatchBytes: 4 << 30}
+}
+
+// The limits that a Defect may name, as the configuration names them.
+const (
+	LimitRecordBytes = "max_record_bytes"
+	LimitHeaders     = "max_headers"
+	LimitHeaderBytes = "max_header_bytes"
+)
+
+// Defect describes the missing parts of a Record: those over a limit, or everything except the position if it is
+// unreadable.
+type Defect struct {
+	// Limit is the exceeded limit, one of headers if there are several; "" when it cannot be read.
+	Limit string
+	// Size and SHA256 are those of the whole value, 0 and the hash of nothing for null.
+	Size   int64
+	SHA256 [sha256.Size]byte
+	// The parts that are missing because of Limit: the key, the value, the last headers.
+	KeyOmitted, ValueOmitted, HeadersOmitted bool
+
+	// Reason is why the record cannot be read, "" when Limit is set.
+	Reason string
+	// Last is the last unreadable offset. The first is the record's own.
+	Last int64
+}
+
+var (
+	// errNoMemory stops decoding because no memory can be reserved at the moment.
+	errNoMemory = errors.New("no memory is free for the records")
+	// errHeavy stops decoding in Fetch because the batch needs more than its share.
+	errHeavy = errors.New("the batch is too large to be decoded with others")
+	// errBatchLimit is the reason for a batch over Limits.BatchBytes.
+	errBatchLimit = errors.New("the batch inflates to more than max_batch_bytes")
+)
+
+// MemoryReservation is memory that is reserved for decoding. It is taken before anything is allocated.
+type MemoryReservation struct {
+	// Free is the memory reserved and not taken yet.
+	Free int64
+	// More reserves further bytes. It may wait. nil: there are none.
+	More func(bytes int64) bool
+	// Done ends decoding early when it is closed; nil: never.
+	Done <-chan struct{}
+
+	taken int64
+	bound int64 // on taken, 0 for none
+}
+
+func (r *MemoryReservation) take(n int) error {
+	bytes := int64(n)
+	if r.bound > 0 && r.taken+bytes > r.bound {
+		return errHeavy
+	}
+	if missing := bytes - r.Free; missing > 0 {
+		if r.More == nil || !r.More(missing) {
+			return errNoMemory
+		}
+		r.Free += missing
+	}
+	r.Free -= bytes
+	r.taken += bytes
+	return nil
+}
+
+// ended reports whether Done is closed.
+func (r *MemoryReservation) ended() bool {
+	select {
+	case <-r.Done:
+		return true
+	default:
+		return false
+	}
+}
+
+// back returns the memory that was taken since taken was at mark.
+func (r *MemoryReservation) back(mark int64) {
+	r.Free += r.taken - mark
+	r.taken = mark
+}
+
+// unlimitedMemory is the reservation for bytes that are already in memory.
+func unlimitedMemory() *MemoryReservation { return &MemoryReservation{Free: math.MaxInt64} }

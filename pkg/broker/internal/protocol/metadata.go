@@ -1,0 +1,203 @@
+package protocol
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/google/uuid"
+	kafkaprotocol "github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/protocol/metadata"
+)
+
+// Topic is a broker's description of a topic.
+type Topic struct {
+	Name string
+	// ID is the topic's UUID as text, new when it is created again; empty for brokers before 2.8.
+	ID string
+	// Internal marks Kafka's own topics, such as __consumer_offsets.
+	Internal   bool
+	Partitions []Partition
+	// Err is why a requested topic has no partitions: ErrUnknownTopic, ErrUnauthorized, or ErrNoLeader (a new topic).
+	Err error
+}
+
+// Partition is one log of a Topic. Leader is a broker's id, -1 for none.
+type Partition struct {
+	ID     int32
+	Leader int32
+}
+
+// LeaderOf returns the leader of one of the topic's partitions, or the reason why there is none.
+func (t Topic) LeaderOf(tp TopicPartition) (int32, error) {
+	if t.Err != nil {
+		return 0, t.Err
+	}
+	for _, p := range t.Partitions {
+		if p.ID != tp.Partition {
+			continue
+		}
+		if p.Leader < 0 {
+			return 0, ErrNoLeader
+		}
+		return p.Leader, nil
+	}
+	return 0, ErrUnknownTopic
+}
+
+// Versions of the Metadata request with topic ids that this package supports.
+const (
+	metadataWithIDs = 10
+	metadataNewest  = 12
+)
+
+// Metadata returns the request for the named topics, or without names for all. It asks the connection's broker,
+// because kafka-go answers from its cache, without topic ids.
+func Metadata(names []string) Request[[]Topic] {
+	return Request[[]Topic]{kafkaprotocol.Metadata, func(rw io.ReadWriter, v Versions) ([]Topic, error) {
+		newest, err := newestVersion(rw, kafkaprotocol.Metadata)
+		if err != nil {
+			return nil, err
+		}
+		if newest < metadataWithIDs {
+			return exchangeTopicsWithoutIDs(rw, v, names)
+		}
+		version := min(newest, metadataNewest)
+		body, err := roundTrip(rw, metadataRequest(version, names))
+		if err != nil {
+			return nil, err
+		}
+		return readTopics(body, version)
+	}}
+}
+
+func metadataRequest(version int16, names []string) []byte {
+	b := requestHead(kafkaprotocol.Metadata, version)
+	if len(names) == 0 {
+		b = append(b, 0) // null: all topics
+	} else {
+		b = binary.AppendUvarint(b, uint64(len(names)+1))
+	}
+	for _, name := range names {
+		b = append(b, make([]byte, 16)...) // by name, not by id
+		b = appendCompactString(b, name)
+		b = append(b, 0)
+	}
+	b = append(b, 0) // do not create topics
+	if version <= 10 {
+		b = append(b, 0) // cluster operations
+	}
+	b = append(b, 0, 0) // topic operations, no tagged fields
+	binary.BigEndian.PutUint32(b, uint32(len(b)-4))
+	return b
+}
+
+func readTopics(w *wire, version int16) ([]Topic, error) {
+	w.skipTags()
+	w.int32() // throttle time
+	for range w.count() {
+		w.int32() // broker id
+		w.compactString()
+		w.int32()
+		w.compactString()
+		w.skipTags()
+	}
+	w.compactString() // cluster id
+	w.int32()         // controller
+	topics := make([]Topic, w.count())
+	for i := range topics {
+		topics[i] = readTopic(w)
+	}
+	if w.err != nil {
+		return nil, fmt.Errorf("read metadata version %d: %w", version, w.err)
+	}
+	return topics, nil
+}
+
+func readTopic(w *wire) Topic {
+	t := Topic{Err: CodeError(w.int16()), Name: w.compactString()}
+	if id, err := uuid.FromBytes(w.take(16)); err == nil && id != uuid.Nil {
+		t.ID = id.String()
+	}
+	t.Internal = w.int8() != 0
+	t.Partitions = make([]Partition, w.count())
+	for i := range t.Partitions {
+		w.int16() // its error only repeats that there is no leader
+		t.Partitions[i] = Partition{ID: w.int32(), Leader: w.int32()}
+		w.int32() // leader epoch
+		w.skipInt32s()
+		w.skipInt32s()
+		w.skipInt32s()
+		w.skipTags()
+	}
+	w.int32() // topic operations
+	w.skipTags()
+	return t
+}
+
+func exchangeTopicsWithoutIDs(rw io.ReadWriter, v Versions, names []string) ([]Topic, error) {
+	res, err := RoundTrip[*metadata.Response](rw, v[kafkaprotocol.Metadata], &metadata.Request{TopicNames: names})
+	if err != nil {
+		return nil, err
+	}
+	var topics []Topic
+	for _, t := range res.Topics {
+		topic := Topic{Name: t.Name, Internal: t.IsInternal, Err: CodeError(t.ErrorCode)}
+		for _, p := range t.Partitions {
+			topic.Partitions = append(topic.Partitions, Partition{ID: p.PartitionIndex, Leader: p.LeaderID})
+		}
+		topics = append(topics, topic)
+	}
+	return topics, nil
+}
+
+// listGroupsWithStates is the first version of ListGroups with states.
+const listGroupsWithStates = 4
+
+var errNoStates = errors.New("the broker is too old to tell the states of groups")
+
+// ListGroups returns the request for the states of the consumer groups that a broker coordinates, in a version that
+// kafka-go does not have.
+func ListGroups() Request[map[string]string] {
+	return Request[map[string]string]{kafkaprotocol.ListGroups, func(rw io.ReadWriter, _ Versions) (map[string]string, error) {
+		newest, err := newestVersion(rw, kafkaprotocol.ListGroups)
+		if err != nil {
+			return nil, err
+		}
+		if newest < listGroupsWithStates {
+			return nil, errNoStates
+		}
+		body, err := roundTrip(rw, listGroupsRequest())
+		if err != nil {
+			return nil, err
+		}
+		return readGroups(body)
+	}}
+}
+
+func listGroupsRequest() []byte {
+	b := requestHead(kafkaprotocol.ListGroups, listGroupsWithStates)
+	b = append(b, 1, 0) // no filter by states: all of them; no tagged fields
+	binary.BigEndian.PutUint32(b, uint32(len(b)-4))
+	return b
+}
+
+func readGroups(w *wire) (map[string]string, error) {
+	w.skipTags() // of the header
+	w.int32()    // throttle time
+	if err := CodeError(w.int16()); err != nil {
+		return nil, err
+	}
+	states := map[string]string{}
+	for range w.count() {
+		group := w.compactString()
+		w.compactString() // protocol type
+		states[group] = w.compactString()
+		w.skipTags()
+	}
+	if w.err != nil {
+		return nil, fmt.Errorf("read groups: %w", w.err)
+	}
+	return states, nil
+}

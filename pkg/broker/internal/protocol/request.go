@@ -1,0 +1,54 @@
+package protocol
+
+import (
+	"io"
+
+	kafkaprotocol "github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/protocol/apiversions"
+)
+
+// ClientID is the name of this client in every request.
+const ClientID = "dlq-manager"
+
+// correlation is the same for all requests: a connection carries one at a time.
+const correlation = 1
+
+// Versions are the versions that kafka-go agreed on with one broker.
+type Versions map[kafkaprotocol.ApiKey]int16
+
+// Request is a request whose answer is a T.
+type Request[T any] struct {
+	Key kafkaprotocol.ApiKey
+	// Exchange writes the request to a connection and reads the answer. It may be called again.
+	Exchange func(rw io.ReadWriter, v Versions) (T, error)
+}
+
+// Message is a request that kafka-go can encode.
+func Message[T kafkaprotocol.Message](req kafkaprotocol.Message) Request[T] {
+	key := req.ApiKey()
+	return Request[T]{key, func(rw io.ReadWriter, v Versions) (T, error) { return RoundTrip[T](rw, v[key], req) }}
+}
+
+// RoundTrip sends a request that kafka-go can encode, and reads its answer.
+func RoundTrip[T kafkaprotocol.Message](rw io.ReadWriter, version int16, req kafkaprotocol.Message) (T, error) {
+	var none T
+	res, err := kafkaprotocol.RoundTrip(rw, version, correlation, ClientID, req)
+	if err != nil {
+		return none, err
+	}
+	return res.(T), nil
+}
+
+// newestVersion asks for the broker's newest version; kafka-go offers only those that it supports itself.
+func newestVersion(rw io.ReadWriter, key kafkaprotocol.ApiKey) (int16, error) {
+	res, err := RoundTrip[*apiversions.Response](rw, 0, &apiversions.Request{})
+	if err != nil {
+		return 0, err
+	}
+	for _, k := range res.ApiKeys {
+		if kafkaprotocol.ApiKey(k.ApiKey) == key {
+			return k.MaxVersion, nil
+		}
+	}
+	return 0, nil
+}

@@ -1,0 +1,66 @@
+package fingerprint
+
+import "bytes"
+
+const maxTitle = 512 // bytes
+
+// titler processes a text once. Each look-ahead is bounded or consumes what it has read, so that the time is linear.
+type titler struct {
+	s    string
+	i    int    // how much of s is processed
+	out  []byte // the title so far
+	word string // the last word of s, as long as only : = and the like came after it
+}
+
+func (t *titler) copy(n int) {
+	switch t.s[t.i] {
+	case ':', '=', '"', '\'', '(', '[', '-', '_', '#', '/':
+	default:
+		t.word = ""
+	}
+	t.out = append(t.out, t.s[t.i:t.i+n]...)
+	t.i += n
+}
+
+// put replaces the text up to end. A list of the same replacements, however long, becomes one.
+func (t *titler) put(placeholder string, end int) {
+	t.i, t.word = end, ""
+	t.append(placeholder)
+}
+
+func (t *titler) append(placeholder string) {
+	before := t.out
+	if n := len(before); n > 0 && before[n-1] == ' ' {
+		before = before[:n-1]
+	}
+	if n := len(before); n > 0 && before[n-1] == ',' {
+		before = before[:n-1]
+		if n -= 1 + len(placeholder); n >= 0 && string(before[n:]) == placeholder {
+			t.out = before
+			return
+		}
+	}
+	t.out = append(t.out, placeholder...)
+}
+
+// done returns the title, cut at the end of a word.
+func (t *titler) done() string {
+	out := t.out
+	if len(out) > maxTitle {
+		end := maxTitle
+		for end > maxTitle-64 && out[end] != ' ' {
+			end--
+		}
+		if out[end] != ' ' {
+			for end = maxTitle; out[end]&0xc0 == 0x80; {
+				end--
+			}
+		}
+		out = out[:end]
+	}
+	out = bytes.TrimRight(out, " ")
+	if string(out) == t.s {
+		return t.s
+	}
+	return string(out)
+}

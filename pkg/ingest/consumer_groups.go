@@ -1,0 +1,76 @@
+package ingest
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/traces"
+)
+
+const (
+	maxConsumerGroups = 10_000          // limits the cache; beyond it, some are stored again
+	saveTimeout       = 5 * time.Second // limits the delay of ingest; messages do not depend on it
+)
+
+// consumerGroups caches the consumer groups and topics that this process has stored. It is safe for concurrent use.
+type consumerGroups struct {
+	mu    sync.Mutex
+	saved map[repository.TopicGroup]bool
+}
+
+// unknown returns the consumer groups of messages that were not stored yet, each once.
+func (g *consumerGroups) unknown(messages []entity.Message) []repository.TopicGroup {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var out []repository.TopicGroup
+	var last repository.TopicGroup // most messages of a batch have the same
+	seen := map[repository.TopicGroup]bool{}
+	for n := range messages {
+		group := repository.TopicGroup{Topic: messages[n].OriginalTopic, Group: messages[n].Failure.ConsumerGroup}
+		if group == last || group.Topic == "" || group.Group == "" {
+			continue
+		}
+		if last = group; !g.saved[group] && !seen[group] {
+			seen[group] = true
+			out = append(out, group)
+		}
+	}
+	return out
+}
+
+func (g *consumerGroups) remember(saved []repository.TopicGroup) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.saved == nil || len(g.saved)+len(saved) > maxConsumerGroups {
+		g.saved = make(map[repository.TopicGroup]bool, len(saved))
+	}
+	for _, group := range saved {
+		g.saved[group] = true
+	}
+}
+
+// saveConsumerGroups stores the consumer groups of a batch before the batch; after a failure, the next batch tries
+// again.
+func (i *Ingester) saveConsumerGroups(ctx context.Context, messages []entity.Message) {
+	fresh := i.consumerGroups.unknown(messages)
+	if len(fresh) == 0 {
+		return
+	}
+	bounded, cancel := context.WithTimeout(ctx, saveTimeout)
+	defer cancel()
+	_, err := once(bounded, i, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, i.store.NoteGroups(ctx, fresh)
+	})
+	switch {
+	case err == nil:
+		i.consumerGroups.remember(fresh)
+	case ctx.Err() == nil:
+		i.log.Warn("the store does not save consumer groups; the records are stored without",
+			zap.Int("groups", len(fresh)), zap.Error(err), traces.InLog(ctx))
+	}
+}

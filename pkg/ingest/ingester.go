@@ -1,0 +1,92 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"go.opentelemetry.io/otel/trace"
+	"go.uber.org/zap"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// errFenced ends a generation from within. The member then joins again and reads the store's positions.
+var errFenced = errors.New("another ingester moved a position")
+
+// Cluster is the part of Kafka that ingest uses.
+type Cluster interface {
+	Topics(ctx context.Context, names ...string) ([]broker.Topic, error)
+	StartOffsets(ctx context.Context, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error)
+	EndOffsets(ctx context.Context, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error)
+	Fetch(ctx context.Context, req broker.FetchRequest) (broker.FetchResponse, error)
+	Group(cfg broker.GroupConfig) (*kafka.ConsumerGroup, error)
+	Mark(ctx context.Context, tp broker.TopicPartition, offset int64) (latest int64, crc uint32, found bool, err error)
+}
+
+// Store is the part of a repository that ingest uses.
+type Store interface {
+	repository.Ingest
+	repository.Quarantine
+	// NoteGroups behaves as in repository.Outcomes.
+	NoteGroups(ctx context.Context, groups []repository.TopicGroup) error
+	// AdmitFingerprints behaves as in repository.Groups.
+	AdmitFingerprints(ctx context.Context, failures []repository.TopicFailure) ([]repository.TopicFailure, error)
+	// Mapping behaves as in repository.Mappings.
+	Mapping(ctx context.Context) (entity.Mapping, error)
+}
+
+// Ingester is one member of the consumer group of ingesters. Run does the work.
+type Ingester struct {
+	cfg           Config
+	consumerGroup string
+	topics        deadletter.Patterns
+	cluster       Cluster
+	store         Store
+	metrics       *metrics
+	log           *zap.Logger
+
+	decoder atomic.Pointer[deadletter.Decoder] // changes with the operators' rules
+	rules   rules
+	origins deadletter.Origins // identify confirmed returns; see repository.Batch.Declared
+
+	tracer        trace.Tracer  // nil: no spans
+	fingerprinter Fingerprinter // nil: no error groups
+	fingerprints  fingerprints
+
+	known  atomic.Pointer[map[string]bool] // every topic of the cluster, as last seen
+	health health
+
+	quarantine     quarantine
+	consumerGroups consumerGroups
+
+	watchdog watchdog
+
+	heavy     *semaphore.Weighted // held while a batch above the usual size is stored, or a quarantined record is tried
+	abandoned atomic.Int64        // calls to the store that never returned
+}
+
+// exists reports whether the last list of the cluster's topics has a topic.
+func (i *Ingester) exists(topic string) bool {
+	known := i.known.Load()
+	return known != nil && (*known)[topic]
+}
+
+func (i *Ingester) kafkaFailed(ctx context.Context, use, doing string, err error, where ...zap.Field) {
+	if ctx.Err() != nil {
+		return
+	}
+	i.health.set(use, err)
+	i.log.Warn("kafka does not answer", append(where, zap.String("doing", doing), zap.Error(err))...)
+}
+
+// backoff doubles from 100 ms to 5 s.
+func backoff(attempt int) time.Duration {
+	return min(100*time.Millisecond<<min(attempt, 10), 5*time.Second)
+}

@@ -1,0 +1,18 @@
+// Package payload reads the JSON values of records: it finds values in them, indexes them, masks them and patches
+// them. It works on the producer's own text and does no I/O.
+//
+// Reading order:
+//   - patch.go: applies a patch (RFC 6902) to a value
+//   - mask_patch.go: the patch that a user with masks may see
+//   - diff.go: the patch between two values
+//   - terms.go: the terms by which a field search finds a record
+//   - text.go: the text for free-text search
+//   - mask.go: hides the values of one document
+//   - masks.go: hides the values of messages
+//   - rules.go: the masked paths while a document is read
+//   - mask_config.go: the masked fields in the configuration
+//   - scalar.go: the canonical form of a value
+//   - path.go: paths in a document
+//   - cursor.go: walks over a document by offsets
+//   - scan.go: the scanner below all of them
+package payload

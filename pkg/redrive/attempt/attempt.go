@@ -1,0 +1,51 @@
+package attempt
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+	"go.uber.org/zap"
+)
+
+// Parts are the steps of an attempt. Each is safe for concurrent use, and many processes may share one store.
+type Parts struct {
+	Planner  *Planner
+	Loader   *Loader
+	Executor *Executor
+	Settler  *Settler
+	Retrier  *Retrier
+}
+
+// Options holds what is optional.
+type Options struct {
+	Judge  Judge                     // nil: every original topic counts as declared
+	Label  func(topic string) string // returns the label of a topic in metrics; nil: the topic
+	Tracer trace.Tracer              // of settled claims; nil: there are no spans
+	Random func() float64            // chooses waits within their jitter, from [0, 1); nil: at random
+}
+
+// New returns the parts of attempts, whose metrics are in registry.
+func New(cfg Config, store Store, publisher Publisher, registry prometheus.Registerer, log *zap.Logger, o Options) *Parts {
+	if o.Judge == nil {
+		o.Judge = everyOriginDeclared
+	}
+	if o.Label == nil {
+		o.Label = func(topic string) string { return topic }
+	}
+	if o.Random == nil {
+		o.Random = rand.Float64
+	}
+	p := &Parts{
+		Planner: &Planner{publisher: publisher, store: store, judge: o.Judge},
+		Loader:  newLoader(store),
+		Executor: &Executor{
+			cfg: cfg, store: store, publisher: publisher, log: log, metrics: newMetrics(registry, o.Label),
+			now: time.Now, random: o.Random,
+		},
+	}
+	p.Settler = &Settler{store: store, publisher: publisher, executor: p.Executor, log: log, tracer: o.Tracer}
+	p.Retrier = &Retrier{store: store, planner: p.Planner, loader: p.Loader, executor: p.Executor, settler: p.Settler}
+	return p
+}

@@ -1,0 +1,65 @@
+package attempt
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
+)
+
+// Config holds the durations of attempts.
+type Config struct {
+	ClaimExpiry    time.Duration // how long an attempt owns its message
+	SettleInterval time.Duration // time between two turns of the settler
+	StuckAfter     time.Duration // how long a message may be RETRYING before it is reported
+	Backoff        wait.Backoff  // until the next automatic attempt on a message that failed
+}
+
+// SendWindow is the maximum age of a claim at which its record may be sent.
+func (c Config) SendWindow() time.Duration { return c.ClaimExpiry / 2 }
+
+// finishWindow is the maximum age of a claim at which its result is stored: less than the claim's expiry.
+func (c Config) finishWindow() time.Duration { return c.ClaimExpiry * 2 / 3 }
+
+// Store is the part of a repository that attempts need. Its methods keep the promises of repository.Core, return soon
+// after their context ends, and fail without a deadline when a database does not answer: loops and drains call them
+// without one.
+type Store interface {
+	Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
+	Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) (messages []entity.Message, taken int, err error)
+	Claim(ctx context.Context, claims []repository.Claim, how repository.Claiming) ([]entity.Message, error)
+	Finish(ctx context.Context, results []repository.Result, cause entity.Cause) ([]repository.Finished, error)
+	Expired(ctx context.Context, q repository.ExpiredQuery) ([]entity.Message, error)
+	Stuck(ctx context.Context, age time.Duration) (int64, error)
+	History(ctx context.Context, id uuid.UUID) ([]entity.Attempt, error)
+	GiveUp(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error)
+	Delete(ctx context.Context, id uuid.UUID, cause entity.Cause) error
+	Record(ctx context.Context, entry entity.AuditEntry) error
+}
+
+// Publisher writes messages to their topics, or to those of their edits. Results are in the order of the input.
+type Publisher interface {
+	// Plan decides where messages would be sent with their edits, and refuses those that cannot be sent; it ignores
+	// the targets in batch. bulk means that no person reviewed each message; then it refuses more.
+	Plan(ctx context.Context, batch []entity.Outgoing, bulk bool) []entity.Target
+
+	// Publish sends claimed messages. After ctx ends, no send begins (GivenBack); a send under way is completed.
+	Publish(ctx context.Context, batch []entity.Outgoing) []entity.Delivery
+
+	// FindMany reads target partitions for the records of earlier claims: Acknowledged if the record is there, GivenBack
+	// if not, InDoubt with class UNKNOWN if reading cannot decide, InDoubt with another class if it was unreadable now.
+	FindMany(ctx context.Context, claims []entity.Claim) []entity.Delivery
+}
+
+// TopicPartition is the target of a record; partition -1 means the whole topic, when even its partitions are unknown.
+type TopicPartition struct {
+	Topic     string
+	Partition int32
+}
+
+// PartitionOf returns the partition of a target.
+func PartitionOf(t entity.Target) TopicPartition { return TopicPartition{t.Topic, t.Partition} }

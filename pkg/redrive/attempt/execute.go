@@ -1,0 +1,276 @@
+package attempt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/trace"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/traces"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
+)
+
+const (
+	// claimTimeout limits the claim, which continues when its caller is gone: otherwise the claim could be left
+	// without an owner.
+	claimTimeout  = 10 * time.Second
+	finishTimeout = 5 * time.Second // limits one try to store results
+
+	finishPause    = 100 * time.Millisecond
+	finishPauseMax = 2 * time.Second
+)
+
+// Executor claims messages, publishes their records, and stores how the attempts ended.
+type Executor struct {
+	cfg       Config
+	store     Store
+	publisher Publisher
+	log       *zap.Logger
+	metrics   *metrics
+	now       func() time.Time // has the monotonic clock
+	random    func() float64
+}
+
+// Batch holds messages that were claimed together and are sent together.
+type Batch struct {
+	Cause     entity.Cause
+	ClaimedAt time.Time // time just before the claim was requested, so no claim is older
+	Outgoing  []entity.Outgoing
+	span      trace.Span // the span that they belong to; nil for none
+}
+
+// Part returns a batch with some of the messages, claimed by the same request.
+func (b Batch) Part(some []entity.Outgoing) Batch {
+	return Batch{Cause: b.Cause, ClaimedAt: b.ClaimedAt, Outgoing: some}
+}
+
+// Outcome is the result of one attempt.
+type Outcome struct {
+	Outgoing entity.Outgoing
+	Delivery entity.Delivery
+	// Finished is the store's answer. An empty Status means that the claim was settled before, so the result was ignored.
+	Finished repository.Finished
+	auto     bool // an automatic retry
+}
+
+// unsettled reports whether reading the topic cannot decide how the attempt ended.
+func (o Outcome) unsettled() bool {
+	return o.Finished.Status == entity.Retrying && o.Delivery.Verdict == entity.InDoubt && o.Delivery.Class == entity.UnknownClass
+}
+
+// within returns ctx with the span of the attempts.
+func (b Batch) within(ctx context.Context) context.Context { return traces.In(ctx, b.span) }
+
+// ClaimOptions holds the options of a claim.
+type ClaimOptions struct {
+	Cause     entity.Cause
+	RedriveID uuid.UUID // uuid.Nil for none
+	single    bool      // an operator waits for this message: audit the claim, and wait for a locked row
+	takeOver  bool      // claim also from an attempt that cannot be settled
+}
+
+// Claim claims the planned messages and returns those that it got, in their order.
+func (x *Executor) Claim(ctx context.Context, planned []entity.Outgoing, how ClaimOptions) (Batch, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
+	defer cancel()
+	taken := Batch{Cause: how.Cause, ClaimedAt: x.now(), span: trace.SpanFromContext(ctx)}
+	claims := intents(planned, how)
+	states, err := x.store.Claim(ctx, claims, repository.Claiming{
+		Expiry: x.cfg.ClaimExpiry, Wait: how.single, Cause: how.Cause, Audit: how.single, Brief: true,
+	})
+	if err != nil {
+		x.releaseClaims(taken, claims)
+		return Batch{}, fmt.Errorf("claim messages: %w", err)
+	}
+	byID := make(map[uuid.UUID]entity.Message, len(states))
+	for _, m := range states {
+		byID[m.ID] = m
+	}
+	for _, out := range planned {
+		state, ok := byID[out.Message.ID]
+		if !ok {
+			continue
+		}
+		out.Message = claimed(out.Message, state)
+		taken.Outgoing = append(taken.Outgoing, out)
+	}
+	x.metrics.inflight.Add(float64(len(taken.Outgoing)))
+	x.metrics.dequeued(len(taken.Outgoing), len(planned)-len(taken.Outgoing))
+	return taken, nil
+}
+
+// claimed returns a loaded message with the changes of its claim; by is the store's brief copy, without the record.
+func claimed(m, by entity.Message) entity.Message {
+	m.Status, m.RetryCount, m.MaxRetries = by.Status, by.RetryCount, by.MaxRetries
+	m.UpdatedAt, m.LastRetryAt, m.Claim = by.UpdatedAt, by.LastRetryAt, by.Claim
+	m.Unsettled, m.NextAttemptAt, m.LastPublishError, m.LastPublishErrorClass = false, time.Time{}, "", ""
+	return m
+}
+
+// releaseClaims gives back claims that the store may have made although its answer was lost; nothing will be sent
+// under them. It tries once; claims that it cannot give back expire.
+func (x *Executor) releaseClaims(b Batch, claims []repository.Claim) {
+	results := make([]repository.Result, len(claims))
+	for i, c := range claims {
+		results[i] = repository.Result{
+			MessageID: c.MessageID, ClaimID: c.ID, Verdict: entity.GivenBack, Partition: c.Partition, Offset: -1,
+		}
+	}
+	if _, err := x.storeOnce(b.within(context.Background()), b, results); err != nil {
+		x.log.Debug("cannot give back claims that the store may have made", zap.Error(err), traces.LogOf(b.span))
+	}
+}
+
+func intents(planned []entity.Outgoing, how ClaimOptions) []repository.Claim {
+	claims := make([]repository.Claim, len(planned))
+	for i, out := range planned {
+		claims[i] = repository.Claim{
+			MessageID: out.Message.ID, ID: entity.NewID(), RedriveID: how.RedriveID, Topic: out.Target.Topic,
+			TopicID: out.Target.TopicID, Partition: out.Target.Partition, EndOffset: out.Target.EndOffset,
+			TakeOver: how.takeOver, Edit: editToStore(out.Edit), SentHash: out.Target.SentHash,
+		}
+		if out.Edit == nil || out.Edit.Topic == "" { // an edit without a topic does not change the destination
+			claims[i].OriginalTopic = out.Message.OriginalTopic
+		}
+	}
+	if how.single && how.Cause.Operation != uuid.Nil {
+		claims[0].ID = how.Cause.Operation
+	}
+	return claims
+}
+
+// editToStore returns the part of an edit that is stored: of a patch only the patch, not its result, which can be
+// computed again.
+func editToStore(e *entity.Edit) *entity.Edit {
+	if e == nil || e.Patch == nil {
+		return e
+	}
+	return &entity.Edit{SetValue: true, Patch: e.Patch}
+}
+
+// Publish sends the claimed messages. Those that cannot be sent before half of the claim's expiry has passed are not
+// sent.
+func (x *Executor) Publish(ctx context.Context, b Batch) []entity.Delivery {
+	ctx, cancel := context.WithDeadline(ctx, x.SendDeadline(b))
+	defer cancel()
+	return x.publisher.Publish(ctx, b.Outgoing)
+}
+
+// SendDeadline returns the time after which nothing of the batch is sent.
+func (x *Executor) SendDeadline(b Batch) time.Time { return b.ClaimedAt.Add(x.cfg.SendWindow()) }
+
+// Finish stores how the attempts ended. It continues when its caller is gone, and tries again while the store is
+// unavailable, until others may settle the claims. An error means that the store has not confirmed the results.
+func (x *Executor) Finish(b Batch, deliveries []entity.Delivery) ([]Outcome, error) {
+	defer x.metrics.inflight.Sub(float64(len(b.Outgoing)))
+	finished, err := x.storeResults(b, x.results(b, deliveries))
+	outcomes := join(b, deliveries, finished)
+	for _, o := range outcomes {
+		x.record(o, x.now().Sub(b.ClaimedAt), traces.LogOf(b.span))
+	}
+	return outcomes, err
+}
+
+func (x *Executor) storeResults(b Batch, results []repository.Result) ([]repository.Finished, error) {
+	deadline := b.ClaimedAt.Add(x.cfg.finishWindow())
+	ctx, try := b.within(context.Background()), 0
+	defer func() { traces.Told(ctx, try) }()
+	for delay := finishPause; ; delay = min(2*delay, finishPauseMax) {
+		finished, err := x.storeOnce(traces.Try(ctx, try), b, results)
+		try++
+		if err == nil {
+			return finished, nil
+		}
+		later := errors.Is(err, entity.ErrUnavailable) || errors.Is(err, entity.ErrContended)
+		if !later || x.now().Add(delay).After(deadline) {
+			return nil, fmt.Errorf("store results: %w", err)
+		}
+		wait.Sleep(context.Background(), delay)
+	}
+}
+
+func (x *Executor) storeOnce(ctx context.Context, b Batch, results []repository.Result) ([]repository.Finished, error) {
+	ctx, cancel := context.WithTimeout(ctx, finishTimeout)
+	defer cancel()
+	return x.store.Finish(ctx, results, b.Cause)
+}
+
+func (x *Executor) results(b Batch, deliveries []entity.Delivery) []repository.Result {
+	results := make([]repository.Result, len(deliveries))
+	for i, d := range deliveries {
+		results[i] = x.result(b.Outgoing[i].Message, d)
+	}
+	return results
+}
+
+// result converts a delivery to a result for the store.
+func (x *Executor) result(m entity.Message, d entity.Delivery) repository.Result {
+	r := repository.Result{
+		MessageID: m.ID, ClaimID: m.Claim.ID, Verdict: d.Verdict, Class: d.Class, Partition: d.Partition,
+		Offset: d.Offset,
+	}
+	if d.Err != nil {
+		r.Error = StorableText(d.Err.Error())
+	}
+	switch d.Verdict {
+	case entity.Failed:
+		r.RetryIn = x.cfg.Backoff.After(m.RetryCount, x.random())
+	case entity.Refused: // give an operator time to repair the topic
+		r.RetryIn = x.cfg.Backoff.Max
+	case entity.Acknowledged, entity.Skipped, entity.Rejected, entity.GivenBack, entity.InDoubt,
+		entity.Rescued, entity.Abandoned:
+	}
+	return r
+}
+
+// maxErrorText is how much of an error's text is stored, in bytes.
+const maxErrorText = 1000
+
+// StorableText makes an error's text valid in every store: a rejected text would lose a whole batch of results.
+func StorableText(text string) string {
+	text = strings.ReplaceAll(text[:min(len(text), maxErrorText)], "\x00", "")
+	return strings.ToValidUTF8(text, "\uFFFD")
+}
+
+func join(b Batch, deliveries []entity.Delivery, finished []repository.Finished) []Outcome {
+	byID := make(map[uuid.UUID]repository.Finished, len(finished))
+	for _, f := range finished {
+		byID[f.MessageID] = f
+	}
+	outcomes := make([]Outcome, len(deliveries))
+	for i, d := range deliveries {
+		out := b.Outgoing[i]
+		outcomes[i] = Outcome{
+			Outgoing: out, Delivery: d, Finished: byID[out.Message.ID], auto: b.Cause.Actor == entity.ActorAuto,
+		}
+	}
+	return outcomes
+}
+
+// record updates the metrics for an outcome, and logs a message that it made DEAD.
+func (x *Executor) record(o Outcome, took time.Duration, within zap.Field) {
+	topic := o.Outgoing.Target.Topic
+	x.metrics.sends.WithLabelValues(x.metrics.label(topic), verdictLabel(o.Delivery.Verdict)).Inc()
+	x.metrics.duration.Observe(took.Seconds())
+	x.metrics.ended(o, x.now())
+	if o.Finished.Status == entity.Dead {
+		x.logDead(o.Finished, topic, o.Delivery.Class, within)
+	}
+}
+
+// logDead logs a message that became DEAD, so that no automatic retry follows, with the span in which that happened.
+func (x *Executor) logDead(f repository.Finished, topic string, class entity.ErrorClass, within zap.Field) {
+	x.metrics.dead.Inc()
+	x.log.Warn("message is dead",
+		zap.Stringer("message_id", f.MessageID),
+		zap.String("topic", topic),
+		zap.Int("retry_count", f.RetryCount),
+		zap.String("class", string(class)), within)
+}

@@ -1,0 +1,115 @@
+package attempt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+const (
+	// batchBytes is how many bytes of a batch are loaded at once. A larger message is loaded alone.
+	batchBytes = 8 << 20
+
+	// bytesUnderWay limits the memory, in bytes, of all messages that redrives, automatic retries and single large
+	// retries load or hold. A message that needs more is sent while no other is in memory.
+	bytesUnderWay = 32 << 20
+
+	// copies is how often a large value is in memory at most: the row that the driver read and the value decoded from
+	// it; later the value and its patched or compressed form. Sending makes no copy.
+	copies     = 2
+	largeRetry = entity.RetryValueLimit + 1 // size in bytes from which a single retry waits for memory too
+)
+
+// Loader reads messages with their records, within the memory that all of them may take.
+type Loader struct {
+	store  Store
+	memory *semaphore.Weighted
+}
+
+func newLoader(store Store) *Loader {
+	return &Loader{store: store, memory: semaphore.NewWeighted(bytesUnderWay)}
+}
+
+// ValueCopies is the number of copies of a value that are kept, for messages that are not large.
+type ValueCopies int64
+
+// The numbers of copies.
+const (
+	Unpatched ValueCopies = 1
+	Patched   ValueCopies = 2 // also the patched value
+)
+
+// Reservation is memory reserved for messages. To avoid deadlock, a holder never requests more memory.
+type Reservation struct {
+	of *semaphore.Weighted
+
+	mu   sync.Mutex
+	held int64
+}
+
+// reserve waits for memory: for at most all of it, when bytes is more.
+func (l *Loader) reserve(ctx context.Context, bytes int64) (*Reservation, error) {
+	r := &Reservation{of: l.memory, held: min(bytes, bytesUnderWay)}
+	if err := l.memory.Acquire(ctx, r.held); err != nil {
+		return nil, fmt.Errorf("wait for memory: %w", err)
+	}
+	return r, nil
+}
+
+// shrink releases memory down to bytes; it never requests more.
+func (r *Reservation) shrink(bytes int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if bytes < r.held {
+		r.of.Release(r.held - bytes)
+		r.held = bytes
+	}
+}
+
+// Release releases all memory. It may be called again.
+func (r *Reservation) Release() { r.shrink(0) }
+
+// Load reads the first of ids, up to batchBytes, after waiting for the memory, which the caller must release. A
+// larger message is loaded alone, or with others that fit into its size.
+func (l *Loader) Load(ctx context.Context, ids []uuid.UUID, n ValueCopies) (messages []entity.Message, taken int, r *Reservation, err error) {
+	limit, need := int64(batchBytes), int64(n)*batchBytes
+	for {
+		if r, err = l.reserve(ctx, need); err != nil {
+			return nil, 0, nil, err
+		}
+		messages, taken, err = l.store.Load(ctx, ids, limit)
+		var large *repository.TooLargeError
+		switch {
+		case err == nil:
+			if limit == batchBytes {
+				r.shrink(int64(n) * weight(messages))
+			}
+			return messages, taken, r, nil
+		case !errors.As(err, &large):
+			r.Release()
+			return nil, 0, nil, fmt.Errorf("load messages: %w", err)
+		}
+		r.Release()
+		limit, need = large.Bytes, copies*large.Bytes
+	}
+}
+
+// weight returns the memory that messages take, in bytes.
+func weight(messages []entity.Message) int64 {
+	var n int64
+	for i := range messages {
+		r := &messages[i].Record
+		n += int64(len(r.Value) + len(r.Key))
+		for _, h := range r.Headers {
+			n += int64(len(h.Key) + len(h.Value))
+		}
+	}
+	return n
+}

@@ -1,0 +1,56 @@
+package attempt
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// GiveUp moves a message to DEAD for an operator. It first settles the claim of a dead process: a message that is
+// found RESOLVED stays so, and one that is found DEAD is no error. Errors are those of the store's GiveUp; if the
+// claim cannot be settled now, the error is of kind entity.ErrUnavailable.
+func (r *Retrier) GiveUp(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
+	status, err := r.settleFirst(ctx, id)
+	if err != nil {
+		return entity.Message{}, err
+	}
+	var m entity.Message
+	if status == entity.Dead {
+		m, err = r.store.Get(ctx, id, 0)
+	} else {
+		m, err = r.store.GiveUp(ctx, id, cause)
+	}
+	if err != nil {
+		return entity.Message{}, fmt.Errorf("give message up: %w", err)
+	}
+	return m, nil
+}
+
+// Delete removes a message for an operator, in every state but RETRYING. It first settles the claim of a dead
+// process. Errors are those of the store's Delete; if the claim cannot be settled now, the error is of kind
+// entity.ErrUnavailable.
+func (r *Retrier) Delete(ctx context.Context, id uuid.UUID, cause entity.Cause) error {
+	if _, err := r.settleFirst(ctx, id); err != nil {
+		return err
+	}
+	if err := r.store.Delete(ctx, id, cause); err != nil {
+		return fmt.Errorf("delete message: %w", err)
+	}
+	return nil
+}
+
+// settleFirst settles an expired claim and returns the message's new status, or "" when no claim has expired.
+func (r *Retrier) settleFirst(ctx context.Context, id uuid.UUID) (entity.Status, error) {
+	m, err := r.store.Get(ctx, id, 0)
+	if err != nil {
+		return "", fmt.Errorf("read message: %w", err)
+	}
+	if !m.Claimed() || m.Unsettled {
+		return "", nil
+	}
+	settled, err := r.settler.settleMessage(ctx, m)
+	return settled.Finished.Status, err
+}

@@ -1,0 +1,123 @@
+package attempt
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// Judge returns a function that judges original topics by the configuration and the mapping. Its error comes from
+// reading the mapping.
+type Judge func(ctx context.Context) (func(*entity.Message) entity.OriginStanding, error)
+
+// everyOriginDeclared is the default Judge.
+func everyOriginDeclared(context.Context) (func(*entity.Message) entity.OriginStanding, error) {
+	declared := entity.OriginStanding{Declaration: entity.Declared}
+	return func(*entity.Message) entity.OriginStanding { return declared }, nil
+}
+
+// SkippedNotPermitted is the reason for which a redrive skips a message whose original topic is not declared when the
+// redrive's creator has no role on the dead-letter topic.
+const SkippedNotPermitted = "not_permitted"
+
+// Planner plans messages for their attempts.
+type Planner struct {
+	publisher Publisher
+	store     Store
+	judge     Judge
+}
+
+// PlanOptions holds the circumstances of a plan.
+type PlanOptions struct {
+	Bulk    bool                  // no person reviewed each message
+	Auto    bool                  // automatic retry: no person requested the attempts
+	Visible *entity.TopicPatterns // the topics on which the redrive's creator has the needed role; nil for all
+	// Cause of the reads during planning; without an actor they are on behalf of no user and are not audited.
+	Cause entity.Cause
+}
+
+// Plan plans messages as Publisher.Plan does, and refuses those whose original topic is not declared well enough
+// for the sender. Planning reads the records that pointers refer to, which is audited. The error is that of the
+// store.
+func (p *Planner) Plan(ctx context.Context, batch []entity.Outgoing, how PlanOptions) ([]entity.Target, error) {
+	targets, open, err := p.RefuseOrigins(ctx, batch, how)
+	if err != nil {
+		return nil, err
+	}
+	if len(open) == len(batch) {
+		targets = p.publisher.Plan(ctx, batch, how.Bulk)
+	} else if len(open) > 0 {
+		some := make([]entity.Outgoing, len(open))
+		for n, i := range open {
+			some[n] = batch[i]
+		}
+		for n, t := range p.publisher.Plan(ctx, some, how.Bulk) {
+			targets[open[n]] = t
+		}
+	}
+	for i := range batch {
+		if targets[i].Err == nil {
+			targets[i].Err = p.recordRead(ctx, &batch[i], how.Cause)
+		}
+	}
+	return targets, nil
+}
+
+// RefuseOrigins returns a target with an error for each refused message, and the indexes of the others. It refuses no
+// retry of a single message: its caller has reviewed the message, and the API checked the roles of the request.
+func (p *Planner) RefuseOrigins(ctx context.Context, batch []entity.Outgoing, how PlanOptions) ([]entity.Target, []int, error) {
+	targets, open := make([]entity.Target, len(batch)), make([]int, 0, len(batch))
+	standing := func(*entity.Message) entity.OriginStanding { return entity.OriginStanding{} }
+	if how.Bulk {
+		var err error
+		if standing, err = p.judge(ctx); err != nil {
+			return nil, nil, err
+		}
+	}
+	for i := range batch {
+		m := &batch[i].Message
+		if how.Bulk {
+			targets[i] = entity.Target{Topic: m.OriginalTopic, Partition: -1, Err: originRefusal(m, standing(m), how)}
+		}
+		if targets[i].Err == nil {
+			open = append(open, i)
+		}
+	}
+	return targets, open, nil
+}
+
+// originRefusal returns why a message must not be sent unless a person reviewed it; nil when it may.
+func originRefusal(m *entity.Message, is entity.OriginStanding, how PlanOptions) error {
+	switch {
+	case m.OriginalTopic == "": // the publisher's own refusal is more precise
+		return nil
+	case is.Undeclared != "":
+		return &entity.RefusedError{Class: entity.Undeclared, Reason: is.Undeclared + "; retry it alone, map its dead-letter topic, or set its original topic"}
+	case is.Declared():
+		return nil
+	case how.Auto:
+		return &entity.RefusedError{Class: entity.Undeclared, Reason: fmt.Sprintf(
+			"automatic retry needs a declared origin, and neither kafka.origins nor a mapping declares origins for %s", m.Source.Topic)}
+	case how.Visible != nil && !how.Visible.Match(m.Source.Topic):
+		return &entity.RefusedError{Class: SkippedNotPermitted, Reason: fmt.Sprintf(
+			"only its headers name its original topic, which is not declared: the role on dead-letter topic %s is needed too", m.Source.Topic)}
+	}
+	return nil
+}
+
+// OriginRefused reports whether a message was skipped for a reason of originRefusal. Anyone who can write to a
+// dead-letter topic can claim another team's topic and key, so such a message blocks no key.
+func OriginRefused(reason string) bool {
+	return reason == string(entity.Undeclared) || reason == SkippedNotPermitted
+}
+
+// recordRead adds an audit entry when planning read the record that a pointer refers to.
+func (p *Planner) recordRead(ctx context.Context, out *entity.Outgoing, cause entity.Cause) error {
+	m := &out.Message
+	if cause.Actor == "" || !deadletter.IsPointer(m.Record) || out.Edit != nil && out.Edit.SetValue {
+		return nil
+	}
+	return p.store.Record(ctx, entity.PointerRead(m, cause))
+}

@@ -1,0 +1,261 @@
+package attempt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// errGivenBack means that the attempt ended before its record was sent.
+var errGivenBack = errors.New("the attempt was given back before it was sent")
+
+// errTooLate means that the process was suspended, or waited for too long, before it could claim. Meanwhile another
+// process may have run the same operation, with the same attempt id.
+var errTooLate = errors.New("the attempt did not begin in time")
+
+// Retrier carries out the requests of operators for single messages.
+type Retrier struct {
+	store    Store
+	planner  *Planner
+	loader   *Loader
+	executor *Executor
+	settler  *Settler
+}
+
+// Retry makes one attempt on one message and waits for its end. A nil error means RESOLVED: by this attempt, or,
+// for an order without an edit, by an earlier one that turns out to have arrived. An edit is never taken for done
+// that was not sent. Otherwise it is
+//   - *entity.NotFoundError,
+//   - *entity.NotRetryableError or *entity.ClaimedError: the state forbids it,
+//     or another attempt has it,
+//   - *entity.RefusedError: it cannot go where it came from; nothing changed,
+//   - *entity.PublishError: the attempt was made and did not succeed, or
+//   - of kind entity.ErrUnavailable: the store, or before anything was sent the
+//     broker, could not be reached.
+//
+// The claim of a dead process is settled first. Once the message is claimed, the end of ctx has no effect.
+func (r *Retrier) Retry(ctx context.Context, order entity.RetryOrder) (entity.RetryResult, error) {
+	if order.Resumed {
+		if result, found, err := r.resume(ctx, order); found || err != nil {
+			return result, err
+		}
+		order.Message = nil // it may be out of date after the wait
+	}
+	began := r.executor.now()
+	message, err := r.messageOf(ctx, order)
+	if err != nil {
+		return entity.RetryResult{}, err
+	}
+	if message.Claimed() && !message.Unsettled {
+		settled, err := r.settler.settleMessage(ctx, message)
+		if err != nil {
+			return entity.RetryResult{}, err
+		}
+		if settled.Finished.Status == entity.Resolved && answers(message.Claim, order) {
+			return r.answer(ctx, settled)
+		}
+		message.Status = settled.Finished.Status
+		message.RetryCount = settled.Finished.RetryCount
+		message.Unsettled = settled.unsettled()
+	}
+	takeOver := order.AcceptDuplicate && message.Unsettled
+	switch err := message.CanClaim(); {
+	case takeOver:
+	case message.Unsettled:
+		return entity.RetryResult{}, &entity.ClaimedError{ID: order.ID, Unsettled: true}
+	case err != nil:
+		return entity.RetryResult{}, err
+	}
+	order.Message = &message
+	memory, err := r.reserve(ctx, message)
+	if err != nil {
+		return entity.RetryResult{}, err
+	}
+	defer memory.Release()
+	planned, err := r.planOne(ctx, order)
+	if err != nil {
+		return entity.RetryResult{}, err
+	}
+	if order.Cause.Operation != uuid.Nil && r.executor.now().Sub(began) > r.executor.cfg.SendWindow() {
+		return entity.RetryResult{}, &unavailableError{errTooLate}
+	}
+	taken, err := r.executor.Claim(ctx, []entity.Outgoing{planned}, ClaimOptions{Cause: order.Cause, single: true, takeOver: takeOver})
+	if err != nil {
+		return entity.RetryResult{}, err
+	}
+	if len(taken.Outgoing) == 0 {
+		return entity.RetryResult{}, r.explainLostClaim(ctx, order.ID)
+	}
+	return r.carryOut(context.WithoutCancel(ctx), taken)
+}
+
+// answers reports whether the attempt of a claim fulfils an order: it is the order's own attempt, or the order has no
+// edit.
+func answers(claim entity.Claim, order entity.RetryOrder) bool {
+	return order.Edit.Empty() || claim.ID != uuid.Nil && claim.ID == order.Cause.Operation
+}
+
+// reserve waits for memory for a large message; small ones do not wait for redrives.
+func (r *Retrier) reserve(ctx context.Context, m entity.Message) (*Reservation, error) {
+	size := m.Record.Size + int64(len(m.Record.Key)) + m.Record.KeyOmitted
+	if size < largeRetry {
+		return &Reservation{}, nil
+	}
+	reserved, err := r.loader.reserve(ctx, copies*size)
+	if err != nil {
+		return nil, &unavailableError{err}
+	}
+	return reserved, nil
+}
+
+// messageOf returns the message of an order; a large value is not loaded.
+func (r *Retrier) messageOf(ctx context.Context, order entity.RetryOrder) (entity.Message, error) {
+	if order.Message != nil {
+		return *order.Message, nil
+	}
+	message, err := r.store.Get(ctx, order.ID, entity.RetryValueLimit)
+	if err != nil {
+		return entity.Message{}, fmt.Errorf("read message: %w", err)
+	}
+	return message, nil
+}
+
+// planOne returns where the message would be sent. It loads a value that was too large to be read before.
+func (r *Retrier) planOne(ctx context.Context, order entity.RetryOrder) (entity.Outgoing, error) {
+	message, err := r.messageOf(ctx, order)
+	if err != nil {
+		return entity.Outgoing{}, err
+	}
+	messages := []entity.Message{message}
+	if !message.Record.Loaded() {
+		if messages, _, err = r.store.Load(ctx, []uuid.UUID{order.ID}, math.MaxInt64); err != nil {
+			return entity.Outgoing{}, fmt.Errorf("load message: %w", err)
+		}
+	}
+	if len(messages) == 0 {
+		return entity.Outgoing{}, &entity.NotFoundError{ID: order.ID}
+	}
+	batch := OutgoingOf(messages)
+	if !order.Edit.Empty() {
+		batch[0].Edit = order.Edit
+	}
+	targets, err := r.planner.Plan(ctx, batch, PlanOptions{Cause: order.Cause})
+	if err != nil {
+		return entity.Outgoing{}, err
+	}
+	batch[0].Target = targets[0]
+	return batch[0], batch[0].Target.Err
+}
+
+// OutgoingOf wraps messages, without targets.
+func OutgoingOf(messages []entity.Message) []entity.Outgoing {
+	batch := make([]entity.Outgoing, len(messages))
+	for i := range messages {
+		batch[i].Message = messages[i]
+	}
+	return batch
+}
+
+// explainLostClaim returns why a claim did not take a message that was free before.
+func (r *Retrier) explainLostClaim(ctx context.Context, id uuid.UUID) error {
+	message, err := r.store.Get(ctx, id, 0)
+	if err != nil {
+		return fmt.Errorf("read message: %w", err)
+	}
+	if message.Unsettled {
+		return &entity.ClaimedError{ID: id, Unsettled: true}
+	}
+	if err := message.CanClaim(); err != nil {
+		return err
+	}
+	// Another caller was faster and its attempt has failed already. Trying again here would let concurrent callers
+	// use up all attempts at once.
+	return &entity.ClaimedError{ID: id}
+}
+
+func (r *Retrier) carryOut(ctx context.Context, taken Batch) (entity.RetryResult, error) {
+	outcomes, err := r.executor.Finish(taken, r.executor.Publish(ctx, taken))
+	if err != nil {
+		return entity.RetryResult{}, err
+	}
+	return r.answer(ctx, outcomes[0])
+}
+
+// answer returns Retry's answer for the end of a single attempt.
+func (r *Retrier) answer(ctx context.Context, o Outcome) (entity.RetryResult, error) {
+	if o.Finished.Status == "" {
+		finished, err := r.present(ctx, o.Outgoing.Message.ID)
+		if err != nil {
+			return entity.RetryResult{}, err
+		}
+		o.Finished = finished
+	}
+	switch {
+	case o.Finished.Status == entity.Resolved:
+		return entity.RetryResult{
+			ID: o.Outgoing.Message.ID, Status: entity.Resolved,
+			Published: o.Delivery.Verdict != entity.Skipped, Topic: o.Outgoing.Target.Topic,
+			Partition: o.Delivery.Partition, Offset: o.Delivery.Offset, Attempt: o.Outgoing.Message.Claim.ID,
+		}, nil
+	case o.Delivery.Verdict == entity.GivenBack && o.Finished.Status != entity.Dead:
+		return entity.RetryResult{}, &unavailableError{errGivenBack}
+	default:
+		return entity.RetryResult{}, publishError(o)
+	}
+}
+
+// present returns a message's state when our result was ignored: the claim was settled, or an earlier try was stored.
+func (r *Retrier) present(ctx context.Context, id uuid.UUID) (repository.Finished, error) {
+	ctx, cancel := context.WithTimeout(ctx, finishTimeout)
+	defer cancel()
+	m, err := r.store.Get(ctx, id, 0)
+	if err != nil {
+		return repository.Finished{}, fmt.Errorf("read message: %w", err)
+	}
+	return state(m), nil
+}
+
+func state(m entity.Message) repository.Finished {
+	return repository.Finished{
+		MessageID: m.ID, Status: m.Status, RetryCount: m.RetryCount,
+		MaxRetries: m.MaxRetries, NextAttemptAt: m.NextAttemptAt,
+	}
+}
+
+func publishError(o Outcome) error {
+	failed := &entity.PublishError{
+		ID: o.Outgoing.Message.ID, Class: o.Delivery.Class, Status: o.Finished.Status,
+		Reason: "the broker did not acknowledge the record",
+	}
+	if o.Delivery.Err != nil {
+		failed.Reason = o.Delivery.Err.Error()
+	}
+	failed.RetryAt = retryAt(o)
+	return failed
+}
+
+func retryAt(o Outcome) time.Time {
+	switch o.Finished.Status {
+	case entity.Pending:
+		return o.Finished.NextAttemptAt
+	case entity.Retrying:
+		return o.Outgoing.Message.Claim.ExpiresAt
+	default:
+		return time.Time{}
+	}
+}
+
+// unavailableError gives an error the kind entity.ErrUnavailable.
+type unavailableError struct{ error }
+
+func (e *unavailableError) Unwrap() error { return e.error }
+
+// Is reports true for entity.ErrUnavailable.
+func (e *unavailableError) Is(target error) bool { return target == entity.ErrUnavailable }

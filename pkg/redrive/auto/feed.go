@@ -1,0 +1,329 @@
+package auto
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/redrive/attempt"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
+)
+
+const (
+	topicsFresh = 2 * time.Second  // maximum age of the list of topics with PENDING messages
+	walkAgain   = 30 * time.Second // pause between walks over unattempted messages; a new walk also finds late commits
+	idleMax     = 2 * time.Second  // longest pause while no message is due
+	spareFresh  = time.Second      // how long found messages are used; other processes may attempt them meanwhile
+
+	// heldMax limits the messages that are held back one by one. Above it their topics are paused.
+	heldMax   = 2000
+	exceptMax = 256 // limits the pairs of topics that the store is asked to exclude
+)
+
+// Store is the part of a repository in which automatic retry finds messages.
+type Store interface {
+	Due(ctx context.Context, q repository.DueQuery) (ids []uuid.UUID, next repository.Place, err error)
+	Counts(ctx context.Context) ([]repository.Count, error)
+}
+
+// feed finds due messages, oldest first, each for one worker, without those held back and paused topics.
+type feed struct {
+	store    Store
+	patterns deadletter.Patterns
+	idle     time.Duration // first pause when no message is due
+	woken    wait.Broadcast
+	turn     chan struct{} // held by the goroutine that queries the store
+
+	// Only the goroutine that holds turn uses the next five fields.
+	topics  []string // topics with PENDING messages that match the patterns
+	asked   time.Time
+	open    []string // topics of the last query
+	after   repository.Place
+	endedAt time.Time // end of the walk; zero while it runs
+
+	mu           sync.Mutex // guards the fields below
+	spare        []uuid.UUID
+	spareAt      time.Time
+	spareAfter   repository.Place // position of the walk before they were found
+	taken        map[uuid.UUID]bool
+	returned     map[uuid.UUID]bool // put back since the last query, whose result may be older
+	held         map[uuid.UUID]hold
+	pausedTopics map[string]time.Time // end of each topic's pause
+	except       map[repository.TopicPair]time.Time
+	again        bool // the walk has passed messages that can be sent again
+	idleFor      time.Duration
+	idleUntil    time.Time
+}
+
+// hold keeps a message back.
+type hold struct {
+	at    attempt.TopicPartition // releases the message when it recovers; zero for none
+	until time.Time
+}
+
+func newFeed(store Store, patterns deadletter.Patterns, idle time.Duration) *feed {
+	return &feed{
+		store: store, patterns: patterns, idle: idle,
+		turn: make(chan struct{}, 1), taken: map[uuid.UUID]bool{}, returned: map[uuid.UUID]bool{}, held: map[uuid.UUID]hold{}, pausedTopics: map[string]time.Time{},
+		except: map[repository.TopicPair]time.Time{},
+	}
+}
+
+// take returns up to n messages, which belong to the caller until putBack. If it returns none, the caller asks again
+// after wait, or when woken is notified. empty reports that the store was queried without result.
+func (f *feed) take(ctx context.Context, n int) (ids []uuid.UUID, wait time.Duration, empty bool, err error) {
+	select {
+	case f.turn <- struct{}{}:
+		defer func() { <-f.turn }()
+	case <-ctx.Done():
+		return nil, 0, false, nil
+	}
+	if ids := f.fromSpare(n); len(ids) > 0 {
+		return ids, 0, false, nil
+	}
+	if wait := f.sleeps(); wait > 0 {
+		return nil, wait, false, nil
+	}
+	more, err := f.poll(ctx, n)
+	if err != nil {
+		return nil, f.sleep(), false, err
+	}
+	if ids := f.fromSpare(n); len(ids) > 0 {
+		f.wake()
+		return ids, 0, false, nil
+	}
+	if more {
+		return nil, 0, true, nil
+	}
+	return nil, f.sleep(), true, nil
+}
+
+// poll queries the store. more means that the walk has not reached its end and should continue at once.
+func (f *feed) poll(ctx context.Context, n int) (more bool, err error) {
+	if err := f.refresh(ctx); err != nil {
+		return false, err
+	}
+	topics := f.openTopics()
+	f.startWalk(topics)
+	if len(topics) == 0 {
+		return false, nil
+	}
+	from := f.after
+	f.mu.Lock()
+	f.returned = map[uuid.UUID]bool{}
+	f.mu.Unlock()
+	due, next, err := f.store.Due(ctx, repository.DueQuery{Topics: topics, After: from, Limit: n + f.busy(), Except: f.excepted()})
+	if err != nil {
+		return false, fmt.Errorf("list due messages: %w", err)
+	}
+	f.keep(due, from)
+	switch {
+	case next == repository.Place{}:
+		if f.endedAt.IsZero() {
+			f.endedAt = time.Now()
+		}
+		return false, nil
+	default:
+		f.after, f.endedAt = next, time.Time{}
+		return next != from, nil
+	}
+}
+
+// refresh reads which topics have PENDING messages.
+func (f *feed) refresh(ctx context.Context) error {
+	now := time.Now()
+	if !f.asked.IsZero() && now.Sub(f.asked) < topicsFresh {
+		return nil
+	}
+	counts, err := f.store.Counts(ctx)
+	if err != nil {
+		return fmt.Errorf("list topics: %w", err)
+	}
+	f.asked, f.topics = now, nil
+	for _, c := range counts {
+		if c.Status == entity.Pending && c.Messages > 0 && f.patterns.Match(c.OriginalTopic) {
+			f.topics = append(f.topics, c.OriginalTopic)
+		}
+	}
+	return nil
+}
+
+// openTopics returns the topics that are not set aside.
+func (f *feed) openTopics() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	var topics []string
+	for _, t := range f.topics {
+		if until, aside := f.pausedTopics[t]; aside && now.Before(until) {
+			continue
+		}
+		delete(f.pausedTopics, t)
+		topics = append(topics, t)
+	}
+	slices.Sort(topics)
+	return slices.Compact(topics)
+}
+
+// startWalk restarts the walk when walkAgain has passed, or when a topic was added whose messages it may have passed.
+func (f *feed) startWalk(topics []string) {
+	joined := slices.ContainsFunc(topics, func(t string) bool { return !slices.Contains(f.open, t) })
+	late := !f.endedAt.IsZero() && time.Now().Sub(f.endedAt) >= walkAgain
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if joined || late || f.again {
+		f.after, f.endedAt = repository.Place{}, time.Time{}
+	}
+	f.again = false
+	f.open = topics
+}
+
+// busy returns how many messages a query may find that no worker can take now.
+func (f *feed) busy() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	for id, h := range f.held {
+		if !now.Before(h.until) {
+			delete(f.held, id)
+		}
+	}
+	return len(f.held) + len(f.taken)
+}
+
+// keep stores found messages that are free.
+func (f *feed) keep(due []uuid.UUID, from repository.Place) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.spare) > 0 { // messages were put back meanwhile, from any position
+		from = repository.Place{}
+	}
+	f.spareAt, f.spareAfter = time.Now(), from
+	for _, id := range due {
+		if _, held := f.held[id]; !held && !f.taken[id] && !f.returned[id] && !slices.Contains(f.spare, id) {
+			f.spare = append(f.spare, id)
+		}
+	}
+}
+
+// fromSpare returns messages found before. If those are too old, it drops them and moves the walk back to before them.
+func (f *feed) fromSpare(n int) []uuid.UUID {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.spare) > 0 && time.Now().Sub(f.spareAt) >= spareFresh {
+		f.spare, f.after, f.endedAt = nil, f.spareAfter, time.Time{}
+	}
+	n = min(n, len(f.spare))
+	ids := f.spare[:n:n]
+	f.spare = f.spare[n:]
+	for _, id := range ids {
+		f.taken[id] = true
+	}
+	return ids
+}
+
+// putBack returns messages to the feed. The unseen ones, which the caller did not read, are handed out first.
+func (f *feed) putBack(ids, unseen []uuid.UUID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, id := range ids {
+		delete(f.taken, id)
+		f.returned[id] = true
+	}
+	if len(unseen) > 0 {
+		f.spare = slices.Concat(unseen, f.spare)
+		f.spareAt, f.spareAfter = time.Now(), repository.Place{}
+	}
+}
+
+// hold keeps a message back until then, or until its partition recovers. It returns false when heldMax is reached.
+func (f *feed) hold(id uuid.UUID, at attempt.TopicPartition, until time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.held) >= heldMax {
+		return false
+	}
+	f.held[id] = hold{at, until}
+	return true
+}
+
+// free releases the messages that are held back because of a partition.
+func (f *feed) free(at attempt.TopicPartition) {
+	f.mu.Lock()
+	for id, h := range f.held {
+		if h.at == at {
+			delete(f.held, id)
+		}
+	}
+	f.again = true
+	f.mu.Unlock()
+	f.wake()
+}
+
+// pauseTopic pauses a topic until then.
+func (f *feed) pauseTopic(topic string, until time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if until.After(f.pausedTopics[topic]) {
+		f.pausedTopics[topic] = until
+	}
+}
+
+// leaveOut makes the store exclude, until then, messages of a dead-letter topic that claim an original topic, so that
+// forged claims do not delay that topic's other messages. It returns false when exceptMax is reached.
+func (f *feed) leaveOut(pair repository.TopicPair, until time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, known := f.except[pair]; !known && len(f.except) >= exceptMax {
+		return false
+	}
+	f.except[pair] = until
+	return true
+}
+
+// excepted returns the pairs that are excluded now.
+func (f *feed) excepted() []repository.TopicPair {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	var pairs []repository.TopicPair
+	for pair, until := range f.except {
+		if now.Before(until) {
+			pairs = append(pairs, pair)
+		} else {
+			delete(f.except, pair)
+		}
+	}
+	return pairs
+}
+
+// sleeps returns the time until the end of the current pause.
+func (f *feed) sleeps() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.idleUntil.Sub(time.Now())
+}
+
+// sleep begins a pause, each longer than the last while no message is due.
+func (f *feed) sleep() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.idleFor = min(max(f.idle, 2*f.idleFor), max(f.idle, idleMax))
+	f.idleUntil = time.Now().Add(f.idleFor)
+	return f.idleFor
+}
+
+// wake ends the pause of all workers.
+func (f *feed) wake() {
+	f.mu.Lock()
+	f.idleFor, f.idleUntil = 0, time.Time{}
+	f.mu.Unlock()
+	f.woken.Notify()
+}

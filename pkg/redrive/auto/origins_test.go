@@ -1,0 +1,26 @@
+package auto
+
+import (
+	"testing"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
+	"github.com/dlq-manager/dlq-manager/pkg/redrive/redrivetest"
+)
+
+// Messages with declared origins are sent by automatic retry, however many forged records there are and however old
+// they are.
+func TestForgedClaimsHoldNothingUp(t *testing.T) {
+	t.Parallel()
+	t.Run("AutomaticRetry", automatic(func(b *bench) {
+		b.Declare(deadletter.TrustDeclared, redrivetest.ByConvention)
+		b.Add(heldMax+500, redrivetest.ClaimingTopic(redrivetest.GammaDLQ, redrivetest.BetaTopic))
+		own := b.Add(3, redrivetest.ClaimingTopic(redrivetest.BetaDLQ, redrivetest.BetaTopic))
+		defer b.auto()()
+		elapse(10 * time.Second)
+		b.WantSent(redrivetest.BetaTopic, own...)
+		later := b.Add(1, redrivetest.ClaimingTopic(redrivetest.BetaDLQ, redrivetest.BetaTopic))
+		elapse(10 * time.Second)
+		b.WantSent(redrivetest.BetaTopic, append(own, later...)...)
+	}))
+}

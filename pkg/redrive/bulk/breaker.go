@@ -1,0 +1,41 @@
+package bulk
+
+import (
+	"fmt"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// excess returns why a redrive must stop because of its limits on failures and returns, or "".
+func excess(r entity.Redrive) string {
+	c, o := r.Counts, r.Options
+	sent := c.Sent() - r.Forgiven.Sent
+	if sent < max(o.MinSample, 1) {
+		return ""
+	}
+	for _, share := range []struct {
+		what  string
+		n     int
+		limit float64
+	}{
+		{"failed", c.Failed - r.Forgiven.Failed, o.MaxFailureShare},
+		{"failed again", c.Returned - r.Forgiven.Returned, o.MaxReturnShare},
+	} {
+		if share.limit > 0 && float64(share.n) > share.limit*float64(sent) {
+			return fmt.Sprintf("%d of %d messages %s, more than a share of %g", share.n, sent, share.what, share.limit)
+		}
+	}
+	return ""
+}
+
+// watched reports whether a redrive has limits to check while it runs.
+func watched(o entity.RedriveOptions) bool { return o.MaxFailureShare > 0 || o.MaxReturnShare > 0 }
+
+// stopMove returns the state change of a redrive that stops itself.
+func stopMove(redrive entity.Redrive, why string) repository.RedriveMove {
+	return repository.RedriveMove{
+		To: entity.RedriveStopped, Action: entity.ActionStop, Note: why, Cause: entity.By(redrive.Cause.Actor),
+		From: []entity.RedriveState{entity.RedriveCanary, entity.RedriveRunning},
+	}
+}

@@ -1,0 +1,97 @@
+package bulk
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// canaryQuiet is how long a canary still waits for returns after all of it was consumed: a consumer may commit its
+// offset at the moment in which it writes the dead letter, which must be ingested first.
+const canaryQuiet = 5 * time.Second
+
+// canary holds times about a redrive's first messages in this process. After a restart the waiting begins again, so
+// it is never too short.
+type canary struct {
+	sentAt     time.Time // when all of them had been sent, as seen by this process
+	consumedAt time.Time // when all of them had been consumed, as seen by this process
+}
+
+// tally counts the outcomes of the canary's messages.
+type tally struct {
+	sent, failed, returned int
+	unsent                 int // resolved without being sent
+	unknown                int // published, and no consumer group is known
+	awaited                int // published, and the consumer group has not reached them
+	group                  string
+	class                  string // error class of a failure
+}
+
+func count(items []entity.RedriveItem) tally {
+	var t tally
+	for _, item := range items {
+		switch item.Result {
+		case entity.ItemWaiting, entity.ItemSkipped:
+			continue
+		case entity.ItemFailed, entity.ItemDead, entity.ItemInDoubt:
+			t.failed++
+			t.class = item.Reason
+		case entity.ItemSucceeded:
+		}
+		t.sent++
+		switch {
+		case item.Result == entity.ItemSucceeded && item.Topic == "":
+			t.unsent++
+		case item.Outcome == entity.Returned:
+			t.returned++
+		case item.Outcome != entity.Published:
+		case item.Group == "":
+			t.unknown++
+		default:
+			t.awaited++
+			t.group = item.Group
+		}
+	}
+	return t
+}
+
+// decide returns whether the canary passes and why; why is "" while that is undecided.
+func (c *canary) decide(t tally, o entity.RedriveOptions, now time.Time) (pass bool, why string) {
+	if c.sentAt.IsZero() {
+		c.sentAt = now
+	}
+	switch {
+	case t.sent == 0:
+		return false, "none of its messages could be sent"
+	case t.failed > 0:
+		return false, fmt.Sprintf("%d of %d messages failed, %s", t.failed, t.sent, t.class)
+	case t.returned > 0:
+		return false, fmt.Sprintf("%d of %d messages failed again", t.returned, t.sent)
+	case t.unsent == t.sent:
+		return true, were(t.sent, "resolved, nothing was sent: kafka is not configured")
+	case t.awaited > 0:
+		c.consumedAt = time.Time{}
+		return false, ""
+	case t.unknown > 0:
+		if now.Sub(c.sentAt) < o.CanaryWait {
+			return false, ""
+		}
+		return true, fmt.Sprintf("none of %d messages failed again within %s; no consumer group is known", t.sent, o.CanaryWait)
+	}
+	if c.consumedAt.IsZero() {
+		c.consumedAt = now
+	}
+	if now.Sub(c.consumedAt) < min(canaryQuiet, o.CanaryWait) {
+		return false, ""
+	}
+	return true, were(t.sent, "consumed, none failed again")
+}
+
+// were describes the outcome of n messages.
+func were(n int, what string) string {
+	if n == 1 {
+		return "1 message was " + what
+	}
+	return fmt.Sprintf("%d messages were %s", n, what)
+}

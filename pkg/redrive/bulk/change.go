@@ -1,0 +1,71 @@
+package bulk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/redrive/attempt"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// change performs a redrive action other than retry on a lease's messages, in one statement.
+func (p *pass) change(ctx context.Context, l *lease) error {
+	ids, err := p.permitted(ctx, l)
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	cause := p.redrive.Cause
+	cause.Operation = p.redrive.ID
+	changed, err := p.deps.selected.Change(ctx, repository.Change{
+		Action: p.redrive.Action, IDs: ids, OriginalTopic: p.redrive.Options.OriginalTopic, Lease: l.held(),
+	}, cause)
+	if err != nil {
+		l.items.markDoubtful() // the store may have made the changes although its answer was lost
+		return fmt.Errorf("%s messages: %w", p.redrive.Action, err)
+	}
+	done := make(map[uuid.UUID]bool, len(changed))
+	for _, id := range changed {
+		done[id] = true
+		l.items.set(entity.RedriveItem{MessageID: id, Result: entity.ItemSucceeded, Offset: -1})
+	}
+	l.items.skipOthers(ids, done, repository.SkippedTaken)
+	return nil
+}
+
+// permitted returns the messages that a mapping redrive may change: its creator needs the role on the dead-letter
+// topic too.
+func (p *pass) permitted(ctx context.Context, l *lease) ([]uuid.UUID, error) {
+	visible := p.redrive.Selection.Visible
+	if p.redrive.Action != entity.RedriveMap || visible == nil {
+		return l.items.todo, nil
+	}
+	var ids []uuid.UUID
+	for _, id := range l.items.todo {
+		m, err := p.deps.store.Get(ctx, id, 0)
+		if unlessGone(err) != nil {
+			return nil, fmt.Errorf("read message: %w", err)
+		}
+		if err == nil && !maySetOrigin(&m, visible) {
+			l.items.skip(id, attempt.SkippedNotPermitted)
+			continue
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+// maySetOrigin reports whether a role on these topics, nil for all, covers the message's dead-letter topic.
+func maySetOrigin(m *entity.Message, visible *entity.TopicPatterns) bool {
+	return visible == nil || m.Source.Topic == "" || visible.Match(m.Source.Topic)
+}
+
+func unlessGone(err error) error {
+	if errors.Is(err, entity.ErrNotFound) {
+		return nil
+	}
+	return err
+}

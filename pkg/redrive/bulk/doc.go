@@ -1,0 +1,27 @@
+// Package bulk carries out redrives: the same action on many messages, in batches that processes lease. The store
+// fixes the selection when a redrive is created; any process may continue it, and settles what an earlier owner of a
+// batch has begun, so that no message is sent twice. A canary and limits on the shares of failures and returns stop a
+// redrive that does harm.
+//
+// The files, in reading order:
+//
+//   - redrives.go: operators create redrives, wait for them, and change their states
+//   - preview.go: what a redrive would do
+//   - runner.go: a process works on all active redrives, and renews its leases
+//   - run.go: one redrive in one process: the next pass, or the next state
+//   - pass.go: one way through the available batches: lease, load, plan
+//   - planning.go: where messages may be sent, patches, and waiting for leaders
+//   - send.go: claims and sends the planned messages, and records what became known
+//   - change.go: actions other than retry
+//   - lease.go: one batch that this process holds, from its earlier owner's attempts to its stored results
+//   - state.go: the fields of a run and a pass, and until when this process holds which batches
+//   - trace.go: the span of a batch
+//   - canary.go: whether the first messages let the others go
+//   - breaker.go: limits on the shares of failures and returns
+//   - keyorder.go: which messages wait for others with the same key
+//   - reach.go: which partitions can be reached, and accept records
+//   - locked.go: messages that another database session locks
+//   - patch.go: changes the value of a message
+//   - items.go: the results of a batch
+//   - store.go: the store, the settings, and the reasons for which messages are skipped
+package bulk

@@ -1,0 +1,160 @@
+package bulk
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/redrive/attempt"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// keyOrder keeps messages of the same topic and key in order, and sends none after one that did not succeed. Messages
+// without a key have no order, nor have pointers, whose key is unknown. A nil keyOrder keeps no order.
+type keyOrder struct {
+	mu sync.Mutex
+	// Numbers of the first message that did not succeed, and of the first without a result, by key. Messages after
+	// the former are skipped; messages after the latter wait for the next lease.
+	blocked, open map[recordKey]int
+}
+
+func newKeyOrder() *keyOrder {
+	return &keyOrder{blocked: map[recordKey]int{}, open: map[recordKey]int{}}
+}
+
+// keepFirst keeps the lowest number for a key.
+func keepFirst(first map[recordKey]int, key recordKey, number int) {
+	if n, known := first[key]; !known || number < n {
+		first[key] = number
+	}
+}
+
+func isBehind(first map[recordKey]int, key recordKey, number int) bool {
+	n, known := first[key]
+	return known && n < number
+}
+
+// wave returns the planned messages that may be sent now and those for later waves, and skips blocked ones.
+func (k *keyOrder) wave(planned []entity.Outgoing, items *items) (now, later []entity.Outgoing) {
+	if k == nil {
+		return planned, nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	taken := map[recordKey]bool{}
+	for _, out := range planned {
+		key, ordered := keyOf(out.Message)
+		switch {
+		case !ordered:
+			now = append(now, out)
+		case isBehind(k.blocked, key, items.numbers[out.Message.ID]):
+			items.skip(out.Message.ID, SkippedKeyBlocked)
+		case isBehind(k.open, key, items.numbers[out.Message.ID]):
+		case taken[key]:
+			later = append(later, out)
+		default:
+			taken[key] = true
+			items.addSending(out.Message.ID, key)
+			now = append(now, out)
+		}
+	}
+	return now, later
+}
+
+// block makes the messages of the same key after m be skipped. m has that number and did not succeed.
+func (k *keyOrder) block(m entity.Message, number int) {
+	key, ordered := keyOf(m)
+	if k == nil || !ordered {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	keepFirst(k.blocked, key, number)
+}
+
+// hold keeps back the messages of the same key after m. m has that number and no result yet.
+func (k *keyOrder) hold(m entity.Message, number int) {
+	key, ordered := keyOf(m)
+	if k == nil || !ordered {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	keepFirst(k.open, key, number)
+}
+
+// learn keeps back the messages after those that a wave sent without success.
+func (k *keyOrder) learn(items *items) {
+	if k == nil {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	items.mu.Lock()
+	defer items.mu.Unlock()
+	for id, key := range items.sending {
+		switch item, known := items.results[id]; {
+		case !known:
+			keepFirst(k.open, key, items.numbers[id])
+		case item.Result != entity.ItemSucceeded:
+			keepFirst(k.blocked, key, items.numbers[id])
+		}
+	}
+	clear(items.sending)
+}
+
+// loadKeyOrder finds the keys with a message that did not succeed, when a run begins or resumes. known are unsaved
+// results.
+func loadKeyOrder(ctx context.Context, deps *dependencies, id uuid.UUID, known map[uuid.UUID]entity.RedriveItem) (*keyOrder, error) {
+	k := newKeyOrder()
+	var failed []entity.RedriveItem
+	for _, item := range known {
+		if item.Result != entity.ItemSucceeded && !attempt.OriginRefused(item.Reason) {
+			failed = append(failed, item)
+		}
+	}
+	if err := blockKeysOf(ctx, deps.parts.Loader, k, failed); err != nil {
+		return nil, err
+	}
+	for from := 0; ; {
+		items, err := deps.selected.RedriveItems(ctx, id, repository.ItemQuery{
+			From: from, Limit: batchMessages,
+			Results: []entity.ItemResult{entity.ItemFailed, entity.ItemDead, entity.ItemInDoubt, entity.ItemSkipped},
+		})
+		if err != nil {
+			return nil, fmt.Errorf("list messages that did not succeed: %w", err)
+		}
+		if len(items) == 0 {
+			return k, nil
+		}
+		from = items[len(items)-1].Number + 1
+		items = slices.DeleteFunc(items, func(i entity.RedriveItem) bool { return attempt.OriginRefused(i.Reason) })
+		if err := blockKeysOf(ctx, deps.parts.Loader, k, items); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func blockKeysOf(ctx context.Context, loader *attempt.Loader, k *keyOrder, items []entity.RedriveItem) error {
+	numbers := make(map[uuid.UUID]int, len(items))
+	ids := make([]uuid.UUID, len(items))
+	for i, item := range items {
+		ids[i], numbers[item.MessageID] = item.MessageID, item.Number
+	}
+	for len(ids) > 0 {
+		messages, taken, memory, err := loader.Load(ctx, ids, attempt.Unpatched)
+		if err != nil {
+			return fmt.Errorf("messages that did not succeed: %w", err)
+		}
+		for _, m := range messages {
+			k.block(m, numbers[m.ID])
+		}
+		memory.Release()
+		ids = ids[taken:]
+	}
+	return nil
+}

@@ -1,0 +1,284 @@
+package bulk
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/traces"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
+)
+
+// lease is one batch that this process holds. When the last of its parallel parts releases it, the results are stored.
+type lease struct {
+	pass  *pass
+	owner uuid.UUID // of this lease alone: a process may lease the same batch again
+	batch *repository.RedriveBatch
+	items *items
+	span  batchSpan // of the whole batch
+	begun bool      // an earlier owner has begun the batch
+	done  chan struct{}
+
+	mu    sync.Mutex
+	holds int
+}
+
+// nextLease leases a batch, and settles the attempts of its earlier owner; nil when no batch is available.
+func (p *pass) nextLease(ctx context.Context) (*lease, error) {
+	asked := time.Now()
+	owner := entity.NewID()
+	b, err := p.deps.store.LeaseBatch(ctx, p.redrive.ID, owner, p.deps.cfg.ClaimExpiry)
+	if err != nil {
+		return nil, fmt.Errorf("lease a batch: %w", err)
+	}
+	if b == nil {
+		return nil, nil
+	}
+	l := &lease{pass: p, owner: owner, batch: b, holds: 1, done: make(chan struct{})}
+	l.span.span = startSpan(p.ctx, p.deps.tracer, p.redrive, b)
+	l.items, l.begun = newItems(b)
+	l.begun = l.begun || b.TakenOver
+	p.run.leases.add(owner, asked.Add(p.deps.cfg.ClaimExpiry))
+	if err := l.prepare(l.span.within(ctx)); err != nil {
+		l.span.fail(traces.NotDone)
+		l.release()
+		return nil, err
+	}
+	return l, nil
+}
+
+// prepare reads what others have done in and before the batch.
+func (l *lease) prepare(ctx context.Context) error {
+	if l.begun {
+		if err := l.catchUp(ctx); err != nil {
+			l.items.markDoubtful() // saved without them, the batch would look untouched
+			return err
+		}
+	}
+	r := l.pass.run
+	if !l.pass.redrive.Options.KeepKeyOrder {
+		return nil
+	}
+	if r.keys == nil || l.begun || l.batch.Number != r.last+1 {
+		keys, err := loadKeyOrder(ctx, r.deps, r.id, l.items.results)
+		if err != nil {
+			return err
+		}
+		r.keys = keys
+	}
+	r.last = l.batch.Number
+	return nil
+}
+
+// held identifies the lease to the store.
+func (l *lease) held() repository.Lease {
+	return repository.Lease{RedriveID: l.pass.redrive.ID, Number: l.batch.Number, Owner: l.owner}
+}
+
+func (l *lease) hold() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.holds++
+}
+
+// release ends one part's use of the lease; the last one stores the results.
+func (l *lease) release() {
+	l.mu.Lock()
+	l.holds--
+	last := l.holds == 0
+	l.mu.Unlock()
+	if last && !l.park() {
+		l.end()
+	}
+}
+
+// park keeps a lease until the end of the pass when it has locked messages, or unreachable messages in a pass that made
+// no progress: if it were saved now, it would be leased again at once.
+func (l *lease) park() bool {
+	if !l.items.locked && (len(l.items.unreachable) == 0 || l.pass.canSend()) {
+		return false
+	}
+	why := errUnreachable
+	if l.items.locked {
+		why = errLocked
+	}
+	if l.pass.run.keys != nil { // no other batch may begin before this one is done
+		l.pass.stop(why)
+		return false
+	}
+	l.pass.mu.Lock()
+	defer l.pass.mu.Unlock()
+	l.pass.parked = append(l.pass.parked, l)
+	if len(l.pass.parked) >= parkedLimit {
+		l.pass.stop(why)
+	}
+	return true
+}
+
+// end stores the results of the batch and releases it.
+func (l *lease) end() {
+	l.save()
+	l.span.end(l.items, context.Cause(l.pass.ctx))
+	l.pass.run.leases.remove(l.owner)
+	close(l.done)
+}
+
+// wait returns when the results are stored.
+func (l *lease) wait() { <-l.done }
+
+// save stores the known results; other messages wait for the next lease. It also runs when the pass has been stopped.
+// While attempts are in doubt the lease is kept until they are settled, by the next owner if the process dies.
+func (l *lease) save() {
+	p := l.pass
+	if l.items.doubtful && !l.settle(l.span.within(p.ctx)) {
+		l.span.fail(unknownEnd)
+		return // draining: the next owner of the batch settles them
+	}
+	l.decideUnreachable()
+	items := slices.Collect(maps.Values(l.items.results))
+	ctx := l.span.within(context.WithoutCancel(p.ctx))
+	saved, err := p.deps.store.SaveBatch(ctx, repository.BatchResults{
+		RedriveID: p.redrive.ID, Number: l.batch.Number, Owner: l.owner, Items: items,
+	})
+	switch {
+	case err != nil:
+		l.span.fail(traces.NotDone)
+		p.stop(fmt.Errorf("save a batch: %w", err))
+	case !saved:
+		l.span.fail(takenOver)
+		p.deps.log.Warn("a batch was taken over by another process", zap.Stringer("redrive_id", p.redrive.ID), zap.Int("batch", l.batch.Number),
+			traces.LogOf(l.span.span))
+	case len(items) > 0:
+		p.progress()
+	}
+}
+
+// decideUnreachable skips unreachable messages if others could be sent, or if the cluster answers while leader after
+// leader is missing. Otherwise they wait until a broker is reachable.
+func (l *lease) decideUnreachable() {
+	if len(l.items.unreachable) == 0 || !l.pass.canSend() && !l.pass.noLeaders {
+		return
+	}
+	for _, id := range l.items.unreachable {
+		l.items.skip(id, string(entity.BrokerUnavailable))
+	}
+}
+
+// settle waits until every attempt of the batch has a result; it returns false when the pass ended first.
+func (l *lease) settle(ctx context.Context) bool {
+	try := 0
+	defer func() { traces.Told(ctx, try) }()
+	for {
+		open, err := l.queryResults(context.WithoutCancel(traces.Try(ctx, try)), l.items.unknown())
+		try++
+		if err == nil && open == 0 {
+			return true
+		}
+		if err != nil {
+			l.pass.run.warn(ctx, "cannot read the attempts of a batch", err)
+		}
+		if !wait.Sleep(ctx, pollInterval) {
+			return false
+		}
+	}
+}
+
+// queryResults records the results of attempts, or of changes, on messages, and returns how many are still open.
+func (l *lease) queryResults(ctx context.Context, ids []uuid.UUID) (open int, err error) {
+	if l.pass.redrive.Action != entity.RedriveRetry {
+		return 0, l.queryChanges(ctx, ids)
+	}
+	attempts, err := l.pass.deps.store.AttemptsOf(ctx, l.pass.redrive.ID, ids)
+	if err != nil {
+		return 0, fmt.Errorf("list attempts: %w", err)
+	}
+	for _, a := range attempts {
+		item, ended := itemOf(a)
+		switch {
+		case ended:
+			item.Group = a.ConsumerGroup
+			l.items.set(item)
+		case a.Verdict == entity.InDoubt && !l.unsettled(ctx, a):
+			open++
+		}
+	}
+	return open, nil
+}
+
+// unsettled records an attempt that only an operator can settle, and reports whether it is one.
+func (l *lease) unsettled(ctx context.Context, a entity.Attempt) bool {
+	m, err := l.pass.deps.store.Get(ctx, a.MessageID, 0)
+	if err != nil || !m.Unsettled || m.Claim.ID != a.ID {
+		return false
+	}
+	l.items.set(entity.RedriveItem{
+		MessageID: a.MessageID, Result: entity.ItemInDoubt, Reason: string(entity.UnknownClass),
+		Topic: a.Topic, TopicID: a.TopicID, Partition: a.Partition, Offset: -1, Group: a.ConsumerGroup,
+	})
+	return true
+}
+
+// catchUp settles the attempts of an earlier owner of the batch. They count as results, so no message is sent twice.
+// Messages that it claimed and never sent are given back by the settler and sent now.
+func (l *lease) catchUp(ctx context.Context) error {
+	try := 0
+	defer func() { traces.Told(ctx, try) }()
+	for {
+		asking := traces.Try(ctx, try)
+		open, err := l.queryResults(asking, l.items.unknown())
+		try++
+		if err != nil {
+			return err
+		}
+		if open == 0 {
+			break
+		}
+		if err := l.pass.deps.parts.Settler.Settle(asking); err != nil {
+			l.pass.run.warn(ctx, "cannot settle the claims of an earlier owner", err)
+		}
+		if !wait.Sleep(ctx, pollInterval) {
+			return context.Cause(ctx)
+		}
+	}
+	l.items.todo = l.items.unknown()
+	return nil
+}
+
+// queryChanges reads from the audit trail which messages the redrive has changed.
+func (l *lease) queryChanges(ctx context.Context, ids []uuid.UUID) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	changed, err := l.pass.deps.selected.PerformedOn(ctx, l.pass.redrive.ID, auditAction(l.pass.redrive.Action), ids)
+	if err != nil {
+		return fmt.Errorf("list changes: %w", err)
+	}
+	for _, id := range changed {
+		l.items.set(entity.RedriveItem{MessageID: id, Result: entity.ItemSucceeded, Offset: -1})
+	}
+	return nil
+}
+
+// auditAction returns the action in the audit trail for a redrive's change of a message.
+func auditAction(a entity.RedriveAction) entity.Action {
+	switch a {
+	case entity.RedriveRequeue:
+		return entity.ActionRequeue
+	case entity.RedriveDead:
+		return entity.ActionDead
+	case entity.RedriveDelete:
+		return entity.ActionDelete
+	case entity.RedriveMap:
+		return entity.ActionMap
+	case entity.RedriveRetry:
+	}
+	return entity.ActionAttempt
+}

@@ -1,0 +1,193 @@
+package bulk
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/redrive/attempt"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/traces"
+)
+
+// supervision is how often the limits of a redrive are checked during a pass.
+const supervision = time.Second
+
+// newPass returns a pass that has not begun.
+func newPass(r *run, redrive entity.Redrive) *pass {
+	return &pass{deps: r.deps, run: r, redrive: redrive, refused: map[string]entity.ErrorClass{}, reach: newReach()}
+}
+
+// work sends what can be sent now and returns when nothing is under way. worked reports that some message got a
+// result. An error means that another pass at once is useless: nothing is reachable, or the store is unavailable.
+func (p *pass) work(ctx context.Context) (worked bool, err error) {
+	ctx, p.stop = context.WithCancelCause(ctx)
+	defer p.stop(nil)
+	p.ctx = ctx
+	var helpers sync.WaitGroup
+	over := make(chan struct{})
+	helpers.Go(func() { p.watch(ctx, over) })
+
+	parts := make(chan part)
+	var workers sync.WaitGroup
+	for range p.deps.cfg.Workers {
+		workers.Go(func() {
+			for next := range parts {
+				p.sendPart(ctx, next)
+			}
+		})
+	}
+	if err := p.walk(ctx, parts); err != nil {
+		p.stop(err)
+	}
+	close(parts)
+	workers.Wait()
+	for _, l := range p.parked {
+		l.end()
+	}
+	close(over)
+	helpers.Wait()
+	return p.worked, p.result(ctx)
+}
+
+// result returns nil after a complete pass, unless no partition was reachable or only locked messages remain.
+func (p *pass) result(ctx context.Context) error {
+	cause := context.Cause(ctx)
+	switch {
+	case cause != nil || p.worked:
+		return cause
+	case p.reach.nowhere():
+		return p.unreachable
+	case p.someLocked:
+		return errLocked
+	}
+	return nil
+}
+
+// watch stops the pass when the redrive has left its state, by itself or by an operator.
+func (p *pass) watch(ctx context.Context, over <-chan struct{}) {
+	ticker := time.NewTicker(supervision)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-over:
+			return
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if !watched(p.redrive.Options) {
+			continue
+		}
+		redrive, err := p.deps.store.Redrive(ctx, p.redrive.ID)
+		if err != nil || !redrive.State.Active() {
+			continue
+		}
+		if why := excess(redrive); why != "" {
+			if _, err := p.run.redrives.move(ctx, p.redrive.ID, stopMove(redrive, why)); err != nil {
+				p.run.warn(ctx, "cannot stop the redrive", err)
+			}
+		}
+	}
+}
+
+// walk leases batches and hands them to the workers, part by part.
+func (p *pass) walk(ctx context.Context, parts chan<- part) error {
+	first := make(chan struct{})
+	close(first)
+	turn := (<-chan struct{})(first)
+	for ctx.Err() == nil {
+		l, err := p.nextLease(ctx)
+		if err != nil || l == nil {
+			return err
+		}
+		if l.batch.OnlyCatchUp {
+			l.release()
+			continue
+		}
+		if p.redrive.Action == entity.RedriveRetry {
+			turn, err = p.split(l.span.within(ctx), l, parts, turn)
+		} else {
+			err = p.change(l.span.within(ctx), l)
+		}
+		if err != nil && ctx.Err() == nil {
+			l.span.fail(traces.NotDone)
+		}
+		l.release() // the hold of walk itself
+		if err != nil {
+			return err
+		}
+		if p.redrive.Options.KeepKeyOrder {
+			l.wait() // the next batch is leased when this one is done
+		}
+	}
+	return ctx.Err()
+}
+
+// split loads a lease's messages as memory allows, plans them, and hands them to the workers.
+func (p *pass) split(ctx context.Context, l *lease, parts chan<- part, turn <-chan struct{}) (<-chan struct{}, error) {
+	for ids := l.items.todo; len(ids) > 0; {
+		messages, taken, memory, err := p.deps.parts.Loader.Load(ctx, ids, p.copies())
+		if err != nil {
+			return turn, err
+		}
+		l.items.skipMissing(ids[:taken], messages)
+		ids = ids[taken:]
+		var planned []entity.Outgoing
+		if messages, err = p.withoutTaken(ctx, l, messages); err == nil {
+			planned, err = p.plan(ctx, l, messages)
+		}
+		if err == nil {
+			err = p.requeueDead(ctx, l, planned)
+		}
+		if err != nil {
+			memory.Release()
+			return turn, err
+		}
+		next := part{lease: l, planned: planned, memory: memory, turn: turn, sent: make(chan struct{})}
+		l.hold()
+		select {
+		case parts <- next:
+			turn = next.sent
+		case <-ctx.Done():
+			l.release()
+			memory.Release()
+			return turn, ctx.Err()
+		}
+	}
+	return turn, nil
+}
+
+// copies returns how often the pass keeps a message's value in memory.
+func (p *pass) copies() attempt.ValueCopies {
+	if p.run.patch != nil {
+		return attempt.Patched
+	}
+	return attempt.Unpatched
+}
+
+// requeueDead requeues the DEAD messages that can be sent, for a redrive that takes them. A message that became DEAD
+// after the redrive began stays DEAD: an operator may have marked it.
+func (p *pass) requeueDead(ctx context.Context, l *lease, planned []entity.Outgoing) error {
+	if !p.redrive.Options.Requeue {
+		return nil
+	}
+	var dead []uuid.UUID
+	for _, out := range planned {
+		if m := out.Message; m.Status == entity.Dead && !m.UpdatedAt.After(p.redrive.CreatedAt) {
+			dead = append(dead, m.ID)
+		}
+	}
+	if len(dead) == 0 {
+		return nil
+	}
+	change := repository.Change{Action: entity.RedriveRequeue, IDs: dead, Lease: l.held()}
+	if _, err := p.deps.selected.Change(ctx, change, p.cause()); err != nil {
+		return fmt.Errorf("requeue messages: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,211 @@
+package bulk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/redrive/attempt"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/traces"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
+)
+
+const (
+	// leaderTimeout is how long a redrive waits for a partition without a leader before it leaves the partition out.
+	leaderTimeout = 30 * time.Second
+	leaderPause   = 5 * time.Second // longest pause between two tries
+)
+
+// plan returns the messages that may be sent, and records why the others may not. It waits while a leader is
+// unreachable, because no attempt may start then. After leaderTimeout it plans the reachable messages and leaves out
+// the others; it does not wait for the same partition again. An error means that the pass is over.
+func (p *pass) plan(ctx context.Context, l *lease, messages []entity.Message) ([]entity.Outgoing, error) {
+	batch, err := p.applyPatch(ctx, l, attempt.OutgoingOf(p.withoutRefused(l, messages)))
+	if err != nil {
+		return nil, fmt.Errorf("plan: %w", err)
+	}
+	deadline := time.Now().Add(leaderTimeout)
+	try := 0
+	defer func() { traces.Told(ctx, try) }()
+	for delay := time.Second; ; delay = min(2*delay, leaderPause) {
+		targets, err := p.deps.parts.Planner.Plan(traces.Try(ctx, try), batch, p.planOptions())
+		try++
+		if err != nil {
+			return nil, fmt.Errorf("plan: %w", err)
+		}
+		left := time.Until(deadline)
+		decided, err := p.recordReach(ctx, targets, left > 0)
+		if err != nil {
+			return nil, fmt.Errorf("plan: %w", err)
+		}
+		if decided {
+			return p.admit(l, batch, targets), nil
+		}
+		p.run.setWaiting(ctx, true, "waiting for partitions whose leaders cannot be reached")
+		if !wait.Sleep(ctx, min(delay, left)) {
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// planOptions returns the circumstances of the redrive's creator. Its reads are audited once per message.
+func (p *pass) planOptions() attempt.PlanOptions {
+	cause := p.redrive.Cause
+	cause.Operation = p.redrive.ID
+	return attempt.PlanOptions{Bulk: true, Visible: p.redrive.Selection.Visible, Cause: cause}
+}
+
+// recordReach reports whether the messages can be sent as planned now, without unreachable ones; mayWait means that
+// there is time to try again. An error means that the pass is over.
+func (p *pass) recordReach(ctx context.Context, targets []entity.Target, mayWait bool) (decided bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	missing, some, err := p.reach.update(targets)
+	switch {
+	case err == nil:
+		p.reach.unreachableBatches = 0
+		return true, nil
+	case len(missing) > 0 && mayWait:
+		return false, nil
+	}
+	p.leaveOut(ctx, missing)
+	p.unreachable = err
+	if some {
+		p.reach.unreachableBatches = 0
+	} else if over, noLeaders := p.reach.addUnreachable(targets, len(missing) > 0); over {
+		p.noLeaders = noLeaders
+		return false, err
+	}
+	return true, nil
+}
+
+// withoutRefused skips messages whose topic has refused records in this pass.
+func (p *pass) withoutRefused(l *lease, messages []entity.Message) []entity.Message {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.refused) == 0 {
+		return messages
+	}
+	var left []entity.Message
+	for _, m := range messages {
+		if class, ok := p.refused[m.OriginalTopic]; ok {
+			l.items.skip(m.ID, string(class))
+			p.run.keys.block(m, l.items.numbers[m.ID])
+			continue
+		}
+		left = append(left, m)
+	}
+	return left
+}
+
+// admit returns the messages that may be sent. What happens to unreachable ones is decided later; see
+// decideUnreachable.
+func (p *pass) admit(l *lease, batch []entity.Outgoing, targets []entity.Target) []entity.Outgoing {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	planned := batch[:0]
+	for i, t := range targets {
+		m := &batch[i].Message
+		var refused *entity.RefusedError
+		switch {
+		case errors.As(t.Err, &refused):
+			l.items.skip(m.ID, string(refused.Class))
+			if !attempt.OriginRefused(string(refused.Class)) {
+				p.run.keys.block(*m, l.items.numbers[m.ID])
+			}
+		case t.Err != nil || p.reach.closed(attempt.PartitionOf(t)):
+			l.items.addUnreachable(m.ID)
+			p.run.keys.hold(*m, l.items.numbers[m.ID])
+		default:
+			out := batch[i]
+			out.Target = t
+			planned = append(planned, out)
+		}
+	}
+	return planned
+}
+
+// leaveOut ends the waiting for partitions, for this pass.
+func (p *pass) leaveOut(ctx context.Context, missing []attempt.TopicPartition) {
+	for _, at := range missing {
+		if p.reach.unreachable[at] {
+			continue
+		}
+		p.reach.unreachable[at] = true
+		p.deps.log.Warn("redrive skips a partition without a reachable leader", zap.Stringer("redrive_id", p.redrive.ID),
+			zap.String("topic", at.Topic), zap.Int32("partition", at.Partition), traces.InLog(ctx))
+	}
+}
+
+// applyPatch applies the patch to every message. Messages to which it does not apply are skipped, those with a refused
+// origin for that reason.
+func (p *pass) applyPatch(ctx context.Context, l *lease, batch []entity.Outgoing) ([]entity.Outgoing, error) {
+	if p.run.patch == nil {
+		return batch, nil
+	}
+	fitting := batch[:0]
+	var unfit []entity.Outgoing
+	for _, out := range batch {
+		value, err := applyPatch(p.run.patch, out.Message.Record)
+		if err != nil {
+			unfit = append(unfit, out)
+			continue
+		}
+		out.Edit = &entity.Edit{SetValue: true, Value: value, Patch: p.redrive.Options.Patch}
+		fitting = append(fitting, out)
+	}
+	if len(unfit) == 0 {
+		return fitting, nil
+	}
+	targets, _, err := p.deps.parts.Planner.RefuseOrigins(ctx, unfit, p.planOptions())
+	if err != nil {
+		return nil, err
+	}
+	for i := range unfit {
+		m := &unfit[i].Message
+		var refused *entity.RefusedError
+		if errors.As(targets[i].Err, &refused) {
+			l.items.skip(m.ID, string(refused.Class))
+			continue
+		}
+		l.items.skip(m.ID, SkippedPatchFailed)
+		p.run.keys.block(*m, l.items.numbers[m.ID])
+	}
+	return fitting, nil
+}
+
+// withoutTaken removes messages that others attempted under a lock, except given-back attempts of this redrive.
+func (p *pass) withoutTaken(ctx context.Context, l *lease, messages []entity.Message) ([]entity.Message, error) {
+	attempted := p.run.locked.attempted(messages)
+	if len(attempted) == 0 {
+		return messages, nil
+	}
+	own, err := p.deps.store.AttemptsOf(ctx, p.redrive.ID, attempted)
+	if err != nil {
+		return nil, fmt.Errorf("list attempts on messages that were locked: %w", err)
+	}
+	begun := make(map[uuid.UUID]time.Time, len(own)) // start of the redrive's own last attempts
+	for _, a := range own {
+		begun[a.MessageID] = a.StartedAt
+	}
+	left := messages[:0]
+	for _, m := range messages {
+		if slices.Contains(attempted, m.ID) {
+			p.run.locked.forget(m.ID)
+			if !m.LastRetryAt.Equal(begun[m.ID]) {
+				l.items.skip(m.ID, repository.SkippedTaken)
+				p.run.keys.block(m, l.items.numbers[m.ID])
+				continue
+			}
+		}
+		left = append(left, m)
+	}
+	return left, nil
+}

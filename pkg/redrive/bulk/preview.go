@@ -1,0 +1,216 @@
+package bulk
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/redrive/attempt"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// maxSamples is the number of messages on which a preview shows a patch.
+const maxSamples = 5
+
+var errTooLargeToShow = errors.New("the value is too large to be shown")
+
+// Preview returns what Begin would do with the messages in their current state, and which would not be sent and why.
+// It plans one message of each group with the same topics and confidence; errors that the broker reports for single
+// records cannot be predicted. With a patch it shows the result for some messages; whether the patch applies to the
+// others is known when their turn comes. Errors are those of Begin.
+func (s *Redrives) Preview(ctx context.Context, n repository.NewRedrive) (entity.Preview, error) {
+	if s.deps.selected == nil {
+		return entity.Preview{}, &repository.NeedsDatabaseError{Feature: "a preview"}
+	}
+	patch, err := validate(n)
+	if err != nil {
+		return entity.Preview{}, err
+	}
+	n.BatchSize = batchMessages
+	groups, err := s.deps.selected.Survey(ctx, n)
+	if err != nil {
+		return entity.Preview{}, fmt.Errorf("survey messages: %w", err)
+	}
+	p := entity.Preview{Reasons: map[string]int{}}
+	for _, g := range groups {
+		shown, err := s.previewOf(ctx, n, g)
+		if err != nil {
+			return entity.Preview{}, err
+		}
+		p.Selected += g.Messages
+		if shown.Class == "" {
+			p.Sendable += g.Messages
+		} else {
+			p.Reasons[shown.Class] += g.Messages
+		}
+		p.Groups = append(p.Groups, shown)
+	}
+	if patch != nil && n.Action == entity.RedriveRetry {
+		p.Samples, err = s.samples(ctx, patch, n, sendable(groups, p.Groups))
+	}
+	p.Groups = mergeGroups(p.Groups)
+	return p, err
+}
+
+// mergeGroups adds up the groups with equal topic, class and reason, in order of size.
+func mergeGroups(groups []entity.PreviewGroup) []entity.PreviewGroup {
+	var sums []entity.PreviewGroup
+	for _, g := range groups {
+		i := slices.IndexFunc(sums, func(s entity.PreviewGroup) bool {
+			return s.Topic == g.Topic && s.Class == g.Class && s.Reason == g.Reason
+		})
+		if i < 0 {
+			sums = append(sums, g)
+		} else {
+			sums[i].Messages += g.Messages
+		}
+	}
+	slices.SortStableFunc(sums, func(a, b entity.PreviewGroup) int { return cmp.Compare(b.Messages, a.Messages) })
+	return sums
+}
+
+func (s *Redrives) previewOf(ctx context.Context, n repository.NewRedrive, g repository.SurveyGroup) (entity.PreviewGroup, error) {
+	shown := entity.PreviewGroup{Topic: g.Topic, Messages: g.Messages, Class: g.Reason}
+	if g.Reason != "" || n.Action != entity.RedriveRetry && n.Action != entity.RedriveMap {
+		return shown, nil
+	}
+	if n.Action == entity.RedriveMap {
+		m, err := s.deps.store.Get(ctx, g.Sample, 0)
+		if err == nil && !maySetOrigin(&m, n.Selection.Visible) {
+			shown.Class, shown.Reason = attempt.SkippedNotPermitted, "setting its original topic needs the role on its dead-letter topic: "+m.Source.Topic
+		}
+		return shown, unlessGone(err)
+	}
+	messages, _, memory, err := s.deps.parts.Loader.Load(ctx, []uuid.UUID{g.Sample}, attempt.Unpatched)
+	if err != nil {
+		return shown, fmt.Errorf("a sample: %w", err)
+	}
+	defer memory.Release()
+	if len(messages) == 0 { // deleted since; the group is counted without it
+		return shown, nil
+	}
+	targets, err := s.deps.parts.Planner.Plan(ctx, attempt.OutgoingOf(messages), attempt.PlanOptions{Bulk: true, Visible: n.Selection.Visible, Cause: n.Cause})
+	if err != nil {
+		return shown, err
+	}
+	var refused *entity.RefusedError
+	switch err := targets[0].Err; {
+	case err == nil:
+	case errors.As(err, &refused):
+		shown.Class, shown.Reason = string(refused.Class), refused.Reason
+	default:
+		shown.Class, shown.Reason = string(entity.BrokerUnavailable), "its partitions cannot be reached now; a redrive waits for them"
+	}
+	return shown, nil
+}
+
+// sendable returns the samples of the groups that would be sent.
+func sendable(groups []repository.SurveyGroup, shown []entity.PreviewGroup) []uuid.UUID {
+	var ids []uuid.UUID
+	for i, g := range groups {
+		if shown[i].Class == "" {
+			ids = append(ids, g.Sample)
+		}
+	}
+	return ids
+}
+
+// samples shows the patch on one message of each group, and on more of the selection if there are few groups.
+func (s *Redrives) samples(ctx context.Context, patch patcher, n repository.NewRedrive, ids []uuid.UUID) ([]entity.PatchSample, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	if len(ids) < maxSamples {
+		others, err := s.others(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, others...)
+	}
+	seen := map[uuid.UUID]bool{}
+	var samples []entity.PatchSample
+	for len(ids) > 0 && len(samples) < maxSamples {
+		messages, taken, memory, err := s.deps.parts.Loader.Load(ctx, ids, attempt.Patched)
+		if err != nil {
+			return nil, fmt.Errorf("samples: %w", err)
+		}
+		ids = ids[taken:]
+		for _, m := range messages {
+			if !seen[m.ID] && len(samples) < maxSamples {
+				seen[m.ID] = true
+				samples = append(samples, sample(patch, m))
+			}
+		}
+		memory.Release()
+	}
+	return samples, nil
+}
+
+// others returns some messages of the selection that would be taken, as far as the store finds them quickly.
+func (s *Redrives) others(ctx context.Context, n repository.NewRedrive) ([]uuid.UUID, error) {
+	if len(n.Selection.IDs) > 0 {
+		return s.othersOf(ctx, n)
+	}
+	filter := n.Selection.Filter
+	if len(filter.Statuses) == 0 {
+		filter.Statuses = []entity.Status{entity.Pending}
+	}
+	found, err := s.deps.selected.Search(ctx, repository.SearchQuery{Filter: filter, Limit: maxSamples})
+	var broad *repository.TooBroadError
+	if err != nil && !errors.As(err, &broad) {
+		return nil, fmt.Errorf("list samples: %w", err)
+	}
+	var ids []uuid.UUID
+	for _, m := range found.Messages {
+		if m.CanClaim() == nil || n.Options.Requeue && m.Status == entity.Dead {
+			ids = append(ids, m.ID)
+		}
+	}
+	return ids, nil
+}
+
+// othersOf checks the first selected ids one by one, because the filter may exclude some of them.
+func (s *Redrives) othersOf(ctx context.Context, n repository.NewRedrive) ([]uuid.UUID, error) {
+	var ids []uuid.UUID
+	for _, id := range n.Selection.IDs[:min(len(n.Selection.IDs), 2*maxSamples)] {
+		one := n
+		one.Selection.IDs = []uuid.UUID{id}
+		groups, err := s.deps.selected.Survey(ctx, one)
+		if err != nil {
+			return nil, fmt.Errorf("list samples: %w", err)
+		}
+		if len(groups) == 1 && groups[0].Reason == "" {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}
+
+// sample shows the result of the patch on a message.
+func sample(patch patcher, m entity.Message) entity.PatchSample {
+	shown := entity.PatchSample{MessageID: m.ID}
+	if len(m.Record.Value) > repository.ListValueLimit {
+		shown.Reason = errTooLargeToShow.Error()
+		return shown
+	}
+	if json.Valid(m.Record.Value) {
+		shown.Before = bytes.Clone(m.Record.Value)
+	}
+	after, err := applyPatch(patch, m.Record)
+	var invalid *entity.FieldError
+	switch {
+	case errors.As(err, &invalid):
+		shown.Reason = invalid.Reason
+	case err != nil:
+		shown.Reason = err.Error()
+	}
+	shown.After = after
+	return shown
+}

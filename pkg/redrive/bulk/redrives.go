@@ -1,0 +1,173 @@
+package bulk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"go.opentelemetry.io/otel/trace"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/redrive/attempt"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/traces"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
+)
+
+const (
+	// waitTimeout is how long Wait waits for a redrive that makes no progress. The redrive itself waits without limit.
+	waitTimeout   = 30 * time.Second
+	watchPause    = 20 * time.Millisecond // how often Wait polls a redrive that another process runs
+	watchPauseMax = 500 * time.Millisecond
+)
+
+// Reasons for which Wait returns before the end of a redrive.
+var (
+	errHeld      = errors.New("the redrive was paused or stopped itself")
+	errNotWaited = errors.New("the program is shutting down; another process continues the redrive")
+)
+
+// Redrives creates redrives and changes their states, for operators. It is safe for concurrent use, and many processes
+// may share one store.
+type Redrives struct {
+	deps     *dependencies
+	moves    *prometheus.CounterVec // by action and new state
+	changed  wait.Broadcast         // some redrive may have changed
+	draining atomic.Bool
+}
+
+// New returns the two sides of redrives: for operators, and for the work on active ones. cfg must be valid. tracer
+// makes the spans of batches; nil: none. The metrics are in registry.
+func New(cfg Config, store Store, parts *attempt.Parts, registry prometheus.Registerer, log *zap.Logger, tracer trace.Tracer) (*Redrives, *Runner) {
+	d := &dependencies{cfg: cfg, store: store, parts: parts, log: log, tracer: tracer}
+	d.selected, _ = store.(Selections)
+	s := &Redrives{deps: d, moves: promauto.With(registry).NewCounterVec(prometheus.CounterOpts{
+		Name: "dlq_redrives_total", Help: "Redrives by action and by the state that this process set.",
+	}, []string{"action", "state"})}
+	return s, &Runner{
+		deps: d, redrives: s, leases: heldLeases{until: map[uuid.UUID]time.Time{}}, passes: make(chan struct{}, maxPasses),
+	}
+}
+
+// validate validates the fields that only this package can validate, and returns the compiled patch.
+func validate(n repository.NewRedrive) (patcher, error) {
+	if n.Action == entity.RedriveMap && !entity.ValidTopic(n.Options.OriginalTopic) {
+		return nil, &entity.FieldError{Field: "original_topic", Reason: fmt.Sprintf("%q cannot be the name of a topic", n.Options.OriginalTopic)}
+	}
+	return compilePatch(n.Options.Patch)
+}
+
+// Begin creates a redrive and returns at once; any process may run it. Cause.Operation becomes its id; if a redrive
+// with that id exists, Begin returns it. An invalid patch or original topic is an *entity.FieldError.
+func (s *Redrives) Begin(ctx context.Context, n repository.NewRedrive) (entity.Redrive, error) {
+	if n.ID = n.Cause.Operation; n.ID == uuid.Nil {
+		n.ID = entity.NewID()
+	}
+	n.BatchSize = batchMessages
+	if _, err := validate(n); err != nil {
+		return entity.Redrive{}, err
+	}
+	r, err := s.deps.store.CreateRedrive(ctx, n)
+	if err != nil {
+		return entity.Redrive{}, fmt.Errorf("create redrive: %w", err)
+	}
+	if r.Cause.RequestID == n.Cause.RequestID { // otherwise an earlier request created it
+		s.deps.log.Info("redrive began", append(redriveFields(r), zap.String("actor", r.Cause.Actor), traces.InLog(ctx))...)
+	}
+	s.changed.Notify()
+	return r, nil
+}
+
+// Wait returns the redrive once it is over and none of its attempts is under way. If the redrive makes no progress
+// for 30 s, was paused or stopped, or ctx ends, the error is an *entity.InterruptedError with the redrive, which
+// continues.
+func (s *Redrives) Wait(ctx context.Context, id uuid.UUID) (entity.Redrive, error) {
+	var unreachable time.Time
+	last := entity.Redrive{ID: id, State: entity.RedriveRunning}
+	for pause := watchPause; ; pause = min(2*pause, watchPauseMax) {
+		changed := s.changed.Listen()
+		r, err := s.deps.store.Redrive(ctx, id)
+		if err != nil {
+			r = last
+		}
+		last = r
+		switch {
+		case err != nil && ctx.Err() == nil && !errors.Is(err, entity.ErrUnavailable):
+			return entity.Redrive{}, fmt.Errorf("read redrive: %w", err)
+		case r.State.Over() && r.Counts.UnderWay == 0:
+			return r, nil
+		case r.State.Over(): // wait for the attempts under way
+		case !r.State.Active():
+			return r, &entity.InterruptedError{Redrive: r, Err: errHeld}
+		case err == nil && r.WaitingSince.IsZero():
+			unreachable = time.Time{}
+		case unreachable.IsZero():
+			unreachable = time.Now()
+		case time.Since(unreachable) >= waitTimeout:
+			return r, &entity.InterruptedError{Redrive: r, Err: errUnreachable}
+		}
+		if !wait.Until(ctx, changed, pause) || s.draining.Load() {
+			return r, &entity.InterruptedError{Redrive: r, Err: errNotWaited}
+		}
+	}
+}
+
+// Pause lets the attempts under way end and starts no more until Resume.
+func (s *Redrives) Pause(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Redrive, error) {
+	return s.move(ctx, id, repository.RedriveMove{To: entity.RedrivePaused, Action: entity.ActionPause, Cause: cause})
+}
+
+// Resume continues a redrive: a paused one where it was, one that stopped itself as if its canary had passed and
+// nothing had failed so far, and one that waits for its canary as if the canary had passed.
+func (s *Redrives) Resume(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Redrive, error) {
+	r, err := s.deps.store.Redrive(ctx, id)
+	if err != nil {
+		return entity.Redrive{}, fmt.Errorf("read redrive: %w", err)
+	}
+	move := repository.RedriveMove{
+		To: entity.RedriveRunning, Action: entity.ActionResume, Cause: cause,
+		From: []entity.RedriveState{entity.RedrivePaused, entity.RedriveStopped, entity.RedriveCanary},
+	}
+	switch {
+	case r.State == entity.RedrivePaused && !r.CanaryPassed:
+		move.To = entity.RedriveCanary
+	case r.State == entity.RedriveCanary:
+		move.PassCanary = true
+	}
+	return s.move(ctx, id, move)
+}
+
+// Cancel ends a redrive: attempts under way end, the other messages are not changed.
+func (s *Redrives) Cancel(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Redrive, error) {
+	return s.move(ctx, id, repository.RedriveMove{To: entity.RedriveCancelled, Action: entity.ActionCancel, Cause: cause})
+}
+
+// move changes a redrive's state and wakes all waiting goroutines of this process.
+func (s *Redrives) move(ctx context.Context, id uuid.UUID, m repository.RedriveMove) (entity.Redrive, error) {
+	r, err := s.deps.store.MoveRedrive(ctx, id, m)
+	if err != nil {
+		return entity.Redrive{}, fmt.Errorf("%s redrive: %w", m.Action, err)
+	}
+	if r.State == m.To {
+		s.moves.WithLabelValues(string(r.Action), string(m.To)).Inc()
+		s.deps.log.Info("redrive is "+string(r.State), append(redriveFields(r), zap.String("actor", m.Cause.Actor), zap.String("note", r.Note), traces.InLog(ctx))...)
+	}
+	s.changed.Notify()
+	return r, nil
+}
+
+func redriveFields(r entity.Redrive) []zap.Field {
+	c := r.Counts
+	return []zap.Field{
+		zap.Stringer("redrive_id", r.ID), zap.String("action", string(r.Action)), zap.String("state", string(r.State)),
+		zap.String("topic", r.Selection.Topic), zap.Int("selected", r.Selected),
+		zap.Int("succeeded", c.Succeeded), zap.Int("failed", c.Failed), zap.Int("dead", c.Dead),
+		zap.Int("in_doubt", c.InDoubt), zap.Int("skipped", c.Skipped), zap.Any("reasons", c.Reasons),
+	}
+}

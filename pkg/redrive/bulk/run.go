@@ -1,0 +1,175 @@
+package bulk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
+)
+
+const (
+	minPause            = 5 * time.Millisecond // shortest pause between polls of the store when a rate limits a redrive
+	unreachablePause    = time.Second          // pause of a redrive that can reach nothing, doubled up to the maximum
+	unreachablePauseMax = 5 * time.Second
+)
+
+func newRun(r *Runner, id uuid.UUID) *run {
+	return &run{
+		deps: r.deps, redrives: r.redrives, leases: &r.leases, passes: r.passes,
+		id: id, last: -1, locked: lockedMessages{lastRetry: map[uuid.UUID]time.Time{}},
+	}
+}
+
+// work works on the redrive until it is no longer active, or ctx ends.
+func (r *run) work(ctx context.Context) {
+	for pause := time.Duration(0); ctx.Err() == nil; {
+		changed := r.redrives.changed.Listen()
+		redrive, err := r.deps.store.Redrive(ctx, r.id)
+		switch {
+		case err != nil:
+			r.warn(ctx, "cannot read the redrive", err)
+		case !redrive.State.Active() && redrive.Counts.UnderWay == 0:
+			return
+		case redrive.State.Active() && r.supervise(ctx, redrive):
+			return
+		default:
+			worked, err := r.turn(ctx, redrive)
+			if err == nil && worked {
+				pause = 0
+				r.setWaiting(ctx, false, "")
+				continue
+			}
+			if err != nil && ctx.Err() == nil {
+				pause = nextPause(pause, err)
+				if pause >= unreachablePause { // database locks usually last milliseconds
+					r.reportWaiting(ctx, err)
+				}
+				wait.Sleep(ctx, pause)
+				continue
+			}
+		}
+		wait.Until(ctx, changed, r.pause(redrive))
+	}
+}
+
+// nextPause returns the pause after a pass without progress; last is the pause before it.
+func nextPause(last time.Duration, err error) time.Duration {
+	first := unreachablePause
+	if errors.Is(err, errLocked) {
+		first = lockedPause
+	}
+	return max(first, min(2*last, unreachablePauseMax))
+}
+
+// turn makes a pass once fewer than maxPasses passes run.
+func (r *run) turn(ctx context.Context, redrive entity.Redrive) (worked bool, err error) {
+	select {
+	case r.passes <- struct{}{}:
+	case <-ctx.Done():
+		return false, nil
+	}
+	defer func() { <-r.passes }()
+	r.compile(redrive.Options.Patch)
+	return newPass(r, redrive).work(ctx)
+}
+
+// pause returns the pause before the next poll: shorter where a longer one would miss the requested rate.
+func (r *run) pause(redrive entity.Redrive) time.Duration {
+	rate := redrive.Options.Rate
+	if rate <= 0 {
+		return pollInterval
+	}
+	batch := min(batchMessages, max(1, rate)) / rate * float64(time.Second)
+	return min(pollInterval, max(time.Duration(batch)/20, minPause))
+}
+
+func (r *run) reportWaiting(ctx context.Context, err error) {
+	r.warn(ctx, "redrive waits", err)
+	r.setWaiting(ctx, true, err.Error())
+}
+
+// supervise makes the state change that the counts require, and reports whether the redrive is no longer active.
+func (r *run) supervise(ctx context.Context, redrive entity.Redrive) (over bool) {
+	move, due := r.next(ctx, redrive)
+	if !due {
+		return false
+	}
+	moved, err := r.redrives.move(ctx, r.id, move)
+	var other *entity.RedriveStateError
+	if errors.As(err, &other) { // another process or an operator was faster
+		return !other.From.Active()
+	}
+	if err != nil {
+		r.warn(ctx, "cannot change the redrive's state", err)
+		return false
+	}
+	r.waiting = false // the state change has cleared it in the store
+	return !moved.State.Active()
+}
+
+// next returns the state change that is due without an operator, and whether there is one.
+func (r *run) next(ctx context.Context, redrive entity.Redrive) (repository.RedriveMove, bool) {
+	if redrive.Counts.Waiting == 0 {
+		finish := repository.RedriveMove{
+			To: entity.RedriveFinished, Action: entity.ActionFinish, Cause: entity.By(redrive.Cause.Actor), Note: redrive.Note,
+		}
+		if !redrive.WaitingSince.IsZero() {
+			finish.Note = "" // its waiting is over
+		}
+		return finish, true
+	}
+	if why := excess(redrive); why != "" {
+		return stopMove(redrive, why), true
+	}
+	if redrive.State != entity.RedriveCanary {
+		return repository.RedriveMove{}, false
+	}
+	return r.judgeCanary(ctx, redrive)
+}
+
+// judgeCanary returns the state change that the canary leads to, and whether there is one yet.
+func (r *run) judgeCanary(ctx context.Context, redrive entity.Redrive) (repository.RedriveMove, bool) {
+	size := min(redrive.Options.Canary, redrive.Selected-redrive.LeftOut)
+	if done := redrive.Selected - redrive.LeftOut - redrive.Counts.Waiting; done < size {
+		return repository.RedriveMove{}, false
+	}
+	items, err := r.deps.selected.RedriveItems(ctx, redrive.ID, repository.ItemQuery{Limit: size})
+	if err != nil {
+		r.warn(ctx, "cannot read the canary's messages", err)
+		return repository.RedriveMove{}, false
+	}
+	t := count(items)
+	pass, why := r.canary.decide(t, redrive.Options, time.Now())
+	switch {
+	case why == "" && t.awaited > 0 && time.Since(r.canary.sentAt) >= redrive.Options.CanaryWait:
+		r.setWaiting(ctx, true, fmt.Sprintf(
+			"canary: %d of %d messages are not consumed yet by group %s; resume to continue anyway, or cancel", t.awaited, t.sent, t.group))
+		return repository.RedriveMove{}, false
+	case why == "":
+		return repository.RedriveMove{}, false
+	case !pass:
+		return stopMove(redrive, "canary: "+why), true
+	}
+	return repository.RedriveMove{
+		To: entity.RedriveRunning, From: []entity.RedriveState{entity.RedriveCanary}, Action: entity.ActionPass,
+		Note: "canary: " + why, Cause: entity.By(redrive.Cause.Actor), PassCanary: true,
+	}, true
+}
+
+// compile compiles the redrive's patch once per run. An invalid patch, which Begin rejects, applies to no message.
+func (r *run) compile(patch []byte) {
+	if r.patch != nil || patch == nil {
+		return
+	}
+	p, err := compilePatch(patch)
+	if err != nil {
+		p = invalidPatch{err}
+	}
+	r.patch = p
+}

@@ -1,0 +1,153 @@
+package bulk
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/redrive/attempt"
+	"github.com/dlq-manager/dlq-manager/pkg/traces"
+)
+
+// pollInterval is the pause between polls for redrives, and for work, without a wake-up.
+const pollInterval = time.Second
+
+// errUnreachable means that a redrive waits for a server.
+var errUnreachable = errors.New("a server cannot be reached; the redrive continues when it can")
+
+// run is one process's work on one active redrive.
+type run struct {
+	deps     *dependencies
+	redrives *Redrives
+	leases   *heldLeases
+	passes   chan struct{} // one for each pass of the process
+	id       uuid.UUID
+	canary   canary
+	patch    patcher   // nil: values are sent unchanged
+	waiting  bool      // the store has the redrive marked as waiting
+	keys     *keyOrder // nil when no order is kept, or not loaded yet
+	last     int       // number of the last batch that keys includes
+	locked   lockedMessages
+}
+
+// setWaiting saves whether the redrive waits, and why, when that has changed.
+func (r *run) setWaiting(ctx context.Context, waiting bool, note string) {
+	if waiting == r.waiting {
+		return
+	}
+	if err := r.deps.store.NoteWaiting(ctx, r.id, waiting, attempt.StorableText(note)); err != nil {
+		r.warn(ctx, "cannot save that the redrive waits", err)
+		return
+	}
+	r.waiting = waiting
+}
+
+func (r *run) warn(ctx context.Context, what string, err error) {
+	if ctx.Err() == nil {
+		r.deps.log.Warn(what, zap.Stringer("redrive_id", r.id), zap.Error(err), traces.InLog(ctx))
+	}
+}
+
+// pass goes through the available batches once. One goroutine leases, loads and plans; several send in parallel.
+// Sending takes turns, which keeps the order within a partition, as far as one process is concerned.
+type pass struct {
+	deps    *dependencies
+	run     *run
+	redrive entity.Redrive
+	ctx     context.Context         //nolint:containedctx // the scope of everything that the pass leased
+	stop    context.CancelCauseFunc // stops taking and sending
+
+	mu          sync.Mutex                   // guards the fields below
+	refused     map[string]entity.ErrorClass // target topics that refuse records, with the class
+	reach       reach
+	parked      []*lease
+	someLocked  bool  // another session locked some message
+	unreachable error // why nothing was reachable
+	noLeaders   bool  // the cluster answers, but leader after leader is missing
+	worked      bool
+}
+
+// part is a set of planned messages of one lease, for a worker.
+type part struct {
+	lease   *lease
+	planned []entity.Outgoing
+	memory  *attempt.Reservation
+	turn    <-chan struct{} // closed when the part before has been sent
+	sent    chan struct{}   // closed when this part has been sent, or will not be
+}
+
+func (p *pass) refuse(topic string, class entity.ErrorClass) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refused[topic] = class
+}
+
+// progress records that some message got a result.
+func (p *pass) progress() {
+	p.mu.Lock()
+	p.worked = true
+	p.mu.Unlock()
+}
+
+// canSend reports whether the pass can send to any partition.
+func (p *pass) canSend() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.reach.reached) > 0 && p.reach.failedBatches < maxFailedBatches
+}
+
+// cause is the cause of the changes that the redrive makes.
+func (p *pass) cause() entity.Cause {
+	c := p.redrive.Cause
+	c.Operation = uuid.Nil
+	return c
+}
+
+// heldLeases holds the leased batches of a process, by their owner, each with the time until which no other process
+// can take it over. A process that was suspended for longer must not continue: the new owner may have made the
+// attempts.
+type heldLeases struct {
+	mu    sync.Mutex
+	until map[uuid.UUID]time.Time
+}
+
+func (s *heldLeases) add(owner uuid.UUID, until time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.until[owner] = until
+}
+
+func (s *heldLeases) remove(owner uuid.UUID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.until, owner)
+}
+
+func (s *heldLeases) owners() []uuid.UUID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.until))
+}
+
+// renewed extends a lease, unless it was over when the store was asked.
+func (s *heldLeases) renewed(owner uuid.UUID, asked, until time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if over, there := s.until[owner]; there && asked.Before(over) {
+		s.until[owner] = until
+	}
+}
+
+// holds reports whether a lease lasts at least until then.
+func (s *heldLeases) holds(owner uuid.UUID, then time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return then.Before(s.until[owner])
+}

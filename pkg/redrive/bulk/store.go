@@ -1,0 +1,63 @@
+package bulk
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/trace"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/redrive/attempt"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// Store is the part of a repository that redrives need. Its methods keep the promises of repository.Core, return soon
+// after their context ends, and fail without a deadline when a database does not answer: loops and drains call them
+// without one.
+type Store interface {
+	repository.Redrives
+	Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
+	Claimable(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID, error)
+	AttemptsOf(ctx context.Context, redrive uuid.UUID, ids []uuid.UUID) ([]entity.Attempt, error)
+}
+
+// Selections is the part of a store for redrives with a selection or another action than retry.
+type Selections interface {
+	Survey(ctx context.Context, n repository.NewRedrive) ([]repository.SurveyGroup, error)
+	Search(ctx context.Context, q repository.SearchQuery) (repository.SearchPage, error)
+	Change(ctx context.Context, c repository.Change, cause entity.Cause) ([]uuid.UUID, error)
+	PerformedOn(ctx context.Context, operation uuid.UUID, action entity.Action, ids []uuid.UUID) ([]uuid.UUID, error)
+	RedriveItems(ctx context.Context, id uuid.UUID, q repository.ItemQuery) ([]entity.RedriveItem, error)
+}
+
+// Config says how redrives are carried out.
+type Config struct {
+	Workers     int           // how many parts of one redrive a process sends at once; 0 leaves redrives to others
+	ClaimExpiry time.Duration // duration of a lease, as of a claim
+}
+
+// dependencies are what the types of this package work with.
+type dependencies struct {
+	cfg      Config
+	store    Store
+	selected Selections // nil: the store supports only retries of topics
+	parts    *attempt.Parts
+	log      *zap.Logger
+	tracer   trace.Tracer // nil: there are no spans
+}
+
+const (
+	batchMessages = 500 // number of messages that are leased, claimed, sent and stored together
+	parkedLimit   = 200 // limit of parked batches; the pass ends there
+)
+
+// Reasons for skipped messages, in addition to the error classes, attempt.SkippedNotPermitted and the store's reasons.
+const (
+	SkippedKeyBlocked = "key_blocked" // an earlier message of the same key did not succeed
+
+	// SkippedPatchFailed: the patch does not apply to the value, or the message does not carry its value (too large
+	// to store, or a pointer), so the result cannot be shown before it is sent.
+	SkippedPatchFailed = "patch_failed"
+)

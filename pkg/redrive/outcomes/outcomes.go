@@ -1,0 +1,189 @@
+// Package outcomes follows the committed offsets of consumer groups, to learn what consumers did with the records that
+// were sent back. It makes one request per consumer group, whatever the number of messages.
+package outcomes
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/outage"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
+)
+
+// Offsets reads the committed offsets of consumer groups from Kafka.
+type Offsets interface {
+	// Committed returns the group's committed offsets for partitions of the topics, omitting partitions without a commit.
+	Committed(ctx context.Context, group string, topics []string) ([]repository.Committed, error)
+}
+
+// Store is the part of a repository that keeps outcomes.
+type Store interface {
+	Counts(ctx context.Context) ([]repository.Count, error)
+	WatchedGroups(ctx context.Context) ([]repository.TopicGroup, error)
+	ConfigureGroups(ctx context.Context, groups []repository.TopicGroup) error
+	NoteCommitted(ctx context.Context, offsets []repository.Committed) error
+}
+
+// jitter keeps replicas that started together from asking at the same time.
+const jitter = 0.2
+
+// Rule names the consumer group of topics whose dead letters name none.
+type Rule struct {
+	Topic string `mapstructure:"topic"` // pattern of original topics
+	Group string `mapstructure:"group"`
+}
+
+// Config says when and for whom committed offsets are read.
+type Config struct {
+	Interval time.Duration
+	Rules    []Rule // the first rule that matches a topic counts
+}
+
+// Rules are parsed rules.
+type Rules []rule
+
+type rule struct {
+	topics        deadletter.Patterns
+	consumerGroup string
+}
+
+// ParseRules parses rules; its error names the setting.
+func ParseRules(rules []Rule) (Rules, error) {
+	parsed := make(Rules, len(rules))
+	for i, r := range rules {
+		if r.Group == "" {
+			return nil, fmt.Errorf("consumer_groups[%d].group: must not be empty", i)
+		}
+		topics, err := deadletter.ParsePatterns(r.Topic)
+		if err != nil {
+			return nil, fmt.Errorf("consumer_groups[%d].topic: %w", i, err)
+		}
+		parsed[i] = rule{topics, r.Group}
+	}
+	return parsed, nil
+}
+
+// Tracker stores the committed offsets of consumer groups, from which outcomes follow.
+type Tracker struct {
+	cfg   Config
+	store Store
+	log   *zap.Logger
+
+	saved      map[repository.Committed]int64 // by partition and consumer group
+	configured []repository.TopicGroup
+}
+
+// New returns a Tracker. cfg must be valid. Without a store, nil, it does nothing.
+func New(cfg Config, store Store, log *zap.Logger) *Tracker {
+	return &Tracker{cfg: cfg, store: store, log: log, saved: map[repository.Committed]int64{}}
+}
+
+// Run reads committed offsets until ctx ends. It makes one request per consumer group, whatever the number of
+// messages. With a store that keeps no outcomes it only waits for ctx.
+func (t *Tracker) Run(ctx context.Context, offsets Offsets) {
+	if t.store == nil {
+		<-ctx.Done()
+		return
+	}
+	rules, err := ParseRules(t.cfg.Rules)
+	if err != nil { // cannot happen: Config.Validate checks the rules
+		t.log.Error("consumer groups", zap.Error(err))
+	}
+	turns := wait.Backoff{Base: t.cfg.Interval, Max: t.cfg.Interval, Jitter: jitter}
+	for out := new(outage.Log); wait.Sleep(ctx, turns.After(1, rand.Float64())); {
+		err := t.followGroups(ctx, rules, offsets)
+		out.Report(ctx, t.log, err, "cannot update outcomes", "outcomes are updated again")
+	}
+}
+
+// followGroups makes one request for every consumer group of topics with sent records. A failure does not stop the
+// others.
+func (t *Tracker) followGroups(ctx context.Context, rules Rules, offsets Offsets) error {
+	if err := t.configureGroups(ctx, rules); err != nil {
+		return err
+	}
+	watched, err := t.store.WatchedGroups(ctx)
+	if err != nil {
+		return fmt.Errorf("list consumer groups: %w", err)
+	}
+	topics := map[string][]string{}
+	for _, w := range watched {
+		topics[w.Group] = append(topics[w.Group], w.Topic)
+	}
+	var cause error
+	for group, names := range topics {
+		committed, err := offsets.Committed(ctx, group, names)
+		if err != nil {
+			// The name of a consumer group may come from a header that is masked.
+			cause = fmt.Errorf("read the offsets of a consumer group of topic %s: %w", names[0], err)
+			continue
+		}
+		if committed = t.progressOf(committed); len(committed) == 0 {
+			continue
+		}
+		if err := t.store.NoteCommitted(ctx, committed); err != nil {
+			return fmt.Errorf("save committed offsets: %w", err)
+		}
+		t.setSaved(committed)
+	}
+	return cause
+}
+
+// progressOf removes offsets that this process has saved before.
+func (t *Tracker) progressOf(all []repository.Committed) []repository.Committed {
+	return slices.DeleteFunc(all, func(c repository.Committed) bool {
+		known, ok := t.saved[withoutOffset(c)]
+		return ok && c.Offset <= known
+	})
+}
+
+func (t *Tracker) setSaved(saved []repository.Committed) {
+	for _, c := range saved {
+		t.saved[withoutOffset(c)] = c.Offset
+	}
+}
+
+// withoutOffset returns a committed offset without the number, as a map key.
+func withoutOffset(c repository.Committed) repository.Committed {
+	c.Offset = 0
+	return c
+}
+
+// configureGroups applies the rules to the topics that have resolved messages.
+func (t *Tracker) configureGroups(ctx context.Context, rules Rules) error {
+	counts, err := t.store.Counts(ctx)
+	if err != nil {
+		return fmt.Errorf("list topics: %w", err)
+	}
+	var groups []repository.TopicGroup
+	for _, c := range counts {
+		if c.Status != entity.Resolved || c.Messages == 0 {
+			continue
+		}
+		for _, r := range rules {
+			if r.topics.Match(c.OriginalTopic) {
+				groups = append(groups, repository.TopicGroup{Topic: c.OriginalTopic, Group: r.consumerGroup})
+				break
+			}
+		}
+	}
+	slices.SortFunc(groups, func(a, b repository.TopicGroup) int { return cmp.Compare(a.Topic, b.Topic) })
+	groups = slices.Compact(groups)
+	if t.configured != nil && slices.Equal(groups, t.configured) {
+		return nil
+	}
+	if err := t.store.ConfigureGroups(ctx, groups); err != nil {
+		return fmt.Errorf("configure groups: %w", err)
+	}
+	t.configured = append([]repository.TopicGroup{}, groups...)
+	return nil
+}

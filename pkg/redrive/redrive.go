@@ -1,0 +1,99 @@
+// Package redrive sends dead letters back: one message (package attempt), many (bulk), or those that are due, without
+// an operator (auto). It joins these packages and holds their settings.
+package redrive
+
+import (
+	"context"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/redrive/attempt"
+	"github.com/dlq-manager/dlq-manager/pkg/redrive/auto"
+	"github.com/dlq-manager/dlq-manager/pkg/redrive/bulk"
+	"github.com/dlq-manager/dlq-manager/pkg/redrive/outcomes"
+	"github.com/dlq-manager/dlq-manager/pkg/traces"
+)
+
+// Store is the part of a repository that attempts and retries of whole topics need. A store that is also a
+// bulk.Selections supports all redrives, and one that is also an outcomes.Store keeps outcomes.
+type Store interface {
+	attempt.Store
+	bulk.Store
+	auto.Store
+}
+
+// Publisher writes messages to their topics, or to those of their edits.
+type Publisher = attempt.Publisher
+
+// Offsets reads the committed offsets of consumer groups from Kafka.
+type Offsets = outcomes.Offsets
+
+// Service makes attempts and runs redrives. It is safe for concurrent use, and many processes may share one store.
+type Service struct {
+	*attempt.Retrier // for operators: single messages
+	*bulk.Redrives   // for operators: redrives
+	settler          *attempt.Settler
+	runner           *bulk.Runner
+	auto             *auto.Retrier
+	outcomes         *outcomes.Tracker
+}
+
+// options holds what Option sets.
+type options struct {
+	attempt attempt.Options
+	tracing trace.TracerProvider
+}
+
+// Option changes what New returns.
+type Option func(*options)
+
+// WithTracing makes spans of redrives' batches, automatic batches and settled claims, not of polling for work.
+func WithTracing(provider trace.TracerProvider) Option {
+	return func(o *options) { o.tracing = provider }
+}
+
+// WithTopicLabels sets how metrics label a topic; without it they use the topic's name.
+func WithTopicLabels(label func(topic string) string) Option {
+	return func(o *options) { o.attempt.Label = label }
+}
+
+// WithOrigins sets how original topics are judged. Without it every original topic counts as declared.
+func WithOrigins(judge attempt.Judge) Option { return func(o *options) { o.attempt.Judge = judge } }
+
+// New returns a Service whose metrics are in registry. cfg must be valid.
+func New(cfg Config, store Store, publisher Publisher, registry prometheus.Registerer, log *zap.Logger, change ...Option) *Service {
+	var o options
+	for _, c := range change {
+		c(&o)
+	}
+	o.attempt.Tracer = traces.Of(o.tracing, "github.com/dlq-manager/dlq-manager/pkg/redrive")
+	parts := attempt.New(attempt.Config{
+		ClaimExpiry: cfg.ClaimExpiry, SettleInterval: cfg.SettleInterval, StuckAfter: cfg.StuckAfter,
+		Backoff: cfg.Auto.RetryBackoff(),
+	}, store, publisher, registry, log, o.attempt)
+	s := &Service{
+		Retrier: parts.Retrier, settler: parts.Settler,
+		auto: auto.New(cfg.Auto, store, parts, registry, log, o.attempt.Tracer),
+	}
+	s.Redrives, s.runner = bulk.New(bulk.Config{Workers: cfg.Workers, ClaimExpiry: cfg.ClaimExpiry}, store, parts, registry, log, o.attempt.Tracer)
+	keeper, _ := store.(outcomes.Store)
+	s.outcomes = outcomes.New(outcomes.Config{Interval: cfg.OutcomeInterval, Rules: cfg.ConsumerGroups}, keeper, log)
+	return s
+}
+
+// RunSettler settles abandoned claims until ctx ends; see attempt.Settler.Run.
+func (s *Service) RunSettler(ctx context.Context) { s.settler.Run(ctx) }
+
+// Settle settles all expired claims once; see attempt.Settler.Settle.
+func (s *Service) Settle(ctx context.Context) error { return s.settler.Settle(ctx) }
+
+// RunRedrives works on active redrives until ctx ends; see bulk.Runner.Run.
+func (s *Service) RunRedrives(ctx context.Context) { s.runner.Run(ctx) }
+
+// RunAuto retries due messages automatically until ctx ends; see auto.Retrier.Run.
+func (s *Service) RunAuto(ctx context.Context) { s.auto.Run(ctx) }
+
+// RunOutcomes reads committed offsets until ctx ends; see outcomes.Tracker.Run.
+func (s *Service) RunOutcomes(ctx context.Context, offsets Offsets) { s.outcomes.Run(ctx, offsets) }

@@ -1,0 +1,628 @@
+// Package redrivetest has what the tests of pkg/redrive share: a Kafka and a store in memory that fail as they are
+// told, and messages in them.
+package redrivetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
+	"github.com/dlq-manager/dlq-manager/pkg/telemetry/telemetrytest"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
+)
+
+// Topics of messages.
+const (
+	Orders     = "orders"
+	DeadLetter = "orders.dlq.v1"
+)
+
+// ErrBroken is the error of failing answers.
+var ErrBroken = errors.New("broken on purpose")
+
+// entry is one record in the fake log.
+type entry struct {
+	message, redrive uuid.UUID
+	record           entity.Record
+}
+
+// TopicOf returns the destination of a message.
+func TopicOf(out entity.Outgoing) string {
+	if out.Edit != nil && out.Edit.Topic != "" {
+		return out.Edit.Topic
+	}
+	return out.Message.OriginalTopic
+}
+
+// Kafka is a Publisher with a log in memory. Every record goes to partition 0 of its target. The functions cause
+// failures; nil causes none.
+type Kafka struct {
+	PlanError    func(entity.Message) error
+	NoPartitions bool // the partitions are unknown
+	Deliver      func(entity.Outgoing) (written bool, d entity.Delivery)
+	Find         func(entity.Claim) *entity.Delivery
+
+	Mu   sync.Mutex // guards the log, and the fields above in parallel tests
+	logs map[string][]entry
+}
+
+// Plan implements attempt.Publisher.
+func (k *Kafka) Plan(_ context.Context, batch []entity.Outgoing, _ bool) []entity.Target {
+	k.Mu.Lock()
+	defer k.Mu.Unlock()
+	targets := make([]entity.Target, len(batch))
+	for i, out := range batch {
+		m, topic := out.Message, TopicOf(out)
+		targets[i] = entity.Target{Topic: topic, TopicID: "id of " + topic, EndOffset: int64(len(k.logs[topic]))}
+		if out.Edit != nil {
+			sent := out.Edit.Apply(m.Record)
+			targets[i].SentHash = entity.RecordHash(sent.Key, sent.Value)
+		}
+		if k.PlanError != nil {
+			targets[i].Err = k.PlanError(m)
+		}
+		if k.NoPartitions {
+			targets[i].Partition, targets[i].Err = -1, entity.ErrUnavailable
+		}
+	}
+	return targets
+}
+
+// Publish implements attempt.Publisher.
+func (k *Kafka) Publish(ctx context.Context, batch []entity.Outgoing) []entity.Delivery {
+	deliveries := make([]entity.Delivery, len(batch))
+	for i, out := range batch {
+		if late, ok := ctx.Deadline(); ctx.Err() != nil || ok && !time.Now().Before(late) {
+			deliveries[i] = entity.Delivery{Verdict: entity.GivenBack, Offset: -1}
+			continue
+		}
+		deliveries[i] = k.send(out)
+	}
+	return deliveries
+}
+
+func (k *Kafka) send(out entity.Outgoing) entity.Delivery {
+	written, d := true, Acknowledged
+	if k.Deliver != nil {
+		written, d = k.Deliver(out)
+	}
+	k.Mu.Lock()
+	defer k.Mu.Unlock()
+	d.Offset = -1
+	if written {
+		if k.logs == nil {
+			k.logs = map[string][]entry{}
+		}
+		d.Offset = int64(len(k.logs[out.Target.Topic]))
+		k.logs[out.Target.Topic] = append(k.logs[out.Target.Topic], entry{out.Message.ID, out.Message.Claim.ID, out.Edit.Apply(out.Message.Record)})
+	}
+	return d
+}
+
+// FindMany implements attempt.Publisher.
+func (k *Kafka) FindMany(_ context.Context, claims []entity.Claim) []entity.Delivery {
+	deliveries := make([]entity.Delivery, len(claims))
+	for i, c := range claims {
+		deliveries[i] = k.findOne(c)
+	}
+	return deliveries
+}
+
+func (k *Kafka) findOne(c entity.Claim) entity.Delivery {
+	if k.Find != nil {
+		if d := k.Find(c); d != nil {
+			return *d
+		}
+	}
+	k.Mu.Lock()
+	defer k.Mu.Unlock()
+	for offset, e := range k.logs[c.Topic] {
+		if int64(offset) >= c.EndOffset && e.redrive == c.ID {
+			return entity.Delivery{Verdict: entity.Acknowledged, Class: entity.AlreadyPublished, Offset: int64(offset)}
+		}
+	}
+	return entity.Delivery{Verdict: entity.GivenBack, Offset: -1}
+}
+
+// Sent returns the messages in the topic's log, in order.
+func (k *Kafka) Sent(topic string) []uuid.UUID {
+	k.Mu.Lock()
+	defer k.Mu.Unlock()
+	var ids []uuid.UUID
+	for _, e := range k.logs[topic] {
+		ids = append(ids, e.message)
+	}
+	return ids
+}
+
+// Answers of a broker.
+var (
+	Acknowledged = entity.Delivery{Verdict: entity.Acknowledged}
+	Rejected     = entity.Delivery{Verdict: entity.Rejected, Class: entity.BadRecord, Err: ErrBroken}
+	Unauthorized = entity.Delivery{Verdict: entity.Refused, Class: entity.Unauthorized, Err: ErrBroken}
+)
+
+// Failure is a send that failed.
+func Failure(class entity.ErrorClass) entity.Delivery {
+	return entity.Delivery{Verdict: entity.Failed, Class: class, Err: ErrBroken}
+}
+
+// InDoubt is a send whose result is unknown.
+func InDoubt(class entity.ErrorClass) entity.Delivery {
+	return entity.Delivery{Verdict: entity.InDoubt, Class: class, Err: ErrBroken}
+}
+
+// Always answers every send alike.
+func Always(d entity.Delivery, written bool) func(entity.Outgoing) (bool, entity.Delivery) {
+	return func(entity.Outgoing) (bool, entity.Delivery) { return written, d }
+}
+
+// Except answers d for these messages, which are not written, and acknowledges the others.
+func Except(d entity.Delivery, ids ...uuid.UUID) func(entity.Outgoing) (bool, entity.Delivery) {
+	return func(out entity.Outgoing) (bool, entity.Delivery) {
+		if slices.Contains(ids, out.Message.ID) {
+			return false, d
+		}
+		return true, Acknowledged
+	}
+}
+
+// NotTo is a plan that fails for one original topic.
+func NotTo(topic string, err error) func(entity.Message) error {
+	return func(m entity.Message) error {
+		if m.OriginalTopic == topic {
+			return err
+		}
+		return nil
+	}
+}
+
+// Finding answers every search alike.
+func Finding(d entity.Delivery) func(entity.Claim) *entity.Delivery {
+	return func(entity.Claim) *entity.Delivery { return &d }
+}
+
+// Store is the memory store with failures.
+type Store struct {
+	*fake.Store
+	OnFinish  func() error  // called before each Finish; its error is returned instead
+	OnClaimed func()        // called after each Claim
+	Locks     *RowLocks     // rows that Claim leaves out; nil: none
+	Hang      string        // the method whose database does not answer
+	Deaf      chan struct{} // Expired waits for it and ignores its context; nil: no wait
+
+	OnSaveBatch  func() (saved bool, err error) // instead of SaveBatch
+	OnAttemptsOf func() error                   // called before each AttemptsOf; its error is returned
+
+	Asked func(ctx context.Context, method string) // called with the context of each call that spans belong to; nil: not called
+	Reads atomic.Int32                             // number of calls of Get and Load
+}
+
+func (f *Store) saw(ctx context.Context, method string) {
+	if f.Asked != nil {
+		f.Asked(ctx, method)
+	}
+}
+
+// read is saw for a read, which fails while the database does not answer.
+func (f *Store) read(ctx context.Context, method string) error {
+	f.saw(ctx, method)
+	return f.silent(ctx, method)
+}
+
+// SaveBatch calls OnSaveBatch instead, if set.
+func (f *Store) SaveBatch(ctx context.Context, results repository.BatchResults) (bool, error) {
+	f.saw(ctx, "SaveBatch")
+	if f.OnSaveBatch != nil {
+		return f.OnSaveBatch()
+	}
+	return f.Store.SaveBatch(ctx, results)
+}
+
+// AttemptsOf calls OnAttemptsOf before.
+func (f *Store) AttemptsOf(ctx context.Context, redrive uuid.UUID, ids []uuid.UUID) ([]entity.Attempt, error) {
+	f.saw(ctx, "AttemptsOf")
+	if f.OnAttemptsOf != nil {
+		if err := f.OnAttemptsOf(); err != nil {
+			return nil, err
+		}
+	}
+	return f.Store.AttemptsOf(ctx, redrive, ids)
+}
+
+// Silence is how long a store waits for a database that does not answer.
+const Silence = 30 * time.Second
+
+// silent fails as the PostgreSQL store does when the read_timeout of a connection is over.
+func (f *Store) silent(ctx context.Context, method string) error {
+	switch {
+	case f.Hang != method:
+		return nil
+	case wait.Sleep(ctx, Silence):
+		return entity.ErrUnavailable
+	default:
+		return ctx.Err()
+	}
+}
+
+// Get counts as a read.
+func (f *Store) Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error) {
+	f.Reads.Add(1)
+	if err := f.read(ctx, "Get"); err != nil {
+		return entity.Message{}, err
+	}
+	return f.Store.Get(ctx, id, maxValue)
+}
+
+// Load counts as a read.
+func (f *Store) Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) ([]entity.Message, int, error) {
+	f.Reads.Add(1)
+	if err := f.read(ctx, "Load"); err != nil {
+		return nil, 0, err
+	}
+	return f.Store.Load(ctx, ids, maxBytes)
+}
+
+// Expired waits for Deaf before.
+func (f *Store) Expired(ctx context.Context, q repository.ExpiredQuery) ([]entity.Message, error) {
+	if f.Deaf != nil {
+		<-f.Deaf
+	}
+	if err := f.read(ctx, "Expired"); err != nil {
+		return nil, err
+	}
+	return f.Store.Expired(ctx, q)
+}
+
+// Claim leaves out locked rows, and calls OnClaimed after.
+func (f *Store) Claim(ctx context.Context, claims []repository.Claim, how repository.Claiming) ([]entity.Message, error) {
+	f.saw(ctx, "Claim")
+	if f.OnClaimed != nil {
+		defer f.OnClaimed()
+	}
+	return f.Store.Claim(ctx, f.Locks.Unlocked(claims), how)
+}
+
+// Finish calls OnFinish before.
+func (f *Store) Finish(ctx context.Context, results []repository.Result, cause entity.Cause) ([]repository.Finished, error) {
+	f.saw(ctx, "Finish")
+	if f.OnFinish != nil {
+		if err := f.OnFinish(); err != nil {
+			return nil, err
+		}
+	}
+	return f.Store.Finish(ctx, results, cause)
+}
+
+// Bench has a store and a log in memory, for a test of what works with them.
+type Bench struct {
+	*testing.T
+	Store *Store
+	Kafka *Kafka
+	Judge func(context.Context) (func(*entity.Message) entity.OriginStanding, error) // of original topics; see Origins
+	Logs  *observer.ObservedLogs
+
+	Logger *zap.Logger // of Logs
+	put    int
+}
+
+// NewBench returns a Bench on which every original topic is declared.
+func NewBench(t *testing.T) *Bench {
+	core, logs := observer.New(zapcore.InfoLevel)
+	return &Bench{
+		T: t, Store: &Store{Store: fake.New(time.Now)}, Kafka: &Kafka{}, Logs: logs, Logger: zap.New(core),
+		Judge: func(context.Context) (func(*entity.Message) entity.OriginStanding, error) {
+			return func(*entity.Message) entity.OriginStanding {
+				return entity.OriginStanding{Declaration: entity.Declared}
+			}, nil
+		},
+	}
+}
+
+// Origins judges original topics as Judge does at the time of the call.
+func (b *Bench) Origins(ctx context.Context) (func(*entity.Message) entity.OriginStanding, error) {
+	return b.Judge(ctx)
+}
+
+// Add puts n messages into the store, each younger than the one before.
+func (b *Bench) Add(n int, changes ...func(*entity.Message)) []uuid.UUID {
+	ids := make([]uuid.UUID, n)
+	for i := range ids {
+		b.put++
+		m := entity.NewMessage(Orders, "boom", time.Now().Add(time.Duration(b.put)*time.Millisecond))
+		m.Record.Value = []byte("value")
+		m.Record.Size = 5
+		m.Source = entity.Source{Topic: DeadLetter, Offset: int64(b.put)}
+		for _, change := range changes {
+			change(&m)
+		}
+		b.Store.Insert(m)
+		ids[i] = m.ID
+	}
+	return ids
+}
+
+// Get returns a message without its value.
+func (b *Bench) Get(id uuid.UUID) entity.Message {
+	b.Helper()
+	return check.Must(b.Store.Get(context.Background(), id, 0))(b)
+}
+
+// WantState checks status, attempts and the last error class.
+func (b *Bench) WantState(id uuid.UUID, status entity.Status, count int, class entity.ErrorClass) {
+	b.Helper()
+	m := b.Get(id)
+	got := fmt.Sprintf("%s %d %q", m.Status, m.RetryCount, m.LastPublishErrorClass)
+	want := fmt.Sprintf("%s %d %q", status, count, class)
+	check.Equal(b, got, want, "message")
+}
+
+// WantSent checks which messages are in the log of a topic, in order.
+func (b *Bench) WantSent(topic string, want ...uuid.UUID) {
+	b.Helper()
+	check.Equal(b, b.Kafka.Sent(topic), want, "log of %s", topic)
+}
+
+// Elapse lets time pass in the bubble of a test.
+func Elapse(d time.Duration) { wait.Sleep(context.Background(), d) }
+
+// Within waits for a condition, in fake time.
+func (b *Bench) Within(d time.Duration, what string, is func() bool) {
+	b.Helper()
+	for end := time.Now().Add(d); !is(); Elapse(max(d/200, 10*time.Millisecond)) {
+		check.Require(b, !time.Now().After(end), "%s did not happen within %s", what, d)
+	}
+}
+
+// States counts messages by status.
+func (b *Bench) States(ids []uuid.UUID) map[entity.Status]int {
+	b.Helper()
+	n := map[entity.Status]int{}
+	for _, id := range ids {
+		n[b.Get(id).Status]++
+	}
+	return n
+}
+
+// WantStates checks how many messages have which status.
+func (b *Bench) WantStates(ids []uuid.UUID, want map[entity.Status]int) {
+	b.Helper()
+	got := b.States(ids)
+	check.True(b, fmt.Sprint(got) == fmt.Sprint(want), "states = %v, want %v", got, want)
+}
+
+// WantOnce checks that each message was sent once.
+func (b *Bench) WantOnce(topic string, ids []uuid.UUID) {
+	b.Helper()
+	count := map[uuid.UUID]int{}
+	for _, id := range b.Kafka.Sent(topic) {
+		count[id]++
+	}
+	for _, id := range ids {
+		check.True(b, count[id] == 1, "message %s was sent %d times, want once", id, count[id])
+	}
+}
+
+// Records returns the contents of a topic's log.
+func (k *Kafka) Records(topic string) []string {
+	k.Mu.Lock()
+	defer k.Mu.Unlock()
+	var all []string
+	for _, e := range k.logs[topic] {
+		all = append(all, string(e.record.Key)+"="+string(e.record.Value))
+	}
+	return all
+}
+
+// WantRecords checks the records in the log of a topic.
+func (b *Bench) WantRecords(topic string, want ...string) {
+	b.Helper()
+	check.Equal(b, b.Kafka.Records(topic), want, "log of %s", topic)
+}
+
+// WantEdits checks the edits of a message's attempts.
+func (b *Bench) WantEdits(id uuid.UUID, want ...*entity.Edit) {
+	b.Helper()
+	history := check.Must(b.Store.History(context.Background(), id))(b)
+	var got []*entity.Edit
+	for _, a := range history {
+		got = append(got, a.Edit)
+	}
+	check.Equal(b, got, want, "edits")
+}
+
+// WantRecordUnchanged checks that a message still has its record and original topic.
+func (b *Bench) WantRecordUnchanged(id uuid.UUID, want entity.Message) {
+	b.Helper()
+	got, err := b.Store.Get(context.Background(), id, -1)
+	check.True(b, err == nil && reflect.DeepEqual(got.Record, want.Record) && got.OriginalTopic == want.OriginalTopic,
+		"message = %+v of %s, %v, want %+v of %s", got.Record, got.OriginalTopic, err, want.Record, want.OriginalTopic)
+}
+
+// RowLocks are rows that another database session locks: claims that do not wait leave them out.
+type RowLocks struct {
+	mu  sync.Mutex
+	ids map[uuid.UUID]bool
+}
+
+// Lock makes a session lock these rows, and no others.
+func (l *RowLocks) Lock(ids ...uuid.UUID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ids = make(map[uuid.UUID]bool, len(ids))
+	for _, id := range ids {
+		l.ids[id] = true
+	}
+}
+
+// Unlocked returns the claims of rows that are not locked.
+func (l *RowLocks) Unlocked(claims []repository.Claim) []repository.Claim {
+	if l == nil {
+		return claims
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(claims), func(c repository.Claim) bool { return l.ids[c.MessageID] })
+}
+
+// Lock makes another session lock the rows of messages.
+func (b *Bench) Lock(ids ...uuid.UUID) {
+	if b.Store.Locks == nil {
+		b.Store.Locks = &RowLocks{}
+	}
+	b.Store.Locks.Lock(ids...)
+}
+
+// Unlock ends the session that locks rows.
+func (b *Bench) Unlock() { b.Lock() }
+
+// WantMetric checks the value of a metric.
+func (b *Bench) WantMetric(what string, metric prometheus.Collector, want float64) {
+	b.Helper()
+	telemetrytest.Want(b.T, what, metric, want)
+}
+
+// WantObserved checks the values of a histogram.
+func (b *Bench) WantObserved(what string, histogram prometheus.Collector, count uint64, sum float64) {
+	b.Helper()
+	if gotCount, gotSum := telemetrytest.Observed(b.T, histogram); gotCount != count || gotSum != sum {
+		b.Errorf("%s has %d values of %v together, want %d of %v", what, gotCount, gotSum, count, sum)
+	}
+}
+
+// WantPublishError checks the error of a retry.
+func (b *Bench) WantPublishError(err error, status entity.Status, class entity.ErrorClass) *entity.PublishError {
+	b.Helper()
+	failed := check.As[*entity.PublishError](b, err, "Retry")
+	check.True(b, failed.Status == status && failed.Class == class,
+		"PublishError is %s %s, want %s %s", failed.Status, failed.Class, status, class)
+	return failed
+}
+
+// WantDeadLines checks how many messages were logged as dead.
+func (b *Bench) WantDeadLines(n int) {
+	b.Helper()
+	check.Equal(b, b.Logs.FilterMessage("message is dead").Len(), n, "lines about death")
+}
+
+// Keyed sets the key of a message.
+func Keyed(key string) func(*entity.Message) {
+	return func(m *entity.Message) { m.Record.Key = []byte(key) }
+}
+
+// PatchText changes the state of a value to new.
+const PatchText = `[{"op":"replace","path":"/state","value":"new"}]`
+
+// Value sets the value of a message; "" is a tombstone.
+func Value(text string) func(*entity.Message) {
+	return func(m *entity.Message) {
+		m.Record.Value, m.Record.Size = []byte(text), int64(len(text))
+		if text == "" {
+			m.Record.Value = nil
+		}
+	}
+}
+
+// To sets the original topic of a message.
+func To(topic string) func(*entity.Message) {
+	return func(m *entity.Message) { m.OriginalTopic = topic }
+}
+
+// Asked records the spans of calls to the store, by method.
+type Asked struct {
+	mu    sync.Mutex
+	Spans map[string]map[trace.SpanID]bool
+}
+
+// Watch records the spans of all further calls.
+func (b *Bench) Watch() *Asked {
+	a := &Asked{Spans: map[string]map[trace.SpanID]bool{}}
+	b.Store.Asked = func(ctx context.Context, method string) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.Spans[method] == nil {
+			a.Spans[method] = map[trace.SpanID]bool{}
+		}
+		a.Spans[method][trace.SpanContextFromContext(ctx).SpanID()] = true
+	}
+	return a
+}
+
+// Want checks that methods were called within the span and in no other.
+func (a *Asked) Want(t *testing.T, span sdktrace.ReadOnlySpan, methods ...string) {
+	t.Helper()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, method := range methods {
+		want := []trace.SpanID{span.SpanContext().SpanID()}
+		got := slices.Collect(maps.Keys(a.Spans[method]))
+		check.True(t, slices.Equal(got, want), "%s was asked within the spans %s, want %s alone", method, got, want)
+	}
+}
+
+// Team gamma may write to GammaDLQ, and team beta owns BetaTopic.
+const (
+	GammaDLQ   = "gamma.dlq.v1"
+	GammaTopic = "gamma.events.v1"
+	BetaDLQ    = "beta.dlq.v1"
+	BetaTopic  = "beta.events.v1"
+)
+
+// ClaimingTopic makes a message of a dead-letter topic whose header claims an original topic.
+func ClaimingTopic(dlq, original string) func(*entity.Message) {
+	return func(m *entity.Message) {
+		m.Source.Topic, m.OriginalTopic, m.Origin.Confidence = dlq, original, entity.FromHeader
+	}
+}
+
+// Declare makes the bench judge origins by a configuration and the store's mapping.
+func (b *Bench) Declare(trust string, rules ...deadletter.OriginRule) {
+	b.Helper()
+	cfg := deadletter.Config{Origins: rules, OriginTrust: trust}
+	origins := check.Must(deadletter.NewOrigins(cfg))(b)
+	decoder := check.Must(deadletter.FromConfig(cfg, deadletter.Patterns{}))(b)
+	b.Judge = deadletter.NewJudge(decoder, origins, b.Store.Mapping).Standing
+}
+
+// ByConvention declares that a dead-letter topic has records of the topics with its first word.
+var ByConvention = deadletter.OriginRule{DLQ: "*.dlq.v1", Originals: []string{"$1.*"}}
+
+// ScopeOf returns the topics that a principal may see.
+func ScopeOf(t *testing.T, topics ...string) *entity.TopicPatterns {
+	t.Helper()
+	scope := check.Must(entity.ParseTopicPatterns("topics", topics...))(t)
+	return &scope
+}
+
+// Counter returns the value of a counter with one label.
+func Counter(t testing.TB, from prometheus.Gatherer, name, label string) float64 {
+	t.Helper()
+	for _, family := range check.Must(from.Gather())(t) {
+		for _, m := range family.GetMetric() {
+			if family.GetName() == name && m.GetLabel()[0].GetValue() == label {
+				return m.GetCounter().GetValue()
+			}
+		}
+	}
+	return 0
+}

@@ -1,0 +1,23 @@
+// Package republisher sends dead letters back to their original topic, byte for byte: it first decides to which
+// partition a message would go or why it must not be sent, sends it with headers that mark it as a replay, and later
+// finds out whether the attempt of a dead process reached the log. Callers decide when attempts start, and handle
+// their results.
+//
+// In reading order:
+//
+//   - plan.go: where a message would go, or why it must not be sent
+//   - publish.go: sends claimed messages
+//   - find.go: whether the record of an earlier claim is in the log
+//   - topic_ids.go: whether the topic is still the same one
+//   - inspect.go: whether topics accept replays, and what their consumer groups do
+//   - lag.go: how many dead letters are not stored yet
+//   - committed.go: committed offsets of a consumer group
+//   - disabled.go: the same without Kafka
+//   - record.go: the record that is sent: key, headers, partition
+//   - fetch.go: records that the store does not hold
+//   - pointers.go: which dead letters may point to their record
+//   - trace.go: the span of a send
+//   - republisher.go: Republisher, whose methods these are, and what it needs
+//   - config.go: settings
+//   - errors.go: translates Kafka's errors
+package republisher
