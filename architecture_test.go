@@ -23,7 +23,6 @@ var layers = map[string][]string{
 	// Layer 0: imports no package of this repository.
 	"pkg/entity":    {},
 	"pkg/config":    {},
-	"pkg/console":   {},
 	"pkg/outage":    {},
 	"pkg/secret":    {},
 	"pkg/telemetry": {},
@@ -75,6 +74,22 @@ var layers = map[string][]string{
 	"pkg/rest/handlers/groups":   {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/rest/wire", "pkg/rest/internal/respond", "pkg/rest/internal/access", "pkg/rest/internal/request", "pkg/rest/internal/unmask"},
 	"pkg/rest/handlers/admin":    {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/rest/wire", "pkg/rest/internal/respond", "pkg/rest/internal/access", "pkg/rest/internal/request"},
 	"pkg/rest":                   {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/payload", "pkg/rest/openapi", "pkg/traces", "pkg/wait", "pkg/rest/wire", "pkg/rest/internal/respond", "pkg/rest/internal/access", "pkg/rest/internal/request", "pkg/rest/internal/unmask", "pkg/rest/handlers/messages", "pkg/rest/handlers/search", "pkg/rest/handlers/redrives", "pkg/rest/handlers/groups", "pkg/rest/handlers/admin"},
+
+	// The console: its pages import only what is below them, and no package outside its folder.
+	"pkg/console/internal/format":  {},
+	"pkg/console/internal/link":    {},
+	"pkg/console/internal/request": {},
+	"pkg/console/internal/session": {},
+	"pkg/console/internal/diff":    {"pkg/console/internal/format"},
+	"pkg/console/internal/api":     {"pkg/console/internal/format", "pkg/console/internal/link", "pkg/console/internal/session"},
+	"pkg/console/internal/view":    {"pkg/console/internal/api", "pkg/console/internal/format", "pkg/console/internal/link", "pkg/console/internal/request", "pkg/console/internal/session"},
+	"pkg/console/pages/admin":      {"pkg/console/internal/api", "pkg/console/internal/diff", "pkg/console/internal/link", "pkg/console/internal/request", "pkg/console/internal/session", "pkg/console/internal/view"},
+	"pkg/console/pages/groups":     {"pkg/console/internal/api", "pkg/console/internal/format", "pkg/console/internal/link", "pkg/console/internal/request", "pkg/console/internal/session", "pkg/console/internal/view"},
+	"pkg/console/pages/message":    {"pkg/console/internal/api", "pkg/console/internal/diff", "pkg/console/internal/format", "pkg/console/internal/link", "pkg/console/internal/request", "pkg/console/internal/session", "pkg/console/internal/view"},
+	"pkg/console/pages/messages":   {"pkg/console/internal/api", "pkg/console/internal/format", "pkg/console/internal/link", "pkg/console/internal/request", "pkg/console/internal/session", "pkg/console/internal/view"},
+	"pkg/console/pages/overview":   {"pkg/console/internal/api", "pkg/console/internal/format", "pkg/console/internal/link", "pkg/console/internal/session", "pkg/console/internal/view"},
+	"pkg/console/pages/redrive":    {"pkg/console/internal/api", "pkg/console/internal/diff", "pkg/console/internal/format", "pkg/console/internal/link", "pkg/console/internal/request", "pkg/console/internal/session", "pkg/console/internal/view"},
+	"pkg/console":                  {"pkg/console/internal/api", "pkg/console/internal/link", "pkg/console/internal/request", "pkg/console/internal/session", "pkg/console/internal/view", "pkg/console/pages/admin", "pkg/console/pages/groups", "pkg/console/pages/message", "pkg/console/pages/messages", "pkg/console/pages/overview", "pkg/console/pages/redrive"},
 }
 
 // owners lists the packages that may import a library, so that replacing the library changes only

@@ -54,3 +54,6 @@ func (c Config) Validate() error {
 	}
 	return errors.Join(errs...)
 }
+
+// traceURL returns the address of a trace, or "".
+func (c Config) traceURL(id string) string { return strings.ReplaceAll(c.TraceURL, traceID, id) }

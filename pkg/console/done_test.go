@@ -1,17 +1,20 @@
-package console
+package console_test
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/consoletest"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/format"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/view"
 )
 
 func TestDone(t *testing.T) {
 	t.Parallel()
-	const page, sentence = "/redrives/" + redriveID, "The redrive was paused."
-	v := newVisitor(t, site(t, redriveAPI(t).says("POST /api/v1/redrives/"+redriveID+"/pause", raw(`{}`))))
+	const page, sentence = "/redrives/" + consoletest.RedriveID, "The redrive was paused."
+	v := newVisitor(t, consoletest.Site(t, consoletest.RedriveAPI(t).Says("POST /api/v1/redrives/"+consoletest.RedriveID+"/pause", consoletest.Raw(`{}`))))
 	says := func(path string) bool {
 		t.Helper()
 		return strings.Contains(v.get(path).Body.String(), sentence)
@@ -33,35 +36,10 @@ func TestDone(t *testing.T) {
 		t.Errorf("got it shown again (%q), want once", v.cookies())
 	}
 	// Text of the request is never shown.
-	for _, value := range []string{hostile, "paused", "paused.x", hostile + "." + digest(page), "nonsense." + digest(page)} {
-		v.jar[doneCookie] = &http.Cookie{Name: doneCookie, Value: url.QueryEscape(value)}
+	for _, value := range []string{consoletest.Hostile, "paused", "paused.x", consoletest.Hostile + "." + format.Digest(page), "nonsense." + format.Digest(page)} {
+		v.jar[view.DoneCookie] = &http.Cookie{Name: view.DoneCookie, Value: url.QueryEscape(value)}
 		body := v.get(page + "?done=paused").Body.String()
-		mustNotHave(t, body, `class="notice good"`)
-		wantNoMarkup(t, body)
-	}
-}
-
-func TestWayBack(t *testing.T) {
-	t.Parallel()
-	for came, want := range map[string]string{
-		"http://example.com/messages?topic=a&status=DEAD": "/messages?topic=a&status=DEAD", "http://example.com/groups/1": "/groups/1",
-		"http://example.com/redrives/1?result=dead": "/redrives/1?result=dead", "http://evil.example/messages?a=b": messagesPath, "": messagesPath,
-		"http://example.com/": messagesPath, "http://example.com/messages/1": messagesPath, "http://example.com//evil.example/messages": messagesPath,
-	} {
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/messages/1", nil)
-		r.Header.Set("Referer", came)
-		if got := wayBack(r); got != want {
-			t.Errorf("from %q: got %q, want %q", came, got, want)
-		}
-	}
-	for kept, want := range map[string]string{
-		"/messages?topic=a": "/messages?topic=a", "https://evil.example/messages": messagesPath, "//evil.example/messages": messagesPath,
-		`/\evil.example`: messagesPath, "/messages/1": messagesPath, "": messagesPath,
-	} {
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/messages/1/delete", strings.NewReader(url.Values{"from": {kept}}.Encode()))
-		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		if got := wayBack(r); got != want {
-			t.Errorf("kept %q: got %q, want %q", kept, got, want)
-		}
+		consoletest.MustNotHave(t, body, `class="notice good"`)
+		consoletest.WantNoMarkup(t, body)
 	}
 }

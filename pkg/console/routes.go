@@ -1,48 +1,85 @@
 package console
 
-import "net/http"
+import (
+	"net/http"
+
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/link"
+	"github.com/dlq-manager/dlq-manager/pkg/console/pages/admin"
+	"github.com/dlq-manager/dlq-manager/pkg/console/pages/groups"
+	"github.com/dlq-manager/dlq-manager/pkg/console/pages/message"
+	"github.com/dlq-manager/dlq-manager/pkg/console/pages/messages"
+	"github.com/dlq-manager/dlq-manager/pkg/console/pages/overview"
+	"github.com/dlq-manager/dlq-manager/pkg/console/pages/redrive"
+)
+
+// Route is a page or the target of a form. Variable segments of its path are in braces; handlers read them with
+// PathValue.
+type Route struct {
+	Method  string
+	Path    string
+	Handler http.Handler
+}
 
 // Routes lists every page and every target of a form.
 func (c *Console) Routes() []Route {
-	return append(c.signInRoutes(), []Route{
-		{http.MethodGet, "/", c.page(c.overview)},
-		{http.MethodGet, "/messages", c.page(c.messageList(messagesPath))},
-		{http.MethodGet, "/messages/chosen", c.page(c.chosenMessages)}, // more specific than /messages/{id}
-		{http.MethodGet, "/messages/export", c.page(c.exportMessages)},
-		{http.MethodPost, "/messages/columns", c.page(c.chooseColumns)},
-		{http.MethodGet, "/archive", c.page(c.messageList(archivePath))},
-		{http.MethodGet, "/topics", c.page(c.listTopics)},
-		{http.MethodGet, "/topics/mapping", c.page(c.showMapping)},
-		{http.MethodPost, "/topics/mapping", c.page(c.replaceMapping)},
-		{http.MethodGet, quarantinePath, c.page(c.listQuarantine)},
-		{http.MethodPost, "/quarantine/{id}/retry", c.page(c.orderQuarantined(http.MethodPost, "trying", "retry"))},
-		{http.MethodPost, "/quarantine/{id}/delete", c.page(c.orderQuarantined(http.MethodDelete, "record-deleted"))},
-		{http.MethodGet, "/audit", c.page(c.listChanges)},
-		{http.MethodGet, "/groups", c.page(c.listGroups)},
-		{http.MethodGet, "/groups/{id}", c.page(c.showGroup)},
-		{http.MethodPost, "/groups/{id}/note", c.page(c.noteGroup)},
-		{http.MethodGet, "/redrives", c.page(c.listRedrives)},
-		{http.MethodGet, "/redrives/new", c.page(c.newRedrive)},
-		{http.MethodPost, "/redrives/new", c.page(c.startRedrive)},
-		{http.MethodGet, "/redrives/{id}", c.page(c.showRedrive)},
-		{http.MethodPost, "/redrives/{id}/pause", c.page(c.moveRedrive("pause"))},
-		{http.MethodPost, "/redrives/{id}/resume", c.page(c.moveRedrive("resume"))},
-		{http.MethodPost, "/redrives/{id}/cancel", c.page(c.moveRedrive("cancel"))},
+	s := c.server()
+	client, renderer, now := c.api, c.renderer, c.now
+	home, topics := &overview.Overview{API: client, Renderer: renderer, Now: now}, &overview.Topics{API: client, Renderer: renderer}
+	list := &messages.List{API: client, Renderer: renderer, Now: now}
+	errorGroups := &groups.Pages{API: client, Renderer: renderer, Now: now, VersionHeaders: c.cfg.VersionHeaders}
+	redrives := &redrive.Pages{API: client, Renderer: renderer, Now: now}
+	newRedrive := &redrive.Start{API: client, Renderer: renderer, Now: now}
+	one := &message.Page{
+		API: client, Renderer: renderer, Now: now, ApplicationFrames: c.cfg.ApplicationFrames, TraceURL: c.cfg.traceURL, NeedToken: c.needAuth,
+	}
+	actions, edit := &message.Actions{Page: one}, message.NewEdit(client, renderer, now)
+	audit, mapping := &admin.Audit{API: client, Renderer: renderer}, &admin.Mapping{API: client, Renderer: renderer}
+	quarantine := &admin.Quarantine{API: client, Renderer: renderer}
 
-		{http.MethodGet, "/messages/{id}", c.page(c.messagePage(false))},
-		{http.MethodGet, "/messages/{id}/payload", c.page(c.download(false))},
-		{http.MethodGet, "/messages/{id}/edit", c.page(c.showEdit)},
-		{http.MethodPost, "/messages/{id}/edit", c.page(c.takeEdit)},
-		{http.MethodPost, "/messages/{id}/retry", c.page(c.orderMessage("retry", "retried"))},
-		{http.MethodPost, "/messages/{id}/requeue", c.page(c.orderMessage("requeue", "requeued"))},
-		{http.MethodPost, "/messages/{id}/dead", c.page(c.orderMessage("dead", "dead"))},
-		{http.MethodPost, "/messages/{id}/delete", c.page(c.deleteMessage)},
-		{http.MethodPost, "/messages/{id}/origin", c.page(c.orderMessage("origin", "origin"))},
-		{http.MethodGet, "/archive/{id}", c.page(c.messagePage(true))},
-		{http.MethodGet, "/archive/{id}/payload", c.page(c.download(true))},
-		{http.MethodPost, "/archive/{id}/restore", c.page(c.orderMessage("restore", "restored"))},
+	return []Route{
+		{http.MethodGet, link.SignIn, s.open(s.signIn.show)},
+		{http.MethodPost, link.SignIn, s.open(s.signIn.takeToken)},
+		{http.MethodGet, callbackPath, s.open(s.signIn.finish)},
+		{http.MethodPost, link.SignOut, s.open(s.signIn.signOut)},
 
-		{http.MethodPost, "/theme", c.open(c.setTheme)},
-		{http.MethodGet, "/static/{version}/{file}", http.HandlerFunc(c.assets.serve)},
-	}...)
+		{http.MethodGet, "/", s.page(home.Show)},
+		{http.MethodGet, "/messages", s.page(list.Show(link.Messages))},
+		{http.MethodGet, "/messages/chosen", s.page(messages.Chosen)}, // more specific than /messages/{id}
+		{http.MethodGet, "/messages/export", s.page(list.Export)},
+		{http.MethodPost, "/messages/columns", s.page(messages.ChooseColumns)},
+		{http.MethodGet, "/archive", s.page(list.Show(link.Archive))},
+		{http.MethodGet, "/topics", s.page(topics.Show)},
+		{http.MethodGet, "/topics/mapping", s.page(mapping.Show)},
+		{http.MethodPost, "/topics/mapping", s.page(mapping.Replace)},
+		{http.MethodGet, "/quarantine", s.page(quarantine.Show)},
+		{http.MethodPost, "/quarantine/{id}/retry", s.page(quarantine.Act(http.MethodPost, "trying", "retry"))},
+		{http.MethodPost, "/quarantine/{id}/delete", s.page(quarantine.Act(http.MethodDelete, "record-deleted"))},
+		{http.MethodGet, "/audit", s.page(audit.Show)},
+		{http.MethodGet, "/groups", s.page(errorGroups.List)},
+		{http.MethodGet, "/groups/{id}", s.page(errorGroups.Show)},
+		{http.MethodPost, "/groups/{id}/note", s.page(errorGroups.Annotate)},
+		{http.MethodGet, "/redrives", s.page(redrives.List)},
+		{http.MethodGet, "/redrives/new", s.page(newRedrive.Show)},
+		{http.MethodPost, "/redrives/new", s.page(newRedrive.Start)},
+		{http.MethodGet, "/redrives/{id}", s.page(redrives.Show)},
+		{http.MethodPost, "/redrives/{id}/pause", s.page(redrives.Move("pause"))},
+		{http.MethodPost, "/redrives/{id}/resume", s.page(redrives.Move("resume"))},
+		{http.MethodPost, "/redrives/{id}/cancel", s.page(redrives.Move("cancel"))},
+
+		{http.MethodGet, "/messages/{id}", s.page(one.Show(false))},
+		{http.MethodGet, "/messages/{id}/payload", s.page(one.Download(false))},
+		{http.MethodGet, "/messages/{id}/edit", s.page(edit.Show)},
+		{http.MethodPost, "/messages/{id}/edit", s.page(edit.Send)},
+		{http.MethodPost, "/messages/{id}/retry", s.page(actions.Act("retry", "retried"))},
+		{http.MethodPost, "/messages/{id}/requeue", s.page(actions.Act("requeue", "requeued"))},
+		{http.MethodPost, "/messages/{id}/dead", s.page(actions.Act("dead", "dead"))},
+		{http.MethodPost, "/messages/{id}/delete", s.page(actions.Delete)},
+		{http.MethodPost, "/messages/{id}/origin", s.page(actions.Act("origin", "origin"))},
+		{http.MethodGet, "/archive/{id}", s.page(one.Show(true))},
+		{http.MethodGet, "/archive/{id}/payload", s.page(one.Download(true))},
+		{http.MethodPost, "/archive/{id}/restore", s.page(actions.Act("restore", "restored"))},
+
+		{http.MethodPost, "/theme", s.open(setTheme)},
+		{http.MethodGet, "/static/{version}/{file}", http.HandlerFunc(c.assets.Serve)},
+	}
 }

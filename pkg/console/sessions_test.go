@@ -1,4 +1,4 @@
-package console
+package console_test
 
 import (
 	"context"
@@ -7,6 +7,9 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/console"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/consoletest"
 )
 
 // endedSessions is the store that replicas share.
@@ -35,18 +38,18 @@ func (e *endedSessions) End(_ context.Context, id, token string) error {
 func TestSignOut_EndsTheSessionEverywhere(t *testing.T) {
 	t.Parallel()
 	shared := &endedSessions{ended: map[string]string{}}
-	api := guarded(t, goodToken).says("GET /api/v1/audit", refusal{status: http.StatusInternalServerError, message: "no trail"})
-	one, two := site(t, api, WithAuthentication(), WithSessions(shared)), site(t, api, WithAuthentication(), WithSessions(shared))
+	api := guarded(t, goodToken).Says("GET /api/v1/audit", consoletest.Refuse(http.StatusInternalServerError, "", "no trail", nil))
+	one, two := consoletest.Site(t, api, console.WithAuthentication(), console.WithSessions(shared)), consoletest.Site(t, api, console.WithAuthentication(), console.WithSessions(shared))
 	v := newVisitor(t, one)
 	v.signIn(goodToken)
 	thief := newVisitor(t, two)
 	maps.Copy(thief.jar, v.jar)
-	wantSays(t, "a copy before", thief.get("/audit"), http.StatusInternalServerError) // signed in: this API has no audit trail
-	wantTo(t, "signing out", v.send(http.MethodPost, "/sign-out", nil), "/sign-in")
-	wantTo(t, "a copy after", thief.get("/audit"), "/sign-in?return=%2Faudit")
+	consoletest.WantSays(t, "a copy before", thief.get("/audit"), http.StatusInternalServerError) // signed in: this API has no audit trail
+	consoletest.WantTo(t, "signing out", v.send(http.MethodPost, "/sign-out", nil), "/sign-in")
+	consoletest.WantTo(t, "a copy after", thief.get("/audit"), "/sign-in?return=%2Faudit")
 	thief.wantCookies("the copy, which would be refused again and again", "")
 	v.signIn(goodToken)
-	wantSays(t, "a new session", v.get("/audit"), http.StatusInternalServerError)
+	consoletest.WantSays(t, "a new session", v.get("/audit"), http.StatusInternalServerError)
 	if len(shared.ended) != 1 {
 		t.Errorf("%d sessions ended, want one", len(shared.ended))
 	}
@@ -56,13 +59,13 @@ func TestSignOut_EndsTheSessionEverywhere(t *testing.T) {
 func TestSignOut_WhileItCannotBeNoted(t *testing.T) {
 	t.Parallel()
 	shared := &endedSessions{ended: map[string]string{}}
-	v := newVisitor(t, site(t, guarded(t, goodToken), WithAuthentication(), WithSessions(shared)))
+	v := newVisitor(t, consoletest.Site(t, guarded(t, goodToken), console.WithAuthentication(), console.WithSessions(shared)))
 	v.signIn(goodToken)
 	before := v.cookies()
 	shared.down = true
-	wantSays(t, "a page", v.get("/"), http.StatusServiceUnavailable, "cannot be checked")
+	consoletest.WantSays(t, "a page", v.get("/"), http.StatusServiceUnavailable, "cannot be checked")
 	v.wantCookies("then", before)
-	wantSays(t, "signing out", v.send(http.MethodPost, "/sign-out", nil), http.StatusServiceUnavailable, "in this browser only")
+	consoletest.WantSays(t, "signing out", v.send(http.MethodPost, "/sign-out", nil), http.StatusServiceUnavailable, "in this browser only")
 	v.wantCookies("in the end", "")
 }
 
@@ -75,10 +78,10 @@ func (l *limitOne) Failed(*http.Request)             { l.failed++ }
 func TestSignIn_IssuerIsNotAskedWithoutEnd(t *testing.T) {
 	t.Parallel()
 	issuer, limit := &anIssuer{token: goodToken}, &limitOne{}
-	v := newVisitor(t, site(t, guarded(t, goodToken), WithAuthentication(), WithSignIn(issuer), WithSignIns(limit)))
-	wantTo(t, "the first", v.get(v.toIssuer("")+"&code=guess"), "/sign-in?failed=refused&return=%2F")
+	v := newVisitor(t, consoletest.Site(t, guarded(t, goodToken), console.WithAuthentication(), console.WithSignIn(issuer), console.WithSignIns(limit)))
+	consoletest.WantTo(t, "the first", v.get(v.toIssuer("")+"&code=guess"), "/sign-in?failed=refused&return=%2F")
 	w := v.get(v.toIssuer("") + "&code=guess")
-	wantSays(t, "the next", w, http.StatusTooManyRequests, "Too many")
+	consoletest.WantSays(t, "the next", w, http.StatusTooManyRequests, "Too many")
 	if len(issuer.finished) != 1 || w.Header().Get("Retry-After") != "61" {
 		t.Errorf("the issuer was asked %d times, Retry-After is %q; want once, and 61", len(issuer.finished), w.Header().Get("Retry-After"))
 	}
@@ -87,26 +90,26 @@ func TestSignIn_IssuerIsNotAskedWithoutEnd(t *testing.T) {
 // While the API refuses further tokens after too many invalid ones, it refuses this one too.
 func TestSignIn_TooManyTokens(t *testing.T) {
 	t.Parallel()
-	api := newAPI(t).says("GET /api/v1/session", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	api := consoletest.NewAPI(t).Says("GET /api/v1/session", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Retry-After", "6")
 		w.WriteHeader(http.StatusTooManyRequests)
 		_, _ = w.Write([]byte(`{"error":{"code":"SYS_DLQ_RATE_LIMITED","message":"too many","request_id":"r","details":[{"field":"Authorization","reason":"x"}]}}`))
 	}))
-	v := newVisitor(t, site(t, api, WithAuthentication()))
+	v := newVisitor(t, consoletest.Site(t, api, console.WithAuthentication()))
 	w := v.signIn(goodToken)
-	wantSays(t, "a token", w, http.StatusTooManyRequests, "Too many invalid tokens")
+	consoletest.WantSays(t, "a token", w, http.StatusTooManyRequests, "Too many invalid tokens")
 	if got := w.Header().Get("Retry-After"); got != "6" {
 		t.Errorf("Retry-After is %q, want 6", got)
 	}
-	wantTo(t, "a page", v.get("/audit"), "/sign-in?return=%2Faudit")
+	consoletest.WantTo(t, "a page", v.get("/audit"), "/sign-in?return=%2Faudit")
 }
 
 func TestExport_NotForPagesOfOtherSites(t *testing.T) {
 	t.Parallel()
-	v := newVisitor(t, site(t, guarded(t, goodToken), WithAuthentication()))
+	v := newVisitor(t, consoletest.Site(t, guarded(t, goodToken), console.WithAuthentication()))
 	v.signIn(goodToken)
 	for _, from := range []string{"cross-site", "same-site"} {
 		v.header["Sec-Fetch-Site"] = from
-		wantSays(t, from, v.get("/messages/export"), http.StatusForbidden, "another site")
+		consoletest.WantSays(t, from, v.get("/messages/export"), http.StatusForbidden, "another site")
 	}
 }

@@ -5,13 +5,18 @@ import (
 	"crypto/rand"
 	"errors"
 	"net/http"
-	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/api"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/link"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/request"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/session"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/view"
 )
 
 // SignIn signs people in at an OpenID Connect issuer.
@@ -23,50 +28,56 @@ type SignIn interface {
 	Finish(ctx context.Context, code, verifier, nonce string) (token string, expires time.Time, err error)
 }
 
-// WithSignIn lets people sign in at the issuer. Without it they need a token.
-func WithSignIn(issuer SignIn) Option {
-	return func(c *Console) { c.signIn, c.needAuth = issuer, true }
+// Sessions remembers which sessions were ended, for all replicas. Implementations must be safe for concurrent use.
+type Sessions interface {
+	// Ended reports whether a session was ended. An error means that this is unknown.
+	Ended(ctx context.Context, id string) (bool, error)
+
+	// End ends a session on every replica, for as long as its token is valid.
+	End(ctx context.Context, id, token string) error
 }
 
-const (
-	signInPath   = "/sign-in"
-	signOutPath  = "/sign-out"
-	callbackPath = "/sign-in/callback"
-)
+// SignIns limits failed sign-ins per client address.
+type SignIns interface {
+	// Wait returns how long the sender of the request has to wait; 0 means not at all.
+	Wait(r *http.Request) time.Duration
 
-func (c *Console) signInRoutes() []Route {
-	return []Route{
-		{http.MethodGet, signInPath, c.open(c.showSignIn)},
-		{http.MethodPost, signInPath, c.open(c.takeToken)},
-		{http.MethodGet, callbackPath, c.open(c.finishSignIn)},
-		{http.MethodPost, signOutPath, c.open(c.signOut)},
-	}
+	// Failed counts a sign-in that failed.
+	Failed(r *http.Request)
 }
 
-// askWhoTheyAre redirects a page to the sign-in. It refuses a form at once, since nothing was done, and also a
+const callbackPath = link.SignIn + "/callback"
+
+// signInPages are the pages by which a browser gets a session and ends it.
+type signInPages struct {
+	api      api.Client
+	renderer *view.Renderer
+	logger   *zap.Logger
+	now      func() time.Time
+	issuer   SignIn
+	sessions Sessions
+	signIns  SignIns
+	needAuth bool
+}
+
+// ask redirects a page to the sign-in. It refuses a form at once, since nothing was done, and also a
 // script, which must not mistake the sign-in page for its answer.
-func (c *Console) askWhoTheyAre(w http.ResponseWriter, r *http.Request) {
-	if r.Method == http.MethodGet && navigates(r) {
-		pairs := []string{"return", returnPath(r.URL.RequestURI())}
-		if c.signIn != nil && mayReturn(r, c.now()) {
+func (s *signInPages) ask(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodGet && request.Navigates(r) {
+		pairs := []string{"return", link.Return(r.URL.RequestURI())}
+		if s.issuer != nil && mayReturn(r, s.now()) {
 			pairs = append(pairs, "with", "issuer-again")
 		}
-		_ = seeOther(w, r, signInPath, pairs...)
+		_ = view.Redirect(w, r, link.SignIn, pairs...)
 		return
 	}
-	p := signInPage{Return: cameFrom(r), Problem: &failure{
+	p := signInPage{Return: link.Referer(r), Problem: &view.Problem{
 		Title: "You are not signed in", Message: "Nothing was done. Sign in and try again.",
 	}}
-	if err := c.renderSignIn(w, r, http.StatusUnauthorized, p); err != nil {
-		c.logger.Error("cannot render the sign-in page", zap.Error(err))
+	if err := s.render(w, r, http.StatusUnauthorized, p); err != nil {
+		s.logger.Error("cannot render the sign-in page", zap.Error(err))
 		http.Error(w, "not signed in", http.StatusUnauthorized)
 	}
-}
-
-// navigates reports whether the browser will show the answer as a page.
-func navigates(r *http.Request) bool {
-	mode := r.Header.Get("Sec-Fetch-Mode")
-	return r.Header.Get("Hx-Request") == "" && (mode == "" || mode == "navigate")
 }
 
 // tooSoon is the shortest time between automatic visits to the issuer: an earlier visit would not help.
@@ -74,42 +85,25 @@ const tooSoon = time.Minute
 
 // mayReturn reports whether the browser is sent back to the issuer automatically, as some sessions last only minutes.
 func mayReturn(r *http.Request, now time.Time) bool {
-	at, err := strconv.ParseInt(cookieOf(r, issuerCookie), 10, 64)
+	at, err := strconv.ParseInt(session.CookieValue(r, issuerCookie), 10, 64)
 	return err == nil && now.Sub(time.Unix(at, 0)) >= tooSoon
-}
-
-// maxReturn limits the bytes of a return path, so that the cookie of a sign-in stays within browsers' limits.
-const maxReturn = 2000
-
-func returnPath(to string) string {
-	u, err := url.Parse(to)
-	if err != nil || len(to) > maxReturn || u.Path == signOutPath || u.Path == signInPath || strings.HasPrefix(u.Path, signInPath+"/") {
-		return "/"
-	}
-	return ownPath(to)
-}
-
-func cameFrom(r *http.Request) string {
-	u, err := url.Parse(r.Referer())
-	if err != nil || u.Host != r.Host {
-		return "/"
-	}
-	return returnPath(u.RequestURI())
 }
 
 type signInPage struct {
 	Return  string
-	Problem *failure // failure of the last attempt; nil: none
+	Problem *view.Problem // failure of the last attempt; nil: none
 }
 
-func (p signInPage) Issuer() string { return to(signInPath, "with", "issuer", "return", p.Return) }
+func (p signInPage) Issuer() string {
+	return link.To(link.SignIn, "with", "issuer", "return", p.Return)
+}
 
-func (c *Console) renderSignIn(w http.ResponseWriter, r *http.Request, status int, p signInPage) error {
-	return c.render(w, r, status, "signin", page{Title: "Sign in", Problem: p.Problem, Data: p})
+func (s *signInPages) render(w http.ResponseWriter, r *http.Request, status int, p signInPage) error {
+	return s.renderer.Render(w, r, status, "signin", view.Page{Title: "Sign in", Problem: p.Problem, Data: p})
 }
 
 // signInFailures holds the failures of sign-ins by their code in the address.
-var signInFailures = map[string]*failure{
+var signInFailures = map[string]*view.Problem{
 	"late": {
 		Title: "The sign-in took too long", Message: "A sign-in expires after ten minutes, and it needs cookies. Try again.",
 	},
@@ -121,36 +115,36 @@ var signInFailures = map[string]*failure{
 	},
 }
 
-// showSignIn shows the page, begins a sign-in at the issuer, or completes one: only the next request shows whether
+// show shows the page, begins a sign-in at the issuer, or completes one: only the next request shows whether
 // the browser kept the session.
 //
 // The page's security policy silently blocks a form whose answer redirects to the issuer. So the sign-in page is
 // shown in between, and continues to the issuer by itself.
-func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request) error {
+func (s *signInPages) show(w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()
-	p := signInPage{Return: returnPath(query.Get("return")), Problem: signInFailures[query.Get("failed")]}
+	p := signInPage{Return: link.Return(query.Get("return")), Problem: signInFailures[query.Get("failed")]}
 	switch {
-	case !c.needAuth, query.Has("kept") && authorization(r) != "":
-		return seeOther(w, r, p.Return)
+	case !s.needAuth, query.Has("kept") && session.Authorization(r) != "":
+		return view.Redirect(w, r, p.Return)
 	case query.Has("kept"):
 		p.Problem = signInFailures["unkept"]
-	case c.signIn != nil && query.Get("with") == "issuer":
-		return c.beginSignIn(w, r, p)
-	case c.signIn != nil && query.Get("with") == "issuer-again":
+	case s.issuer != nil && query.Get("with") == "issuer":
+		return s.begin(w, r, p)
+	case s.issuer != nil && query.Get("with") == "issuer-again":
 		w.Header().Set("Refresh", "0; url="+p.Issuer())
 	}
-	return c.renderSignIn(w, r, http.StatusOK, p)
+	return s.render(w, r, http.StatusOK, p)
 }
 
-func (c *Console) beginSignIn(w http.ResponseWriter, r *http.Request, p signInPage) error {
+func (s *signInPages) begin(w http.ResponseWriter, r *http.Request, p signInPage) error {
 	state := rand.Text()
-	address, nonce, verifier, err := c.signIn.Begin(r.Context(), state)
+	address, nonce, verifier, err := s.issuer.Begin(r.Context(), state)
 	if err != nil {
-		c.logger.Warn("cannot begin a sign-in at the issuer", zap.String("request_id", r.Header.Get("X-Request-Id")), zap.Error(err))
-		p.Problem = &failure{Title: "The issuer does not answer", Message: "Try again, or sign in with a token.", RequestID: r.Header.Get("X-Request-Id")}
-		return c.renderSignIn(w, r, http.StatusServiceUnavailable, p)
+		s.logger.Warn("cannot begin a sign-in at the issuer", zap.String("request_id", r.Header.Get("X-Request-Id")), zap.Error(err))
+		p.Problem = &view.Problem{Title: "The issuer does not answer", Message: "Try again, or sign in with a token.", RequestID: r.Header.Get("X-Request-Id")}
+		return s.render(w, r, http.StatusServiceUnavailable, p)
 	}
-	a := signInAttempt{State: state, Nonce: nonce, Verifier: verifier, Return: p.Return, Began: c.now().Unix()}
+	a := signInAttempt{State: state, Nonce: nonce, Verifier: verifier, Return: p.Return, Began: s.now().Unix()}
 	if err := a.keep(w); err != nil {
 		return err
 	}
@@ -158,48 +152,48 @@ func (c *Console) beginSignIn(w http.ResponseWriter, r *http.Request, p signInPa
 	return nil
 }
 
-// finishSignIn handles the browser's return from the issuer, and redirects so that the code leaves the address bar.
-func (c *Console) finishSignIn(w http.ResponseWriter, r *http.Request) error {
-	takeCookie(w, attemptCookie)
-	a, err := attemptOf(r, c.now())
+// finish handles the browser's return from the issuer, and redirects so that the code leaves the address bar.
+func (s *signInPages) finish(w http.ResponseWriter, r *http.Request) error {
+	session.RemoveCookie(w, attemptCookie)
+	a, err := attemptOf(r, s.now())
 	query := r.URL.Query()
 	switch {
-	case c.signIn == nil:
-		return seeOther(w, r, signInPath)
+	case s.issuer == nil:
+		return view.Redirect(w, r, link.SignIn)
 	case err != nil:
-		return c.signInFailed(w, r, a, "late", err)
+		return s.failed(w, r, a, "late", err)
 	case !a.answeredBy(query.Get("state")):
-		return c.signInFailed(w, r, a, "other", errors.New("the state differs"))
+		return s.failed(w, r, a, "other", errors.New("the state differs"))
 	case query.Get("error") != "":
-		return c.signInFailed(w, r, a, "denied", errors.New("the issuer says "+errorName(query.Get("error"))))
+		return s.failed(w, r, a, "denied", errors.New("the issuer says "+errorName(query.Get("error"))))
 	}
-	if err := c.mayTry(w, r); err != nil {
+	if err := s.checkLimit(w, r); err != nil {
 		return err
 	}
-	token, expires, err := c.signIn.Finish(r.Context(), query.Get("code"), a.Verifier, a.Nonce)
+	token, expires, err := s.issuer.Finish(r.Context(), query.Get("code"), a.Verifier, a.Nonce)
 	if err == nil {
-		_, err = c.whoHas(r, token)
+		_, err = s.checkToken(r, token)
 	}
 	if err == nil {
-		err = keepSession(w, token, max(expires.Sub(c.now()), time.Second))
+		err = session.Keep(w, token, max(expires.Sub(s.now()), time.Second))
 	}
 	if err != nil {
-		return c.signInFailed(w, r, a, "refused", err)
+		return s.failed(w, r, a, "refused", err)
 	}
-	setCookie(w, issuerCookie, strconv.FormatInt(c.now().Unix(), 10), issuerLife)
-	return seeOther(w, r, signInPath, "kept", "1", "return", a.Return)
+	session.SetCookie(w, issuerCookie, strconv.FormatInt(s.now().Unix(), 10), issuerLifetime)
+	return view.Redirect(w, r, link.SignIn, "kept", "1", "return", a.Return)
 }
 
-func (c *Console) signInFailed(w http.ResponseWriter, r *http.Request, a signInAttempt, why string, err error) error {
+func (s *signInPages) failed(w http.ResponseWriter, r *http.Request, a signInAttempt, why string, err error) error {
 	if r.Context().Err() != nil {
 		return r.Context().Err()
 	}
-	if c.signIns != nil {
-		c.signIns.Failed(r)
+	if s.signIns != nil {
+		s.signIns.Failed(r)
 	}
-	c.logger.Warn("a sign-in failed", zap.String("request_id", r.Header.Get("X-Request-Id")),
+	s.logger.Warn("a sign-in failed", zap.String("request_id", r.Header.Get("X-Request-Id")),
 		zap.String("remote", r.RemoteAddr), zap.Error(err))
-	return seeOther(w, r, signInPath, "failed", why, "return", a.Return)
+	return view.Redirect(w, r, link.SignIn, "failed", why, "return", a.Return)
 }
 
 // errorForm is the OAuth form of error names. Other text in the address may come from anyone, so it is not logged.
@@ -215,36 +209,36 @@ func errorName(text string) string {
 var tokenForm = regexp.MustCompile(`^[A-Za-z0-9._~+/=-]+$`)
 
 // takeToken signs in with a pasted token, which is never shown again.
-func (c *Console) takeToken(w http.ResponseWriter, r *http.Request) error {
-	p := signInPage{Return: returnPath(r.PostFormValue("return"))}
-	if !c.needAuth {
-		return seeOther(w, r, p.Return)
+func (s *signInPages) takeToken(w http.ResponseWriter, r *http.Request) error {
+	p := signInPage{Return: link.Return(r.PostFormValue("return"))}
+	if !s.needAuth {
+		return view.Redirect(w, r, p.Return)
 	}
-	token := tokenIn(text(r, "token"))
+	token := tokenIn(request.Text(r, "token"))
 	if !tokenForm.MatchString(token) {
-		p.Problem = &failure{Title: "This is not a token", Message: "A token is one word of letters, digits and a few signs."}
-		return c.renderSignIn(w, r, http.StatusBadRequest, p)
+		p.Problem = &view.Problem{Title: "This is not a token", Message: "A token is one word of letters, digits and a few signs."}
+		return s.render(w, r, http.StatusBadRequest, p)
 	}
-	status, err := c.whoHas(r, token)
+	status, err := s.checkToken(r, token)
 	if status == http.StatusUnauthorized {
-		p.Problem = &failure{Title: "Invalid or expired token", Message: "It is unknown, has expired, or is for another service."}
-		return c.renderSignIn(w, r, status, p)
+		p.Problem = &view.Problem{Title: "Invalid or expired token", Message: "It is unknown, has expired, or is for another service."}
+		return s.render(w, r, status, p)
 	}
-	var refused *apiError
+	var refused *api.Error
 	if errors.As(err, &refused) && tooManyTokens(refused) {
-		w.Header().Set("Retry-After", refused.after)
-		p.Problem = &failure{Title: "Too many invalid tokens", Message: "They came from this address. Try again in a minute."}
-		return c.renderSignIn(w, r, status, p)
+		w.Header().Set("Retry-After", refused.RetryAfter)
+		p.Problem = &view.Problem{Title: "Too many invalid tokens", Message: "They came from this address. Try again in a minute."}
+		return s.render(w, r, status, p)
 	}
 	if err != nil {
 		return err
 	}
-	if err := keepSession(w, token, 0); err != nil {
-		p.Problem = &failure{Title: "The token is too long", Message: "A browser cannot keep it."}
-		return c.renderSignIn(w, r, http.StatusBadRequest, p)
+	if err := session.Keep(w, token, 0); err != nil {
+		p.Problem = &view.Problem{Title: "The token is too long", Message: "A browser cannot keep it."}
+		return s.render(w, r, http.StatusBadRequest, p)
 	}
-	takeCookie(w, issuerCookie) // after a token sign-in, the browser must not be sent to the issuer
-	return seeOther(w, r, signInPath, "kept", "1", "return", p.Return)
+	session.RemoveCookie(w, issuerCookie) // after a token sign-in, the browser must not be sent to the issuer
+	return view.Redirect(w, r, link.SignIn, "kept", "1", "return", p.Return)
 }
 
 // tokenIn returns the token in pasted text, which may be a whole Authorization header.
@@ -255,12 +249,12 @@ func tokenIn(pasted string) string {
 	return pasted
 }
 
-// whoHas checks a token with the API; status is that of the answer.
-func (c *Console) whoHas(r *http.Request, token string) (status int, err error) {
+// checkToken checks a token with the API; status is that of the answer.
+func (s *signInPages) checkToken(r *http.Request, token string) (status int, err error) {
 	r = r.Clone(r.Context())
 	r.Header.Set("Authorization", "Bearer "+token)
-	err = c.api.get(r, endpoint("session"), nil, nil)
-	var refused *apiError
+	err = s.api.Get(r, api.Endpoint("session"), nil, nil)
+	var refused *api.Error
 	if errors.As(err, &refused) {
 		return refused.Status, err
 	}
@@ -268,16 +262,32 @@ func (c *Console) whoHas(r *http.Request, token string) (status int, err error) 
 }
 
 // signOut ends the session on every replica. A session at the issuer itself may continue.
-func (c *Console) signOut(w http.ResponseWriter, r *http.Request) error {
-	s := sessionOf(r)
+func (s *signInPages) signOut(w http.ResponseWriter, r *http.Request) error {
+	current := session.Of(r)
 	endSession(w)
-	if c.sessions != nil && s.token != "" {
-		if err := c.sessions.End(r.Context(), s.id, s.token); err != nil {
-			c.logger.Warn("a session was ended only in its browser", zap.String("request_id", r.Header.Get("X-Request-Id")), zap.Error(err))
-			return c.renderSignIn(w, r, http.StatusServiceUnavailable, signInPage{Return: "/", Problem: &failure{
+	if s.sessions != nil && current.Token != "" {
+		if err := s.sessions.End(r.Context(), current.ID, current.Token); err != nil {
+			s.logger.Warn("a session was ended only in its browser", zap.String("request_id", r.Header.Get("X-Request-Id")), zap.Error(err))
+			return s.render(w, r, http.StatusServiceUnavailable, signInPage{Return: "/", Problem: &view.Problem{
 				Title: "Signed out in this browser only", Message: "The server could not record it. A copy of the session is valid until its token expires.",
 			}})
 		}
 	}
-	return seeDone(w, r, "signed-out", signInPath)
+	return view.RedirectDone(w, r, "signed-out", link.SignIn)
+}
+
+func (s *signInPages) checkLimit(w http.ResponseWriter, r *http.Request) error {
+	if s.signIns == nil {
+		return nil
+	}
+	wait := s.signIns.Wait(r)
+	if wait <= 0 {
+		return nil
+	}
+	w.Header().Set("Retry-After", strconv.Itoa(int(wait/time.Second)+1))
+	return &api.Error{Status: http.StatusTooManyRequests, Message: "Too many sign-ins from this address failed. Try again in a minute."}
+}
+
+func tooManyTokens(refused *api.Error) bool {
+	return refused.Status == http.StatusTooManyRequests && len(refused.Details) == 1 && refused.Details[0]["field"] == "Authorization"
 }

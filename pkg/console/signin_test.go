@@ -1,4 +1,4 @@
-package console
+package console_test
 
 import (
 	"context"
@@ -17,6 +17,11 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
+	"github.com/dlq-manager/dlq-manager/pkg/console"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/consoletest"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/link"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/session"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/view"
 )
 
 const goodToken = "dlqm_good-token"
@@ -40,14 +45,14 @@ func (i *anIssuer) Finish(_ context.Context, code, verifier, nonce string) (toke
 	if code != "code-1" {
 		return "", time.Time{}, errors.New("the issuer refuses")
 	}
-	return i.token, noon.Add(5 * time.Minute), nil
+	return i.token, consoletest.Noon.Add(5 * time.Minute), nil
 }
 
 // guarded is an API that accepts one token, and answers only the overview's requests.
-func guarded(t *testing.T, token string) *anAPI {
+func guarded(t *testing.T, token string) *consoletest.API {
 	t.Helper()
-	a := newAPI(t)
-	return a.says("GET /api/v1/session", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	a := consoletest.NewAPI(t)
+	return a.Says("GET /api/v1/session", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer "+token {
 			w.WriteHeader(http.StatusUnauthorized)
 			_, _ = w.Write([]byte(`{"error":{"code":"SYS_DLQ_UNAUTHENTICATED","message":"not authenticated","request_id":"r"}}`))
@@ -79,7 +84,7 @@ func (v *visitor) send(method, path string, form url.Values) *httptest.ResponseR
 	for _, cookie := range v.jar {
 		headers = append(headers, "Cookie", cookie.Name+"="+cookie.Value)
 	}
-	w := send(v.t, v.site, method, path, form, headers...)
+	w := consoletest.Send(v.t, v.site, method, path, form, headers...)
 	for _, cookie := range w.Result().Cookies() {
 		if v.jar[cookie.Name] = cookie; cookie.MaxAge < 0 {
 			delete(v.jar, cookie.Name)
@@ -122,10 +127,10 @@ func (v *visitor) wantCookies(what, names string) {
 
 func TestSignIn_Token(t *testing.T) {
 	t.Parallel()
-	v := newVisitor(t, site(t, guarded(t, goodToken), WithAuthentication()))
-	wantTo(t, "a page", v.get("/?a=b"), "/sign-in?return=%2F%3Fa%3Db")
+	v := newVisitor(t, consoletest.Site(t, guarded(t, goodToken), console.WithAuthentication()))
+	consoletest.WantTo(t, "a page", v.get("/?a=b"), "/sign-in?return=%2F%3Fa%3Db")
 	w := v.get("/sign-in?return=/groups%3Fa=b")
-	wantSays(t, "the page", w, http.StatusOK, `name="token"`, `type="password"`, `value="/groups?a=b"`)
+	consoletest.WantSays(t, "the page", w, http.StatusOK, `name="token"`, `type="password"`, `value="/groups?a=b"`)
 	if strings.Contains(w.Body.String(), "with=issuer") || w.Header().Get("Cache-Control") != "no-store" {
 		t.Errorf("got an issuer offered or the page kept (%q), want neither", w.Header().Get("Cache-Control"))
 	}
@@ -134,7 +139,7 @@ func TestSignIn_Token(t *testing.T) {
 		"a\x00b": http.StatusBadRequest, `<script>alert("a")</script>`: http.StatusBadRequest, "a;b": http.StatusBadRequest, "ä": http.StatusBadRequest,
 	} {
 		w := v.signIn(pasted)
-		wantSays(t, pasted, w, status, `role="alert"`)
+		consoletest.WantSays(t, pasted, w, status, `role="alert"`)
 		v.wantCookies(pasted, "")
 		if pasted != "" && strings.Contains(w.Body.String(), pasted) {
 			t.Errorf("%q: got it shown again, want nothing of it", pasted)
@@ -143,15 +148,15 @@ func TestSignIn_Token(t *testing.T) {
 	for _, pasted := range []string{goodToken, " " + goodToken + "\n", "Bearer " + goodToken} {
 		clear(v.jar)
 		w := v.send(http.MethodPost, "/sign-in", url.Values{"token": {pasted}, "return": {"/groups?a=b"}})
-		wantTo(t, pasted, w, "/sign-in?kept=1&return=%2Fgroups%3Fa%3Db")
-		wantTo(t, "kept", v.get(w.Header().Get("Location")), "/groups?a=b")
+		consoletest.WantTo(t, pasted, w, "/sign-in?kept=1&return=%2Fgroups%3Fa%3Db")
+		consoletest.WantTo(t, "kept", v.get(w.Header().Get("Location")), "/groups?a=b")
 	}
-	kept := v.jar[sessionCookie]
+	kept := v.jar[session.Cookie]
 	if !strings.HasPrefix(kept.Value, "1:") || !strings.HasSuffix(kept.Value, ":"+goodToken) || !hostOnly(kept) || kept.MaxAge != 0 {
 		t.Errorf("got the cookie %+v, want one that __Host- allows, for this browser alone, until it closes", kept)
 	}
 	clear(v.jar)
-	wantSays(t, "a browser that keeps nothing", v.get("/sign-in?kept=1"), http.StatusOK, "did not keep the session", "https")
+	consoletest.WantSays(t, "a browser that keeps nothing", v.get("/sign-in?kept=1"), http.StatusOK, "did not keep the session", "https")
 }
 
 // hostOnly reports whether a cookie satisfies the rules of __Host-.
@@ -161,75 +166,75 @@ func hostOnly(c *http.Cookie) bool {
 
 func TestSignIn_IsNotOfferedWhereNobodyIsAsked(t *testing.T) {
 	t.Parallel()
-	v := newVisitor(t, site(t, newAPI(t)))
-	wantTo(t, "the page", v.get("/sign-in"), "/")
-	wantTo(t, "a token", v.signIn(goodToken), "/")
-	wantTo(t, "an issuer", v.get("/sign-in?with=issuer"), "/")
-	wantTo(t, "an answer", v.get("/sign-in/callback?code=c&state=s"), "/sign-in")
+	v := newVisitor(t, consoletest.Site(t, consoletest.NewAPI(t)))
+	consoletest.WantTo(t, "the page", v.get("/sign-in"), "/")
+	consoletest.WantTo(t, "a token", v.signIn(goodToken), "/")
+	consoletest.WantTo(t, "an issuer", v.get("/sign-in?with=issuer"), "/")
+	consoletest.WantTo(t, "an answer", v.get("/sign-in/callback?code=c&state=s"), "/sign-in")
 	v.wantCookies("then", "")
 }
 
 // Where the API or the issuer does not answer, no page says that the token is wrong.
 func TestSignIn_WhileOthersAreNotAvailable(t *testing.T) {
 	t.Parallel()
-	a := newAPI(t).says("GET /api/v1/session", refusal{http.StatusServiceUnavailable, "SYS_DLQ_UNAVAILABLE", "the issuer's keys cannot be had", nil})
-	v := newVisitor(t, site(t, a, WithAuthentication()))
-	wantSays(t, "a token", v.signIn(goodToken), http.StatusServiceUnavailable, "keys cannot be had")
+	a := consoletest.NewAPI(t).Says("GET /api/v1/session", consoletest.Refuse(http.StatusServiceUnavailable, "SYS_DLQ_UNAVAILABLE", "the issuer's keys cannot be had", nil))
+	v := newVisitor(t, consoletest.Site(t, a, console.WithAuthentication()))
+	consoletest.WantSays(t, "a token", v.signIn(goodToken), http.StatusServiceUnavailable, "keys cannot be had")
 	v.wantCookies("without the API", "")
-	v = newVisitor(t, site(t, guarded(t, goodToken), WithAuthentication(), WithSignIn(&anIssuer{down: true})))
-	wantSays(t, "the way there", v.get("/sign-in?with=issuer&return=/groups"), http.StatusServiceUnavailable, "does not answer",
+	v = newVisitor(t, consoletest.Site(t, guarded(t, goodToken), console.WithAuthentication(), console.WithSignIn(&anIssuer{down: true})))
+	consoletest.WantSays(t, "the way there", v.get("/sign-in?with=issuer&return=/groups"), http.StatusServiceUnavailable, "does not answer",
 		`name="token"`, `value="/groups"`)
 	v.wantCookies("without the issuer", "")
 }
 
 func TestSignIn_AsksForNoPageOfOthers(t *testing.T) {
 	t.Parallel()
-	v := newVisitor(t, site(t, guarded(t, goodToken), WithAuthentication(), WithSignIn(&anIssuer{token: goodToken})))
+	v := newVisitor(t, consoletest.Site(t, guarded(t, goodToken), console.WithAuthentication(), console.WithSignIn(&anIssuer{token: goodToken})))
 	for to, want := range map[string]string{
 		"/messages?status=DEAD": "/messages?status=DEAD", "": "/", "https://evil.example": "/", "//evil.example": "/", `/\evil.example`: "/",
 		"/\t/evil.example": "/", "\t//evil.example": "/", "javascript:alert(1)": "/", "/sign-in": "/", "/sign-in/callback?code=x": "/", "/sign-out": "/",
-		"/" + strings.Repeat("a", maxReturn): "/", "///evil.example": "/", `\\evil.example`: "/", "/a\r\nSet-Cookie: b=c": "/", "evil.example": "/",
+		"/" + strings.Repeat("a", link.MaxReturn): "/", "///evil.example": "/", `\\evil.example`: "/", "/a\r\nSet-Cookie: b=c": "/", "evil.example": "/",
 	} {
 		clear(v.jar)
 		w := v.send(http.MethodPost, "/sign-in", url.Values{"token": {goodToken}, "return": {to}})
-		wantTo(t, "token, return="+to, v.get(w.Header().Get("Location")), want)
+		consoletest.WantTo(t, "token, return="+to, v.get(w.Header().Get("Location")), want)
 
 		clear(v.jar)
 		w = v.get(v.toIssuer("&return="+url.QueryEscape(to)) + "&code=code-1")
-		wantTo(t, "issuer, return="+to, v.get(w.Header().Get("Location")), want)
+		consoletest.WantTo(t, "issuer, return="+to, v.get(w.Header().Get("Location")), want)
 	}
 }
 
 func TestSignIn_Issuer(t *testing.T) {
 	t.Parallel()
 	issuer := &anIssuer{token: goodToken}
-	v := newVisitor(t, site(t, guarded(t, goodToken), WithAuthentication(), WithSignIn(issuer)))
-	wantSays(t, "the page", v.get("/sign-in?return=/groups"), http.StatusOK, `href="/sign-in?return=%2Fgroups&amp;with=issuer"`, `name="token"`)
+	v := newVisitor(t, consoletest.Site(t, guarded(t, goodToken), console.WithAuthentication(), console.WithSignIn(issuer)))
+	consoletest.WantSays(t, "the page", v.get("/sign-in?return=/groups"), http.StatusOK, `href="/sign-in?return=%2Fgroups&amp;with=issuer"`, `name="token"`)
 	back := v.toIssuer("&return=/groups") + "&code=code-1"
-	if kept := v.jar[attemptCookie]; !hostOnly(kept) || kept.MaxAge != 600 {
+	if kept := v.jar[console.AttemptCookie]; !hostOnly(kept) || kept.MaxAge != 600 {
 		t.Errorf("got the cookie %+v, want one that __Host- allows, for ten minutes", kept)
 	}
 	w := v.get(back)
-	wantTo(t, "the answer", w, "/sign-in?kept=1&return=%2Fgroups")
+	consoletest.WantTo(t, "the answer", w, "/sign-in?kept=1&return=%2Fgroups")
 	if got := strings.Join(issuer.finished, ","); got != "code-1 verifier-1 nonce-1" {
 		t.Errorf("the issuer was given %q, want its code with the verifier and the nonce", got)
 	}
-	v.wantCookies("then", issuerCookie+" "+sessionCookie)
-	if got := v.jar[sessionCookie].MaxAge; got != 300 {
+	v.wantCookies("then", console.IssuerCookie+" "+session.Cookie)
+	if got := v.jar[session.Cookie].MaxAge; got != 300 {
 		t.Errorf("got a session of %d s, want it as long as its token", got)
 	}
-	wantTo(t, "signed in", v.get(w.Header().Get("Location")), "/groups")
-	wantTo(t, "the same answer again", v.get(back), "/sign-in?failed=late")
+	consoletest.WantTo(t, "signed in", v.get(w.Header().Get("Location")), "/groups")
+	consoletest.WantTo(t, "the same answer again", v.get(back), "/sign-in?failed=late")
 }
 
 func TestSignIn_IssuerRefused(t *testing.T) {
 	t.Parallel()
-	late := signInAttempt{State: "s", Nonce: "n", Verifier: "v", Return: "/groups", Began: noon.Add(-601 * time.Second).Unix()}
+	late := console.SignInAttempt{State: "s", Nonce: "n", Verifier: "v", Return: "/groups", Began: consoletest.Noon.Add(-601 * time.Second).Unix()}
 	evil := late
-	evil.Return, evil.Began = "//evil.example", noon.Unix()
+	evil.Return, evil.Began = "//evil.example", consoletest.Noon.Unix()
 	for name, c := range map[string]struct {
 		query  string // STATE is replaced by the right state
-		cookie *signInAttempt
+		cookie *console.SignInAttempt
 		none   bool   // the browser has no cookie
 		token  string // token from the issuer
 		want   string
@@ -240,12 +245,12 @@ func TestSignIn_IssuerRefused(t *testing.T) {
 		"NoCookie":            {query: "code=code-1&state=STATE", none: true, want: "failed=late", says: "no sign-in"},
 		"LateCookie":          {query: "code=code-1&state=s", cookie: &late, want: "failed=late", says: "no sign-in"},
 		"CookieLeadsAway":     {query: "code=code-2&state=s", cookie: &evil, want: "failed=refused&return=%2F", says: "refuses"},
-		"CookieWithoutState":  {query: "code=code-1&state=", cookie: &signInAttempt{Nonce: "n", Verifier: "v", Began: noon.Unix()}, want: "failed=late", says: "no sign-in"},
+		"CookieWithoutState":  {query: "code=code-1&state=", cookie: &console.SignInAttempt{Nonce: "n", Verifier: "v", Began: consoletest.Noon.Unix()}, want: "failed=late", says: "no sign-in"},
 		"OtherCode":           {query: "code=secret-code&state=STATE", want: "failed=refused&return=%2Fgroups", says: "refuses"},
 		"IssuerDenied":        {query: "error=access_denied&error_description=secret-code&state=STATE", want: "failed=denied&return=%2Fgroups", says: "access_denied"},
 		"IssuerSaysAnything":  {query: "error=secret-code+%3Cscript%3E&state=STATE", want: "failed=denied&return=%2Fgroups", says: "an invalid error name"},
 		"APIRefusesItsToken":  {query: "code=code-1&state=STATE", token: "other-token", want: "failed=refused&return=%2Fgroups", says: "not authenticated"},
-		"TokenForNoCookie":    {query: "code=code-1&state=STATE", token: strings.Repeat("a", maxParts*partSize+1), want: "failed=refused&return=%2Fgroups", says: "longer than"},
+		"TokenForNoCookie":    {query: "code=code-1&state=STATE", token: strings.Repeat("a", session.MaxToken+1), want: "failed=refused&return=%2Fgroups", says: "longer than"},
 		"ErrorBeforeTheState": {query: "error=access_denied&state=guessed", want: "failed=other&return=%2Fgroups", says: "state"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -254,24 +259,24 @@ func TestSignIn_IssuerRefused(t *testing.T) {
 			if c.token != "" {
 				issuer.token = c.token
 			}
-			if len(c.token) > maxParts*partSize {
+			if len(c.token) > session.MaxToken {
 				api = guarded(t, c.token)
 			}
 			core, logged := observer.New(zap.InfoLevel)
-			v := newVisitor(t, site(t, api, WithAuthentication(), WithSignIn(issuer), func(s *Console) { s.logger = zap.New(core) }))
+			v := newVisitor(t, consoletest.Site(t, api, console.WithAuthentication(), console.WithSignIn(issuer), console.WithLogger(zap.New(core))))
 			_, state, _ := strings.Cut(v.toIssuer("&return=/groups"), "=")
 			if c.cookie != nil {
 				w := httptest.NewRecorder()
-				check.NoError(t, c.cookie.keep(w))
-				v.jar[attemptCookie] = w.Result().Cookies()[0]
+				check.NoError(t, c.cookie.Keep(w))
+				v.jar[console.AttemptCookie] = w.Result().Cookies()[0]
 			}
 			if c.none {
 				clear(v.jar)
 			}
 			w := v.get("/sign-in/callback?" + strings.ReplaceAll(c.query, "STATE", state))
-			wantTo(t, "the answer", w, "/sign-in?"+c.want)
+			consoletest.WantTo(t, "the answer", w, "/sign-in?"+c.want)
 			v.wantCookies("then", "")
-			wantSays(t, "the page", v.get(w.Header().Get("Location")), http.StatusOK, `role="alert"`)
+			consoletest.WantSays(t, "the page", v.get(w.Header().Get("Location")), http.StatusOK, `role="alert"`)
 			entries := logged.All()
 			if len(entries) != 1 {
 				t.Fatalf("got %d lines in the log, want one", len(entries))
@@ -288,30 +293,30 @@ func TestSignIn_IssuerRefused(t *testing.T) {
 // redirected in circles.
 func TestSignIn_GoesBackToTheIssuerByItself(t *testing.T) {
 	t.Parallel()
-	now := noon
-	v := newVisitor(t, site(t, guarded(t, goodToken), WithAuthentication(), WithSignIn(&anIssuer{token: goodToken}), WithClock(func() time.Time { return now })))
+	now := consoletest.Noon
+	v := newVisitor(t, consoletest.Site(t, guarded(t, goodToken), console.WithAuthentication(), console.WithSignIn(&anIssuer{token: goodToken}), console.WithClock(func() time.Time { return now })))
 	v.get(v.toIssuer("") + "&code=code-1")
-	delete(v.jar, sessionCookie)
-	wantTo(t, "at once", v.get("/?a=b"), "/sign-in?return=%2F%3Fa%3Db")
-	now = now.Add(tooSoon)
-	wantTo(t, "later", v.get("/?a=b"), "/sign-in?return=%2F%3Fa%3Db&with=issuer-again")
+	delete(v.jar, session.Cookie)
+	consoletest.WantTo(t, "at once", v.get("/?a=b"), "/sign-in?return=%2F%3Fa%3Db")
+	now = now.Add(console.TooSoon)
+	consoletest.WantTo(t, "later", v.get("/?a=b"), "/sign-in?return=%2F%3Fa%3Db&with=issuer-again")
 	v.signIn(goodToken)
-	delete(v.jar, sessionCookie)
-	wantTo(t, "after a token", v.get("/"), "/sign-in?return=%2F")
+	delete(v.jar, session.Cookie)
+	consoletest.WantTo(t, "after a token", v.get("/"), "/sign-in?return=%2F")
 	v.get(v.toIssuer("") + "&code=code-1")
 	v.send(http.MethodPost, "/sign-out", nil)
 	now = now.Add(time.Hour)
-	wantTo(t, "after signing out", v.get("/"), "/sign-in?return=%2F")
+	consoletest.WantTo(t, "after signing out", v.get("/"), "/sign-in?return=%2F")
 }
 
 // The page's policy allows only this site to answer a form, and browsers apply it to redirects: the redirect to the
 // issuer needs a page of its own.
 func TestSignIn_LeadsNoFormToTheIssuer(t *testing.T) {
 	t.Parallel()
-	v := newVisitor(t, site(t, guarded(t, goodToken), WithAuthentication(), WithSignIn(&anIssuer{token: goodToken})))
+	v := newVisitor(t, consoletest.Site(t, guarded(t, goodToken), console.WithAuthentication(), console.WithSignIn(&anIssuer{token: goodToken})))
 	v.get(v.toIssuer("") + "&code=code-1")
-	delete(v.jar, sessionCookie)
-	v.jar[issuerCookie].Value = strconv.FormatInt(noon.Add(-tooSoon).Unix(), 10)
+	delete(v.jar, session.Cookie)
+	v.jar[console.IssuerCookie].Value = strconv.FormatInt(consoletest.Noon.Add(-console.TooSoon).Unix(), 10)
 	w := v.get("/messages?q=a%3Bb")
 	for range 3 {
 		if w.Code != http.StatusSeeOther {
@@ -322,7 +327,7 @@ func TestSignIn_LeadsNoFormToTheIssuer(t *testing.T) {
 		}
 	}
 	const on = "/sign-in?return=%2Fmessages%3Fq%3Da%253Bb&with=issuer"
-	wantSays(t, "the page between", w, http.StatusOK, `href="`+strings.ReplaceAll(on, "&", "&amp;")+`"`)
+	consoletest.WantSays(t, "the page between", w, http.StatusOK, `href="`+strings.ReplaceAll(on, "&", "&amp;")+`"`)
 	if got := w.Header().Get("Refresh"); got != "0; url="+on {
 		t.Errorf("got Refresh %q, want it to go on by itself", got)
 	}
@@ -333,9 +338,9 @@ func TestSignIn_LeadsNoFormToTheIssuer(t *testing.T) {
 
 func TestSignIn_IsAskedForOnTheSpotWhenSomethingWasToBeDone(t *testing.T) {
 	t.Parallel()
-	c, err := New(DefaultConfig(), guarded(t, goodToken), zap.NewNop(), WithAuthentication())
+	c, err := console.New(console.DefaultConfig(), guarded(t, goodToken), zap.NewNop(), console.WithAuthentication())
 	check.NoError(t, err)
-	v := newVisitor(t, c.page(func(http.ResponseWriter, *http.Request) error {
+	v := newVisitor(t, c.Page(func(http.ResponseWriter, *http.Request) error {
 		t.Error("a change was made without credentials")
 		return nil
 	}))
@@ -344,7 +349,7 @@ func TestSignIn_IsAskedForOnTheSpotWhenSomethingWasToBeDone(t *testing.T) {
 		"http://example.com//evil.example": "/", "http://example.com/sign-in?return=/x": "/",
 	} {
 		v.header["Referer"] = referer
-		wantSays(t, referer, v.send(http.MethodPost, "/messages/1/retry", url.Values{"reason": {"x"}}), http.StatusUnauthorized,
+		consoletest.WantSays(t, referer, v.send(http.MethodPost, "/messages/1/retry", url.Values{"reason": {"x"}}), http.StatusUnauthorized,
 			"Nothing was done", `name="return" value="`+back+`"`)
 	}
 	for name, value := range map[string]string{"Hx-Request": "true", "Sec-Fetch-Mode": "cors"} {
@@ -354,23 +359,23 @@ func TestSignIn_IsAskedForOnTheSpotWhenSomethingWasToBeDone(t *testing.T) {
 		}
 	}
 	v.header = map[string]string{"Sec-Fetch-Mode": "navigate"}
-	wantTo(t, "a browser", v.get("/messages?q=a+b"), "/sign-in?return=%2Fmessages%3Fq%3Da%2Bb")
+	consoletest.WantTo(t, "a browser", v.get("/messages?q=a+b"), "/sign-in?return=%2Fmessages%3Fq%3Da%2Bb")
 }
 
 func TestSignOut(t *testing.T) {
 	t.Parallel()
-	long := strings.Repeat("a", 2*partSize)
-	v := newVisitor(t, site(t, guarded(t, long), WithAuthentication()))
+	long := strings.Repeat("a", session.MaxToken/2)
+	v := newVisitor(t, consoletest.Site(t, guarded(t, long), console.WithAuthentication()))
 	v.signIn(long)
-	v.wantCookies("a long token", sessionCookie+" "+sessionCookie+"-2")
+	v.wantCookies("a long token", session.Cookie+" "+session.Cookie+"-2")
 	w := v.send(http.MethodPost, "/sign-out", nil)
-	wantDone(t, "signing out", w, "signed-out", "/sign-in")
+	consoletest.WantDone(t, "signing out", w, "signed-out", "/sign-in")
 	for _, cookie := range w.Result().Cookies() {
-		if cookie.Name != doneCookie && (cookie.Value != "" || cookie.MaxAge >= 0 || !cookie.Secure || cookie.Path != "/") {
+		if cookie.Name != view.DoneCookie && (cookie.Value != "" || cookie.MaxAge >= 0 || !cookie.Secure || cookie.Path != "/") {
 			t.Errorf("got %+v, want it taken away as it was set", cookie)
 		}
 	}
-	wantSays(t, "then", v.get("/sign-in"), http.StatusOK, "You are signed out.")
+	consoletest.WantSays(t, "then", v.get("/sign-in"), http.StatusOK, "You are signed out.")
 	v.wantCookies("then", "")
-	wantTo(t, "a page", v.get("/"), "/sign-in?return=%2F")
+	consoletest.WantTo(t, "a page", v.get("/"), "/sign-in?return=%2F")
 }

@@ -1,0 +1,148 @@
+package api
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/link"
+)
+
+// ErrorGroup is the messages that failed with the same cause.
+type ErrorGroup struct {
+	ID          string       `json:"id"`
+	Class       string       `json:"class"`
+	Title       string       `json:"title"`
+	Frames      []string     `json:"frames"`
+	Rule        string       `json:"rule"`
+	FirstSeen   time.Time    `json:"first_seen_at"`
+	LastSeen    time.Time    `json:"last_seen_at"`
+	RegressedAt time.Time    `json:"regressed_at"`
+	New         bool         `json:"new"`
+	Regressed   bool         `json:"regressed"`
+	Counts      Counts       `json:"counts"`
+	Open        int64        `json:"open"`
+	Arrived     int64        `json:"arrived"`
+	Topics      []GroupTopic `json:"topics"`
+	Hours       []Hour       `json:"trend"`
+	Note        string       `json:"note"`
+	Link        string       `json:"link"`
+	Muted       bool         `json:"muted"`
+
+	Annotations []Annotation `json:"annotations"`
+}
+
+// Annotation is a note on the group's messages of a topic; with topic "" it applies to topics without their own.
+type Annotation struct {
+	Topic string `json:"topic"`
+	Note  string `json:"note"`
+	Link  string `json:"link"`
+	Muted bool   `json:"muted"`
+}
+
+// GroupTopic is how many messages of a group have an original topic; "" is unknown.
+type GroupTopic struct {
+	Topic    string `json:"topic"`
+	Messages int64  `json:"messages"`
+}
+
+// Hour is the number of arrivals of an hour, or of the longer bucket that begins then.
+type Hour struct {
+	Hour     time.Time `json:"hour"`
+	Messages int64     `json:"messages"`
+}
+
+// Heading returns the class without its package, or the title.
+func (g ErrorGroup) Heading() string {
+	if g.Class == "" {
+		return g.Title
+	}
+	return g.Class[strings.LastIndexAny(g.Class, ".$\\/:")+1:]
+}
+
+// Ticket returns the group's link if it is an http or https address, else "".
+func (g ErrorGroup) Ticket() string { return link.Web(g.Link) }
+
+// URL returns the address of the group's page.
+func (g ErrorGroup) URL() string { return link.ErrorGroup(g.ID) }
+
+// ErrorGroup returns a group without its trend, and whether it could be read.
+func (c Client) ErrorGroup(r *http.Request, id string) (ErrorGroup, bool) {
+	g := ErrorGroup{ID: id}
+	err := c.Get(r, Endpoint("groups", id), url.Values{"trend": {"none"}}, &g)
+	return g, err == nil
+}
+
+// Urgency sorts new and regressed groups first, and muted groups last.
+func (g ErrorGroup) Urgency() int {
+	switch {
+	case g.Muted:
+		return 2
+	case g.New || g.Regressed:
+		return 0
+	default:
+		return 1
+	}
+}
+
+// Counts is numbers of messages by status.
+type Counts struct {
+	Pending  int64 `json:"PENDING"`
+	Retrying int64 `json:"RETRYING"`
+	Resolved int64 `json:"RESOLVED"`
+	Dead     int64 `json:"DEAD"`
+}
+
+// Open returns how many messages need attention.
+func (n Counts) Open() int64 { return n.Pending + n.Retrying + n.Dead }
+
+// Add adds the numbers of m.
+func (n *Counts) Add(m Counts) {
+	n.Pending += m.Pending
+	n.Retrying += m.Retrying
+	n.Resolved += m.Resolved
+	n.Dead += m.Dead
+}
+
+// Change is an entry of the audit trail.
+type Change struct {
+	At         time.Time `json:"at"`
+	Action     string    `json:"action"`
+	Kind       string    `json:"kind"`
+	ObjectID   string    `json:"object_id"`
+	From       string    `json:"from"`
+	To         string    `json:"to"`
+	ErrorClass string    `json:"error_class"`
+	Error      string    `json:"error"`
+	Actor      string    `json:"actor"`
+	Reason     string    `json:"reason"`
+	RequestID  string    `json:"request_id"`
+}
+
+// Link is the page of the changed object, or empty when it has none.
+func (ch Change) Link() string {
+	switch {
+	case ch.Kind == "message" && ch.Action != "delete":
+		return MessageRef{ID: ch.ObjectID}.URL()
+	case ch.Kind == "redrive" || ch.Kind == "group":
+		return "/" + ch.Kind + "s/" + url.PathEscape(ch.ObjectID)
+	case ch.Kind == "quarantine":
+		return link.Quarantine
+	case ch.Kind == "mapping":
+		return link.Mapping
+	default:
+		return ""
+	}
+}
+
+// RoleFor returns the role that an action on messages needs.
+func RoleFor(action string) string {
+	if action == "delete" {
+		return "admin"
+	}
+	return "operator"
+}
+
+// Time returns a time as parameters of the API take it, in UTC to the millisecond.
+func Time(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }

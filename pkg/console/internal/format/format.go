@@ -1,0 +1,151 @@
+// Package format writes numbers, times, sizes and JSON as the pages show them, and bounds texts that may be long.
+package format
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Ago returns the time between t and now in words, and a dash for the zero time.
+func Ago(now, t time.Time) string {
+	if t.IsZero() {
+		return "–"
+	}
+	d := now.Sub(t)
+	switch {
+	case d <= -time.Second:
+		return "in " + Rough(-d)
+	case d < 5*time.Second:
+		return "just now"
+	}
+	return Rough(d) + " ago"
+}
+
+// Rough returns a length of time in its largest unit, rounded down.
+func Rough(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return strconv.Itoa(int(d.Seconds())) + " s"
+	case d < time.Hour:
+		return strconv.Itoa(int(d.Minutes())) + " min"
+	case d < 48*time.Hour:
+		return strconv.Itoa(int(d.Hours())) + " h"
+	default:
+		return strconv.Itoa(int(d.Hours()/24)) + " d"
+	}
+}
+
+// UTC returns a time to the millisecond, and "" for the zero time.
+func UTC(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02 15:04:05.000 UTC")
+}
+
+// ISO returns a time for machines, in RFC 3339, and "" for the zero time.
+func ISO(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+// Number returns an integer, or what an *int64 points to, with commas between thousands.
+func Number(n any) string {
+	if p, ok := n.(*int64); ok && p != nil {
+		n = *p
+	}
+	text := fmt.Sprint(n)
+	digits, sign := strings.TrimPrefix(text, "-"), ""
+	if len(digits) < len(text) {
+		sign = "-"
+	}
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return sign + digits
+}
+
+// Bytes returns a number of bytes in its largest unit.
+func Bytes(n int64) string {
+	switch {
+	case n < 1<<10:
+		return strconv.FormatInt(n, 10) + " B"
+	case n < 1<<20:
+		return strconv.FormatFloat(float64(n)/(1<<10), 'f', 1, 64) + " KiB"
+	default:
+		return strconv.FormatFloat(float64(n)/(1<<20), 'f', 1, 64) + " MiB"
+	}
+}
+
+// Percent never rounds a share below 1 up to 100 %.
+func Percent(share float64) string {
+	p := math.Round(share * 100)
+	switch {
+	case share > 0 && p < 1:
+		return "< 1 %"
+	case share < 1 && p >= 100:
+		return "> 99 %"
+	default:
+		return strconv.Itoa(int(p)) + " %"
+	}
+}
+
+// Short returns the end of an id, which differs also between ids of the same millisecond.
+func Short(id string) string {
+	if len(id) < 8 {
+		return id
+	}
+	return id[len(id)-8:]
+}
+
+// Plural returns n and the noun in the form for n.
+func Plural(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return Number(n) + " " + many
+}
+
+// Messages returns n and the noun, with the state of the messages before it; state may be empty.
+func Messages(n int64, state string) string {
+	if state != "" {
+		state += " "
+	}
+	return Plural(n, state+"message", state+"messages")
+}
+
+// Clip returns at most n characters of a text; the last one is an ellipsis when the text is longer.
+func Clip(n int, text string) string {
+	runes := []rune(text)
+	if len(runes) <= n {
+		return text
+	}
+	return string(runes[:n-1]) + "…"
+}
+
+// Sentence adds a full stop and, unless a field's name comes first, a capital letter.
+func Sentence(s string) string {
+	if s == "" {
+		return s
+	}
+	if !strings.HasSuffix(s, ".") {
+		s += "."
+	}
+	if word, _, _ := strings.Cut(s, " "); strings.HasSuffix(word, ":") || strings.Contains(word, "_") {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}
+
+// Digest returns a short hash of a text.
+func Digest(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:8])
+}

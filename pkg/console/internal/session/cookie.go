@@ -1,0 +1,125 @@
+// Package session keeps the session of a browser in cookies, and says what its user may do. Servers keep none of it.
+package session
+
+import (
+	"crypto/rand"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The whole session is in cookies, so every replica can read it; servers only remember which sessions were ended. The
+// prefix __Host- makes browsers reject cookies that other sites set: without TLS, for a whole domain, or for a path.
+const (
+	Cookie = "__Host-dlq-session" // a random id and the token; further parts have the suffixes -2 to -4
+
+	// A browser accepts 4096 bytes per cookie, its name and attributes included.
+	partSize = 3800
+	maxParts = 4
+
+	MaxToken = maxParts * partSize // bytes that the cookies can hold
+)
+
+// ErrTokenTooLong is the error of Keep for a token of more than MaxToken bytes.
+var ErrTokenTooLong = fmt.Errorf("the token is longer than the %d bytes that cookies can hold", MaxToken)
+
+// SetCookie sets a cookie for the given time; 0 keeps it until the browser closes, a negative time removes it.
+func SetCookie(w http.ResponseWriter, name, value string, life time.Duration) {
+	http.SetCookie(w, &http.Cookie{
+		Name: name, Value: value, Path: "/", Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+		MaxAge: int(life / time.Second),
+	})
+}
+
+// RemoveCookie removes a cookie of SetCookie.
+func RemoveCookie(w http.ResponseWriter, name string) { SetCookie(w, name, "", -time.Second) }
+
+// CookieValue returns a cookie's value; "" when it is missing or sent several times, as one of them is then forged.
+func CookieValue(r *http.Request, name string) string {
+	cookies := r.CookiesNamed(name)
+	if len(cookies) != 1 {
+		return ""
+	}
+	return cookies[0].Value
+}
+
+func partName(part int) string {
+	if part == 1 {
+		return Cookie
+	}
+	return Cookie + "-" + strconv.Itoa(part)
+}
+
+// Session identifies a browser: ID is random and names the session when it is ended; Token is the credential.
+type Session struct{ ID, Token string }
+
+// Keep stores a token in a new session and removes surplus parts of an older, longer one. The first part holds
+// the number of parts and the id. A life of 0 means that the lifetime is unknown.
+func Keep(w http.ResponseWriter, token string, life time.Duration) error {
+	parts := (len(token) + partSize - 1) / partSize
+	if parts > maxParts {
+		return ErrTokenTooLong
+	}
+	for part := range maxParts {
+		if part >= parts {
+			RemoveCookie(w, partName(part+1))
+			continue
+		}
+		value := token[part*partSize : min((part+1)*partSize, len(token))]
+		if part == 0 {
+			value = strconv.Itoa(parts) + ":" + rand.Text() + ":" + value
+		}
+		SetCookie(w, partName(part+1), value, life)
+	}
+	return nil
+}
+
+// Of returns the session of the browser, or the zero session.
+func Of(r *http.Request) Session {
+	count, rest, _ := strings.Cut(CookieValue(r, Cookie), ":")
+	id, token, _ := strings.Cut(rest, ":")
+	parts, err := strconv.Atoi(count)
+	if err != nil || parts < 1 || parts > maxParts || id == "" || token == "" {
+		return Session{}
+	}
+	for part := 2; part <= parts; part++ {
+		next := CookieValue(r, partName(part))
+		if next == "" {
+			return Session{}
+		}
+		token += next
+	}
+	return Session{id, token}
+}
+
+// Drop removes the session from the browser.
+func Drop(w http.ResponseWriter) {
+	for part := range maxParts {
+		RemoveCookie(w, partName(part+1))
+	}
+}
+
+// Authorization returns the Authorization header for the API, or "". The request's own header wins over the session.
+func Authorization(r *http.Request) string {
+	if values := r.Header.Values("Authorization"); len(values) > 0 {
+		return strings.Join(values, ", ") // the API rejects several values
+	}
+	if s := Of(r); s.Token != "" {
+		return "Bearer " + s.Token
+	}
+	return ""
+}
+
+// Remember stores a choice in a cookie for a year, without Secure when there is no TLS; "" removes it.
+func Remember(w http.ResponseWriter, r *http.Request, name, choice string) {
+	cookie := &http.Cookie{
+		Name: name, Value: choice, Path: "/", MaxAge: 365 * 24 * 60 * 60,
+		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: r.TLS != nil,
+	}
+	if choice == "" {
+		cookie.MaxAge = -1
+	}
+	http.SetCookie(w, cookie)
+}

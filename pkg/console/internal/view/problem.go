@@ -1,0 +1,122 @@
+package view
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/api"
+)
+
+// Problem is why a request failed, or what is wrong with it, in words.
+type Problem struct {
+	Title     string
+	Message   string
+	RequestID string
+	Fields    []FieldProblem
+	Again     bool // trying again may help
+}
+
+// FieldProblem is what is wrong with a field of a form, or of a request to the API.
+type FieldProblem struct{ Field, Reason string }
+
+// Describe returns the status of an error and its description.
+func Describe(err error) (int, Problem) {
+	var refused *api.Error
+	if errors.As(err, &refused) {
+		return refused.Status, described(refused)
+	}
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		return http.StatusRequestEntityTooLarge, Problem{Title: "Too large", Message: "The form is too large to be sent."}
+	}
+	return http.StatusInternalServerError, Problem{Title: "Internal error", Message: "This is an error of dlq-manager; its log has the cause under the request id.", Again: true}
+}
+
+var titles = map[int]string{
+	http.StatusBadRequest:            "Invalid request",
+	http.StatusForbidden:             "Not allowed",
+	http.StatusNotFound:              "Not found",
+	http.StatusConflict:              "Not possible now",
+	http.StatusRequestEntityTooLarge: "Too large",
+	http.StatusTooManyRequests:       "Too many requests",
+	http.StatusBadGateway:            "The broker refused",
+	http.StatusServiceUnavailable:    "Not available at the moment",
+}
+
+func described(e *api.Error) Problem {
+	again := e.Status >= http.StatusInternalServerError || e.Status == http.StatusTooManyRequests
+	f := Problem{Title: titles[e.Status], Message: e.Message, RequestID: e.RequestID, Again: again}
+	switch {
+	case NeedsDatabase(e):
+		f.Title, f.Again = "Needs a database", false
+	case f.Title == "":
+		f.Title = "Internal error"
+	}
+	for _, d := range e.Details {
+		field, _ := d["field"].(string)
+		reason, _ := d["reason"].(string)
+		if reason != "" && reason != e.Message && field+": "+reason != e.Message {
+			f.Fields = append(f.Fields, FieldProblem{field, reason})
+		}
+	}
+	return f
+}
+
+// NeedsDatabase reports whether the answer needs a database and the program has none.
+func NeedsDatabase(e *api.Error) bool {
+	return e.Status == http.StatusServiceUnavailable && slices.ContainsFunc(e.Details, func(d map[string]any) bool { return d["field"] == "database" })
+}
+
+// ProblemOf returns the status and the description of an error of the API that a page can show, or the error itself.
+func ProblemOf(err error) (int, *Problem, error) {
+	var refused *api.Error
+	if !errors.As(err, &refused) || refused.Status == http.StatusUnauthorized {
+		return 0, nil, err
+	}
+	f := described(refused)
+	return refused.Status, &f, nil
+}
+
+// Answered handles an error of the API: it lets show answer with the description, and returns any other error.
+func Answered(err error, show func(status int, problem *Problem) error) error {
+	status, problem, err := ProblemOf(err)
+	if err != nil {
+		return err
+	}
+	return show(status, problem)
+}
+
+// NewProblem returns a problem with the title of a status.
+func NewProblem(status int, message string, fields ...FieldProblem) *Problem {
+	return &Problem{Title: titles[status], Message: message, Fields: fields}
+}
+
+// ByField returns the reasons by the fields that they are about; none for nil.
+func (f *Problem) ByField() map[string]string {
+	wrong := map[string]string{}
+	if f == nil {
+		return wrong
+	}
+	for _, p := range f.Fields {
+		wrong[p.Field] = p.Reason
+	}
+	if field, reason, named := strings.Cut(f.Message, ": "); named {
+		wrong[field] = reason
+	}
+	return wrong
+}
+
+// Without returns the problem without the problems that are shown next to the fields of a form.
+func (f *Problem) Without(names []string) *Problem {
+	if f == nil {
+		return nil
+	}
+	rest := *f
+	if field, _, named := strings.Cut(f.Message, ": "); named && slices.Contains(names, field) {
+		rest.Message = "Correct the fields marked below."
+	}
+	rest.Fields = slices.DeleteFunc(slices.Clone(f.Fields), func(p FieldProblem) bool { return slices.Contains(names, p.Field) })
+	return &rest
+}

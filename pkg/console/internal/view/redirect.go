@@ -1,0 +1,72 @@
+package view
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/format"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/link"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/request"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/session"
+)
+
+// Done holds the sentences shown after a change, by the code in the cookie: text of a request is never shown as ours.
+var Done = map[string]string{
+	"retried":        "The message was sent back. Watch its outcome below.",
+	"requeued":       "The message is pending again, with no attempts used.",
+	"dead":           "The message was marked dead.",
+	"deleted":        "The message was deleted.",
+	"origin":         "The original topic was set.",
+	"restored":       "The message was restored from the archive and is pending.",
+	"noted":          "The group was changed.",
+	"redrive":        "Redrive started. It continues when you leave this page.",
+	"paused":         "The redrive was paused. Attempts under way are completed.",
+	"resumed":        "The redrive was resumed.",
+	"cancelled":      "The redrive was cancelled. Messages that it had not taken are unchanged.",
+	"mapped":         "The rules were replaced.",
+	"edited":         "The edited message was sent. The stored message is unchanged.",
+	"trying":         "The record will be tried within seconds. It leaves this list once it is stored.",
+	"record-deleted": "The record was deleted.",
+	"signed-out":     "You are signed out.",
+	"nothing-chosen": "Nothing was selected.",
+}
+
+// DoneCookie carries the code of the change to the next page. In the address it would show again on each visit.
+const (
+	DoneCookie   = "dlq-done"
+	doneLifetime = time.Minute
+)
+
+// Redirect answers a change with a redirect, so that a reload does not repeat it. Pairs are the query of the path.
+func Redirect(w http.ResponseWriter, r *http.Request, path string, pairs ...string) error {
+	http.Redirect(w, r, link.To(path, pairs...), http.StatusSeeOther)
+	return nil
+}
+
+// RedirectDone redirects after a change as Redirect does. The next page shows the sentence for what, once.
+func RedirectDone(w http.ResponseWriter, r *http.Request, what, address string) error {
+	if u, err := url.Parse(address); err == nil {
+		setDone(w, r, what+"."+format.Digest(u.Path), doneLifetime)
+	}
+	return Redirect(w, r, address)
+}
+
+// takeDone returns the sentence for this page and removes the cookie. Requests of live parts leave it for the page.
+func takeDone(w http.ResponseWriter, r *http.Request) string {
+	what, where, _ := strings.Cut(session.CookieValue(r, DoneCookie), ".")
+	if r.Method != http.MethodGet || !request.Navigates(r) || where != format.Digest(r.URL.Path) {
+		return ""
+	}
+	setDone(w, r, "", -time.Second)
+	return Done[what]
+}
+
+// setDone sets the cookie, without Secure when there is no TLS: the console works without it too.
+func setDone(w http.ResponseWriter, r *http.Request, value string, life time.Duration) {
+	http.SetCookie(w, &http.Cookie{
+		Name: DoneCookie, Value: value, Path: "/", MaxAge: int(life / time.Second),
+		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil,
+	})
+}

@@ -1,0 +1,162 @@
+// Package view answers requests with pages: it renders templates, redirects with a confirmation, serves the files of
+// the pages, and puts errors of the API into words.
+package view
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/rand"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"path"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/format"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/link"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/session"
+)
+
+const layoutFile = "templates/layout.html"
+
+// Handler answers a request for a page. When it returns an error, it has written nothing.
+type Handler func(w http.ResponseWriter, r *http.Request) error
+
+// Page is a page within the layout that all pages share.
+type Page struct {
+	Title   string
+	Nav     string   // path of the navigation entry that the page belongs to
+	Modules []string // scripts that it uses, without .js
+	Problem *Problem // failure of the last action; nil: none
+	Data    any
+}
+
+// Site is what the layout shows of the program.
+type Site struct {
+	Name        string
+	Environment string
+	Offers      Offers
+}
+
+// Offers is how to sign in: Needed when people must, Issuer when they can do it at an issuer.
+type Offers struct{ Needed, Issuer bool }
+
+type layout struct {
+	Page
+	Site
+	Viewer *session.Viewer
+	Theme  string
+	Self   string // path and query of the page
+	Path   string
+	Done   string // the sentence about the last change
+}
+
+// Renderer renders pages. It is safe for concurrent use.
+type Renderer struct {
+	site  Site
+	pages map[string]*template.Template
+}
+
+// NewRenderer parses the files of the folder templates. Ages are computed with now.
+func NewRenderer(templates fs.FS, site Site, files *Assets, now func() time.Time) (*Renderer, error) {
+	names, err := fs.Glob(templates, "templates/*.html")
+	if err != nil {
+		return nil, err
+	}
+	r := &Renderer{site: site, pages: map[string]*template.Template{}}
+	for _, name := range names {
+		if name == layoutFile || strings.HasPrefix(path.Base(name), "parts") {
+			continue
+		}
+		t, err := template.New("layout.html").Funcs(functions(files, now)).Option("missingkey=error").
+			ParseFS(templates, layoutFile, "templates/parts*.html", name)
+		if err != nil {
+			return nil, fmt.Errorf("parse %s: %w", name, err)
+		}
+		r.pages[strings.TrimSuffix(path.Base(name), ".html")] = t
+	}
+	return r, nil
+}
+
+func functions(files *Assets, now func() time.Time) template.FuncMap {
+	return template.FuncMap{
+		"asset":   files.URL,
+		"key":     rand.Text, // an idempotency key, different in each form
+		"to":      link.To,
+		"ago":     func(t time.Time) string { return format.Ago(now(), t) },
+		"utc":     format.UTC,
+		"iso":     format.ISO,
+		"number":  format.Number,
+		"bytes":   format.Bytes,
+		"percent": format.Percent,
+		"short":   format.Short,
+		"lower":   strings.ToLower,
+		"plural":  format.Plural,
+		"clip":    func(n int, text string) string { return format.Visible(format.Clip(n, text)) }, // escape invisible characters, and those that reverse text
+		"pair":    func(first, second any) map[string]any { return map[string]any{"First": first, "Second": second} },
+		"visible": format.Visible,
+
+		"utcMinute":  func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04") },
+		"percentage": func(share float64) float64 { return share * 100 },
+		"count":      func(list any) int64 { return int64(reflect.ValueOf(list).Len()) },
+	}
+}
+
+// Render answers with a page. It writes nothing when the page cannot be rendered.
+func (v *Renderer) Render(w http.ResponseWriter, r *http.Request, status int, name string, p Page) error {
+	t, ok := v.pages[name]
+	if !ok {
+		return fmt.Errorf("there is no page %q", name)
+	}
+	var b bytes.Buffer
+	if err := t.Execute(&b, layout{
+		Page: p, Site: v.site, Viewer: session.ViewerOf(r), Theme: theme(r), Self: selfOf(r, p), Path: r.URL.Path, Done: takeDone(w, r),
+	}); err != nil {
+		return fmt.Errorf("render %s: %w", name, err)
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Add("Vary", "Accept-Encoding")
+	if b.Len() < worthPacking || !acceptsGzip(r) {
+		w.WriteHeader(status)
+		_, _ = w.Write(b.Bytes()) // the client has disconnected
+		return nil
+	}
+	h.Set("Content-Encoding", "gzip")
+	w.WriteHeader(status)
+	z := packers.Get().(*gzip.Writer) //nolint:forcetypeassert // it holds only these
+	defer packers.Put(z)
+	z.Reset(w)
+	_, _ = z.Write(b.Bytes())
+	_ = z.Close()
+	return nil
+}
+
+// ThemeCookie is the cookie of the chosen colours: light or dark.
+const ThemeCookie = "dlq-theme"
+
+// theme returns light, dark, or "" for the system's setting.
+func theme(r *http.Request) string {
+	cookie, err := r.Cookie(ThemeCookie)
+	if err != nil || cookie.Value != "light" && cookie.Value != "dark" {
+		return ""
+	}
+	return cookie.Value
+}
+
+// selfOf returns the address of the page; for the answer to a form, the address of the list that it belongs to.
+func selfOf(r *http.Request, p Page) string {
+	if r.Method == http.MethodPost {
+		return link.Local(p.Nav)
+	}
+	return r.URL.RequestURI()
+}
+
+// worthPacking is the size in bytes from which compression saves a network packet.
+const worthPacking = 1400
+
+var packers = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}

@@ -1,0 +1,113 @@
+// Package groups has the pages of error groups: the list, and each group with its trend and a sample of its messages.
+package groups
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/api"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/link"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/view"
+)
+
+// Pages are the pages of error groups.
+type Pages struct {
+	API            api.Client
+	Renderer       *view.Renderer
+	Now            func() time.Time
+	VersionHeaders []string // names of headers that hold a version of the producer or the consumer
+}
+
+// errorGroup is an error group with its arrivals drawn.
+type errorGroup struct {
+	api.ErrorGroup
+	Trend trend `json:"-"`
+}
+
+// ByTopic returns the annotations when a topic has its own, else nil.
+func (g errorGroup) ByTopic() []api.Annotation {
+	if slices.ContainsFunc(g.Annotations, func(a api.Annotation) bool { return a.Topic != "" }) {
+		return g.Annotations
+	}
+	return nil
+}
+
+// LiveCount returns how many messages of the group are not archived.
+func (g errorGroup) LiveCount() int64 { return g.Counts.Open() + g.Counts.Resolved }
+
+func (g errorGroup) Share(t api.GroupTopic) float64 {
+	var all int64
+	for _, topic := range g.Topics {
+		all += topic.Messages
+	}
+	return float64(t.Messages) / float64(max(1, all))
+}
+
+const perPage = 50
+
+var orders = []order{
+	{"last_seen", "Last seen"}, {"open", "Most open"}, {"first_seen", "Newest"},
+}
+
+type order struct{ Value, Name string }
+
+type listPage struct {
+	Groups []errorGroup
+	All    bool // include groups without open messages
+	Sort   string
+	Orders []order
+	Range  trendRange
+	Ranges []trendRange
+	Topic  string
+	First  bool
+	Next   string // address of the next page; empty on the last
+}
+
+// Same returns the address of the page with another value of one parameter.
+func (p listPage) Same(name, value string) string {
+	q := link.Query("topic", p.Topic, "sort", p.Sort, "trend", p.Range.Name)
+	if p.All {
+		q.Set("open", "false")
+	}
+	if q.Set(name, value); value == "" {
+		q.Del(name)
+	}
+	return link.WithQuery(link.Groups, q)
+}
+
+// List lists the groups that the filter selects.
+func (p *Pages) List(w http.ResponseWriter, r *http.Request) error {
+	q := r.URL.Query()
+	shown := listPage{
+		All: q.Get("open") == "false", Sort: cmp.Or(q.Get("sort"), orders[0].Value), Orders: orders,
+		Range: trendRangeOf(q.Get("trend")), Ranges: []trendRange{trendDay, trendWeek}, Topic: strings.TrimSpace(q.Get("topic")), First: q.Get("cursor") == "",
+	}
+	ask := link.Query("limit", strconv.Itoa(perPage), "sort", shown.Sort, "trend", shown.Range.Name,
+		"topic", shown.Topic, "cursor", q.Get("cursor"))
+	if !shown.All {
+		ask.Set("open", "true")
+	}
+	var answer struct {
+		Groups []errorGroup `json:"groups"`
+		Next   string       `json:"next_cursor"`
+	}
+	page, status := view.Page{Title: "Groups", Nav: link.Groups, Data: &shown}, http.StatusOK
+	if err := p.API.Get(r, api.Endpoint("groups"), ask, &answer); err != nil {
+		if status, page.Problem, err = view.ProblemOf(err); err != nil {
+			return err
+		}
+	}
+	shown.Groups = answer.Groups
+	slices.SortStableFunc(shown.Groups, func(a, b errorGroup) int { return cmp.Compare(a.Urgency(), b.Urgency()) })
+	for i := range shown.Groups {
+		shown.Groups[i].Trend = shown.Range.draw(p.Now(), shown.Groups[i].Hours)
+	}
+	if answer.Next != "" {
+		shown.Next = shown.Same("cursor", answer.Next)
+	}
+	return p.Renderer.Render(w, r, status, "groups", page)
+}

@@ -1,0 +1,121 @@
+package groups
+
+import (
+	"cmp"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/api"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/link"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/view"
+)
+
+type sample struct {
+	Messages []api.Message // the latest of the sample
+	Of       int           // number of messages in the sample
+	All      bool          // the sample holds all messages of the group
+	Versions []version
+	Without  int    // messages of the sample without any of the headers
+	Headers  string // names of the version headers
+	Problem  string // the reason for which there is no sample
+}
+
+type version struct {
+	Header   string
+	Value    string // "": the header has no value
+	Link     string // address of the messages with it; "" when no filter can find them
+	Messages int
+	First    time.Time
+	Last     time.Time
+}
+
+func (s sample) Share(n int) float64 { return float64(n) / float64(max(1, s.Of)) }
+
+const (
+	sampledMessages = 200
+	shownMessages   = 10
+)
+
+// sample loads the latest messages of a group. A page shows an error of the API in their place.
+func (p *Pages) sample(r *http.Request, id string) (sample, error) {
+	s := sample{Headers: strings.Join(p.VersionHeaders, ", ")}
+	var answer struct {
+		Messages []api.Message `json:"messages"`
+		Next     string        `json:"next_cursor"`
+	}
+	query := url.Values{"group_id": {id}, "limit": {strconv.Itoa(sampledMessages)}, "omit": {"payload"}}
+	if err := p.API.Get(r, api.Endpoint("messages"), query, &answer); err != nil {
+		_, problem, err := view.ProblemOf(err)
+		if err == nil {
+			s.Problem = problem.Message
+		}
+		return s, err
+	}
+	s.Of, s.All = len(answer.Messages), answer.Next == ""
+	s.Versions, s.Without = versions(answer.Messages, p.VersionHeaders)
+	for i := range s.Versions {
+		s.Versions[i].Link = s.Versions[i].messages(id)
+	}
+	s.Messages = answer.Messages[:min(len(answer.Messages), shownMessages)]
+	return s, nil
+}
+
+func versions(messages []api.Message, names []string) (list []version, without int) {
+	type pair struct{ header, value string }
+	at := map[pair]int{}
+	for _, m := range messages {
+		header, ok := versionHeader(m, names)
+		if !ok {
+			without++
+			continue
+		}
+		key := pair{header.Key, textOf(header)}
+		i, known := at[key]
+		if !known {
+			i, at[key] = len(list), len(list)
+			list = append(list, version{Header: key.header, Value: key.value, First: m.CreatedAt, Last: m.CreatedAt})
+		}
+		v := &list[i]
+		v.Messages++
+		if m.CreatedAt.Before(v.First) {
+			v.First = m.CreatedAt
+		}
+		if m.CreatedAt.After(v.Last) {
+			v.Last = m.CreatedAt
+		}
+	}
+	slices.SortStableFunc(list, func(a, b version) int { return cmp.Compare(b.Messages, a.Messages) })
+	return list, without
+}
+
+func versionHeader(m api.Message, names []string) (api.Header, bool) {
+	for _, name := range names {
+		if i := slices.IndexFunc(m.Headers, func(h api.Header) bool { return strings.EqualFold(h.Key, name) }); i >= 0 {
+			return m.Headers[i], true
+		}
+	}
+	return api.Header{}, false
+}
+
+func textOf(h api.Header) string {
+	switch {
+	case h.Value == nil:
+		return ""
+	case h.Value.Encoding == "base64":
+		return "base64:" + h.Value.Data
+	default:
+		return h.Value.Data
+	}
+}
+
+// messages returns the address of the group's messages of that version; "" for masked values and for bytes.
+func (v version) messages(group string) string {
+	if v.Value == "" || v.Value == api.Mask || strings.HasPrefix(v.Value, "base64:") {
+		return ""
+	}
+	return link.To(link.Messages, "group_id", group, "header", v.Header+"="+v.Value)
+}

@@ -1,0 +1,180 @@
+package message
+
+import (
+	"cmp"
+	"net/http"
+	"path"
+	"slices"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/api"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/format"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/link"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/request"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/session"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/view"
+)
+
+// Actions perform actions on a message. The page shows why one was refused.
+type Actions struct{ Page *Page }
+
+type acts struct {
+	Retry, Edit, Requeue, Dead, Delete, Origin, Restore act
+
+	Unsettled bool   // a retry has to accept that the record may arrive twice
+	From      string // the list that led to this page
+	Reason    string // the reason typed for the action that was refused
+	Topic     string
+	Accepted  bool
+}
+
+// act is an action on the message. It is possible when Why is empty.
+type act struct {
+	Why  string
+	Open bool // it was just refused; show its form open
+}
+
+// actsOf says which actions the viewer may perform in the message's state. The API makes the decision.
+func actsOf(m *api.Message, v *session.Viewer, r *http.Request, archived bool) acts {
+	where := m.ScopeTopic()
+	operator, admin := v.Why("operator", where), v.Why("admin", where)
+	a := acts{
+		Retry:     act{Why: cmp.Or(operator, whyNoRetry(m))},
+		Edit:      act{Why: cmp.Or(deniedEdit(m, v), whyNoEdit(m))},
+		Requeue:   act{Why: cmp.Or(operator, unlessStatus(m, "is not DEAD", "DEAD"))},
+		Dead:      act{Why: cmp.Or(operator, unlessStatus(m, "is "+m.Status, "PENDING", "RETRYING"))},
+		Delete:    act{Why: cmp.Or(admin, whyNoDelete(m))},
+		Origin:    act{Why: cmp.Or(operator, whyNoOrigin(m))},
+		Restore:   act{Why: operator},
+		Unsettled: m.Unsettled(),
+	}
+	if archived {
+		a = acts{Restore: a.Restore}
+	}
+	if r.Method == http.MethodPost {
+		a.Reason, a.Topic, a.Accepted = request.Text(r, "reason"), request.Text(r, "original_topic"), request.Text(r, "accept_duplicate") != ""
+		tried := map[string]*act{"dead": &a.Dead, "delete": &a.Delete, "origin": &a.Origin, "restore": &a.Restore}
+		if act := tried[path.Base(r.URL.Path)]; act != nil {
+			act.Open = true
+		}
+	}
+	a.From = link.Back(r)
+	return a
+}
+
+func unlessStatus(m *api.Message, why string, statuses ...string) string {
+	if slices.Contains(statuses, m.Status) {
+		return ""
+	}
+	return why
+}
+
+// deniedEdit names the role that the viewer lacks to edit a message; "" when they may.
+func deniedEdit(m *api.Message, v *session.Viewer) string {
+	return cmp.Or(v.Why("operator", m.ScopeTopic()), v.Why("edit", m.ScopeTopic()))
+}
+
+func whyNoRetry(m *api.Message) string {
+	if why := whyNoEdit(m); why != "" {
+		return why
+	}
+	if m.OriginalTopic == "" {
+		return "its original topic is unknown"
+	}
+	return ""
+}
+
+// whyNoEdit is whyNoRetry without the check of the original topic, as an edit can set the topic.
+func whyNoEdit(m *api.Message) string {
+	switch {
+	case m.Status == "DEAD":
+		return "is DEAD: requeue it first"
+	case m.Status == "RETRYING" && m.Unsettled():
+		return ""
+	case m.Status == "RETRYING":
+		return "a retry is under way"
+	case m.Status != "PENDING":
+		return "is " + m.Status
+	case m.RetryCount >= m.MaxRetries:
+		return "no attempts left: mark it dead, then requeue"
+	default:
+		return ""
+	}
+}
+
+func whyNoDelete(m *api.Message) string {
+	switch {
+	case m.Unsettled():
+		return "its last attempt cannot be settled: mark it dead first"
+	case m.Status == "RETRYING":
+		return "a retry is under way"
+	default:
+		return ""
+	}
+}
+
+func whyNoOrigin(m *api.Message) string {
+	switch {
+	case m.Status != "PENDING" && m.Status != "DEAD":
+		return "is " + m.Status
+	case m.OriginKnownBy == "header" && m.OriginalTopic != "" && !m.Undeclared:
+		return "its own headers name the original topic"
+	default:
+		return ""
+	}
+}
+
+// Act performs an action on a message and redirects to its page among the live messages.
+func (a *Actions) Act(what, sentence string) view.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		ref, body := api.RefOf(r, what == "restore"), request.Body(r)
+		switch {
+		case what == "retry" && request.Text(r, "accept_duplicate") != "":
+			body["accept_duplicate"] = true
+		case what == "origin":
+			body["original_topic"] = request.Text(r, "original_topic")
+		}
+		if err := a.Page.API.Send(r, http.MethodPost, ref.Endpoint(what), body, nil); err != nil {
+			return a.refused(w, r, ref, err)
+		}
+		return view.RedirectDone(w, r, sentence, api.MessageRef{ID: ref.ID}.URL())
+	}
+}
+
+// Delete deletes a message and redirects to the list that led to it.
+func (a *Actions) Delete(w http.ResponseWriter, r *http.Request) error {
+	ref := api.RefOf(r, false)
+	if err := a.Page.API.Send(r, http.MethodDelete, link.To(ref.Endpoint(), "reason", request.Text(r, "reason")), nil, nil); err != nil {
+		return a.refused(w, r, ref, err)
+	}
+	return view.RedirectDone(w, r, "deleted", link.Back(r))
+}
+
+func (a *Actions) refused(w http.ResponseWriter, r *http.Request, ref api.MessageRef, err error) error {
+	return view.Answered(err, func(status int, problem *view.Problem) error {
+		explainAttempt(problem, a.Page.Now())
+		return a.Page.show(w, r, ref, status, problem)
+	})
+}
+
+// explainAttempt puts what the API says about the failed attempt into the message of a problem.
+func explainAttempt(f *view.Problem, now time.Time) {
+	var rest []view.FieldProblem
+	for _, field := range f.Fields {
+		switch field.Field {
+		case "class":
+			f.Message = format.Sentence(f.Message) + " Error class: " + field.Reason + "."
+		case "status":
+			f.Message = format.Sentence(f.Message) + " The message is " + field.Reason + " now."
+		case "retry_at":
+			if due, err := time.Parse(time.RFC3339, field.Reason); err == nil {
+				f.Message = format.Sentence(f.Message) + " The next attempt is due " + format.Ago(now, due) + "."
+			}
+		case "id", "reason":
+			f.Message = format.Sentence(f.Message) + " " + format.Sentence(field.Reason)
+		default:
+			rest = append(rest, field)
+		}
+	}
+	f.Message, f.Fields = format.Sentence(f.Message), rest
+}

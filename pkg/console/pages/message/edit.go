@@ -1,0 +1,319 @@
+package message
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/api"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/diff"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/format"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/link"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/request"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/session"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/view"
+)
+
+// Edit is the form that changes a message before it is sent.
+type Edit struct {
+	api         api.Client
+	renderer    *view.Renderer
+	now         func() time.Time
+	comparisons chan struct{} // semaphore of the comparisons that run
+}
+
+// maxComparisons limits how many comparisons of large texts run at once; the others wait.
+const maxComparisons = 2
+
+// NewEdit returns the form.
+func NewEdit(client api.Client, renderer *view.Renderer, now func() time.Time) *Edit {
+	return &Edit{client, renderer, now, make(chan struct{}, maxComparisons)}
+}
+
+type editPage struct {
+	*api.Message
+	Base   string
+	Unmask bool
+	Can    act // Why: the reason for which it cannot be sent
+
+	MayUnmask bool
+	Draft     draft
+	Fresh     []int  // empty rows to add headers in
+	WasJSON   bool   // the payload of the stored message is JSON
+	Fixed     string // the reason for which the payload cannot be edited; "" when it can
+
+	Unsettled bool
+	Check     *editCheck // nil: no check was requested
+}
+
+type editCheck struct {
+	JSON      *jsonProblem // nil: it is JSON
+	IsJSON    bool
+	Lines     []diff.Line
+	SpaceOnly bool // only the space between JSON tokens differs
+	Payload   bool // the payload differs
+	Bytes     bool // the payload differs, and cannot be compared as text
+	Key       bool
+	Topic     string
+	Headers   []diff.Line
+	Nothing   bool // nothing differs
+	Mark      string
+	Sendable  bool
+}
+
+// Show shows the form.
+func (e *Edit) Show(w http.ResponseWriter, r *http.Request) error {
+	p, err := e.load(r)
+	if err != nil {
+		return err
+	}
+	p.Draft = e.originalOf(r, p)
+	return e.render(w, r, http.StatusOK, p, nil)
+}
+
+// load loads the message to edit, without a payload that has to be fetched separately.
+func (e *Edit) load(r *http.Request) (*editPage, error) {
+	ref, unmask := api.RefOf(r, false), request.Unmasks(r)
+	m, _, err := loadMessage(r, e.api, ref, unmask)
+	if err != nil {
+		return nil, err
+	}
+	v := session.ViewerOf(r)
+	p := &editPage{
+		Message: m, Base: ref.URL(), Unmask: unmask, Can: actsOf(m, v, r, false).Edit, Unsettled: m.Unsettled(),
+		WasJSON: m.JSONPayload() != nil,
+	}
+	p.MayUnmask = !unmask && (len(m.Masked) > 0 && v.May("unmask", m.ScopeTopic()) || keepsBytes(m, v, unmask))
+	return p, nil
+}
+
+// originalOf returns the message as a draft, unchanged. It sets p.Fixed when the payload cannot be edited.
+func (e *Edit) originalOf(r *http.Request, p *editPage) draft {
+	raw, fixed := e.editable(r, api.RefOf(r, false), p.Message)
+	p.Fixed = fixed
+	return draftOf(p.Message, raw)
+}
+
+// editable returns a payload that can be edited, nil for a tombstone, or the reason for which it cannot.
+func (e *Edit) editable(r *http.Request, ref api.MessageRef, m *api.Message) (raw []byte, why string) {
+	switch {
+	case m.JSONPayload() != nil:
+		return m.JSONPayload(), ""
+	case m.PayloadOmitted == "" && m.PayloadSize == nil:
+		return nil, ""
+	case m.InKafka():
+		return nil, "The payload is not stored here, so it is sent unchanged."
+	case m.PayloadSize != nil && *m.PayloadSize > maxEdited:
+		return nil, "The payload has " + format.Bytes(*m.PayloadSize) + ": more than 1 MiB cannot be edited here, so it is sent unchanged."
+	}
+	if keepsBytes(m, session.ViewerOf(r), request.Unmasks(r)) {
+		return nil, "The payload cannot be masked, so it is loaded only when you unmask it. It is sent unchanged."
+	}
+	raw, all, err := e.api.Head(r, ref.Endpoint("payload"), maxEdited+1)
+	switch {
+	case err != nil:
+		return nil, "The payload cannot be loaded, so it is sent unchanged: " + wordsOf(err)
+	case !all || len(raw) > maxEdited:
+		return nil, "More than 1 MiB cannot be edited here, so the payload is sent unchanged."
+	default:
+		return append([]byte{}, raw...), "" // an empty payload must not become nil
+	}
+}
+
+// Send sends the edited message when it was checked, and shows the difference otherwise.
+func (e *Edit) Send(w http.ResponseWriter, r *http.Request) error {
+	p, err := e.load(r)
+	if err != nil {
+		return err
+	}
+	if why := deniedEdit(p.Message, session.ViewerOf(r)); why != "" {
+		return &api.Error{Status: http.StatusForbidden, Message: "To edit and retry this message " + why + "."}
+	}
+	was := e.originalOf(r, p)
+	if missing := lacks(r, p.Fixed == ""); missing != "" {
+		return &api.Error{Status: http.StatusBadRequest, Message: "The form lacks the field " + missing + ". Nothing was sent."}
+	}
+	p.Draft = readDraft(r, was)
+	p.Draft.settle(was)
+	if p.Fixed != "" {
+		p.Draft.Payload = was.Payload
+	}
+	if p.Can.Why != "" && request.Text(r, "do") != "send" { // for a form that was sent twice, the API answers that it was sent
+		return e.render(w, r, http.StatusConflict, p, view.NewProblem(http.StatusConflict, "It cannot be sent: "+p.Can.Why+"."))
+	}
+	edit, problems := p.Draft.order(was)
+	if len(problems) > 0 {
+		return e.render(w, r, http.StatusBadRequest, p, view.NewProblem(http.StatusBadRequest, "The form has invalid values.", problems...))
+	}
+	if err := e.compare(r, p, was, len(edit) == 0); err != nil {
+		return err
+	}
+	seen := request.Text(r, "checked") == p.Check.Mark
+	if request.Text(r, "do") != "send" || !seen || !p.Check.Sendable {
+		return e.render(w, r, http.StatusOK, p, notSent(r, seen, p.Check))
+	}
+	body := request.Body(r)
+	body["edit"] = edit
+	if p.Draft.Duplicate {
+		body["accept_duplicate"] = true
+	}
+	raw, err := editBody(body, p.Draft.json(was))
+	if err != nil {
+		return err
+	}
+	if err := e.api.Send(r, http.MethodPost, api.RefOf(r, false).Endpoint("retry"), raw, nil); err != nil {
+		return e.refused(w, r, p, was, err)
+	}
+	return view.RedirectDone(w, r, "edited", p.Base)
+}
+
+// editBody returns the request body of a retry with an edit. A payload that is JSON is inserted as it was typed: an
+// encoder would change its formatting, and base64 would leave room for a third less.
+func editBody(order map[string]any, payload string) ([]byte, error) {
+	raw, err := json.Marshal(order)
+	if err != nil {
+		return nil, fmt.Errorf("write an edit: %w", err)
+	}
+	if payload != "" {
+		raw = bytes.Replace(raw, []byte(`"payload":"\u0000payload"`), []byte(`"payload":`+payload), 1)
+	}
+	return raw, nil
+}
+
+// lacks returns the name of a missing field, or "": a missing field must not be taken for an emptied one.
+func lacks(r *http.Request, payload bool) string {
+	names := []string{"topic", "record_key", "key_as", "header_name", "header_as", "header_value", "header_own"}
+	if payload {
+		names = append(names, "payload", "payload_as")
+	}
+	for _, name := range names {
+		if !r.PostForm.Has(name) {
+			return name
+		}
+	}
+	return ""
+}
+
+// notSent says why the edit was not sent; nil when the form did not ask to send it.
+func notSent(r *http.Request, seen bool, check *editCheck) *view.Problem {
+	switch {
+	case request.Text(r, "do") != "send":
+		return nil
+	case !seen:
+		return &view.Problem{Title: "Nothing was sent", Message: "This is not what was checked. Review the difference below, then send it."}
+	case check.Nothing:
+		return &view.Problem{Title: "Nothing was sent", Message: "Nothing was changed. Retry the message to send it unchanged."}
+	default:
+		return &view.Problem{Title: "Nothing was sent", Message: "The payload is no longer JSON. Correct it, or tick the box to send it anyway."}
+	}
+}
+
+// compare checks the draft of a page. It needs much memory, so it waits while others compare.
+func (e *Edit) compare(r *http.Request, p *editPage, was draft, nothing bool) error {
+	select {
+	case e.comparisons <- struct{}{}:
+	case <-r.Context().Done():
+		return r.Context().Err()
+	}
+	defer func() { <-e.comparisons }()
+	p.Check = p.check(was, nothing)
+	return nil
+}
+
+func (p *editPage) check(was draft, nothing bool) *editCheck {
+	d := p.Draft
+	k := &editCheck{Mark: d.checked(), Nothing: nothing, Payload: d.payloadChanged(was), Key: d.Key != was.Key}
+	if d.Topic != p.OriginalTopic {
+		k.Topic = d.Topic
+	}
+	if d.Payload.As == asText {
+		k.JSON = checkJSON(d.Payload.Text)
+		k.IsJSON = k.JSON == nil
+	}
+	if k.Payload && d.Payload.As == asText && was.Payload.As != asBase64 {
+		k.Lines, k.SpaceOnly = diff.Texts(oneBreak(was.Payload.Text), d.Payload.Text)
+	} else {
+		k.Bytes = k.Payload
+	}
+	if d.headersChanged(was) {
+		k.Headers = diff.Lines(was.headerLines(true), d.headerLines(false))
+	}
+	k.Sendable = !nothing && (!k.Payload || !p.WasJSON || k.JSON == nil || d.NotJSON)
+	return k
+}
+
+// headerLines returns one line per header. Headers whose name is not text are sent only while no other header changes.
+func (d draft) headerLines(lost bool) string {
+	var lines []string
+	for _, h := range d.Headers {
+		switch h.As {
+		case asRemove:
+			continue
+		case asLost:
+			if lost {
+				lines = append(lines, h.Name+": not sent, because its name is not text")
+			}
+		case asText:
+			lines = append(lines, h.Name+": "+h.Text)
+		case asBase64:
+			lines = append(lines, h.Name+": base64 "+h.Text)
+		case asKeep:
+			lines = append(lines, h.Name+": unchanged")
+		default:
+			lines = append(lines, h.Name+": null")
+		}
+	}
+	for i := range lines {
+		lines[i] = strings.ReplaceAll(lines[i], "\n", `\n`)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// refused shows the form again below the API's answer. Headers that the API rejects as dead-letter headers are
+// removed from the draft.
+func (e *Edit) refused(w http.ResponseWriter, r *http.Request, p *editPage, was draft, err error) error {
+	var answer *api.Error
+	if errors.As(err, &answer) && answer.Status == http.StatusBadRequest && p.Draft.removeRejected(answer.Details) {
+		if err := e.compare(r, p, was, false); err != nil {
+			return err
+		}
+		return e.render(w, r, http.StatusBadRequest, p, &view.Problem{
+			Title:   "Nothing was sent",
+			Message: "Some headers mark dead letters, or are written by every attempt. They were removed: review the difference, then send it.",
+		})
+	}
+	return view.Answered(err, func(status int, problem *view.Problem) error {
+		explainAttempt(problem, e.now())
+		return e.render(w, r, status, p, problem)
+	})
+}
+
+// removeRejected removes the headers that the API rejects, and reports whether the API reported nothing else.
+func (d *draft) removeRejected(details []map[string]any) bool {
+	var names []string
+	for _, detail := range details {
+		field, _ := detail["field"].(string)
+		reason, _ := detail["reason"].(string)
+		before, name, named := strings.Cut(reason, ": ")
+		if !strings.HasSuffix(field, "].key") || !named || !strings.HasPrefix(before, "would mark") && !strings.HasPrefix(before, "is written ") {
+			return false
+		}
+		names = append(names, name)
+	}
+	for i, h := range d.Headers {
+		if slices.Contains(names, h.Name) {
+			d.Headers[i].As = asRemove
+		}
+	}
+	return len(names) > 0
+}
+
+func (e *Edit) render(w http.ResponseWriter, r *http.Request, status int, p *editPage, problem *view.Problem) error {
+	p.Fresh = make([]int, freshRows)
+	return e.renderer.Render(w, r, status, "edit", view.Page{Title: "Edit and retry " + format.Short(p.ID), Nav: link.Messages, Problem: problem, Data: p})
+}

@@ -1,0 +1,32 @@
+package message
+
+import (
+	"net/http"
+	"net/url"
+
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/api"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/session"
+)
+
+func masking(unmask bool) url.Values {
+	if unmask {
+		return url.Values{"unmask": {"true"}}
+	}
+	return nil
+}
+
+// loadMessage loads a message, unmasked only if it has masks: each unmasked read adds an entry to the audit trail.
+// revealed reports whether it was read unmasked.
+func loadMessage(r *http.Request, client api.Client, ref api.MessageRef, unmask bool) (m *api.Message, revealed bool, err error) {
+	m = &api.Message{}
+	if err := client.Get(r, ref.Endpoint(), nil, m); err != nil || !unmask || len(m.Masked) == 0 {
+		return m, false, err
+	}
+	m = &api.Message{}
+	return m, true, client.Get(r, ref.Endpoint(), masking(true), m)
+}
+
+// keepsBytes reports whether the payload is loaded only on request: bytes cannot be masked, and each load is audited.
+func keepsBytes(m *api.Message, v *session.Viewer, unmask bool) bool {
+	return !unmask && m.OnlyBytes() && v.MayReveal(m.ScopeTopic())
+}

@@ -1,0 +1,193 @@
+package message
+
+import (
+	"errors"
+	"net/http"
+	"unicode/utf8"
+
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/api"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/format"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/link"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/request"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/session"
+)
+
+const (
+	maxText = 64 << 10 // bytes of a payload that are shown as text
+	maxHex  = 4 << 10  // bytes of a payload that are shown in hex
+
+	maxExpansion = 8 // ratio of formatted to raw bytes above which a cut layout is not shown
+)
+
+type payloadView struct {
+	Chosen   string // tree, pretty, text, hex, or "" when nothing is shown
+	Tabs     []tab
+	Notes    []string // remarks about the payload
+	Tree     *tree
+	Text     string
+	Shown    int64 // bytes of it that are shown, when not all are
+	Size     int64 // bytes of the whole payload
+	Known    bool  // Size is known
+	None     bool  // there is no payload: a tombstone
+	Download string
+	Why      string // the reason for which it cannot be downloaded
+	Reveal   string // address of the unmasked payload, when it is not shown otherwise
+}
+
+type tab struct {
+	Name, View, URL string
+	Current         bool
+	Why             string // the reason for which it cannot be chosen
+}
+
+var omitted = map[string]string{
+	"not_json":   "The payload is not JSON.",
+	"too_deep":   "The payload is JSON with more than 200 levels, too deep for a tree.",
+	"too_large":  "The payload is larger than 1 MiB: only its beginning is shown here. Download it to see all.",
+	"over_limit": "The record was too large to be stored as a whole. The dead-letter topic may still have it; it is fetched on request.",
+	"unreadable": "The record in the dead-letter topic cannot be read, so there is nothing to show or to send. The error says why.",
+	"pointer":    "The dead letter only refers to the failed record. The original topic may still have it; it is fetched on request.",
+}
+
+// showPayload loads no more of a large payload than it shows, and fetches from Kafka only on request.
+func showPayload(r *http.Request, client api.Client, ref api.MessageRef, m *api.Message) payloadView {
+	v := payloadView{Download: ref.URL() + "/payload", Why: whyNoBytes(m, session.ViewerOf(r))}
+	if m.PayloadSize != nil {
+		v.Size, v.Known = *m.PayloadSize, true
+	}
+	if reason := omitted[m.PayloadOmitted]; reason != "" {
+		v.Notes = append(v.Notes, reason)
+	}
+	if m.PayloadOmitted == "unreadable" {
+		v.Why = "there is nothing to download"
+		return v
+	}
+	if v.None = m.JSONPayload() == nil && m.PayloadOmitted == "" && m.PayloadSize == nil; v.None {
+		return v
+	}
+	v.Chosen = chooseView(r.URL.Query().Get("view"), m)
+	if v.Chosen != "" && keepsBytes(m, session.ViewerOf(r), request.Unmasks(r)) {
+		v.Reveal, v.Chosen = link.To(ref.URL(), "view", v.Chosen, "unmask", "true")+"#payload", ""
+		return v
+	}
+	v.load(r, client, ref, m)
+	v.Tabs = tabsOf(ref, m, v.Chosen, request.Unmasks(r))
+	return v
+}
+
+// whyNoBytes says why the viewer cannot load the raw bytes, in which nothing can be masked; "" when they can.
+func whyNoBytes(m *api.Message, v *session.Viewer) string {
+	if v != nil && v.Masking && !v.May("unmask", m.ScopeTopic()) {
+		return "needs the grant unmask where payloads are masked"
+	}
+	return ""
+}
+
+func chooseView(asked string, m *api.Message) string {
+	inside := m.JSONPayload() != nil
+	switch {
+	case asked == "text" || asked == "hex":
+		return asked
+	case inside && (asked == "tree" || asked == "pretty"):
+		return asked
+	case m.InKafka():
+		return ""
+	case !inside:
+		return "text"
+	case len(m.Payload) > 0 && (m.Payload[0] == '{' || m.Payload[0] == '['):
+		return "tree"
+	default:
+		return "text"
+	}
+}
+
+func (v *payloadView) load(r *http.Request, client api.Client, ref api.MessageRef, m *api.Message) {
+	if v.Chosen == "" {
+		return
+	}
+	raw, cut := m.JSONPayload(), false
+	if raw == nil {
+		most := maxText
+		if v.Chosen == "hex" {
+			most = maxHex
+		}
+		begin, all, err := client.Head(r, ref.Endpoint("payload"), most)
+		if err != nil {
+			v.Chosen, v.Notes = "", append(v.Notes, "The payload cannot be shown: "+wordsOf(err))
+			return
+		}
+		raw, cut = begin, !all
+	}
+	if text, ok := format.WholeText(raw, cut); !ok && v.Chosen == "text" {
+		v.Chosen, v.Notes = "hex", append(v.Notes, "The payload is not text, so its bytes are shown.")
+	} else if v.Chosen == "text" {
+		v.show(text, cut)
+		return
+	}
+	v.fill(raw, cut, m.Masked)
+}
+
+func (v *payloadView) fill(raw []byte, cut bool, masked []string) {
+	switch v.Chosen {
+	case "hex":
+		if len(raw) > maxHex {
+			raw, cut = raw[:maxHex], true
+		}
+		if v.Text = format.HexDump(raw); cut {
+			v.Shown = int64(len(raw))
+		}
+	case "pretty":
+		v.pretty(raw, cut)
+	case "tree":
+		t, err := treeOf(raw, masked)
+		if err != nil { // the API reported JSON; if it is not, show it as text
+			v.Chosen = "text"
+			v.show(string(raw), cut)
+			return
+		}
+		v.Tree = t
+	}
+}
+
+// pretty formats as much as is shown, unless most of that would be spaces.
+func (v *payloadView) pretty(raw []byte, cut bool) {
+	text, used, ok := format.JSON(raw, maxText+utf8.UTFMax)
+	switch {
+	case !ok:
+		v.show(string(raw), cut)
+	case used < len(raw) && used < len(text)/maxExpansion:
+		v.Chosen, v.Notes = "text", append(v.Notes, "It is nested so deeply that formatting would add mostly spaces, so it is shown unformatted.")
+		v.show(string(raw[:min(len(raw), maxText+utf8.UTFMax)]), cut || len(raw) > maxText)
+	default:
+		v.show(text, cut || used < len(raw))
+	}
+}
+
+func (v *payloadView) show(text string, cut bool) {
+	text, all := format.ClipBytes(text, maxText)
+	if cut || !all {
+		v.Shown = int64(len(text))
+	}
+	v.Text = format.Visible(text)
+}
+
+func wordsOf(err error) string {
+	var refused *api.Error
+	if errors.As(err, &refused) {
+		return refused.Message + "."
+	}
+	return "internal error."
+}
+
+func tabsOf(ref api.MessageRef, m *api.Message, chosen string, unmask bool) []tab {
+	var whyNot string
+	if m.JSONPayload() == nil {
+		whyNot = "only for JSON of up to 1 MiB"
+	}
+	tabs := []tab{{Name: "Tree", View: "tree", Why: whyNot}, {Name: "Pretty", View: "pretty", Why: whyNot}, {Name: "Raw", View: "text"}, {Name: "Hex", View: "hex"}}
+	for i := range tabs {
+		tabs[i].Current = tabs[i].View == chosen
+		tabs[i].URL = link.To(ref.URL(), "view", tabs[i].View, "unmask", masking(unmask).Get("unmask")) + "#payload"
+	}
+	return tabs
+}

@@ -1,0 +1,199 @@
+package message
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/api"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/format"
+)
+
+type shownHeader struct {
+	Name   string
+	Odd    bool // its name is not text
+	Value  shownBytes
+	Masked bool
+}
+
+type shownBytes struct {
+	Null    bool
+	LeftOut bool // too long to be shown
+	Hex     bool
+	// Number is the big-endian number of four or eight bytes.
+	Number string
+	Text   string
+	Brief  string // its beginning, when it is long
+	Size   int64
+	More   int64 // bytes that are not shown
+}
+
+const (
+	longHeader = 240      // bytes of text above which it is folded
+	maxHeader  = 16 << 10 // bytes of text that are shown
+	hexHeader  = 256
+
+	maxHeaders = 1000 // headers that a page shows
+)
+
+func decodeHeaders(m *api.Message) []shownHeader {
+	headers := m.Headers[:min(len(m.Headers), maxHeaders)]
+	shown := make([]shownHeader, 0, len(headers))
+	for _, h := range headers {
+		shown = append(shown, shownHeader{
+			Name: format.Visible(h.Key), Odd: h.KeyBase64 != "", Value: showBlob(h.Value),
+			Masked: m.Masks(h),
+		})
+	}
+	return shown
+}
+
+// showBlob shows bytes in hex when they are not text or would be invisible.
+func showBlob(b *api.Blob) shownBytes {
+	if b == nil {
+		return shownBytes{Null: true}
+	}
+	raw := b.Bytes()
+	s := shownBytes{Size: int64(len(raw)), Hex: b.Encoding == "base64" || bytes.ContainsFunc(raw, control)}
+	if s.Hex {
+		part := raw[:min(len(raw), hexHeader)]
+		s.Text, s.More = format.HexDump(part), s.Size-int64(len(part))
+		if s.Number = numberIn(raw); s.Number != "" {
+			s.Text = fmt.Sprintf("% x", raw)
+		}
+		return s
+	}
+	part, _ := format.ClipBytes(string(raw), maxHeader)
+	s.Text, s.More = format.Visible(part), s.Size-int64(len(part))
+	if len(s.Text) > longHeader || strings.Count(s.Text, "\n") > 2 {
+		first, _, _ := strings.Cut(s.Text, "\n")
+		s.Brief = format.Clip(longHeader/2, first)
+	}
+	return s
+}
+
+func control(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\r' && r != '\t' }
+
+// numberIn reads big-endian numbers as Java writes them; one of eight bytes is shown as a time if it is in this
+// century.
+func numberIn(raw []byte) string {
+	switch len(raw) {
+	case 4:
+		return strconv.Itoa(int(int32(binary.BigEndian.Uint32(raw))))
+	case 8:
+		n := int64(binary.BigEndian.Uint64(raw))
+		if t := time.UnixMilli(n); t.Year() > 2000 && t.Year() < 2100 {
+			return format.UTC(t)
+		}
+		return strconv.FormatInt(n, 10)
+	default:
+		return ""
+	}
+}
+
+func keyOf(m *api.Message) shownBytes {
+	if m.KeyOmitted != "" && m.KeySize != nil {
+		return shownBytes{Size: *m.KeySize, LeftOut: true}
+	}
+	return showBlob(m.Key)
+}
+
+type trace struct{ ID, URL string }
+
+// traceOf reads the W3C trace header. The last one was added by the last sender.
+func traceOf(headers []api.Header, traceURL func(id string) string) trace {
+	var found trace
+	for _, h := range headers {
+		if h.Value == nil || !strings.EqualFold(h.Key, "traceparent") {
+			continue
+		}
+		parts := strings.Split(h.Value.Data, "-")
+		if len(parts) < 4 || len(parts[1]) != 32 || strings.Trim(parts[1], "0123456789abcdef") != "" || strings.Trim(parts[1], "0") == "" {
+			continue
+		}
+		found.ID = parts[1]
+	}
+	if found.ID != "" {
+		found.URL = traceURL(found.ID)
+	}
+	return found
+}
+
+type fact struct {
+	Name  string
+	Value string
+	Time  time.Time // set for a fact that is a time
+	Topic bool      // Value is a topic
+	Sure  string    // high, medium or low; "" when unknown
+	How   string
+}
+
+func originOf(m *api.Message) []fact {
+	var shown []fact
+	for _, f := range []struct {
+		key string
+		fact
+	}{
+		{"original_topic", fact{Name: "Original topic", Value: m.OriginalTopic, Topic: true}},
+		{"original_partition", fact{Name: "Partition", Value: known(m.OrigPartition)}},
+		{"original_offset", fact{Name: "Offset", Value: known(m.OrigOffset)}},
+		{"original_timestamp", fact{Name: "Written", Time: m.OrigTimestamp}},
+		{"consumer_group", fact{Name: "Consumer group", Value: m.ConsumerGroup}},
+		{"consumer_attempts", fact{Name: "Consumer attempts", Value: known(m.ConsumerTries)}},
+		{"error_class", fact{Name: "Error class", Value: m.ErrorClass}},
+		{"error_message", fact{Name: "Error message", Value: format.Clip(120, m.ErrorMessage)}},
+	} {
+		if d := m.Derived[f.key]; f.Topic || f.Value != "" || !f.Time.IsZero() {
+			f.Sure, f.How = confidence(d), source(d, m.Dialect)
+			shown = append(shown, f.fact)
+		}
+	}
+	return shown
+}
+
+func known[T any](n *T) string {
+	if n == nil {
+		return ""
+	}
+	return fmt.Sprint(*n)
+}
+
+func confidence(d api.Derived) string {
+	if d.Confidence == "none" {
+		return ""
+	}
+	return d.Confidence
+}
+
+// source says where a field was read from; "" for unknown. The message's own dialect is not repeated.
+func source(d api.Derived, dialect string) string {
+	of := ""
+	if d.Dialect != "" && d.Dialect != dialect {
+		of = " of dialect " + d.Dialect
+	}
+	switch d.Source {
+	case "header", "companion":
+		from := "from header " + d.Header
+		if d.Occurrence != nil && *d.Occurrence > 0 {
+			from += " (number " + strconv.Itoa(*d.Occurrence+1) + " of that name)"
+		}
+		if d.Source == "companion" {
+			return from + of + ", a name that several dialects use"
+		}
+		return from + of
+	case "mapping":
+		return "by a rule of the topic mapping"
+	case "name":
+		return "from the name of the dead-letter topic" + of
+	case "operator":
+		return "set by an operator"
+	case "record":
+		return "from the dead-letter record itself" + of
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,189 @@
+package message
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/api"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/format"
+)
+
+const (
+	maxNodes    = 2000 // nodes of a tree that are shown
+	maxNesting  = 48   // levels of a tree that are shown
+	maxLeaf     = 2000 // bytes of a text that are shown
+	fewNodes    = 150  // a tree of at most so many nodes is shown unfolded
+	openNesting = 2    // levels of a larger tree that are shown unfolded
+)
+
+type node struct {
+	Name     string // name of a member; empty when it has none
+	Named    bool
+	Kind     string // object, array, string, number, boolean, null, masked
+	Text     string // source text of a value without children
+	More     int    // bytes of a text that are not shown
+	Count    int    // number of members or elements, shown or not
+	Children []*node
+	Left     int64 // number of children that are not shown
+	Open     bool
+}
+
+type tree struct {
+	Root  *node
+	Nodes int
+	Left  int64 // values that are not shown
+}
+
+// treeOf parses JSON into a tree of limited size, and counts the rest. Duplicate names stay. masked holds paths.
+func treeOf(raw []byte, masked []string) (*tree, error) {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	b := treeBuilder{decoder: d, masked: maskedPaths(masked)}
+	root, err := b.value(0, "$")
+	if err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, errMoreJSON
+	}
+	t := &tree{Root: root, Nodes: b.nodes, Left: b.left}
+	unfold(root, 0, b.nodes <= fewNodes)
+	return t, nil
+}
+
+var errMoreJSON = errors.New("there is more after the value")
+
+type treeBuilder struct {
+	decoder *json.Decoder
+	masked  maskedAt
+	nodes   int
+	left    int64
+}
+
+func (b *treeBuilder) value(depth int, at string) (*node, error) {
+	token, err := b.decoder.Token()
+	if err != nil {
+		return nil, err
+	}
+	fits := b.nodes < maxNodes && depth <= maxNesting
+	if fits {
+		b.nodes++
+	} else {
+		b.left++
+	}
+	n := leaf(token)
+	if token == api.Mask && b.masked[at] {
+		n.Kind = "masked"
+	}
+	if delim, ok := token.(json.Delim); ok {
+		if err := b.fill(n, delim, depth, at); err != nil {
+			return nil, err
+		}
+	}
+	if !fits {
+		return nil, nil
+	}
+	return n, nil
+}
+
+func (b *treeBuilder) fill(n *node, delim json.Delim, depth int, at string) error {
+	n.Kind = "array"
+	if delim == '{' {
+		n.Kind = "object"
+	}
+	for b.decoder.More() {
+		name, inside := strconv.Itoa(n.Count), at
+		if delim == '{' {
+			token, err := b.decoder.Token()
+			if err != nil {
+				return err
+			}
+			name, _ = token.(string)
+			inside = b.masked.member(at, name)
+		}
+		child, err := b.value(depth+1, inside)
+		if err != nil {
+			return err
+		}
+		if n.Count++; child == nil {
+			n.Left++
+			continue
+		}
+		child.Name, child.Named = format.Visible(format.Clip(200, name)), delim == '{'
+		n.Children = append(n.Children, child)
+	}
+	_, err := b.decoder.Token()
+	return err
+}
+
+func leaf(token json.Token) *node {
+	switch value := token.(type) {
+	case string:
+		n := &node{Kind: "string"}
+		text, all := format.ClipBytes(value, maxLeaf)
+		if n.Text = format.Visible(text); !all {
+			n.More = len(value) - len(text)
+		}
+		return n
+	case json.Number:
+		return &node{Kind: "number", Text: format.Clip(200, value.String())}
+	case bool:
+		return &node{Kind: "boolean", Text: strconv.FormatBool(value)}
+	default:
+		return &node{Kind: "null", Text: "null"}
+	}
+}
+
+func unfold(n *node, depth int, all bool) {
+	n.Open = all || depth < openNesting
+	for _, child := range n.Children {
+		unfold(child, depth+1, all)
+	}
+}
+
+// maskedAt holds the masked paths of a payload without [*], as a mask applies inside arrays too.
+type maskedAt map[string]bool
+
+// noPath is the path of values below which no path is masked.
+const noPath = ""
+
+func maskedPaths(names []string) maskedAt {
+	var paths maskedAt
+	for _, name := range names {
+		if !strings.HasPrefix(name, "$") {
+			continue
+		}
+		if paths == nil {
+			paths = maskedAt{}
+		}
+		paths[strings.ReplaceAll(name, "[*]", "")] = true
+	}
+	return paths
+}
+
+func (m maskedAt) member(at, name string) string {
+	if len(m) == 0 || at == noPath || len(name) > maxMaskedName {
+		return noPath
+	}
+	at += "." + name
+	if !plainName(name) {
+		at = at[:len(at)-len(name)-1] + "['" + strings.NewReplacer(`\`, `\\`, "'", `\'`, "[*]", "").Replace(name) + "']"
+	}
+	for path := range m {
+		if strings.HasPrefix(path, at) {
+			return at
+		}
+	}
+	return noPath
+}
+
+// maxMaskedName is longer than any name in the masking settings.
+const maxMaskedName = 1000
+
+func plainName(name string) bool {
+	return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == ""
+}

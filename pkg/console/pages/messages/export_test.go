@@ -1,0 +1,3 @@
+package messages
+
+const ColumnsCookie = columnsCookie

@@ -1,0 +1,361 @@
+// Package messages has the lists of messages, live and archived: filters, columns, counts, exports, and the choice of
+// messages to act on.
+package messages
+
+import (
+	"cmp"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/api"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/format"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/link"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/view"
+)
+
+// List is the list of messages.
+type List struct {
+	API      api.Client
+	Renderer *view.Renderer
+	Now      func() time.Time
+}
+
+const perPage = 50
+
+type results struct {
+	Messages      []api.Message `json:"messages"`
+	Next          string        `json:"next_cursor"`
+	Count         *matchCount   `json:"count"`
+	SearchedUntil time.Time     `json:"searched_until"`
+	// SearchedBackTo is how far the search got when it ran out of time; zero when it was complete.
+	SearchedBackTo time.Time `json:"searched_back_to"`
+}
+
+type matchCount struct {
+	N       int64 `json:"messages"`
+	Exact   bool  `json:"exact"`
+	AtLeast bool  `json:"at_least"`
+}
+
+func (n matchCount) Many() string {
+	switch {
+	case n.Exact:
+		return format.Number(n.N)
+	case n.AtLeast:
+		return "at least " + format.Number(n.N)
+	}
+	return "about " + format.Number(n.N)
+}
+
+type page struct {
+	Archived bool
+	Form     filterForm
+	Views    []listLink
+	Chips    []chip
+	Plain    string // address of the list without conditions
+
+	// A request for one live part leaves the other parts below empty.
+
+	List     *list // nil: no list, or it was not requested
+	Count    *count
+	Arrivals *arrivals
+	Topics   []string // names of known topics
+}
+
+type list struct {
+	Table    table
+	First    string // first page of the list; "" on it
+	Older    string
+	Searched time.Time // how far the search index reaches, when it lags noticeably
+	// SearchedTo is where the search ended early; Forward: it ran from older to newer messages.
+	SearchedTo time.Time
+	Forward    bool
+	Columns    []columnChoice
+	Self       string
+	Exports    []listLink
+	Elsewhere  listLink
+	Choice     *selection // nil: no action is possible on the list
+
+	Asked bool // a condition is set
+}
+
+type count struct {
+	matchCount
+	Ask  string // address that counts exactly; "" when the count is exact
+	Load string // the same address, when the page counts by itself
+}
+
+type arrivals struct {
+	N     int64
+	Since time.Time
+	Again string // address to poll
+	Show  string
+}
+
+type selection struct {
+	Shown  int
+	Filter []hidden // conditions of all that match
+	AllWhy string   // the reason for which not all that match can be chosen
+	Until  time.Time
+	Back   string
+}
+
+type hidden struct{ Name, Value string }
+
+type listLink struct {
+	Label, Href string
+	Current     bool
+}
+
+// The ids of the parts of a list that poll themselves.
+const (
+	countPart    = "count"
+	arrivalsPart = "arrivals"
+	topicsPart   = "known-topics"
+)
+
+// Show shows the list at a path: link.Messages or link.Archive.
+func (l *List) Show(path string) view.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if given := r.URL.Query(); removeEmpty(given) {
+			return view.Redirect(w, r, link.WithQuery(r.URL.Path, given))
+		}
+		q := readQuery(r, path, l.Now())
+		asked, wrong := q.params()
+		if wrong != nil {
+			return l.render(w, r, q, http.StatusBadRequest, page{}, wrong)
+		}
+		p, err := l.load(r, q, asked)
+		if err == nil {
+			return l.render(w, r, q, http.StatusOK, p, nil)
+		}
+		return view.Answered(err, func(status int, problem *view.Problem) error { return l.render(w, r, q, status, page{}, problem) })
+	}
+}
+
+// removeEmpty removes empty parameters from a query, and reports whether there were any.
+func removeEmpty(query url.Values) (untidy bool) {
+	for name, values := range query {
+		kept := slices.DeleteFunc(values, func(value string) bool { return value == "" })
+		untidy = untidy || len(kept) < len(values)
+		if query[name] = kept; len(kept) == 0 {
+			query.Del(name)
+		}
+	}
+	return untidy
+}
+
+// load requests only what the page, or its polled part, shows.
+func (l *List) load(r *http.Request, q listQuery, asked url.Values) (p page, err error) {
+	switch part := partOf(r); part {
+	case arrivalsPart:
+		p.Arrivals, err = l.arrived(r, q, asked)
+	case countPart:
+		asked.Set("limit", "1")
+		asked.Set("count", "exact")
+		var f results
+		err = l.API.Get(r, "/api/v1"+q.path, asked, &f)
+		p.Count = countOf(q, f, true)
+	case topicsPart:
+		p.Topics, err = l.topicNames(r)
+	default:
+		return l.find(r, q, asked)
+	}
+	return p, err
+}
+
+// partOf returns the id of the polled part, or "" for a whole page.
+func partOf(r *http.Request) string {
+	if r.Header.Get("HX-Request") != "true" {
+		return ""
+	}
+	return r.Header.Get("HX-Target")
+}
+
+func (l *List) topicNames(r *http.Request) ([]string, error) {
+	var answer struct {
+		Topics []struct {
+			Topic     string   `json:"topic"`
+			DLQTopics []string `json:"dlq_topics"`
+		} `json:"topics"`
+	}
+	err := l.API.Get(r, api.Endpoint("topics"), nil, &answer)
+	known, names := map[string]bool{"": true}, []string(nil)
+	for _, t := range answer.Topics {
+		for _, name := range append([]string{t.Topic}, t.DLQTopics...) {
+			if !known[name] {
+				known[name], names = true, append(names, name)
+			}
+		}
+	}
+	return names, err
+}
+
+// arrived counts messages at least 1 ms newer than the newest of the page, as messages of one batch have equal times.
+func (l *List) arrived(r *http.Request, q listQuery, asked url.Values) (*arrivals, error) {
+	seen, err := time.Parse(time.RFC3339, r.URL.Query().Get("seen"))
+	if err != nil {
+		seen = q.opened
+	}
+	a := q.arrivalsSince(seen)
+	asked.Set("created_after", api.Time(seen.Add(time.Millisecond)))
+	asked.Set("limit", "1")
+	asked.Set("omit", "payload")
+	asked.Set("count", "exact")
+	var f results
+	if err := l.API.Get(r, "/api/v1"+q.path, asked, &f); err != nil || f.Count == nil {
+		return a, err
+	}
+	a.N = f.Count.N
+	return a, nil
+}
+
+func (q listQuery) arrivalsSince(seen time.Time) *arrivals {
+	return &arrivals{Since: seen, Again: q.address("seen", api.Time(seen)), Show: q.address()}
+}
+
+func (l *List) find(r *http.Request, q listQuery, asked url.Values) (p page, err error) {
+	asked.Set("limit", strconv.Itoa(perPage))
+	asked.Set("omit", "payload")
+	asked.Set("count", "estimate")
+	if q.exact {
+		asked.Set("count", "exact")
+	}
+	if q.cursor != "" {
+		asked.Set("cursor", q.cursor)
+	}
+	var f results
+	if err := l.API.Get(r, "/api/v1"+q.path, asked, &f); err != nil {
+		return p, err
+	}
+	p.Count = countOf(q, f, q.exact)
+	p.List = l.listOf(r, q, f)
+	if q.newestFirst() && q.path == link.Messages {
+		seen := q.opened
+		if len(f.Messages) > 0 {
+			seen = f.Messages[0].CreatedAt
+		}
+		p.Arrivals = q.arrivalsSince(seen)
+	}
+	return p, nil
+}
+
+// countOf returns how many messages match. A list of one page needs no request for it.
+func countOf(q listQuery, f results, counted bool) *count {
+	n := &count{Ask: q.address("count", "exact")}
+	switch {
+	case !counted && q.cursor == "" && f.Next == "":
+		n.matchCount = matchCount{N: int64(len(f.Messages)), Exact: true}
+	case f.Count != nil:
+		n.matchCount = *f.Count
+	}
+	if n.Exact || n.AtLeast || counted {
+		n.Ask = ""
+	} else if q.cursor == "" {
+		n.Load = n.Ask
+	}
+	return n
+}
+
+// searchLag is how far the search index may lag without a notice.
+const searchLag = 10 * time.Second
+
+func (l *List) listOf(r *http.Request, q listQuery, f results) *list {
+	shown := columnsFor(r, q.cols)
+	m := &list{
+		Table: table{
+			Caption: "Messages", Path: q.path, Columns: shown, Rows: f.Messages,
+			Form: "chosen", ClipAt: 240, HideHead: true,
+		},
+		Columns: columnChoices(shown), Self: r.URL.RequestURI(), Exports: q.exports(),
+		Asked: !q.plain(), Elsewhere: q.elsewhere(),
+	}
+	if q.cursor != "" {
+		m.First = q.address()
+	}
+	if f.Next != "" {
+		m.Older = q.older(f.Next)
+	}
+	m.SearchedTo, m.Forward = f.SearchedBackTo, q.sort == "created_at"
+	if l.Now().Sub(f.SearchedUntil) > searchLag {
+		m.Searched = f.SearchedUntil
+	}
+	if q.path == link.Messages && len(f.Messages) > 0 {
+		m.Table.Select = true
+		m.Choice = q.choice(f)
+	}
+	return m
+}
+
+func (q listQuery) choice(f results) *selection {
+	var newest time.Time
+	if q.newestFirst() {
+		newest = f.Messages[0].CreatedAt
+	}
+	all := q.frozen(newest)
+	choice := &selection{Shown: len(f.Messages), Back: q.address()}
+	choice.Until, _ = time.Parse(time.RFC3339, all.Get("created_before"))
+	if !q.narrow() {
+		choice.AllWhy = "needs a topic, a group or another condition: times and states alone could select every message"
+	}
+	for _, name := range filterNames {
+		for _, value := range all[name] {
+			choice.Filter = append(choice.Filter, hidden{name, value})
+		}
+	}
+	return choice
+}
+
+func (q listQuery) exports() []listLink {
+	var links []listLink
+	for _, kind := range []string{"ndjson", "csv"} {
+		query := q.own()
+		query.Del("cols")
+		query.Set("format", kind)
+		if q.path == link.Archive {
+			query.Set("source", "archive")
+		}
+		links = append(links, listLink{Label: strings.ToUpper(kind), Href: link.WithQuery(link.Messages+"/export", query)})
+	}
+	return links
+}
+
+// elsewhere links to the same search in the other list: archive or live messages.
+func (q listQuery) elsewhere() listLink {
+	other := listQuery{path: link.Archive, filter: q.filter, since: q.since, sort: q.sort, cols: q.cols}
+	if q.path == link.Archive {
+		other.path = link.Messages
+		return listLink{Label: "Search the live messages", Href: other.address()}
+	}
+	return listLink{Label: "Search the archive", Href: other.address()}
+}
+
+func (l *List) render(w http.ResponseWriter, r *http.Request, q listQuery, status int, p page, problem *view.Problem) error {
+	title, name := "Messages", "messages"
+	if p.Archived = q.path == link.Archive; p.Archived {
+		title, name = "Archive", "archive"
+	}
+	p.Plain = link.WithQuery(q.path, nil)
+	p.Views = q.views()
+	p.Form = formOf(q, problem)
+	if partOf(r) == "" {
+		p.Chips = q.chips(l.groupTitle(r, q.filter.Get("group_id")))
+	}
+	return l.Renderer.Render(w, r, status, name, view.Page{
+		Title: title, Nav: q.path, Modules: []string{"messages"}, Data: p,
+		Problem: problem.Without(p.Form.names()),
+	})
+}
+
+// groupTitle returns the title of a group, else its class; "" when it cannot be read, which the list reports.
+func (l *List) groupTitle(r *http.Request, id string) string {
+	if id == "" {
+		return ""
+	}
+	g, _ := l.API.ErrorGroup(r, id)
+	return cmp.Or(g.Title, g.Class)
+}

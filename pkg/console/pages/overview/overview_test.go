@@ -1,0 +1,98 @@
+package overview_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/dlq-manager/dlq-manager/pkg/console"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/consoletest"
+)
+
+const someTopics = `{"topics": [
+	{"topic": "orders.events.v1", "dlq_topics": ["orders.dlq.v1"], "counts": {"PENDING": 12431, "RETRYING": 1, "RESOLVED": 5, "DEAD": 7}, "total": 12444,
+	 "oldest_pending_at": "2026-02-20T10:00:00.000+00:00", "last_seen_at": "2026-02-20T11:30:00.000+00:00", "ingest_lag": 3,
+	 "replay": {"possible": true, "reason": null, "class": null, "exists": true, "allowed": true, "consumer_groups": [{"group": "billing", "state": "running", "lag": 0}]}},
+	{"topic": "", "dlq_topics": ["HOSTILE"], "counts": {"PENDING": 2, "RETRYING": 0, "RESOLVED": 0, "DEAD": 0}, "total": 2,
+	 "oldest_pending_at": "2026-02-20T09:00:00.000+00:00", "last_seen_at": "2026-02-20T09:30:00.000+00:00", "ingest_lag": null,
+	 "replay": {"possible": false, "reason": "HOSTILE", "class": "UNKNOWN_TOPIC", "exists": null, "allowed": false, "consumer_groups": []}}
+], "next_cursor": null}`
+
+const someActivity = `{"span": "day", "step_seconds": 3600, "points": [
+	{"at": "2026-02-20T11:00:00.000+00:00", "arrived": 4, "returned": 0}, {"at": "2026-02-20T12:00:00.000+00:00", "arrived": 9, "returned": 2}],
+	"counted_until": "2026-02-20T11:59:59.000+00:00"}`
+
+const someGroups = `{"groups": [
+	{"id": "650ee99a-d1c9-8faa-8ea2-3653afc6425f", "class": "HOSTILE", "title": "HOSTILE", "first_seen_at": "2026-02-19T10:00:00.000+00:00",
+	 "last_seen_at": "2026-02-20T11:30:00.000+00:00", "new": false, "regressed": false, "open": 12000, "muted": false, "topics": [{"topic": "HOSTILE", "messages": 12000}]},
+	{"id": "650ee99a-d1c9-8faa-8ea2-3653afc64260", "class": null, "title": "came back", "first_seen_at": "2026-02-10T10:00:00.000+00:00",
+	 "last_seen_at": "2026-02-20T11:30:00.000+00:00", "new": false, "regressed": true, "open": 3, "muted": false, "topics": []}
+], "next_cursor": null}`
+
+func overviewAPI(t *testing.T) *consoletest.API {
+	t.Helper()
+	return consoletest.NewAPI(t).
+		Says("GET /readyz", consoletest.Raw(`{"status": "ready", "checks": {"database": "ok", "kafka": "failed"}}`)).
+		Says("GET /api/v1/topics", consoletest.Quoted(someTopics)).
+		Says("GET /api/v1/activity", consoletest.Raw(someActivity)).
+		Says("GET /api/v1/groups", consoletest.Quoted(someGroups)).
+		Says("GET /api/v1/quarantine", consoletest.Raw(`{"records": [], "next_cursor": null}`)).
+		Says("GET /api/v1/redrives", consoletest.Raw(`{"redrives": [], "next_cursor": null}`))
+}
+
+func TestOverview(t *testing.T) {
+	t.Parallel()
+	away := consoletest.Refuse(http.StatusServiceUnavailable, "SYS_DLQ_UNAVAILABLE", "the database cannot be reached", nil)
+	nothing := consoletest.Answers{"GET /api/v1/topics": consoletest.Raw(`{"topics": []}`), "GET /api/v1/groups": consoletest.Raw(`{"groups": []}`)}
+	little := consoletest.Answers{
+		"GET /api/v1/session": consoletest.WithRole("operator", "zzz.*"), "GET /api/v1/topics": consoletest.Raw(`{"topics": []}`),
+		"GET /api/v1/groups": consoletest.Raw(`{"groups": []}`),
+	}
+	consoletest.Shows(t, overviewAPI, map[string]consoletest.Look{
+		"TellsWhatFailsSinceWhenAndWhatToDo": {Path: "/", Lacks: []string{`href="/quarantine"`}, Has: []string{
+			"12,433", "oldest <time", "3 h ago", `badge bad">kafka`, `badge ok">database`, "13 arrived, 2 of them failed again",
+			"2 replays failed again in the last hour: find the cause first", "cannot be sent back: &lt;script",
+		}},
+		"NamesTheQuarantine": {
+			Path: "/", Says: consoletest.Answers{"GET /api/v1/quarantine": consoletest.Quoted(consoletest.SomeQuarantine)},
+			Has: []string{`href="/quarantine"`},
+		},
+		"OfNothingSaysHowToGo": {Path: "/", Says: nothing, Has: []string{
+			"No message has arrived yet", "kafka-console-producer.sh",
+			"orders.dlq.v1",
+		}},
+		"OfLittleNamesTheGrant": {
+			Path: "/", Says: little, Has: []string{"on your topics: <code>zzz.*</code>"},
+			Lacks: []string{"kafka-console-producer"},
+		},
+		"IsThereWithoutAPart": {
+			Path: "/", Says: consoletest.Answers{"GET /api/v1/activity": away, "GET /api/v1/topics": away},
+			Has: []string{"the topics, the arrivals, the last arrivals", "came back</a>"}, Lacks: []string{"No message has arrived yet"},
+		},
+	})
+	body := consoletest.Get(t, consoletest.Site(t, overviewAPI(t)), "/").Body.String()
+	if strings.Index(body, "came back</a>") > strings.Index(body, "12,000") {
+		t.Error("got the largest group first, want the one that came back before it")
+	}
+}
+
+func TestTopics(t *testing.T) {
+	t.Parallel()
+	api := func(t *testing.T) *consoletest.API {
+		t.Helper()
+		return consoletest.NewAPI(t).Says("GET /api/v1/topics", consoletest.Quoted(someTopics))
+	}
+	consoletest.Shows(t, api, map[string]consoletest.Look{
+		"TellWhetherReplayIsPossible": {Path: "/topics", Has: []string{
+			"orders.dlq.v1", "billing", "running, lag 0", "unknown origin",
+			">possible<", ">refused<",
+		}},
+		"ThatAreRefusedLeadOn": {
+			Path: "/topics", Says: consoletest.Answers{"GET /api/v1/topics": consoletest.Refuse(http.StatusForbidden, "SYS_DLQ_FORBIDDEN", "not allowed", nil)},
+			Status: http.StatusForbidden, Has: []string{`<nav aria-label="Pages">`, "anonymous"},
+		},
+	})
+	cfg := console.DefaultConfig()
+	cfg.Name = "dead-letters-eu"
+	consoletest.MustHave(t, consoletest.Get(t, consoletest.SiteWith(t, cfg, api(t)), "/topics").Body.String(), "<title>Topics · dead-letters-eu</title>")
+}

@@ -1,0 +1,227 @@
+package redrive
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/api"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/format"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/view"
+)
+
+// order is a redrive as it is typed into the form.
+type order struct {
+	Action  string
+	IDs     []string
+	Filter  url.Values // under the names of the API, without empty values
+	Topic   string     // for map
+	Canary  string
+	Wait    string
+	Rate    string
+	Failing string // percent
+	Coming  string // percent that fails again
+	Sample  string
+	Ordered bool
+	Requeue bool
+	Patch   string
+	Reason  string
+	Meant   bool
+	Shown   int64 // how many messages the preview of the form showed; -1: unknown
+
+	problems []view.FieldProblem
+}
+
+// Parameters that narrow a selection, under the names of the API. Those in filterLists may be repeated.
+var (
+	filterTexts = []string{
+		"topic", "error_class", "consumer_group", "dialect", "group_id", "origin", "created_after", "created_before",
+		"retried_after", "retried_before", "key", "key_base64", "q",
+	}
+	filterLists = []string{"status", "header", "payload"}
+)
+
+// filterPrefix separates the filter's form fields from the form's own, such as key.
+const filterPrefix = "filter."
+
+// readOrder parses an order from an address or a form, and fixes created_before to now.
+//
+// An address gives only the messages and the action. The options, the reason and the confirmation come from the form
+// alone, because any person or site can write an address.
+func readOrder(r *http.Request, now time.Time) order {
+	form, prefix := r.URL.Query(), ""
+	if r.Method == http.MethodPost {
+		form, prefix = r.PostForm, filterPrefix
+	}
+	o := order{
+		Action: strings.TrimSpace(form.Get("action")), IDs: separated(form["ids"]), Filter: url.Values{},
+		Topic: strings.TrimSpace(form.Get("original_topic")),
+	}
+	if r.Method == http.MethodPost {
+		o.readTerms(form)
+	}
+	if o.Action == "" {
+		o.Action = actions[0].Action
+	}
+	for _, name := range slices.Concat(filterTexts, filterLists) {
+		values := form[prefix+name]
+		if name == "status" {
+			values = separated(values)
+		} else if !slices.Contains(filterLists, name) {
+			values = values[:min(1, len(values))]
+		}
+		for _, value := range values {
+			if value != "" {
+				o.Filter.Add(name, value)
+			}
+		}
+	}
+	if len(o.IDs) == 0 && len(o.Filter) > 0 && !o.Filter.Has("created_before") {
+		o.Filter.Set("created_before", api.Time(now))
+	}
+	return o
+}
+
+func (o *order) readTerms(form url.Values) {
+	one := func(name string) string { return strings.TrimSpace(form.Get(name)) }
+	o.Canary, o.Wait, o.Failing, o.Coming, o.Sample = one("canary"), one("canary_wait"), one("max_failure"), one("max_return"), one("min_sample")
+	o.Rate, o.Ordered, o.Requeue = one("rate"), checked(form, "keep_key_order"), checked(form, "requeue")
+	o.Patch = strings.ReplaceAll(one("patch"), "\r\n", "\n")
+	o.Reason, o.Meant = one("reason"), checked(form, "meant")
+	o.Shown = -1
+	if n, err := strconv.ParseInt(form.Get("shown"), 10, 64); err == nil {
+		o.Shown = n
+	}
+}
+
+func checked(form url.Values, name string) bool {
+	value := form.Get(name)
+	return value != "" && value != "false"
+}
+
+func separated(lists []string) []string {
+	var all []string
+	for _, list := range lists {
+		for _, one := range strings.Split(list, ",") {
+			if one = strings.TrimSpace(one); one != "" {
+				all = append(all, one)
+			}
+		}
+	}
+	return all
+}
+
+func (o order) Selects() bool { return len(o.IDs) > 0 || len(o.Filter) > 0 }
+
+func (o order) Does() action { return actionOf(o.Action) }
+
+func (o order) Together() string { return strings.Join(o.IDs, ",") }
+
+func (o order) Means(titles map[string]string) []phrase {
+	does := o.Does()
+	if o.Requeue && does.Retry {
+		does = does.withDead()
+	}
+	if len(o.IDs) > 0 {
+		return append([]phrase{{Says: "chosen one by one"}}, does.taken()...)
+	}
+	return filter(o.Filter).phrases(does, titles)
+}
+
+// body returns the order as the API takes it. It adds invalid values to o.problems.
+func (o *order) body() map[string]any {
+	body := map[string]any{"action": o.Action}
+	if len(o.IDs) > 0 {
+		body["ids"] = o.IDs
+	} else {
+		body["filter"] = o.filterBody()
+	}
+	if o.Reason != "" {
+		body["reason"] = o.Reason
+	}
+	o.decimal(body, "rate", "rate", o.Rate, 1)
+	if o.Action == "map" {
+		body["original_topic"] = o.Topic
+	}
+	if !o.Does().Retry {
+		return body
+	}
+	if o.whole(body, "canary", o.Canary); body["canary"] != nil && o.Wait != "" {
+		body["canary_wait"] = o.Wait
+	}
+	failing := o.decimal(body, "max_failure", "max_failure_share", o.Failing, 100)
+	coming := o.decimal(body, "max_return", "max_return_share", o.Coming, 100)
+	if failing || coming {
+		o.whole(body, "min_sample", o.Sample)
+	}
+	if o.Ordered {
+		body["keep_key_order"] = true
+	}
+	if o.Requeue {
+		body["requeue"] = true
+	}
+	if o.Patch != "" {
+		o.check(json.Valid([]byte(o.Patch)), "patch", "is not JSON; it must be a list of operations such as "+patchExample)
+		body["patch"] = json.RawMessage(o.Patch)
+	}
+	return body
+}
+
+const patchExample = `[{"op": "replace", "path": "/currency", "value": "EUR"}]`
+
+func (o order) filterBody() map[string]any {
+	filter := map[string]any{}
+	for name, values := range o.Filter {
+		if filter[name] = values[0]; slices.Contains(filterLists, name) {
+			filter[name] = values
+		}
+	}
+	return filter
+}
+
+func (o *order) check(good bool, field, reason string) {
+	if !good {
+		o.problems = append(o.problems, view.FieldProblem{Field: field, Reason: reason})
+	}
+}
+
+// whole puts a whole number above zero into the body; zero and an empty text are left out.
+func (o *order) whole(body map[string]any, name, typed string) {
+	if typed == "" {
+		return
+	}
+	n, err := strconv.Atoi(typed)
+	o.check(err == nil && n >= 0, name, "must be a whole number")
+	if err == nil && n > 0 {
+		body[name] = n
+	}
+}
+
+// decimal puts a number, divided by parts, into the body and reports whether it is above zero.
+func (o *order) decimal(body map[string]any, field, name, typed string, parts float64) bool {
+	if typed == "" {
+		return false
+	}
+	n, err := strconv.ParseFloat(typed, 64)
+	good := err == nil && n >= 0 && (parts == 1 || n <= parts) && n <= 1e6
+	if parts == 1 {
+		o.check(good, field, "must be a number of at most 1,000,000")
+	} else {
+		o.check(good, field, "must be a number from 0 to 100")
+	}
+	if !good || n == 0 {
+		return false
+	}
+	body[name] = n / parts
+	return true
+}
+
+// previewID identifies what a dry run previewed: which messages are taken, and what is sent.
+func (o order) previewID() string {
+	parts := []string{o.Action, o.Together(), o.Filter.Encode(), o.Topic, strconv.FormatBool(o.Requeue), o.Patch}
+	return format.Digest(strings.Join(parts, "\x00"))
+}

@@ -1,0 +1,275 @@
+package redrive
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/api"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/diff"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/format"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/link"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/session"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/view"
+)
+
+type dryRun struct {
+	Selected int64            `json:"selected"`
+	Sendable int64            `json:"sendable"`
+	Counted  map[string]int64 `json:"reasons"`
+	Groups   []dryGroup       `json:"groups"`
+	Samples  []drySample      `json:"samples"`
+	Checked  int64            `json:"patch_checked"`
+	Misfits  int64            `json:"patch_failed"`
+	Until    string           `json:"searched_until"`
+}
+
+type dryGroup struct {
+	Topic    string `json:"topic"`
+	Messages int64  `json:"messages"`
+	Class    string `json:"class"`
+	Reason   string `json:"reason"`
+}
+
+// Why says why the messages of the group are not sent, in words; "" when they are.
+func (g dryGroup) Why() string {
+	if g.Reason != "" {
+		return g.Reason
+	}
+	return reasonWords(g.Class)
+}
+
+type drySample struct {
+	MessageID string          `json:"message_id"`
+	Before    json.RawMessage `json:"before"`
+	After     json.RawMessage `json:"after"`
+	Reason    string          `json:"reason"`
+}
+
+func (s drySample) Lines() []diff.Line {
+	if !s.Whole() {
+		return nil
+	}
+	lines, _ := diff.Texts(string(s.Before), string(s.After))
+	return lines
+}
+
+func (s drySample) Whole() bool { return shownJSON(s.Before) && shownJSON(s.After) }
+
+// shownJSON reports whether there is a value: JSON null decodes like a missing one.
+func shownJSON(value json.RawMessage) bool { return len(value) > 0 && string(value) != "null" }
+
+func (d dryRun) Reasons() []reason { return reasonsOf(d.Counted) }
+
+func (d dryRun) Not() int64 { return d.Selected - d.Sendable }
+
+// Later returns how many messages would also be taken if their state allows it when their turn comes.
+func (d dryRun) Later() int64 { return d.Selected - d.Startable() - d.Counted["gone"] }
+
+// Startable returns how many messages a redrive would take, including those whose broker is unreachable now.
+func (d dryRun) Startable() int64 { return d.Sendable + d.Counted["BROKER_UNAVAILABLE"] }
+
+// Start is the form that previews a redrive and starts it.
+type Start struct {
+	API      api.Client
+	Renderer *view.Renderer
+	Now      func() time.Time
+}
+
+type startPage struct {
+	order
+	Actions      []action
+	Titles       map[string]string // titles of the groups in the filter
+	Dry          *dryRun           // nil: there is no dry run
+	DeniedReason string            // the reason for which the viewer may not; empty: they may
+	NoPatch      string            // the reason for which no patch can be given
+	PreviewID    string            // identifies what the dry run previewed
+}
+
+func (p startPage) Start() string {
+	does := p.Does().of(p.Dry.Startable())
+	if p.Action == "delete" {
+		does += " permanently"
+	}
+	return does
+}
+
+func (p startPage) Nothing() string {
+	switch {
+	case p.DeniedReason != "":
+		return p.DeniedReason
+	case p.Dry.Selected == 0:
+		return "nothing matches"
+	case p.Dry.Startable() == 0:
+		return "none of them can be sent"
+	default:
+		return ""
+	}
+}
+
+func (p startPage) Sure() bool { return p.Does().Hurts }
+
+// Conditions returns the fields of the filter, for the form to send them again.
+func (p startPage) Conditions() []view.FieldProblem {
+	var list []view.FieldProblem
+	for _, name := range slices.Concat(filterTexts, filterLists) {
+		for _, value := range p.Filter[name] {
+			list = append(list, view.FieldProblem{Field: filterPrefix + name, Reason: value})
+		}
+	}
+	return list
+}
+
+func (p startPage) Other(action string) string {
+	query := url.Values{"action": {action}}
+	if len(p.IDs) > 0 {
+		query["ids"] = []string{p.Together()}
+	}
+	for name, values := range p.Filter {
+		query[name] = values
+	}
+	return link.WithQuery(link.NewRedrive, query)
+}
+
+// Few reports whether the selection fits into an address.
+func (p startPage) Few() bool { return len(p.IDs) <= 100 }
+
+// Show shows the form, with a preview of the messages that the address selects.
+func (s *Start) Show(w http.ResponseWriter, r *http.Request) error {
+	o := readOrder(r, s.Now())
+	return s.preview(w, r, &o, http.StatusOK, nil)
+}
+
+// Start starts the redrive that its sender was shown, or previews it again.
+func (s *Start) Start(w http.ResponseWriter, r *http.Request) error {
+	if err := r.ParseForm(); err != nil {
+		return err
+	}
+	o := readOrder(r, s.Now())
+	if r.PostFormValue("do") != "start" {
+		return s.preview(w, r, &o, http.StatusOK, nil)
+	}
+	body := o.body()
+	if refused := o.refusal(r.PostFormValue("looks")); refused != nil {
+		return s.preview(w, r, &o, http.StatusBadRequest, refused)
+	}
+	if o.Does().Hurts {
+		if more, err := s.changed(r, &o); err != nil || more != nil {
+			return s.showAgain(w, r, &o, more, err)
+		}
+	}
+	var made redrive
+	if err := s.API.Send(r, http.MethodPost, api.Endpoint("redrives"), body, &made); err != nil {
+		return s.showAgain(w, r, &o, nil, err)
+	}
+	return view.RedirectDone(w, r, "redrive", made.URL())
+}
+
+// changed returns a failure when the order would affect more messages than its sender was shown, else nil.
+func (s *Start) changed(r *http.Request, o *order) (*view.Problem, error) {
+	dry, err := s.dry(r, o.body())
+	if err != nil || dry.Startable() <= o.Shown {
+		return nil, err
+	}
+	o.Meant = false
+	return &view.Problem{Title: "The preview has changed", Message: "More messages match now than were shown: " + format.Messages(dry.Startable(), "") + ". Nothing was started."}, nil
+}
+
+// showAgain shows an order that was not executed, with a problem or an error of the API.
+func (s *Start) showAgain(w http.ResponseWriter, r *http.Request, o *order, problem *view.Problem, cause error) error {
+	status := http.StatusConflict
+	if cause != nil {
+		var err error
+		if status, problem, err = view.ProblemOf(cause); err != nil {
+			return err
+		}
+	}
+	return s.preview(w, r, o, status, problem)
+}
+
+// refusal returns why the order is not executed yet, or nil; looked identifies the preview that its sender was shown.
+func (o *order) refusal(looked string) *view.Problem {
+	var missing []view.FieldProblem
+	if o.Does().Hurts && !o.Meant {
+		missing = append(missing, view.FieldProblem{Field: "", Reason: "Tick the box to confirm."})
+	}
+	if o.Action == "delete" && o.Reason == "" {
+		missing = append(missing, view.FieldProblem{Field: "reason", Reason: "is required for a deletion"})
+	}
+	switch {
+	case len(o.problems) > 0:
+		return &view.Problem{Title: "Invalid request", Message: "Nothing was started.", Fields: o.problems}
+	case looked != o.previewID():
+		return &view.Problem{Title: "The preview has changed", Message: "Your change affects which messages are taken, or what is sent. Nothing was started; the new preview is below."}
+	case len(missing) > 0:
+		return &view.Problem{Title: "Not yet", Message: "Nothing was started.", Fields: missing}
+	}
+	return nil
+}
+
+// preview shows an order with its dry run, and what was wrong with it.
+func (s *Start) preview(w http.ResponseWriter, r *http.Request, o *order, status int, problem *view.Problem) error {
+	viewer := session.ViewerOf(r)
+	shown := startPage{Actions: actions, DeniedReason: viewer.Why(api.RoleFor(o.Action)), NoPatch: viewer.Why("edit"), Titles: s.titles(r, o)}
+	o.problems = nil
+	if body := o.body(); len(o.problems) > 0 && problem == nil {
+		status, problem = http.StatusBadRequest, &view.Problem{Title: "Invalid request", Message: "The dry run needs valid values.", Fields: o.problems}
+	} else if len(o.problems) == 0 && o.Selects() && shown.DeniedReason == "" && (o.Action != "map" || o.Topic != "") {
+		dry, err := s.dry(r, body)
+		if err != nil {
+			dryStatus, refused, err := view.ProblemOf(err)
+			if err != nil {
+				return err
+			}
+			if problem == nil {
+				status, problem = dryStatus, refused
+			}
+		}
+		shown.Dry = dry
+	}
+	if r.Method == http.MethodGet {
+		o.propose(shown.Dry)
+	}
+	shown.order, shown.PreviewID = *o, o.previewID()
+	title := "Start a redrive"
+	if o.Selects() {
+		title = o.Does().Name + ": preview"
+	}
+	return s.Renderer.Render(w, r, status, "redrive-new", view.Page{Title: title, Nav: link.Redrives, Problem: problem, Data: shown})
+}
+
+// dry requests a dry run. It leaves out the idempotency key, which is for the redrive itself.
+func (s *Start) dry(r *http.Request, body map[string]any) (*dryRun, error) {
+	body["dry_run"] = true
+	var dry dryRun
+	if err := s.API.Send(api.WithoutKey(r), http.MethodPost, api.Endpoint("redrives"), body, &dry); err != nil {
+		return nil, err
+	}
+	return &dry, nil
+}
+
+// propose fills in a careful retry for several messages: a canary of one, and a stop when 10 % fail or fail again.
+func (o *order) propose(dry *dryRun) {
+	if o.Does().Retry && (dry == nil || dry.Startable() > 1) {
+		o.Canary, o.Wait, o.Failing, o.Coming, o.Sample = "1", "60s", "10", "10", "20"
+	}
+}
+
+// titles returns the title of the order's error group, by id; none when it cannot be read.
+func (s *Start) titles(r *http.Request, o *order) map[string]string {
+	id := o.Filter.Get("group_id")
+	if id == "" {
+		return nil
+	}
+	g, ok := s.API.ErrorGroup(r, id)
+	if !ok {
+		return nil
+	}
+	title := g.Heading()
+	if g.Class != "" && g.Title != "" {
+		title += ": " + g.Title
+	}
+	return map[string]string{id: format.Clip(120, title)}
+}

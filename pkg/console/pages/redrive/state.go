@@ -1,0 +1,194 @@
+package redrive
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/format"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/link"
+)
+
+// redrive is one action on many messages.
+type redrive struct {
+	ID        string `json:"id"`
+	Action    string `json:"action"`
+	State     string `json:"state"`
+	Note      string `json:"note"`
+	Actor     string `json:"actor"`
+	Reason    string `json:"reason"`
+	Selection struct {
+		By     string  `json:"by"`
+		Filter *filter `json:"filter"`
+	} `json:"selection"`
+	Options options `json:"options"`
+
+	CreatedAt time.Time `json:"created_at"`
+	EndedAt   time.Time `json:"ended_at"`
+
+	Selected  int64            `json:"selected"`
+	Succeeded int64            `json:"succeeded"`
+	Failed    int64            `json:"failed"`
+	Dead      int64            `json:"dead"`
+	InDoubt   int64            `json:"in_doubt"`
+	Skipped   int64            `json:"skipped"`
+	Waiting   int64            `json:"waiting"`
+	UnderWay  int64            `json:"under_way"`
+	Returned  int64            `json:"returned"`
+	Counted   map[string]int64 `json:"reasons"`
+
+	Progress     float64   `json:"progress"`
+	Rate         float64   `json:"rate"`
+	SecondsLeft  *int64    `json:"seconds_left"`
+	WaitingSince time.Time `json:"waiting_since"`
+	Outcomes     struct {
+		Published int64 `json:"published"`
+		Consumed  int64 `json:"consumed"`
+		Returned  int64 `json:"returned"`
+	} `json:"outcomes"`
+}
+
+type options struct {
+	Canary          int64           `json:"canary"`
+	CanaryWait      string          `json:"canary_wait"`
+	Rate            float64         `json:"rate"`
+	MaxFailureShare float64         `json:"max_failure_share"`
+	MaxReturnShare  float64         `json:"max_return_share"`
+	MinSample       int64           `json:"min_sample"`
+	KeepKeyOrder    bool            `json:"keep_key_order"`
+	Requeue         bool            `json:"requeue"`
+	OriginalTopic   string          `json:"original_topic"`
+	Patch           json.RawMessage `json:"patch"`
+}
+
+func (d redrive) Does() action { return actionOf(d.Action) }
+
+func (d redrive) URL() string { return link.Redrive(d.ID) }
+
+func (d redrive) Title() string { return d.Does().of(d.Selected) }
+
+// Over reports whether the redrive has ended.
+func (d redrive) Over() bool { return d.State == "finished" || d.State == "cancelled" }
+
+// Active reports whether processes work on it.
+func (d redrive) Active() bool { return d.State == "canary" || d.State == "running" }
+
+func (d redrive) Done() int64 { return d.Selected - d.Waiting }
+
+func (d redrive) Reasons() []reason { return reasonsOf(d.Counted) }
+
+func (d redrive) Means() []phrase {
+	if d.Selection.Filter == nil {
+		return []phrase{{Says: "chosen one by one"}}
+	}
+	does := d.Does()
+	if d.Options.Requeue {
+		does = does.withDead()
+	}
+	return d.Selection.Filter.phrases(does, nil)
+}
+
+// Every is how often a page polls the redrive; "" for never. Messages may fail again for a while after its end.
+func (d redrive) Every(now time.Time) string {
+	switch {
+	case d.Active():
+		return "every 2s"
+	case !d.Over(): // until it is resumed or cancelled
+		return "every 15s"
+	case d.Outcomes.Published+d.InDoubt > 0 && now.Sub(d.EndedAt) < returnsWatched:
+		return "every 5s"
+	default:
+		return ""
+	}
+}
+
+const returnsWatched = 30 * time.Minute
+
+func (d redrive) Speed() string {
+	switch {
+	case d.Rate <= 0:
+		return ""
+	case d.Rate < 1:
+		return oneDigit(d.Rate*60) + " a minute"
+	case d.Rate < 100:
+		return oneDigit(d.Rate) + " a second"
+	default:
+		return format.Number(int64(d.Rate)) + " a second"
+	}
+}
+
+// oneDigit formats a number with at most one decimal.
+func oneDigit(n float64) string { return strings.TrimSuffix(strconv.FormatFloat(n, 'f', 1, 64), ".0") }
+
+// Left returns the estimated time left, in words; "" when it is unknown.
+func (d redrive) Left() string {
+	if d.SecondsLeft == nil || d.Over() {
+		return ""
+	}
+	return "about " + format.Rough(time.Duration(max(1, *d.SecondsLeft))*time.Second)
+}
+
+func (d redrive) Says() string {
+	switch d.State {
+	case "canary":
+		return d.canary()
+	case "running":
+		return ""
+	case "paused":
+		return "No more messages are taken until it is resumed."
+	case "stopped":
+		return "It stopped itself. Resume sends the waiting messages as if the canary had passed and nothing had failed so far."
+	case "cancelled":
+		return "Messages that it had not taken are unchanged."
+	default:
+		return "All messages were processed."
+	}
+}
+
+func (d redrive) canary() string {
+	sent, it, goes := "message was", "it is", "has"
+	if d.Options.Canary != 1 {
+		sent, it, goes = "messages were", "they are", "have"
+	}
+	if d.Done() < d.Options.Canary && d.Selected > d.Options.Canary {
+		return "The canary is sent first: " + format.Messages(d.Options.Canary, "") + "."
+	}
+	return format.Number(min(d.Options.Canary, d.Selected)) + " " + sent + " sent first. The rest follows when " + it +
+		" consumed, or, where the consumer group is unknown, " + goes + " not failed again for " + waitWords(d.Options.CanaryWait) + "."
+}
+
+func (o options) Chosen() []string {
+	var list []string
+	add := func(is bool, words string) {
+		if is {
+			list = append(list, words)
+		}
+	}
+	add(o.OriginalTopic != "", "original topic "+o.OriginalTopic)
+	add(o.Canary > 0, format.Messages(o.Canary, "")+" first as a canary, waiting "+waitWords(o.CanaryWait))
+	add(o.Rate > 0, "at most "+strconv.FormatFloat(o.Rate, 'f', -1, 64)+" a second")
+	add(o.MaxFailureShare > 0, "stop when more than "+sharePercent(o.MaxFailureShare)+" % fail")
+	add(o.MaxReturnShare > 0, "stop when more than "+sharePercent(o.MaxReturnShare)+" % fail again")
+	add(o.MinSample > 0, "judged after "+format.Number(o.MinSample)+" were sent")
+	add(o.KeepKeyOrder, "in the order of each key")
+	add(o.Requeue, "dead messages too")
+	return list
+}
+
+const maxPatch = 16 << 10
+
+// Patched returns the patch formatted, or its beginning; "" for none.
+func (o options) Patched() string {
+	text, used, ok := format.JSON(o.Patch, maxPatch)
+	if !ok || string(o.Patch) == "null" {
+		return ""
+	}
+	if used < len(o.Patch) {
+		text = strings.ToValidUTF8(text, "") + "\n…"
+	}
+	return text
+}
+
+func anyActive(list []redrive) bool { return slices.ContainsFunc(list, redrive.Active) }
