@@ -21,18 +21,18 @@ const archiveLock = 0x646c71617263 // "dlqarc"
 // TryLock takes the lock of the archiver; ok is false when another holds it. The lock ends with its connection, so a
 // process that dies leaves no lock.
 func (s *Store) TryLock(ctx context.Context) (unlock func(), ok bool, err error) {
-	conn, err := s.db.Conn(ctx)
+	connection, err := s.db.Conn(ctx)
 	if err != nil {
 		return nil, false, translate("lock the archive", err)
 	}
-	if err := conn.QueryRowContext(ctx, `SELECT pg_try_advisory_lock($1)`, int64(archiveLock)).Scan(&ok); err != nil || !ok {
-		_ = conn.Close()
+	if err := connection.QueryRowContext(ctx, `SELECT pg_try_advisory_lock($1)`, int64(archiveLock)).Scan(&ok); err != nil || !ok {
+		_ = connection.Close()
 		return nil, false, translate("lock the archive", err)
 	}
 	return func() {
 		// A cancelled caller still unlocks; if that fails, the connection is broken and its lock has ended with it.
-		_, _ = conn.ExecContext(context.WithoutCancel(ctx), `SELECT pg_advisory_unlock($1)`, int64(archiveLock))
-		_ = conn.Close()
+		_, _ = connection.ExecContext(context.WithoutCancel(ctx), `SELECT pg_advisory_unlock($1)`, int64(archiveLock))
+		_ = connection.Close()
 	}, true, nil
 }
 
@@ -40,14 +40,14 @@ func (s *Store) TryLock(ctx context.Context) (unlock func(), ok bool, err error)
 // and returns how many. Locked rows wait for the next run. When ctx ends or a batch fails, what was moved is kept and
 // counted, unless the connection is lost.
 func (s *Store) ArchiveOld(ctx context.Context, days, batch int) (int64, error) {
-	conn, err := s.db.Conn(ctx)
+	connection, err := s.db.Conn(ctx)
 	if err != nil {
 		return 0, translate("archive messages", err)
 	}
-	defer func() { _ = conn.Close() }()
+	defer func() { _ = connection.Close() }()
 	var total int64
 	err = again(ctx, func() error { // what a call moved before a conflict with other sessions is kept
-		n, err := s.archiveOnce(ctx, conn, days, batch)
+		n, err := s.archiveOnce(ctx, connection, days, batch)
 		total += n
 		return err
 	})
@@ -55,14 +55,14 @@ func (s *Store) ArchiveOld(ctx context.Context, days, batch int) (int64, error) 
 }
 
 // archiveOnce calls the procedure, and returns how many messages it moved.
-func (s *Store) archiveOnce(ctx context.Context, conn *sql.Conn, days, batch int) (int64, error) {
+func (s *Store) archiveOnce(ctx context.Context, connection *sql.Conn, days, batch int) (int64, error) {
 	var session int
 	// Reset the count: if this call fails at once, that of an earlier call must not be used.
-	if err := conn.QueryRowContext(ctx, `SELECT pg_backend_pid() FROM set_config('dlq.archived', '0', false)`).Scan(&session); err != nil {
+	if err := connection.QueryRowContext(ctx, `SELECT pg_backend_pid() FROM set_config('dlq.archived', '0', false)`).Scan(&session); err != nil {
 		return 0, err
 	}
-	failed := s.callArchive(ctx, conn, session, days, batch)
-	n, err := archived(ctx, conn)
+	failed := s.callArchive(ctx, connection, session, days, batch)
+	n, err := archived(ctx, connection)
 	if failed != nil { // so the count may not be known
 		return n, failed
 	}
@@ -71,7 +71,7 @@ func (s *Store) archiveOnce(ctx context.Context, conn *sql.Conn, days, batch int
 
 // callArchive calls the procedure until it is done or ctx ends. The driver would close the connection on which the
 // count is stored, so the server is asked to stop first.
-func (s *Store) callArchive(ctx context.Context, conn *sql.Conn, session, days, batch int) error {
+func (s *Store) callArchive(ctx context.Context, connection *sql.Conn, session, days, batch int) error {
 	patient, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
 	ended := make(chan struct{})
@@ -84,7 +84,7 @@ func (s *Store) callArchive(ctx context.Context, conn *sql.Conn, session, days, 
 			giveUp()
 		}
 	})
-	_, err := conn.ExecContext(patient, `CALL dlq.archive_old_dlq_messages($1, $2)`, days, batch)
+	_, err := connection.ExecContext(patient, `CALL dlq.archive_old_dlq_messages($1, $2)`, days, batch)
 	close(ended)
 	stopping.Wait()
 	if err != nil && ctx.Err() != nil {
@@ -117,11 +117,11 @@ func (s *Store) stopSession(ctx context.Context, session int, ended <-chan struc
 }
 
 // archived returns how many messages the last call in a session moved; every batch stored the count.
-func archived(ctx context.Context, conn *sql.Conn) (int64, error) {
+func archived(ctx context.Context, connection *sql.Conn) (int64, error) {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
 	defer cancel()
 	var moved string
-	if err := conn.QueryRowContext(bounded, `SELECT current_setting('dlq.archived')`).Scan(&moved); err != nil {
+	if err := connection.QueryRowContext(bounded, `SELECT current_setting('dlq.archived')`).Scan(&moved); err != nil {
 		return 0, err
 	}
 	n, err := strconv.ParseInt(moved, 10, 64)
