@@ -283,7 +283,7 @@ func TestWorker_OutlivesOutages(t *testing.T) {
 		for _, l := range f.lines.All() {
 			got = append(got, l.Message)
 		}
-		check.True(t, len(got) == 2 && strings.Contains(got[0], "cannot be catalogued") && strings.Contains(got[1], "again"),
+		check.True(t, len(got) == 2 && strings.Contains(got[0], "cannot be indexed") && strings.Contains(got[1], "again"),
 			"got %q, want one line when it goes and one when it is back", got)
 	})
 }
