@@ -33,15 +33,26 @@ var layers = map[string][]string{
 	"pkg/migrate":   {"migrations"},
 
 	// Layer 1: each package covers one technology or one body of knowledge.
-	"pkg/auth":                {"pkg/entity", "pkg/secret"},
-	"pkg/deadletter":          {"pkg/entity"},
-	"pkg/fingerprint":         {"pkg/entity"},
-	"pkg/payload":             {"pkg/entity"},
-	"pkg/rest/openapi":        {},
-	"pkg/repository":          {"pkg/entity"},
-	"pkg/repository/memory":   {"pkg/entity", "pkg/repository"},
-	"pkg/repository/postgres": {"pkg/entity", "pkg/payload", "pkg/repository", "pkg/secret", "pkg/traces", "pkg/wait"},
-	"pkg/broker":              {"pkg/entity", "pkg/secret", "pkg/wait"},
+	"pkg/auth":              {"pkg/entity", "pkg/secret"},
+	"pkg/deadletter":        {"pkg/entity"},
+	"pkg/fingerprint":       {"pkg/entity"},
+	"pkg/payload":           {"pkg/entity"},
+	"pkg/rest/openapi":      {},
+	"pkg/repository":        {"pkg/entity"},
+	"pkg/repository/memory": {"pkg/entity", "pkg/repository"},
+
+	// The store in production. Its parts meet in pkg/repository/postgres.
+	"pkg/repository/postgres":                   {"pkg/repository", "pkg/repository/postgres/internal/audit", "pkg/repository/postgres/internal/conn", "pkg/repository/postgres/internal/ingest", "pkg/repository/postgres/internal/insight", "pkg/repository/postgres/internal/messages", "pkg/repository/postgres/internal/redrives", "pkg/repository/postgres/internal/search"},
+	"pkg/repository/postgres/internal/insight":  {"pkg/entity", "pkg/repository", "pkg/repository/postgres/internal/audit", "pkg/repository/postgres/internal/codec", "pkg/repository/postgres/internal/conn", "pkg/repository/postgres/internal/search"},
+	"pkg/repository/postgres/internal/redrives": {"pkg/entity", "pkg/repository", "pkg/repository/postgres/internal/audit", "pkg/repository/postgres/internal/codec", "pkg/repository/postgres/internal/conn", "pkg/repository/postgres/internal/search"},
+	"pkg/repository/postgres/internal/ingest":   {"pkg/entity", "pkg/payload", "pkg/repository", "pkg/repository/postgres/internal/audit", "pkg/repository/postgres/internal/codec", "pkg/repository/postgres/internal/conn", "pkg/repository/postgres/internal/messages", "pkg/repository/postgres/internal/search"},
+	"pkg/repository/postgres/internal/search":   {"pkg/entity", "pkg/repository", "pkg/traces", "pkg/repository/postgres/internal/codec", "pkg/repository/postgres/internal/conn"},
+	"pkg/repository/postgres/internal/messages": {"pkg/entity", "pkg/repository", "pkg/repository/postgres/internal/audit", "pkg/repository/postgres/internal/codec", "pkg/repository/postgres/internal/conn"},
+	"pkg/repository/postgres/internal/audit":    {"pkg/entity", "pkg/repository/postgres/internal/codec", "pkg/repository/postgres/internal/conn"},
+	"pkg/repository/postgres/internal/codec":    {"pkg/entity", "pkg/repository"},
+	"pkg/repository/postgres/internal/conn":     {"pkg/entity", "pkg/secret", "pkg/traces", "pkg/wait"},
+
+	"pkg/broker": {"pkg/entity", "pkg/secret", "pkg/wait"},
 
 	// Layer 2: the product's functions. They import neither each other nor a particular store.
 	"pkg/ingest":      {"pkg/entity", "pkg/repository", "pkg/broker", "pkg/deadletter", "pkg/traces", "pkg/wait"},
@@ -59,9 +70,9 @@ var layers = map[string][]string{
 var owners = map[string][]string{
 	"github.com/spf13/viper":              {"pkg/config"},
 	"github.com/go-viper/mapstructure/v2": {"pkg/config"},
-	"github.com/lib/pq":                   {"pkg/repository/postgres", "pkg/migrate"},
-	"github.com/XSAM/otelsql":             {"pkg/repository/postgres"},
-	"github.com/jmoiron/sqlx":             {"pkg/repository/postgres", "pkg/migrate", "cmd/"},
+	"github.com/lib/pq":                   {"pkg/repository/postgres/internal/conn", "pkg/repository/postgres/internal/insight", "pkg/migrate"},
+	"github.com/XSAM/otelsql":             {"pkg/repository/postgres/internal/conn"},
+	"github.com/jmoiron/sqlx":             {"pkg/repository/postgres", "pkg/repository/postgres/internal/", "pkg/migrate", "cmd/"},
 	"github.com/golang-migrate/migrate":   {"pkg/migrate"},
 	"github.com/segmentio/kafka-go":       {"pkg/broker", "pkg/ingest"},
 	"github.com/gorilla/mux":              {"pkg/rest"},

@@ -160,3 +160,21 @@ type BatchResults struct {
 	Owner     uuid.UUID
 	Items     []entity.RedriveItem // items that have a result now; Number identifies them
 }
+
+// Change is one action on several messages.
+type Change struct {
+	Action        entity.RedriveAction
+	IDs           []uuid.UUID
+	OriginalTopic string // for RedriveMap
+	OverHeader    bool   // for RedriveMap: also when the record's own header names the topic
+	// Lease is the batch that the messages are from; its zero value is none. If another owner holds the batch by now,
+	// or it is done, nothing is changed.
+	Lease Lease
+}
+
+// Lease is one owner's lease on a batch of a redrive.
+type Lease struct {
+	RedriveID uuid.UUID
+	Number    int
+	Owner     uuid.UUID
+}

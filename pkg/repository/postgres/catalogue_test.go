@@ -93,7 +93,7 @@ func (f *finder) open() *sqlx.Tx {
 func TestCatalogueBehindAnOpenTransaction(t *testing.T) {
 	t.Parallel()
 
-	parallel(t, "ALookCostsNoMoreThanWithoutIt", func(t *testing.T) {
+	postgrestest.Parallel(t, "ALookCostsNoMoreThanWithoutIt", func(t *testing.T) {
 		f := newFinder(t)
 		f.open()
 		again := map[time.Time]bool{}
@@ -113,7 +113,7 @@ func TestCatalogueBehindAnOpenTransaction(t *testing.T) {
 		check.True(t, n >= 8 && n <= 35, "it looked again %d times in 35 minutes, want once a minute at most", n)
 	})
 
-	parallel(t, "WhatItStoresIsFoundSomeDay", func(t *testing.T) {
+	postgrestest.Parallel(t, "WhatItStoresIsFoundSomeDay", func(t *testing.T) {
 		f := newFinder(t)
 		tx := f.open()
 		late := f.insert(tx, 0)
@@ -129,7 +129,7 @@ func TestCatalogueBehindAnOpenTransaction(t *testing.T) {
 		f.want("again", f.work())
 	})
 
-	parallel(t, "SomebodyHearsOfIt", func(t *testing.T) {
+	postgrestest.Parallel(t, "SomebodyHearsOfIt", func(t *testing.T) {
 		f := newFinder(t)
 		tx := f.open()
 		getOne[int](t, tx, `SELECT pg_backend_pid()`)

@@ -14,6 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/ingest"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
@@ -231,7 +232,7 @@ func TestRefusedBatchThatFails(t *testing.T) {
 func TestRefusedBatchAsksAboutEachValueOnce(t *testing.T) {
 	t.Parallel()
 	db, count := postgrestest.OpenCounted(t)
-	f := newFeed(t, New(db, WithPayload(PayloadInline, DefaultPayloadLimit)))
+	f := newFeed(t, New(db, WithPayload(ingest.PayloadInline, ingest.DefaultPayloadLimit)))
 	refuse(t, db)
 	const n = 128
 	b := twoPartitions(t, f, n/2, 3)

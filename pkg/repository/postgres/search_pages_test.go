@@ -15,6 +15,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/search"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
@@ -185,8 +187,8 @@ func (s *stretches) expected(q repository.SearchQuery) (ids []uuid.UUID) {
 	if q.After != (repository.Place{}) {
 		where += " AND (m.created_at, m.id) " + sign + " (" + arg(q.After.CreatedAt) + "::timestamptz, " + arg(q.After.ID) + "::uuid)"
 	}
-	check.NoError(s.T, s.db.Select(&ids, `SELECT m.id FROM `+sourceOf(q.Archived).table+` m JOIN dlq.message_documents d ON d.message_id = m.id
-		WHERE `+where+` ORDER BY `+order(q.Sort, "m.created_at", "m.id"), args...))
+	check.NoError(s.T, s.db.Select(&ids, `SELECT m.id FROM `+codec.SourceOf(q.Archived).Table+` m JOIN dlq.message_documents d ON d.message_id = m.id
+		WHERE `+where+` ORDER BY `+search.Order(q.Sort, "m.created_at", "m.id"), args...))
 	return ids
 }
 
@@ -262,7 +264,7 @@ func TestSearchPagesAreThoseOfSQL(t *testing.T) {
 		s := *s
 		s.T, s.store = t, New(s.db)
 		s.store.AnswerFrom(1)
-		s.store.searchTime = 0
+		s.store.Searcher.SearchTime = 0
 		s.wantAllPages()
 	})
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/search"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
@@ -58,11 +60,11 @@ func TestWordsPageByPage(t *testing.T) {
 			{Limit: 500, Archived: true},
 			{Limit: 350, Archived: true, Sort: repository.Sort{Ascending: true}},
 		} {
-			parallel(t, fmt.Sprintf("%s/%v%v%d", name, how.Archived, how.Sort.Ascending, how.Limit), func(t *testing.T) {
+			postgrestest.Parallel(t, fmt.Sprintf("%s/%v%v%d", name, how.Archived, how.Sort.Ascending, how.Limit), func(t *testing.T) {
 				how.Filter = c.f
-				table := sourceOf(how.Archived).table
+				table := codec.SourceOf(how.Archived).Table
 				want := getAll[uuid.UUID](t, db, `SELECT id FROM (SELECT *, split_part(error_message, ' ', 2)::int AS n FROM `+table+`) m
-					WHERE `+c.where+` ORDER BY `+order(how.Sort, "created_at", "id"))
+					WHERE `+c.where+` ORDER BY `+search.Order(how.Sort, "created_at", "id"))
 				got := pageByPage(t, store, how, somePages)
 				check.True(t, slices.Equal(got, want[:min(len(want), somePages*how.Limit)]),
 					"got %d messages, want %d; the first that differs is the %dth", len(got), len(want), firstDifference(got, want))
@@ -242,7 +244,7 @@ func TestDocumentsHaveTheTimeOfTheirMessage(t *testing.T) {
 		exec(t, db, `UPDATE dlq.dlq_messages SET created_at = 'infinity'`)
 		wantDated(t, db, 250)
 	})
-	parallel(t, "NoneHasNoFiniteOne", func(t *testing.T) {
+	postgrestest.Parallel(t, "NoneHasNoFiniteOne", func(t *testing.T) {
 		f := newFinder(t)
 		exec(t, f.db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, created_at) VALUES ('o', 'e', 'infinity'), ('o', 'e', '-infinity')`)
 		check.Len(t, f.look(), 0, "messages to catalogue")
@@ -288,7 +290,7 @@ func TestDocumentsOfAnyTime(t *testing.T) {
 	}
 	exec(t, f.db, `UPDATE dlq.search_index SET walked_at = '2400-01-01', found_until = '2400-01-01'`)
 	for _, searchTime := range []time.Duration{time.Minute, 0} {
-		f.store.searchTime = searchTime
+		f.store.Searcher.SearchTime = searchTime
 		for _, ascending := range []bool{false, true} {
 			q := repository.SearchQuery{Filter: entity.Filter{Words: []string{"boom"}}, Sort: repository.Sort{Ascending: ascending}, Limit: 3}
 			check.Same(t, pageByPage(t, f.store, q, 3), want, "ascending %t", ascending)
@@ -335,33 +337,6 @@ func TestEmptyPartitionsAreDropped(t *testing.T) {
 	want("late", "20260102")
 }
 
-// TestStatementOfASearchEnds: a statement that takes too long leaves the transaction usable.
-func TestStatementOfASearchEnds(t *testing.T) {
-	db := freshDB(t)
-	exec(t, db, `UPDATE dlq.search_index SET version = 1`)
-	id := insertAt(t, db, "2026-01-02 12:00Z")
-	storeDocuments(t, db, `'boom'`, `'{}'`, `dlq.dlq_messages m`)
-	lock := begin(t, db)
-	check.NoError(t, check.Err(lock.Exec(`LOCK TABLE dlq.message_documents_20260102 IN ACCESS EXCLUSIVE MODE`)))
-	store := New(db)
-	q := repository.SearchQuery{Filter: entity.Filter{Words: []string{"boom"}}, Limit: 5}
-	err := store.bounded(t.Context(), time.Minute, func(tx *sqlx.Tx) error {
-		r := &rangeReader{tx: tx, from: sourceOf(false), short: 20 * time.Millisecond, long: time.Minute}
-		days := check.Must(r.begin(t.Context(), &textSearch{q: q}))(t)
-		check.Require(t, len(days) == 1 && days[0].length() == dayLength, "got the days %v, want one", days)
-		hits, ended, err := r.find(t.Context(), q, days[0].timeRange, days[:1])
-		check.True(t, err == nil && !ended && len(hits) == 0,
-			"with a lock: got %v, %t, %v, want that it is cancelled", hits, ended, err)
-		check.NoError(t, lock.Rollback())
-		r.short = time.Minute
-		hits, ended, err = r.find(t.Context(), q, days[0].timeRange, days[:1])
-		check.True(t, err == nil && ended && slices.Equal(hits, []uuid.UUID{id}),
-			"without it: got %v, %t, %v, want the message", hits, ended, err)
-		return nil
-	})
-	check.NoError(t, err)
-}
-
 // TestNewDayIsSearchedByItsWords although PostgreSQL has not analyzed the partition yet.
 func TestNewDayIsSearchedByItsWords(t *testing.T) {
 	t.Parallel()
@@ -374,14 +349,14 @@ func TestNewDayIsSearchedByItsWords(t *testing.T) {
 	storeDocuments(t, db, `error_message`, `'{}'`, `dlq.dlq_messages m`)
 	exec(t, db, `SET enable_seqscan = off`)
 	q := repository.SearchQuery{Filter: entity.Filter{Words: []string{"nowhere"}}, Limit: 20}
-	noon := micros(time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC))
-	today := noon / dayLength * dayLength
+	noon := search.Micros(time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC))
+	today := noon / search.DayLength * search.DayLength
 	for index, plan := range map[string]func() (string, []any){
 		"20260102_text_terms_idx": func() (string, []any) {
-			return rangeQuery(sourceOf(false), q, names{}, timeRange{today, noon + dayLength/3}, []day{{table: "dlq.message_documents_20260102"}})
+			return search.RangeQuery(codec.SourceOf(false), q, search.Scope{}, search.TimeRange{From: today, To: noon + search.DayLength/3}, []search.Day{{Table: "dlq.message_documents_20260102"}})
 		},
 		"20260102_pkey": func() (string, []any) {
-			return rangeQuery(sourceOf(false), q, names{}, timeRange{noon, noon + dayLength/24}, nil)
+			return search.RangeQuery(codec.SourceOf(false), q, search.Scope{}, search.TimeRange{From: noon, To: noon + search.DayLength/24}, nil)
 		},
 	} {
 		query, args := plan()

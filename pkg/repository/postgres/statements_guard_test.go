@@ -34,7 +34,7 @@ func TestStatements(t *testing.T) {
 		{"Get", 1, (*statementGuard).get},
 		{"Archive", 3, func(g *statementGuard) int64 { return g.archive(n) }},
 	} {
-		parallel(t, c.name, func(t *testing.T) {
+		postgrestest.Parallel(t, c.name, func(t *testing.T) {
 			db, count := postgrestest.OpenCounted(t)
 			g := &statementGuard{T: t, db: db, count: count, s: New(db)}
 			for ; g.round < 2; g.round++ {
