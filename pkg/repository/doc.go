@@ -5,7 +5,7 @@
 //
 //   - repository.go: Repository, Core and Reader
 //   - features.go: topics, outcomes, audit trail, mapping, quarantine and other features
-//   - catalogue.go: the search index
+//   - index.go: the search index
 //   - attempts.go: claims and results of attempts
 //   - ingest.go: incoming records
 //   - redrives.go: redrives and their batches, and changes of many messages

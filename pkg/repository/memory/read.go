@@ -20,16 +20,16 @@ func (s *messages) List(ctx context.Context, topic string, page repository.Page)
 		rows := OldestFirst(s.Rows, Named(topic))
 		slices.Reverse(rows)
 		list.Total = int64(len(rows))
-		room := NewPageRoom()
+		budget := NewPageBudget()
 		first := min(page.Offset(), list.Total)
 		last := min(first+int64(page.Size), list.Total)
 		for _, r := range rows[first:last] {
-			list.Messages = append(list.Messages, s.Hooks.Observe(r, r.Listed(room)))
+			list.Messages = append(list.Messages, s.Hooks.Observe(r, r.Listed(budget)))
 		}
 		return nil
 	})
 	if err == nil {
-		err = TakeRoom(ctx, list.Messages...)
+		err = Reserve(ctx, list.Messages...)
 	}
 	return list, err
 }
@@ -45,13 +45,13 @@ func (s *messages) Get(ctx context.Context, id uuid.UUID, maxValue int64) (entit
 		return err
 	})
 	if err == nil {
-		err = TakeRoom(ctx, m)
+		err = Reserve(ctx, m)
 	}
 	return m, err
 }
 
-// TakeRoom reserves memory for messages that were read.
-func TakeRoom(ctx context.Context, messages ...entity.Message) error {
+// Reserve reserves memory for messages that were read.
+func Reserve(ctx context.Context, messages ...entity.Message) error {
 	for i := range messages {
 		if err := repository.TakeRoom(ctx, repository.SizeInMemory(&messages[i])); err != nil {
 			return err

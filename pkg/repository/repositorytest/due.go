@@ -20,7 +20,7 @@ func duePromises() []promise {
 		{"OnlyWhatCanBeClaimed", dueClaimable},
 		{"OldestFirstOverBothKinds", dueOrder},
 		{"LimitKeepsTheOldestAndGoesOn", dueLimit},
-		{"WhatFoundNoRoomIsNotPassed", dueRoom},
+		{"WhatFoundNoRoomIsNotPassed", dueFull},
 		{"EveryMessageIsFoundOnce", dueAll},
 		{"BehindAPlaceOnlyTheNeverAttempted", dueAfter},
 		{"StuckCountsOldAttempts", stuckAge},
@@ -126,7 +126,7 @@ func dueLimit(h *harness) {
 	h.wantDue(orders, late.ID)
 }
 
-func dueRoom(h *harness) {
+func dueFull(h *harness) {
 	touched := []uuid.UUID{h.backingOff(0).ID, h.backingOff(0).ID}
 	fresh := h.puts(3)
 	got, next := h.due(repository.DueQuery{Topics: orders, Limit: 4})

@@ -30,7 +30,7 @@ func groupsPromises() []promise {
 		{"RegressWhenAllWereResolved", groupsRegress},
 		{"TakeWhatIsRestoredForNoArrival", groupsRestored},
 		{"TakeAMessageThatGetsItsGroupLater", groupsLater},
-		{"CountBeforeTheyAreNotedAndGetTheirNameThen", groupsNotedLate},
+		{"CountBeforeTheyAreNotedAndGetTheirNameThen", groupsSavedLate},
 		{"FollowAMappedMessage", groupsMapped},
 		{"AreAnnotated", groupsAnnotated},
 		{"AreAnnotatedOncePerOperation", groupsAnnotatedOnce},
@@ -76,7 +76,7 @@ func (h *harness) groups(q repository.GroupQuery) []repository.ListedGroup {
 	return check.Must(h.Repository.ErrorGroups(h.Context(), q))(h)
 }
 
-func groupsNotedLate(h *harness) {
+func groupsSavedLate(h *harness) {
 	f := entity.Fingerprint{Class: "java.io.IOException", Title: "late"}
 	h.came(f, 2)
 	if g := h.group(f, repository.Trend{}); g.Title != "" || g.Arrived != 2 || g.Counts[entity.Pending] != 2 || g.FirstSeen.IsZero() {

@@ -31,11 +31,11 @@ func redriveSelectionPromises() []promise {
 		{"CanaryIsExactlyItsNumber", selectionCanary},
 		{"CanaryIsForRetriesOnly", selectionCanaryOfOthers},
 		{"RateKeepsBatchesToASecond", selectionRate},
-		{"SurveyCountsTheSame", surveyCounts},
-		{"SurveyIsLargestFirstWithASample", surveyGroups},
-		{"SurveyTellsDeadLetterTopicsApart", surveySources},
-		{"SurveyOfIDs", surveyIDs},
-		{"SurveyStoresNothing", surveyStoresNothing},
+		{"SurveyCountsTheSame", previewCounts},
+		{"SurveyIsLargestFirstWithASample", previewGroups},
+		{"SurveyTellsDeadLetterTopicsApart", previewSources},
+		{"SurveyOfIDs", previewIDs},
+		{"SurveyStoresNothing", previewStoresNothing},
 	}
 }
 
@@ -326,7 +326,7 @@ func (h *harness) survey(n repository.NewRedrive) []repository.SurveyGroup {
 	return check.Must(h.Repository.Survey(h.Context(), n))(h)
 }
 
-func surveyCounts(h *harness) {
+func previewCounts(h *harness) {
 	oneOfEach(h)
 	for _, action := range []entity.RedriveAction{entity.RedriveRetry, entity.RedriveRequeue, entity.RedriveDead, entity.RedriveDelete} {
 		for _, statuses := range [][]entity.Status{nil, entity.Statuses()} {
@@ -347,7 +347,7 @@ func surveyCounts(h *harness) {
 	}
 }
 
-func surveyGroups(h *harness) {
+func previewGroups(h *harness) {
 	with := func(topic string, c entity.Confidence) func(*entity.Message) {
 		return func(m *entity.Message) { m.OriginalTopic, m.Origin.Confidence = topic, c }
 	}
@@ -375,7 +375,7 @@ func surveyGroups(h *harness) {
 	check.Same(h, got, want, "Survey")
 }
 
-func surveySources(h *harness) {
+func previewSources(h *harness) {
 	from := func(topic string) func(*entity.Message) {
 		return func(m *entity.Message) { m.Source = h.source(topic, h.next) }
 	}
@@ -398,7 +398,7 @@ func surveySources(h *harness) {
 	}
 }
 
-func surveyIDs(h *harness) {
+func previewIDs(h *harness) {
 	m, lost := h.put(), uuid.New()
 	got := h.survey(ofIDs(lost, m.ID, m.ID))
 	want := []repository.SurveyGroup{
@@ -408,7 +408,7 @@ func surveyIDs(h *harness) {
 	check.Same(h, got, want, "Survey")
 }
 
-func surveyStoresNothing(h *harness) {
+func previewStoresNothing(h *harness) {
 	m := h.put()
 	n := retryAll()
 	h.survey(n)

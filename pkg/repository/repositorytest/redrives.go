@@ -390,7 +390,7 @@ func redriveUnforgiven(h *harness) {
 	}
 }
 
-func (h *harness) noteWaiting(id uuid.UUID, waiting bool, note string) {
+func (h *harness) saveWaiting(id uuid.UUID, waiting bool, note string) {
 	h.Helper()
 	check.NoError(h, h.Repository.NoteWaiting(h.Context(), id, waiting, note))
 }
@@ -399,17 +399,17 @@ func redriveWaiting(h *harness) {
 	r, _ := h.began(1)
 	since := h.clock.Kept()
 	for _, note := range []string{"no broker answers", "no leader for orders/3"} {
-		h.noteWaiting(r.ID, true, note)
+		h.saveWaiting(r.ID, true, note)
 		h.clock.Advance(time.Minute)
 		if got := h.redrive(r.ID); got.WaitingSince != since || got.Note != note || got.UpdatedAt != r.UpdatedAt {
 			h.Errorf("it waits since %v, %q, updated %v, want %v, %q, %v", got.WaitingSince, got.Note, got.UpdatedAt, since, note, r.UpdatedAt)
 		}
 	}
-	h.noteWaiting(r.ID, false, "")
+	h.saveWaiting(r.ID, false, "")
 	if got := h.redrive(r.ID); !got.WaitingSince.IsZero() || got.Note != "" {
 		h.Errorf("it waits since %v, %q, want no longer", got.WaitingSince, got.Note)
 	}
-	h.noteWaiting(r.ID, true, "again")
+	h.saveWaiting(r.ID, true, "again")
 	if got := h.move(r.ID, repository.RedriveMove{To: entity.RedrivePaused, Note: "lunch"}); !got.WaitingSince.IsZero() || got.Note != "lunch" {
 		h.Errorf("paused it waits since %v, %q, want only its own note", got.WaitingSince, got.Note)
 	}
@@ -419,7 +419,7 @@ func redriveWaitingOver(h *harness) {
 	for _, state := range entity.RedriveStates() {
 		r := h.inState(state)
 		if !state.Active() {
-			h.noteWaiting(r.ID, true, "too late")
+			h.saveWaiting(r.ID, true, "too late")
 			h.wantRedrive(h.redrive(r.ID), r)
 		}
 	}

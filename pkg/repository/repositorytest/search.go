@@ -51,13 +51,13 @@ func (h *harness) visible(list ...string) *entity.TopicPatterns {
 	return &p
 }
 
-const catalogueVersion = 7
+const indexVersion = 7
 
 // catalogued stores documents of messages as the indexer would, of their error messages and values, and of terms.
 func (h *harness) catalogued(m entity.Message, terms ...int64) {
 	h.Helper()
-	h.hold(catalogueVersion)
-	h.document(catalogueVersion, entity.Document{
+	h.hold(indexVersion)
+	h.document(indexVersion, entity.Document{
 		MessageID: m.ID, Text: strings.ToLower(m.ErrorMessage + "\n" + string(m.Record.Value)), Terms: terms,
 	})
 }

@@ -113,19 +113,19 @@ func (s *Store) ErrorGroups(ctx context.Context, q repository.GroupQuery) ([]rep
 	var found []repository.ListedGroup
 	err := s.Step(ctx, "list error groups", func(time.Time) error {
 		for _, g := range s.countGroups(q.Visible, q.Trend) {
-			place := repository.GroupPlace{Key: placeOf(g.ErrorGroup, q.Sort), ID: g.ID}
-			if g.listed(q) && (q.After == nil || comparePlaces(place, *q.After) < 0) {
+			place := repository.GroupPlace{Key: keyOf(g.ErrorGroup, q.Sort), ID: g.ID}
+			if g.listed(q) && (q.After == nil || compareCursors(place, *q.After) < 0) {
 				found = append(found, repository.ListedGroup{ErrorGroup: g.ErrorGroup, Place: place})
 			}
 		}
-		slices.SortFunc(found, func(a, b repository.ListedGroup) int { return comparePlaces(b.Place, a.Place) })
+		slices.SortFunc(found, func(a, b repository.ListedGroup) int { return compareCursors(b.Place, a.Place) })
 		found = found[:min(q.Limit, len(found))]
 		return nil
 	})
 	return found, err
 }
 
-func placeOf(g entity.ErrorGroup, sort repository.GroupSort) int64 {
+func keyOf(g entity.ErrorGroup, sort repository.GroupSort) int64 {
 	switch sort {
 	case repository.GroupsByFirstSeen:
 		return g.FirstSeen.UnixMicro()
@@ -136,7 +136,7 @@ func placeOf(g entity.ErrorGroup, sort repository.GroupSort) int64 {
 	return g.LastSeen.UnixMicro()
 }
 
-func comparePlaces(a, b repository.GroupPlace) int {
+func compareCursors(a, b repository.GroupPlace) int {
 	return cmp.Or(cmp.Compare(a.Key, b.Key), bytes.Compare(a.ID[:], b.ID[:]))
 }
 

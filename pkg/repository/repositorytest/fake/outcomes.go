@@ -29,14 +29,14 @@ type commit struct {
 func (s *Store) NoteGroups(ctx context.Context, groups []repository.TopicGroup) error {
 	return s.Step(ctx, "store consumer groups", func(time.Time) error {
 		for _, g := range groups {
-			s.noteGroup(g)
+			s.saveGroup(g)
 		}
 		return nil
 	})
 }
 
-// noteGroup records a consumer group, a new one only while its topic has few.
-func (s *Store) noteGroup(g repository.TopicGroup) {
+// saveGroup records a consumer group, a new one only while its topic has few.
+func (s *Store) saveGroup(g repository.TopicGroup) {
 	known, there := s.groups[g]
 	if !there && s.topicGroups(g.Topic) >= repository.MaxTopicGroups {
 		return

@@ -63,7 +63,7 @@ var rowFields = func() map[string]int {
 	return fields
 }()
 
-// place returns the destination of a column; nil when there is none.
+// destination returns the destination of a column; nil when there is none.
 func (r *ScannedRow) destination(column string) any {
 	if column == "total" {
 		return r.cell(&r.total)
@@ -205,10 +205,10 @@ type ScannedRow struct {
 	Row
 	total sql.NullInt64
 
-	columns []string // columns for which places are set
-	places  []any
-	bytes   []byte // collected bytes of the row
-	parts   []part
+	columns      []string // columns for which destinations are set
+	destinations []any
+	bytes        []byte // collected bytes of the row
+	parts        []part
 }
 
 // part is the range of a row's bytes that belongs to one of its columns.
@@ -217,22 +217,22 @@ type part struct {
 	from, to int
 }
 
-// scannedRows are reused by the next query: finding the places of fifty columns takes as long as reading a row.
+// scannedRows are reused by the next query: finding the destinations of fifty columns takes as long as reading a row.
 var scannedRows = sync.Pool{New: func() any { return new(ScannedRow) }}
 
-// scannedRowFor returns a row with a place for each of the columns.
+// scannedRowFor returns a row with a destination for each of the columns.
 func scannedRowFor(columns []string) (*ScannedRow, error) {
 	r := scannedRows.Get().(*ScannedRow) //nolint:forcetypeassert // the pool has no other type
 	if slices.Equal(r.columns, columns) {
 		return r, nil
 	}
-	r.columns, r.places = nil, slices.Grow(r.places[:0], len(columns))
+	r.columns, r.destinations = nil, slices.Grow(r.destinations[:0], len(columns))
 	for _, name := range columns {
-		place := r.destination(name)
-		if place == nil {
+		destination := r.destination(name)
+		if destination == nil {
 			return nil, fmt.Errorf("a message has no field for column %s", name)
 		}
-		r.places = append(r.places, place)
+		r.destinations = append(r.destinations, destination)
 	}
 	r.columns = columns
 	return r, nil
@@ -249,7 +249,7 @@ func (r *ScannedRow) done() {
 // scan reads the next row. Its bytes may be kept.
 func (r *ScannedRow) scan(rows *sql.Rows) error {
 	r.bytes, r.parts = r.bytes[:0], r.parts[:0]
-	if err := rows.Scan(r.places...); err != nil {
+	if err := rows.Scan(r.destinations...); err != nil {
 		return err
 	}
 	r.own()

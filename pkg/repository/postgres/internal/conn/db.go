@@ -92,12 +92,12 @@ func (d *DB) SelectUnprepared(ctx context.Context, dest any, query string, args 
 	return Retry(ctx, func() error { return d.Pool.SelectContext(ctx, dest, query, args...) })
 }
 
-// Each runs a prepared query, scans each row into places, one for a column, and calls do. It is for statements of
+// Each runs a prepared query, scans each row into destinations, one for a column, and calls do. It is for statements of
 // many rows a second: reflection costs more than reading.
-func (d *DB) Each(ctx context.Context, query string, args, places []any, do func() error) error {
+func (d *DB) Each(ctx context.Context, query string, args, destinations []any, do func() error) error {
 	return d.ReadRows(ctx, query, args, func(rows *sql.Rows) error {
 		for rows.Next() {
-			if err := rows.Scan(places...); err != nil {
+			if err := rows.Scan(destinations...); err != nil {
 				return err
 			}
 			if err := do(); err != nil {

@@ -46,17 +46,17 @@ func (s *Positions) OpenTopics(ctx context.Context, topics []repository.Topic) (
 	if len(topics) == 0 {
 		return nil, nil
 	}
-	names, lives := codec.NewArray(codec.OIDText, len(topics), 32), codec.NewArray(codec.OIDText, len(topics), 36)
+	names, kafkaIDs := codec.NewArray(codec.OIDText, len(topics), 32), codec.NewArray(codec.OIDText, len(topics), 36)
 	for _, t := range topics {
 		names.Text(t.Name)
-		lives.Text(t.Incarnation)
+		kafkaIDs.Text(t.Incarnation)
 	}
 	for range 3 {
-		refs, err := s.knownTopics(ctx, names.Arg(), lives.Arg(), len(topics))
+		refs, err := s.knownTopics(ctx, names.Arg(), kafkaIDs.Arg(), len(topics))
 		if err != nil || refs != nil {
 			return refs, conn.Translate("open topics", err)
 		}
-		if err := s.makeTopics(ctx, names.Arg(), lives.Arg()); err != nil {
+		if err := s.makeTopics(ctx, names.Arg(), kafkaIDs.Arg()); err != nil {
 			return nil, conn.Translate("open topics", err)
 		}
 	}
@@ -64,13 +64,13 @@ func (s *Positions) OpenTopics(ctx context.Context, topics []repository.Topic) (
 }
 
 // knownTopics returns the numbers of n topics, nil when one of them is new.
-func (s *Positions) knownTopics(ctx context.Context, names, lives []byte, n int) ([]repository.TopicRef, error) {
+func (s *Positions) knownTopics(ctx context.Context, names, kafkaIDs []byte, n int) ([]repository.TopicRef, error) {
 	var found []struct {
 		Place       int64 `db:"place"`
 		TopicID     int32 `db:"topic_id"`
 		Incarnation int32 `db:"incarnation_id"`
 	}
-	if err := s.db.Select(ctx, &found, knownTopicsQuery, names, lives); err != nil || len(found) < n {
+	if err := s.db.Select(ctx, &found, knownTopicsQuery, names, kafkaIDs); err != nil || len(found) < n {
 		return nil, err
 	}
 	refs := make([]repository.TopicRef, n)
@@ -80,11 +80,11 @@ func (s *Positions) knownTopics(ctx context.Context, names, lives []byte, n int)
 	return refs, nil
 }
 
-func (s *Positions) makeTopics(ctx context.Context, names, lives []byte) error {
+func (s *Positions) makeTopics(ctx context.Context, names, kafkaIDs []byte) error {
 	if err := s.db.Exec(ctx, makeTopicsQuery, names); err != nil {
 		return err
 	}
-	return s.db.Exec(ctx, makeIncarnationsQuery, names, lives)
+	return s.db.Exec(ctx, makeIncarnationsQuery, names, kafkaIDs)
 }
 
 const openPositionQuery = `

@@ -137,7 +137,7 @@ func (s *Quarantine) Quarantined(ctx context.Context, q repository.QuarantineQue
 }
 
 // quarantinedToShow reads records one after the other, with the headers that a page may have, and reserves their
-// memory in the room of ctx.
+// memory with ctx.
 func (s *Quarantine) quarantinedToShow(ctx context.Context, query string, args []any) (list []entity.Quarantined, err error) {
 	var shown codec.ShownPage
 	err = s.db.ReadRows(ctx, query, args, func(rows *sql.Rows) error {

@@ -78,19 +78,19 @@ func (s *Archive) archiveOnce(ctx context.Context, connection *sql.Conn, days, b
 // callArchive calls the procedure until it is done or ctx ends. The driver would close the connection on which the
 // count is stored, so the server is asked to stop first.
 func (s *Archive) callArchive(ctx context.Context, connection *sql.Conn, session, days, batch int) error {
-	patient, giveUp := context.WithCancel(context.WithoutCancel(ctx))
-	defer giveUp()
+	detached, abandon := context.WithCancel(context.WithoutCancel(ctx))
+	defer abandon()
 	ended := make(chan struct{})
 	var stopping sync.WaitGroup
 	stopping.Go(func() {
 		select {
 		case <-ended:
 		case <-ctx.Done():
-			s.stopSession(patient, session, ended)
-			giveUp()
+			s.stopSession(detached, session, ended)
+			abandon()
 		}
 	})
-	_, err := connection.ExecContext(patient, `CALL dlq.archive_old_dlq_messages($1, $2)`, days, batch)
+	_, err := connection.ExecContext(detached, `CALL dlq.archive_old_dlq_messages($1, $2)`, days, batch)
 	close(ended)
 	stopping.Wait()
 	if err != nil && ctx.Err() != nil {

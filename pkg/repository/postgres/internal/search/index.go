@@ -388,14 +388,14 @@ func fingerprintsOf(documents []entity.Document) []entity.Fingerprint {
 
 // latest keeps the last document of each message: a statement may write a row only once.
 func latest(documents []entity.Document) []entity.Document {
-	places := make(map[uuid.UUID]int, len(documents))
+	at := make(map[uuid.UUID]int, len(documents))
 	var last []entity.Document
 	for _, d := range documents {
-		if i, known := places[d.MessageID]; known {
+		if i, known := at[d.MessageID]; known {
 			last[i] = d
 			continue
 		}
-		places[d.MessageID] = len(last)
+		at[d.MessageID] = len(last)
 		last = append(last, d)
 	}
 	return last

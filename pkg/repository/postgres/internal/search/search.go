@@ -149,18 +149,18 @@ const (
 	CountTimeout  = 5 * time.Second
 )
 
-// Bounded runs do in one snapshot, in statements that take no longer than patience; a longer one is a
+// Bounded runs do in one snapshot, in statements that take no longer than limit; a longer one is a
 // *repository.TooBroadError. settings run first, in the same round trip. do is called again in another transaction
 // when the connection is broken: the pool repeats only statements outside of a transaction.
-func Bounded(ctx context.Context, db *conn.DB, patience time.Duration, do func(tx *sqlx.Tx) error, settings ...string) error {
-	err := boundedOnce(ctx, db, patience, do, settings)
+func Bounded(ctx context.Context, db *conn.DB, limit time.Duration, do func(tx *sqlx.Tx) error, settings ...string) error {
+	err := boundedOnce(ctx, db, limit, do, settings)
 	if ctx.Err() == nil && (errors.Is(err, driver.ErrBadConn) || conn.RoleMayBeGone(err)) {
-		err = boundedOnce(ctx, db, patience, do, settings)
+		err = boundedOnce(ctx, db, limit, do, settings)
 	}
 	return err
 }
 
-func boundedOnce(ctx context.Context, db *conn.DB, patience time.Duration, do func(tx *sqlx.Tx) error, settings []string) error {
+func boundedOnce(ctx context.Context, db *conn.DB, limit time.Duration, do func(tx *sqlx.Tx) error, settings []string) error {
 	tx, err := db.Pool.BeginTxx(ctx, nil)
 	if err != nil {
 		return err
@@ -168,7 +168,7 @@ func boundedOnce(ctx context.Context, db *conn.DB, patience time.Duration, do fu
 	defer func() { _ = tx.Rollback() }() // nothing was written
 	all := append([]string{fmt.Sprintf(
 		`SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = %d`,
-		max(1, patience.Milliseconds()))}, settings...)
+		max(1, limit.Milliseconds()))}, settings...)
 	_, err = tx.ExecContext(ctx, strings.Join(all, "; "))
 	if err == nil {
 		err = do(tx)

@@ -80,12 +80,12 @@ func (s *Searcher) searchText(ctx context.Context, tx *sqlx.Tx, from codec.Sourc
 	return these(from, q, t.hits), t.next(), err
 }
 
-// run searches until the page is full, no range is left, or the time is over. found is how many of the looked
-// messages tested before had the words.
-func (t *textSearch) run(ctx context.Context, days []Day, looked, found int) error {
-	for looked*(t.q.Limit-len(t.hits)) <= promising*found && !t.done() && t.inTime() {
+// run searches until the page is full, no range is left, or the time is over. found is how many of the
+// messages that were scanned before had the words.
+func (t *textSearch) run(ctx context.Context, days []Day, scanned, found int) error {
+	for scanned*(t.q.Limit-len(t.hits)) <= promising*found && !t.done() && t.inTime() {
 		before := len(t.hits)
-		looked = t.step
+		scanned = t.step
 		if _, err := t.scanOnce(ctx); err != nil {
 			return err
 		}

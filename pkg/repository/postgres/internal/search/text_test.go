@@ -27,7 +27,7 @@ type fakeIndex struct {
 	ascending bool
 
 	tooLong func(r TimeRange) bool // a statement over the range takes too long
-	looks   bool                   // messages can be tested one by one
+	scans   bool                   // messages can be tested one by one
 	asked   []TimeRange
 }
 
@@ -38,14 +38,14 @@ func (f *fakeIndex) following(after repository.Place) []repository.Place {
 		sign = -1
 	}
 	for i, m := range f.messages {
-		if after == (repository.Place{}) || sign*comparePlaces(m, after) > 0 {
+		if after == (repository.Place{}) || sign*compareCursors(m, after) > 0 {
 			return f.messages[i:]
 		}
 	}
 	return nil
 }
 
-func comparePlaces(a, b repository.Place) int {
+func compareCursors(a, b repository.Place) int {
 	if n := a.CreatedAt.Compare(b.CreatedAt); n != 0 {
 		return n
 	}
@@ -67,7 +67,7 @@ func (f *fakeIndex) find(_ context.Context, q repository.SearchQuery, r TimeRang
 }
 
 func (f *fakeIndex) scan(_ context.Context, q repository.SearchQuery, limit int) (l scanResult, ended bool, err error) {
-	if !f.looks {
+	if !f.scans {
 		return scanResult{}, false, nil
 	}
 	<-time.After(time.Duration(limit) * 10 * time.Microsecond)
@@ -120,7 +120,7 @@ func newFakeIndex(random *rand.Rand, n int, ascending bool) *fakeIndex {
 		f.messages = append(f.messages, m)
 		f.hits[m.ID] = random.IntN(9) == 0
 	}
-	slices.SortFunc(f.messages, comparePlaces)
+	slices.SortFunc(f.messages, compareCursors)
 	if !ascending {
 		slices.Reverse(f.messages)
 	}
@@ -135,7 +135,7 @@ func TestTextSearchGoesOn(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 24))
 			f := newFakeIndex(random, 2000, seed%2 == 0)
-			f.looks = seed%3 == 0
+			f.scans = seed%3 == 0
 			f.tooLong = func(r TimeRange) bool { return random.Int64N(r.Length()) > DayLength/20 }
 			var want, got []uuid.UUID
 			for _, m := range f.messages {
@@ -161,7 +161,7 @@ func TestTextSearchGoesOn(t *testing.T) {
 				} else if next == (repository.Place{}) {
 					break
 				}
-				if n := comparePlaces(q.After, before); before != (repository.Place{}) && (n < 0) == f.ascending || n == 0 {
+				if n := compareCursors(q.After, before); before != (repository.Place{}) && (n < 0) == f.ascending || n == 0 {
 					t.Fatalf("seed %d: the page after %v continues at %v", seed, before, q.After)
 				}
 			}

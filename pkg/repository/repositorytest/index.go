@@ -11,22 +11,22 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-func cataloguePromises() []promise {
+func indexPromises() []promise {
 	return []promise{
-		{"OneHoldsIt", catalogueHeld},
-		{"WhatHasNoDocumentIsFoundByOtherFilters", catalogueMissing},
-		{"AnotherVersionIsNotFound", catalogueVersions},
-		{"AnotherVersionIsNotKept", catalogueStale},
-		{"AnswersAreFromOnesOwnVersion", catalogueAnswers},
-		{"UncataloguedIsOldestFirstWithBytes", catalogueUncatalogued},
-		{"UncataloguedIsBounded", catalogueBounded},
-		{"WhatIsStoredIsNotAskedForAgain", catalogueStored},
-		{"WithoutAGroupIsAskedForWhateverItsAge", catalogueUngrouped},
-		{"DocumentGivesAGroupOnce", catalogueGroups},
-		{"WhatComesLateIsNotMissed", catalogueLate},
-		{"ArchivedMessagesAreCataloguedToo", catalogueArchived},
-		{"DeletedMessagesLoseTheirDocument", catalogueDeleted},
-		{"UntilIsTheOldestThatIsMissing", catalogueUntil},
+		{"OneHoldsIt", indexHeld},
+		{"WhatHasNoDocumentIsFoundByOtherFilters", indexMissing},
+		{"AnotherVersionIsNotFound", indexVersions},
+		{"AnotherVersionIsNotKept", indexStale},
+		{"AnswersAreFromOnesOwnVersion", indexAnswers},
+		{"UncataloguedIsOldestFirstWithBytes", indexUnindexed},
+		{"UncataloguedIsBounded", indexBounded},
+		{"WhatIsStoredIsNotAskedForAgain", indexStored},
+		{"WithoutAGroupIsAskedForWhateverItsAge", indexUngrouped},
+		{"DocumentGivesAGroupOnce", indexGroups},
+		{"WhatComesLateIsNotMissed", indexLate},
+		{"ArchivedMessagesAreCataloguedToo", indexArchived},
+		{"DeletedMessagesLoseTheirDocument", indexDeleted},
+		{"UntilIsTheOldestThatIsMissing", indexUntil},
 	}
 }
 
@@ -61,7 +61,7 @@ func byWord(word string) repository.SearchQuery {
 	return repository.SearchQuery{Filter: entity.Filter{Words: []string{word}}}
 }
 
-func catalogueHeld(h *harness) {
+func indexHeld(h *harness) {
 	other := uuid.New()
 	try := func(owner uuid.UUID, want bool) {
 		h.Helper()
@@ -79,33 +79,33 @@ func catalogueHeld(h *harness) {
 	try(worker, false)
 }
 
-func catalogueMissing(h *harness) {
+func indexMissing(h *harness) {
 	with, without := h.put(), h.put()
 	h.catalogued(with)
 	h.wantIDs("by a word", h.search(byWord("boom")), []uuid.UUID{with.ID})
 	h.wantIDs("by topic", h.search(repository.SearchQuery{Filter: entity.Filter{Topic: original}}), []uuid.UUID{without.ID, with.ID})
 	h.catalogued(without)
 	h.wantIDs("by a word, later", h.search(byWord("boom")), []uuid.UUID{without.ID, with.ID})
-	h.document(catalogueVersion, entity.Document{MessageID: with.ID, Text: "another"})
+	h.document(indexVersion, entity.Document{MessageID: with.ID, Text: "another"})
 	h.wantIDs("by a word that it has no more", h.search(byWord("boom")), []uuid.UUID{without.ID})
 }
 
-func catalogueVersions(h *harness) {
+func indexVersions(h *harness) {
 	a, b := h.put(grouped), h.put(grouped)
 	h.catalogued(a)
 	h.catalogued(b)
-	h.wantIDs("uncatalogued", h.uncatalogued(catalogueVersion), nil)
+	h.wantIDs("uncatalogued", h.uncatalogued(indexVersion), nil)
 	h.hold(8)
 	h.wantIDs("by a word of the old version", h.search(byWord("boom")), nil)
 	h.wantIDs("uncatalogued in the new version", h.uncatalogued(8), []uuid.UUID{a.ID, b.ID})
 	h.document(8, entity.Document{MessageID: a.ID, Text: "boom"})
-	h.document(catalogueVersion, entity.Document{MessageID: b.ID, Text: "boom"}) // by a worker with the old version
+	h.document(indexVersion, entity.Document{MessageID: b.ID, Text: "boom"}) // by a worker with the old version
 	h.wantIDs("by a word", h.search(byWord("boom")), []uuid.UUID{a.ID})
 	h.wantIDs("uncatalogued", h.uncatalogued(8), []uuid.UUID{b.ID})
 }
 
-// catalogueStale: a worker that does not know yet that it lost the lease.
-func catalogueStale(h *harness) {
+// indexStale: a worker that does not know yet that it lost the lease.
+func indexStale(h *harness) {
 	a, b := h.put(grouped), h.put(grouped)
 	h.catalogued(a)
 	h.hold(8)
@@ -115,16 +115,16 @@ func catalogueStale(h *harness) {
 		h.clock.Advance(time.Hour)
 		h.wantIDs("uncatalogued", h.uncatalogued(8), nil)
 	}
-	h.wantIDs("uncatalogued for the late one", h.uncatalogued(catalogueVersion), nil)
-	h.document(catalogueVersion, entity.Document{MessageID: a.ID, Text: "late"})
+	h.wantIDs("uncatalogued for the late one", h.uncatalogued(indexVersion), nil)
+	h.document(indexVersion, entity.Document{MessageID: a.ID, Text: "late"})
 	h.wantIDs("by a word", h.search(byWord("boom")), []uuid.UUID{b.ID, a.ID})
 	h.wantIDs("by a word of the late one", h.search(byWord("late")), nil)
 }
 
-func catalogueAnswers(h *harness) {
+func indexAnswers(h *harness) {
 	m := h.put(grouped)
 	h.catalogued(m)
-	for version, want := range map[int64][]uuid.UUID{catalogueVersion: {m.ID}, 9: nil} {
+	for version, want := range map[int64][]uuid.UUID{indexVersion: {m.ID}, 9: nil} {
 		h.Repository.AnswerFrom(version)
 		h.wantIDs("by a word", h.search(byWord("boom")), want)
 		n, err := h.Repository.CountMatching(h.Context(), repository.CountQuery{Filter: byWord("boom").Filter, How: repository.CountExact})
@@ -138,12 +138,12 @@ func catalogueAnswers(h *harness) {
 		groups, err := h.Repository.Survey(h.Context(), retryAll(func(n *repository.NewRedrive) { n.Selection.Words = []string{"boom"} }))
 		check.True(h, err == nil && len(groups) == len(want), "surveyed %v, %v, want %d", groups, err, len(want))
 		h.Repository.AnswerFrom(9)
-		h.hold(catalogueVersion)
+		h.hold(indexVersion)
 		h.wantIDs("by a word, from another version", h.search(byWord("boom")), nil)
 	}
 }
 
-func catalogueUncatalogued(h *harness) {
+func indexUnindexed(h *harness) {
 	h.hold(1)
 	record := func(m *entity.Message) {
 		m.Record.Key, m.Record.Headers = []byte("k"), []entity.Header{{Key: "h", Value: []byte("v")}}
@@ -164,7 +164,7 @@ func catalogueUncatalogued(h *harness) {
 	}
 }
 
-func catalogueBounded(h *harness) {
+func indexBounded(h *harness) {
 	h.hold(1)
 	want := h.puts(6, func(m *entity.Message) { m.Record.Value = make([]byte, 1000) })
 	for bytes, n := range map[int64]int{1: 1, 2900: 2, 4000: 3, 1 << 20: 4} {
@@ -173,7 +173,7 @@ func catalogueBounded(h *harness) {
 	}
 }
 
-func catalogueStored(h *harness) {
+func indexStored(h *harness) {
 	h.hold(1)
 	for range 4 {
 		first := h.puts(3, grouped)
@@ -188,7 +188,7 @@ func catalogueStored(h *harness) {
 	}
 }
 
-func catalogueUngrouped(h *harness) {
+func indexUngrouped(h *harness) {
 	h.hold(1)
 	ids := h.puts(2, grouped)
 	h.document(1, entity.Document{MessageID: ids[0]}, entity.Document{MessageID: ids[1]})
@@ -204,7 +204,7 @@ func catalogueUngrouped(h *harness) {
 	h.wantIDs("uncatalogued", h.uncatalogued(1), nil)
 }
 
-func catalogueGroups(h *harness) {
+func indexGroups(h *harness) {
 	h.hold(1)
 	none, has := h.put(), h.put(grouped)
 	before := h.get(none.ID)
@@ -223,7 +223,7 @@ func catalogueGroups(h *harness) {
 	check.True(h, g.Title == f.Title && g.Counts[entity.Pending] == 1, "ErrorGroup = %+v, want it with one message", g)
 }
 
-func catalogueLate(h *harness) {
+func indexLate(h *harness) {
 	h.hold(1)
 	start := h.clock.Now()
 	first := h.puts(2, grouped)
@@ -235,7 +235,7 @@ func catalogueLate(h *harness) {
 	h.wantIDs("one that was stored seconds late", h.uncatalogued(1), []uuid.UUID{late.ID})
 }
 
-func catalogueArchived(h *harness) {
+func indexArchived(h *harness) {
 	h.hold(1)
 	m, live := h.archived(), h.put(grouped)
 	h.wantIDs("uncatalogued", h.uncatalogued(1), []uuid.UUID{live.ID, m.ID})
@@ -249,7 +249,7 @@ func catalogueArchived(h *harness) {
 	check.Same(h, h.getArchived(m.ID).Group, someGroup, "the group, want the one it had")
 }
 
-func catalogueDeleted(h *harness) {
+func indexDeleted(h *harness) {
 	m := h.put()
 	h.catalogued(m)
 	check.NoError(h, h.Repository.Delete(h.Context(), m.ID, entity.By("alice")))
@@ -258,7 +258,7 @@ func catalogueDeleted(h *harness) {
 	h.wantIDs("by a word", h.search(byWord("boom")), nil)
 }
 
-func catalogueUntil(h *harness) {
+func indexUntil(h *harness) {
 	if got := h.until(); !got.IsZero() {
 		h.Errorf("at first until %v, want never", got)
 	}

@@ -31,11 +31,11 @@ const (
 	maxValue = 1 << 20
 	// maxBytes is how many bytes of records are in memory at once.
 	maxBytes = 16 << 20
-	// asking is the interval at which the worker checks for a stall; patience is how long a stall may last before a
+	// asking is the interval at which the worker checks for a stall; stallTimeout is how long a stall may last before a
 	// warning, and silence is the time between two warnings.
-	asking   = time.Minute
-	patience = 10 * time.Minute
-	silence  = time.Hour
+	asking       = time.Minute
+	stallTimeout = 10 * time.Minute
+	silence      = time.Hour
 )
 
 // Store has the methods of the repository that the worker calls.
@@ -171,7 +171,7 @@ func (w *Worker) watch(ctx context.Context) error {
 	}
 	w.asked = time.Now()
 	w.metrics.markAge.Set(stall.Age.Seconds())
-	if stall.Age > patience && time.Since(w.warned) >= silence {
+	if stall.Age > stallTimeout && time.Since(w.warned) >= silence {
 		w.warned = w.asked
 		w.log.Warn("an open transaction delays the search index; the messages that it stores are found late",
 			zap.Duration("for", stall.Age), zap.String("holder", stall.Holder))
@@ -239,31 +239,31 @@ func oldest(messages []entity.Message) time.Time {
 }
 
 const (
-	// crowdedAge is how long an answer about the load of the store is used.
-	crowdedAge = time.Second
+	// loadAge is how long an answer about the load of the store is used.
+	loadAge = time.Second
 	// longestRest limits the pause of a filler whose steps take long.
 	longestRest = 10 * time.Second
 )
 
-// crowd reports whether the store is under load.
-type crowd interface {
+// loadReporter reports whether the store is under load.
+type loadReporter interface {
 	Crowded(ctx context.Context) (bool, error)
 }
 
 // pace slows the PayloadFiller down during redrives and heavy ingest: it then pauses for as long as it works.
 type pace struct {
-	asked   time.Time // when the store was last asked
-	crowded bool
+	asked     time.Time // when the store was last asked
+	underLoad bool
 }
 
 // rest returns the pause after a step of that duration when there is more to do. A store that does not answer counts
 // as under load.
-func (p *pace) rest(ctx context.Context, store crowd, took time.Duration) time.Duration {
-	if now := time.Now(); p.asked.IsZero() || now.Sub(p.asked) >= crowdedAge {
-		crowded, err := store.Crowded(ctx)
-		p.asked, p.crowded = now, crowded || err != nil
+func (p *pace) rest(ctx context.Context, store loadReporter, took time.Duration) time.Duration {
+	if now := time.Now(); p.asked.IsZero() || now.Sub(p.asked) >= loadAge {
+		underLoad, err := store.Crowded(ctx)
+		p.asked, p.underLoad = now, underLoad || err != nil
 	}
-	if !p.crowded {
+	if !p.underLoad {
 		return 0
 	}
 	return min(took, longestRest)

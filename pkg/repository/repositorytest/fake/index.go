@@ -11,8 +11,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
 )
 
-// catalogue is the state of the search index: the lease and the version.
-type catalogue struct {
+// searchIndex is the state of the search index: the lease and the version.
+type searchIndex struct {
 	held    bool // by any owner, ever
 	owner   uuid.UUID
 	until   time.Time
@@ -20,7 +20,7 @@ type catalogue struct {
 }
 
 // is reports whether searches answer from that version.
-func (c *catalogue) is(version int64) bool { return c.held && c.version == version }
+func (c *searchIndex) is(version int64) bool { return c.held && c.version == version }
 
 type document struct {
 	version int64
@@ -31,10 +31,10 @@ type document struct {
 // HoldCatalogue implements repository.Catalogue.
 func (s *Store) HoldCatalogue(ctx context.Context, owner uuid.UUID, version int64, lease time.Duration) (bool, error) {
 	ok := false
-	err := s.Step(ctx, "hold the catalogue", func(now time.Time) error {
-		c := &s.catalogue
+	err := s.Step(ctx, "acquire the indexer lease", func(now time.Time) error {
+		c := &s.index
 		if ok = c.owner == owner || !c.until.After(now); ok {
-			*c = catalogue{held: true, owner: owner, until: now.Add(lease), version: version}
+			*c = searchIndex{held: true, owner: owner, until: now.Add(lease), version: version}
 		}
 		return nil
 	})
@@ -50,7 +50,7 @@ func (s *Store) AnswerFrom(version int64) {
 func (s *Store) Uncatalogued(ctx context.Context, version int64, limit int, maxBytes, maxValue int64) ([]entity.Message, error) {
 	var messages []entity.Message
 	err := s.Step(ctx, "find messages to index", func(time.Time) error {
-		if !s.catalogue.is(version) {
+		if !s.index.is(version) {
 			return nil
 		}
 		rows := memory.OldestFirst(s.Rows, func(m *entity.Message) bool { return m.Group == uuid.Nil || !s.has(m.ID, version) })
@@ -102,7 +102,7 @@ func (s *Store) StoreDocuments(ctx context.Context, version int64, documents []e
 			if r == nil {
 				continue // deleted meanwhile
 			}
-			if s.catalogue.is(version) {
+			if s.index.is(version) {
 				if s.documents[d.MessageID] == nil {
 					s.count(now, r)
 				}
@@ -126,18 +126,18 @@ func (s *Store) Crowded(ctx context.Context) (bool, error) { return false, ctx.E
 func (s *Store) CataloguedUntil(ctx context.Context) (time.Time, error) {
 	var until time.Time
 	err := s.Step(ctx, "read the state of the search index", func(now time.Time) error {
-		until = s.cataloguedUntil(now)
+		until = s.indexedUntil(now)
 		return nil
 	})
 	return until, err
 }
 
-func (s *Store) cataloguedUntil(now time.Time) time.Time {
-	if !s.catalogue.held {
+func (s *Store) indexedUntil(now time.Time) time.Time {
+	if !s.index.held {
 		return time.Time{}
 	}
 	until := now.Add(-repository.CatalogueSettles)
-	missing := memory.OldestFirst(s.Rows, func(m *entity.Message) bool { return !s.has(m.ID, s.catalogue.version) })
+	missing := memory.OldestFirst(s.Rows, func(m *entity.Message) bool { return !s.has(m.ID, s.index.version) })
 	if len(missing) > 0 && missing[0].Message.CreatedAt.Before(until) {
 		until = missing[0].Message.CreatedAt
 	}
