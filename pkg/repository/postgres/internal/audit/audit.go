@@ -17,6 +17,7 @@ type Operations struct{ db *conn.DB }
 // New returns the Operations of a database.
 func New(db *conn.DB) *Operations { return &Operations{db} }
 
+// PerformedQuery reports whether an operation made a change.
 const PerformedQuery = `SELECT EXISTS (SELECT FROM dlq.audit WHERE operation_id = $1::uuid)`
 
 // Performed implements repository.Operations.
@@ -95,6 +96,7 @@ func WithOperation(c entity.Cause) entity.Cause {
 	return c
 }
 
+// CauseArgs are the arguments of CauseFrom3 and its kind.
 func CauseArgs(c entity.Cause) []any {
 	optional := func(text string) sql.NullString {
 		text = codec.Clean(text)

@@ -34,6 +34,7 @@ type Array struct {
 	N   uint32
 }
 
+// NewArray returns an empty array with memory for that many rows.
 func NewArray(oid uint32, rows, bytesPerRow int) *Array {
 	c := &Array{buf: make([]byte, 20, 20+rows*(4+bytesPerRow))}
 	binary.BigEndian.PutUint32(c.buf[0:], 1)   // one dimension
@@ -54,6 +55,7 @@ func (c *Array) Arg() []byte {
 	return c.buf
 }
 
+// Null appends NULL.
 func (c *Array) Null() {
 	c.N++
 	c.buf = binary.BigEndian.AppendUint32(c.buf, math.MaxUint32)
@@ -95,6 +97,7 @@ func (c *Array) OptionalText(s string) {
 	c.Text(s)
 }
 
+// UUID appends an id.
 func (c *Array) UUID(id uuid.UUID) {
 	c.N++
 	c.buf = binary.BigEndian.AppendUint32(c.buf, 16)
@@ -110,12 +113,14 @@ func (c *Array) OptionalUUID(id uuid.UUID) {
 	c.UUID(id)
 }
 
+// Int32 appends a number.
 func (c *Array) Int32(v int32) {
 	c.N++
 	c.buf = binary.BigEndian.AppendUint32(c.buf, 4)
 	c.buf = binary.BigEndian.AppendUint32(c.buf, uint32(v))
 }
 
+// OptionalInt32 appends a number; nil is NULL.
 func (c *Array) OptionalInt32(v *int32) {
 	if v == nil {
 		c.Null()
@@ -124,12 +129,14 @@ func (c *Array) OptionalInt32(v *int32) {
 	c.Int32(*v)
 }
 
+// Int64 appends a number.
 func (c *Array) Int64(v int64) {
 	c.N++
 	c.buf = binary.BigEndian.AppendUint32(c.buf, 8)
 	c.buf = binary.BigEndian.AppendUint64(c.buf, uint64(v))
 }
 
+// OptionalInt64 appends a number; nil is NULL.
 func (c *Array) OptionalInt64(v *int64) {
 	if v == nil {
 		c.Null()
@@ -138,6 +145,7 @@ func (c *Array) OptionalInt64(v *int64) {
 	c.Int64(*v)
 }
 
+// Bool appends a truth value.
 func (c *Array) Bool(v bool) {
 	c.N++
 	c.buf = binary.BigEndian.AppendUint32(c.buf, 1)
@@ -169,6 +177,7 @@ func Clean(s string) string {
 	return s
 }
 
+// UUIDArray returns ids as an argument.
 func UUIDArray(ids []uuid.UUID) []byte {
 	c := NewArray(OIDUUID, len(ids), 16)
 	for _, id := range ids {
@@ -177,6 +186,7 @@ func UUIDArray(ids []uuid.UUID) []byte {
 	return c.Arg()
 }
 
+// OptionalOffset appends an offset; a negative one is NULL.
 func (c *Array) OptionalOffset(offset int64) {
 	if offset < 0 {
 		c.Null()

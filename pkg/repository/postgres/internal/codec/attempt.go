@@ -9,6 +9,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
+// AttemptRow is a row of AttemptColumns.
 type AttemptRow struct {
 	MessageID uuid.UUID     `db:"message_id"`
 	Number    int           `db:"attempt_no"`
@@ -39,6 +40,7 @@ const AttemptColumns = `
 	a.target_topic, coalesce(a.target_topic_id, '') AS target_topic_id,
 	coalesce(a.target_partition, 0) AS target_partition, coalesce(a.target_offset, -1) AS target_offset`
 
+// Attempt returns the entity without its edit.
 func (r *AttemptRow) Attempt() entity.Attempt {
 	return entity.Attempt{
 		MessageID: r.MessageID, Number: r.Number, ID: r.ID, RetryCount: r.Count,
@@ -57,6 +59,7 @@ const EditColumns = `
 	e.set_key AS edit_set_key, e.key AS edit_key, e.set_headers AS edit_set_headers, e.headers AS edit_headers,
 	e.patch AS edit_patch`
 
+// EditRow is a row of EditColumns.
 type EditRow struct {
 	ID         uuid.NullUUID  `db:"edit_id"`
 	Topic      sql.NullString `db:"edit_topic"`

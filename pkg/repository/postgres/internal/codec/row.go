@@ -85,9 +85,11 @@ type Row struct {
 // StateColumns are all columns of a message except its bytes; m is dlq_messages and t is dlq.topics, left-joined.
 const StateColumns = StateColumnsBefore + "m.error_message" + StateColumnsBehind
 
+// StateColumnsBefore are the StateColumns before the error message.
 const StateColumnsBefore = `
 	m.id, m.original_topic, `
 
+// StateColumnsBehind are the StateColumns after the error message.
 const StateColumnsBehind = `, m.retry_count, m.max_retries, m.status,
 	m.created_at, m.updated_at, m.last_retry_at,
 	t.name AS dlq_topic, m.dlq_topic_id, m.dlq_incarnation_id, m.dlq_partition, m.dlq_offset, m.dlq_timestamp, m.dlq_timestamp_ms,
@@ -135,10 +137,12 @@ func FirstByteColumns(limit string, keyLimit int) string {
 // AnyKey as a limit loads keys of any length.
 const AnyKey = -1
 
+// KeyUpTo is the column of a key of at most limit bytes.
 func KeyUpTo(limit string) string {
 	return "CASE WHEN " + limit + " < 0 OR octet_length(m.key) <= " + limit + " THEN m.key END AS key"
 }
 
+// HeadersUpTo are headers of at most limit bytes.
 func HeadersUpTo(limit string) string {
 	return "CASE WHEN " + limit + " < 0 OR octet_length(m.headers) <= " + limit + " THEN m.headers END"
 }
@@ -292,6 +296,7 @@ func (r *Row) messageWith(headers []entity.Header) entity.Message {
 	return m
 }
 
+// TimeOf returns the zero time for NULL.
 func TimeOf(t sql.NullTime) time.Time {
 	if !t.Valid {
 		return time.Time{}

@@ -4,13 +4,14 @@ import (
 	"strconv"
 )
 
-// Source is where messages are read: the live table or the archive. view is the table with the bytes of the records,
+// Source is where messages are read: the live table or the archive. View is the table with the bytes of the records,
 // which are in a separate table.
 type Source struct {
 	Table, View string
 	Archived    bool
 }
 
+// SourceOf returns the archive or the live table.
 func SourceOf(archived bool) Source {
 	if archived {
 		return Source{"dlq.dlq_messages_archive", "dlq.archived_messages", true}
@@ -22,7 +23,7 @@ func SourceOf(archived bool) Source {
 // that every partition would be searched.
 func (s Source) Join(id string) string { return s.joinOf(s.Table, id) }
 
-// JoinView is join with the bytes of the record.
+// JoinView is Join with the bytes of the record.
 func (s Source) JoinView(id string) string { return s.joinOf(s.View, id) }
 
 func (s Source) joinOf(table, id string) string {
@@ -41,6 +42,8 @@ func (s Source) Has(id string) string {
 	return "m.id = " + id
 }
 
+// Bigint is n in the text of a statement.
 func Bigint(n int) string { return strconv.Itoa(n) + "::bigint" }
 
+// ZeroUUID is the lowest id.
 const ZeroUUID = `'00000000-0000-0000-0000-000000000000'::uuid`

@@ -32,6 +32,7 @@ func PageOfGroups(q repository.GroupQuery, visible SeenTopics) *GroupsQuery {
 	return made.reads(pick, seen, q.Trend)
 }
 
+// OneGroup selects one group.
 func OneGroup(id uuid.UUID, visible SeenTopics, trend repository.Trend) *GroupsQuery {
 	made := &GroupsQuery{}
 	seen := made.seen(visible)

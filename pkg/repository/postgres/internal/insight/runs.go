@@ -34,6 +34,7 @@ func (s *Runs) KeepArchiveRun(ctx context.Context, run repository.ArchiveRun) er
 		run.Moved, run.Purged, run.Bookkept, repository.BoundArchiveError(codec.Clean(run.Error)), run.Took.Microseconds()))
 }
 
+// LatestArchiveRunsQuery reads the run that started last and the complete one that finished last.
 const LatestArchiveRunsQuery = `
 	(SELECT true AS latest, r.* FROM dlq.archive_runs r ORDER BY r.started_at DESC, r.id DESC LIMIT 1)
 	UNION ALL

@@ -424,6 +424,7 @@ const ExpiredQuery = `
 	  AND (m.created_at, m.id) > (coalesce($2::timestamptz, '-infinity'), $3::uuid)
 	ORDER BY m.created_at, m.id LIMIT $4`
 
+// ExpiredOneQuery is ExpiredQuery for one message.
 const ExpiredOneQuery = `
 	SELECT ` + codec.StateColumns + `
 	FROM dlq.dlq_messages m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id
@@ -457,6 +458,7 @@ func states(found []codec.Row) []entity.Message {
 // ClaimWay distinguishes the statements of a claim.
 type ClaimWay struct{ Wait, Edited, brief bool }
 
+// ClaimWays are the statements of Claim.
 var ClaimWays = map[ClaimWay]string{
 	{}:                                      claimStatement(ClaimWay{}),
 	{Wait: true}:                            claimStatement(ClaimWay{Wait: true}),

@@ -70,6 +70,7 @@ func (s *Messages) Delete(ctx context.Context, id uuid.UUID, cause entity.Cause)
 	return &entity.ClaimedError{ID: id, Unsettled: m.Unsettled}
 }
 
+// RequeueQuery makes dead messages pending.
 const RequeueQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT id, last_publish_error_class, last_publish_error FROM dlq.dlq_messages

@@ -93,6 +93,7 @@ func (s *Messages) List(ctx context.Context, topic string, page repository.Page)
 	return list, conn.Translate("list messages", err)
 }
 
+// GetQuery reads one message.
 var GetQuery = `
 	SELECT ` + codec.StateColumns + `, ` + codec.FirstByteColumns("$2::bigint", repository.KeyLimit) + `, ` + codec.ConsumptionColumns + `
 	FROM dlq.messages m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id` + codec.ConsumptionOf + `
@@ -215,6 +216,7 @@ func (s *Messages) Counts(ctx context.Context) ([]repository.Count, error) {
 	return counts, nil
 }
 
+// HistoryQuery reads the attempts of a message with their edits.
 const HistoryQuery = `
 	SELECT ` + codec.AttemptColumns + `, ` + codec.EditColumns + `
 	FROM dlq.attempts a LEFT JOIN dlq.edits e ON e.message_id = a.message_id AND e.attempt_id = a.attempt_id

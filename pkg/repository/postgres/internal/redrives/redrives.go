@@ -87,6 +87,7 @@ func (s *Lifecycle) CreateRedrive(ctx context.Context, r repository.NewRedrive) 
 	return s.Redrive(ctx, r.ID)
 }
 
+// Creation returns the statement that creates a redrive, and its arguments.
 func Creation(ctx context.Context, db *conn.DB, scopes *search.Scopes, r repository.NewRedrive) (string, []any, error) {
 	found, err := NewSelection(ctx, scopes, r, 15)
 	if err != nil {
@@ -201,6 +202,7 @@ const redriveTables = `
 	) w
 	CROSS JOIN LATERAL (SELECT count(*) AS returned FROM dlq.returns WHERE redrive_id = r.id) t`
 
+// RedriveQuery reads one redrive.
 const RedriveQuery = `SELECT ` + redriveColumns + ` FROM dlq.redrives r ` + redriveTables + ` WHERE r.id = $1`
 
 // Redrive implements repository.Redrives.

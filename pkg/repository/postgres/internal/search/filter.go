@@ -19,6 +19,7 @@ type Arguments struct {
 	Version *int64 // of documents, in addition to that of the search index; nil: any
 }
 
+// Arg adds an argument and returns its parameter.
 func (a *Arguments) Arg(v any) string {
 	a.Values = append(a.Values, v)
 	return fmt.Sprintf("$%d", a.First+len(a.Values)-1)

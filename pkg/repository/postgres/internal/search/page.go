@@ -109,6 +109,7 @@ func byStatus(walks [][]string, q repository.SearchQuery) [][]string {
 	return each
 }
 
+// Join joins walks, each with all of its conditions.
 func Join(walks [][]string, by string) string {
 	texts := make([]string, len(walks))
 	for i, w := range walks {
@@ -124,6 +125,7 @@ func sortColumn(s repository.Sort) string {
 	return "created_at"
 }
 
+// Order is the ORDER BY of a list; at and id are its columns.
 func Order(s repository.Sort, at, id string) string {
 	if s.Ascending {
 		return at + ", " + id

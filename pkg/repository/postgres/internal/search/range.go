@@ -21,6 +21,7 @@ type TimeRange struct{ From, To int64 }
 
 func (r TimeRange) empty() bool { return r.From >= r.To }
 
+// Length is the number of microseconds.
 func (r TimeRange) Length() int64 { return r.To - r.From }
 
 // and returns the intersection of both ranges.
@@ -65,6 +66,7 @@ func (r TimeRange) behind(p repository.Place, ascending bool) TimeRange {
 // since2000 is the year 2000 in microseconds of Unix time.
 const since2000 = 946_684_800_000_000
 
+// Micros are the microseconds from 2000 to t.
 func Micros(t time.Time) int64 { return t.UnixMicro() - since2000 }
 
 func moment2000(micros int64) time.Time { return time.UnixMicro(micros + since2000).UTC() }

@@ -68,6 +68,7 @@ const (
 	SELECT name, 0 AS id FROM step`
 )
 
+// Resolve reads the topics of a filter.
 func (s *Scopes) Resolve(ctx context.Context, f entity.Filter, from codec.Source) (Scope, error) {
 	n := Scope{Version: s.version.Load()}
 	if f.Topic != "" && f.Topic == codec.Clean(f.Topic) {
@@ -114,6 +115,7 @@ func (s *Scopes) Resolve(ctx context.Context, f entity.Filter, from codec.Source
 // patterned reports whether the filter has patterns to match against names.
 func patterned(f entity.Filter) bool { return len(f.Topics.Texts()) > 0 || f.Visible != nil }
 
+// TopicRow is a topic with its number.
 type TopicRow struct {
 	ID   int32  `db:"id"`
 	Name string `db:"name"`
@@ -128,6 +130,7 @@ func originalsOf(found []TopicRow) []string {
 	return slices.Compact(names)
 }
 
+// Matching returns the topics that match patterns.
 func Matching(p entity.TopicPatterns, originals []string, topics []TopicRow) *TopicSet {
 	found := &TopicSet{Unnamed: p.Match("")}
 	for _, name := range originals {

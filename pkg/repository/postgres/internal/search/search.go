@@ -74,6 +74,7 @@ const (
 	FoundTogether = `SET LOCAL enable_bitmapscan = on`
 )
 
+// Way returns the settings of the planner for a filter.
 func Way(f entity.Filter, n Scope) string {
 	if n.Pairs == nil && (f.Topic != "" || f.UnknownOrigin) && alternatives(f, n) {
 		return FoundTogether // not every alternative has a walk
