@@ -27,7 +27,7 @@ type Filter struct {
 	RetriedBefore time.Time // exclusive
 
 	// What follows is answered from the search catalogue, which follows the messages
-	// by a moment: see repository.Catalogue.
+	// by a moment: see repository.SearchIndex.
 	Key     []byte        // record key; nil: any
 	Headers []HeaderMatch // each must be among the record's headers
 	Fields  []FieldMatch  // each must be in the record's JSON

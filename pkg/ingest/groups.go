@@ -63,7 +63,7 @@ func (i *Ingester) noteGroups(ctx context.Context, messages []entity.Message) {
 	bounded, cancel := context.WithTimeout(ctx, noteTimeout)
 	defer cancel()
 	_, err := once(bounded, i, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, i.store.NoteGroups(ctx, fresh)
+		return struct{}{}, i.store.SaveConsumerGroups(ctx, fresh)
 	})
 	switch {
 	case err == nil:

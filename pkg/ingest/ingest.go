@@ -129,8 +129,8 @@ type Cluster interface {
 type Store interface {
 	repository.Ingest
 	repository.Quarantine
-	// NoteGroups promises what it does in repository.Outcomes.
-	NoteGroups(ctx context.Context, groups []repository.TopicGroup) error
+	// SaveConsumerGroups promises what it does in repository.Outcomes.
+	SaveConsumerGroups(ctx context.Context, groups []repository.TopicGroup) error
 	// AdmitFingerprints promises what it does in repository.Groups.
 	AdmitFingerprints(ctx context.Context, failures []repository.TopicFailure) ([]repository.TopicFailure, error)
 	// Mapping promises what it does in repository.Mappings.

@@ -163,7 +163,7 @@ func (r *run) noteWaiting(ctx context.Context, waiting bool, note string) {
 	if waiting == r.waiting {
 		return
 	}
-	if err := r.store.NoteWaiting(ctx, r.id, waiting, storable(note)); err != nil {
+	if err := r.store.SaveWaiting(ctx, r.id, waiting, storable(note)); err != nil {
 		r.complain(ctx, "redrive's waiting was not noted", err)
 		return
 	}

@@ -38,13 +38,13 @@ type feed struct {
 	topics  []string // with PENDING messages, that match
 	asked   time.Time
 	open    []string // those of topics that were looked for last
-	after   repository.Place
+	after   repository.Cursor
 	endedAt time.Time // of the walk; zero while it goes on
 
 	mu         sync.Mutex // guards what follows
 	spare      []uuid.UUID
 	spareAt    time.Time
-	spareAfter repository.Place // where the walk stood before they were found
+	spareAfter repository.Cursor // where the walk stood before they were found
 	taken      map[uuid.UUID]bool
 	returned   map[uuid.UUID]bool // put back since the store was last asked, which may not have known
 	held       map[uuid.UUID]hold
@@ -118,7 +118,7 @@ func (f *feed) look(ctx context.Context, n int) (more bool, err error) {
 	}
 	f.keep(due, from)
 	switch {
-	case next == repository.Place{}:
+	case next == repository.Cursor{}:
 		if f.endedAt.IsZero() {
 			f.endedAt = f.now()
 		}
@@ -172,7 +172,7 @@ func (f *feed) startWalk(topics []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if joined || late || f.again {
-		f.after, f.endedAt = repository.Place{}, time.Time{}
+		f.after, f.endedAt = repository.Cursor{}, time.Time{}
 	}
 	f.again = false
 	f.open = topics
@@ -192,11 +192,11 @@ func (f *feed) busy() int {
 }
 
 // keep keeps what was found and is free.
-func (f *feed) keep(due []uuid.UUID, from repository.Place) {
+func (f *feed) keep(due []uuid.UUID, from repository.Cursor) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.spare) > 0 { // put back meanwhile, from anywhere
-		from = repository.Place{}
+		from = repository.Cursor{}
 	}
 	f.spareAt, f.spareAfter = f.now(), from
 	for _, id := range due {
@@ -232,7 +232,7 @@ func (f *feed) putBack(ids, unseen []uuid.UUID) {
 	}
 	if len(unseen) > 0 {
 		f.spare = slices.Concat(unseen, f.spare)
-		f.spareAt, f.spareAfter = f.now(), repository.Place{}
+		f.spareAt, f.spareAfter = f.now(), repository.Cursor{}
 	}
 }
 

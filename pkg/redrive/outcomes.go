@@ -84,7 +84,7 @@ func (s *Service) followGroups(ctx context.Context, rules []groupRule, offsets O
 		if committed = s.progressOf(committed); len(committed) == 0 {
 			continue
 		}
-		if err := s.outcomes.NoteCommitted(ctx, committed); err != nil {
+		if err := s.outcomes.SaveCommitted(ctx, committed); err != nil {
 			return fmt.Errorf("note committed offsets: %w", err)
 		}
 		s.remember(committed)

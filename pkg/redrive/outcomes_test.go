@@ -32,7 +32,7 @@ func TestRunOutcomes(t *testing.T) {
 
 	t.Run("ConsumedOnceTheGroupHasPassedTheRecord", scenario(func(b *bench) {
 		ids := b.add(2, func(m *entity.Message) { m.Failure.ConsumerGroup = "billing" })
-		check.NoError(b, b.store.NoteGroups(context.Background(), []repository.TopicGroup{{Topic: orders, Group: "billing"}}))
+		check.NoError(b, b.store.SaveConsumerGroups(context.Background(), []repository.TopicGroup{{Topic: orders, Group: "billing"}}))
 		for _, id := range ids {
 			check.NoError(b, b.retry(id))
 		}
@@ -61,7 +61,7 @@ func TestRunOutcomes(t *testing.T) {
 		ids := b.add(1, func(m *entity.Message) { m.Failure.ConsumerGroup = "billing" })
 		b.add(1, func(m *entity.Message) { m.Failure.ConsumerGroup = "closed" })
 		noted := []repository.TopicGroup{{Topic: orders, Group: "billing"}, {Topic: orders, Group: "closed"}}
-		check.NoError(b, b.store.NoteGroups(context.Background(), noted))
+		check.NoError(b, b.store.SaveConsumerGroups(context.Background(), noted))
 		check.NoError(b, b.retry(ids[0]))
 		kafka := b.follow()
 		kafka.err["closed"] = errBroken

@@ -42,7 +42,7 @@ type Store interface {
 
 // selections is the part for other redrives.
 type selections interface {
-	Survey(ctx context.Context, n repository.NewRedrive) ([]repository.SurveyGroup, error)
+	PreviewRedrive(ctx context.Context, n repository.NewRedrive) ([]repository.SelectionCount, error)
 	Search(ctx context.Context, q repository.SearchQuery) (repository.SearchPage, error)
 	Change(ctx context.Context, c repository.Change, cause entity.Cause) ([]uuid.UUID, error)
 	PerformedOn(ctx context.Context, operation uuid.UUID, action entity.Action, ids []uuid.UUID) ([]uuid.UUID, error)
@@ -53,7 +53,7 @@ type selections interface {
 type outcomes interface {
 	WatchedGroups(ctx context.Context) ([]repository.TopicGroup, error)
 	ConfigureGroups(ctx context.Context, groups []repository.TopicGroup) error
-	NoteCommitted(ctx context.Context, offsets []repository.Committed) error
+	SaveCommitted(ctx context.Context, offsets []repository.Committed) error
 }
 
 // Publisher writes messages to their topics, or those of their edits. Answers are in the order of the input.

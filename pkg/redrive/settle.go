@@ -51,7 +51,7 @@ func (s *Service) RunSettler(ctx context.Context) {
 // is there, PENDING when it is not. Where no reading can decide, the message stays RETRYING with class UNKNOWN and
 // waits for an operator. Claims that cannot be read now do not hold up the others; the error is of one of them.
 func (s *Service) Settle(ctx context.Context) error {
-	var after repository.Place
+	var after repository.Cursor
 	var settled []ending
 	var cause error
 	for ctx.Err() == nil {
@@ -69,7 +69,7 @@ func (s *Service) Settle(ctx context.Context) error {
 			break
 		}
 		last := page[len(page)-1]
-		after = repository.Place{CreatedAt: last.CreatedAt, ID: last.ID}
+		after = repository.Cursor{CreatedAt: last.CreatedAt, ID: last.ID}
 	}
 	if len(settled) > 0 {
 		s.log.Info("abandoned attempts were settled", append(summary(settled), traces.InLog(ctx))...)

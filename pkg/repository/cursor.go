@@ -6,8 +6,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Place is a cursor: the position of a message in an order by created_at and id.
-type Place struct {
+// Cursor is a cursor: the position of a message in an order by created_at and id.
+type Cursor struct {
 	CreatedAt time.Time // or the other time by which the list is sorted
 	ID        uuid.UUID
 }

@@ -9,24 +9,24 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Catalogue is the search index for free text, keys, headers and fields. It is built after messages are stored: a
+// SearchIndex is the search index for free text, keys, headers and fields. It is built after messages are stored: a
 // worker reads messages without an indexed document of the present version and stores documents. An archived message
 // keeps its document; a deleted or purged one loses it.
-type Catalogue interface {
-	// HoldCatalogue acquires the indexer lease for owner, unless another worker holds it, and sets the version that
+type SearchIndex interface {
+	// AcquireIndexerLease acquires the indexer lease for owner, unless another worker holds it, and sets the version that
 	// searches answer from: documents of other versions are no longer found.
-	HoldCatalogue(ctx context.Context, owner uuid.UUID, version int64, lease time.Duration) (bool, error)
+	AcquireIndexerLease(ctx context.Context, owner uuid.UUID, version int64, lease time.Duration) (bool, error)
 
-	// AnswerFrom limits searches of this Store to documents of that version, in addition to the version of the index:
+	// SetIndexVersion limits searches of this Store to documents of that version, in addition to the version of the index:
 	// another process may index under rules that mask less. Call it before any search; without it, only the version
 	// of the index applies.
-	AnswerFrom(version int64)
+	SetIndexVersion(version int64)
 
-	// Uncatalogued returns up to limit messages without a document of that version, or without an error group, with
+	// Unindexed returns up to limit messages without a document of that version, or without an error group, with
 	// their bytes, oldest first, archived ones last. Together they have at most maxBytes, but at least one message is
 	// returned; a value longer than maxValue is not loaded. If version is not that of the index, it returns none.
 	// Messages of a transaction that took more than some seconds are returned some minutes later.
-	Uncatalogued(ctx context.Context, version int64, limit int, maxBytes, maxValue int64) ([]entity.Message, error)
+	Unindexed(ctx context.Context, version int64, limit int, maxBytes, maxValue int64) ([]entity.Message, error)
 
 	// StoreDocuments stores documents and replaces earlier ones of the same messages. It skips documents of messages
 	// that no longer exist and documents of another version than that of the index. If a document has a Fingerprint
@@ -43,18 +43,18 @@ type Catalogue interface {
 	// group.
 	Classify(ctx context.Context, moves []Classification) error
 
-	// Crowded reports whether the store is under load: a redrive is sending, or messages arrive at hundreds per
+	// UnderLoad reports whether the store is under load: a redrive is sending, or messages arrive at hundreds per
 	// second.
-	Crowded(ctx context.Context) (bool, error)
+	UnderLoad(ctx context.Context) (bool, error)
 
-	// CataloguedUntil returns the time up to which the last call of Uncatalogued saw every live message, at the
-	// latest CatalogueSettles before that call; the zero time when it was never called. Messages of a longer transaction
+	// IndexedUntil returns the time up to which the last call of Unindexed saw every live message, at the
+	// latest IndexSettles before that call; the zero time when it was never called. Messages of a longer transaction
 	// may be missing.
-	CataloguedUntil(ctx context.Context) (time.Time, error)
+	IndexedUntil(ctx context.Context) (time.Time, error)
 
-	// CatalogueStall reports whether an open transaction keeps the indexer from knowing that it has seen all older
+	// IndexerStall reports whether an open transaction keeps the indexer from knowing that it has seen all older
 	// messages.
-	CatalogueStall(ctx context.Context) (CatalogueStall, error)
+	IndexerStall(ctx context.Context) (IndexerStall, error)
 }
 
 // Classification assigns a message of DLQTopic to an error group.
@@ -64,13 +64,13 @@ type Classification struct {
 	Group     uuid.UUID
 }
 
-// CatalogueSettles is how long storing a message may take before the indexer may see it late.
-const CatalogueSettles = time.Second
+// IndexSettles is how long storing a message may take before the indexer may see it late.
+const IndexSettles = time.Second
 
-// CatalogueStall is how long the indexer has waited for the oldest open transaction, and its holder. Other new
+// IndexerStall is how long the indexer has waited for the oldest open transaction, and its holder. Other new
 // messages are indexed meanwhile; the messages of that transaction are found late. The zero value: the indexer waits
 // for none.
-type CatalogueStall struct {
+type IndexerStall struct {
 	Age    time.Duration
 	Holder string // for people; "" when the store does not report it
 }

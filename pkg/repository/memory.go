@@ -6,28 +6,28 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Room limits the memory that a caller of a store may use for what it reads.
-type Room interface {
+// MemoryReservation limits the memory that a caller of a store may use for what it reads.
+type MemoryReservation interface {
 	// Take reserves bytes, or returns an error when they are not available now. The caller owns the reservation until
 	// it releases it.
 	Take(bytes int64) error
 }
 
-type roomKey struct{}
+type reservationKey struct{}
 
-// WithRoom returns a context whose reads of messages and attempts reserve their memory in room: an error of Take ends
+// WithMemoryReservation returns a context whose reads of messages and attempts reserve their memory in reservation: an error of Take ends
 // the read, and is returned wrapped.
-func WithRoom(ctx context.Context, room Room) context.Context {
-	return context.WithValue(ctx, roomKey{}, room)
+func WithMemoryReservation(ctx context.Context, reservation MemoryReservation) context.Context {
+	return context.WithValue(ctx, reservationKey{}, reservation)
 }
 
-// TakeRoom reserves bytes in the room of ctx. Without a room there is no limit.
-func TakeRoom(ctx context.Context, bytes int64) error {
-	room, ok := ctx.Value(roomKey{}).(Room)
+// ReserveMemory reserves bytes in the reservation of ctx. Without a reservation there is no limit.
+func ReserveMemory(ctx context.Context, bytes int64) error {
+	reservation, ok := ctx.Value(reservationKey{}).(MemoryReservation)
 	if !ok {
 		return nil
 	}
-	return room.Take(bytes)
+	return reservation.Take(bytes)
 }
 
 // Approximate memory of a message and of a header in addition to their bytes.

@@ -65,7 +65,7 @@ type Features interface {
 	Groups
 	Topics
 	Mappings
-	Catalogue
+	SearchIndex
 	Activity
 	Notifications
 	ArchiveRuns

@@ -105,7 +105,7 @@ func (a *account) enter(ctx context.Context, who string, slots *budget) error {
 	return nil
 }
 
-// Take implements repository.Room. It does not wait, since a read holds a connection of the store: after
+// Take implements repository.MemoryReservation. It does not wait, since a read holds a connection of the store: after
 // errNoRoom, makeRoom waits and the read is repeated.
 func (a *account) Take(n int64) error {
 	a.mu.Lock()
@@ -254,7 +254,7 @@ func (s *Server) limited(rt route, handle handler) handler {
 			g.account = a
 		}
 		ctx := context.WithValue(r.Context(), auditedKey{}, new(auditedReads))
-		r = r.WithContext(repository.WithRoom(context.WithValue(ctx, accountKey{}, a), a))
+		r = r.WithContext(repository.WithMemoryReservation(context.WithValue(ctx, accountKey{}, a), a))
 		for {
 			mark := a.mark()
 			err := handle(w, r)

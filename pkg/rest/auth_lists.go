@@ -53,7 +53,7 @@ func (s *Server) searchPage(ctx context.Context, q repository.SearchQuery, skip 
 			return nil, err
 		}
 		last := found.Messages[len(found.Messages)-1]
-		q.After, skip = repository.Place{CreatedAt: last.CreatedAt, ID: last.ID}, skip-before.Limit
+		q.After, skip = repository.Cursor{CreatedAt: last.CreatedAt, ID: last.ID}, skip-before.Limit
 	}
 	found, err := s.db.Search(ctx, q)
 	return found.Messages, err

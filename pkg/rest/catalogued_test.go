@@ -13,7 +13,7 @@ import (
 // catalogue makes the documents of all messages, as the worker does.
 func (f *fixture) catalogue(masks *payload.Masks) {
 	ctx := context.Background()
-	if _, err := f.memory.HoldCatalogue(ctx, idGone, 1, time.Hour); err != nil {
+	if _, err := f.memory.AcquireIndexerLease(ctx, idGone, 1, time.Hour); err != nil {
 		panic(err) // tests that are at fault themselves
 	}
 	page, err := f.memory.Search(ctx, repository.SearchQuery{Limit: 1000})

@@ -104,10 +104,10 @@ func timePlace(at time.Time, id uuid.UUID) []byte {
 }
 
 // before is the zero Place for the beginning of a list.
-func (l listing) before() repository.Place {
+func (l listing) before() repository.Cursor {
 	if l.place == nil {
-		return repository.Place{}
+		return repository.Cursor{}
 	}
 	at := time.UnixMicro(int64(binary.BigEndian.Uint64(l.place))).UTC()
-	return repository.Place{CreatedAt: at, ID: uuid.UUID(l.place[numberSize:])}
+	return repository.Cursor{CreatedAt: at, ID: uuid.UUID(l.place[numberSize:])}
 }

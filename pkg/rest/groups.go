@@ -106,7 +106,7 @@ func (s *Server) listGroups(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if l.place != nil {
-		q.After = &repository.GroupPlace{Key: l.number(), ID: uuid.UUID(l.place[numberSize:])}
+		q.After = &repository.GroupCursor{Key: l.number(), ID: uuid.UUID(l.place[numberSize:])}
 	}
 	q.Limit = l.limit + 1
 	unmasked, err := s.viewOfGroups(r)
@@ -118,7 +118,7 @@ func (s *Server) listGroups(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	groups, next := part(l, groups, func(last repository.ListedGroup) []byte {
-		return append(numberPlace(last.Place.Key), last.Place.ID[:]...)
+		return append(numberPlace(last.Cursor.Key), last.Cursor.ID[:]...)
 	})
 	show := func(g repository.ListedGroup) groupJSON { return s.showGroup(g.ErrorGroup, unmasked) }
 	writeList(w, "groups", each(groups, show), next)

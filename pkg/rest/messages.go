@@ -34,7 +34,7 @@ type Database interface {
 	Search(ctx context.Context, q repository.SearchQuery) (repository.SearchPage, error)
 	CountMatching(ctx context.Context, q repository.CountQuery) (repository.MatchCount, error)
 	Export(ctx context.Context, q repository.ExportQuery, yield func(*entity.Message) error) error
-	CataloguedUntil(ctx context.Context) (time.Time, error)
+	IndexedUntil(ctx context.Context) (time.Time, error)
 
 	Redrives(ctx context.Context, q repository.RedriveQuery) ([]entity.Redrive, error)
 	RedriveItems(ctx context.Context, id uuid.UUID, q repository.ItemQuery) ([]entity.RedriveItem, error)
@@ -102,7 +102,7 @@ func (s *Server) getMessage(archived bool) handler {
 		}
 		m, err := s.getter(archived)(r.Context(), id, maxPayload)
 		if err == nil { // its text is larger than it
-			err = repository.TakeRoom(r.Context(), 2*repository.SizeInMemory(&m))
+			err = repository.ReserveMemory(r.Context(), 2*repository.SizeInMemory(&m))
 		}
 		if err != nil {
 			return err
@@ -141,7 +141,7 @@ func (s *Server) sendPayload(w http.ResponseWriter, r *http.Request, load getter
 		return err
 	}
 	if m.Record.State == entity.ValueNotLoaded && m.Record.Size > 0 && !s.dialects.IsPointer(&m) {
-		if err := repository.TakeRoom(r.Context(), 2*payloadPart); err != nil {
+		if err := repository.ReserveMemory(r.Context(), 2*payloadPart); err != nil {
 			return err
 		}
 		attach(w, m.ID)

@@ -79,7 +79,7 @@ func (s *Server) sendFound(w http.ResponseWriter, r *http.Request, archived bool
 		}
 		return timePlace(last.CreatedAt, last.ID)
 	})
-	if found.NextCursor = cursor; page.Next != (repository.Place{}) {
+	if found.NextCursor = cursor; page.Next != (repository.Cursor{}) {
 		next := q.cursor(timePlace(page.Next.CreatedAt, page.Next.ID))
 		found.NextCursor, found.SearchedBackTo = &next, stamp(page.Next.CreatedAt)
 	}

@@ -30,7 +30,7 @@ func (s *Server) askSearched(ctx context.Context, f entity.Filter) (searchedUnti
 	if !f.Catalogued() {
 		return searchedUntil{}, nil
 	}
-	until, err := s.db.CataloguedUntil(ctx)
+	until, err := s.db.IndexedUntil(ctx)
 	return searchedUntil{asked: true, until: until, lag: s.now().Sub(until)}, err
 }
 

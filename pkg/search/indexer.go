@@ -40,14 +40,14 @@ const (
 
 // Store has the methods of the repository that the worker calls.
 type Store interface {
-	// HoldCatalogue acquires the indexer lease for owner, unless another worker holds it, and sets the version that
+	// AcquireIndexerLease acquires the indexer lease for owner, unless another worker holds it, and sets the version that
 	// searches answer from.
-	HoldCatalogue(ctx context.Context, owner uuid.UUID, version int64, lease time.Duration) (bool, error)
-	// AnswerFrom limits the searches of this process to documents of that version.
-	AnswerFrom(version int64)
-	// Uncatalogued returns messages without a document of that version or without
+	AcquireIndexerLease(ctx context.Context, owner uuid.UUID, version int64, lease time.Duration) (bool, error)
+	// SetIndexVersion limits the searches of this process to documents of that version.
+	SetIndexVersion(version int64)
+	// Unindexed returns messages without a document of that version or without
 	// a group.
-	Uncatalogued(ctx context.Context, version int64, limit int, maxBytes, maxValue int64) ([]entity.Message, error)
+	Unindexed(ctx context.Context, version int64, limit int, maxBytes, maxValue int64) ([]entity.Message, error)
 	// StoreDocuments stores documents and replaces earlier ones.
 	StoreDocuments(ctx context.Context, version int64, documents []entity.Document) error
 	// Unclassified returns messages of entity.Unclassified that may get their own group.
@@ -57,8 +57,8 @@ type Store interface {
 	AdmitFingerprints(ctx context.Context, failures []repository.TopicFailure) ([]repository.TopicFailure, error)
 	// Classify moves messages out of entity.Unclassified.
 	Classify(ctx context.Context, moves []repository.Classification) error
-	// CatalogueStall reports whether an open transaction holds up the index.
-	CatalogueStall(ctx context.Context) (repository.CatalogueStall, error)
+	// IndexerStall reports whether an open transaction holds up the index.
+	IndexerStall(ctx context.Context) (repository.IndexerStall, error)
 }
 
 // Worker indexes messages. Any number of workers may run against one store, in any number of processes; one of them
@@ -96,7 +96,7 @@ func New(cfg Config, store Store, decode func(entity.Message) (class, message, s
 		cfg: cfg, store: store, decode: decode, maker: maker, masks: masks, hidden: hidden, metrics: newMetrics(registry), log: log,
 		owner: uuid.New(), version: version(cfg, masks),
 	}
-	store.AnswerFrom(w.version)
+	store.SetIndexVersion(w.version)
 	return w
 }
 
@@ -130,7 +130,7 @@ func (w *Worker) step(ctx context.Context) (worked, more bool, err error) {
 	if err := w.watch(ctx); err != nil {
 		return false, false, err
 	}
-	messages, err := w.store.Uncatalogued(ctx, w.version, w.cfg.Batch, maxBytes, maxValue)
+	messages, err := w.store.Unindexed(ctx, w.version, w.cfg.Batch, maxBytes, maxValue)
 	if err != nil {
 		return false, false, err
 	}
@@ -165,7 +165,7 @@ func (w *Worker) watch(ctx context.Context) error {
 	if time.Since(w.asked) < asking {
 		return nil
 	}
-	stall, err := w.store.CatalogueStall(ctx)
+	stall, err := w.store.IndexerStall(ctx)
 	if err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func (w *Worker) hold(ctx context.Context) (bool, error) {
 	}
 	began := time.Now()
 	w.held = time.Time{}
-	ok, err := w.store.HoldCatalogue(ctx, w.owner, w.version, lease)
+	ok, err := w.store.AcquireIndexerLease(ctx, w.owner, w.version, lease)
 	if ok && err == nil {
 		w.held = began
 	}
@@ -222,7 +222,7 @@ func (w *Worker) release(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxWait)
 	defer cancel()
-	if _, err := w.store.HoldCatalogue(ctx, w.owner, w.version, 0); err != nil {
+	if _, err := w.store.AcquireIndexerLease(ctx, w.owner, w.version, 0); err != nil {
 		w.log.Debug("the indexer lease was not released and will expire", zap.Error(err))
 	}
 	w.held = time.Time{}
@@ -247,7 +247,7 @@ const (
 
 // loadReporter reports whether the store is under load.
 type loadReporter interface {
-	Crowded(ctx context.Context) (bool, error)
+	UnderLoad(ctx context.Context) (bool, error)
 }
 
 // pace slows the PayloadFiller down during redrives and heavy ingest: it then pauses for as long as it works.
@@ -260,7 +260,7 @@ type pace struct {
 // as under load.
 func (p *pace) rest(ctx context.Context, store loadReporter, took time.Duration) time.Duration {
 	if now := time.Now(); p.asked.IsZero() || now.Sub(p.asked) >= loadAge {
-		underLoad, err := store.Crowded(ctx)
+		underLoad, err := store.UnderLoad(ctx)
 		p.asked, p.underLoad = now, underLoad || err != nil
 	}
 	if !p.underLoad {

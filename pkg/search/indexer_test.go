@@ -39,7 +39,7 @@ type fakeStore struct {
 	version   int64
 	fail      error
 	answers   int64
-	stall     repository.CatalogueStall
+	stall     repository.IndexerStall
 	forgets   bool // messages stay pending although their document was stored
 
 	unclassified []entity.Message
@@ -50,7 +50,7 @@ type fakeStore struct {
 	stored int
 }
 
-func (f *fakeStore) HoldCatalogue(_ context.Context, owner uuid.UUID, version int64, lease time.Duration) (bool, error) {
+func (f *fakeStore) AcquireIndexerLease(_ context.Context, owner uuid.UUID, version int64, lease time.Duration) (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.fail != nil {
@@ -63,7 +63,7 @@ func (f *fakeStore) HoldCatalogue(_ context.Context, owner uuid.UUID, version in
 	return true, nil
 }
 
-func (f *fakeStore) Uncatalogued(_ context.Context, version int64, limit int, _, _ int64) ([]entity.Message, error) {
+func (f *fakeStore) Unindexed(_ context.Context, version int64, limit int, _, _ int64) ([]entity.Message, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.looks++; f.looks > 100_000 { // a worker in a busy loop stops the bubble's clock: let the test end
@@ -128,9 +128,9 @@ func (f *fakeStore) Classify(_ context.Context, moves []repository.Classificatio
 	return f.fail
 }
 
-func (f *fakeStore) AnswerFrom(version int64) { f.answers = version }
+func (f *fakeStore) SetIndexVersion(version int64) { f.answers = version }
 
-func (f *fakeStore) CatalogueStall(context.Context) (repository.CatalogueStall, error) {
+func (f *fakeStore) IndexerStall(context.Context) (repository.IndexerStall, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.stall, f.fail
@@ -339,7 +339,7 @@ func TestWorker_TellsOfATransactionThatHoldsItUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, newStore(), DefaultConfig())
 		after(time.Second)
-		f.store.set(func() { f.store.stall = repository.CatalogueStall{Age: 9 * time.Minute, Holder: "process 7"} })
+		f.store.set(func() { f.store.stall = repository.IndexerStall{Age: 9 * time.Minute, Holder: "process 7"} })
 		after(2 * time.Minute)
 		age := testutil.ToFloat64(f.metrics.markAge)
 		check.True(t, age == 540 && f.lines.Len() == 0, "got %v seconds and %d lines, want 540 and none yet", age, f.lines.Len())
@@ -452,7 +452,7 @@ type payloadQueue struct {
 	away    atomic.Bool
 }
 
-func (q *payloadQueue) Crowded(context.Context) (bool, error) { return q.crowded.Load(), nil }
+func (q *payloadQueue) UnderLoad(context.Context) (bool, error) { return q.crowded.Load(), nil }
 
 func (q *payloadQueue) FillPayloads(context.Context) (int, bool, error) {
 	if q.away.Load() {

@@ -263,7 +263,7 @@ func (s *messages) History(ctx context.Context, id uuid.UUID) ([]entity.Attempt,
 	})
 	for i := range attempts {
 		if err == nil {
-			err = repository.TakeRoom(ctx, repository.EditSizeInMemory(attempts[i].Edit))
+			err = repository.ReserveMemory(ctx, repository.EditSizeInMemory(attempts[i].Edit))
 		}
 	}
 	return attempts, err
@@ -338,9 +338,9 @@ func (r *Row) keepEdit(c repository.Claim) {
 
 // Due implements repository.Attempts. It scans all messages at once: it returns a cursor only when not all messages
 // that were never attempted fit.
-func (s *messages) Due(ctx context.Context, q repository.DueQuery) ([]uuid.UUID, repository.Place, error) {
+func (s *messages) Due(ctx context.Context, q repository.DueQuery) ([]uuid.UUID, repository.Cursor, error) {
 	var due []uuid.UUID
-	var next repository.Place
+	var next repository.Cursor
 	err := s.Step(ctx, "find due messages", func(now time.Time) error {
 		last := q.After
 		for _, r := range OldestFirst(s.Rows, func(m *entity.Message) bool { return dueNow(m, q, now) }) {
@@ -350,7 +350,7 @@ func (s *messages) Due(ctx context.Context, q repository.DueQuery) ([]uuid.UUID,
 			case len(due) < q.Limit:
 				due = append(due, m.ID)
 				if fresh {
-					last = repository.Place{CreatedAt: m.CreatedAt, ID: m.ID}
+					last = repository.Cursor{CreatedAt: m.CreatedAt, ID: m.ID}
 				}
 			case fresh:
 				next = last
@@ -376,7 +376,7 @@ func dueNow(m *entity.Message, q repository.DueQuery, now time.Time) bool {
 }
 
 // behind reports whether m comes after a place in the order.
-func behind(m *entity.Message, p repository.Place) bool {
+func behind(m *entity.Message, p repository.Cursor) bool {
 	if order := m.CreatedAt.Compare(p.CreatedAt); order != 0 {
 		return order > 0
 	}

@@ -72,8 +72,8 @@ func (s *messages) Mark(ctx context.Context, p repository.Partition) (mark *repo
 	return mark, err
 }
 
-// NoteMark implements repository.Ingest.
-func (s *messages) NoteMark(ctx context.Context, p repository.Partition, m repository.Mark) error {
+// SaveMark implements repository.Ingest.
+func (s *messages) SaveMark(ctx context.Context, p repository.Partition, m repository.Mark) error {
 	return s.Step(ctx, "store mark", func(time.Time) error {
 		if _, ok := s.Positions[p]; ok {
 			s.marks[p] = m

@@ -53,7 +53,7 @@ func (s *messages) Get(ctx context.Context, id uuid.UUID, maxValue int64) (entit
 // Reserve reserves memory for messages that were read.
 func Reserve(ctx context.Context, messages ...entity.Message) error {
 	for i := range messages {
-		if err := repository.TakeRoom(ctx, repository.SizeInMemory(&messages[i])); err != nil {
+		if err := repository.ReserveMemory(ctx, repository.SizeInMemory(&messages[i])); err != nil {
 			return err
 		}
 	}

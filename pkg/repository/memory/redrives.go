@@ -217,8 +217,8 @@ func (s *redrives) Moved(now time.Time, action entity.Action, from entity.Redriv
 	s.messages.Hooks.Moved(now, action, from, r, cause)
 }
 
-// NoteWaiting implements repository.Redrives. An inactive redrive keeps its note, which is the reason for its state.
-func (s *redrives) NoteWaiting(ctx context.Context, id uuid.UUID, waiting bool, note string) error {
+// SaveWaiting implements repository.Redrives. An inactive redrive keeps its note, which is the reason for its state.
+func (s *redrives) SaveWaiting(ctx context.Context, id uuid.UUID, waiting bool, note string) error {
 	return s.WithRedrive(ctx, "record that a redrive waits", id, func(r *Redrive, now time.Time) error {
 		e := &r.Entity
 		if !e.State.Active() {

@@ -36,7 +36,7 @@ func TestErrorGroups(t *testing.T) {
 	withDB(t, "AreLeftAloneByWhoBringsNothingNew", func(t *testing.T, db *sqlx.DB) {
 		store := New(db)
 		f := entity.Fingerprint{Title: "boom"}
-		check.NoError(t, store.NoteFingerprints(t.Context(), []entity.Fingerprint{f}))
+		check.NoError(t, store.SaveFingerprints(t.Context(), []entity.Fingerprint{f}))
 		put := func(at string) (version string) {
 			t.Helper()
 			exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, group_id, created_at, updated_at)
@@ -161,7 +161,7 @@ func TestGroupPlans(t *testing.T) {
 	seedGroups(t, db)
 	day := repository.Trend{Since: time.Now().Add(-24 * time.Hour), Until: time.Now()}
 	all, some := insight.SeenTopics{All: true}, insight.SeenTopics{Names: []string{"topic1", "topic2", "rare"}}
-	place := &repository.GroupPlace{Key: time.Now().Add(-time.Minute).UnixMicro(), ID: uuid.New()}
+	place := &repository.GroupCursor{Key: time.Now().Add(-time.Minute).UnixMicro(), ID: uuid.New()}
 	for _, c := range []struct {
 		name    string
 		made    *insight.GroupsQuery

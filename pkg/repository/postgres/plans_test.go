@@ -261,7 +261,7 @@ func TestDueIsBounded(t *testing.T) {
 	q := repository.DueQuery{Topics: []string{"mine"}, Limit: 32}
 	first, next, err := store.Due(t.Context(), q)
 	check.NoError(t, err)
-	check.True(t, len(first) == 1 && next != (repository.Place{}),
+	check.True(t, len(first) == 1 && next != (repository.Cursor{}),
 		"the first call has %d messages and goes on at %+v, want the touched one, and a place", len(first), next)
 	calls := 1
 	for found := len(first); found == 1 && calls < 100; calls++ {
@@ -272,7 +272,7 @@ func TestDueIsBounded(t *testing.T) {
 		found = len(ids)
 	}
 	want := 20000/messages.DueWalk + 1
-	check.True(t, calls == want && next == (repository.Place{}),
+	check.True(t, calls == want && next == (repository.Cursor{}),
 		"found it with call %d, next %+v, want call %d, the last", calls, next, want)
 }
 
@@ -345,7 +345,7 @@ func TestSelectionPlans(t *testing.T) {
 			plan := planned(t, db, query, args)
 			wantWalks(t, plan, "dlq_messages", c.indexes)
 			survey := check.Must(redrives.NewSelection(t.Context(), scopes, c.redrive, 1))(t)
-			wantWalks(t, planned(t, db, survey.Within(redrives.SurveyQuery), survey.Values), "dlq_messages", c.indexes)
+			wantWalks(t, planned(t, db, survey.Within(redrives.PreviewQuery), survey.Values), "dlq_messages", c.indexes)
 		})
 	}
 }

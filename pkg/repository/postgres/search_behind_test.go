@@ -22,7 +22,7 @@ func TestSearchBehindTheCatalogue(t *testing.T) {
 	db := freshDB(t)
 	newest := seedBehind(t, db)
 	store := New(db)
-	store.AnswerFrom(1)
+	store.SetIndexVersion(1)
 	page := func(t *testing.T, q repository.SearchQuery) (ids []uuid.UUID) {
 		t.Helper()
 		q.Filter.Words = append(q.Filter.Words, "boom")
@@ -39,9 +39,9 @@ func TestSearchBehindTheCatalogue(t *testing.T) {
 			check.Require(t, got[i] == want[i], "message %d is %s, want %s", i, got[i], want[i])
 		}
 	}
-	var places []repository.Place
+	var places []repository.Cursor
 	for _, id := range newest {
-		p := repository.Place{ID: id}
+		p := repository.Cursor{ID: id}
 		check.NoError(t, db.Get(&p.CreatedAt, `SELECT created_at FROM dlq.dlq_messages WHERE id = $1`, id))
 		places = append(places, p)
 	}
@@ -96,7 +96,7 @@ func TestSearchInTheMiddleOfABatch(t *testing.T) {
 			want := fmt.Sprint(next)
 			check.Require(t, m.ErrorMessage == want, "got message %s, want %s", m.ErrorMessage, want)
 			next--
-			q.After = repository.Place{CreatedAt: m.CreatedAt, ID: m.ID}
+			q.After = repository.Cursor{CreatedAt: m.CreatedAt, ID: m.ID}
 		}
 	}
 	check.True(t, next == 965, "the pages end after message %d, want 966", next+1)
@@ -107,7 +107,7 @@ func TestSearchInTheMiddleOfABatch(t *testing.T) {
 func TestSearchWhileTheCatalogueGoesBack(t *testing.T) {
 	t.Parallel()
 	f := newFinder(t)
-	f.store.AnswerFrom(1)
+	f.store.SetIndexVersion(1)
 	f.work()
 	late := check.Must(f.db.Beginx())(t)
 	defer func() { _ = late.Rollback() }()

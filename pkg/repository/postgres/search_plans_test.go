@@ -30,7 +30,7 @@ func TestSearchPlans(t *testing.T) {
 		return p
 	}
 	mine := patterns("topic1", "rare")
-	deep := repository.Place{CreatedAt: time.Now().Add(-40_000 * time.Second), ID: uuid.New()}
+	deep := repository.Cursor{CreatedAt: time.Now().Add(-40_000 * time.Second), ID: uuid.New()}
 	group := uuid.MustParse("00000000-0000-8000-8000-000000000007")
 	byRetry := repository.Sort{By: repository.ByLastRetry}
 	for name, c := range map[string]struct {
@@ -103,7 +103,7 @@ func TestSearchPlans(t *testing.T) {
 		{"GroupDocuments", search.GroupDocumentsQuery, []string{ids, ids}, []string{"dlq_messages_pkey"}},
 	})
 	wantPlans(t, db, []string{"dlq_messages", "dlq_messages_archive", "message_documents"}, []plan{
-		{"Uncatalogued", search.PendingQuery, []string{"1", "500", "1000000", "65536", "NULL"}, []string{
+		{"Unindexed", search.PendingQuery, []string{"1", "500", "1000000", "65536", "NULL"}, []string{
 			"idx_dlq_messages_created_at", "idx_dlq_messages_archive_archived_at", "idx_dlq_messages_ungrouped", "message_documents_",
 		}},
 		{"Restore", messages.RestoreQuery, []string{"'" + uuid.NewString() + "'", "NULL", "'alice'", "NULL", "NULL", "NULL", "NULL"}, []string{"dlq_messages_archive_pkey"}},
@@ -255,7 +255,7 @@ func TestListPlans(t *testing.T) {
 		args []string
 	}{
 		{repository.SearchQuery{Limit: 51}, nil},
-		{repository.SearchQuery{Limit: 51, After: repository.Place{CreatedAt: time.Now(), ID: uuid.New()}}, []string{"now()", "'" + uuid.NewString() + "'"}},
+		{repository.SearchQuery{Limit: 51, After: repository.Cursor{CreatedAt: time.Now(), ID: uuid.New()}}, []string{"now()", "'" + uuid.NewString() + "'"}},
 		{repository.SearchQuery{Limit: 51, Filter: entity.Filter{Topic: "topic1"}}, []string{"'topic1'"}},
 	} {
 		check.True(t, search.Plain(c.q, search.Scope{}), "%+v is not plain, want it", c.q)

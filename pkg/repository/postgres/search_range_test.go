@@ -27,7 +27,7 @@ func TestWordsPageByPage(t *testing.T) {
 	db := freshDB(t)
 	seedTimes(t, db)
 	store := New(db)
-	store.AnswerFrom(1)
+	store.SetIndexVersion(1)
 	topic := func(f entity.Filter, name string) entity.Filter { f.Topic = name; return f }
 	words := func(list ...string) entity.Filter { return entity.Filter{Words: list} }
 	term := entity.Filter{Headers: []entity.HeaderMatch{{Name: "h"}}}
@@ -94,8 +94,8 @@ func pageByPage(t *testing.T, store *Store, q repository.SearchQuery, pages int)
 		before := q.After
 		if q.After = found.Next; len(found.Messages) == q.Limit {
 			last := found.Messages[q.Limit-1]
-			q.After = repository.Place{CreatedAt: last.CreatedAt, ID: last.ID}
-		} else if found.Next == (repository.Place{}) {
+			q.After = repository.Cursor{CreatedAt: last.CreatedAt, ID: last.ID}
+		} else if found.Next == (repository.Cursor{}) {
 			break
 		}
 		check.Require(t, q.After != before, "the page after %v continues at the same place", before)
@@ -141,11 +141,11 @@ func TestWordsReadLittle(t *testing.T) {
 	db.SetMaxOpenConns(1)
 	seedHalves(t, db)
 	store := New(db)
-	store.AnswerFrom(1)
+	store.SetIndexVersion(1)
 	words := func(list ...string) entity.Filter { return entity.Filter{Words: list} }
 	ascending := repository.Sort{Ascending: true}
 	middle := getOne[time.Time](t, db, `SELECT created_at FROM dlq.dlq_messages ORDER BY created_at OFFSET 20000 LIMIT 1`)
-	deep := repository.Place{CreatedAt: middle, ID: uuid.Max}
+	deep := repository.Cursor{CreatedAt: middle, ID: uuid.Max}
 	none := words("oldword")
 	none.Topic = "few"
 	for name, c := range map[string]struct {
@@ -163,7 +163,7 @@ func TestWordsReadLittle(t *testing.T) {
 			c.q.Limit = 50
 			messages, documents := buffersOf(t, db, "dlq_messages"), buffersOf(t, db, "message_documents")
 			found := check.Must(store.Search(t.Context(), c.q))(t)
-			check.True(t, len(found.Messages) == c.want && found.Next == (repository.Place{}),
+			check.True(t, len(found.Messages) == c.want && found.Next == (repository.Cursor{}),
 				"got %d messages and the next place %v, want %d and none", len(found.Messages), found.Next, c.want)
 			messages, documents = buffersOf(t, db, "dlq_messages")-messages, buffersOf(t, db, "message_documents")-documents
 			if messages > fewBuffersOfMessages || documents > fewBuffersOfDocuments || messages+documents == 0 {
@@ -273,7 +273,7 @@ func insertAt(t *testing.T, db *sqlx.DB, at string) (id uuid.UUID) {
 func TestDocumentsOfAnyTime(t *testing.T) {
 	t.Parallel()
 	f := newFinder(t)
-	f.store.AnswerFrom(1)
+	f.store.SetIndexVersion(1)
 	if got, want := partitionsOf(t, f.db), []string{dayOf(f.now), dayOf(f.now.AddDate(0, 0, 1))}; !slices.Equal(got, want) {
 		t.Fatalf("the indexer created partitions of %v, want %v", got, want)
 	}

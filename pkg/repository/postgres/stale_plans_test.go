@@ -39,7 +39,7 @@ func TestStalePlans(t *testing.T) {
 	pending, dead, open := []entity.Status{entity.Pending}, []entity.Status{entity.Dead}, []entity.Status{entity.Pending, entity.Retrying}
 	hour := time.Now().Add(-time.Hour)
 	group := uuid.MustParse("00000000-0000-8000-8000-000000000001")
-	var place repository.Place
+	var place repository.Cursor
 	check.NoError(t, db.QueryRow(`SELECT created_at, id FROM dlq.dlq_messages WHERE original_topic = 'flood' ORDER BY 1 OFFSET 50000 LIMIT 1`).Scan(&place.CreatedAt, &place.ID))
 
 	cases := map[string]repository.SearchQuery{

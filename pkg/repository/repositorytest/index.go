@@ -35,8 +35,8 @@ var worker = uuid.MustParse("00000000-0000-4000-8000-00000000c0de")
 
 func (h *harness) hold(version int64) {
 	h.Helper()
-	held, err := h.Repository.HoldCatalogue(h.Context(), worker, version, time.Minute)
-	check.Require(h, err == nil && held, "HoldCatalogue = %v, %v, want it held", held, err)
+	held, err := h.Repository.AcquireIndexerLease(h.Context(), worker, version, time.Minute)
+	check.Require(h, err == nil && held, "AcquireIndexerLease = %v, %v, want it held", held, err)
 }
 
 func (h *harness) document(version int64, documents ...entity.Document) {
@@ -46,13 +46,13 @@ func (h *harness) document(version int64, documents ...entity.Document) {
 
 func (h *harness) uncatalogued(version int64) []uuid.UUID {
 	h.Helper()
-	found := check.Must(h.Repository.Uncatalogued(h.Context(), version, everything, 1<<30, 1<<20))(h)
+	found := check.Must(h.Repository.Unindexed(h.Context(), version, everything, 1<<30, 1<<20))(h)
 	return ids(found)
 }
 
 func (h *harness) until() time.Time {
 	h.Helper()
-	return check.Must(h.Repository.CataloguedUntil(h.Context()))(h)
+	return check.Must(h.Repository.IndexedUntil(h.Context()))(h)
 }
 
 func grouped(m *entity.Message) { m.Group = someGroup }
@@ -65,8 +65,8 @@ func indexHeld(h *harness) {
 	other := uuid.New()
 	try := func(owner uuid.UUID, want bool) {
 		h.Helper()
-		held, err := h.Repository.HoldCatalogue(h.Context(), owner, 1, time.Minute)
-		check.True(h, err == nil && held == want, "HoldCatalogue = %v, %v, want %v", held, err, want)
+		held, err := h.Repository.AcquireIndexerLease(h.Context(), owner, 1, time.Minute)
+		check.True(h, err == nil && held == want, "AcquireIndexerLease = %v, %v, want %v", held, err, want)
 	}
 	try(worker, true)
 	try(other, false)
@@ -125,7 +125,7 @@ func indexAnswers(h *harness) {
 	m := h.put(grouped)
 	h.catalogued(m)
 	for version, want := range map[int64][]uuid.UUID{indexVersion: {m.ID}, 9: nil} {
-		h.Repository.AnswerFrom(version)
+		h.Repository.SetIndexVersion(version)
 		h.wantIDs("by a word", h.search(byWord("boom")), want)
 		n, err := h.Repository.CountMatching(h.Context(), repository.CountQuery{Filter: byWord("boom").Filter, How: repository.CountExact})
 		check.True(h, err == nil && n.Messages == int64(len(want)), "counted %d, %v, want %d", n.Messages, err, len(want))
@@ -135,9 +135,9 @@ func indexAnswers(h *harness) {
 			return nil
 		})
 		check.True(h, err == nil && len(exported) == len(want), "exported %v, %v, want %v", exported, err, want)
-		groups, err := h.Repository.Survey(h.Context(), retryAll(func(n *repository.NewRedrive) { n.Selection.Words = []string{"boom"} }))
+		groups, err := h.Repository.PreviewRedrive(h.Context(), retryAll(func(n *repository.NewRedrive) { n.Selection.Words = []string{"boom"} }))
 		check.True(h, err == nil && len(groups) == len(want), "surveyed %v, %v, want %d", groups, err, len(want))
-		h.Repository.AnswerFrom(9)
+		h.Repository.SetIndexVersion(9)
 		h.hold(indexVersion)
 		h.wantIDs("by a word, from another version", h.search(byWord("boom")), nil)
 	}
@@ -151,7 +151,7 @@ func indexUnindexed(h *harness) {
 	want := h.puts(3, record)
 	sql := h.put(func(m *entity.Message) { m.Source, m.Record.State = entity.Source{}, entity.ValueFromPayload })
 	large := h.put(func(m *entity.Message) { m.Record.Value = bytes.Repeat([]byte("x"), 1001) })
-	found := check.Must(h.Repository.Uncatalogued(h.Context(), 1, 10, 1<<20, 1000))(h)
+	found := check.Must(h.Repository.Unindexed(h.Context(), 1, 10, 1<<20, 1000))(h)
 	h.wantIDs("uncatalogued", ids(found), append(want, sql.ID, large.ID))
 	if r := found[0].Record; string(r.Key) != "k" || len(r.Headers) != 1 || string(r.Value) != `{"order": 1}` {
 		h.Errorf("record %+v, want its bytes", r)
@@ -168,7 +168,7 @@ func indexBounded(h *harness) {
 	h.hold(1)
 	want := h.puts(6, func(m *entity.Message) { m.Record.Value = make([]byte, 1000) })
 	for bytes, n := range map[int64]int{1: 1, 2900: 2, 4000: 3, 1 << 20: 4} {
-		found := check.Must(h.Repository.Uncatalogued(h.Context(), 1, 4, bytes, 1<<20))(h)
+		found := check.Must(h.Repository.Unindexed(h.Context(), 1, 4, bytes, 1<<20))(h)
 		h.wantIDs("uncatalogued", ids(found), want[:n])
 	}
 }
@@ -271,7 +271,7 @@ func indexUntil(h *harness) {
 	}
 	h.document(1, entity.Document{MessageID: ids[1]})
 	h.wantIDs("uncatalogued", h.uncatalogued(1), nil)
-	if got, want := h.until(), h.clock.Kept().Add(-repository.CatalogueSettles); !got.Equal(want) {
+	if got, want := h.until(), h.clock.Kept().Add(-repository.IndexSettles); !got.Equal(want) {
 		h.Errorf("until %v, want a moment ago, %v", got, want)
 	}
 	h.hold(2)

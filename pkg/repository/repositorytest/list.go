@@ -351,14 +351,14 @@ func readsReserveMemory(h *harness) {
 	} {
 		for left, fits := range map[int64]bool{30_000: false, 40_000: true} {
 			room := &smallReservation{left}
-			if err := read(repository.WithRoom(h.Context(), room)); errors.Is(err, errNoMemory) == fits || fits && err != nil {
+			if err := read(repository.WithMemoryReservation(h.Context(), room)); errors.Is(err, errNoMemory) == fits || fits && err != nil {
 				h.Errorf("%s with room for %d: %v, want it to fit: %v", name, left, err, fits)
 			}
 			check.True(h, !fits || room.left <= left-30_000, "%s took %d bytes, want those of three values", name, left-room.left)
 		}
 	}
 	for left, fits := range map[int64]bool{10_000: false, 14_000: true} {
-		_, err := h.Repository.Get(repository.WithRoom(h.Context(), &smallReservation{left}), id, -1)
+		_, err := h.Repository.Get(repository.WithMemoryReservation(h.Context(), &smallReservation{left}), id, -1)
 		if errors.Is(err, errNoMemory) == fits || fits && err != nil {
 			h.Errorf("Get with room for %d: %v, want it to fit: %v", left, err, fits)
 		}

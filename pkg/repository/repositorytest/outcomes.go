@@ -54,12 +54,12 @@ func committed(group string, offset int64) repository.Committed {
 
 func (h *harness) saveCommitted(offsets ...repository.Committed) {
 	h.Helper()
-	check.NoError(h, h.Repository.NoteCommitted(h.Context(), offsets))
+	check.NoError(h, h.Repository.SaveCommitted(h.Context(), offsets))
 }
 
 func (h *harness) saveGroups(groups ...repository.TopicGroup) {
 	h.Helper()
-	check.NoError(h, h.Repository.NoteGroups(h.Context(), groups))
+	check.NoError(h, h.Repository.SaveConsumerGroups(h.Context(), groups))
 }
 
 func (h *harness) configure(groups ...repository.TopicGroup) {

@@ -321,9 +321,9 @@ func selectionRate(h *harness) {
 	}
 }
 
-func (h *harness) survey(n repository.NewRedrive) []repository.SurveyGroup {
+func (h *harness) survey(n repository.NewRedrive) []repository.SelectionCount {
 	h.Helper()
-	return check.Must(h.Repository.Survey(h.Context(), n))(h)
+	return check.Must(h.Repository.PreviewRedrive(h.Context(), n))(h)
 }
 
 func previewCounts(h *harness) {
@@ -359,7 +359,7 @@ func previewGroups(h *harness) {
 	claimed := h.in(entity.Retrying, with("b", entity.FromHeader)).ID
 
 	got := h.survey(retryAll(func(n *repository.NewRedrive) { n.Selection.Topic = deadLetter }))
-	want := []repository.SurveyGroup{
+	want := []repository.SelectionCount{
 		{Messages: 6, Topic: "b", Confidence: entity.FromHeader},
 		{Messages: 3, Topic: "a", Confidence: entity.FromHeader},
 		{Messages: 1, Topic: "", Confidence: entity.FromNothing, Sample: unknown},
@@ -401,7 +401,7 @@ func previewSources(h *harness) {
 func previewIDs(h *harness) {
 	m, lost := h.put(), uuid.New()
 	got := h.survey(ofIDs(lost, m.ID, m.ID))
-	want := []repository.SurveyGroup{
+	want := []repository.SelectionCount{
 		{Messages: 1, Reason: repository.SkippedGone, Sample: lost},
 		{Messages: 1, Topic: original, Confidence: entity.FromHeader, Sample: m.ID},
 	}

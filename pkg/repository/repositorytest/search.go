@@ -320,7 +320,7 @@ func searchByLastRetry(h *harness) {
 	retried = append(retried, again.ID)
 	up := repository.Sort{By: repository.ByLastRetry, Ascending: true}
 	h.wantIDs("ascending", h.search(repository.SearchQuery{Sort: up}), retried)
-	place := repository.Place{CreatedAt: h.get(retried[1]).LastRetryAt, ID: retried[1]}
+	place := repository.Cursor{CreatedAt: h.get(retried[1]).LastRetryAt, ID: retried[1]}
 	h.wantIDs("after a place", h.search(repository.SearchQuery{Sort: up, After: place}), retried[2:])
 	h.wantIDs("of a topic", h.search(repository.SearchQuery{Sort: up, Filter: entity.Filter{Topic: original}}), retried)
 	slices.Reverse(retried)
@@ -336,8 +336,8 @@ func (h *harness) pagesOf(q repository.SearchQuery, between func()) []uuid.UUID 
 		all = append(all, ids(page.Messages)...)
 		if q.After = page.Next; len(page.Messages) == q.Limit {
 			last := page.Messages[q.Limit-1]
-			q.After = repository.Place{CreatedAt: last.CreatedAt, ID: last.ID}
-		} else if page.Next == (repository.Place{}) {
+			q.After = repository.Cursor{CreatedAt: last.CreatedAt, ID: last.ID}
+		} else if page.Next == (repository.Cursor{}) {
 			return all
 		}
 		between()

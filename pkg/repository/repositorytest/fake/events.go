@@ -41,7 +41,7 @@ func (s *Store) Events(ctx context.Context, q repository.EventQuery) (repository
 		if q.Spikes != nil {
 			s.spikeEvents(&found, *q.Spikes, now)
 		}
-		found.Place = strconv.FormatInt(s.reported.version, 10) + ":" + strconv.FormatInt(mark, 10)
+		found.Cursor = strconv.FormatInt(s.reported.version, 10) + ":" + strconv.FormatInt(mark, 10)
 		return nil
 	})
 	return found, err
@@ -206,7 +206,7 @@ func (s *Store) usual(topic string, now time.Time) float64 {
 	return float64(arrived) / max(1, until.Sub(first).Hours()) / 4
 }
 
-// cursorOfEvents parses Events.Place.
+// cursorOfEvents parses Events.Cursor.
 func cursorOfEvents(text string) (version, mark int64, ok bool) {
 	v, m, _ := bytes.Cut([]byte(text), []byte(":"))
 	version, errVersion := strconv.ParseInt(string(v), 10, 64)

@@ -28,8 +28,8 @@ type document struct {
 	terms   []int64
 }
 
-// HoldCatalogue implements repository.Catalogue.
-func (s *Store) HoldCatalogue(ctx context.Context, owner uuid.UUID, version int64, lease time.Duration) (bool, error) {
+// AcquireIndexerLease implements repository.SearchIndex.
+func (s *Store) AcquireIndexerLease(ctx context.Context, owner uuid.UUID, version int64, lease time.Duration) (bool, error) {
 	ok := false
 	err := s.Step(ctx, "acquire the indexer lease", func(now time.Time) error {
 		c := &s.index
@@ -41,13 +41,13 @@ func (s *Store) HoldCatalogue(ctx context.Context, owner uuid.UUID, version int6
 	return ok, err
 }
 
-// AnswerFrom implements repository.Catalogue.
-func (s *Store) AnswerFrom(version int64) {
+// SetIndexVersion implements repository.SearchIndex.
+func (s *Store) SetIndexVersion(version int64) {
 	s.locked(func() { s.answersFrom = &version })
 }
 
-// Uncatalogued implements repository.Catalogue. Messages of the archive come after those of the live table.
-func (s *Store) Uncatalogued(ctx context.Context, version int64, limit int, maxBytes, maxValue int64) ([]entity.Message, error) {
+// Unindexed implements repository.SearchIndex. Messages of the archive come after those of the live table.
+func (s *Store) Unindexed(ctx context.Context, version int64, limit int, maxBytes, maxValue int64) ([]entity.Message, error) {
 	var messages []entity.Message
 	err := s.Step(ctx, "find messages to index", func(time.Time) error {
 		if !s.index.is(version) {
@@ -79,7 +79,7 @@ func (s *Store) has(id uuid.UUID, version int64) bool {
 	return d != nil && d.version == version
 }
 
-// StoreDocuments implements repository.Catalogue.
+// StoreDocuments implements repository.SearchIndex.
 func (s *Store) StoreDocuments(ctx context.Context, version int64, documents []entity.Document) error {
 	var noted []entity.Fingerprint
 	for _, d := range documents {
@@ -88,7 +88,7 @@ func (s *Store) StoreDocuments(ctx context.Context, version int64, documents []e
 		}
 	}
 	if len(noted) > 0 {
-		if err := s.NoteFingerprints(ctx, noted); err != nil {
+		if err := s.SaveFingerprints(ctx, noted); err != nil {
 			return err
 		}
 	}
@@ -119,11 +119,11 @@ func (s *Store) StoreDocuments(ctx context.Context, version int64, documents []e
 	})
 }
 
-// Crowded implements repository.Catalogue. This store is never under load.
-func (s *Store) Crowded(ctx context.Context) (bool, error) { return false, ctx.Err() }
+// Crowded implements repository.SearchIndex. This store is never under load.
+func (s *Store) UnderLoad(ctx context.Context) (bool, error) { return false, ctx.Err() }
 
-// CataloguedUntil implements repository.Catalogue.
-func (s *Store) CataloguedUntil(ctx context.Context) (time.Time, error) {
+// IndexedUntil implements repository.SearchIndex.
+func (s *Store) IndexedUntil(ctx context.Context) (time.Time, error) {
 	var until time.Time
 	err := s.Step(ctx, "read the state of the search index", func(now time.Time) error {
 		until = s.indexedUntil(now)
@@ -136,7 +136,7 @@ func (s *Store) indexedUntil(now time.Time) time.Time {
 	if !s.index.held {
 		return time.Time{}
 	}
-	until := now.Add(-repository.CatalogueSettles)
+	until := now.Add(-repository.IndexSettles)
 	missing := memory.OldestFirst(s.Rows, func(m *entity.Message) bool { return !s.has(m.ID, s.index.version) })
 	if len(missing) > 0 && missing[0].Message.CreatedAt.Before(until) {
 		until = missing[0].Message.CreatedAt
@@ -144,7 +144,7 @@ func (s *Store) indexedUntil(now time.Time) time.Time {
 	return until
 }
 
-// CatalogueStall implements repository.Catalogue. There are no transactions.
-func (s *Store) CatalogueStall(ctx context.Context) (repository.CatalogueStall, error) {
-	return repository.CatalogueStall{}, s.Step(ctx, "read the state of the search index", func(time.Time) error { return nil })
+// IndexerStall implements repository.SearchIndex. There are no transactions.
+func (s *Store) IndexerStall(ctx context.Context) (repository.IndexerStall, error) {
+	return repository.IndexerStall{}, s.Step(ctx, "read the state of the search index", func(time.Time) error { return nil })
 }

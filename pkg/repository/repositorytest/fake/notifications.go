@@ -30,7 +30,7 @@ type notice struct {
 func (s *Store) KeepNotices(ctx context.Context, k repository.KeptNotices) (bool, error) {
 	kept := false
 	err := s.Step(ctx, "store notices", func(now time.Time) error {
-		version, mark, ok := cursorOfEvents(k.Seen.Place)
+		version, mark, ok := cursorOfEvents(k.Seen.Cursor)
 		if !ok || version != s.reported.version {
 			return nil
 		}

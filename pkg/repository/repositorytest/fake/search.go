@@ -63,7 +63,7 @@ func sortTime(by repository.Sort, r *row) time.Time {
 }
 
 func pastCursor(q repository.SearchQuery, r *row) bool {
-	return q.After == (repository.Place{}) || compareRows(q.Sort, r, entity.Moment(q.After.CreatedAt), q.After.ID) > 0
+	return q.After == (repository.Cursor{}) || compareRows(q.Sort, r, entity.Moment(q.After.CreatedAt), q.After.ID) > 0
 }
 
 // compareRows compares a with a place in an order.

@@ -22,7 +22,7 @@ func (p *ShownPage) Message(ctx context.Context, r *Row) (entity.Message, error)
 		return m, err
 	}
 	p.BoundHeaders(&m.Record)
-	return m, repository.TakeRoom(ctx, repository.SizeInMemory(&m))
+	return m, repository.ReserveMemory(ctx, repository.SizeInMemory(&m))
 }
 
 // BoundHeaders removes the headers of a record if they are over the limits.

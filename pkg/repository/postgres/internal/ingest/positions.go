@@ -151,8 +151,8 @@ func (s *Positions) Mark(ctx context.Context, p repository.Partition) (*reposito
 	return &repository.Mark{Offset: found[0].Offset, Time: found[0].Time, CRC: uint32(found[0].CRC)}, nil
 }
 
-// NoteMark implements repository.Ingest.
-func (s *Positions) NoteMark(ctx context.Context, p repository.Partition, m repository.Mark) error {
+// SaveMark implements repository.Ingest.
+func (s *Positions) SaveMark(ctx context.Context, p repository.Partition, m repository.Mark) error {
 	return conn.Translate("store mark", s.db.Exec(ctx, `
 		UPDATE dlq.ingest_positions SET mark_offset = $3, mark_time = $4, mark_crc = $5
 		WHERE incarnation_id = $1 AND partition = $2`, p.Incarnation, p.Partition, m.Offset, m.Time, int64(m.CRC)))

@@ -153,7 +153,7 @@ func (s *Quarantine) quarantinedToShow(ctx context.Context, query string, args [
 			}
 			shown.BoundHeaders(&q.Record)
 			m := q.Message()
-			if err := repository.TakeRoom(ctx, repository.SizeInMemory(&m)); err != nil {
+			if err := repository.ReserveMemory(ctx, repository.SizeInMemory(&m)); err != nil {
 				return err
 			}
 			list = append(list, q)

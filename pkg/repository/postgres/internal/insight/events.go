@@ -162,7 +162,7 @@ func (s *Activity) Events(ctx context.Context, q repository.EventQuery) (reposit
 			return repository.Events{}, conn.Translate("find events", err)
 		}
 	}
-	found.Place = fmt.Sprintf("%d:%s:%d", state.Version, state.Xid, state.ID)
+	found.Cursor = fmt.Sprintf("%d:%s:%d", state.Version, state.Xid, state.ID)
 	return found, nil
 }
 
@@ -290,7 +290,7 @@ func (s *Activity) spikeEvents(ctx context.Context, found *repository.Events, ru
 	return nil
 }
 
-// cursorOfEvents parses Events.Place.
+// cursorOfEvents parses Events.Cursor.
 func cursorOfEvents(text string) (version int64, xid string, id int64, ok bool) {
 	parts := strings.Split(text, ":")
 	if len(parts) != 3 {

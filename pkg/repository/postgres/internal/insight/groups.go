@@ -35,8 +35,8 @@ const saveFingerprintsQuery = `
 	ON CONFLICT (id) DO UPDATE SET class = excluded.class, title = excluded.title, frames = excluded.frames, rule = excluded.rule
 	WHERE (g.class, g.title, g.rule) = ('', '', '') AND (excluded.class, excluded.title, excluded.rule) <> ('', '', '')`
 
-// NoteFingerprints implements repository.Groups.
-func (s *Groups) NoteFingerprints(ctx context.Context, fingerprints []entity.Fingerprint) error {
+// SaveFingerprints implements repository.Groups.
+func (s *Groups) SaveFingerprints(ctx context.Context, fingerprints []entity.Fingerprint) error {
 	if len(fingerprints) == 0 {
 		return nil
 	}
@@ -152,7 +152,7 @@ func (s *Groups) readGroups(ctx context.Context, q *GroupsQuery) ([]repository.L
 	groups := make([]repository.ListedGroup, len(found))
 	for i := range found {
 		g := found[i].group()
-		groups[i] = repository.ListedGroup{ErrorGroup: g, Place: repository.GroupPlace{Key: found[i].Place, ID: g.ID}}
+		groups[i] = repository.ListedGroup{ErrorGroup: g, Cursor: repository.GroupCursor{Key: found[i].Place, ID: g.ID}}
 	}
 	return groups, nil
 }

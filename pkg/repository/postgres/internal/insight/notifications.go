@@ -75,7 +75,7 @@ const keepNoticesQuery = `
 
 // KeepNotices implements repository.Notifications.
 func (s *Notifications) KeepNotices(ctx context.Context, k repository.KeptNotices) (bool, error) {
-	version, xid, id, ok := cursorOfEvents(k.Seen.Place)
+	version, xid, id, ok := cursorOfEvents(k.Seen.Cursor)
 	if !ok {
 		return false, nil
 	}

@@ -53,7 +53,7 @@ func (s *Groups) AdmitFingerprints(ctx context.Context, failures []repository.To
 			refused = append(refused, f)
 		}
 	}
-	return refused, s.NoteFingerprints(ctx, unclassified)
+	return refused, s.SaveFingerprints(ctx, unclassified)
 }
 
 // unclassifiedTopicsQuery finds the topics that have unclassified messages and may
@@ -85,7 +85,7 @@ const classifiedQuery = `
 	UPDATE dlq.error_group_limits SET refused_at = NULL
 	WHERE dlq_topic = ANY ($1::text[]) AND refused_at < coalesce($2::timestamptz, clock_timestamp()) - $3::bigint * interval '1 microsecond'`
 
-// Unclassified implements repository.Catalogue.
+// Unclassified implements repository.SearchIndex.
 func (s *Groups) Unclassified(ctx context.Context, limit int, maxBytes int64) ([]entity.Message, error) {
 	var topics []string
 	if err := s.db.Select(ctx, &topics, unclassifiedTopicsQuery, repository.MaxNewGroups, s.db.Clock()); err != nil || len(topics) == 0 {
@@ -125,7 +125,7 @@ const classifyQuery = `
 	FROM changing c JOIN moves x ON x.id = c.id
 	WHERE m.id = c.id AND m.group_id = x.from_group`
 
-// Classify implements repository.Catalogue.
+// Classify implements repository.SearchIndex.
 func (s *Groups) Classify(ctx context.Context, moves []repository.Classification) error {
 	if len(moves) == 0 {
 		return nil

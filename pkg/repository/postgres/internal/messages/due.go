@@ -63,15 +63,15 @@ type dueRow struct {
 	CreatedAt time.Time `db:"created_at"`
 }
 
-func (r *dueRow) cursor() repository.Place {
-	return repository.Place{CreatedAt: entity.Moment(r.CreatedAt), ID: r.ID}
+func (r *dueRow) cursor() repository.Cursor {
+	return repository.Cursor{CreatedAt: entity.Moment(r.CreatedAt), ID: r.ID}
 }
 
 // Due implements repository.Attempts. Of the messages with earlier attempts it returns those that have been due for
 // longest.
-func (s *Schedule) Due(ctx context.Context, q repository.DueQuery) ([]uuid.UUID, repository.Place, error) {
+func (s *Schedule) Due(ctx context.Context, q repository.DueQuery) ([]uuid.UUID, repository.Cursor, error) {
 	if len(q.Topics) == 0 || q.Limit < 1 {
-		return nil, repository.Place{}, nil
+		return nil, repository.Cursor{}, nil
 	}
 	topics := codec.NewArray(codec.OIDText, len(q.Topics), 24)
 	for _, t := range q.Topics {
@@ -85,7 +85,7 @@ func (s *Schedule) Due(ctx context.Context, q repository.DueQuery) ([]uuid.UUID,
 	after := sql.NullTime{Time: q.After.CreatedAt, Valid: !q.After.CreatedAt.IsZero()}
 	var found []dueRow
 	if err := s.db.Select(ctx, &found, DueQuery, topics.Arg(), s.db.Clock(), after, q.After.ID, q.Limit, DueWalk, originals.Arg(), dlqs.Arg()); err != nil {
-		return nil, repository.Place{}, conn.Translate("find due messages", err)
+		return nil, repository.Cursor{}, conn.Translate("find due messages", err)
 	}
 	ids, next := mergeDue(found, q)
 	return ids, next, nil
@@ -93,7 +93,7 @@ func (s *Schedule) Due(ctx context.Context, q repository.DueQuery) ([]uuid.UUID,
 
 // mergeDue merges both sources in order up to the limit. If some messages may have been left out, the next walk
 // begins after its last returned message, else where it ended.
-func mergeDue(found []dueRow, q repository.DueQuery) (ids []uuid.UUID, next repository.Place) {
+func mergeDue(found []dueRow, q repository.DueQuery) (ids []uuid.UUID, next repository.Cursor) {
 	var due []dueRow
 	met := 0
 	for _, r := range found {

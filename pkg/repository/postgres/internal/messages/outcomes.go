@@ -34,8 +34,8 @@ var saveGivenGroups = `
 	ORDER BY 1, 2
 	ON CONFLICT (topic, consumer_group) DO UPDATE SET noted = true WHERE NOT g.noted`
 
-// NoteGroups implements repository.Outcomes.
-func (s *Outcomes) NoteGroups(ctx context.Context, groups []repository.TopicGroup) error {
+// SaveConsumerGroups implements repository.Outcomes.
+func (s *Outcomes) SaveConsumerGroups(ctx context.Context, groups []repository.TopicGroup) error {
 	topics, names := groupColumns(groups)
 	return conn.Translate("store consumer groups", s.db.Exec(ctx, saveGroupsQuery, topics, names))
 }
@@ -100,8 +100,8 @@ const saveCommittedQuery = `
 	ON CONFLICT (consumer_group, topic, topic_id, partition)
 	DO UPDATE SET committed = excluded.committed, seen_at = excluded.seen_at WHERE known.committed < excluded.committed`
 
-// NoteCommitted implements repository.Outcomes.
-func (s *Outcomes) NoteCommitted(ctx context.Context, offsets []repository.Committed) error {
+// SaveCommitted implements repository.Outcomes.
+func (s *Outcomes) SaveCommitted(ctx context.Context, offsets []repository.Committed) error {
 	n := len(offsets)
 	groups, topics, topicIDs := codec.NewArray(codec.OIDText, n, 24), codec.NewArray(codec.OIDText, n, 24), codec.NewArray(codec.OIDText, n, 24)
 	partitions, committed := codec.NewArray(codec.OIDInt4, n, 4), codec.NewArray(codec.OIDInt8, n, 8)

@@ -113,7 +113,7 @@ func (s *Messages) getOne(ctx context.Context, where, query string, id uuid.UUID
 		if m, err = r.MessageToShow(); err != nil {
 			return err
 		}
-		return repository.TakeRoom(ctx, repository.SizeInMemory(&m))
+		return repository.ReserveMemory(ctx, repository.SizeInMemory(&m))
 	})
 	switch {
 	case err != nil:
@@ -236,7 +236,7 @@ func (s *Messages) History(ctx context.Context, id uuid.UUID) ([]entity.Attempt,
 	for i := range found {
 		attempts[i] = found[i].Attempt()
 		if attempts[i].Edit, err = found[i].Edit(); err == nil {
-			err = repository.TakeRoom(ctx, repository.EditSizeInMemory(attempts[i].Edit))
+			err = repository.ReserveMemory(ctx, repository.EditSizeInMemory(attempts[i].Edit))
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read history of %s: %w", id, err)

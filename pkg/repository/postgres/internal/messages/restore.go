@@ -29,7 +29,7 @@ func (s *Archive) GetArchived(ctx context.Context, id uuid.UUID, maxValue int64)
 	}
 	m, err := found[0].MessageToShow()
 	if err == nil {
-		err = repository.TakeRoom(ctx, repository.SizeInMemory(&m))
+		err = repository.ReserveMemory(ctx, repository.SizeInMemory(&m))
 	}
 	if err != nil {
 		return entity.Message{}, fmt.Errorf("get archived message %s: %w", id, err)

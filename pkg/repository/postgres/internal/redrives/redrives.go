@@ -144,16 +144,16 @@ func batchSize(r repository.NewRedrive) (int, error) {
 	return r.BatchSize, nil
 }
 
-// SurveyQuery counts a selection, which has the only parameters.
-const SurveyQuery = `
+// PreviewQuery counts a selection, which has the only parameters.
+const PreviewQuery = `
 	WITH matched AS (
 	%SELECTION%
 	)
 	SELECT count(*) AS messages, coalesce(reason, '') AS reason, original_topic, confidence, any_value(id) AS sample
 	FROM matched GROUP BY 2, 3, 4, dlq_topic_id ORDER BY messages DESC, original_topic, confidence, reason, dlq_topic_id`
 
-// Survey implements repository.Selections.
-func (s *Lifecycle) Survey(ctx context.Context, r repository.NewRedrive) ([]repository.SurveyGroup, error) {
+// PreviewRedrive implements repository.Selections.
+func (s *Lifecycle) PreviewRedrive(ctx context.Context, r repository.NewRedrive) ([]repository.SelectionCount, error) {
 	selection, err := NewSelection(ctx, s.scopes, r, 1)
 	if err != nil {
 		return nil, conn.Translate("preview a redrive", err)
@@ -165,12 +165,12 @@ func (s *Lifecycle) Survey(ctx context.Context, r repository.NewRedrive) ([]repo
 		Confidence string    `db:"confidence"`
 		Sample     uuid.UUID `db:"sample"`
 	}
-	if err := s.db.SelectUnprepared(ctx, &found, selection.Within(SurveyQuery), selection.Values...); err != nil {
+	if err := s.db.SelectUnprepared(ctx, &found, selection.Within(PreviewQuery), selection.Values...); err != nil {
 		return nil, conn.Translate("preview a redrive", err)
 	}
-	groups := make([]repository.SurveyGroup, len(found))
+	groups := make([]repository.SelectionCount, len(found))
 	for i, f := range found {
-		groups[i] = repository.SurveyGroup{
+		groups[i] = repository.SelectionCount{
 			Messages: f.Messages, Reason: f.Reason, Topic: f.Topic, Confidence: entity.Confidence(f.Confidence), Sample: f.Sample,
 		}
 	}
@@ -442,8 +442,8 @@ const saveWaitingQuery = `
 	WHERE id = $1 AND state IN ('canary', 'running')
 	RETURNING true`
 
-// NoteWaiting implements repository.Redrives.
-func (s *Lifecycle) NoteWaiting(ctx context.Context, id uuid.UUID, waiting bool, note string) error {
+// SaveWaiting implements repository.Redrives.
+func (s *Lifecycle) SaveWaiting(ctx context.Context, id uuid.UUID, waiting bool, note string) error {
 	var noted []bool
 	if err := s.db.Select(ctx, &noted, saveWaitingQuery, id, s.db.Clock(), waiting, codec.Clean(note)); err != nil {
 		return conn.Translate("record that a redrive waits", err)

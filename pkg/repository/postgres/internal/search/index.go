@@ -15,7 +15,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// Indexer implements the search index of repository.Catalogue.
+// Indexer implements the search index of repository.SearchIndex.
 type Indexer struct {
 	db     *conn.DB
 	scopes *Scopes
@@ -24,10 +24,10 @@ type Indexer struct {
 
 // errorGroups stores the names of error groups.
 type errorGroups interface {
-	NoteFingerprints(ctx context.Context, fingerprints []entity.Fingerprint) error
+	SaveFingerprints(ctx context.Context, fingerprints []entity.Fingerprint) error
 }
 
-// NewIndexer returns an Indexer. Searches with the same scopes answer from the version of AnswerFrom.
+// NewIndexer returns an Indexer. Searches with the same scopes answer from the version of SetIndexVersion.
 func NewIndexer(db *conn.DB, scopes *Scopes, groups errorGroups) *Indexer {
 	return &Indexer{db, scopes, groups}
 }
@@ -59,11 +59,11 @@ const timesOfDocuments = `
 		FROM dlq.archive_ids kept JOIN dlq.dlq_messages_archive m ON m.id = kept.id AND m.archived_at = kept.archived_at
 		WHERE kept.id = ANY ($1::uuid[])`
 
-// AnswerFrom implements repository.Catalogue.
-func (s *Indexer) AnswerFrom(version int64) { s.scopes.version.Store(&version) }
+// SetIndexVersion implements repository.SearchIndex.
+func (s *Indexer) SetIndexVersion(version int64) { s.scopes.version.Store(&version) }
 
-// HoldCatalogue implements repository.Catalogue.
-func (s *Indexer) HoldCatalogue(ctx context.Context, owner uuid.UUID, version int64, lease time.Duration) (bool, error) {
+// AcquireIndexerLease implements repository.SearchIndex.
+func (s *Indexer) AcquireIndexerLease(ctx context.Context, owner uuid.UUID, version int64, lease time.Duration) (bool, error) {
 	var held []bool
 	err := s.db.Select(ctx, &held, acquireLeaseQuery, owner, version, lease.Microseconds(), s.db.Clock())
 	if err == nil && len(held) > 0 {
@@ -182,8 +182,8 @@ type pendingRow struct {
 	codec.Row
 }
 
-// Uncatalogued implements repository.Catalogue. Messages of the archive come after those of the live table.
-func (s *Indexer) Uncatalogued(ctx context.Context, version int64, limit int, maxBytes, maxValue int64) ([]entity.Message, error) {
+// Unindexed implements repository.SearchIndex. Messages of the archive come after those of the live table.
+func (s *Indexer) Unindexed(ctx context.Context, version int64, limit int, maxBytes, maxValue int64) ([]entity.Message, error) {
 	var found []pendingRow
 	if err := s.db.Select(ctx, &found, PendingQuery, version, limit, maxBytes, maxValue, s.db.Clock()); err != nil {
 		return nil, conn.Translate("find messages to index", err)
@@ -294,13 +294,13 @@ const PurgeStraysQuery = `
 	)
 	SELECT count(*) FROM gone`
 
-// StoreDocuments implements repository.Catalogue. The names of the groups are stored before any message is in them.
+// StoreDocuments implements repository.SearchIndex. The names of the groups are stored before any message is in them.
 func (s *Indexer) StoreDocuments(ctx context.Context, version int64, documents []entity.Document) error {
 	if len(documents) == 0 {
 		return nil
 	}
 	if noted := fingerprintsOf(documents); len(noted) > 0 {
-		if err := s.groups.NoteFingerprints(ctx, noted); err != nil {
+		if err := s.groups.SaveFingerprints(ctx, noted); err != nil {
 			return err
 		}
 	}
@@ -349,8 +349,8 @@ const underLoadQuery = `
 		SELECT created_at FROM dlq.dlq_messages ORDER BY created_at DESC, id DESC OFFSET 499 LIMIT 1
 	) > coalesce($1::timestamptz, clock_timestamp()) - interval '1 second', false)`
 
-// Crowded implements repository.Catalogue.
-func (s *Indexer) Crowded(ctx context.Context) (bool, error) {
+// Crowded implements repository.SearchIndex.
+func (s *Indexer) UnderLoad(ctx context.Context) (bool, error) {
 	var answer []bool
 	err := s.db.Select(ctx, &answer, underLoadQuery, s.db.Clock())
 	return len(answer) > 0 && answer[0], conn.Translate("check the load of the store", err)
@@ -414,8 +414,8 @@ func termsText(terms []int64) string {
 	return string(append(text, '}'))
 }
 
-// CataloguedUntil implements repository.Catalogue. It ignores messages of the archive.
-func (s *Indexer) CataloguedUntil(ctx context.Context) (time.Time, error) {
+// IndexedUntil implements repository.SearchIndex. It ignores messages of the archive.
+func (s *Indexer) IndexedUntil(ctx context.Context) (time.Time, error) {
 	var until []sql.NullTime
 	if err := s.db.Select(ctx, &until, `SELECT found_until FROM dlq.search_index`); err != nil {
 		return time.Time{}, conn.Translate("read the state of the search index", err)
@@ -434,15 +434,15 @@ const indexStallQuery = `
 	FROM dlq.search_index, (SELECT pg_snapshot_xmin(pg_current_snapshot())::xid AS oldest) x
 	WHERE pg_snapshot_xmin(pg_current_snapshot()) < seen_xid`
 
-// CatalogueStall implements repository.Catalogue.
-func (s *Indexer) CatalogueStall(ctx context.Context) (repository.CatalogueStall, error) {
+// IndexerStall implements repository.SearchIndex.
+func (s *Indexer) IndexerStall(ctx context.Context) (repository.IndexerStall, error) {
 	var found []struct {
 		Seconds float64 `db:"seconds"`
 		Holder  string  `db:"holder"`
 	}
 	if err := s.db.Select(ctx, &found, indexStallQuery, s.db.Clock()); err != nil || len(found) == 0 {
-		return repository.CatalogueStall{}, conn.Translate("read the state of the search index", err)
+		return repository.IndexerStall{}, conn.Translate("read the state of the search index", err)
 	}
 	age := time.Duration(max(0, found[0].Seconds) * float64(time.Second))
-	return repository.CatalogueStall{Age: age, Holder: found[0].Holder}, nil
+	return repository.IndexerStall{Age: age, Holder: found[0].Holder}, nil
 }

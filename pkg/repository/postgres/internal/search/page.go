@@ -135,7 +135,7 @@ func Order(s repository.Sort, at, id string) string {
 
 // behind is the condition that m comes after the cursor of the page.
 func (a *Arguments) behind(q repository.SearchQuery) []string {
-	if q.After == (repository.Place{}) {
+	if q.After == (repository.Cursor{}) {
 		return nil
 	}
 	sign := "<"

@@ -47,7 +47,7 @@ func (r TimeRange) first(length int64, ascending bool) TimeRange {
 }
 
 // behind returns the part of a range that comes after a place in a list.
-func (r TimeRange) behind(p repository.Place, ascending bool) TimeRange {
+func (r TimeRange) behind(p repository.Cursor, ascending bool) TimeRange {
 	at := Micros(p.CreatedAt)
 	if ascending {
 		if p.ID == uuid.Max {
@@ -129,7 +129,7 @@ func leftOf(ctx context.Context, tx *sqlx.Tx, from codec.Source, q repository.Se
 	if at := q.Filter.CreatedBefore; !at.IsZero() {
 		left.To = min(left.To, Micros(at)+1)
 	}
-	if q.After != (repository.Place{}) {
+	if q.After != (repository.Cursor{}) {
 		left = left.behind(q.After, q.Sort.Ascending)
 	}
 	return left, nil

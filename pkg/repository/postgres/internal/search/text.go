@@ -53,18 +53,18 @@ type textSearch struct {
 
 // searchText finds the messages of a page. next is where the search continues when its time ended before the page was
 // full.
-func (s *Searcher) searchText(ctx context.Context, tx *sqlx.Tx, from codec.Source, q repository.SearchQuery, n Scope) (*idQuery, repository.Place, error) {
+func (s *Searcher) searchText(ctx context.Context, tx *sqlx.Tx, from codec.Source, q repository.SearchQuery, n Scope) (*idQuery, repository.Cursor, error) {
 	began := time.Now()
 	l, err := scanIndexed(ctx, tx, from, q, n)
 	if err != nil {
-		return nil, repository.Place{}, err
+		return nil, repository.Cursor{}, err
 	}
 	if l.all || len(l.hits) >= q.Limit {
-		return these(from, q, l.hits), repository.Place{}, nil
+		return these(from, q, l.hits), repository.Cursor{}, nil
 	}
 	if q.Sort.By != repository.ByCreated { // documents do not have that time
 		_, err := tx.ExecContext(ctx, FoundTogether)
-		return Listed(from, q, n, FindFirst), repository.Place{}, err
+		return Listed(from, q, n, FindFirst), repository.Cursor{}, err
 	}
 	t := &textSearch{q: q, known: map[uuid.UUID]bool{}, deadline: began.Add(s.SearchTime), step: 2 * scannedAtOnce}
 	ranges := &rangeReader{tx: tx, from: from, names: n, short: s.rangeTime, long: s.SearchTimeout}
@@ -162,7 +162,7 @@ func (t *textSearch) passScanned(l scanResult) bool {
 	case l.all:
 		t.left = TimeRange{}
 	case len(t.hits) >= t.q.Limit:
-	case l.last == repository.Place{}:
+	case l.last == repository.Cursor{}:
 		return false
 	default:
 		t.seek(l.last)
@@ -180,7 +180,7 @@ func (t *textSearch) keep(hits []uuid.UUID) {
 }
 
 // seek moves the search to a place.
-func (t *textSearch) seek(p repository.Place) {
+func (t *textSearch) seek(p repository.Cursor) {
 	t.q.After, t.advanced = p, true
 	t.left = t.left.behind(p, t.q.Sort.Ascending)
 }
@@ -189,10 +189,10 @@ func (t *textSearch) seek(p repository.Place) {
 func (t *textSearch) passRange(r TimeRange) {
 	if t.advanced = true; t.q.Sort.Ascending {
 		t.left.From = r.To
-		t.q.After = repository.Place{CreatedAt: moment2000(r.To - 1), ID: uuid.Max}
+		t.q.After = repository.Cursor{CreatedAt: moment2000(r.To - 1), ID: uuid.Max}
 	} else {
 		t.left.To = r.From
-		t.q.After = repository.Place{CreatedAt: moment2000(r.From)}
+		t.q.After = repository.Cursor{CreatedAt: moment2000(r.From)}
 	}
 }
 
@@ -201,9 +201,9 @@ func (t *textSearch) done() bool { return len(t.hits) >= t.q.Limit || t.left.emp
 func (t *textSearch) inTime() bool { return time.Now().Before(t.deadline) }
 
 // next returns where the search continues, or the zero Place.
-func (t *textSearch) next() repository.Place {
+func (t *textSearch) next() repository.Cursor {
 	if t.done() {
-		return repository.Place{}
+		return repository.Cursor{}
 	}
 	return t.q.After
 }

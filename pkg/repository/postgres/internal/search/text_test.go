@@ -22,7 +22,7 @@ import (
 
 // fakeIndex serves a textSearch from a list of messages, in the order of the page.
 type fakeIndex struct {
-	messages  []repository.Place
+	messages  []repository.Cursor
 	hits      map[uuid.UUID]bool
 	ascending bool
 
@@ -32,20 +32,20 @@ type fakeIndex struct {
 }
 
 // following returns the messages after a place.
-func (f *fakeIndex) following(after repository.Place) []repository.Place {
+func (f *fakeIndex) following(after repository.Cursor) []repository.Cursor {
 	sign := 1
 	if !f.ascending {
 		sign = -1
 	}
 	for i, m := range f.messages {
-		if after == (repository.Place{}) || sign*compareCursors(m, after) > 0 {
+		if after == (repository.Cursor{}) || sign*compareCursors(m, after) > 0 {
 			return f.messages[i:]
 		}
 	}
 	return nil
 }
 
-func compareCursors(a, b repository.Place) int {
+func compareCursors(a, b repository.Cursor) int {
 	if n := a.CreatedAt.Compare(b.CreatedAt); n != 0 {
 		return n
 	}
@@ -86,14 +86,14 @@ func (f *fakeIndex) scan(_ context.Context, q repository.SearchQuery, limit int)
 }
 
 // page searches one page.
-func (f *fakeIndex) page(t *testing.T, q repository.SearchQuery, took time.Duration) ([]uuid.UUID, repository.Place) {
+func (f *fakeIndex) page(t *testing.T, q repository.SearchQuery, took time.Duration) ([]uuid.UUID, repository.Cursor) {
 	t.Helper()
 	first, last := Micros(f.messages[0].CreatedAt), Micros(f.messages[len(f.messages)-1].CreatedAt)
 	s := &textSearch{
 		q: q, known: map[uuid.UUID]bool{}, left: TimeRange{min(first, last), max(first, last) + 1},
 		deadline: time.Now().Add(took), step: scannedAtOnce, find: f.find, scan: f.scan,
 	}
-	if q.After != (repository.Place{}) {
+	if q.After != (repository.Cursor{}) {
 		s.seek(q.After)
 		s.advanced = false
 	}
@@ -116,7 +116,7 @@ func newFakeIndex(random *rand.Rand, n int, ascending bool) *fakeIndex {
 		if random.IntN(5) > 0 {
 			at = at.Add(-time.Duration(random.Int64N(int64(4 * time.Minute)))).Truncate(time.Microsecond)
 		}
-		m := repository.Place{CreatedAt: at, ID: uuid.New()}
+		m := repository.Cursor{CreatedAt: at, ID: uuid.New()}
 		f.messages = append(f.messages, m)
 		f.hits[m.ID] = random.IntN(9) == 0
 	}
@@ -143,7 +143,7 @@ func TestTextSearchGoesOn(t *testing.T) {
 					want = append(want, m.ID)
 				}
 			}
-			places := map[uuid.UUID]repository.Place{}
+			places := map[uuid.UUID]repository.Cursor{}
 			for _, m := range f.messages {
 				places[m.ID] = m
 			}
@@ -158,10 +158,10 @@ func TestTextSearchGoesOn(t *testing.T) {
 				before := q.After
 				if q.After = next; len(hits) == q.Limit {
 					q.After = places[hits[len(hits)-1]]
-				} else if next == (repository.Place{}) {
+				} else if next == (repository.Cursor{}) {
 					break
 				}
-				if n := compareCursors(q.After, before); before != (repository.Place{}) && (n < 0) == f.ascending || n == 0 {
+				if n := compareCursors(q.After, before); before != (repository.Cursor{}) && (n < 0) == f.ascending || n == 0 {
 					t.Fatalf("seed %d: the page after %v continues at %v", seed, before, q.After)
 				}
 			}
@@ -188,7 +188,7 @@ func TestTextSearchHalves(t *testing.T) {
 				}
 				last = r
 			}
-			check.True(t, last.Length() == shortestRange && next != (repository.Place{}),
+			check.True(t, last.Length() == shortestRange && next != (repository.Cursor{}),
 				"the last range is %+v and the page goes on from %v, want a second and some place", last, next)
 			f.asked, f.tooLong = nil, func(r TimeRange) bool { return r.Length() > int64(time.Minute/time.Microsecond) }
 			f.page(t, repository.SearchQuery{Limit: 500, Sort: repository.Sort{Ascending: ascending}}, 20*time.Second)

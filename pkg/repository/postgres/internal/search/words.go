@@ -32,7 +32,7 @@ type scanResult struct {
 	// all reports that there are no other messages. It is false when the page is full.
 	all bool
 	// last is the last tested message, unless the page is full; the zero Place when none was tested.
-	last repository.Place
+	last repository.Cursor
 }
 
 // candidate is a message whose document is tested.
@@ -114,7 +114,7 @@ func resultOf(q repository.SearchQuery, found []candidate, documents map[uuid.UU
 		}
 		if c.Kind == indexedKind {
 			if indexed++; c.At.Valid {
-				l.last = repository.Place{CreatedAt: c.At.Time, ID: c.ID}
+				l.last = repository.Cursor{CreatedAt: c.At.Time, ID: c.ID}
 			}
 		}
 		if documents[c.ID].hit && c.Kind != nextKind {
