@@ -103,7 +103,7 @@ func TestSearchPlans(t *testing.T) {
 		{"GroupDocuments", search.GroupDocumentsQuery, []string{ids, ids}, []string{"dlq_messages_pkey"}},
 	})
 	wantPlans(t, db, []string{"dlq_messages", "dlq_messages_archive", "message_documents"}, []plan{
-		{"Unindexed", search.PendingQuery, []string{"1", "500", "1000000", "65536", "NULL"}, []string{
+		{"Uncatalogued", search.PendingQuery, []string{"1", "500", "1000000", "65536", "NULL"}, []string{
 			"idx_dlq_messages_created_at", "idx_dlq_messages_archive_archived_at", "idx_dlq_messages_ungrouped", "message_documents_",
 		}},
 		{"Restore", messages.RestoreQuery, []string{"'" + uuid.NewString() + "'", "NULL", "'alice'", "NULL", "NULL", "NULL", "NULL"}, []string{"dlq_messages_archive_pkey"}},
