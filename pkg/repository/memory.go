@@ -15,8 +15,8 @@ type MemoryReservation interface {
 
 type reservationKey struct{}
 
-// WithMemoryReservation returns a context whose reads of messages and attempts reserve their memory in reservation: an error of Take ends
-// the read, and is returned wrapped.
+// WithMemoryReservation returns a context whose reads of messages and attempts reserve their memory in reservation: an
+// error of Take ends the read, and is returned wrapped.
 func WithMemoryReservation(ctx context.Context, reservation MemoryReservation) context.Context {
 	return context.WithValue(ctx, reservationKey{}, reservation)
 }

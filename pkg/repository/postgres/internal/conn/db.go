@@ -23,24 +23,6 @@ func New(pool *sqlx.DB, now func() time.Time) *DB {
 	return &DB{Pool: pool, now: now, statements: statements{prepared: map[string]*sqlx.Stmt{}, sizes: map[int64]int64{}}}
 }
 
-// DeleteInBatches runs a query that deletes a batch and returns its number of rows, until that is 0.
-func (d *DB) DeleteInBatches(ctx context.Context, where, query string, args ...any) (total int64, err error) {
-	for {
-		var n int64
-		if err := d.GetUnprepared(ctx, &n, query, args...); err != nil {
-			return total, Translate(where, err)
-		}
-		if total += n; n == 0 {
-			return total, nil
-		}
-	}
-}
-
-// GetUnprepared runs a query that returns one value, without keeping it prepared.
-func (d *DB) GetUnprepared(ctx context.Context, dest any, query string, args ...any) error {
-	return Retry(ctx, func() error { return d.Pool.GetContext(ctx, dest, query, args...) })
-}
-
 // Clock is the time argument of a statement: NULL uses the database's clock.
 func (d *DB) Clock() any {
 	if d.now == nil {
@@ -50,7 +32,7 @@ func (d *DB) Clock() any {
 }
 
 // Prepared prepares a query once. lib/pq reads bytea as hex from plain queries and as binary from prepared ones, which
-// saves a fifth of a claim's time and half of an export'd.
+// saves a fifth of a claim's time and half of an export's.
 func (d *DB) Prepared(ctx context.Context, query string) (*sqlx.Stmt, error) {
 	d.statements.watch(d.Pool)
 	if st, _ := d.statements.get(query); st != nil {
@@ -90,6 +72,24 @@ func (d *DB) Exec(ctx context.Context, query string, args ...any) error {
 // SelectUnprepared runs a query that is planned for its arguments and not kept prepared.
 func (d *DB) SelectUnprepared(ctx context.Context, dest any, query string, args ...any) error {
 	return Retry(ctx, func() error { return d.Pool.SelectContext(ctx, dest, query, args...) })
+}
+
+// GetUnprepared runs a query that returns one value, without keeping it prepared.
+func (d *DB) GetUnprepared(ctx context.Context, dest any, query string, args ...any) error {
+	return Retry(ctx, func() error { return d.Pool.GetContext(ctx, dest, query, args...) })
+}
+
+// DeleteInBatches runs a query that deletes a batch and returns its number of rows, until that is 0.
+func (d *DB) DeleteInBatches(ctx context.Context, where, query string, args ...any) (total int64, err error) {
+	for {
+		var n int64
+		if err := d.GetUnprepared(ctx, &n, query, args...); err != nil {
+			return total, Translate(where, err)
+		}
+		if total += n; n == 0 {
+			return total, nil
+		}
+	}
 }
 
 // Each runs a prepared query, scans each row into destinations, one for a column, and calls do. It is for statements of

@@ -24,8 +24,8 @@ type Groups struct{ db *conn.DB }
 // NewGroups returns the Groups of a database.
 func NewGroups(db *conn.DB) *Groups { return &Groups{db} }
 
-// saveFingerprintsQuery inserts new groups in one order and does not touch known ones: most are known. A group whose messages
-// came first has a row without a name, which is filled in.
+// saveFingerprintsQuery inserts new groups in one order and does not touch known ones: most are known. A group whose
+// messages came first has a row without a name, which is filled in.
 const saveFingerprintsQuery = `
 	INSERT INTO dlq.error_groups AS g (id, class, title, frames, rule)
 	SELECT DISTINCT ON (n.id) n.id, n.class, n.title, ARRAY(SELECT jsonb_array_elements_text(n.frames::jsonb)), n.rule
