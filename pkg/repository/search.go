@@ -42,7 +42,7 @@ type SearchQuery struct {
 type SearchPage struct {
 	Messages []entity.Message
 	// Next is the cursor with which the search continues when its time limit ended before the page was full. The zero
-	// Place: the page is full, or no more messages match. It is always after q.After in the order.
+	// Cursor: the page is full, or no more messages match. It is always after q.After in the order.
 	Next Cursor
 }
 

@@ -375,7 +375,7 @@ func dueNow(m *entity.Message, q repository.DueQuery, now time.Time) bool {
 	}
 }
 
-// behind reports whether m comes after a place in the order.
+// behind reports whether m comes after a cursor in the order.
 func behind(m *entity.Message, p repository.Cursor) bool {
 	if order := m.CreatedAt.Compare(p.CreatedAt); order != 0 {
 		return order > 0

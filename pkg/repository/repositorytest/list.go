@@ -335,7 +335,7 @@ func (r *smallReservation) Take(n int64) error {
 	return nil
 }
 
-// readsReserveMemory: a read reserves its memory in its caller's room, and stops when there is none left.
+// readsReserveMemory: a read reserves its memory in its caller's reservation, and stops when there is none left.
 func readsReserveMemory(h *harness) {
 	id := h.puts(3, func(m *entity.Message) { m.Record.Value = bytes.Repeat([]byte("x"), 10_000) })[0]
 	for name, read := range map[string]func(context.Context) error{

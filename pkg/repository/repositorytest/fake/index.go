@@ -119,7 +119,7 @@ func (s *Store) StoreDocuments(ctx context.Context, version int64, documents []e
 	})
 }
 
-// Crowded implements repository.SearchIndex. This store is never under load.
+// UnderLoad implements repository.SearchIndex. This store is never under load.
 func (s *Store) UnderLoad(ctx context.Context) (bool, error) { return false, ctx.Err() }
 
 // IndexedUntil implements repository.SearchIndex.

@@ -66,7 +66,7 @@ func pastCursor(q repository.SearchQuery, r *row) bool {
 	return q.After == (repository.Cursor{}) || compareRows(q.Sort, r, entity.Moment(q.After.CreatedAt), q.After.ID) > 0
 }
 
-// compareRows compares a with a place in an order.
+// compareRows compares a with a cursor in an order.
 func compareRows(by repository.Sort, a *row, at time.Time, id uuid.UUID) int {
 	n := cmp.Or(sortTime(by, a).Compare(at), bytes.Compare(a.Message.ID[:], id[:]))
 	if by.Ascending {

@@ -275,7 +275,7 @@ func (s returns) returnsByContent(
 	return s.match(ctx, same)
 }
 
-// group groups the messages that can be recognised by their content, by likeness.
+// group groups the messages that can be recognised by their content, by contentKey.
 func group(messages []entity.Message, hashes []int64) (alike map[contentKey][]int, order []contentKey) {
 	for i := range messages {
 		m := &messages[i]

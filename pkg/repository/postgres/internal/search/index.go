@@ -349,7 +349,7 @@ const underLoadQuery = `
 		SELECT created_at FROM dlq.dlq_messages ORDER BY created_at DESC, id DESC OFFSET 499 LIMIT 1
 	) > coalesce($1::timestamptz, clock_timestamp()) - interval '1 second', false)`
 
-// Crowded implements repository.SearchIndex.
+// UnderLoad implements repository.SearchIndex.
 func (s *Indexer) UnderLoad(ctx context.Context) (bool, error) {
 	var answer []bool
 	err := s.db.Select(ctx, &answer, underLoadQuery, s.db.Clock())

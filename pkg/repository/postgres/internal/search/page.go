@@ -11,7 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
 )
 
-// places is a query that returns id, at (the time by which the list is sorted) and created_at in an order, and its
+// idQuery is a query that returns id, at (the time by which the list is sorted) and created_at in an order, and its
 // arguments.
 type idQuery struct {
 	Arguments
@@ -56,7 +56,7 @@ type listPart struct {
 	first  int    // number of its first parameter
 }
 
-// Listed returns the query for the places of a page.
+// Listed returns the query for the ids of a page.
 func Listed(from codec.Source, q repository.SearchQuery, n Scope, how string) *idQuery {
 	return listedIn(from, q, n, how, listPart{limit: q.Limit, first: 1})
 }
@@ -154,7 +154,7 @@ func these(from codec.Source, q repository.SearchQuery, ids []uuid.UUID) *idQuer
 	return p
 }
 
-// PageQuery reads the messages of places, with bytes limited as in List.
+// PageQuery reads the messages of an idQuery, with bytes limited as in List.
 func PageQuery(from codec.Source, p *idQuery) (string, []any) {
 	limit, page := codec.Bigint(repository.ListValueLimit), codec.Bigint(repository.ListPageLimit)
 	values, size := "m.room", codec.ListedSize(limit)

@@ -46,7 +46,7 @@ func (r TimeRange) first(length int64, ascending bool) TimeRange {
 	return r
 }
 
-// behind returns the part of a range that comes after a place in a list.
+// behind returns the part of a range that comes after a cursor.
 func (r TimeRange) behind(p repository.Cursor, ascending bool) TimeRange {
 	at := Micros(p.CreatedAt)
 	if ascending {

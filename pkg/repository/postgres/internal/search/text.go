@@ -179,7 +179,7 @@ func (t *textSearch) keep(hits []uuid.UUID) {
 	}
 }
 
-// seek moves the search to a place.
+// seek moves the search to a cursor.
 func (t *textSearch) seek(p repository.Cursor) {
 	t.q.After, t.advanced = p, true
 	t.left = t.left.behind(p, t.q.Sort.Ascending)
@@ -200,7 +200,7 @@ func (t *textSearch) done() bool { return len(t.hits) >= t.q.Limit || t.left.emp
 
 func (t *textSearch) inTime() bool { return time.Now().Before(t.deadline) }
 
-// next returns where the search continues, or the zero Place.
+// next returns where the search continues, or the zero Cursor.
 func (t *textSearch) next() repository.Cursor {
 	if t.done() {
 		return repository.Cursor{}

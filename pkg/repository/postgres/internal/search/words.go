@@ -31,7 +31,7 @@ type scanResult struct {
 	hits []uuid.UUID
 	// all reports that there are no other messages. It is false when the page is full.
 	all bool
-	// last is the last tested message, unless the page is full; the zero Place when none was tested.
+	// last is the last tested message, unless the page is full; the zero Cursor when none was tested.
 	last repository.Cursor
 }
 
