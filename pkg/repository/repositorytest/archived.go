@@ -94,7 +94,7 @@ func archivedDue(h *harness) {
 
 func archivedHistory(h *harness) {
 	m := h.archived()
-	h.catalogued(m, 42)
+	h.indexed(m, 42)
 	found := entity.Filter{Words: []string{"boom"}}
 	h.wantIDs("by word in the archive", h.search(repository.SearchQuery{Filter: found, Archived: true}), []uuid.UUID{m.ID})
 	h.restore(m.ID)
@@ -157,10 +157,10 @@ func archivedUnindexed(h *harness) {
 			h.document(indexVersion, entity.Document{MessageID: id})
 		}
 		h.clock.Advance(time.Hour)
-		h.wantIDs("uncatalogued", h.uncatalogued(indexVersion), []uuid.UUID{m.ID})
+		h.wantIDs("unindexed", h.unindexed(indexVersion), []uuid.UUID{m.ID})
 	}
 	h.restore(m.ID)
-	h.wantIDs("uncatalogued after the restore", h.uncatalogued(indexVersion), []uuid.UUID{m.ID})
+	h.wantIDs("unindexed after the restore", h.unindexed(indexVersion), []uuid.UUID{m.ID})
 }
 
 func archiveRunsPromises() []promise {

@@ -44,7 +44,7 @@ func (h *harness) document(version int64, documents ...entity.Document) {
 	check.NoError(h, h.Repository.StoreDocuments(h.Context(), version, documents))
 }
 
-func (h *harness) uncatalogued(version int64) []uuid.UUID {
+func (h *harness) unindexed(version int64) []uuid.UUID {
 	h.Helper()
 	found := check.Must(h.Repository.Unindexed(h.Context(), version, everything, 1<<30, 1<<20))(h)
 	return ids(found)
@@ -81,10 +81,10 @@ func indexHeld(h *harness) {
 
 func indexMissing(h *harness) {
 	with, without := h.put(), h.put()
-	h.catalogued(with)
+	h.indexed(with)
 	h.wantIDs("by a word", h.search(byWord("boom")), []uuid.UUID{with.ID})
 	h.wantIDs("by topic", h.search(repository.SearchQuery{Filter: entity.Filter{Topic: original}}), []uuid.UUID{without.ID, with.ID})
-	h.catalogued(without)
+	h.indexed(without)
 	h.wantIDs("by a word, later", h.search(byWord("boom")), []uuid.UUID{without.ID, with.ID})
 	h.document(indexVersion, entity.Document{MessageID: with.ID, Text: "another"})
 	h.wantIDs("by a word that it has no more", h.search(byWord("boom")), []uuid.UUID{without.ID})
@@ -92,30 +92,30 @@ func indexMissing(h *harness) {
 
 func indexVersions(h *harness) {
 	a, b := h.put(grouped), h.put(grouped)
-	h.catalogued(a)
-	h.catalogued(b)
-	h.wantIDs("uncatalogued", h.uncatalogued(indexVersion), nil)
+	h.indexed(a)
+	h.indexed(b)
+	h.wantIDs("unindexed", h.unindexed(indexVersion), nil)
 	h.hold(8)
 	h.wantIDs("by a word of the old version", h.search(byWord("boom")), nil)
-	h.wantIDs("uncatalogued in the new version", h.uncatalogued(8), []uuid.UUID{a.ID, b.ID})
+	h.wantIDs("unindexed in the new version", h.unindexed(8), []uuid.UUID{a.ID, b.ID})
 	h.document(8, entity.Document{MessageID: a.ID, Text: "boom"})
 	h.document(indexVersion, entity.Document{MessageID: b.ID, Text: "boom"}) // by a worker with the old version
 	h.wantIDs("by a word", h.search(byWord("boom")), []uuid.UUID{a.ID})
-	h.wantIDs("uncatalogued", h.uncatalogued(8), []uuid.UUID{b.ID})
+	h.wantIDs("unindexed", h.unindexed(8), []uuid.UUID{b.ID})
 }
 
 // indexStale: a worker that does not know yet that it lost the lease.
 func indexStale(h *harness) {
 	a, b := h.put(grouped), h.put(grouped)
-	h.catalogued(a)
+	h.indexed(a)
 	h.hold(8)
 	h.document(8, entity.Document{MessageID: a.ID, Text: "boom"}, entity.Document{MessageID: b.ID, Text: "boom"})
-	h.wantIDs("uncatalogued", h.uncatalogued(8), nil)
+	h.wantIDs("unindexed", h.unindexed(8), nil)
 	for range 3 { // the indexer moves past them
 		h.clock.Advance(time.Hour)
-		h.wantIDs("uncatalogued", h.uncatalogued(8), nil)
+		h.wantIDs("unindexed", h.unindexed(8), nil)
 	}
-	h.wantIDs("uncatalogued for the late one", h.uncatalogued(indexVersion), nil)
+	h.wantIDs("unindexed for the late one", h.unindexed(indexVersion), nil)
 	h.document(indexVersion, entity.Document{MessageID: a.ID, Text: "late"})
 	h.wantIDs("by a word", h.search(byWord("boom")), []uuid.UUID{b.ID, a.ID})
 	h.wantIDs("by a word of the late one", h.search(byWord("late")), nil)
@@ -123,7 +123,7 @@ func indexStale(h *harness) {
 
 func indexAnswers(h *harness) {
 	m := h.put(grouped)
-	h.catalogued(m)
+	h.indexed(m)
 	for version, want := range map[int64][]uuid.UUID{indexVersion: {m.ID}, 9: nil} {
 		h.Repository.SetIndexVersion(version)
 		h.wantIDs("by a word", h.search(byWord("boom")), want)
@@ -152,7 +152,7 @@ func indexUnindexed(h *harness) {
 	sql := h.put(func(m *entity.Message) { m.Source, m.Record.State = entity.Source{}, entity.ValueFromPayload })
 	large := h.put(func(m *entity.Message) { m.Record.Value = bytes.Repeat([]byte("x"), 1001) })
 	found := check.Must(h.Repository.Unindexed(h.Context(), 1, 10, 1<<20, 1000))(h)
-	h.wantIDs("uncatalogued", ids(found), append(want, sql.ID, large.ID))
+	h.wantIDs("unindexed", ids(found), append(want, sql.ID, large.ID))
 	if r := found[0].Record; string(r.Key) != "k" || len(r.Headers) != 1 || string(r.Value) != `{"order": 1}` {
 		h.Errorf("record %+v, want its bytes", r)
 	}
@@ -169,7 +169,7 @@ func indexBounded(h *harness) {
 	want := h.puts(6, func(m *entity.Message) { m.Record.Value = make([]byte, 1000) })
 	for bytes, n := range map[int64]int{1: 1, 2900: 2, 4000: 3, 1 << 20: 4} {
 		found := check.Must(h.Repository.Unindexed(h.Context(), 1, 4, bytes, 1<<20))(h)
-		h.wantIDs("uncatalogued", ids(found), want[:n])
+		h.wantIDs("unindexed", ids(found), want[:n])
 	}
 }
 
@@ -177,13 +177,13 @@ func indexStored(h *harness) {
 	h.hold(1)
 	for range 4 {
 		first := h.puts(3, grouped)
-		h.wantIDs("uncatalogued", h.uncatalogued(1), first)
+		h.wantIDs("unindexed", h.unindexed(1), first)
 		h.document(1, entity.Document{MessageID: first[0]}, entity.Document{MessageID: first[2]})
-		h.wantIDs("the one between", h.uncatalogued(1), first[1:2])
+		h.wantIDs("the one between", h.unindexed(1), first[1:2])
 		h.clock.Advance(time.Hour)
-		h.wantIDs("the one between, later", h.uncatalogued(1), first[1:2])
+		h.wantIDs("the one between, later", h.unindexed(1), first[1:2])
 		h.document(1, entity.Document{MessageID: first[1]}, entity.Document{MessageID: uuid.New()})
-		h.wantIDs("nothing", h.uncatalogued(1), nil)
+		h.wantIDs("nothing", h.unindexed(1), nil)
 		h.document(1) // an empty list is no error
 	}
 }
@@ -194,14 +194,14 @@ func indexUngrouped(h *harness) {
 	h.document(1, entity.Document{MessageID: ids[0]}, entity.Document{MessageID: ids[1]})
 	for range 3 {
 		h.clock.Advance(time.Hour)
-		h.wantIDs("uncatalogued", h.uncatalogued(1), nil)
+		h.wantIDs("unindexed", h.unindexed(1), nil)
 	}
 	old := h.message(func(m *entity.Message) { m.Source, m.CreatedAt = entity.Source{}, m.CreatedAt.Add(-1000*time.Hour) })
 	h.Insert(h.T, old)
-	h.wantIDs("an old row put in by SQL", h.uncatalogued(1), []uuid.UUID{old.ID})
+	h.wantIDs("an old row put in by SQL", h.unindexed(1), []uuid.UUID{old.ID})
 	f := entity.Fingerprint{Class: "Timeout", Title: "boom"}
 	h.document(1, entity.Document{MessageID: old.ID, Fingerprint: &f})
-	h.wantIDs("uncatalogued", h.uncatalogued(1), nil)
+	h.wantIDs("unindexed", h.unindexed(1), nil)
 }
 
 func indexGroups(h *harness) {
@@ -228,20 +228,20 @@ func indexLate(h *harness) {
 	start := h.clock.Now()
 	first := h.puts(2, grouped)
 	h.document(1, entity.Document{MessageID: first[0]}, entity.Document{MessageID: first[1]})
-	h.wantIDs("uncatalogued", h.uncatalogued(1), nil)
-	h.wantIDs("uncatalogued again", h.uncatalogued(1), nil)
+	h.wantIDs("unindexed", h.unindexed(1), nil)
+	h.wantIDs("unindexed again", h.unindexed(1), nil)
 	late := h.message(grouped, func(m *entity.Message) { m.CreatedAt = start.Add(time.Second / 2) })
 	h.Insert(h.T, late)
-	h.wantIDs("one that was stored seconds late", h.uncatalogued(1), []uuid.UUID{late.ID})
+	h.wantIDs("one that was stored seconds late", h.unindexed(1), []uuid.UUID{late.ID})
 }
 
 func indexArchived(h *harness) {
 	h.hold(1)
 	m, live := h.archived(), h.put(grouped)
-	h.wantIDs("uncatalogued", h.uncatalogued(1), []uuid.UUID{live.ID, m.ID})
+	h.wantIDs("unindexed", h.unindexed(1), []uuid.UUID{live.ID, m.ID})
 	f := entity.Fingerprint{Title: "boom"}
 	h.document(1, entity.Document{MessageID: m.ID, Text: "boom", Fingerprint: &f})
-	h.wantIDs("uncatalogued", h.uncatalogued(1), []uuid.UUID{live.ID})
+	h.wantIDs("unindexed", h.unindexed(1), []uuid.UUID{live.ID})
 	q := byWord("boom")
 	q.Archived = true
 	h.wantIDs("in the archive by a word", h.search(q), []uuid.UUID{m.ID})
@@ -251,7 +251,7 @@ func indexArchived(h *harness) {
 
 func indexDeleted(h *harness) {
 	m := h.put()
-	h.catalogued(m)
+	h.indexed(m)
 	check.NoError(h, h.Repository.Delete(h.Context(), m.ID, entity.By("alice")))
 	again := m // only possible in a test: another message with its id
 	h.Insert(h.T, again)
@@ -265,17 +265,17 @@ func indexUntil(h *harness) {
 	h.hold(1)
 	ids := h.puts(3, grouped)
 	h.document(1, entity.Document{MessageID: ids[0]}, entity.Document{MessageID: ids[2]})
-	h.wantIDs("uncatalogued", h.uncatalogued(1), ids[1:2])
+	h.wantIDs("unindexed", h.unindexed(1), ids[1:2])
 	if got, want := h.until(), h.get(ids[1]).CreatedAt; !got.Equal(want) {
 		h.Errorf("until %v, want %v", got, want)
 	}
 	h.document(1, entity.Document{MessageID: ids[1]})
-	h.wantIDs("uncatalogued", h.uncatalogued(1), nil)
+	h.wantIDs("unindexed", h.unindexed(1), nil)
 	if got, want := h.until(), h.clock.Kept().Add(-repository.IndexSettles); !got.Equal(want) {
 		h.Errorf("until %v, want a moment ago, %v", got, want)
 	}
 	h.hold(2)
-	h.uncatalogued(2)
+	h.unindexed(2)
 	if got, want := h.until(), h.get(ids[0]).CreatedAt; !got.Equal(want) {
 		h.Errorf("in a new version until %v, want the first message's %v", got, want)
 	}
