@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
@@ -19,6 +20,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
+
+func TestMain(m *testing.M) { stacktest.Main(m) }
 
 // fakeIndex serves a textSearch from a list of messages, in the order of the page.
 type fakeIndex struct {
