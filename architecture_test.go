@@ -32,15 +32,25 @@ var layers = map[string][]string{
 	"pkg/migrate":   {"migrations"},
 
 	// Layer 1: each package covers one technology or one body of knowledge.
-	"pkg/auth":                {"pkg/entity", "pkg/secret"},
-	"pkg/deadletter":          {"pkg/deadletter/internal/headervalue", "pkg/entity"},
-	"pkg/fingerprint":         {"pkg/entity"},
-	"pkg/payload":             {"pkg/entity"},
-	"pkg/rest/openapi":        {},
-	"pkg/repository":          {"pkg/entity"},
-	"pkg/repository/memory":   {"pkg/entity", "pkg/repository"},
-	"pkg/repository/postgres": {"pkg/entity", "pkg/payload", "pkg/repository", "pkg/secret", "pkg/traces", "pkg/wait"},
-	"pkg/broker":              {"pkg/broker/internal/conn", "pkg/broker/internal/protocol", "pkg/wait"},
+	"pkg/auth":              {"pkg/entity", "pkg/secret"},
+	"pkg/deadletter":        {"pkg/deadletter/internal/headervalue", "pkg/entity"},
+	"pkg/fingerprint":       {"pkg/entity"},
+	"pkg/payload":           {"pkg/entity"},
+	"pkg/rest/openapi":      {},
+	"pkg/repository":        {"pkg/entity"},
+	"pkg/repository/memory": {"pkg/entity", "pkg/repository"},
+	// The store in production. Its parts meet in pkg/repository/postgres.
+	"pkg/repository/postgres":                   {"pkg/repository", "pkg/repository/postgres/internal/audit", "pkg/repository/postgres/internal/conn", "pkg/repository/postgres/internal/ingest", "pkg/repository/postgres/internal/insight", "pkg/repository/postgres/internal/messages", "pkg/repository/postgres/internal/redrives", "pkg/repository/postgres/internal/search"},
+	"pkg/repository/postgres/internal/insight":  {"pkg/entity", "pkg/repository", "pkg/repository/postgres/internal/audit", "pkg/repository/postgres/internal/codec", "pkg/repository/postgres/internal/conn", "pkg/repository/postgres/internal/search"},
+	"pkg/repository/postgres/internal/redrives": {"pkg/entity", "pkg/repository", "pkg/repository/postgres/internal/audit", "pkg/repository/postgres/internal/codec", "pkg/repository/postgres/internal/conn", "pkg/repository/postgres/internal/search"},
+	"pkg/repository/postgres/internal/ingest":   {"pkg/entity", "pkg/payload", "pkg/repository", "pkg/repository/postgres/internal/audit", "pkg/repository/postgres/internal/codec", "pkg/repository/postgres/internal/conn", "pkg/repository/postgres/internal/messages", "pkg/repository/postgres/internal/search"},
+	"pkg/repository/postgres/internal/search":   {"pkg/entity", "pkg/repository", "pkg/traces", "pkg/repository/postgres/internal/codec", "pkg/repository/postgres/internal/conn"},
+	"pkg/repository/postgres/internal/messages": {"pkg/entity", "pkg/repository", "pkg/repository/postgres/internal/audit", "pkg/repository/postgres/internal/codec", "pkg/repository/postgres/internal/conn"},
+	"pkg/repository/postgres/internal/audit":    {"pkg/entity", "pkg/repository/postgres/internal/codec", "pkg/repository/postgres/internal/conn"},
+	"pkg/repository/postgres/internal/codec":    {"pkg/entity", "pkg/repository"},
+	"pkg/repository/postgres/internal/conn":     {"pkg/entity", "pkg/secret", "pkg/traces", "pkg/wait"},
+
+	"pkg/broker": {"pkg/broker/internal/conn", "pkg/broker/internal/protocol", "pkg/wait"},
 
 	// Parts of one of these packages.
 	"pkg/broker/internal/conn":            {"pkg/broker/internal/protocol", "pkg/secret"},
@@ -97,9 +107,9 @@ var layers = map[string][]string{
 var owners = map[string][]string{
 	"github.com/spf13/viper":              {"pkg/config"},
 	"github.com/go-viper/mapstructure/v2": {"pkg/config"},
-	"github.com/lib/pq":                   {"pkg/repository/postgres", "pkg/migrate"},
-	"github.com/XSAM/otelsql":             {"pkg/repository/postgres"},
-	"github.com/jmoiron/sqlx":             {"pkg/repository/postgres", "pkg/migrate", "cmd/"},
+	"github.com/lib/pq":                   {"pkg/repository/postgres/internal/conn", "pkg/repository/postgres/internal/insight", "pkg/migrate"},
+	"github.com/XSAM/otelsql":             {"pkg/repository/postgres/internal/conn"},
+	"github.com/jmoiron/sqlx":             {"pkg/repository/postgres", "pkg/repository/postgres/internal/", "pkg/migrate", "cmd/"},
 	"github.com/golang-migrate/migrate":   {"pkg/migrate"},
 	"github.com/segmentio/kafka-go":       {"pkg/broker", "pkg/broker/internal/", "pkg/ingest"},
 	"github.com/klauspost/compress":       {"pkg/broker/internal/inflate"},

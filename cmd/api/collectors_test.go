@@ -103,7 +103,7 @@ func TestGroupsCollector_LeavesOutHeartbeats(t *testing.T) {
 	t.Parallel()
 	store := fake.New(time.Now)
 	heart, other := entity.Fingerprint{Class: "heart"}, entity.Fingerprint{Class: "other"}
-	check.NoError(t, store.NoteFingerprints(t.Context(), []entity.Fingerprint{heart, other}))
+	check.NoError(t, store.SaveFingerprints(t.Context(), []entity.Fingerprint{heart, other}))
 	for _, f := range []entity.Fingerprint{heart, other} {
 		m := entity.NewMessage("", "boom", time.Now())
 		m.Group = f.ID()

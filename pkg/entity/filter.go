@@ -26,7 +26,7 @@ type Filter struct {
 	RetriedAfter  time.Time // inclusive; of the last attempt's start
 	RetriedBefore time.Time // exclusive
 
-	// The conditions below use the search index, which is updated shortly after the messages: see repository.Catalogue.
+	// The conditions below use the search index, which is updated shortly after the messages: see repository.SearchIndex.
 	Key     []byte        // record key; nil: any
 	Headers []HeaderMatch // each must be among the record's headers
 	Fields  []FieldMatch  // each must occur in the record's JSON

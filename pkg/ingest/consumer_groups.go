@@ -64,7 +64,7 @@ func (i *Ingester) saveConsumerGroups(ctx context.Context, messages []entity.Mes
 	bounded, cancel := context.WithTimeout(ctx, saveTimeout)
 	defer cancel()
 	_, err := once(bounded, i, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, i.store.NoteGroups(ctx, fresh)
+		return struct{}{}, i.store.SaveConsumerGroups(ctx, fresh)
 	})
 	switch {
 	case err == nil:

@@ -347,7 +347,7 @@ func (s *fakeStore) Mapping(ctx context.Context) (entity.Mapping, error) {
 	return s.Store.Mapping(ctx)
 }
 
-func (s *fakeStore) NoteGroups(ctx context.Context, groups []repository.TopicGroup) error {
+func (s *fakeStore) SaveConsumerGroups(ctx context.Context, groups []repository.TopicGroup) error {
 	s.hung()
 	s.mu.Lock()
 	noting := s.noting
@@ -357,7 +357,7 @@ func (s *fakeStore) NoteGroups(ctx context.Context, groups []repository.TopicGro
 			return err
 		}
 	}
-	return s.Store.NoteGroups(ctx, groups)
+	return s.Store.SaveConsumerGroups(ctx, groups)
 }
 
 func (s *fakeStore) hung() {

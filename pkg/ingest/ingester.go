@@ -34,8 +34,8 @@ type Cluster interface {
 type Store interface {
 	repository.Ingest
 	repository.Quarantine
-	// NoteGroups behaves as in repository.Outcomes.
-	NoteGroups(ctx context.Context, groups []repository.TopicGroup) error
+	// SaveConsumerGroups behaves as in repository.Outcomes.
+	SaveConsumerGroups(ctx context.Context, groups []repository.TopicGroup) error
 	// AdmitFingerprints behaves as in repository.Groups.
 	AdmitFingerprints(ctx context.Context, failures []repository.TopicFailure) ([]repository.TopicFailure, error)
 	// Mapping behaves as in repository.Mappings.

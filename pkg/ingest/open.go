@@ -190,7 +190,7 @@ func (i *Ingester) saveMark(ctx context.Context, c chunk) {
 	offset := c.records[len(c.records)-1].Offset
 	latest, crc, found, err := i.cluster.Mark(ctx, c.p.TopicPartition, offset)
 	if err == nil && found {
-		err = i.store.NoteMark(ctx, c.p.key(), repository.Mark{Offset: offset, Time: latest, CRC: crc})
+		err = i.store.SaveMark(ctx, c.p.key(), repository.Mark{Offset: offset, Time: latest, CRC: crc})
 	}
 	if err != nil {
 		i.log.Debug("the mark of the last record was not stored", append(zapPartition(c.p), zap.Error(err))...)

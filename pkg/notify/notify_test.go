@@ -200,7 +200,7 @@ func (w *world) put(topic string, f entity.Fingerprint) uuid.UUID {
 	m.Record.Key, m.Record.Value = []byte("key-4711"), []byte(`{"card":"4711"}`)
 	if f.Class != "" {
 		m.Group = f.ID()
-		if err := w.store.NoteFingerprints(w.Context(), []entity.Fingerprint{f}); err != nil {
+		if err := w.store.SaveFingerprints(w.Context(), []entity.Fingerprint{f}); err != nil {
 			w.Fatal(err)
 		}
 	}

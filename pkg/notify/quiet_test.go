@@ -24,7 +24,7 @@ func TestNotifier_SaysNothingOfWhatIsQuiet(t *testing.T) {
 		t.Helper()
 		m := entity.NewMessage("", "boom", w.clock.Now())
 		m.Group, m.Source.Topic = ours.ID(), "heartbeat.dlq.v1"
-		check.NoError(t, w.store.NoteFingerprints(t.Context(), []entity.Fingerprint{ours}))
+		check.NoError(t, w.store.SaveFingerprints(t.Context(), []entity.Fingerprint{ours}))
 		w.store.Insert(m)
 		w.pass()
 		check.NoError(t, w.store.Delete(t.Context(), m.ID, entity.By("heartbeat")))

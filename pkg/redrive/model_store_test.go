@@ -44,10 +44,10 @@ func (s *modelStore) Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) 
 	return got.a, got.b, err
 }
 
-func (s *modelStore) Due(ctx context.Context, q repository.DueQuery) ([]uuid.UUID, repository.Place, error) {
-	got, err := look(ctx, s.p, func(ctx context.Context) (two[[]uuid.UUID, repository.Place], error) {
+func (s *modelStore) Due(ctx context.Context, q repository.DueQuery) ([]uuid.UUID, repository.Cursor, error) {
+	got, err := look(ctx, s.p, func(ctx context.Context) (two[[]uuid.UUID, repository.Cursor], error) {
 		ids, next, err := s.store.Due(ctx, q)
-		return two[[]uuid.UUID, repository.Place]{ids, next}, err
+		return two[[]uuid.UUID, repository.Cursor]{ids, next}, err
 	})
 	return got.a, got.b, err
 }
@@ -150,8 +150,8 @@ func (s *modelStore) CreateRedrive(ctx context.Context, n repository.NewRedrive)
 	return ask(ctx, s.p, func(ctx context.Context) (entity.Redrive, error) { return s.store.CreateRedrive(ctx, n) })
 }
 
-func (s *modelStore) Survey(ctx context.Context, n repository.NewRedrive) ([]repository.SurveyGroup, error) {
-	return ask(ctx, s.p, func(ctx context.Context) ([]repository.SurveyGroup, error) { return s.store.Survey(ctx, n) })
+func (s *modelStore) PreviewRedrive(ctx context.Context, n repository.NewRedrive) ([]repository.SelectionCount, error) {
+	return ask(ctx, s.p, func(ctx context.Context) ([]repository.SelectionCount, error) { return s.store.PreviewRedrive(ctx, n) })
 }
 
 func (s *modelStore) Redrive(ctx context.Context, id uuid.UUID) (entity.Redrive, error) {
@@ -166,8 +166,8 @@ func (s *modelStore) MoveRedrive(ctx context.Context, id uuid.UUID, m repository
 	return ask(ctx, s.p, func(ctx context.Context) (entity.Redrive, error) { return s.store.MoveRedrive(ctx, id, m) })
 }
 
-func (s *modelStore) NoteWaiting(ctx context.Context, id uuid.UUID, waiting bool, note string) error {
-	return tell(ctx, s.p, func(ctx context.Context) error { return s.store.NoteWaiting(ctx, id, waiting, note) })
+func (s *modelStore) SaveWaiting(ctx context.Context, id uuid.UUID, waiting bool, note string) error {
+	return tell(ctx, s.p, func(ctx context.Context) error { return s.store.SaveWaiting(ctx, id, waiting, note) })
 }
 
 func (s *modelStore) LeaseBatch(ctx context.Context, id, owner uuid.UUID, lease time.Duration) (*repository.RedriveBatch, error) {
@@ -215,8 +215,8 @@ func (s *modelStore) ConfigureGroups(ctx context.Context, groups []repository.To
 	return tell(ctx, s.p, func(ctx context.Context) error { return s.store.ConfigureGroups(ctx, groups) })
 }
 
-func (s *modelStore) NoteCommitted(ctx context.Context, offsets []repository.Committed) error {
-	return tell(ctx, s.p, func(ctx context.Context) error { return s.store.NoteCommitted(ctx, offsets) })
+func (s *modelStore) SaveCommitted(ctx context.Context, offsets []repository.Committed) error {
+	return tell(ctx, s.p, func(ctx context.Context) error { return s.store.SaveCommitted(ctx, offsets) })
 }
 
 // unlocked returns the claims of messages that no other session locks now.

@@ -41,8 +41,8 @@ type Attempts interface {
 
 	// Due returns up to limit ids of messages, oldest first, that automatic retry may claim now: PENDING, attempts
 	// left, of one of the original topics, and either never attempted or due. The scan for messages that were never
-	// attempted starts after q.After; next is the cursor for the next call, the zero Place at the end.
-	Due(ctx context.Context, q DueQuery) (ids []uuid.UUID, next Place, err error)
+	// attempted starts after q.After; next is the cursor for the next call, the zero Cursor at the end.
+	Due(ctx context.Context, q DueQuery) (ids []uuid.UUID, next Cursor, err error)
 
 	// Stuck returns how many messages have been RETRYING for longer than age.
 	Stuck(ctx context.Context, age time.Duration) (int64, error)
@@ -102,7 +102,7 @@ type Claiming struct {
 // DueQuery selects messages for automatic retry.
 type DueQuery struct {
 	Topics []string // original topics
-	After  Place    // see Attempts.Due
+	After  Cursor   // see Attempts.Due
 	Limit  int
 	// Except leaves out the messages of these topic pairs, except those whose original topic an operator set.
 	Except []TopicPair
@@ -114,7 +114,7 @@ type TopicPair struct{ Original, DLQ string }
 // ExpiredQuery selects expired claims.
 type ExpiredQuery struct {
 	ID    uuid.UUID // only this message; uuid.Nil for all
-	After Place     // only messages after it in the order; the zero Place for all
+	After Cursor    // only messages after it in the order; the zero Cursor for all
 	Limit int       // maximum number of messages
 }
 

@@ -45,7 +45,7 @@ const (
 // Fine reports whether the steps of the query are shorter than ArrivalsStep.
 func (q ArrivalsQuery) Fine() bool { return q.Step < ArrivalsStep }
 
-// Arrivals are the counts and CataloguedUntil as of the same moment: messages stored after it may not be counted yet.
+// Arrivals are the counts and IndexedUntil as of the same moment: messages stored after it may not be counted yet.
 type Arrivals struct {
 	Points []ArrivalsPoint
 	Until  time.Time
@@ -138,9 +138,9 @@ func (p IngestPosition) Compare(q IngestPosition) int {
 // the committed offset of its consumer group has passed its record; it is derived when the message is read and never
 // goes back.
 type Outcomes interface {
-	// NoteGroups records which consumer groups failed on records of topics; the committed offsets of these groups
+	// SaveConsumerGroups records which consumer groups failed on records of topics; the committed offsets of these groups
 	// give the outcomes of records that are sent there.
-	NoteGroups(ctx context.Context, groups []TopicGroup) error
+	SaveConsumerGroups(ctx context.Context, groups []TopicGroup) error
 
 	// WatchedGroups returns the consumer groups and topics that have messages which
 	// were sent.
@@ -149,9 +149,9 @@ type Outcomes interface {
 	// ConfigureGroups sets the consumer group of topics whose messages name none, and replaces earlier settings.
 	ConfigureGroups(ctx context.Context, groups []TopicGroup) error
 
-	// NoteCommitted stores committed offsets. An offset that is lower than the known one for the same topic id
+	// SaveCommitted stores committed offsets. An offset that is lower than the known one for the same topic id
 	// changes nothing.
-	NoteCommitted(ctx context.Context, offsets []Committed) error
+	SaveCommitted(ctx context.Context, offsets []Committed) error
 }
 
 // MaxTopicGroups is how many consumer groups are stored for a topic: their names come from records, which any
@@ -326,7 +326,7 @@ type Quarantine interface {
 type QuarantineQuery struct {
 	Topic   string                // dead-letter topic; "" for any
 	Visible *entity.TopicPatterns // of dead-letter topics; nil: all
-	Before  Place                 // by first try and id; zero: from the latest
+	Before  Cursor                // by first try and id; zero: from the latest
 	Limit   int
 }
 

@@ -15,13 +15,13 @@ import (
 // Groups are error groups: messages of the same cause, counted together. The counts are updated in the same step as
 // every change of a message, and are exact.
 type Groups interface {
-	// NoteFingerprints stores the descriptions of error groups, shortened by BoundFingerprint; known groups are not
+	// SaveFingerprints stores the descriptions of error groups, shortened by BoundFingerprint; known groups are not
 	// changed. Call it before a message of the group is stored: until then the group has counts and no name. A group
 	// may be deleted when neither table has a message of it, none arrived within TrendLife, and it has no annotation;
 	// when it occurs again it is a new group.
-	NoteFingerprints(ctx context.Context, fingerprints []entity.Fingerprint) error
+	SaveFingerprints(ctx context.Context, fingerprints []entity.Fingerprint) error
 
-	// AdmitFingerprints does the same as NoteFingerprints for failures of dead-letter topics, each of which may
+	// AdmitFingerprints does the same as SaveFingerprints for failures of dead-letter topics, each of which may
 	// create MaxNewGroups groups in an hour of the store's clock, over all callers; known groups are never refused.
 	// It returns the refused failures, whose messages belong to entity.Unclassified of their topic. Within a topic,
 	// failures are admitted in their order.
@@ -61,7 +61,7 @@ type GroupQuery struct {
 	Topic   string                // only groups with live messages of this original topic; "": all
 	Open    bool                  // only groups with messages that are not RESOLVED; if Topic is set, in that topic
 	Sort    GroupSort
-	After   *GroupPlace // only groups after it in the order
+	After   *GroupCursor // only groups after it in the order
 	Limit   int
 	Trend   Trend
 }
@@ -81,12 +81,12 @@ const (
 // ListedGroup is a group and its position in the list.
 type ListedGroup struct {
 	entity.ErrorGroup
-	Place GroupPlace
+	Cursor GroupCursor
 }
 
-// GroupPlace is the position of a group in a list: the sort key, as microseconds since 1970 for a time or as a
+// GroupCursor is the position of a group in a list: the sort key, as microseconds since 1970 for a time or as a
 // number, and the id.
-type GroupPlace struct {
+type GroupCursor struct {
 	Key int64
 	ID  uuid.UUID
 }

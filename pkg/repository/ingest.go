@@ -21,12 +21,12 @@ type Ingest interface {
 	// order of starts; a partition without a position gets its start.
 	OpenPosition(ctx context.Context, starts []Position) ([]Position, error)
 
-	// Mark returns the last mark that NoteMark stored for a partition, nil when there is none.
+	// Mark returns the last mark that SaveMark stored for a partition, nil when there is none.
 	Mark(ctx context.Context, p Partition) (*Mark, error)
 
-	// NoteMark stores the mark of a record below the position. Marks identify the log where its broker gives topics
+	// SaveMark stores the mark of a record below the position. Marks identify the log where its broker gives topics
 	// no ids. For a partition without a position nothing is stored.
-	NoteMark(ctx context.Context, p Partition, m Mark) error
+	SaveMark(ctx context.Context, p Partition, m Mark) error
 
 	// Store appends a batch. A range counts only when the partition's position is exactly its From
 	// (compare-and-swap): its messages are stored and the position becomes its To. Ranges that do not match are left

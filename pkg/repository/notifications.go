@@ -84,13 +84,13 @@ const (
 )
 
 // Events are the events found at Now. Events before Since are not to be reported; they are returned only to be kept,
-// so that they are not found again. Place is internal to the store.
+// so that they are not found again. Cursor is internal to the store.
 type Events struct {
-	List  []Event
-	Now   time.Time
-	Since time.Time
-	More  bool // there may be more
-	Place string
+	List   []Event
+	Now    time.Time
+	Since  time.Time
+	More   bool // there may be more
+	Cursor string
 }
 
 // Event is one event.

@@ -32,8 +32,8 @@ type Redrives interface {
 	// resets the shares of failures and returns.
 	MoveRedrive(ctx context.Context, id uuid.UUID, m RedriveMove) (entity.Redrive, error)
 
-	// NoteWaiting records that a redrive waits for a dependency that cannot be reached, or that it no longer waits.
-	NoteWaiting(ctx context.Context, id uuid.UUID, waiting bool, note string) error
+	// SaveWaiting records that a redrive waits for a dependency that cannot be reached, or that it no longer waits.
+	SaveWaiting(ctx context.Context, id uuid.UUID, waiting bool, note string) error
 
 	// LeaseBatch leases the next batch with waiting messages to owner, for as long as lease; nil when there is none
 	// now: no batch is left, others hold the rest, the redrive is not active, its rate forbids it, or it keeps the
@@ -52,9 +52,9 @@ type Redrives interface {
 // Selections are the redrives other than a retry of the messages of a topic. CreateRedrive of a store without them
 // accepts only that retry and returns *NeedsDatabaseError for any other.
 type Selections interface {
-	// Survey previews what CreateRedrive would select, without storing anything: groups of messages with the same
+	// PreviewRedrive previews what CreateRedrive would select, without storing anything: groups of messages with the same
 	// properties, the largest first. Messages that would be skipped at once are groups with a Reason.
-	Survey(ctx context.Context, r NewRedrive) ([]SurveyGroup, error)
+	PreviewRedrive(ctx context.Context, r NewRedrive) ([]SelectionCount, error)
 
 	// Change applies the action RedriveRequeue, RedriveDead, RedriveDelete or RedriveMap to each message, as the
 	// method for one message would, and returns those it changed. Messages that are deleted, or in a state that
@@ -90,8 +90,8 @@ type NewRedrive struct {
 	BatchSize int
 }
 
-// SurveyGroup is a number of messages of one dead-letter topic with the same properties.
-type SurveyGroup struct {
+// SelectionCount is a number of messages of one dead-letter topic with the same properties.
+type SelectionCount struct {
 	Messages   int
 	Reason     string // why they would be skipped at once; "" when they would be selected
 	Topic      string // original
@@ -111,7 +111,7 @@ const (
 type RedriveQuery struct {
 	States []entity.RedriveState // empty: all
 	Actor  string                // who created them; "": any
-	Before Place                 // only redrives after it in the order; the zero Place for all
+	Before Cursor                // only redrives after it in the order; the zero Cursor for all
 	Limit  int
 }
 
@@ -159,4 +159,22 @@ type BatchResults struct {
 	Number    int
 	Owner     uuid.UUID
 	Items     []entity.RedriveItem // items that have a result now; Number identifies them
+}
+
+// Change is one action on several messages.
+type Change struct {
+	Action        entity.RedriveAction
+	IDs           []uuid.UUID
+	OriginalTopic string // for RedriveMap
+	OverHeader    bool   // for RedriveMap: also when the record's own header names the topic
+	// Lease is the batch that the messages are from; its zero value is none. If another owner holds the batch by now,
+	// or it is done, nothing is changed.
+	Lease Lease
+}
+
+// Lease is one owner's lease on a batch of a redrive.
+type Lease struct {
+	RedriveID uuid.UUID
+	Number    int
+	Owner     uuid.UUID
 }

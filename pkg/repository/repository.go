@@ -1,12 +1,9 @@
-// Package repository is the storage contract, without an implementation. The PostgreSQL store implements all of it,
-// the memory store only Core; repositorytest tests each promise on every store that makes it.
 package repository
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -68,7 +65,7 @@ type Features interface {
 	Groups
 	Topics
 	Mappings
-	Catalogue
+	SearchIndex
 	Activity
 	Notifications
 	ArchiveRuns
@@ -88,24 +85,6 @@ func (e *NeedsDatabaseError) Error() string {
 // Is makes the error's kinds ErrNeedsDatabase and entity.ErrUnavailable.
 func (e *NeedsDatabaseError) Is(target error) bool {
 	return target == ErrNeedsDatabase || target == entity.ErrUnavailable
-}
-
-// Change is one action on several messages.
-type Change struct {
-	Action        entity.RedriveAction
-	IDs           []uuid.UUID
-	OriginalTopic string // for RedriveMap
-	OverHeader    bool   // for RedriveMap: also when the record's own header names the topic
-	// Lease is the batch that the messages are from; its zero value is none. If another owner holds the batch by now,
-	// or it is done, nothing is changed.
-	Lease Lease
-}
-
-// Lease is one owner's lease on a batch of a redrive.
-type Lease struct {
-	RedriveID uuid.UUID
-	Number    int
-	Owner     uuid.UUID
 }
 
 // Reader reads messages and changes nothing.
@@ -192,58 +171,4 @@ type Count struct {
 	OriginalTopic string
 	Status        entity.Status
 	Messages      int64
-}
-
-// Place is a cursor: the position of a message in an order by created_at and id.
-type Place struct {
-	CreatedAt time.Time // or the other time by which the list is sorted
-	ID        uuid.UUID
-}
-
-// Room limits the memory that a caller of a store may use for what it reads.
-type Room interface {
-	// Take reserves bytes, or returns an error when they are not available now. The caller owns the reservation until
-	// it releases it.
-	Take(bytes int64) error
-}
-
-type roomKey struct{}
-
-// WithRoom returns a context whose reads of messages and attempts reserve their memory in room: an error of Take ends
-// the read, and is returned wrapped.
-func WithRoom(ctx context.Context, room Room) context.Context {
-	return context.WithValue(ctx, roomKey{}, room)
-}
-
-// TakeRoom reserves bytes in the room of ctx. Without a room there is no limit.
-func TakeRoom(ctx context.Context, bytes int64) error {
-	room, ok := ctx.Value(roomKey{}).(Room)
-	if !ok {
-		return nil
-	}
-	return room.Take(bytes)
-}
-
-// Approximate memory of a message and of a header in addition to their bytes.
-const (
-	messageOverhead = 1 << 10
-	headerOverhead  = 40
-)
-
-// SizeInMemory is the approximate number of bytes that a message takes in memory, with everything that was loaded of
-// it.
-func SizeInMemory(m *entity.Message) int64 {
-	n := messageOverhead + len(m.ErrorMessage) + len(m.Record.Key) + len(m.Record.Value) + headerOverhead*len(m.Record.Headers)
-	for _, h := range m.Record.Headers {
-		n += len(h.Key) + len(h.Value)
-	}
-	return int64(n)
-}
-
-// EditSizeInMemory is the approximate number of bytes that an attempt's edit takes; 0 for none.
-func EditSizeInMemory(e *entity.Edit) int64 {
-	if e == nil {
-		return 0
-	}
-	return SizeInMemory(&entity.Message{Record: entity.Record{Key: e.Key, Value: e.Value, Headers: e.Headers}}) + int64(len(e.Patch))
 }

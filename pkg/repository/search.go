@@ -31,7 +31,7 @@ type SearchQuery struct {
 	Filter   entity.Filter
 	Archived bool // search the archive instead of the live table
 	Sort     Sort
-	After    Place // only messages after it in the order; the zero Place for all
+	After    Cursor // only messages after it in the order; the zero Cursor for all
 	Limit    int
 	// NoValues does not load values: their state is entity.ValueNotLoaded, and they do not count towards the limit of
 	// the page. An empty value is still reported as empty.
@@ -42,8 +42,8 @@ type SearchQuery struct {
 type SearchPage struct {
 	Messages []entity.Message
 	// Next is the cursor with which the search continues when its time limit ended before the page was full. The zero
-	// Place: the page is full, or no more messages match. It is always after q.After in the order.
-	Next Place
+	// Cursor: the page is full, or no more messages match. It is always after q.After in the order.
+	Next Cursor
 }
 
 // Sort is an order of messages. The zero value is the newest first.

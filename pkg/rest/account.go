@@ -79,7 +79,7 @@ func (a *account) enter(ctx context.Context, who string, slots *budget) error {
 	return nil
 }
 
-// Take implements repository.Room. It does not wait, since a read holds a connection of the store: after
+// Take implements repository.MemoryReservation. It does not wait, since a read holds a connection of the store: after
 // errNoMemory, reserveMore waits and the read is repeated.
 func (a *account) Take(n int64) error {
 	a.mu.Lock()
@@ -237,7 +237,7 @@ func (l limits) limited(rt route, client func(*http.Request) string, handle hand
 			g.account = a
 		}
 		ctx := request.WithAudit(r.Context())
-		r = r.WithContext(repository.WithRoom(context.WithValue(ctx, accountKey{}, a), a))
+		r = r.WithContext(repository.WithMemoryReservation(context.WithValue(ctx, accountKey{}, a), a))
 		for {
 			mark := a.mark()
 			err := handle(w, r)

@@ -188,7 +188,7 @@ func pageStore(s *fake.Store, messages int, bytes int64) (store *hooked, reads *
 	store.search = func(ctx context.Context, _ repository.SearchQuery) (found repository.SearchPage, err error) {
 		*reads++
 		for range messages {
-			if err := repository.TakeRoom(ctx, bytes); err != nil {
+			if err := repository.ReserveMemory(ctx, bytes); err != nil {
 				return repository.SearchPage{}, err
 			}
 			found.Messages = append(found.Messages, message(uuid.New()))
@@ -261,7 +261,7 @@ func TestAccount_IsClosedHoweverARequestEnds(t *testing.T) {
 					f := newFixture()
 					store := hook(f.memory)
 					store.search = func(ctx context.Context, _ repository.SearchQuery) (repository.SearchPage, error) {
-						if err := repository.TakeRoom(ctx, 8<<20); err != nil {
+						if err := repository.ReserveMemory(ctx, 8<<20); err != nil {
 							return repository.SearchPage{}, err
 						}
 						return repository.SearchPage{}, fail(ctx)

@@ -13,7 +13,7 @@ import (
 // catalogue indexes all messages, as the indexer does.
 func (f *fixture) catalogue(masks *payload.Masks) {
 	ctx := context.Background()
-	if _, err := f.memory.HoldCatalogue(ctx, idGone, 1, time.Hour); err != nil {
+	if _, err := f.memory.AcquireIndexerLease(ctx, idGone, 1, time.Hour); err != nil {
 		panic(err) // a fault of the test itself
 	}
 	page, err := f.memory.Search(ctx, repository.SearchQuery{Limit: 1000})

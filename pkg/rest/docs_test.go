@@ -88,7 +88,7 @@ func (cluster) IngestLag(context.Context, []repository.IngestPosition) map[strin
 func documentFixture() *fixture {
 	f := newFixture(message(idA))
 	ctx := context.Background()
-	if err := f.memory.NoteFingerprints(ctx, []entity.Fingerprint{failure}); err != nil {
+	if err := f.memory.SaveFingerprints(ctx, []entity.Fingerprint{failure}); err != nil {
 		panic(err)
 	}
 	f.memory.Insert(message(idB, in(entity.Dead, 3), at(noon.Add(-time.Minute)),

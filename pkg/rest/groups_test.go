@@ -22,7 +22,7 @@ func groupsFixture(t *testing.T) *fixture {
 	t.Helper()
 	f, n := newFixture(), 0
 	for g := range 5 {
-		check.NoError(t, f.memory.NoteFingerprints(t.Context(), []entity.Fingerprint{fingerprint(g)}))
+		check.NoError(t, f.memory.SaveFingerprints(t.Context(), []entity.Fingerprint{fingerprint(g)}))
 		for range g + 1 {
 			f.memory.Insert(message(entity.NewID(), at(noon.Add(-time.Duration(n)*time.Hour)), func(m *entity.Message) {
 				if m.Group = fingerprint(g).ID(); g == 4 {
@@ -101,7 +101,7 @@ func TestGroup_AnnotationsAreByTopic(t *testing.T) {
 	t.Parallel()
 	f := newFixture()
 	failure := entity.Fingerprint{Class: "Boom", Title: "the same in both"}
-	check.NoError(t, f.memory.NoteFingerprints(t.Context(), []entity.Fingerprint{failure}))
+	check.NoError(t, f.memory.SaveFingerprints(t.Context(), []entity.Fingerprint{failure}))
 	for _, topic := range []string{"alpha.events", "beta.events"} {
 		f.memory.Insert(message(entity.NewID(), func(m *entity.Message) { m.OriginalTopic, m.Group = topic, failure.ID() }))
 	}

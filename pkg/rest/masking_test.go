@@ -88,7 +88,7 @@ func TestMasks_FollowWhatWasReadFromHeaders(t *testing.T) {
 	masks := maskOf("said", "class", "group")
 	f := newFixture(m).with(WithMasks(masks), WithDerivedMasks(derivedByHeader{masks}))
 	f.guarded(person("ana", "*", auth.Admin), person("root", "*", auth.Admin, auth.Unmask))
-	check.NoError(t, f.memory.NoteFingerprints(t.Context(), []entity.Fingerprint{{Title: secret, Class: secret, Frames: []string{secret}}}))
+	check.NoError(t, f.memory.SaveFingerprints(t.Context(), []entity.Fingerprint{{Title: secret, Class: secret, Frames: []string{secret}}}))
 	wantWithout(t, f.by("ana", "GET", "/api/v1/dlq/orders.dlq.v1", ""), secret) // always masked
 	for _, target := range []string{oneA, "/api/v1/messages", "/api/v1/export", "/api/v1/export?format=csv", "/api/v1/groups", "/api/v1/groups/" + m.Group.String()} {
 		w := f.by("ana", "GET", target, "")

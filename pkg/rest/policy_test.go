@@ -146,7 +146,7 @@ var (
 func matrixFixture(t *testing.T, p auth.Principal) *fixture {
 	t.Helper()
 	f := newFixture()
-	check.NoError(t, f.memory.NoteFingerprints(t.Context(), []entity.Fingerprint{groupA, groupB}))
+	check.NoError(t, f.memory.SaveFingerprints(t.Context(), []entity.Fingerprint{groupA, groupB}))
 	for i, id := range []uuid.UUID{idA, idB, archivedA, archivedB} {
 		m := message(id)
 		m.Group, m.Source.Offset = groupA.ID(), int64(i)

@@ -333,7 +333,7 @@ func (a acknowledging) Begin(ctx context.Context, n repository.NewRedrive) (enti
 // Preview reports that every message would be sent.
 func (a acknowledging) Preview(ctx context.Context, n repository.NewRedrive) (entity.Preview, error) {
 	n.BatchSize = 500
-	groups, err := a.store.Survey(ctx, n)
+	groups, err := a.store.PreviewRedrive(ctx, n)
 	p := entity.Preview{Reasons: map[string]int{}}
 	for _, g := range groups {
 		p.Selected += g.Messages
@@ -458,7 +458,7 @@ type hooked struct {
 }
 
 func hook(s *fake.Store) *hooked {
-	return &hooked{s, s.List, s.Get, s.Search, s.CountMatching, s.Export, s.CataloguedUntil, s.Record, s.OpenKey}
+	return &hooked{s, s.List, s.Get, s.Search, s.CountMatching, s.Export, s.IndexedUntil, s.Record, s.OpenKey}
 }
 
 func (h *hooked) List(ctx context.Context, topic string, page repository.Page) (repository.List, error) {
@@ -481,7 +481,7 @@ func (h *hooked) Export(ctx context.Context, q repository.ExportQuery, yield fun
 	return h.export(ctx, q, yield)
 }
 
-func (h *hooked) CataloguedUntil(ctx context.Context) (time.Time, error) { return h.until(ctx) }
+func (h *hooked) IndexedUntil(ctx context.Context) (time.Time, error) { return h.until(ctx) }
 func (h *hooked) Record(ctx context.Context, entry entity.AuditEntry) error {
 	return h.record(ctx, entry)
 }

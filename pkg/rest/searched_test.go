@@ -44,8 +44,8 @@ func TestSearched_GoesOnWhereItsTimeWasOver(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA))
 	f.catalogue(nil)
-	place := repository.Place{CreatedAt: noon.Add(-time.Hour), ID: idGone}
-	store, after := hook(f.memory), repository.Place{}
+	place := repository.Cursor{CreatedAt: noon.Add(-time.Hour), ID: idGone}
+	store, after := hook(f.memory), repository.Cursor{}
 	store.search = func(ctx context.Context, q repository.SearchQuery) (repository.SearchPage, error) {
 		after = q.After
 		page, err := f.memory.Search(ctx, q)

@@ -14,7 +14,7 @@ import (
 
 // PayloadStore has the methods of the store that a PayloadFiller calls.
 type PayloadStore interface {
-	crowd
+	loadReporter
 	// FillPayloads fills the payload of some of the messages that wait, the latest first,
 	// and returns how many it filled, and whether any waited.
 	FillPayloads(ctx context.Context) (filled int, found bool, err error)

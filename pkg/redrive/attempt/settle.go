@@ -64,7 +64,7 @@ func (s *Settler) Run(ctx context.Context) {
 // record is there, PENDING when it is not. Where reading cannot decide, the message stays RETRYING with class UNKNOWN
 // and waits for an operator. Claims that cannot be read now do not delay the others; the error is that of one of them.
 func (s *Settler) Settle(ctx context.Context) error {
-	var after repository.Place
+	var after repository.Cursor
 	var settled []Outcome
 	var cause error
 	for ctx.Err() == nil {
@@ -82,7 +82,7 @@ func (s *Settler) Settle(ctx context.Context) error {
 			break
 		}
 		last := page[len(page)-1]
-		after = repository.Place{CreatedAt: last.CreatedAt, ID: last.ID}
+		after = repository.Cursor{CreatedAt: last.CreatedAt, ID: last.ID}
 	}
 	if len(settled) > 0 {
 		s.log.Info("abandoned attempts were settled", append(summary(settled), traces.InLog(ctx))...)

@@ -29,7 +29,7 @@ const (
 
 // Store is the part of a repository in which automatic retry finds messages.
 type Store interface {
-	Due(ctx context.Context, q repository.DueQuery) (ids []uuid.UUID, next repository.Place, err error)
+	Due(ctx context.Context, q repository.DueQuery) (ids []uuid.UUID, next repository.Cursor, err error)
 	Counts(ctx context.Context) ([]repository.Count, error)
 }
 
@@ -45,13 +45,13 @@ type feed struct {
 	topics  []string // topics with PENDING messages that match the patterns
 	asked   time.Time
 	open    []string // topics of the last query
-	after   repository.Place
+	after   repository.Cursor
 	endedAt time.Time // end of the walk; zero while it runs
 
 	mu           sync.Mutex // guards the fields below
 	spare        []uuid.UUID
 	spareAt      time.Time
-	spareAfter   repository.Place // position of the walk before they were found
+	spareAfter   repository.Cursor // position of the walk before they were found
 	taken        map[uuid.UUID]bool
 	returned     map[uuid.UUID]bool // put back since the last query, whose result may be older
 	held         map[uuid.UUID]hold
@@ -125,7 +125,7 @@ func (f *feed) poll(ctx context.Context, n int) (more bool, err error) {
 	}
 	f.keep(due, from)
 	switch {
-	case next == repository.Place{}:
+	case next == repository.Cursor{}:
 		if f.endedAt.IsZero() {
 			f.endedAt = time.Now()
 		}
@@ -175,11 +175,11 @@ func (f *feed) openTopics() []string {
 // startWalk restarts the walk when walkAgain has passed, or when a topic was added whose messages it may have passed.
 func (f *feed) startWalk(topics []string) {
 	joined := slices.ContainsFunc(topics, func(t string) bool { return !slices.Contains(f.open, t) })
-	late := !f.endedAt.IsZero() && time.Now().Sub(f.endedAt) >= walkAgain
+	late := !f.endedAt.IsZero() && time.Since(f.endedAt) >= walkAgain
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if joined || late || f.again {
-		f.after, f.endedAt = repository.Place{}, time.Time{}
+		f.after, f.endedAt = repository.Cursor{}, time.Time{}
 	}
 	f.again = false
 	f.open = topics
@@ -199,11 +199,11 @@ func (f *feed) busy() int {
 }
 
 // keep stores found messages that are free.
-func (f *feed) keep(due []uuid.UUID, from repository.Place) {
+func (f *feed) keep(due []uuid.UUID, from repository.Cursor) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.spare) > 0 { // messages were put back meanwhile, from any position
-		from = repository.Place{}
+		from = repository.Cursor{}
 	}
 	f.spareAt, f.spareAfter = time.Now(), from
 	for _, id := range due {
@@ -217,7 +217,7 @@ func (f *feed) keep(due []uuid.UUID, from repository.Place) {
 func (f *feed) fromSpare(n int) []uuid.UUID {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.spare) > 0 && time.Now().Sub(f.spareAt) >= spareFresh {
+	if len(f.spare) > 0 && time.Since(f.spareAt) >= spareFresh {
 		f.spare, f.after, f.endedAt = nil, f.spareAfter, time.Time{}
 	}
 	n = min(n, len(f.spare))
@@ -239,7 +239,7 @@ func (f *feed) putBack(ids, unseen []uuid.UUID) {
 	}
 	if len(unseen) > 0 {
 		f.spare = slices.Concat(unseen, f.spare)
-		f.spareAt, f.spareAfter = time.Now(), repository.Place{}
+		f.spareAt, f.spareAfter = time.Now(), repository.Cursor{}
 	}
 }
 
@@ -308,7 +308,7 @@ func (f *feed) excepted() []repository.TopicPair {
 func (f *feed) sleeps() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.idleUntil.Sub(time.Now())
+	return time.Until(f.idleUntil)
 }
 
 // sleep begins a pause, each longer than the last while no message is due.

@@ -34,7 +34,7 @@ func (s *Redrives) Preview(ctx context.Context, n repository.NewRedrive) (entity
 		return entity.Preview{}, err
 	}
 	n.BatchSize = batchMessages
-	groups, err := s.deps.selected.Survey(ctx, n)
+	groups, err := s.deps.selected.PreviewRedrive(ctx, n)
 	if err != nil {
 		return entity.Preview{}, fmt.Errorf("survey messages: %w", err)
 	}
@@ -76,7 +76,7 @@ func mergeGroups(groups []entity.PreviewGroup) []entity.PreviewGroup {
 	return sums
 }
 
-func (s *Redrives) previewOf(ctx context.Context, n repository.NewRedrive, g repository.SurveyGroup) (entity.PreviewGroup, error) {
+func (s *Redrives) previewOf(ctx context.Context, n repository.NewRedrive, g repository.SelectionCount) (entity.PreviewGroup, error) {
 	shown := entity.PreviewGroup{Topic: g.Topic, Messages: g.Messages, Class: g.Reason}
 	if g.Reason != "" || n.Action != entity.RedriveRetry && n.Action != entity.RedriveMap {
 		return shown, nil
@@ -112,7 +112,7 @@ func (s *Redrives) previewOf(ctx context.Context, n repository.NewRedrive, g rep
 }
 
 // sendable returns the samples of the groups that would be sent.
-func sendable(groups []repository.SurveyGroup, shown []entity.PreviewGroup) []uuid.UUID {
+func sendable(groups []repository.SelectionCount, shown []entity.PreviewGroup) []uuid.UUID {
 	var ids []uuid.UUID
 	for i, g := range groups {
 		if shown[i].Class == "" {
@@ -182,7 +182,7 @@ func (s *Redrives) othersOf(ctx context.Context, n repository.NewRedrive) ([]uui
 	for _, id := range n.Selection.IDs[:min(len(n.Selection.IDs), 2*maxSamples)] {
 		one := n
 		one.Selection.IDs = []uuid.UUID{id}
-		groups, err := s.deps.selected.Survey(ctx, one)
+		groups, err := s.deps.selected.PreviewRedrive(ctx, one)
 		if err != nil {
 			return nil, fmt.Errorf("list samples: %w", err)
 		}

@@ -42,7 +42,7 @@ func (r *run) setWaiting(ctx context.Context, waiting bool, note string) {
 	if waiting == r.waiting {
 		return
 	}
-	if err := r.deps.store.NoteWaiting(ctx, r.id, waiting, attempt.StorableText(note)); err != nil {
+	if err := r.deps.store.SaveWaiting(ctx, r.id, waiting, attempt.StorableText(note)); err != nil {
 		r.warn(ctx, "cannot save that the redrive waits", err)
 		return
 	}

@@ -25,7 +25,7 @@ type Store interface {
 
 // Selections is the part of a store for redrives with a selection or another action than retry.
 type Selections interface {
-	Survey(ctx context.Context, n repository.NewRedrive) ([]repository.SurveyGroup, error)
+	PreviewRedrive(ctx context.Context, n repository.NewRedrive) ([]repository.SelectionCount, error)
 	Search(ctx context.Context, q repository.SearchQuery) (repository.SearchPage, error)
 	Change(ctx context.Context, c repository.Change, cause entity.Cause) ([]uuid.UUID, error)
 	PerformedOn(ctx context.Context, operation uuid.UUID, action entity.Action, ids []uuid.UUID) ([]uuid.UUID, error)

@@ -30,7 +30,7 @@ type Store interface {
 	Counts(ctx context.Context) ([]repository.Count, error)
 	WatchedGroups(ctx context.Context) ([]repository.TopicGroup, error)
 	ConfigureGroups(ctx context.Context, groups []repository.TopicGroup) error
-	NoteCommitted(ctx context.Context, offsets []repository.Committed) error
+	SaveCommitted(ctx context.Context, offsets []repository.Committed) error
 }
 
 // jitter keeps replicas that started together from asking at the same time.
@@ -130,7 +130,7 @@ func (t *Tracker) followGroups(ctx context.Context, rules Rules, offsets Offsets
 		if committed = t.progressOf(committed); len(committed) == 0 {
 			continue
 		}
-		if err := t.store.NoteCommitted(ctx, committed); err != nil {
+		if err := t.store.SaveCommitted(ctx, committed); err != nil {
 			return fmt.Errorf("save committed offsets: %w", err)
 		}
 		t.setSaved(committed)

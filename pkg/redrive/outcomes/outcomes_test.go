@@ -66,7 +66,7 @@ func TestRunOutcomes(t *testing.T) {
 
 	t.Run("ConsumedOnceTheGroupHasPassedTheRecord", scenario(func(b *bench) {
 		ids := b.Add(2, func(m *entity.Message) { m.Failure.ConsumerGroup = "billing" })
-		check.NoError(b, b.Store.NoteGroups(context.Background(), []repository.TopicGroup{{Topic: orders, Group: "billing"}}))
+		check.NoError(b, b.Store.SaveConsumerGroups(context.Background(), []repository.TopicGroup{{Topic: orders, Group: "billing"}}))
 		for _, id := range ids {
 			check.NoError(b, b.retry(id))
 		}
@@ -95,7 +95,7 @@ func TestRunOutcomes(t *testing.T) {
 		ids := b.Add(1, func(m *entity.Message) { m.Failure.ConsumerGroup = "billing" })
 		b.Add(1, func(m *entity.Message) { m.Failure.ConsumerGroup = "closed" })
 		noted := []repository.TopicGroup{{Topic: orders, Group: "billing"}, {Topic: orders, Group: "closed"}}
-		check.NoError(b, b.Store.NoteGroups(context.Background(), noted))
+		check.NoError(b, b.Store.SaveConsumerGroups(context.Background(), noted))
 		check.NoError(b, b.retry(ids[0]))
 		kafka := b.follow()
 		kafka.err["closed"] = redrivetest.ErrBroken

@@ -16,7 +16,7 @@ import (
 
 // Claim implements repository.Attempts. One lock serialises all steps, so no message is ever locked by another
 // session and Wait has no effect.
-func (s *Store) Claim(ctx context.Context, claims []repository.Claim, how repository.Claiming) ([]entity.Message, error) {
+func (s *messages) Claim(ctx context.Context, claims []repository.Claim, how repository.Claiming) ([]entity.Message, error) {
 	var taken []entity.Message
 	err := s.Step(ctx, "claim messages", func(now time.Time) error {
 		for _, c := range claims {
@@ -46,7 +46,7 @@ func (s *Store) Claim(ctx context.Context, claims []repository.Claim, how reposi
 }
 
 // Claimable implements repository.Attempts.
-func (s *Store) Claimable(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID, error) {
+func (s *messages) Claimable(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID, error) {
 	var free []uuid.UUID
 	err := s.Step(ctx, "find claimable messages", func(time.Time) error {
 		for _, id := range ids {
@@ -95,7 +95,7 @@ func (r *Row) claim(c repository.Claim, now time.Time, how repository.Claiming) 
 
 // Finish implements repository.Attempts. A verdict that does not exist is
 // entity.ErrInvalid and no result counts.
-func (s *Store) Finish(ctx context.Context, results []repository.Result, cause entity.Cause) ([]repository.Finished, error) {
+func (s *messages) Finish(ctx context.Context, results []repository.Result, cause entity.Cause) ([]repository.Finished, error) {
 	var finished []repository.Finished
 	err := s.Step(ctx, "finish attempts", func(now time.Time) error {
 		for _, res := range results {
@@ -220,7 +220,7 @@ func (r *Row) finished() repository.Finished {
 }
 
 // Expired implements repository.Attempts.
-func (s *Store) Expired(ctx context.Context, q repository.ExpiredQuery) ([]entity.Message, error) {
+func (s *messages) Expired(ctx context.Context, q repository.ExpiredQuery) ([]entity.Message, error) {
 	var messages []entity.Message
 	err := s.Step(ctx, "find expired claims", func(now time.Time) error {
 		for _, r := range OldestFirst(s.Rows, func(m *entity.Message) bool { return wanted(m, q, now) }) {
@@ -250,7 +250,7 @@ func expired(m *entity.Message, now time.Time) bool {
 }
 
 // History implements repository.Attempts.
-func (s *Store) History(ctx context.Context, id uuid.UUID) ([]entity.Attempt, error) {
+func (s *messages) History(ctx context.Context, id uuid.UUID) ([]entity.Attempt, error) {
 	var attempts []entity.Attempt
 	err := s.Step(ctx, "read history", func(time.Time) error {
 		if r := cmp.Or(s.Rows[id], s.Archived[id]); r != nil {
@@ -263,7 +263,7 @@ func (s *Store) History(ctx context.Context, id uuid.UUID) ([]entity.Attempt, er
 	})
 	for i := range attempts {
 		if err == nil {
-			err = repository.TakeRoom(ctx, repository.EditSizeInMemory(attempts[i].Edit))
+			err = repository.ReserveMemory(ctx, repository.EditSizeInMemory(attempts[i].Edit))
 		}
 	}
 	return attempts, err
@@ -271,7 +271,7 @@ func (s *Store) History(ctx context.Context, id uuid.UUID) ([]entity.Attempt, er
 
 // AttemptsOf implements repository.Attempts, in the order of ids. The actor of an attempt that is still claimed is
 // not known.
-func (s *Store) AttemptsOf(ctx context.Context, redrive uuid.UUID, ids []uuid.UUID) ([]entity.Attempt, error) {
+func (s *messages) AttemptsOf(ctx context.Context, redrive uuid.UUID, ids []uuid.UUID) ([]entity.Attempt, error) {
 	var attempts []entity.Attempt
 	err := s.Step(ctx, "find attempts of a redrive", func(time.Time) error {
 		for _, id := range Unique(ids) {
@@ -338,9 +338,9 @@ func (r *Row) keepEdit(c repository.Claim) {
 
 // Due implements repository.Attempts. It scans all messages at once: it returns a cursor only when not all messages
 // that were never attempted fit.
-func (s *Store) Due(ctx context.Context, q repository.DueQuery) ([]uuid.UUID, repository.Place, error) {
+func (s *messages) Due(ctx context.Context, q repository.DueQuery) ([]uuid.UUID, repository.Cursor, error) {
 	var due []uuid.UUID
-	var next repository.Place
+	var next repository.Cursor
 	err := s.Step(ctx, "find due messages", func(now time.Time) error {
 		last := q.After
 		for _, r := range OldestFirst(s.Rows, func(m *entity.Message) bool { return dueNow(m, q, now) }) {
@@ -350,7 +350,7 @@ func (s *Store) Due(ctx context.Context, q repository.DueQuery) ([]uuid.UUID, re
 			case len(due) < q.Limit:
 				due = append(due, m.ID)
 				if fresh {
-					last = repository.Place{CreatedAt: m.CreatedAt, ID: m.ID}
+					last = repository.Cursor{CreatedAt: m.CreatedAt, ID: m.ID}
 				}
 			case fresh:
 				next = last
@@ -375,8 +375,8 @@ func dueNow(m *entity.Message, q repository.DueQuery, now time.Time) bool {
 	}
 }
 
-// behind reports whether m comes after a place in the order.
-func behind(m *entity.Message, p repository.Place) bool {
+// behind reports whether m comes after a cursor in the order.
+func behind(m *entity.Message, p repository.Cursor) bool {
 	if order := m.CreatedAt.Compare(p.CreatedAt); order != 0 {
 		return order > 0
 	}
@@ -384,7 +384,7 @@ func behind(m *entity.Message, p repository.Place) bool {
 }
 
 // Stuck implements repository.Attempts.
-func (s *Store) Stuck(ctx context.Context, age time.Duration) (int64, error) {
+func (s *messages) Stuck(ctx context.Context, age time.Duration) (int64, error) {
 	var n int64
 	err := s.Step(ctx, "count stuck messages", func(now time.Time) error {
 		for _, r := range s.Rows {

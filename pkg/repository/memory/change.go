@@ -11,7 +11,7 @@ import (
 )
 
 // Delete implements repository.Core.
-func (s *Store) Delete(ctx context.Context, id uuid.UUID, cause entity.Cause) error {
+func (s *messages) Delete(ctx context.Context, id uuid.UUID, cause entity.Cause) error {
 	return s.Step(ctx, "delete message", func(now time.Time) error {
 		err := s.ChangeOne(now, entity.ActionDelete, id, cause)
 		if err != nil && s.Did(cause.Operation, entity.ActionDelete)[id] {
@@ -22,16 +22,16 @@ func (s *Store) Delete(ctx context.Context, id uuid.UUID, cause entity.Cause) er
 }
 
 // Requeue implements repository.Core. It returns the message without its bytes.
-func (s *Store) Requeue(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
+func (s *messages) Requeue(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
 	return s.move(ctx, "requeue message", entity.ActionRequeue, id, cause)
 }
 
 // GiveUp implements repository.Core. It returns the message without its bytes.
-func (s *Store) GiveUp(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
+func (s *messages) GiveUp(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
 	return s.move(ctx, "give message up", entity.ActionDead, id, cause)
 }
 
-func (s *Store) move(ctx context.Context, where string, action entity.Action, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
+func (s *messages) move(ctx context.Context, where string, action entity.Action, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
 	var m entity.Message
 	err := s.Step(ctx, where, func(now time.Time) error {
 		err := s.ChangeOne(now, action, id, cause)
@@ -47,7 +47,7 @@ func (s *Store) move(ctx context.Context, where string, action entity.Action, id
 
 // ChangeOne deletes, requeues or gives up one message, within a step. It fails only with errors of the kinds
 // ErrNotFound and ErrConflict.
-func (s *Store) ChangeOne(now time.Time, action entity.Action, id uuid.UUID, cause entity.Cause) error {
+func (s *messages) ChangeOne(now time.Time, action entity.Action, id uuid.UUID, cause entity.Cause) error {
 	r, err := s.row(id)
 	if err != nil {
 		return err
@@ -70,7 +70,7 @@ func (s *Store) ChangeOne(now time.Time, action entity.Action, id uuid.UUID, cau
 }
 
 // changed records a change of a message.
-func (s *Store) changed(now time.Time, action entity.Action, before entity.Message, r *Row, cause entity.Cause) {
+func (s *messages) changed(now time.Time, action entity.Action, before entity.Message, r *Row, cause entity.Cause) {
 	s.Note(action, before.ID, cause)
 	s.Hooks.Changed(now, action, before, r, cause)
 }
@@ -115,7 +115,7 @@ type operation struct {
 }
 
 // Performed implements repository.Operations.
-func (s *Store) Performed(ctx context.Context, id uuid.UUID) (bool, error) {
+func (s *messages) Performed(ctx context.Context, id uuid.UUID) (bool, error) {
 	found := false
 	err := s.Step(ctx, "find an operation", func(time.Time) error {
 		found = id != uuid.Nil && slices.ContainsFunc(s.operations, func(o operation) bool { return o.id == id })
@@ -125,7 +125,7 @@ func (s *Store) Performed(ctx context.Context, id uuid.UUID) (bool, error) {
 }
 
 // Record implements repository.Operations. There is no audit trail to append to.
-func (s *Store) Record(ctx context.Context, e entity.AuditEntry) error {
+func (s *messages) Record(ctx context.Context, e entity.AuditEntry) error {
 	return s.Step(ctx, "record an operation", func(time.Time) error {
 		s.Note(e.Action, e.ObjectID, e.Cause)
 		return nil
@@ -133,7 +133,7 @@ func (s *Store) Record(ctx context.Context, e entity.AuditEntry) error {
 }
 
 // Did returns the objects on which an operation has performed the action, as far as the store remembers.
-func (s *Store) Did(id uuid.UUID, action entity.Action) map[uuid.UUID]bool {
+func (s *messages) Did(id uuid.UUID, action entity.Action) map[uuid.UUID]bool {
 	objects := map[uuid.UUID]bool{}
 	for _, o := range s.operations {
 		if o.id == id && o.action == action {
@@ -144,7 +144,7 @@ func (s *Store) Did(id uuid.UUID, action entity.Action) map[uuid.UUID]bool {
 }
 
 // Note remembers a change that was made by an operation.
-func (s *Store) Note(action entity.Action, object uuid.UUID, cause entity.Cause) {
+func (s *messages) Note(action entity.Action, object uuid.UUID, cause entity.Cause) {
 	if cause.Operation == uuid.Nil {
 		return
 	}

@@ -109,39 +109,39 @@ func LeaveOutKey(r *entity.Record, limit int64) {
 	}
 }
 
-// PageRoom counts how much a page may still load.
-type PageRoom struct {
+// PageBudget counts how much a page may still load.
+type PageBudget struct {
 	bytes   int64
 	headers int
 }
 
-// NewPageRoom returns the PageRoom of an empty page.
-func NewPageRoom() *PageRoom {
-	return &PageRoom{bytes: repository.ListPageLimit, headers: repository.ListHeaderLimit}
+// NewPageBudget returns the PageBudget of an empty page.
+func NewPageBudget() *PageBudget {
+	return &PageBudget{bytes: repository.ListPageLimit, headers: repository.ListHeaderLimit}
 }
 
-// Listed returns the message for a page, with what fits into room.
-func (r *Row) Listed(room *PageRoom) entity.Message {
+// Listed returns the message for a page, with what fits into budget.
+func (r *Row) Listed(budget *PageBudget) entity.Message {
 	m := r.Message
 	limit := int64(repository.ListValueLimit)
 	key, value, headers := int64(len(m.Record.Key)), int64(len(m.Record.Value)), headerBytes(m.Record.Headers)
-	room.bytes -= int64(len(m.ErrorMessage))
+	budget.bytes -= int64(len(m.ErrorMessage))
 	for _, size := range []int64{key, value, headers} {
 		if size <= limit { // what is too large by itself does not count towards the page
-			room.bytes -= size
+			budget.bytes -= size
 		}
 	}
-	if value > limit || value > 0 && room.bytes < 0 {
+	if value > limit || value > 0 && budget.bytes < 0 {
 		m.Record.State, m.Record.Value = entity.ValueNotLoaded, nil
 	}
-	if key > limit || room.bytes < 0 {
+	if key > limit || budget.bytes < 0 {
 		LeaveOutKey(&m.Record, 0)
 	}
 	if n := len(m.Record.Headers); n > 0 {
 		if headers <= limit {
-			room.headers -= min(n, repository.HeaderLimit)
+			budget.headers -= min(n, repository.HeaderLimit)
 		}
-		if headers > limit || n > repository.HeaderLimit || room.bytes < 0 || room.headers < 0 {
+		if headers > limit || n > repository.HeaderLimit || budget.bytes < 0 || budget.headers < 0 {
 			m.Record.HeadersOmitted, m.Record.Headers = true, nil
 		}
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // OpenTopics implements repository.Ingest.
-func (s *Store) OpenTopics(ctx context.Context, topics []repository.Topic) ([]repository.TopicRef, error) {
+func (s *messages) OpenTopics(ctx context.Context, topics []repository.Topic) ([]repository.TopicRef, error) {
 	refs := make([]repository.TopicRef, 0, len(topics))
 	err := s.Step(ctx, "open topics", func(time.Time) error {
 		for _, t := range topics {
@@ -27,7 +27,7 @@ func (s *Store) OpenTopics(ctx context.Context, topics []repository.Topic) ([]re
 }
 
 // ref returns the numbers of a topic and assigns new ones. They count from 1, so that 0 means "none".
-func (s *Store) ref(t repository.Topic) repository.TopicRef {
+func (s *messages) ref(t repository.Topic) repository.TopicRef {
 	id, ok := s.topicIDs[t.Name]
 	if !ok {
 		id = int32(len(s.topicIDs) + 1)
@@ -42,7 +42,7 @@ func (s *Store) ref(t repository.Topic) repository.TopicRef {
 }
 
 // OpenPosition implements repository.Ingest.
-func (s *Store) OpenPosition(ctx context.Context, starts []repository.Position) ([]repository.Position, error) {
+func (s *messages) OpenPosition(ctx context.Context, starts []repository.Position) ([]repository.Position, error) {
 	positions := make([]repository.Position, 0, len(starts))
 	err := s.Step(ctx, "open positions", func(time.Time) error {
 		for _, start := range starts {
@@ -62,7 +62,7 @@ func (s *Store) OpenPosition(ctx context.Context, starts []repository.Position) 
 }
 
 // Mark implements repository.Ingest.
-func (s *Store) Mark(ctx context.Context, p repository.Partition) (mark *repository.Mark, err error) {
+func (s *messages) Mark(ctx context.Context, p repository.Partition) (mark *repository.Mark, err error) {
 	err = s.Step(ctx, "read mark", func(time.Time) error {
 		if m, ok := s.marks[p]; ok {
 			mark = &m
@@ -72,8 +72,8 @@ func (s *Store) Mark(ctx context.Context, p repository.Partition) (mark *reposit
 	return mark, err
 }
 
-// NoteMark implements repository.Ingest.
-func (s *Store) NoteMark(ctx context.Context, p repository.Partition, m repository.Mark) error {
+// SaveMark implements repository.Ingest.
+func (s *messages) SaveMark(ctx context.Context, p repository.Partition, m repository.Mark) error {
 	return s.Step(ctx, "store mark", func(time.Time) error {
 		if _, ok := s.Positions[p]; ok {
 			s.marks[p] = m
@@ -84,7 +84,7 @@ func (s *Store) NoteMark(ctx context.Context, p repository.Partition, m reposito
 
 // Store implements repository.Ingest. It recognises returns by their headers only, whatever the batch's window. An id
 // that already exists is entity.ErrConflict, and nothing of the batch is stored.
-func (s *Store) Store(ctx context.Context, batch repository.Batch) (repository.Stored, error) {
+func (s *messages) Store(ctx context.Context, batch repository.Batch) (repository.Stored, error) {
 	var stored repository.Stored
 	err := s.Step(ctx, "store messages", func(now time.Time) error {
 		steps := s.matching(batch.Ranges)
@@ -110,7 +110,7 @@ func (s *Store) Store(ctx context.Context, batch repository.Batch) (repository.S
 }
 
 // matching returns the new positions of the ranges that begin exactly at their partition's position.
-func (s *Store) matching(ranges []repository.Range) map[repository.Partition]int64 {
+func (s *messages) matching(ranges []repository.Range) map[repository.Partition]int64 {
 	steps := make(map[repository.Partition]int64, len(ranges))
 	for _, r := range ranges {
 		if next, ok := s.Positions[r.Partition]; ok && next == r.From {
@@ -121,7 +121,7 @@ func (s *Store) matching(ranges []repository.Range) map[repository.Partition]int
 }
 
 // counting returns copies of the messages whose ranges count.
-func (s *Store) counting(messages []entity.Message, steps map[repository.Partition]int64) ([]*entity.Message, error) {
+func (s *messages) counting(messages []entity.Message, steps map[repository.Partition]int64) ([]*entity.Message, error) {
 	var out []*entity.Message
 	for _, m := range messages {
 		p := repository.Partition{Incarnation: m.Source.Incarnation, Partition: m.Source.Partition}
@@ -137,7 +137,7 @@ func (s *Store) counting(messages []entity.Message, steps map[repository.Partiti
 }
 
 // NewRow makes the row of a message, with the name that the store has for the number of its topic.
-func (s *Store) NewRow(m entity.Message) *Row {
+func (s *messages) NewRow(m entity.Message) *Row {
 	if name, ok := s.topicNames[m.Source.TopicID]; ok {
 		m.Source.Topic = name
 	}
@@ -146,7 +146,7 @@ func (s *Store) NewRow(m entity.Message) *Row {
 
 // Insert stores a message unchanged, in any state, and replaces one with the same id. It is for tests and development
 // and not part of the contract. A source that has a topic's name and no numbers gets them.
-func (s *Store) Insert(m entity.Message) {
+func (s *messages) Insert(m entity.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if m.Source.Topic != "" && m.Source.TopicID == 0 {
@@ -159,7 +159,7 @@ func (s *Store) Insert(m entity.Message) {
 }
 
 // returns makes messages with a proven Return the children of their parents.
-func (s *Store) returns(messages []*entity.Message, batch repository.Batch, _ time.Time) []repository.Arrival {
+func (s *messages) returns(messages []*entity.Message, batch repository.Batch, _ time.Time) []repository.Arrival {
 	var arrivals []repository.Arrival
 	for _, m := range messages {
 		if parent, attempt, ok := s.ParentOf(m); ok {
@@ -177,7 +177,7 @@ func Confirms(m *entity.Message, parent *Row, batch repository.Batch) bool {
 }
 
 // ParentOf returns the message and the attempt that the Return of m names; false without a proof.
-func (s *Store) ParentOf(m *entity.Message) (*Row, entity.Attempt, bool) {
+func (s *messages) ParentOf(m *entity.Message) (*Row, entity.Attempt, bool) {
 	if m.Return == nil {
 		return nil, entity.Attempt{}, false
 	}
@@ -217,7 +217,7 @@ func Arrive(m *entity.Message, parent *Row, attempt entity.Attempt, confirmed bo
 }
 
 // returnsOf counts the attempts of a redrive that came back.
-func (s *Store) returnsOf(redrive uuid.UUID) int {
+func (s *messages) returnsOf(redrive uuid.UUID) int {
 	n := 0
 	for _, r := range s.Rows {
 		for _, made := range r.Returned {

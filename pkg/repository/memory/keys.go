@@ -27,7 +27,7 @@ type keyRow struct {
 
 // Keys implements repository.Keys. It is safe for concurrent use.
 type Keys struct {
-	steps
+	steps steps
 	keys  map[keyName]*keyRow
 	byAge []*keyRow // oldest first; some are no longer in keys
 }
@@ -40,7 +40,7 @@ func NewKeys(now func() time.Time) *Keys {
 // OpenKey implements repository.Keys.
 func (s *Keys) OpenKey(ctx context.Context, k repository.Key, lease time.Duration) (repository.KeyState, error) {
 	var state repository.KeyState
-	err := s.Step(ctx, "open idempotency key", func(now time.Time) error {
+	err := s.steps.Step(ctx, "open idempotency key", func(now time.Time) error {
 		s.forgetKeys(now)
 		r, ok := s.keys[nameOf(k)]
 		if !ok {
@@ -92,7 +92,7 @@ func (s *Keys) forgetKeys(now time.Time) {
 
 // HoldKey implements repository.Keys.
 func (s *Keys) HoldKey(ctx context.Context, k repository.Key, lease time.Duration) error {
-	return s.Step(ctx, "hold idempotency key", func(now time.Time) error {
+	return s.steps.Step(ctx, "hold idempotency key", func(now time.Time) error {
 		if r := s.atWork(k); r != nil {
 			r.leasedTo = entity.Moment(now.Add(lease))
 		}
@@ -102,7 +102,7 @@ func (s *Keys) HoldKey(ctx context.Context, k repository.Key, lease time.Duratio
 
 // CloseKey implements repository.Keys.
 func (s *Keys) CloseKey(ctx context.Context, k repository.Key, answer repository.Answer) error {
-	return s.Step(ctx, "close idempotency key", func(time.Time) error {
+	return s.steps.Step(ctx, "close idempotency key", func(time.Time) error {
 		if r := s.atWork(k); r != nil {
 			r.answer = cloneAnswer(answer)
 		}
@@ -112,7 +112,7 @@ func (s *Keys) CloseKey(ctx context.Context, k repository.Key, answer repository
 
 // DropKey implements repository.Keys.
 func (s *Keys) DropKey(ctx context.Context, k repository.Key) error {
-	return s.Step(ctx, "drop idempotency key", func(time.Time) error {
+	return s.steps.Step(ctx, "drop idempotency key", func(time.Time) error {
 		if s.atWork(k) != nil {
 			delete(s.keys, nameOf(k))
 		}

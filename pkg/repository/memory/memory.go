@@ -21,14 +21,18 @@ var _ repository.Core = (*Store)(nil)
 // features.
 type Store struct {
 	*Keys
+	*messages
+	redrives
+}
 
-	steps        // guards all fields below; every method is one step
+// messages are the methods of Store for messages and their attempts.
+type messages struct {
+	steps        // guards all fields below, and the redrives; every method is one step
 	Hooks        Hooks
 	Rows         map[uuid.UUID]*Row
 	Archived     map[uuid.UUID]*Row // nil: there is no archive
 	Incarnations map[repository.Topic]int32
 	Positions    map[repository.Partition]int64
-	Redrives     map[uuid.UUID]*Redrive
 	topicIDs     map[string]int32
 	topicNames   map[int32]string
 	marks        map[repository.Partition]repository.Mark
@@ -56,13 +60,11 @@ type Row struct {
 
 // New returns an empty store whose clock is now.
 func New(now func() time.Time) *Store {
-	s := &Store{
-		Keys:         NewKeys(now),
+	s := &messages{
 		steps:        steps{now: now},
 		Rows:         map[uuid.UUID]*Row{},
 		Incarnations: map[repository.Topic]int32{},
 		Positions:    map[repository.Partition]int64{},
-		Redrives:     map[uuid.UUID]*Redrive{},
 		topicIDs:     map[string]int32{},
 		topicNames:   map[int32]string{},
 		marks:        map[repository.Partition]repository.Mark{},
@@ -74,7 +76,7 @@ func New(now func() time.Time) *Store {
 		Changed: func(time.Time, entity.Action, entity.Message, *Row, entity.Cause) {},
 		Moved:   func(time.Time, entity.Action, entity.RedriveState, *Redrive, entity.Cause) {},
 	}
-	return s
+	return &Store{Keys: NewKeys(now), messages: s, redrives: redrives{messages: s, Redrives: map[uuid.UUID]*Redrive{}}}
 }
 
 // Ping always answers nil while ctx lives.
@@ -103,7 +105,7 @@ func (s *steps) Step(ctx context.Context, where string, do func(now time.Time) e
 }
 
 // row returns the row of id, or a *entity.NotFoundError.
-func (s *Store) row(id uuid.UUID) (*Row, error) {
+func (s *messages) row(id uuid.UUID) (*Row, error) {
 	r, ok := s.Rows[id]
 	if !ok {
 		return nil, &entity.NotFoundError{ID: id}

@@ -14,28 +14,28 @@ import (
 )
 
 // List implements repository.Reader.
-func (s *Store) List(ctx context.Context, topic string, page repository.Page) (repository.List, error) {
+func (s *messages) List(ctx context.Context, topic string, page repository.Page) (repository.List, error) {
 	var list repository.List
 	err := s.Step(ctx, "list messages", func(time.Time) error {
 		rows := OldestFirst(s.Rows, Named(topic))
 		slices.Reverse(rows)
 		list.Total = int64(len(rows))
-		room := NewPageRoom()
+		budget := NewPageBudget()
 		first := min(page.Offset(), list.Total)
 		last := min(first+int64(page.Size), list.Total)
 		for _, r := range rows[first:last] {
-			list.Messages = append(list.Messages, s.Hooks.Observe(r, r.Listed(room)))
+			list.Messages = append(list.Messages, s.Hooks.Observe(r, r.Listed(budget)))
 		}
 		return nil
 	})
 	if err == nil {
-		err = TakeRoom(ctx, list.Messages...)
+		err = Reserve(ctx, list.Messages...)
 	}
 	return list, err
 }
 
 // Get implements repository.Reader.
-func (s *Store) Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error) {
+func (s *messages) Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error) {
 	var m entity.Message
 	err := s.Step(ctx, "get message", func(time.Time) error {
 		r, err := s.row(id)
@@ -45,15 +45,15 @@ func (s *Store) Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.M
 		return err
 	})
 	if err == nil {
-		err = TakeRoom(ctx, m)
+		err = Reserve(ctx, m)
 	}
 	return m, err
 }
 
-// TakeRoom reserves memory for messages that were read.
-func TakeRoom(ctx context.Context, messages ...entity.Message) error {
+// Reserve reserves memory for messages that were read.
+func Reserve(ctx context.Context, messages ...entity.Message) error {
 	for i := range messages {
-		if err := repository.TakeRoom(ctx, repository.SizeInMemory(&messages[i])); err != nil {
+		if err := repository.ReserveMemory(ctx, repository.SizeInMemory(&messages[i])); err != nil {
 			return err
 		}
 	}
@@ -62,7 +62,7 @@ func TakeRoom(ctx context.Context, messages ...entity.Message) error {
 
 // Load implements repository.Reader. The size of a message is that of its value,
 // key and headers together.
-func (s *Store) Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) ([]entity.Message, int, error) {
+func (s *messages) Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) ([]entity.Message, int, error) {
 	var messages []entity.Message
 	taken := 0
 	err := s.Step(ctx, "load messages", func(time.Time) error {
@@ -86,7 +86,7 @@ func (s *Store) Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) ([]en
 }
 
 // ValuePart implements repository.Reader.
-func (s *Store) ValuePart(ctx context.Context, p repository.ValuePart) ([]byte, error) {
+func (s *messages) ValuePart(ctx context.Context, p repository.ValuePart) ([]byte, error) {
 	var part []byte
 	err := s.Step(ctx, "read value", func(time.Time) error {
 		rows := s.Rows
@@ -106,7 +106,7 @@ func (s *Store) ValuePart(ctx context.Context, p repository.ValuePart) ([]byte, 
 }
 
 // Counts implements repository.Reader, in order of topic and status.
-func (s *Store) Counts(ctx context.Context) ([]repository.Count, error) {
+func (s *messages) Counts(ctx context.Context) ([]repository.Count, error) {
 	var counts []repository.Count
 	err := s.Step(ctx, "count messages", func(time.Time) error {
 		found := map[repository.Count]int64{}

@@ -23,11 +23,17 @@ type Redrive struct {
 	Batches []*Batch
 }
 
+// redrives are the methods of Store for redrives. They run in the steps of messages.
+type redrives struct {
+	messages *messages
+	Redrives map[uuid.UUID]*Redrive
+}
+
 // CreateRedrive implements repository.Redrives. It accepts a retry of the messages of a topic, without options;
 // anything else is a *repository.NeedsDatabaseError.
-func (s *Store) CreateRedrive(ctx context.Context, n repository.NewRedrive) (entity.Redrive, error) {
+func (s *redrives) CreateRedrive(ctx context.Context, n repository.NewRedrive) (entity.Redrive, error) {
 	var made entity.Redrive
-	err := s.Step(ctx, "create redrive", func(now time.Time) error {
+	err := s.messages.Step(ctx, "create redrive", func(now time.Time) error {
 		r, ok := s.Redrives[n.ID]
 		if !ok {
 			if err := retriesTopic(n); err != nil {
@@ -57,14 +63,14 @@ func retriesTopic(n repository.NewRedrive) error {
 	return nil
 }
 
-func (s *Store) newRedrive(n repository.NewRedrive, now time.Time) *Redrive {
+func (s *redrives) newRedrive(n repository.NewRedrive, now time.Time) *Redrive {
 	r := &Redrive{LeftOut: map[string]int{}, Entity: entity.Redrive{
 		ID: n.ID, Action: n.Action, State: entity.RedriveRunning, Cause: n.Cause, Selection: n.Selection,
 		CreatedAt: now, UpdatedAt: now, CanaryPassed: true,
 	}}
 	ofTopic, visible := Named(n.Selection.Topic), n.Selection.Visible
 	var ids []uuid.UUID
-	for _, row := range OldestFirst(s.Rows, func(m *entity.Message) bool { return ofTopic(m) && (visible == nil || visible.Sees(m)) }) {
+	for _, row := range OldestFirst(s.messages.Rows, func(m *entity.Message) bool { return ofTopic(m) && (visible == nil || visible.Sees(m)) }) {
 		switch m := &row.Message; {
 		case m.CanClaim() == nil:
 			ids = append(ids, m.ID)
@@ -82,7 +88,7 @@ func (s *Store) newRedrive(n repository.NewRedrive, now time.Time) *Redrive {
 }
 
 // Redrive implements repository.Redrives.
-func (s *Store) Redrive(ctx context.Context, id uuid.UUID) (entity.Redrive, error) {
+func (s *redrives) Redrive(ctx context.Context, id uuid.UUID) (entity.Redrive, error) {
 	var found entity.Redrive
 	err := s.WithRedrive(ctx, "get redrive", id, func(r *Redrive, _ time.Time) error {
 		found = s.ShownRedrive(r)
@@ -92,9 +98,9 @@ func (s *Store) Redrive(ctx context.Context, id uuid.UUID) (entity.Redrive, erro
 }
 
 // ActiveRedrives implements repository.Redrives.
-func (s *Store) ActiveRedrives(ctx context.Context) ([]uuid.UUID, error) {
+func (s *redrives) ActiveRedrives(ctx context.Context) ([]uuid.UUID, error) {
 	var ids []uuid.UUID
-	err := s.Step(ctx, "find active redrives", func(now time.Time) error {
+	err := s.messages.Step(ctx, "find active redrives", func(now time.Time) error {
 		for _, r := range s.RedrivesByAge() {
 			if r.Entity.State.Active() || r.Abandoned(now) != nil {
 				ids = append(ids, r.Entity.ID)
@@ -106,15 +112,15 @@ func (s *Store) ActiveRedrives(ctx context.Context) ([]uuid.UUID, error) {
 }
 
 // RedrivesByAge returns the redrives, oldest first.
-func (s *Store) RedrivesByAge() []*Redrive {
+func (s *redrives) RedrivesByAge() []*Redrive {
 	return slices.SortedFunc(maps.Values(s.Redrives), func(a, b *Redrive) int {
 		return cmp.Or(a.Entity.CreatedAt.Compare(b.Entity.CreatedAt), bytes.Compare(a.Entity.ID[:], b.Entity.ID[:]))
 	})
 }
 
 // WithRedrive runs a step on one redrive.
-func (s *Store) WithRedrive(ctx context.Context, where string, id uuid.UUID, do func(*Redrive, time.Time) error) error {
-	return s.Step(ctx, where, func(now time.Time) error {
+func (s *redrives) WithRedrive(ctx context.Context, where string, id uuid.UUID, do func(*Redrive, time.Time) error) error {
+	return s.messages.Step(ctx, where, func(now time.Time) error {
 		r, ok := s.Redrives[id]
 		if !ok {
 			return &entity.RedriveNotFoundError{ID: id}
@@ -124,10 +130,10 @@ func (s *Store) WithRedrive(ctx context.Context, where string, id uuid.UUID, do 
 }
 
 // ShownRedrive returns the redrive with its counts.
-func (s *Store) ShownRedrive(r *Redrive) entity.Redrive {
+func (s *redrives) ShownRedrive(r *Redrive) entity.Redrive {
 	e := r.Entity
 	e.Counts = r.counts()
-	e.Counts.Returned = s.returnsOf(e.ID)
+	e.Counts.Returned = s.messages.returnsOf(e.ID)
 	return e
 }
 
@@ -170,12 +176,12 @@ func (b *Batch) count(item entity.RedriveItem, c *entity.RedriveCounts) {
 }
 
 // MoveRedrive implements repository.Redrives.
-func (s *Store) MoveRedrive(ctx context.Context, id uuid.UUID, m repository.RedriveMove) (entity.Redrive, error) {
+func (s *redrives) MoveRedrive(ctx context.Context, id uuid.UUID, m repository.RedriveMove) (entity.Redrive, error) {
 	var moved entity.Redrive
 	err := s.WithRedrive(ctx, "move redrive", id, func(r *Redrive, now time.Time) error {
 		from := r.Entity.State
 		if !from.CanMoveTo(m.To) || len(m.From) > 0 && !slices.Contains(m.From, from) {
-			if s.Did(m.Cause.Operation, m.Action)[id] {
+			if s.messages.Did(m.Cause.Operation, m.Action)[id] {
 				moved = s.ShownRedrive(r)
 				return nil
 			}
@@ -191,13 +197,13 @@ func (s *Store) MoveRedrive(ctx context.Context, id uuid.UUID, m repository.Redr
 	return moved, err
 }
 
-func (s *Store) moveTo(r *Redrive, m repository.RedriveMove, now time.Time) {
+func (s *redrives) moveTo(r *Redrive, m repository.RedriveMove, now time.Time) {
 	e := &r.Entity
 	e.CanaryPassed = e.CanaryPassed || m.PassCanary
 	if e.State == entity.RedriveStopped && m.To == entity.RedriveRunning {
 		c := r.counts()
 		e.CanaryPassed = true
-		e.Forgiven = entity.Tally{Sent: c.Sent(), Failed: c.Failed, Returned: s.returnsOf(e.ID)}
+		e.Forgiven = entity.Tally{Sent: c.Sent(), Failed: c.Failed, Returned: s.messages.returnsOf(e.ID)}
 	}
 	e.State, e.Note, e.UpdatedAt, e.WaitingSince = m.To, m.Note, now, time.Time{}
 	if m.To.Over() {
@@ -206,13 +212,13 @@ func (s *Store) moveTo(r *Redrive, m repository.RedriveMove, now time.Time) {
 }
 
 // Moved records that a redrive was created or changed its state.
-func (s *Store) Moved(now time.Time, action entity.Action, from entity.RedriveState, r *Redrive, cause entity.Cause) {
-	s.Note(action, r.Entity.ID, cause)
-	s.Hooks.Moved(now, action, from, r, cause)
+func (s *redrives) Moved(now time.Time, action entity.Action, from entity.RedriveState, r *Redrive, cause entity.Cause) {
+	s.messages.Note(action, r.Entity.ID, cause)
+	s.messages.Hooks.Moved(now, action, from, r, cause)
 }
 
-// NoteWaiting implements repository.Redrives. An inactive redrive keeps its note, which is the reason for its state.
-func (s *Store) NoteWaiting(ctx context.Context, id uuid.UUID, waiting bool, note string) error {
+// SaveWaiting implements repository.Redrives. An inactive redrive keeps its note, which is the reason for its state.
+func (s *redrives) SaveWaiting(ctx context.Context, id uuid.UUID, waiting bool, note string) error {
 	return s.WithRedrive(ctx, "record that a redrive waits", id, func(r *Redrive, now time.Time) error {
 		e := &r.Entity
 		if !e.State.Active() {
@@ -250,7 +256,7 @@ func (r *Redrive) cut(ids []uuid.UUID, size int) {
 }
 
 // LeaseBatch implements repository.Redrives.
-func (s *Store) LeaseBatch(ctx context.Context, id, owner uuid.UUID, lease time.Duration) (*repository.RedriveBatch, error) {
+func (s *redrives) LeaseBatch(ctx context.Context, id, owner uuid.UUID, lease time.Duration) (*repository.RedriveBatch, error) {
 	var leased *repository.RedriveBatch
 	err := s.WithRedrive(ctx, "lease a batch", id, func(r *Redrive, now time.Time) error {
 		b := r.free(now)
@@ -301,8 +307,8 @@ func (b *Batch) HandedOut(redrive uuid.UUID) *repository.RedriveBatch {
 }
 
 // RenewLeases implements repository.Redrives.
-func (s *Store) RenewLeases(ctx context.Context, owner uuid.UUID, lease time.Duration) error {
-	return s.Step(ctx, "renew leases", func(now time.Time) error {
+func (s *redrives) RenewLeases(ctx context.Context, owner uuid.UUID, lease time.Duration) error {
+	return s.messages.Step(ctx, "renew leases", func(now time.Time) error {
 		for _, r := range s.Redrives {
 			for _, b := range r.Batches {
 				if owner != uuid.Nil && b.Owner == owner {
@@ -315,7 +321,7 @@ func (s *Store) RenewLeases(ctx context.Context, owner uuid.UUID, lease time.Dur
 }
 
 // SaveBatch implements repository.Redrives.
-func (s *Store) SaveBatch(ctx context.Context, results repository.BatchResults) (bool, error) {
+func (s *redrives) SaveBatch(ctx context.Context, results repository.BatchResults) (bool, error) {
 	saved := false
 	err := s.WithRedrive(ctx, "save a batch", results.RedriveID, func(r *Redrive, _ time.Time) error {
 		if results.Number < 0 || results.Number >= len(r.Batches) {

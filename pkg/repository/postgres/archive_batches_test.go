@@ -9,6 +9,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/insight"
 )
 
 // TestArchiveBatches: a row that is being archived is locked only briefly, and the archiver stays fast all the same.
@@ -149,7 +150,7 @@ func TestArchiveRuns(t *testing.T) {
 			SELECT gen_random_uuid(), now() - n * interval '1 minute', now() - n * interval '1 minute', CASE WHEN n % 3 = 0 THEN 'complete' ELSE 'incomplete' END
 			FROM generate_series(1, 20000) n`)
 		exec(t, db, `ANALYZE dlq.archive_runs`)
-		wantWalks(t, planned(t, db, latestArchiveRunsQuery, nil), "archive_runs", []string{"idx_archive_runs_started_at", "idx_archive_runs_complete"})
+		wantWalks(t, planned(t, db, insight.LatestArchiveRunsQuery, nil), "archive_runs", []string{"idx_archive_runs_started_at", "idx_archive_runs_complete"})
 	})
 }
 
@@ -162,7 +163,7 @@ func TestRecentGroupsAreReadByTheirIndexes(t *testing.T) {
 		SELECT gen_random_uuid(), now() - n * interval '1 minute', now(), CASE WHEN n % 2 = 0 THEN now() - n * interval '1 minute' END
 		FROM generate_series(1, 20000) n ORDER BY random()`)
 	exec(t, db, `ANALYZE dlq.error_groups`)
-	exec(t, db, `PREPARE recent AS `+recentGroupsQuery)
+	exec(t, db, `PREPARE recent AS `+insight.RecentGroupsQuery)
 	for range 10 { // by then the server has chosen between a generic and a custom plan
 		exec(t, db, `EXECUTE recent (NULL, 3600000000, '{}')`)
 	}

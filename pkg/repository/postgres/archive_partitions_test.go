@@ -19,6 +19,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/migrate"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/ingest"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/messages"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/search"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
@@ -40,7 +43,7 @@ func TestArchiveMigration(t *testing.T) {
 		check.NoError(t, migrate.Check(t.Context(), db.DB))
 	})
 
-	parallel(t, "KeepsTheTenColumnsOnTheWayDown", func(t *testing.T) {
+	postgrestest.Parallel(t, "KeepsTheTenColumnsOnTheWayDown", func(t *testing.T) {
 		db := quarters(t)
 		seedQuarters(t, db, 5)
 		exec(t, db, `SELECT dlq.detach_archive_partitions(365)`)
@@ -164,7 +167,7 @@ func TestPurgePartitions(t *testing.T) {
 		return n.Whole, n.Partly, n.Young
 	}
 
-	parallel(t, "TakesWholeQuartersWithAllThatBelongsToThem", func(t *testing.T) {
+	postgrestest.Parallel(t, "TakesWholeQuartersWithAllThatBelongsToThem", func(t *testing.T) {
 		db := quarters(t)
 		seedQuarters(t, db, 5)
 		whole, partly, young := due(t, db)
@@ -185,7 +188,7 @@ func TestPurgePartitions(t *testing.T) {
 		}
 	})
 
-	parallel(t, "EndsWhatACrashLeft", func(t *testing.T) {
+	postgrestest.Parallel(t, "EndsWhatACrashLeft", func(t *testing.T) {
 		db := quarters(t)
 		seedQuarters(t, db, 5)
 		whole, partly, young := due(t, db)
@@ -217,7 +220,7 @@ func TestPurgePartitions(t *testing.T) {
 		check.Same(t, count(t, db, "archive_partitions WHERE detached_at IS NOT NULL"), 0, "partitions that were not dropped")
 	})
 
-	parallel(t, "LeavesWhatSomebodyReadsToTheRows", func(t *testing.T) {
+	postgrestest.Parallel(t, "LeavesWhatSomebodyReadsToTheRows", func(t *testing.T) {
 		db := quarters(t)
 		seedQuarters(t, db, 2)
 		whole, partly, young := due(t, db)
@@ -233,7 +236,7 @@ func TestPurgePartitions(t *testing.T) {
 		wantMoved(t, db, 0, young)
 	})
 
-	parallel(t, "SharesTheWork", func(t *testing.T) {
+	postgrestest.Parallel(t, "SharesTheWork", func(t *testing.T) {
 		db := quarters(t)
 		seedQuarters(t, db, 20)
 		whole, partly, young := due(t, db)
@@ -249,7 +252,7 @@ func TestPurgePartitions(t *testing.T) {
 		wantOf(t, db, partly+young)
 	})
 
-	parallel(t, "RefusesNonsense", func(t *testing.T) {
+	postgrestest.Parallel(t, "RefusesNonsense", func(t *testing.T) {
 		db := quarters(t)
 		for _, args := range [][2]int{{-1, 10}, {365, 0}} {
 			check.True(t, check.Err(New(db).PurgePartitions(t.Context(), args[0], args[1])) != nil,
@@ -268,7 +271,7 @@ func TestArchivedIDs(t *testing.T) {
 	const put = `INSERT INTO dlq.dlq_messages_archive (id, original_topic, error_message, archived_at) VALUES ($1, 'orders', 'boom', $2)`
 	ago := func(days int) time.Time { return time.Now().Add(-time.Duration(days) * 24 * time.Hour) }
 
-	parallel(t, "AreThereOnceOverAllQuarters", func(t *testing.T) {
+	postgrestest.Parallel(t, "AreThereOnceOverAllQuarters", func(t *testing.T) {
 		db := quarters(t)
 		for range 5 {
 			id := uuid.New()
@@ -292,7 +295,7 @@ func TestArchivedIDs(t *testing.T) {
 		wantKeptIDs(t, db)
 	})
 
-	parallel(t, "RefuseASecondMoveThatLosesNothing", func(t *testing.T) {
+	postgrestest.Parallel(t, "RefuseASecondMoveThatLosesNothing", func(t *testing.T) {
 		db := quarters(t)
 		id := seedTen(t, db, "DEAD", "2001-01-01")
 		exec(t, db, put, id, ago(200))
@@ -303,7 +306,7 @@ func TestArchivedIDs(t *testing.T) {
 		wantMoved(t, db, 1, 1)
 	})
 
-	parallel(t, "FollowEveryChange", func(t *testing.T) {
+	postgrestest.Parallel(t, "FollowEveryChange", func(t *testing.T) {
 		db := quarters(t)
 		seedQuarters(t, db, 4)
 		some := getAll[uuid.UUID](t, db, `SELECT id FROM dlq.dlq_messages_archive ORDER BY id LIMIT 3`)
@@ -330,7 +333,7 @@ func TestArchivedIDs(t *testing.T) {
 		wantKeptIDs(t, db)
 	})
 
-	parallel(t, "AreRestoredFromAnyQuarter", func(t *testing.T) {
+	postgrestest.Parallel(t, "AreRestoredFromAnyQuarter", func(t *testing.T) {
 		db := quarters(t)
 		seedQuarters(t, db, 1)
 		store := New(db)
@@ -347,7 +350,7 @@ func TestArchivedIDs(t *testing.T) {
 		wantKeptIDs(t, db)
 	})
 
-	parallel(t, "AreExactWhateverHappensAtOnce", func(t *testing.T) {
+	postgrestest.Parallel(t, "AreExactWhateverHappensAtOnce", func(t *testing.T) {
 		db := quarters(t)
 		seedQuarters(t, db, 10)
 		seedFinal(t, db, 300, "DEAD")
@@ -388,7 +391,7 @@ func TestArchivePruning(t *testing.T) {
 	exec(t, db, `ANALYZE dlq.dlq_messages_archive, dlq.archive_ids`)
 	id := getOne[uuid.UUID](t, db, `SELECT id FROM dlq.dlq_messages_archive ORDER BY archived_at OFFSET 100 LIMIT 1`)
 	one := "'" + id.String() + "'"
-	page, args := pageQuery(fromArchive, listed(fromArchive, repository.SearchQuery{Archived: true, Limit: 1}, names{}, leaveOut))
+	page, args := search.PageQuery(messages.FromArchive, search.Listed(messages.FromArchive, repository.SearchQuery{Archived: true, Limit: 1}, search.Scope{}, search.LeaveOut))
 	for i, arg := range args {
 		page = strings.ReplaceAll(page, fmt.Sprintf("$%d::", i+1), fmt.Sprintf("%v::", arg))
 	}
@@ -397,11 +400,11 @@ func TestArchivePruning(t *testing.T) {
 		args        []string
 		most        int // scans of partitions
 	}{
-		{"Get", getArchivedQuery, []string{one, "-1"}, 1},
-		{"Restore", restoreQuery, []string{one, "NULL", "'alice'", "NULL", "NULL", "NULL", "NULL"}, 1},
-		{"Parent", parentQuery, []string{"'{" + id.String() + "}'", "'{" + id.String() + "}'", "'{orders}'", "'{1}'", "'{true}'"}, 1},
-		{"Page", page, nil, len(partitions(t, db)) + 1}, // the walk reads each
-		{"Purge", purgeQuery, []string{"700", "10"}, 4}, // only those before the cut-off
+		{"Get", messages.GetArchivedQuery, []string{one, "-1"}, 1},
+		{"Restore", messages.RestoreQuery, []string{one, "NULL", "'alice'", "NULL", "NULL", "NULL", "NULL"}, 1},
+		{"Parent", ingest.ParentQuery, []string{"'{" + id.String() + "}'", "'{" + id.String() + "}'", "'{orders}'", "'{1}'", "'{true}'"}, 1},
+		{"Page", page, nil, len(partitions(t, db)) + 1},          // the walk reads each
+		{"Purge", messages.PurgeQuery, []string{"700", "10"}, 4}, // only those before the cut-off
 	} {
 		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 			t.Run(c.name+"/"+mode, func(t *testing.T) {

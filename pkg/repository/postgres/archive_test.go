@@ -32,13 +32,13 @@ func TestArchiveProcedure(t *testing.T) {
 		},
 		"Newest": func(t *testing.T) *sqlx.DB { return postgrestest.Open(t) },
 	} {
-		parallel(t, name+"/MovesEachRowOnceWhileRowsAreLocked", func(t *testing.T) {
+		postgrestest.Parallel(t, name+"/MovesEachRowOnceWhileRowsAreLocked", func(t *testing.T) {
 			archiveUnderLocks(t, open(t))
 		})
-		parallel(t, name+"/LeavesWhatIsYoungOrNotFinal", func(t *testing.T) {
+		postgrestest.Parallel(t, name+"/LeavesWhatIsYoungOrNotFinal", func(t *testing.T) {
 			archiveLeaves(t, open(t))
 		})
-		parallel(t, name+"/RefusesNonsense", func(t *testing.T) {
+		postgrestest.Parallel(t, name+"/RefusesNonsense", func(t *testing.T) {
 			db := open(t)
 			seedTen(t, db, "DEAD", "2001-01-01")
 			for _, args := range []string{"-1", "30, 0", "30, -5", "NULL", "30, NULL", "p_retention_days := -30"} {
@@ -49,7 +49,7 @@ func TestArchiveProcedure(t *testing.T) {
 			}
 			wantMoved(t, db, 1, 0)
 		})
-		parallel(t, name+"/CommitsEachBatch", func(t *testing.T) {
+		postgrestest.Parallel(t, name+"/CommitsEachBatch", func(t *testing.T) {
 			db := open(t)
 			seedFinal(t, db, 105, "RESOLVED")
 			exec(t, db, `CALL dlq.archive_old_dlq_messages(p_retention_days := 30, p_batch_size := 10)`)
@@ -395,9 +395,9 @@ func TestTryLock(t *testing.T) {
 	if unlock, ok, err = first.TryLock(t.Context()); err != nil || !ok {
 		t.Fatalf("after a cancelled caller unlocked: got %v, %v, want the lock", ok, err)
 	}
-	exec(t, first.db, `SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'
+	exec(t, first.db.Pool, `SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'
 		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`)
-	eventually(t, first.db, "the dead holder's lock is free", `SELECT NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory'
+	eventually(t, first.db.Pool, "the dead holder's lock is free", `SELECT NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory'
 		AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`)
 	unlock()
 	if unlock, ok, err = first.TryLock(t.Context()); err != nil || !ok {

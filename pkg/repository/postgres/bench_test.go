@@ -84,7 +84,7 @@ func BenchmarkSearchBehindAFlood(b *testing.B) {
 		b.Run(fmt.Sprint(flood), func(b *testing.B) {
 			db := postgrestest.Open(b)
 			store := New(db)
-			store.AnswerFrom(1)
+			store.SetIndexVersion(1)
 			if _, err := db.Exec(`INSERT INTO dlq.dlq_messages (original_topic, error_message, created_at)
 				SELECT 'old', 'order cannot be charged', now() - interval '1 hour' - n * interval '1 second' FROM generate_series(1, 10000) n`); err != nil {
 				b.Fatal(err)

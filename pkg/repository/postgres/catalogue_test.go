@@ -29,8 +29,8 @@ func newFinder(t *testing.T) *finder {
 	t.Helper()
 	f := &finder{T: t, db: postgrestest.Open(t), now: time.Now()}
 	f.store = New(f.db, WithClock(func() time.Time { return f.now }))
-	held, err := f.store.HoldCatalogue(t.Context(), uuid.New(), 1, time.Minute)
-	check.Require(t, err == nil && held, "HoldCatalogue = %v, %v, want it held", held, err)
+	held, err := f.store.AcquireIndexerLease(t.Context(), uuid.New(), 1, time.Minute)
+	check.Require(t, err == nil && held, "AcquireIndexerLease = %v, %v, want it held", held, err)
 	return f
 }
 
@@ -47,7 +47,7 @@ func (f *finder) insert(db sqlx.Ext, age time.Duration) uuid.UUID {
 
 func (f *finder) look() []uuid.UUID {
 	f.Helper()
-	found := check.Must(f.store.Uncatalogued(f.Context(), 1, 500, 1<<30, 1<<20))(f.T)
+	found := check.Must(f.store.Unindexed(f.Context(), 1, 500, 1<<30, 1<<20))(f.T)
 	ids := make([]uuid.UUID, len(found))
 	for i := range found {
 		ids[i] = found[i].ID
@@ -93,7 +93,7 @@ func (f *finder) open() *sqlx.Tx {
 func TestCatalogueBehindAnOpenTransaction(t *testing.T) {
 	t.Parallel()
 
-	parallel(t, "ALookCostsNoMoreThanWithoutIt", func(t *testing.T) {
+	postgrestest.Parallel(t, "ALookCostsNoMoreThanWithoutIt", func(t *testing.T) {
 		f := newFinder(t)
 		f.open()
 		again := map[time.Time]bool{}
@@ -113,7 +113,7 @@ func TestCatalogueBehindAnOpenTransaction(t *testing.T) {
 		check.True(t, n >= 8 && n <= 35, "it looked again %d times in 35 minutes, want once a minute at most", n)
 	})
 
-	parallel(t, "WhatItStoresIsFoundSomeDay", func(t *testing.T) {
+	postgrestest.Parallel(t, "WhatItStoresIsFoundSomeDay", func(t *testing.T) {
 		f := newFinder(t)
 		tx := f.open()
 		late := f.insert(tx, 0)
@@ -129,15 +129,15 @@ func TestCatalogueBehindAnOpenTransaction(t *testing.T) {
 		f.want("again", f.work())
 	})
 
-	parallel(t, "SomebodyHearsOfIt", func(t *testing.T) {
+	postgrestest.Parallel(t, "SomebodyHearsOfIt", func(t *testing.T) {
 		f := newFinder(t)
 		tx := f.open()
 		getOne[int](t, tx, `SELECT pg_backend_pid()`)
 		f.work()
 		f.now = f.now.Add(15 * time.Minute)
 		f.work()
-		stall := check.Must(f.store.CatalogueStall(t.Context()))(t)
-		check.True(t, stall.Age == 15*time.Minute && stall.Holder != "", "CatalogueStall = %+v, want 15m and a process", stall)
+		stall := check.Must(f.store.IndexerStall(t.Context()))(t)
+		check.True(t, stall.Age == 15*time.Minute && stall.Holder != "", "IndexerStall = %+v, want 15m and a process", stall)
 		// The final state cannot be checked: other tests have transactions too.
 	})
 }
@@ -238,7 +238,7 @@ func TestCatalogue_Crowded(t *testing.T) {
 	f := newFinder(t)
 	want := func(want bool, when string) {
 		t.Helper()
-		got := check.Must(f.store.Crowded(t.Context()))(t)
+		got := check.Must(f.store.UnderLoad(t.Context()))(t)
 		check.Same(t, got, want, "%s", when)
 	}
 	const messages = `INSERT INTO dlq.dlq_messages (original_topic, error_message, created_at)

@@ -20,6 +20,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/audit"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
@@ -96,7 +98,7 @@ func TestContentionThatGoesOnIsNoOutage(t *testing.T) {
 	if !errors.Is(err, entity.ErrContended) || errors.Is(err, entity.ErrUnavailable) || strings.Contains(err.Error(), "unavailable") {
 		t.Errorf("Store = %v after %s, want that other sessions change the same rows", err, time.Since(began))
 	}
-	check.Same(t, getOne[int](t, db, `SELECT last_value FROM public.tries`), statementTries, "the batch was sent times")
+	check.Same(t, getOne[int](t, db, `SELECT last_value FROM public.tries`), conn.StatementTries, "the batch was sent times")
 }
 
 // TestStoreInOppositeOrders: an ingester that does not know that it lost its partitions stores the same ranges as the
@@ -233,7 +235,7 @@ func TestStatementSentTwice(t *testing.T) {
 			return errors.Join(err, unless(state.Phase == repository.KeyNew && state.Operation == k.Operation))
 		}},
 	} {
-		parallel(t, name, func(t *testing.T) {
+		postgrestest.Parallel(t, name, func(t *testing.T) {
 			at := postgrestest.URL(t)
 			connector := check.Must(pq.NewConnector(at))(t)
 			var lost atomic.Int32
@@ -275,7 +277,7 @@ type losingConn struct {
 
 func (c losingConn) Prepare(query string) (driver.Stmt, error) {
 	s, err := c.Conn.Prepare(query)
-	change := strings.Contains(query, "UPDATE") || strings.Contains(query, "DELETE FROM dlq.dlq_messages") || query == recordQuery
+	change := strings.Contains(query, "UPDATE") || strings.Contains(query, "DELETE FROM dlq.dlq_messages") || query == audit.RecordQuery
 	if err != nil || !change || strings.Contains(query, "INSERT INTO dlq.redrives") {
 		return s, err
 	}

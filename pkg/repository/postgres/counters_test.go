@@ -129,7 +129,7 @@ func newMix(t *testing.T, db *sqlx.DB) *mix {
 	for n := range mixGroups {
 		known = append(known, entity.Fingerprint{Title: fmt.Sprint("group ", n)})
 	}
-	check.NoError(t, m.store.NoteFingerprints(t.Context(), known))
+	check.NoError(t, m.store.SaveFingerprints(t.Context(), known))
 	return m
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/insight"
 )
 
 const deadEntry = `INSERT INTO dlq.audit (at, action, kind, object_id, to_state, actor)
@@ -82,8 +83,8 @@ func TestEvents(t *testing.T) {
 			FROM generate_series(1, 20000) n`)
 		exec(t, db, `INSERT INTO dlq.error_groups (id, first_seen, new_notified) SELECT md5(n::text)::uuid, now(), n % 1000 > 0 FROM generate_series(1, 20000) n`)
 		exec(t, db, `ANALYZE dlq.audit, dlq.error_groups`)
-		wantPlan(t, db, trailEventsQuery, "idx_audit_notified", "'3', 0, 100")
-		wantPlan(t, db, groupEventsQuery, "idx_error_groups_unnotified", "100")
+		wantPlan(t, db, insight.TrailEventsQuery, "idx_audit_notified", "'3', 0, 100")
+		wantPlan(t, db, insight.GroupEventsQuery, "idx_error_groups_unnotified", "100")
 	})
 }
 

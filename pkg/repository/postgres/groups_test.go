@@ -12,6 +12,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/insight"
 )
 
 func TestErrorGroups(t *testing.T) {
@@ -35,7 +36,7 @@ func TestErrorGroups(t *testing.T) {
 	withDB(t, "AreLeftAloneByWhoBringsNothingNew", func(t *testing.T, db *sqlx.DB) {
 		store := New(db)
 		f := entity.Fingerprint{Title: "boom"}
-		check.NoError(t, store.NoteFingerprints(t.Context(), []entity.Fingerprint{f}))
+		check.NoError(t, store.SaveFingerprints(t.Context(), []entity.Fingerprint{f}))
 		put := func(at string) (version string) {
 			t.Helper()
 			exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, group_id, created_at, updated_at)
@@ -159,33 +160,33 @@ func TestGroupPlans(t *testing.T) {
 	db.SetMaxOpenConns(1)
 	seedGroups(t, db)
 	day := repository.Trend{Since: time.Now().Add(-24 * time.Hour), Until: time.Now()}
-	all, some := seenTopics{all: true}, seenTopics{names: []string{"topic1", "topic2", "rare"}}
-	place := &repository.GroupPlace{Key: time.Now().Add(-time.Minute).UnixMicro(), ID: uuid.New()}
+	all, some := insight.SeenTopics{All: true}, insight.SeenTopics{Names: []string{"topic1", "topic2", "rare"}}
+	place := &repository.GroupCursor{Key: time.Now().Add(-time.Minute).UnixMicro(), ID: uuid.New()}
 	for _, c := range []struct {
 		name    string
-		made    *groupsQuery
+		made    *insight.GroupsQuery
 		sums    bool // over all counters
 		indexes []string
 	}{
-		{"FirstPage", pageOfGroups(repository.GroupQuery{Limit: 20, Trend: day}, all), false, []string{"idx_error_groups_last_seen", "group_counters_pkey", "group_arrivals_pkey"}},
-		{"OpenOnes", pageOfGroups(repository.GroupQuery{Limit: 20, Open: true}, all), false, []string{"idx_error_groups_last_seen", "group_counters_pkey"}},
-		{"OpenOnesBehindAPlace", pageOfGroups(repository.GroupQuery{Limit: 20, Open: true, After: place}, all), false, []string{"idx_error_groups_last_seen", "group_counters_pkey"}},
-		{"OpenOnesOfSomeTopics", pageOfGroups(repository.GroupQuery{Limit: 20, Open: true, After: place}, some), false, []string{"idx_group_arrivals_hour", "group_counters_pkey"}},
-		{"ByFirstSeen", pageOfGroups(repository.GroupQuery{Limit: 20, Sort: repository.GroupsByFirstSeen, After: place}, all), false, []string{"idx_error_groups_first_seen"}},
-		{"OfARareTopic", pageOfGroups(repository.GroupQuery{Limit: 20, Topic: "rare", Open: true}, some), false, []string{"idx_group_counters_topic"}},
-		{"ByOpen", pageOfGroups(repository.GroupQuery{Limit: 20, Sort: repository.GroupsByOpen, Open: true}, all), true, []string{"group_arrivals_pkey"}},
-		{"One", oneGroup(uuid.New(), some, day), false, []string{"error_groups_pkey", "group_counters_pkey", "group_arrivals_pkey"}},
+		{"FirstPage", insight.PageOfGroups(repository.GroupQuery{Limit: 20, Trend: day}, all), false, []string{"idx_error_groups_last_seen", "group_counters_pkey", "group_arrivals_pkey"}},
+		{"OpenOnes", insight.PageOfGroups(repository.GroupQuery{Limit: 20, Open: true}, all), false, []string{"idx_error_groups_last_seen", "group_counters_pkey"}},
+		{"OpenOnesBehindAPlace", insight.PageOfGroups(repository.GroupQuery{Limit: 20, Open: true, After: place}, all), false, []string{"idx_error_groups_last_seen", "group_counters_pkey"}},
+		{"OpenOnesOfSomeTopics", insight.PageOfGroups(repository.GroupQuery{Limit: 20, Open: true, After: place}, some), false, []string{"idx_group_arrivals_hour", "group_counters_pkey"}},
+		{"ByFirstSeen", insight.PageOfGroups(repository.GroupQuery{Limit: 20, Sort: repository.GroupsByFirstSeen, After: place}, all), false, []string{"idx_error_groups_first_seen"}},
+		{"OfARareTopic", insight.PageOfGroups(repository.GroupQuery{Limit: 20, Topic: "rare", Open: true}, some), false, []string{"idx_group_counters_topic"}},
+		{"ByOpen", insight.PageOfGroups(repository.GroupQuery{Limit: 20, Sort: repository.GroupsByOpen, Open: true}, all), true, []string{"group_arrivals_pkey"}},
+		{"One", insight.OneGroup(uuid.New(), some, day), false, []string{"error_groups_pkey", "group_counters_pkey", "group_arrivals_pkey"}},
 	} {
 		tables := []string{"dlq_messages", "group_arrivals", "audit"}
 		if !c.sums {
 			tables = append(tables, "group_counters")
 		}
-		wantPlans(t, db, tables, []plan{{c.name, c.made.text, literals(c.made.args), c.indexes}})
+		wantPlans(t, db, tables, []plan{{c.name, c.made.Text, literals(c.made.Args), c.indexes}})
 	}
 	wantPlans(t, db, []string{"dlq_messages", "audit"}, []plan{
-		{"Topics", topicsQuery, []string{"NULL", "NULL", "NULL", "1001", "100"}, []string{"idx_dlq_messages_pending", "idx_dlq_messages_original_topic"}},
-		{"SomeTopics", topicsQuery, []string{"'{topic1,rare}'", "'{1}'", "NULL", "1001", "100"}, []string{"idx_dlq_messages_pending", "idx_dlq_messages_original_topic"}},
-		{"Annotate", annotateQuery, slices.Concat([]string{"'" + uuid.NewString() + "'", "NULL", "'a'", "NULL", "NULL", "NULL"}, []string{"'" + uuid.NewString() + "'", "'note'", "NULL", "true", "'x'", "NULL"}), []string{"error_groups_pkey", "idx_audit_operation"}},
+		{"Topics", insight.TopicsQuery, []string{"NULL", "NULL", "NULL", "1001", "100"}, []string{"idx_dlq_messages_pending", "idx_dlq_messages_original_topic"}},
+		{"SomeTopics", insight.TopicsQuery, []string{"'{topic1,rare}'", "'{1}'", "NULL", "1001", "100"}, []string{"idx_dlq_messages_pending", "idx_dlq_messages_original_topic"}},
+		{"Annotate", insight.AnnotateQuery, slices.Concat([]string{"'" + uuid.NewString() + "'", "NULL", "'a'", "NULL", "NULL", "NULL"}, []string{"'" + uuid.NewString() + "'", "'note'", "NULL", "true", "'x'", "NULL"}), []string{"error_groups_pkey", "idx_audit_operation"}},
 	})
 }
 

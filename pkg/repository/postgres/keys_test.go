@@ -16,6 +16,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/insight"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
@@ -70,7 +71,7 @@ func TestSigningKeys_OneForAll(t *testing.T) {
 	got := make([][][]byte, processes)
 	var all sync.WaitGroup
 	for i := range processes {
-		s := NewSessions(openConfig(t, cfg))
+		s := insight.NewSessions(openConfig(t, cfg))
 		all.Go(func() {
 			keys, err := s.SigningKeys(t.Context(), bytes.Repeat([]byte{byte(i)}, 32))
 			check.True(t, err == nil && len(keys) == 1, "process %d: got %d keys, %v, want one", i, len(keys), err)
@@ -79,12 +80,12 @@ func TestSigningKeys_OneForAll(t *testing.T) {
 	}
 	all.Wait()
 	db := openConfig(t, cfg)
-	after := check.Must(NewSessions(db).SigningKeys(t.Context(), make([]byte, 32)))(t)
+	after := check.Must(insight.NewSessions(db).SigningKeys(t.Context(), make([]byte, 32)))(t)
 	for i, keys := range got {
 		check.True(t, reflect.DeepEqual(keys, after), "process %d has another key", i)
 	}
 	exec(t, db, `INSERT INTO dlq.signing_keys (id, key) VALUES (2, decode(repeat('ff', 32), 'hex'))`)
-	keys := check.Must(NewSessions(db).SigningKeys(t.Context(), make([]byte, 32)))(t)
+	keys := check.Must(insight.NewSessions(db).SigningKeys(t.Context(), make([]byte, 32)))(t)
 	check.True(t, len(keys) == 2 && keys[0][0] == 0xff && bytes.Equal(keys[1], after[0]),
 		"with a second key: got %x, want the newest first", keys)
 }
@@ -94,7 +95,7 @@ func TestEndedSessions(t *testing.T) {
 	cfg := configOf(t, postgrestest.URL(t))
 	cfg.User, cfg.Password = login(t, "dlq_rw"), "p"
 	db := openConfig(t, cfg)
-	s := NewSessions(db)
+	s := insight.NewSessions(db)
 	a, b, c := [32]byte{1}, [32]byte{2}, [32]byte{3}
 	wantEnded := func(what string, want ...[32]byte) {
 		t.Helper()

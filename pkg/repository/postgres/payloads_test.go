@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +18,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/migrate"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/ingest"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
@@ -78,10 +79,10 @@ func TestFillPayloads_LatestFirst(t *testing.T) {
 	store := New(db)
 	pendingMessages(t, store, "orders.dlq", 450)
 	between := getOne[time.Time](t, db, `SELECT clock_timestamp()`)
-	newer := append(pendingMessages(t, store, "orders.dlq", payloadMessages-3), pendingMessages(t, store, "orders.dlq", 3)...)
+	newer := append(pendingMessages(t, store, "orders.dlq", ingest.PayloadMessages-3), pendingMessages(t, store, "orders.dlq", 3)...)
 	changed := getOne[time.Time](t, db, `SELECT max(updated_at) FROM dlq.dlq_messages`)
 
-	wantFilled(t, store, payloadMessages, true)
+	wantFilled(t, store, ingest.PayloadMessages, true)
 	wantProjection(t, db, newer[0], "", `{"n": 0}`)
 	wantProjection(t, db, newer[len(newer)-1], "", `{"n": 2}`)
 	if p := payloadsOf(t, db, "dlq_messages"); p.Pending != 450 || p.Until.After(between) {
@@ -91,7 +92,7 @@ func TestFillPayloads_LatestFirst(t *testing.T) {
 	check.True(t, lag > 0, "got the lag %s, want one", lag)
 	wantFilled(t, store, 450, true)
 	wantFilled(t, store, 0, false)
-	if p := payloadsOf(t, db, "dlq_messages"); p.Pending != 0 || p.Filled != payloadMessages+450 || p.Until.Before(between.Add(-time.Second)) {
+	if p := payloadsOf(t, db, "dlq_messages"); p.Pending != 0 || p.Filled != ingest.PayloadMessages+450 || p.Until.Before(between.Add(-time.Second)) {
 		t.Errorf("got %+v, want all filled, until about %s", p, between)
 	}
 	check.Same(t, check.Must(store.PayloadLag(t.Context()))(t), 0, "lag")
@@ -106,7 +107,7 @@ func TestFillPayloads_MovingRows(t *testing.T) {
 	store := New(db, WithClock(func() time.Time { return clock }))
 	ids := pendingMessages(t, store, "orders.dlq", 10)
 	exec(t, db, `UPDATE dlq.dlq_messages SET status = 'RESOLVED', updated_at = now() - interval '40 days', created_at = now() - interval '40 days'
-		WHERE id = ANY ($1)`, uuids(ids[:3]))
+		WHERE id = ANY ($1)`, codec.UUIDArray(ids[:3]))
 	exec(t, db, `CALL dlq.archive_old_dlq_messages(30, 1000)`)
 	exec(t, db, `DELETE FROM dlq.dlq_messages WHERE id = $1`, ids[3])
 	tx := check.Must(db.Beginx())(t)
@@ -118,7 +119,7 @@ func TestFillPayloads_MovingRows(t *testing.T) {
 		t.Errorf("got %+v of the archive, want 3 filled", p)
 	}
 	check.NoError(t, tx.Commit())
-	clock = clock.Add(2 * payloadRest)
+	clock = clock.Add(2 * ingest.PayloadRest)
 	wantFilled(t, store, 1, true)
 	wantFilled(t, store, 0, false)
 	if p := payloadsOf(t, db, "dlq_messages"); p.Filled != 6 || p.Pending != 0 {
@@ -135,9 +136,9 @@ func TestFillPayloads_ManyCallers(t *testing.T) {
 	clock := time.Now()
 	store := New(db, WithClock(func() time.Time { return clock }))
 	pendingMessages(t, store, "orders.dlq", 5)
-	exec(t, db, `UPDATE dlq.payload_queue SET taken_until = $1`, clock.Add(payloadLease)) // by a caller that died
+	exec(t, db, `UPDATE dlq.payload_queue SET taken_until = $1`, clock.Add(ingest.PayloadLease)) // by a caller that died
 	wantFilled(t, store, 0, false)
-	clock = clock.Add(payloadLease + time.Second)
+	clock = clock.Add(ingest.PayloadLease + time.Second)
 	for range 20 {
 		pendingMessages(t, store, "orders.dlq", 5)
 	}
@@ -169,13 +170,13 @@ func TestFillPayloads_ManyCallers(t *testing.T) {
 func TestPayloadNever(t *testing.T) {
 	t.Parallel()
 	for name, option := range map[string]Option{
-		"never": WithPayload(PayloadNever, DefaultPayloadLimit), "limit of 0": WithPayload(PayloadInline, 0),
+		"never": WithPayload(ingest.PayloadNever, ingest.DefaultPayloadLimit), "limit of 0": WithPayload(ingest.PayloadInline, 0),
 	} {
 		withDB(t, name, func(t *testing.T, db *sqlx.DB) {
 			store := New(db, option)
 			ids := pendingMessages(t, store, "orders.dlq", 2)
 			wantFilled(t, store, 0, false)
-			wantProjection(t, db, ids[0], noteNever, "")
+			wantProjection(t, db, ids[0], ingest.NoteNever, "")
 		})
 	}
 }
@@ -187,61 +188,61 @@ var projections = []struct {
 	note, jsonb string
 }{
 	{"Object", `{"order": 1}`, "", `{"order": 1}`},
-	{"NulEscape", `{"a": "x\u0000y"}`, noteText, ""},
-	{"NulEscapeInKey", `{"\u0000": 1}`, noteText, ""},
+	{"NulEscape", `{"a": "x\u0000y"}`, ingest.NoteText, ""},
+	{"NulEscapeInKey", `{"\u0000": 1}`, ingest.NoteText, ""},
 	{"EscapedBackslashBeforeU0000", `{"a": "\\u0000"}`, "", `{"a": "\\u0000"}`},
-	{"LoneHighSurrogate", `"\ud800"`, noteText, ""},
-	{"LoneLowSurrogate", `"\udc00"`, noteText, ""},
-	{"TwoHighSurrogates", `"\ud800\ud800"`, noteText, ""},
-	{"HighSurrogateThenText", `"\ud83dx"`, noteText, ""},
-	{"HighSurrogateThenOtherEscape", `"\ud83d\n"`, noteText, ""},
+	{"LoneHighSurrogate", `"\ud800"`, ingest.NoteText, ""},
+	{"LoneLowSurrogate", `"\udc00"`, ingest.NoteText, ""},
+	{"TwoHighSurrogates", `"\ud800\ud800"`, ingest.NoteText, ""},
+	{"HighSurrogateThenText", `"\ud83dx"`, ingest.NoteText, ""},
+	{"HighSurrogateThenOtherEscape", `"\ud83d\n"`, ingest.NoteText, ""},
 	{"SurrogatePair", `"\ud83d\ude00"`, "", `"😀"`},
-	{"RawByteFF", "{\"a\": \"\xff\"}", noteNotJSON, ""},
-	{"RawSurrogateBytes", "\"\xed\xa0\x80\"", noteNotJSON, ""},
-	{"Overflow", `1e200000`, noteNumber, ""},
-	{"OverflowWithin", `{"a": [1, 1E+200000]}`, noteNumber, ""},
-	{"Underflow", `1e-200000`, noteNumber, ""},
-	{"NumberBomb", "[" + strings.Repeat("1e131071,", 7000) + "1]", noteNumber, ""},
-	{"NumberBombAboveTheLimit", "[" + strings.Repeat("1e131071,", 8000) + "1]", noteTooLarge, ""},
-	{"EndlessExponent", "1e" + strings.Repeat("9", 5000), noteNumber, ""},
+	{"RawByteFF", "{\"a\": \"\xff\"}", ingest.NoteNotJSON, ""},
+	{"RawSurrogateBytes", "\"\xed\xa0\x80\"", ingest.NoteNotJSON, ""},
+	{"Overflow", `1e200000`, ingest.NoteNumber, ""},
+	{"OverflowWithin", `{"a": [1, 1E+200000]}`, ingest.NoteNumber, ""},
+	{"Underflow", `1e-200000`, ingest.NoteNumber, ""},
+	{"NumberBomb", "[" + strings.Repeat("1e131071,", 7000) + "1]", ingest.NoteNumber, ""},
+	{"NumberBombAboveTheLimit", "[" + strings.Repeat("1e131071,", 8000) + "1]", ingest.NoteTooLarge, ""},
+	{"EndlessExponent", "1e" + strings.Repeat("9", 5000), ingest.NoteNumber, ""},
 	{"ModestExponent", `1e3`, "", `1000`},
-	{"ManyFractionDigits", "0." + strings.Repeat("3", 20_000), noteNumber, ""},
-	{"ManyDigits", strings.Repeat("3", 60_000), noteNumber, ""},
+	{"ManyFractionDigits", "0." + strings.Repeat("3", 20_000), ingest.NoteNumber, ""},
+	{"ManyDigits", strings.Repeat("3", 60_000), ingest.NoteNumber, ""},
 	{"SomeDigits", strings.Repeat("3", 300), "", strings.Repeat("3", 300)},
-	{"Depth20000", strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000), noteTooDeep, ""},
-	{"Depth513", strings.Repeat("[", 513) + strings.Repeat("]", 513), noteTooDeep, ""},
+	{"Depth20000", strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000), ingest.NoteTooDeep, ""},
+	{"Depth513", strings.Repeat("[", 513) + strings.Repeat("]", 513), ingest.NoteTooDeep, ""},
 	{"Depth512", strings.Repeat("[", 512) + strings.Repeat("]", 512), "", strings.Repeat("[", 512) + strings.Repeat("]", 512)},
 	{"BracketsInText", `"` + strings.Repeat("[", 1000) + `"`, "", `"` + strings.Repeat("[", 1000) + `"`},
 	{"DuplicateKeys", `{"a": 1, "a": 2}`, "", `{"a": 2}`},
-	{"TenMegabytes", `"` + strings.Repeat("x", 10<<20) + `"`, noteTooLarge, ""},
-	{"AtTheLimit", `"` + strings.Repeat("x", DefaultPayloadLimit-2) + `"`, "", `"` + strings.Repeat("x", DefaultPayloadLimit-2) + `"`},
-	{"OverTheLimit", `"` + strings.Repeat("x", DefaultPayloadLimit-1) + `"`, noteTooLarge, ""},
-	{"Empty", ``, noteNotJSON, ""},
-	{"Blank", ` `, noteNotJSON, ""},
+	{"TenMegabytes", `"` + strings.Repeat("x", 10<<20) + `"`, ingest.NoteTooLarge, ""},
+	{"AtTheLimit", `"` + strings.Repeat("x", ingest.DefaultPayloadLimit-2) + `"`, "", `"` + strings.Repeat("x", ingest.DefaultPayloadLimit-2) + `"`},
+	{"OverTheLimit", `"` + strings.Repeat("x", ingest.DefaultPayloadLimit-1) + `"`, ingest.NoteTooLarge, ""},
+	{"Empty", ``, ingest.NoteNotJSON, ""},
+	{"Blank", ` `, ingest.NoteNotJSON, ""},
 	{"Null", "\x00null", "", "-"}, // Kafka's null
 	{"JSONNull", `null`, "", `null`},
-	{"Text", `plain text`, noteNotJSON, ""},
-	{"TwoValues", `{} {}`, noteNotJSON, ""},
-	{"HalfAnObject", `{"a": `, noteNotJSON, ""},
-	{"UnfinishedEscape", `"\u00`, noteNotJSON, ""},
-	{"ByteOrderMark", "\ufeff{}", noteNotJSON, ""},
-	{"NaN", `NaN`, noteNotJSON, ""},
-	{"LeadingZero", `01`, noteNotJSON, ""},
-	{"ControlCharacterInText", "\"\x01\"", noteNotJSON, ""},
-	{"RawNul", "\"\x00\"", noteNotJSON, ""},
+	{"Text", `plain text`, ingest.NoteNotJSON, ""},
+	{"TwoValues", `{} {}`, ingest.NoteNotJSON, ""},
+	{"HalfAnObject", `{"a": `, ingest.NoteNotJSON, ""},
+	{"UnfinishedEscape", `"\u00`, ingest.NoteNotJSON, ""},
+	{"ByteOrderMark", "\ufeff{}", ingest.NoteNotJSON, ""},
+	{"NaN", `NaN`, ingest.NoteNotJSON, ""},
+	{"LeadingZero", `01`, ingest.NoteNotJSON, ""},
+	{"ControlCharacterInText", "\"\x01\"", ingest.NoteNotJSON, ""},
+	{"RawNul", "\"\x00\"", ingest.NoteNotJSON, ""},
 	{"Noncharacter", "\"\uffff\U0010ffff\"", "", "\"\uffff\U0010ffff\""},
 }
 
 func TestProjection(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []PayloadMode{PayloadInline, PayloadBackground} {
-		parallel(t, string(mode), func(t *testing.T) {
+	for _, mode := range []ingest.PayloadMode{ingest.PayloadInline, ingest.PayloadBackground} {
+		postgrestest.Parallel(t, string(mode), func(t *testing.T) {
 			testProjection(t, mode)
 		})
 	}
 }
 
-func testProjection(t *testing.T, mode PayloadMode) {
+func testProjection(t *testing.T, mode ingest.PayloadMode) {
 	t.Helper()
 	db := postgrestest.Open(t)
 	var values [][]byte
@@ -250,7 +251,7 @@ func testProjection(t *testing.T, mode PayloadMode) {
 	}
 	ids := storeValues(t, db, mode, values)
 	for i, p := range projections {
-		parallel(t, p.name, func(t *testing.T) {
+		postgrestest.Parallel(t, p.name, func(t *testing.T) {
 			wantProjection(t, db, ids[2*i], p.note, p.jsonb)
 			wantProjection(t, db, ids[2*i+1], "", `{"neighbour": true}`)
 			m := check.Must(New(db).Get(t.Context(), ids[2*i], -1))(t)
@@ -265,21 +266,21 @@ func testProjection(t *testing.T, mode PayloadMode) {
 // refused message loses its projection.
 func TestProjectionRefused(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []PayloadMode{PayloadInline, PayloadBackground} {
-		parallel(t, string(mode), func(t *testing.T) {
+	for _, mode := range []ingest.PayloadMode{ingest.PayloadInline, ingest.PayloadBackground} {
+		postgrestest.Parallel(t, string(mode), func(t *testing.T) {
 			testProjectionRefused(t, mode)
 		})
 	}
 }
 
-func testProjectionRefused(t *testing.T, mode PayloadMode) {
+func testProjectionRefused(t *testing.T, mode ingest.PayloadMode) {
 	t.Helper()
 	db := latin1(t)
 	ids := storeValues(t, db, mode, [][]byte{[]byte(`{"a": 1}`), []byte(`{"price": "5 €"}`), []byte(`"ü"`), []byte(`"→"`), nil})
 	wantProjection(t, db, ids[0], "", `{"a": 1}`)
-	wantProjection(t, db, ids[1], noteRefused, "")
+	wantProjection(t, db, ids[1], ingest.NoteRefused, "")
 	wantProjection(t, db, ids[2], "", `"ü"`)
-	wantProjection(t, db, ids[3], noteRefused, "")
+	wantProjection(t, db, ids[3], ingest.NoteRefused, "")
 	wantProjection(t, db, ids[4], "", "-")
 	m := check.Must(New(db).Get(t.Context(), ids[1], -1))(t)
 	check.True(t, string(m.Record.Value) == `{"price": "5 €"}`, "got %q, want the value byte for byte", m.Record.Value)
@@ -295,7 +296,7 @@ func TestProjectableIsSafe(t *testing.T) {
 		if n := random.IntN(4); n == 0 && len(value) > 0 {
 			value[random.IntN(len(value))] = byte(random.IntN(256))
 		}
-		if projectable(value, DefaultPayloadLimit) == "" {
+		if ingest.Projectable(value, ingest.DefaultPayloadLimit) == "" {
 			accepted++
 			wantTaken(t, db, value)
 		}
@@ -316,7 +317,7 @@ func FuzzProjectable(f *testing.F) {
 		f.Add(randomJSON(random, 0))
 	}
 	f.Fuzz(func(t *testing.T, value []byte) {
-		if projectable(value, DefaultPayloadLimit) == "" {
+		if ingest.Projectable(value, ingest.DefaultPayloadLimit) == "" {
 			wantTaken(t, db, value)
 		}
 	})
@@ -371,9 +372,9 @@ func valueOf(text string) []byte {
 }
 
 // storeValues stores values as one batch, through Ingest, and fills the payloads that the mode leaves for later.
-func storeValues(t *testing.T, db *sqlx.DB, mode PayloadMode, values [][]byte) []uuid.UUID {
+func storeValues(t *testing.T, db *sqlx.DB, mode ingest.PayloadMode, values [][]byte) []uuid.UUID {
 	t.Helper()
-	store := New(db, WithPayload(mode, DefaultPayloadLimit))
+	store := New(db, WithPayload(mode, ingest.DefaultPayloadLimit))
 	ids := storeBatch(t, store, "orders.dlq", values)
 	for found := true; found; {
 		var err error
@@ -431,83 +432,10 @@ func BenchmarkProjectable(b *testing.B) {
 	b.SetBytes(int64(len(value)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if note := projectable(value, DefaultPayloadLimit); note != "" {
+		if note := ingest.Projectable(value, ingest.DefaultPayloadLimit); note != "" {
 			b.Fatal(note)
 		}
 	}
-}
-
-// fullSelection sets every field of a filter.
-func fullSelection(t *testing.T) entity.Selection {
-	t.Helper()
-	patterns := func(texts ...string) entity.TopicPatterns {
-		p := check.Must(entity.ParseTopicPatterns("topics", texts...))(t)
-		return p
-	}
-	at := entity.Moment(time.Now())
-	visible := patterns("orders", "*.dlq").And(patterns("^.*dlq$")).And(entity.TopicPatterns{})
-	return entity.Selection{Filter: entity.Filter{
-		Topic: "orders", Topics: patterns("orders*", "^pay(ments)?$"), Statuses: []entity.Status{entity.Pending, entity.Dead},
-		ErrorClass: "Timeout", ConsumerGroup: "billing", Dialect: "spring-dlt", Group: uuid.New(), UnknownOrigin: true,
-		CreatedAfter: at, CreatedBefore: at.Add(1), RetriedAfter: at.Add(time.Second), RetriedBefore: at.Add(time.Hour),
-		Key:     []byte{0, 0xff},
-		Headers: []entity.HeaderMatch{{Name: "a"}, {Name: "b", Value: []byte{0xfe}}, {Name: "c", Value: []byte{}}},
-		Fields:  []entity.FieldMatch{{Path: "$.a"}, {Path: "$.b[*]", Values: []string{"1", `"x"`}}},
-		Words:   []string{"timeout", "two words"}, Visible: &visible,
-	}}
-}
-
-// TestRedriveJSON: the request of a redrive is stored completely, so that every reader sees the same selection and
-// options.
-func TestRedriveJSON(t *testing.T) {
-	t.Parallel()
-
-	parallel(t, "KeepsEveryFieldOfASelection", func(t *testing.T) {
-		want := fullSelection(t)
-		want.CreatedBefore = entity.Moment(want.CreatedBefore)
-		filter := reflect.ValueOf(want.Filter)
-		for i := range filter.NumField() {
-			check.True(t, !filter.Field(i).IsZero(), "the test sets no %s, want every field", filter.Type().Field(i).Name)
-		}
-		wantSelectionKept(t, want)
-	})
-
-	parallel(t, "KeepsNothingAndEmptyApart", func(t *testing.T) {
-		wantSelectionKept(t, entity.Selection{})
-		wantSelectionKept(t, entity.Selection{Filter: entity.Filter{Key: []byte{}}})
-		wantSelectionKept(t, entity.Selection{Filter: entity.Filter{Visible: &entity.TopicPatterns{}}})
-	})
-
-	parallel(t, "ReadsWhatEarlierReleasesKept", func(t *testing.T) {
-		got, err := unpackSelection([]byte(`{"ids": 3, "topic": "orders", "statuses": ["DEAD"], "error_class": "Timeout",
-			"consumer_group": "billing", "created_after": "2026-01-02T03:04:05.000006Z"}`))
-		want := entity.Selection{Filter: entity.Filter{
-			Topic: "orders", Statuses: []entity.Status{entity.Dead}, ErrorClass: "Timeout", ConsumerGroup: "billing",
-			CreatedAfter: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC),
-		}}
-		check.True(t, err == nil && reflect.DeepEqual(got, want), "got %+v, %v, want %+v", got, err, want)
-	})
-
-	parallel(t, "KeepsEveryOption", func(t *testing.T) {
-		want := entity.RedriveOptions{
-			Canary: 1, CanaryWait: time.Second, Rate: 0.5, MaxFailureShare: 0.1, MaxReturnShare: 0.2, MinSample: 3,
-			KeepKeyOrder: true, Requeue: true, OriginalTopic: "orders", Patch: []byte(`[{"op":"remove","path":"/a"}]`),
-		}
-		options := reflect.ValueOf(want)
-		for i := range options.NumField() {
-			check.True(t, !options.Field(i).IsZero(), "the test sets no %s, want every option", options.Type().Field(i).Name)
-		}
-		text := check.Must(packOptions(want))(t)
-		got, err := unpackOptions([]byte(text))
-		check.True(t, err == nil && reflect.DeepEqual(got, want), "got %+v, %v, want %+v", got, err, want)
-	})
-}
-
-func wantSelectionKept(t *testing.T, want entity.Selection) {
-	t.Helper()
-	text := check.Must(packSelection(want))(t)
-	got, err := unpackSelection([]byte(text))
-	check.True(t, err == nil && reflect.DeepEqual(got, want), "got %+v, %v, want %+v as kept in %s", got, err, want, text)
 }
 
 // TestPatchedRetry: an older program, which shares the redrives during a roll-out, must not send a record without its

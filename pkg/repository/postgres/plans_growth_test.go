@@ -32,32 +32,12 @@ func TestPlansFollowGrowth(t *testing.T) {
 		check.NoError(t, db.Get(&read, `SELECT seq_tup_read + coalesce(idx_tup_fetch, 0) FROM pg_stat_user_tables WHERE relid = 'dlq.records'::regclass`))
 		return read
 	}
-	store.statements.reading = true // only this test calls it
-	store.renewPlans(t.Context())
+	store.db.RenewPlans(t.Context())
 	before := list(10, 0) // after more executions than PostgreSQL makes a custom plan for
 	exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message) SELECT 'flood', 'boom' FROM generate_series(1, 10000)`)
 	exec(t, db, `INSERT INTO dlq.records (message_id, value, headers) SELECT id, convert_to(repeat(id::text, 20), 'UTF8'), '\x00' FROM dlq.dlq_messages`)
-	store.renewPlans(t.Context())
+	store.db.RenewPlans(t.Context())
 	if read := list(10, 20) - before; read > 10*20 {
 		t.Errorf("10 pages of 20 messages read %d records, want 200", read)
-	}
-}
-
-func TestOutgrown(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		before, now map[int64]int64
-		want        bool
-	}{
-		"a small table grows":        {map[int64]int64{1: 0}, map[int64]int64{1: smallTable}, false},
-		"an empty table grows":       {map[int64]int64{1: 0}, map[int64]int64{1: smallTable + 1}, true},
-		"a large table grows little": {map[int64]int64{1: 10 * smallTable}, map[int64]int64{1: 19 * smallTable}, false},
-		"one of two has doubled":     {map[int64]int64{1: 8 * smallTable, 2: smallTable}, map[int64]int64{1: 8 * smallTable, 2: 2 * smallTable}, true},
-		"a table shrinks":            {map[int64]int64{1: 10 * smallTable}, map[int64]int64{1: 0}, false},
-		"a new table is large":       {map[int64]int64{}, map[int64]int64{1: 2 * smallTable}, true},
-	} {
-		if got := outgrown(c.before, c.now); got != c.want {
-			t.Errorf("%s: outgrown = %t, want %t", name, got, c.want)
-		}
 	}
 }

@@ -13,6 +13,12 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/audit"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/ingest"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/insight"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/messages"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/redrives"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/search"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
@@ -42,39 +48,39 @@ func TestPlans(t *testing.T) {
 	noLease, lease := []string{"NULL", "0", "NULL"}, []string{"'" + texts[0] + "'", "1", "'" + texts[1] + "'"}
 	key := []string{"'alice'", "'key7'", "'\\x01'", "'" + texts[0] + "'", "'" + texts[0] + "'", "30000000", "86400000000", "NULL"}
 	trail := func(q repository.TrailQuery) string {
-		query, _ := trailQuery(q, seenTopics{all: true})
+		query, _ := insight.TrailQuery(q, insight.SeenTopics{All: true})
 		return query
 	}
 	someID, now := uuid.New(), time.Now()
 
 	wantPlans(t, db, []string{"dlq_messages", "attempts", "edits", "returns", "audit", "idempotency_keys"}, []plan{
-		{"FirstPageOfATopic", listQuery, []string{"'topic1'", "0", "20", "65536", "16777216"}, []string{"idx_dlq_messages_original_topic", "idx_dlq_messages_dlq_topic"}},
-		{"FirstPageOfADeadLetterTopic", listQuery, []string{"'orders.dlq'", "0", "20", "65536", "16777216"}, []string{"idx_dlq_messages_original_topic", "idx_dlq_messages_dlq_topic"}},
-		{"LaterPageOfATopic", listQuery, []string{"'topic1'", "400", "100", "65536", "16777216"}, []string{"idx_dlq_messages_original_topic"}},
-		{"PageOfAnUnknownTopic", listQuery, []string{"'nobody'", "0", "20", "65536", "16777216"}, nil},
-		{"OneMessage", getQuery, []string{"'" + texts[0] + "'", "-1"}, []string{"dlq_messages_pkey"}},
-		{"ClaimWithoutWaiting", claimWays[claimWay{}], claims, []string{"dlq_messages_pkey"}},
-		{"ClaimThatWaits", claimWays[claimWay{wait: true}], claims, []string{"dlq_messages_pkey"}},
-		{"ClaimWithEdits", claimWays[claimWay{wait: true, edited: true}], with(claims, wanted, wanted, repeat("topic1"),
+		{"FirstPageOfATopic", messages.ListQuery, []string{"'topic1'", "0", "20", "65536", "16777216"}, []string{"idx_dlq_messages_original_topic", "idx_dlq_messages_dlq_topic"}},
+		{"FirstPageOfADeadLetterTopic", messages.ListQuery, []string{"'orders.dlq'", "0", "20", "65536", "16777216"}, []string{"idx_dlq_messages_original_topic", "idx_dlq_messages_dlq_topic"}},
+		{"LaterPageOfATopic", messages.ListQuery, []string{"'topic1'", "400", "100", "65536", "16777216"}, []string{"idx_dlq_messages_original_topic"}},
+		{"PageOfAnUnknownTopic", messages.ListQuery, []string{"'nobody'", "0", "20", "65536", "16777216"}, nil},
+		{"OneMessage", messages.GetQuery, []string{"'" + texts[0] + "'", "-1"}, []string{"dlq_messages_pkey"}},
+		{"ClaimWithoutWaiting", messages.ClaimWays[messages.ClaimWay{}], claims, []string{"dlq_messages_pkey"}},
+		{"ClaimThatWaits", messages.ClaimWays[messages.ClaimWay{Wait: true}], claims, []string{"dlq_messages_pkey"}},
+		{"ClaimWithEdits", messages.ClaimWays[messages.ClaimWay{Wait: true, Edited: true}], with(claims, wanted, wanted, repeat("topic1"),
 			repeat("true"), repeat("v"), repeat("true"), repeat("k"), repeat("true"), repeat("h"), repeat("p"), repeat("7"),
 		), []string{"dlq_messages_pkey", "edits_pkey"}},
-		{"Finish", finishQuery, finished, []string{"dlq_messages_pkey", "edits_pkey"}},
-		{"History", historyQuery, []string{"'" + texts[0] + "'"}, []string{"attempts_pkey", "edits_pkey"}},
-		{"MapOne", mapQuery, with(with(one, "'payments'", "false"), noLease...), []string{"dlq_messages_pkey"}},
-		{"MapMany", mapQuery, with(with(many, "'payments'", "false"), lease...), []string{"dlq_messages_pkey"}},
-		{"Load", loadQuery, []string{wanted, "1000000"}, []string{"dlq_messages_pkey"}},
-		{"Expired", expiredQuery, []string{"NULL", "NULL", "'00000000-0000-0000-0000-000000000000'", "100"}, []string{"idx_dlq_messages_status"}},
-		{"ExpiredBehindAPlace", expiredQuery, []string{"NULL", "now() - interval '40000 seconds'", "'" + texts[0] + "'", "100"}, []string{"idx_dlq_messages_status"}},
-		{"ExpiredOne", expiredOneQuery, []string{"NULL", "'" + texts[0] + "'"}, []string{"dlq_messages_pkey"}},
-		{"DeleteOne", deleteQuery, with(one, noLease...), []string{"dlq_messages_pkey", "attempts_pkey", "edits_pkey", "returns_pkey"}},
-		{"DeleteMany", deleteQuery, with(many, lease...), []string{"dlq_messages_pkey", "attempts_pkey", "edits_pkey", "returns_pkey"}},
-		{"RequeueOne", requeueQuery, with(one, noLease...), []string{"dlq_messages_pkey"}},
-		{"RequeueMany", requeueQuery, with(many, lease...), []string{"dlq_messages_pkey"}},
-		{"GiveUpOne", giveUpQuery, with(one, noLease...), []string{"dlq_messages_pkey"}},
-		{"GiveUpMany", giveUpQuery, with(many, lease...), []string{"dlq_messages_pkey"}},
-		{"PurgeOfTheArchive", purgeQuery, []string{"365", "1000"}, []string{"idx_dlq_messages_archive_archived_at", "attempts_pkey", "edits_pkey", "returns_pkey"}},
-		{"PurgeOfKeys", purgeKeysQuery, []string{"NULL", "86400000000", "1000"}, []string{"idx_idempotency_keys_created_at"}},
-		{"OpenKey", openKeyQuery, key, []string{"idempotency_keys_pkey"}},
+		{"Finish", messages.FinishQuery, finished, []string{"dlq_messages_pkey", "edits_pkey"}},
+		{"History", messages.HistoryQuery, []string{"'" + texts[0] + "'"}, []string{"attempts_pkey", "edits_pkey"}},
+		{"MapOne", messages.MapQuery, with(with(one, "'payments'", "false"), noLease...), []string{"dlq_messages_pkey"}},
+		{"MapMany", messages.MapQuery, with(with(many, "'payments'", "false"), lease...), []string{"dlq_messages_pkey"}},
+		{"Load", messages.LoadQuery, []string{wanted, "1000000"}, []string{"dlq_messages_pkey"}},
+		{"Expired", messages.ExpiredQuery, []string{"NULL", "NULL", "'00000000-0000-0000-0000-000000000000'", "100"}, []string{"idx_dlq_messages_status"}},
+		{"ExpiredBehindAPlace", messages.ExpiredQuery, []string{"NULL", "now() - interval '40000 seconds'", "'" + texts[0] + "'", "100"}, []string{"idx_dlq_messages_status"}},
+		{"ExpiredOne", messages.ExpiredOneQuery, []string{"NULL", "'" + texts[0] + "'"}, []string{"dlq_messages_pkey"}},
+		{"DeleteOne", messages.DeleteQuery, with(one, noLease...), []string{"dlq_messages_pkey", "attempts_pkey", "edits_pkey", "returns_pkey"}},
+		{"DeleteMany", messages.DeleteQuery, with(many, lease...), []string{"dlq_messages_pkey", "attempts_pkey", "edits_pkey", "returns_pkey"}},
+		{"RequeueOne", messages.RequeueQuery, with(one, noLease...), []string{"dlq_messages_pkey"}},
+		{"RequeueMany", messages.RequeueQuery, with(many, lease...), []string{"dlq_messages_pkey"}},
+		{"GiveUpOne", messages.GiveUpQuery, with(one, noLease...), []string{"dlq_messages_pkey"}},
+		{"GiveUpMany", messages.GiveUpQuery, with(many, lease...), []string{"dlq_messages_pkey"}},
+		{"PurgeOfTheArchive", messages.PurgeQuery, []string{"365", "1000"}, []string{"idx_dlq_messages_archive_archived_at", "attempts_pkey", "edits_pkey", "returns_pkey"}},
+		{"PurgeOfKeys", insight.PurgeKeysQuery, []string{"NULL", "86400000000", "1000"}, []string{"idx_idempotency_keys_created_at"}},
+		{"OpenKey", insight.OpenKeyQuery, key, []string{"idempotency_keys_pkey"}},
 		{"Trail", trail(repository.TrailQuery{}), []string{"100"}, []string{"audit_pkey"}},
 		{"TrailBelowAnEntry", trail(repository.TrailQuery{Before: 1}), []string{"50000", "100"}, []string{"audit_pkey"}},
 		{"TrailOfAnObject", trail(repository.TrailQuery{ObjectID: someID}), []string{"'" + texts[0] + "'", "100"}, []string{"idx_audit_object"}},
@@ -82,13 +88,13 @@ func TestPlans(t *testing.T) {
 		{"TrailOfAnActor", trail(repository.TrailQuery{Actor: "a"}), []string{"'alice'", "100"}, []string{"audit_pkey"}},
 		{"TrailAfter", trail(repository.TrailQuery{After: now}), []string{"now() - interval '1 hour'", "100"}, []string{"idx_audit_at"}},
 		{"TrailOfARequest", trail(repository.TrailQuery{RequestID: "r"}), []string{"'req_7'", "100"}, []string{"idx_audit_request"}},
-		{"Performed", performedQuery, []string{"'" + texts[0] + "'"}, []string{"idx_audit_operation"}},
-		{"Record", recordQuery, []string{
+		{"Performed", audit.PerformedQuery, []string{"'" + texts[0] + "'"}, []string{"idx_audit_operation"}},
+		{"Record", audit.RecordQuery, []string{
 			"NULL", "'unmask'", "'alice'", "NULL", "NULL", "NULL", "'" + texts[0] + "'", "'list'",
 			"'" + uuid.Nil.String() + "'", "NULL", "NULL", "NULL", "NULL", "NULL",
 		}, []string{"idx_audit_operation"}},
-		{"Replaced", replacedQuery, []string{"'" + texts[0] + "'"}, []string{"idx_audit_operation"}},
-		{"PerformedOn", performedOnQuery, []string{"'" + texts[0] + "'", "'dead'", wanted}, []string{"idx_audit_object"}},
+		{"Replaced", insight.ReplacedQuery, []string{"'" + texts[0] + "'"}, []string{"idx_audit_operation"}},
+		{"PerformedOn", audit.PerformedOnQuery, []string{"'" + texts[0] + "'", "'dead'", wanted}, []string{"idx_audit_object"}},
 	})
 }
 
@@ -193,17 +199,17 @@ func TestOutcomePlans(t *testing.T) {
 	day := "86400000000"
 
 	wantPlans(t, db, []string{"dlq_messages ", "attempts ", "edits ", "returns ", "committed_offsets ", "dlq_messages_archive "}, []plan{
-		{"WhatWasSent", sentQuery, []string{day, "NULL", hashes, topics}, []string{"idx_attempts_record_hash", "idx_dlq_messages_claimed_hash"}},
+		{"WhatWasSent", ingest.SentQuery, []string{day, "NULL", hashes, topics}, []string{"idx_attempts_record_hash", "idx_dlq_messages_claimed_hash"}},
 		{
-			"WhoSentIt", sameQuery,
+			"WhoSentIt", ingest.SameQuery,
 			[]string{day, "NULL", hashes, topics, bytes, bytes, one, "'{}'", one, "'{" + strings.Repeat("f,", 999) + "f}'"},
 			[]string{"idx_attempts_record_hash", "idx_dlq_messages_claimed_hash", "dlq_messages_pkey", "dlq_messages_archive_pkey", "edits_pkey", "returns_pkey"},
 		},
-		{"OneMessage", getQuery, []string{"'" + resolved.String() + "'", "-1"}, []string{"dlq_messages_pkey", "attempts_pkey", "committed_offsets_pkey"}},
-		{"Page", listQuery, []string{"'topic1'", "0", "100", "65536", "16777216"}, []string{"attempts_pkey", "committed_offsets_pkey"}},
-		{"Due", dueQuery, []string{"'{topic1,rare}'", "NULL", "NULL", "'" + uuid.Nil.String() + "'", "128", "1000", "'{orders}'", "'{gamma.dlq}'"}, []string{"idx_dlq_messages_due", "idx_dlq_messages_status"}},
-		{"DueBehindAPlace", dueQuery, []string{"'{topic1,rare}'", "NULL", "now() - interval '40000 seconds'", "'" + resolved.String() + "'", "128", "1000", "'{orders}'", "'{gamma.dlq}'"}, []string{"idx_dlq_messages_due", "idx_dlq_messages_status"}},
-		{"Stuck", stuckQuery, []string{"NULL", day}, []string{"idx_dlq_messages_status"}},
+		{"OneMessage", messages.GetQuery, []string{"'" + resolved.String() + "'", "-1"}, []string{"dlq_messages_pkey", "attempts_pkey", "committed_offsets_pkey"}},
+		{"Page", messages.ListQuery, []string{"'topic1'", "0", "100", "65536", "16777216"}, []string{"attempts_pkey", "committed_offsets_pkey"}},
+		{"Due", messages.DueQuery, []string{"'{topic1,rare}'", "NULL", "NULL", "'" + uuid.Nil.String() + "'", "128", "1000", "'{orders}'", "'{gamma.dlq}'"}, []string{"idx_dlq_messages_due", "idx_dlq_messages_status"}},
+		{"DueBehindAPlace", messages.DueQuery, []string{"'{topic1,rare}'", "NULL", "now() - interval '40000 seconds'", "'" + resolved.String() + "'", "128", "1000", "'{orders}'", "'{gamma.dlq}'"}, []string{"idx_dlq_messages_due", "idx_dlq_messages_status"}},
+		{"Stuck", messages.StuckQuery, []string{"NULL", day}, []string{"idx_dlq_messages_status"}},
 	})
 }
 
@@ -234,7 +240,7 @@ func TestConsumptionIsLookedUpOnlyWhereItMatters(t *testing.T) {
 	db := freshDB(t)
 	db.SetMaxOpenConns(1)
 	seedMany(t, db)
-	exec(t, db, `PREPARE page AS `+listQuery)
+	exec(t, db, `PREPARE page AS `+messages.ListQuery)
 	lines := getAll[string](t, db, `EXPLAIN (ANALYZE, TIMING OFF, SUMMARY OFF) EXECUTE page('topic1', 0, 100, 65536, 16777216)`)
 	plan := strings.Join(lines, "\n")
 	at := strings.Index(plan, "attempts_pkey")
@@ -255,7 +261,7 @@ func TestDueIsBounded(t *testing.T) {
 	q := repository.DueQuery{Topics: []string{"mine"}, Limit: 32}
 	first, next, err := store.Due(t.Context(), q)
 	check.NoError(t, err)
-	check.True(t, len(first) == 1 && next != (repository.Place{}),
+	check.True(t, len(first) == 1 && next != (repository.Cursor{}),
 		"the first call has %d messages and goes on at %+v, want the touched one, and a place", len(first), next)
 	calls := 1
 	for found := len(first); found == 1 && calls < 100; calls++ {
@@ -265,8 +271,8 @@ func TestDueIsBounded(t *testing.T) {
 		check.NoError(t, err)
 		found = len(ids)
 	}
-	want := 20000/dueWalk + 1
-	check.True(t, calls == want && next == (repository.Place{}),
+	want := 20000/messages.DueWalk + 1
+	check.True(t, calls == want && next == (repository.Cursor{}),
 		"found it with call %d, next %+v, want call %d, the last", calls, next, want)
 }
 
@@ -305,6 +311,7 @@ func TestSelectionPlans(t *testing.T) {
 	exec(t, db, `UPDATE dlq.dlq_messages SET dlq_topic_id = (SELECT id FROM dlq.topics WHERE name = 'rare.dlq') WHERE original_topic = 'rare'`)
 	exec(t, db, `ANALYZE dlq.dlq_messages`)
 	store := New(db)
+	scopes := search.NewScopes(store.db)
 	ids := getAll[uuid.UUID](t, db, `SELECT id FROM dlq.dlq_messages ORDER BY md5(id::text) LIMIT 200`)
 	visible := check.Must(entity.ParseTopicPatterns("visible", "topic1*"))(t)
 	retry := func(change func(*repository.NewRedrive)) repository.NewRedrive {
@@ -333,12 +340,12 @@ func TestSelectionPlans(t *testing.T) {
 		}), []string{"dlq_messages_pkey"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			query, args, err := store.creation(t.Context(), c.redrive)
+			query, args, err := redrives.Creation(t.Context(), store.db, scopes, c.redrive)
 			check.NoError(t, err)
 			plan := planned(t, db, query, args)
 			wantWalks(t, plan, "dlq_messages", c.indexes)
-			survey := check.Must(store.newSelection(t.Context(), c.redrive, 1))(t)
-			wantWalks(t, planned(t, db, survey.within(surveyQuery), survey.values), "dlq_messages", c.indexes)
+			survey := check.Must(redrives.NewSelection(t.Context(), scopes, c.redrive, 1))(t)
+			wantWalks(t, planned(t, db, survey.Within(redrives.PreviewQuery), survey.Values), "dlq_messages", c.indexes)
 		})
 	}
 }
@@ -370,18 +377,18 @@ func TestRedrivePlans(t *testing.T) {
 	id = quote(id)
 	ids := quote("{" + message + "," + message + "}")
 	wantPlans(t, db, []string{"redrives", "redrive_batches", "dlq_messages", "attempts", "returns"}, []plan{
-		{"Lease", leaseQuery, []string{id, "NULL", id, "30000000"}, []string{"redrives_pkey", "redrive_batches_pkey"}},
-		{"Renew", renewQuery, []string{id, "NULL", "30000000"}, []string{"idx_redrive_batches_held"}},
-		{"Save", saveBatchQuery, []string{id, "3", id, "'{1}'", "'{1}'", "'{x}'", "'{0}'", "'{5}'", "'[]'"}, []string{"idx_redrive_batches_held"}},
-		{"Look", redriveQuery, []string{id}, []string{"redrives_pkey", "idx_returns_redrive"}},
-		{"FirstPageOfAnActor", redrivesOfActor, []string{"NULL", id, "'{}'", "20", "'alice'"}, []string{"idx_redrives_"}},
-		{"FirstPage", redrivesOfAll, []string{"NULL", id, "'{}'", "20"}, []string{"idx_redrives_created_at"}},
-		{"Items", redriveItemsQuery, []string{id, "50", "20", "'{}'", "''"}, []string{"redrive_batches_pkey", "idx_returns_redrive"}},
-		{"FailedItems", redriveItemsQuery, []string{id, "0", "100", "'{2,3}'", "''"}, []string{"redrive_batches_pkey"}},
-		{"ReturnedItems", redriveItemsQuery, []string{id, "0", "100", "'{}'", "'returned'"}, []string{"redrive_batches_pkey", "idx_returns_redrive"}},
-		{"Outcomes", redriveOutcomesQuery, []string{id, "false"}, []string{"redrive_batches_pkey"}},
-		{"Finish", moveRedriveQuery, []string{id, "NULL", "'a'", "NULL", "NULL", "NULL", "NULL", "'finished'", "''", "false", "'{running}'", "'finish'"}, []string{"redrives_pkey"}},
-		{"Attempts", attemptsOfQuery, []string{id, ids}, []string{"attempts_pkey", "dlq_messages_pkey"}},
+		{"Lease", redrives.LeaseQuery, []string{id, "NULL", id, "30000000"}, []string{"redrives_pkey", "redrive_batches_pkey"}},
+		{"Renew", redrives.RenewQuery, []string{id, "NULL", "30000000"}, []string{"idx_redrive_batches_held"}},
+		{"Save", redrives.SaveBatchQuery, []string{id, "3", id, "'{1}'", "'{1}'", "'{x}'", "'{0}'", "'{5}'", "'[]'"}, []string{"idx_redrive_batches_held"}},
+		{"Look", redrives.RedriveQuery, []string{id}, []string{"redrives_pkey", "idx_returns_redrive"}},
+		{"FirstPageOfAnActor", redrives.RedrivesOfActor, []string{"NULL", id, "'{}'", "20", "'alice'"}, []string{"idx_redrives_"}},
+		{"FirstPage", redrives.RedrivesOfAll, []string{"NULL", id, "'{}'", "20"}, []string{"idx_redrives_created_at"}},
+		{"Items", redrives.RedriveItemsQuery, []string{id, "50", "20", "'{}'", "''"}, []string{"redrive_batches_pkey", "idx_returns_redrive"}},
+		{"FailedItems", redrives.RedriveItemsQuery, []string{id, "0", "100", "'{2,3}'", "''"}, []string{"redrive_batches_pkey"}},
+		{"ReturnedItems", redrives.RedriveItemsQuery, []string{id, "0", "100", "'{}'", "'returned'"}, []string{"redrive_batches_pkey", "idx_returns_redrive"}},
+		{"Outcomes", redrives.RedriveOutcomesQuery, []string{id, "false"}, []string{"redrive_batches_pkey"}},
+		{"Finish", redrives.MoveRedriveQuery, []string{id, "NULL", "'a'", "NULL", "NULL", "NULL", "NULL", "'finished'", "''", "false", "'{running}'", "'finish'"}, []string{"redrives_pkey"}},
+		{"Attempts", redrives.AttemptsOfQuery, []string{id, ids}, []string{"attempts_pkey", "dlq_messages_pkey"}},
 	})
 }
 
@@ -428,12 +435,12 @@ func TestActivityPlans(t *testing.T) {
 		args        []string
 		index       string
 	}{
-		{"Hour", arrivalsQuery, span("1 hour", "5"), "idx_activity_at"},
-		{"Day", arrivalsQuery, span("1 day", "60"), "idx_activity_at"},
-		{"HourOfATopic", arrivalsOfTopicsQuery, append(span("1 hour", "5"), "'{topic7}'"), "activity"},
-		{"WeekOfATopic", arrivalsOfTopicsQuery, append(span("7 days", "60"), "'{topic7}'"), "activity_pkey"},
-		{"Topics", activityTopicsQuery + " AND $1", []string{"true"}, "activity_pkey"},
-		{"Store", storeDocumentsQuery, []string{
+		{"Hour", insight.ArrivalsQuery, span("1 hour", "5"), "idx_activity_at"},
+		{"Day", insight.ArrivalsQuery, span("1 day", "60"), "idx_activity_at"},
+		{"HourOfATopic", insight.ArrivalsOfTopicsQuery, append(span("1 hour", "5"), "'{topic7}'"), "activity"},
+		{"WeekOfATopic", insight.ArrivalsOfTopicsQuery, append(span("7 days", "60"), "'{topic7}'"), "activity_pkey"},
+		{"Topics", insight.ActivityTopicsQuery + " AND $1", []string{"true"}, "activity_pkey"},
+		{"Store", search.StoreDocumentsQuery, []string{
 			"'{" + uuid.NewString() + "}'", "'{a}'", "'{\"{}\"}'", "1", "NULL", "7200000000", "691200000000",
 		}, "idx_activity_at"},
 	} {

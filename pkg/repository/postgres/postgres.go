@@ -1,109 +1,163 @@
 // Package postgres keeps dead letters in PostgreSQL, for production: each method of the storage contract is atomic,
 // so a crash leaves nothing half done. Open makes connections; migrations create the schema.
+//
+// Store joins the packages below internal, each of which has the statements of one part of the contract:
+//
+//   - conn: connections, credentials, prepared statements, errors of the driver
+//   - codec: arrays, headers and rows
+//   - audit: the audit trail as other statements write and ask it
+//   - messages: claim, finish, read, change, archive
+//   - ingest: incoming records, their returns, quarantine, payloads
+//   - search: filters, scopes of topics, pages, counts, exports, the search index
+//   - redrives: selections, redrives, batches, results
+//   - insight: error groups, topics, activity, audit trail, keys, notifications, mapping, runs of the archiver
 package postgres
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 
 	"github.com/jmoiron/sqlx"
+	"go.opentelemetry.io/otel/trace"
 
-	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/audit"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/ingest"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/insight"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/messages"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/redrives"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/search"
 )
 
 // Store implements the repository in PostgreSQL. It is safe for concurrent use; locks of the database, not of the
 // process, serialise callers.
 type Store struct {
-	db  *sqlx.DB
-	now func() time.Time // nil: the database's clock
+	db *conn.DB
 
-	payloadMode  PayloadMode
-	payloadLimit int // bytes; 0: no payload
-
-	searchPatience, countPatience time.Duration
-	searchTime, rangeTime         time.Duration // of a free-text search
-
-	answersFrom atomic.Pointer[int64] // version of documents; nil: that of the search index
-
-	statements statements
+	*ingest.Ingester
+	*ingest.Positions
+	*ingest.Quarantine
+	*ingest.Payloads
+	*messages.Attempts
+	*messages.Schedule
+	*messages.Messages
+	*messages.Outcomes
+	*messages.Archive
+	*search.Searcher
+	*search.Indexer
+	*redrives.Lifecycle
+	*redrives.Batches
+	*redrives.Results
+	*audit.Operations
+	*insight.Groups
+	*insight.Topics
+	*insight.Activity
+	*insight.Audit
+	*insight.Keys
+	*insight.Notifications
+	*insight.Mappings
+	*insight.Runs
+	*insight.Bookkeeping
 }
 
 var _ repository.Repository = (*Store)(nil)
 
 // Option changes how a Store works.
-type Option func(*Store)
+type Option func(*options)
+
+type options struct {
+	now          func() time.Time
+	payloadMode  PayloadMode
+	payloadLimit int
+}
 
 // WithClock replaces the database's clock, for tests. Production uses the database's, so that the clocks of many
 // processes cannot disagree about an expiry.
 func WithClock(now func() time.Time) Option {
-	return func(s *Store) { s.now = now }
+	return func(o *options) { o.now = now }
+}
+
+// PayloadMode says when the column payload of a message is filled; see WithPayload.
+type PayloadMode = ingest.PayloadMode
+
+// WithPayload sets when the column payload is filled, and the largest value in bytes that
+// is copied into it (0: none). The default is ingest.PayloadBackground and ingest.DefaultPayloadLimit.
+func WithPayload(mode PayloadMode, maxBytes int) Option {
+	return func(o *options) { o.payloadMode, o.payloadLimit = mode, maxBytes }
 }
 
 // New returns a Store on a database that Open connected, whose schema has been
 // migrated. It does not close db.
-func New(db *sqlx.DB, options ...Option) *Store {
-	s := &Store{
-		db: db, statements: statements{prepared: map[string]*sqlx.Stmt{}, sizes: map[int64]int64{}},
-		payloadMode: PayloadBackground, payloadLimit: DefaultPayloadLimit,
-		searchPatience: searchPatience, countPatience: countPatience,
-		searchTime: searchTime, rangeTime: rangeTime,
+func New(db *sqlx.DB, with ...Option) *Store {
+	o := options{payloadMode: ingest.PayloadBackground, payloadLimit: ingest.DefaultPayloadLimit}
+	for _, change := range with {
+		change(&o)
 	}
-	for _, o := range options {
-		o(s)
+	d := conn.New(db, o.now)
+	reader := messages.New(d)
+	archive := messages.NewArchive(d, reader)
+	ingester := ingest.New(d, archive, o.payloadMode, o.payloadLimit)
+	scopes := search.NewScopes(d)
+	lifecycle := redrives.NewLifecycle(d, scopes)
+	groups := insight.NewGroups(d)
+	return &Store{
+		db:            d,
+		Ingester:      ingester,
+		Positions:     ingest.NewPositions(d),
+		Quarantine:    ingest.NewQuarantine(d, ingester),
+		Payloads:      ingest.NewPayloads(d),
+		Attempts:      messages.NewAttempts(d),
+		Schedule:      messages.NewSchedule(d),
+		Messages:      reader,
+		Outcomes:      messages.NewOutcomes(d),
+		Archive:       archive,
+		Searcher:      search.New(d, scopes),
+		Indexer:       search.NewIndexer(d, scopes, groups),
+		Lifecycle:     lifecycle,
+		Batches:       redrives.NewBatches(d, lifecycle),
+		Results:       redrives.NewResults(d, lifecycle),
+		Operations:    audit.New(d),
+		Groups:        groups,
+		Topics:        insight.NewTopics(d, scopes),
+		Activity:      insight.NewActivity(d, lifecycle),
+		Audit:         insight.NewAudit(d, groups),
+		Keys:          insight.NewKeys(d),
+		Notifications: insight.NewNotifications(d),
+		Mappings:      insight.NewMappings(d),
+		Runs:          insight.NewRuns(d),
+		Bookkeeping:   insight.NewBookkeeping(d),
 	}
-	return s
 }
 
 // Ping returns nil when the database answers a query.
 func (s *Store) Ping(ctx context.Context) error {
 	var one int
-	return translate("ping", s.db.GetContext(ctx, &one, "SELECT 1"))
+	return conn.Translate("ping", s.db.Pool.GetContext(ctx, &one, "SELECT 1"))
 }
 
-// clock is the time argument of a statement: NULL uses the database's clock.
-func (s *Store) clock() any {
-	if s.now == nil {
-		return nil
-	}
-	return entity.Moment(s.now())
+// Config is where the database is, and how to sign in.
+type Config = conn.Config
+
+// DefaultConfig has a small pool without TLS. Host, Name and User have no default.
+func DefaultConfig() Config { return conn.DefaultConfig() }
+
+// OpenOption changes the connections of Open.
+type OpenOption = conn.OpenOption
+
+// WithTracing makes a client span for each statement within a recorded trace; see conn.WithTracing.
+func WithTracing(provider trace.TracerProvider) OpenOption { return conn.WithTracing(provider) }
+
+// Open returns a pool for the database without connecting to it; see conn.Open.
+func Open(cfg Config, with ...OpenOption) (*sqlx.DB, error) { return conn.Open(cfg, with...) }
+
+// WaitReady tries to reach the database until it answers or the timeout has passed; see conn.WaitReady.
+func WaitReady(ctx context.Context, db *sqlx.DB, timeout time.Duration) error {
+	return conn.WaitReady(ctx, db, timeout)
 }
 
-// stmt prepares a query once. lib/pq reads bytea as hex from plain queries and as binary from prepared ones, which
-// saves a fifth of a claim's time and half of an export's.
-func (s *Store) stmt(ctx context.Context, query string) (*sqlx.Stmt, error) {
-	s.watchPlans()
-	if st, _ := s.statements.get(query); st != nil {
-		return st, nil
-	}
-	// Not under the lock: a server that does not answer would block every caller.
-	made, err := s.db.PreparexContext(ctx, query)
-	if err != nil {
-		return nil, err
-	}
-	return s.statements.keep(query, made), nil
-}
+// Sessions stores what replicas of the API share: the keys that sign cursors, and ended sessions.
+type Sessions = insight.Sessions
 
-// selectRows runs a prepared query into dest, a pointer to a slice.
-func (s *Store) selectRows(ctx context.Context, dest any, query string, args ...any) error {
-	return again(ctx, func() error {
-		st, err := s.stmt(ctx, query) //nolint:sqlclosecheck // it stays prepared
-		if err != nil {
-			return err
-		}
-		return st.SelectContext(ctx, dest, args...)
-	})
-}
-
-// exec runs a prepared statement that returns no rows.
-func (s *Store) exec(ctx context.Context, query string, args ...any) error {
-	return again(ctx, func() error {
-		st, err := s.stmt(ctx, query) //nolint:sqlclosecheck // it stays prepared
-		if err != nil {
-			return err
-		}
-		_, err = st.ExecContext(ctx, args...)
-		return err
-	})
-}
+// NewSessions uses a database that Open connected, whose schema has been migrated.
+func NewSessions(db *sqlx.DB) *Sessions { return insight.NewSessions(db) }

@@ -13,25 +13,17 @@ import (
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest"
 )
 
 func TestMain(m *testing.M) { stacktest.Main(m) }
 
-// parallel runs a subtest at the same time as others.
-func parallel(t *testing.T, name string, test func(t *testing.T)) {
-	t.Helper()
-	t.Run(name, func(t *testing.T) {
-		t.Parallel()
-		test(t)
-	})
-}
-
-// withDB runs a subtest as parallel does, with a database of its own.
+// withDB runs a subtest as postgrestest.Parallel does, with a database of its own.
 func withDB(t *testing.T, name string, test func(t *testing.T, db *sqlx.DB)) {
 	t.Helper()
-	parallel(t, name, func(t *testing.T) { test(t, postgrestest.Open(t)) })
+	postgrestest.Parallel(t, name, func(t *testing.T) { test(t, postgrestest.Open(t)) })
 }
 
 // freshDB returns a database for a test, which runs at the same time as others.
@@ -118,7 +110,7 @@ func insert(t *testing.T, db *sqlx.DB, m entity.Message) {
 			$21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40::jsonb)`,
 		m.ID, m.OriginalTopic, m.ErrorMessage, m.RetryCount, m.MaxRetries, string(m.Status),
 		entity.Moment(m.CreatedAt), entity.Moment(m.UpdatedAt), when(m.LastRetryAt),
-		bytesArg(m.Record.Key), bytesArg(m.Record.Value), packHeaders(m.Record.Headers),
+		bytesArg(m.Record.Key), bytesArg(m.Record.Value), codec.PackHeaders(m.Record.Headers),
 		orNull(m.Record.Size, m.Record.State == entity.ValueOverLimit), bytesArg(m.Record.SHA256),
 		m.Source.TopicID, m.Source.Incarnation, m.Source.Partition, m.Source.Offset, when(m.Source.Timestamp),
 		m.Origin.Partition, m.Origin.Offset, when(m.Origin.Timestamp), word(string(m.Origin.Confidence)),
@@ -127,7 +119,7 @@ func insert(t *testing.T, db *sqlx.DB, m entity.Message) {
 		orNull(m.Claim.ID, m.Claim.ID != [16]byte{}), when(m.Claim.ExpiresAt), word(m.Claim.Topic),
 		m.Claim.Partition, m.Claim.EndOffset,
 		when(m.NextAttemptAt), word(m.LastPublishError), word(string(m.LastPublishErrorClass)), word(string(m.Outcome)),
-		orNull(m.Group, m.Group != [16]byte{}), word(string(defectOf(&m.Record))))
+		orNull(m.Group, m.Group != [16]byte{}), word(string(codec.DefectOf(&m.Record))))
 	check.Require(t, err == nil, "insert message: %v", err)
 }
 

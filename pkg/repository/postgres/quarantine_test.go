@@ -14,6 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/ingest"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
@@ -192,7 +193,7 @@ func TestQuarantineOfVisibleTopics(t *testing.T) {
 	for range 3 {
 		list := check.Must(f.store.Quarantined(t.Context(), q))(t)
 		for _, r := range list {
-			all, q.Before = append(all, r.ID), repository.Place{CreatedAt: r.FirstTry, ID: r.ID}
+			all, q.Before = append(all, r.ID), repository.Cursor{CreatedAt: r.FirstTry, ID: r.ID}
 		}
 	}
 	check.True(t, len(all) == 3 && all[0] != all[1] && all[1] != all[2], "pages of two have %v, want three records, each once", all)
@@ -231,7 +232,7 @@ func TestRefusedBatchThatFails(t *testing.T) {
 func TestRefusedBatchAsksAboutEachValueOnce(t *testing.T) {
 	t.Parallel()
 	db, count := postgrestest.OpenCounted(t)
-	f := newFeed(t, New(db, WithPayload(PayloadInline, DefaultPayloadLimit)))
+	f := newFeed(t, New(db, WithPayload(ingest.PayloadInline, ingest.DefaultPayloadLimit)))
 	refuse(t, db)
 	const n = 128
 	b := twoPartitions(t, f, n/2, 3)
@@ -257,7 +258,7 @@ func TestQuarantineIsListedWithinItsRoom(t *testing.T) {
 		check.NoError(t, check.Err(f.store.Store(t.Context(), f.batch(0, r...))))
 	}
 	room := &countedRoom{}
-	list, err := f.store.Quarantined(repository.WithRoom(t.Context(), room), repository.QuarantineQuery{Limit: 10})
+	list, err := f.store.Quarantined(repository.WithMemoryReservation(t.Context(), room), repository.QuarantineQuery{Limit: 10})
 	check.Require(t, err == nil && len(list) == 2, "Quarantined = %d records, %v, want 2", len(list), err)
 	for _, q := range list {
 		r := q.Record
@@ -273,7 +274,7 @@ func TestQuarantineIsListedWithinItsRoom(t *testing.T) {
 			"TakeQuarantined = a key of %d bytes, %d omitted, want the whole key", len(q.Record.Key), q.Record.KeyOmitted)
 	}
 	room.full = true
-	if _, err := f.store.Quarantined(repository.WithRoom(t.Context(), room), repository.QuarantineQuery{Limit: 10}); !errors.Is(err, errFullRoom) {
+	if _, err := f.store.Quarantined(repository.WithMemoryReservation(t.Context(), room), repository.QuarantineQuery{Limit: 10}); !errors.Is(err, errFullRoom) {
 		t.Errorf("without room: %v, want %v", err, errFullRoom)
 	}
 }

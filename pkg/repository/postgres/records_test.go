@@ -11,6 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
 )
 
 func wantRecords(t *testing.T, db *sqlx.DB, when string, want int) {
@@ -26,7 +27,7 @@ func TestRecordsFollowTheirMessages(t *testing.T) {
 	ids := pendingMessages(t, store, "orders.dlq", 4)
 	wantRecords(t, db, "after storing", 4)
 	exec(t, db, `UPDATE dlq.dlq_messages SET status = 'RESOLVED', updated_at = now() - interval '40 days', created_at = now() - interval '40 days'
-		WHERE id = ANY ($1)`, uuids(ids[:2]))
+		WHERE id = ANY ($1)`, codec.UUIDArray(ids[:2]))
 	exec(t, db, `CALL dlq.archive_old_dlq_messages(30, 1000)`)
 	wantRecords(t, db, "after archiving", 4)
 	if m, err := store.GetArchived(t.Context(), ids[0], -1); err != nil || string(m.Record.Value) != `{"n": 0}` {

@@ -15,6 +15,8 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/migrate"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/insight"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
@@ -31,7 +33,7 @@ func TestRoles(t *testing.T) {
 		return openConfig(t, cfg)
 	}
 
-	parallel(t, "ApplicationArchivesPurgesAndReadsTheVersion", func(t *testing.T) {
+	postgrestest.Parallel(t, "ApplicationArchivesPurgesAndReadsTheVersion", func(t *testing.T) {
 		own := postgrestest.URL(t)
 		cfg := configOf(t, own)
 		cfg.User, cfg.Password = login(t, "dlq_rw"), "p"
@@ -45,7 +47,7 @@ func TestRoles(t *testing.T) {
 		check.Same(t, check.Must(store.ArchiveOld(t.Context(), 30, 10))(t), 1, "archive")
 		check.Same(t, check.Must(store.PurgePartitions(t.Context(), 0, 10))(t), 0, "purge of partitions")
 		check.Same(t, check.Must(store.PurgeArchive(t.Context(), 0, 10))(t), 1, "purge")
-		sessions := NewSessions(db)
+		sessions := insight.NewSessions(db)
 		check.Len(t, check.Must(sessions.SigningKeys(t.Context(), make([]byte, 32)))(t), 1, "signing keys")
 		check.NoError(t, sessions.EndSessions(t.Context(), [][32]byte{{1}}, time.Now().Add(time.Hour)))
 		seedBookkeeping(t, db, 2, "1000d")
@@ -53,7 +55,7 @@ func TestRoles(t *testing.T) {
 		check.NoError(t, migrate.Check(t.Context(), db.DB))
 	})
 
-	parallel(t, "ApplicationMayNotChangeTheSchemaNorTheCounters", func(t *testing.T) {
+	postgrestest.Parallel(t, "ApplicationMayNotChangeTheSchemaNorTheCounters", func(t *testing.T) {
 		part := partitions(t, admin)[0]
 		wantDenied(t, connect(t, "dlq_rw"), append(foreign,
 			`INSERT INTO dlq.message_counters VALUES ('o', 0, 'DEAD', 0, 1)`,
@@ -81,7 +83,7 @@ func TestRoles(t *testing.T) {
 			`SELECT setval('dlq.topics_id_seq', 1)`)...)
 	})
 
-	parallel(t, "ReportsReadEverythingAndChangeNothing", func(t *testing.T) {
+	postgrestest.Parallel(t, "ReportsReadEverythingAndChangeNothing", func(t *testing.T) {
 		db := connect(t, "dlq_ro")
 		tables := getAll[string](t, admin, `SELECT schemaname || '.' || tablename FROM pg_tables WHERE schemaname IN ('dlq', 'dlq_migrations')`)
 		check.Require(t, len(tables) >= 15, "got tables %v, want all", tables)
@@ -110,7 +112,7 @@ func TestRoles(t *testing.T) {
 			`CALL dlq.archive_old_dlq_messages(0, 10)`)...)
 	})
 
-	parallel(t, "AuditTrailIsAppendOnly", func(t *testing.T) {
+	postgrestest.Parallel(t, "AuditTrailIsAppendOnly", func(t *testing.T) {
 		own := postgrestest.URL(t)
 		super := check.Must(sqlx.Connect("postgres", own))(t)
 		t.Cleanup(func() { _ = super.Close() })
@@ -119,7 +121,7 @@ func TestRoles(t *testing.T) {
 		auditIsAppendOnly(t, openConfig(t, cfg), super)
 	})
 
-	parallel(t, "OwnNothing", func(t *testing.T) {
+	postgrestest.Parallel(t, "OwnNothing", func(t *testing.T) {
 		owned := getOne[int](t, admin, `SELECT count(*) FROM pg_shdepend d JOIN pg_roles r ON r.oid = d.refobjid
 			WHERE d.deptype = 'o' AND r.rolname IN ('dlq_rw', 'dlq_ro')`)
 		check.Same(t, owned, 0, "dlq_rw and dlq_ro own things")
@@ -128,7 +130,7 @@ func TestRoles(t *testing.T) {
 		check.Same(t, logins, 0, "of the roles may sign in or more")
 	})
 
-	parallel(t, "MigratorNeedsCreateOnTheDatabaseAlone", func(t *testing.T) {
+	postgrestest.Parallel(t, "MigratorNeedsCreateOnTheDatabaseAlone", func(t *testing.T) {
 		empty(t)
 		at := postgrestest.Empty(t)
 		cfg := configOf(t, at)
@@ -153,7 +155,7 @@ func TestRoles(t *testing.T) {
 		wantExactCounters(t, app)
 	})
 
-	parallel(t, "DroppedUnderALivePoolHealsWithTheNextCredentials", func(t *testing.T) {
+	postgrestest.Parallel(t, "DroppedUnderALivePoolHealsWithTheNextCredentials", func(t *testing.T) {
 		first, second := login(t, "dlq_rw"), login(t, "dlq_rw")
 		cfg := configOf(t, at)
 		cfg.User, cfg.CredentialsFile = "", filepath.Join(t.TempDir(), "credentials")
@@ -266,7 +268,7 @@ func dropOwned(t *testing.T, at, role string) {
 }
 
 // configOf returns a Config for a database, without user and password.
-func configOf(t *testing.T, at string) Config {
+func configOf(t *testing.T, at string) conn.Config {
 	t.Helper()
 	u := check.Must(url.Parse(at))(t)
 	cfg := goodConfig()

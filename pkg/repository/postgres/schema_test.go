@@ -32,7 +32,7 @@ var theTen = []string{
 func TestSchema(t *testing.T) {
 	t.Parallel()
 
-	parallel(t, "IsTheOneOfTheFile", func(t *testing.T) {
+	postgrestest.Parallel(t, "IsTheOneOfTheFile", func(t *testing.T) {
 		const path = "testdata/schema.txt"
 		got := strings.Join(outline(t, postgrestest.Open(t)), "\n") + "\n"
 		if *update {
@@ -43,7 +43,7 @@ func TestSchema(t *testing.T) {
 			strings.Split(got, "\n"), strings.Split(string(want), "\n"))
 	})
 
-	parallel(t, "IsTheSameAfterTheWayDownAndUp", func(t *testing.T) {
+	postgrestest.Parallel(t, "IsTheSameAfterTheWayDownAndUp", func(t *testing.T) {
 		db := empty(t)
 		check.NoError(t, migrate.Up(t.Context(), db.DB))
 		first := catalogue(t, db)
@@ -54,7 +54,7 @@ func TestSchema(t *testing.T) {
 		wantLines(t, "after the way up again", catalogue(t, db), first)
 	})
 
-	parallel(t, "IsTheSameAfterEachStepDownAndUp", func(t *testing.T) {
+	postgrestest.Parallel(t, "IsTheSameAfterEachStepDownAndUp", func(t *testing.T) {
 		db := bare(t)
 		var before []string
 		for _, s := range steps(t) {
@@ -84,7 +84,7 @@ func TestSchema(t *testing.T) {
 		check.NoError(t, migrate.Check(t.Context(), db.DB))
 	})
 
-	parallel(t, "BuildsIndexesOfFullTablesBesideTheirWriters", func(t *testing.T) {
+	postgrestest.Parallel(t, "BuildsIndexesOfFullTablesBesideTheirWriters", func(t *testing.T) {
 		blocking := regexp.MustCompile(`CREATE (UNIQUE )?INDEX (IF NOT EXISTS )?\w+\s+ON dlq\.dlq_messages`)
 		for _, s := range steps(t) {
 			check.True(t, s.name < "012" || !blocking.MatchString(s.up+s.down),
@@ -155,7 +155,7 @@ func TestUpdatedAt(t *testing.T) {
 		return !stayed
 	}
 
-	parallel(t, "MovesWithEachOfTheTen", func(t *testing.T) {
+	postgrestest.Parallel(t, "MovesWithEachOfTheTen", func(t *testing.T) {
 		changes := map[string]string{
 			"id": "gen_random_uuid()", "original_topic": "'other'", "error_message": "'other'", "retry_count": "7",
 			"max_retries": "9", "payload": `'{"other": 1}'`, "status": "'PENDING'", "created_at": "'2002-01-01'",
@@ -167,7 +167,7 @@ func TestUpdatedAt(t *testing.T) {
 		}
 	})
 
-	parallel(t, "StaysWithBookkeeping", func(t *testing.T) {
+	postgrestest.Parallel(t, "StaysWithBookkeeping", func(t *testing.T) {
 		columns := columnsOf(t, db, "dlq_messages")
 		seen := 0
 		for _, c := range columns {
@@ -181,7 +181,7 @@ func TestUpdatedAt(t *testing.T) {
 			"got %d bookkeeping columns of %d, want all but the ten", seen, len(columns))
 	})
 
-	parallel(t, "CanBeSetByHand", func(t *testing.T) {
+	postgrestest.Parallel(t, "CanBeSetByHand", func(t *testing.T) {
 		id := seedTen(t, db, "DEAD", old)
 		for _, set := range []string{"updated_at = '1999-09-09 09:09:09+00'", "status = 'PENDING', updated_at = '1999-09-09 09:09:10+00'"} {
 			year := getOne[int](t, db, `UPDATE dlq.dlq_messages SET `+set+` WHERE id = $1 RETURNING extract(year FROM updated_at)::int`, id)
@@ -207,13 +207,13 @@ func TestPgcrypto(t *testing.T) {
 		return has(t, db)
 	}
 
-	parallel(t, "GoesWithTheStepThatBroughtIt", func(t *testing.T) {
+	postgrestest.Parallel(t, "GoesWithTheStepThatBroughtIt", func(t *testing.T) {
 		check.True(t, !upAndDown(t, "", ""), "it stayed, want it gone")
 	})
-	parallel(t, "StaysWhereItWasBefore", func(t *testing.T) {
+	postgrestest.Parallel(t, "StaysWhereItWasBefore", func(t *testing.T) {
 		check.True(t, upAndDown(t, "", "CREATE EXTENSION pgcrypto"), "it is gone, want it left")
 	})
-	parallel(t, "StaysWhereSomethingUsesIt", func(t *testing.T) {
+	postgrestest.Parallel(t, "StaysWhereSomethingUsesIt", func(t *testing.T) {
 		check.True(t, upAndDown(t, "CREATE VIEW public.hashes AS SELECT digest('a', 'sha256') AS h", ""),
 			"it is gone, want it left")
 	})

@@ -11,6 +11,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/search"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
 // TestSearchBehindTheCatalogue: while the index is incomplete, a search for words finds all messages up to the
@@ -19,7 +22,7 @@ func TestSearchBehindTheCatalogue(t *testing.T) {
 	db := freshDB(t)
 	newest := seedBehind(t, db)
 	store := New(db)
-	store.AnswerFrom(1)
+	store.SetIndexVersion(1)
 	page := func(t *testing.T, q repository.SearchQuery) (ids []uuid.UUID) {
 		t.Helper()
 		q.Filter.Words = append(q.Filter.Words, "boom")
@@ -36,23 +39,23 @@ func TestSearchBehindTheCatalogue(t *testing.T) {
 			check.Require(t, got[i] == want[i], "message %d is %s, want %s", i, got[i], want[i])
 		}
 	}
-	var places []repository.Place
+	var places []repository.Cursor
 	for _, id := range newest {
-		p := repository.Place{ID: id}
+		p := repository.Cursor{ID: id}
 		check.NoError(t, db.Get(&p.CreatedAt, `SELECT created_at FROM dlq.dlq_messages WHERE id = $1`, id))
 		places = append(places, p)
 	}
 
-	parallel(t, "PageByPage", func(t *testing.T) {
+	postgrestest.Parallel(t, "PageByPage", func(t *testing.T) {
 		want(t, page(t, repository.SearchQuery{Limit: 3}), newest[:3])
 		want(t, page(t, repository.SearchQuery{Limit: 10, After: places[2]}), newest[3:13])
 		want(t, page(t, repository.SearchQuery{Limit: 20, After: places[12]}), newest[13:33])
 	})
-	parallel(t, "TheLastPageIsNotFull", func(t *testing.T) {
+	postgrestest.Parallel(t, "TheLastPageIsNotFull", func(t *testing.T) {
 		want(t, page(t, repository.SearchQuery{Limit: 100}), newest)
 		want(t, page(t, repository.SearchQuery{Limit: 100, After: places[39]}), nil)
 	})
-	parallel(t, "OldestFirst", func(t *testing.T) {
+	postgrestest.Parallel(t, "OldestFirst", func(t *testing.T) {
 		got := page(t, repository.SearchQuery{Limit: 1, Sort: repository.Sort{Ascending: true}})
 		want(t, got, newest[39:])
 	})
@@ -61,7 +64,7 @@ func TestSearchBehindTheCatalogue(t *testing.T) {
 		f := entity.Filter{Topic: "orders", ErrorClass: "x", Words: []string{"boom"}}
 		want(t, page(t, repository.SearchQuery{Limit: 12, Filter: f, After: places[4]}), newest[5:17])
 	})
-	parallel(t, "NobodyElsesTopics", func(t *testing.T) {
+	postgrestest.Parallel(t, "NobodyElsesTopics", func(t *testing.T) {
 		none := check.Must(entity.ParseTopicPatterns("topics", "payments"))(t)
 		want(t, page(t, repository.SearchQuery{Limit: 12, Filter: entity.Filter{Visible: &none}}), nil)
 	})
@@ -93,7 +96,7 @@ func TestSearchInTheMiddleOfABatch(t *testing.T) {
 			want := fmt.Sprint(next)
 			check.Require(t, m.ErrorMessage == want, "got message %s, want %s", m.ErrorMessage, want)
 			next--
-			q.After = repository.Place{CreatedAt: m.CreatedAt, ID: m.ID}
+			q.After = repository.Cursor{CreatedAt: m.CreatedAt, ID: m.ID}
 		}
 	}
 	check.True(t, next == 965, "the pages end after message %d, want 966", next+1)
@@ -104,7 +107,7 @@ func TestSearchInTheMiddleOfABatch(t *testing.T) {
 func TestSearchWhileTheCatalogueGoesBack(t *testing.T) {
 	t.Parallel()
 	f := newFinder(t)
-	f.store.AnswerFrom(1)
+	f.store.SetIndexVersion(1)
 	f.work()
 	late := check.Must(f.db.Beginx())(t)
 	defer func() { _ = late.Rollback() }()
@@ -139,11 +142,11 @@ func TestSearchWhileTheCatalogueGoesBack(t *testing.T) {
 func TestExportBehindTheCatalogue(t *testing.T) {
 	db := freshDB(t)
 	seedBehind(t, db)
-	exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message) SELECT 'orders', 'new' FROM generate_series(1, $1)`, exportSample)
+	exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message) SELECT 'orders', 'new' FROM generate_series(1, $1)`, search.ExportSample)
 	tx := begin(t, db)
 	q := repository.ExportQuery{Filter: entity.Filter{Words: []string{"boom"}}, Limit: 1000}
-	how := check.Must(howToExport(t.Context(), tx, sourceOf(false), q, names{}))(t)
-	check.Same(t, how, findFirst, "want that documents are found first")
+	how := check.Must(search.HowToExport(t.Context(), tx, codec.SourceOf(false), q, search.Scope{}))(t)
+	check.Same(t, how, search.FindFirst, "want that documents are found first")
 }
 
 // seedBehind inserts 2,000 messages; the indexer's position is after the first half, and the next five have documents

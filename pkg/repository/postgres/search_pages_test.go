@@ -15,6 +15,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/search"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
@@ -34,7 +36,7 @@ func seedStretches(t *testing.T, seed uint64) *stretches {
 	t.Helper()
 	s := &stretches{T: t, db: postgrestest.Open(t), random: rand.New(rand.NewPCG(seed, 22))}
 	s.store = New(s.db)
-	s.store.AnswerFrom(1)
+	s.store.SetIndexVersion(1)
 	s.began = time.Now().UTC().Truncate(24 * time.Hour).Add(-5200 * time.Second)
 	exec(t, s.db, `ALTER TABLE dlq.dlq_messages DISABLE TRIGGER trg_dlq_messages_note_late`)
 	exec(t, s.db, `UPDATE dlq.search_index SET version = 1, mark = now(), walked_at = now() + interval '1 day', found_until = now() + interval '1 day'`)
@@ -182,11 +184,11 @@ func (s *stretches) expected(q repository.SearchQuery) (ids []uuid.UUID) {
 	if at := q.Filter.CreatedBefore; !at.IsZero() {
 		where += " AND m.created_at < " + arg(at)
 	}
-	if q.After != (repository.Place{}) {
+	if q.After != (repository.Cursor{}) {
 		where += " AND (m.created_at, m.id) " + sign + " (" + arg(q.After.CreatedAt) + "::timestamptz, " + arg(q.After.ID) + "::uuid)"
 	}
-	check.NoError(s.T, s.db.Select(&ids, `SELECT m.id FROM `+sourceOf(q.Archived).table+` m JOIN dlq.message_documents d ON d.message_id = m.id
-		WHERE `+where+` ORDER BY `+order(q.Sort, "m.created_at", "m.id"), args...))
+	check.NoError(s.T, s.db.Select(&ids, `SELECT m.id FROM `+codec.SourceOf(q.Archived).Table+` m JOIN dlq.message_documents d ON d.message_id = m.id
+		WHERE `+where+` ORDER BY `+search.Order(q.Sort, "m.created_at", "m.id"), args...))
 	return ids
 }
 
@@ -202,20 +204,20 @@ func (s *stretches) wantPages(q repository.SearchQuery, pages int) {
 }
 
 // place is a start of a page: after a message of either table, or the beginning.
-func (s *stretches) place(known []repository.Place) repository.Place {
+func (s *stretches) place(known []repository.Cursor) repository.Cursor {
 	ids := []uuid.UUID{{}, uuid.Max, uuid.New()}
 	switch p := known[s.random.IntN(len(known))]; s.random.IntN(4) {
 	case 0:
 		return p
 	case 1: // among messages of one instant, if there are any
-		return repository.Place{CreatedAt: p.CreatedAt, ID: ids[s.random.IntN(len(ids))]}
+		return repository.Cursor{CreatedAt: p.CreatedAt, ID: ids[s.random.IntN(len(ids))]}
 	case 2:
-		return repository.Place{CreatedAt: p.CreatedAt.Add(time.Duration(s.random.IntN(2_000_001)-1_000_000) * time.Microsecond), ID: ids[s.random.IntN(len(ids))]}
+		return repository.Cursor{CreatedAt: p.CreatedAt.Add(time.Duration(s.random.IntN(2_000_001)-1_000_000) * time.Microsecond), ID: ids[s.random.IntN(len(ids))]}
 	}
-	return repository.Place{CreatedAt: s.at(s.random.IntN(10_000) - 500), ID: uuid.New()}
+	return repository.Cursor{CreatedAt: s.at(s.random.IntN(10_000) - 500), ID: uuid.New()}
 }
 
-func (s *stretches) query(words []string, known []repository.Place) repository.SearchQuery {
+func (s *stretches) query(words []string, known []repository.Cursor) repository.SearchQuery {
 	q := repository.SearchQuery{
 		Filter: entity.Filter{Words: words}, Archived: s.random.IntN(2) == 0,
 		Sort: repository.Sort{Ascending: s.random.IntN(2) == 0}, Limit: []int{1, 7, 60}[s.random.IntN(3)],
@@ -235,7 +237,7 @@ func (s *stretches) query(words []string, known []repository.Place) repository.S
 	return q
 }
 
-func (s *stretches) places() (known []repository.Place) {
+func (s *stretches) places() (known []repository.Cursor) {
 	s.Helper()
 	var found []struct {
 		ID uuid.UUID `db:"message_id"`
@@ -243,7 +245,7 @@ func (s *stretches) places() (known []repository.Place) {
 	}
 	check.NoError(s.T, s.db.Select(&found, `SELECT message_id, created_at FROM dlq.message_documents ORDER BY 2, 1`))
 	for _, f := range found {
-		known = append(known, repository.Place{CreatedAt: f.At, ID: f.ID})
+		known = append(known, repository.Cursor{CreatedAt: f.At, ID: f.ID})
 	}
 	return known
 }
@@ -261,8 +263,8 @@ func TestSearchPagesAreThoseOfSQL(t *testing.T) {
 	t.Run("TimeIsOver", func(t *testing.T) {
 		s := *s
 		s.T, s.store = t, New(s.db)
-		s.store.AnswerFrom(1)
-		s.store.searchTime = 0
+		s.store.SetIndexVersion(1)
+		s.store.Searcher.SearchTime = 0
 		s.wantAllPages()
 	})
 }

@@ -13,6 +13,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/messages"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/search"
 )
 
 // TestSearchPlans: a page uses indexes and ends with its last message, however many come after it. Searches are
@@ -27,7 +30,7 @@ func TestSearchPlans(t *testing.T) {
 		return p
 	}
 	mine := patterns("topic1", "rare")
-	deep := repository.Place{CreatedAt: time.Now().Add(-40_000 * time.Second), ID: uuid.New()}
+	deep := repository.Cursor{CreatedAt: time.Now().Add(-40_000 * time.Second), ID: uuid.New()}
 	group := uuid.MustParse("00000000-0000-8000-8000-000000000007")
 	byRetry := repository.Sort{By: repository.ByLastRetry}
 	for name, c := range map[string]struct {
@@ -57,9 +60,9 @@ func TestSearchPlans(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.q.Limit = 50
-			from := sourceOf(c.q.Archived)
-			n := check.Must(store.namesOf(t.Context(), c.q.Filter, from))(t)
-			query, args := pageQuery(from, listed(from, c.q, n, leaveOut))
+			from := codec.SourceOf(c.q.Archived)
+			n := check.Must(search.NewScopes(store.db).Resolve(t.Context(), c.q.Filter, from))(t)
+			query, args := search.PageQuery(from, search.Listed(from, c.q, n, search.LeaveOut))
 			plan := planned(t, db, query, args)
 			wantWalks(t, plan, "dlq_messages", c.indexes)
 			check.True(t, !strings.Contains(plan, "Bitmap Heap Scan on dlq_messages") || !strings.HasSuffix(name, "Deep"),
@@ -69,41 +72,41 @@ func TestSearchPlans(t *testing.T) {
 
 	t.Run("Words", func(t *testing.T) {
 		q := repository.SearchQuery{Filter: entity.Filter{Words: []string{"boom 777"}, Headers: []entity.HeaderMatch{{Name: "h"}}}, Limit: 50}
-		from := sourceOf(false)
-		query, args := candidatesQuery(from, q, names{}, time.Now().Add(-time.Hour))
+		from := codec.SourceOf(false)
+		query, args := search.CandidatesQuery(from, q, search.Scope{}, time.Now().Add(-time.Hour))
 		wantWalks(t, planned(t, db, query, args), "dlq_messages", []string{"idx_dlq_messages_created_at"})
-		query, args = pageQuery(from, listed(from, q, names{}, findFirst))
+		query, args = search.PageQuery(from, search.Listed(from, q, search.Scope{}, search.FindFirst))
 		plan := planned(t, db, query, args)
 		wantWalks(t, plan, "message_documents", []string{"_text_terms_idx", "dlq_messages_pkey"})
 		wantWalks(t, plan, "dlq_messages", nil)
-		day := micros(time.Now().Add(-6*time.Hour)) / dayLength * dayLength
-		query, args = rangeQuery(from, q, names{}, timeRange{day, day + dayLength}, nil)
+		day := search.Micros(time.Now().Add(-6*time.Hour)) / search.DayLength * search.DayLength
+		query, args = search.RangeQuery(from, q, search.Scope{}, search.TimeRange{From: day, To: day + search.DayLength}, nil)
 		plan = planned(t, db, query, args)
 		wantWalks(t, plan, "message_documents", []string{"_text_terms_idx"})
 		wantWalks(t, plan, "dlq_messages", nil)
 		n := strings.Count(plan, "_text_terms_idx")
 		check.True(t, n == 1, "it looks into %d partitions, want 1:\n%s", n, plan)
-		export, args := exportQuery(from, repository.ExportQuery{Filter: q.Filter, Limit: 100_000}, names{}, findFirst)
+		export, args := search.ExportQuery(from, repository.ExportQuery{Filter: q.Filter, Limit: 100_000}, search.Scope{}, search.FindFirst)
 		wantWalks(t, planned(t, db, export, args), "dlq_messages", []string{"_text_terms_idx", "dlq_messages_pkey"})
 	})
 	t.Run("ExportOfATopicStreams", func(t *testing.T) {
 		q := repository.ExportQuery{Filter: entity.Filter{Topic: "orders.dlq"}, Limit: 1_000_000}
-		n := check.Must(store.namesOf(t.Context(), q.Filter, sourceOf(false)))(t)
-		query, args := exportQuery(sourceOf(false), q, n, leaveOut)
+		n := check.Must(search.NewScopes(store.db).Resolve(t.Context(), q.Filter, codec.SourceOf(false)))(t)
+		query, args := search.ExportQuery(codec.SourceOf(false), q, n, search.LeaveOut)
 		plan := planned(t, db, "DECLARE c CURSOR FOR "+query, args)
 		wantWalks(t, plan, "dlq_messages", []string{"idx_dlq_messages"})
 		check.True(t, strings.Contains(plan, "Merge Append"), "it sorts what it should merge:\n%s", plan)
 	})
 	ids := fmt.Sprintf("'{%s,%s}'", uuid.New(), uuid.New())
 	wantPlans(t, db, []string{"dlq_messages", "dlq_messages_archive"}, []plan{
-		{"StoreDocuments", storeDocumentsQuery, []string{ids, "'{a,b}'", "'{\"{}\",\"{}\"}'", "1", "NULL", "7200000000", "691200000000"}, nil},
-		{"GroupDocuments", groupDocumentsQuery, []string{ids, ids}, []string{"dlq_messages_pkey"}},
+		{"StoreDocuments", search.StoreDocumentsQuery, []string{ids, "'{a,b}'", "'{\"{}\",\"{}\"}'", "1", "NULL", "7200000000", "691200000000"}, nil},
+		{"GroupDocuments", search.GroupDocumentsQuery, []string{ids, ids}, []string{"dlq_messages_pkey"}},
 	})
 	wantPlans(t, db, []string{"dlq_messages", "dlq_messages_archive", "message_documents"}, []plan{
-		{"Uncatalogued", uncataloguedQuery, []string{"1", "500", "1000000", "65536", "NULL"}, []string{
+		{"Uncatalogued", search.PendingQuery, []string{"1", "500", "1000000", "65536", "NULL"}, []string{
 			"idx_dlq_messages_created_at", "idx_dlq_messages_archive_archived_at", "idx_dlq_messages_ungrouped", "message_documents_",
 		}},
-		{"Restore", restoreQuery, []string{"'" + uuid.NewString() + "'", "NULL", "'alice'", "NULL", "NULL", "NULL", "NULL"}, []string{"dlq_messages_archive_pkey"}},
+		{"Restore", messages.RestoreQuery, []string{"'" + uuid.NewString() + "'", "NULL", "'alice'", "NULL", "NULL", "NULL", "NULL"}, []string{"dlq_messages_archive_pkey"}},
 	})
 }
 
@@ -150,8 +153,8 @@ func TestSearchInPairs(t *testing.T) {
 					if topics != nil {
 						f.Topics = *topics
 					}
-					n := check.Must(store.namesOf(t.Context(), f, sourceOf(false)))(t)
-					if _, apart := (&arguments{first: 1}).walksOfPairs(f, n); apart {
+					n := check.Must(search.NewScopes(store.db).Resolve(t.Context(), f, codec.SourceOf(false)))(t)
+					if _, apart := (&search.Arguments{First: 1}).WalksOfPairs(f, n); apart {
 						asked++
 					}
 					wantSame(t, db, f, n)
@@ -163,17 +166,17 @@ func TestSearchInPairs(t *testing.T) {
 }
 
 // wantSame compares a list with the result of all conditions together.
-func wantSame(t *testing.T, db *sqlx.DB, f entity.Filter, n names) {
+func wantSame(t *testing.T, db *sqlx.DB, f entity.Filter, n search.Scope) {
 	t.Helper()
-	p := listed(sourceOf(false), repository.SearchQuery{Filter: f, Limit: 1000}, n, leaveOut)
-	a := &arguments{first: 1}
-	query := "SELECT m.id FROM dlq.dlq_messages m WHERE " + and(a.named(f, n)...) + " ORDER BY m.created_at DESC, m.id DESC"
+	p := search.Listed(codec.SourceOf(false), repository.SearchQuery{Filter: f, Limit: 1000}, n, search.LeaveOut)
+	a := &search.Arguments{First: 1}
+	query := "SELECT m.id FROM dlq.dlq_messages m WHERE " + search.And(a.Named(f, n)...) + " ORDER BY m.created_at DESC, m.id DESC"
 	var got, want []uuid.UUID
-	check.NoError(t, db.Select(&got, "SELECT id FROM ("+p.query+") listed", p.values...))
-	check.NoError(t, db.Select(&want, query, a.values...))
+	check.NoError(t, db.Select(&got, "SELECT id FROM ("+p.Query+") listed", p.Values...))
+	check.NoError(t, db.Select(&want, query, a.Values...))
 	if !slices.Equal(got, want) {
 		t.Errorf("topic %q, patterns %q, visible %v, unknown %v: got %d messages, want %d:\n%s",
-			f.Topic, f.Topics.Texts(), f.Visible, f.UnknownOrigin, len(got), len(want), p.query)
+			f.Topic, f.Topics.Texts(), f.Visible, f.UnknownOrigin, len(got), len(want), p.Query)
 	}
 }
 
@@ -205,24 +208,24 @@ func TestPairPlans(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := repository.SearchQuery{Filter: f, Limit: 20}
-			n := check.Must(store.namesOf(t.Context(), f, sourceOf(false)))(t)
-			query, args := pageQuery(sourceOf(false), listed(sourceOf(false), q, n, leaveOut))
-			wantFewBuffers(t, db, way(f, n), query, args)
+			n := check.Must(search.NewScopes(store.db).Resolve(t.Context(), f, codec.SourceOf(false)))(t)
+			query, args := search.PageQuery(codec.SourceOf(false), search.Listed(codec.SourceOf(false), q, n, search.LeaveOut))
+			wantFewBuffers(t, db, search.Way(f, n), query, args)
 		})
 	}
 }
 
 func TestPairsAreTooMany(t *testing.T) {
 	t.Parallel()
-	n := names{visible: &nameSet{}, pairs: map[int32][]string{}}
-	for i := range int32(maxWalks + 1) {
-		n.pairs[i+1] = []string{"", fmt.Sprint(i)}
-		n.visible.numbers = append(n.visible.numbers, i+1)
+	n := search.Scope{Visible: &search.TopicSet{}, Pairs: map[int32][]string{}}
+	for i := range int32(search.MaxWalks + 1) {
+		n.Pairs[i+1] = []string{"", fmt.Sprint(i)}
+		n.Visible.Numbers = append(n.Visible.Numbers, i+1)
 	}
-	a := &arguments{first: 1}
-	walks, apart := a.walksOfPairs(entity.Filter{UnknownOrigin: true}, n)
-	check.True(t, !apart && len(walks) <= 0 && len(a.values) <= 0,
-		"got %d walks with %d arguments, want none", len(walks), len(a.values))
+	a := &search.Arguments{First: 1}
+	walks, apart := a.WalksOfPairs(entity.Filter{UnknownOrigin: true}, n)
+	check.True(t, !apart && len(walks) <= 0 && len(a.Values) <= 0,
+		"got %d walks with %d arguments, want none", len(walks), len(a.Values))
 }
 
 // TestListPlans: a page is read along an index that has only its messages, also where ten topics fail at once, so
@@ -238,8 +241,8 @@ func TestListPlans(t *testing.T) {
 	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 		for _, topic := range []string{"topic1", "topic1.dlq", "nobody"} {
 			for name, plan := range map[string]string{
-				"FirstPage": explain(t, db, mode, firstPageQuery(20), []string{"'" + topic + "'"}),
-				"LaterPage": explain(t, db, mode, listQuery, []string{"'" + topic + "'", "40", "20", "65536", "16777216"}),
+				"FirstPage": explain(t, db, mode, messages.FirstPageQuery(20), []string{"'" + topic + "'"}),
+				"LaterPage": explain(t, db, mode, messages.ListQuery, []string{"'" + topic + "'", "40", "20", "65536", "16777216"}),
 			} {
 				wantWalks(t, plan, "dlq_messages", []string{"idx_dlq_messages_original_topic", "idx_dlq_messages_dlq_topic", "dlq_messages_pkey"})
 				check.True(t, !strings.Contains(plan, "idx_dlq_messages_created_at"),
@@ -252,11 +255,11 @@ func TestListPlans(t *testing.T) {
 		args []string
 	}{
 		{repository.SearchQuery{Limit: 51}, nil},
-		{repository.SearchQuery{Limit: 51, After: repository.Place{CreatedAt: time.Now(), ID: uuid.New()}}, []string{"now()", "'" + uuid.NewString() + "'"}},
+		{repository.SearchQuery{Limit: 51, After: repository.Cursor{CreatedAt: time.Now(), ID: uuid.New()}}, []string{"now()", "'" + uuid.NewString() + "'"}},
 		{repository.SearchQuery{Limit: 51, Filter: entity.Filter{Topic: "topic1"}}, []string{"'topic1'"}},
 	} {
-		check.True(t, plain(c.q, names{}), "%+v is not plain, want it", c.q)
-		query, _ := pageQuery(sourceOf(false), listed(sourceOf(false), c.q, names{}, leaveOut))
+		check.True(t, search.Plain(c.q, search.Scope{}), "%+v is not plain, want it", c.q)
+		query, _ := search.PageQuery(codec.SourceOf(false), search.Listed(codec.SourceOf(false), c.q, search.Scope{}, search.LeaveOut))
 		if c.args == nil {
 			query += " OFFSET $1" // so that the query has a parameter
 			c.args = []string{"0"}
@@ -272,14 +275,14 @@ func TestListPlans(t *testing.T) {
 // A query whose plan depends on its values is not plain.
 func TestPlain(t *testing.T) {
 	t.Parallel()
-	var known names
-	known.number.Valid = true
+	var known search.Scope
+	known.Number.Valid = true
 	for name, is := range map[string]bool{
-		"a status":            plain(repository.SearchQuery{Filter: entity.Filter{Statuses: []entity.Status{entity.Dead}}}, names{}),
-		"words":               plain(repository.SearchQuery{Filter: entity.Filter{Words: []string{"x"}}}, names{}),
-		"who may see it":      plain(repository.SearchQuery{Filter: entity.Filter{Visible: &entity.TopicPatterns{}}}, names{}),
-		"another order":       plain(repository.SearchQuery{Sort: repository.Sort{By: repository.ByLastRetry}}, names{}),
-		"a dead-letter topic": plain(repository.SearchQuery{Filter: entity.Filter{Topic: "a"}}, known),
+		"a status":            search.Plain(repository.SearchQuery{Filter: entity.Filter{Statuses: []entity.Status{entity.Dead}}}, search.Scope{}),
+		"words":               search.Plain(repository.SearchQuery{Filter: entity.Filter{Words: []string{"x"}}}, search.Scope{}),
+		"who may see it":      search.Plain(repository.SearchQuery{Filter: entity.Filter{Visible: &entity.TopicPatterns{}}}, search.Scope{}),
+		"another order":       search.Plain(repository.SearchQuery{Sort: repository.Sort{By: repository.ByLastRetry}}, search.Scope{}),
+		"a dead-letter topic": search.Plain(repository.SearchQuery{Filter: entity.Filter{Topic: "a"}}, known),
 	} {
 		check.True(t, !is, "%s: got plain, want it planned", name)
 	}

@@ -13,6 +13,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/search"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
@@ -25,7 +27,7 @@ func TestWordsPageByPage(t *testing.T) {
 	db := freshDB(t)
 	seedTimes(t, db)
 	store := New(db)
-	store.AnswerFrom(1)
+	store.SetIndexVersion(1)
 	topic := func(f entity.Filter, name string) entity.Filter { f.Topic = name; return f }
 	words := func(list ...string) entity.Filter { return entity.Filter{Words: list} }
 	term := entity.Filter{Headers: []entity.HeaderMatch{{Name: "h"}}}
@@ -58,11 +60,11 @@ func TestWordsPageByPage(t *testing.T) {
 			{Limit: 500, Archived: true},
 			{Limit: 350, Archived: true, Sort: repository.Sort{Ascending: true}},
 		} {
-			parallel(t, fmt.Sprintf("%s/%v%v%d", name, how.Archived, how.Sort.Ascending, how.Limit), func(t *testing.T) {
+			postgrestest.Parallel(t, fmt.Sprintf("%s/%v%v%d", name, how.Archived, how.Sort.Ascending, how.Limit), func(t *testing.T) {
 				how.Filter = c.f
-				table := sourceOf(how.Archived).table
+				table := codec.SourceOf(how.Archived).Table
 				want := getAll[uuid.UUID](t, db, `SELECT id FROM (SELECT *, split_part(error_message, ' ', 2)::int AS n FROM `+table+`) m
-					WHERE `+c.where+` ORDER BY `+order(how.Sort, "created_at", "id"))
+					WHERE `+c.where+` ORDER BY `+search.Order(how.Sort, "created_at", "id"))
 				got := pageByPage(t, store, how, somePages)
 				check.True(t, slices.Equal(got, want[:min(len(want), somePages*how.Limit)]),
 					"got %d messages, want %d; the first that differs is the %dth", len(got), len(want), firstDifference(got, want))
@@ -92,8 +94,8 @@ func pageByPage(t *testing.T, store *Store, q repository.SearchQuery, pages int)
 		before := q.After
 		if q.After = found.Next; len(found.Messages) == q.Limit {
 			last := found.Messages[q.Limit-1]
-			q.After = repository.Place{CreatedAt: last.CreatedAt, ID: last.ID}
-		} else if found.Next == (repository.Place{}) {
+			q.After = repository.Cursor{CreatedAt: last.CreatedAt, ID: last.ID}
+		} else if found.Next == (repository.Cursor{}) {
 			break
 		}
 		check.Require(t, q.After != before, "the page after %v continues at the same place", before)
@@ -139,11 +141,11 @@ func TestWordsReadLittle(t *testing.T) {
 	db.SetMaxOpenConns(1)
 	seedHalves(t, db)
 	store := New(db)
-	store.AnswerFrom(1)
+	store.SetIndexVersion(1)
 	words := func(list ...string) entity.Filter { return entity.Filter{Words: list} }
 	ascending := repository.Sort{Ascending: true}
 	middle := getOne[time.Time](t, db, `SELECT created_at FROM dlq.dlq_messages ORDER BY created_at OFFSET 20000 LIMIT 1`)
-	deep := repository.Place{CreatedAt: middle, ID: uuid.Max}
+	deep := repository.Cursor{CreatedAt: middle, ID: uuid.Max}
 	none := words("oldword")
 	none.Topic = "few"
 	for name, c := range map[string]struct {
@@ -161,7 +163,7 @@ func TestWordsReadLittle(t *testing.T) {
 			c.q.Limit = 50
 			messages, documents := buffersOf(t, db, "dlq_messages"), buffersOf(t, db, "message_documents")
 			found := check.Must(store.Search(t.Context(), c.q))(t)
-			check.True(t, len(found.Messages) == c.want && found.Next == (repository.Place{}),
+			check.True(t, len(found.Messages) == c.want && found.Next == (repository.Cursor{}),
 				"got %d messages and the next place %v, want %d and none", len(found.Messages), found.Next, c.want)
 			messages, documents = buffersOf(t, db, "dlq_messages")-messages, buffersOf(t, db, "message_documents")-documents
 			if messages > fewBuffersOfMessages || documents > fewBuffersOfDocuments || messages+documents == 0 {
@@ -242,7 +244,7 @@ func TestDocumentsHaveTheTimeOfTheirMessage(t *testing.T) {
 		exec(t, db, `UPDATE dlq.dlq_messages SET created_at = 'infinity'`)
 		wantDated(t, db, 250)
 	})
-	parallel(t, "NoneHasNoFiniteOne", func(t *testing.T) {
+	postgrestest.Parallel(t, "NoneHasNoFiniteOne", func(t *testing.T) {
 		f := newFinder(t)
 		exec(t, f.db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, created_at) VALUES ('o', 'e', 'infinity'), ('o', 'e', '-infinity')`)
 		check.Len(t, f.look(), 0, "messages to catalogue")
@@ -271,7 +273,7 @@ func insertAt(t *testing.T, db *sqlx.DB, at string) (id uuid.UUID) {
 func TestDocumentsOfAnyTime(t *testing.T) {
 	t.Parallel()
 	f := newFinder(t)
-	f.store.AnswerFrom(1)
+	f.store.SetIndexVersion(1)
 	if got, want := partitionsOf(t, f.db), []string{dayOf(f.now), dayOf(f.now.AddDate(0, 0, 1))}; !slices.Equal(got, want) {
 		t.Fatalf("the indexer created partitions of %v, want %v", got, want)
 	}
@@ -288,7 +290,7 @@ func TestDocumentsOfAnyTime(t *testing.T) {
 	}
 	exec(t, f.db, `UPDATE dlq.search_index SET walked_at = '2400-01-01', found_until = '2400-01-01'`)
 	for _, searchTime := range []time.Duration{time.Minute, 0} {
-		f.store.searchTime = searchTime
+		f.store.Searcher.SearchTime = searchTime
 		for _, ascending := range []bool{false, true} {
 			q := repository.SearchQuery{Filter: entity.Filter{Words: []string{"boom"}}, Sort: repository.Sort{Ascending: ascending}, Limit: 3}
 			check.Same(t, pageByPage(t, f.store, q, 3), want, "ascending %t", ascending)
@@ -335,33 +337,6 @@ func TestEmptyPartitionsAreDropped(t *testing.T) {
 	want("late", "20260102")
 }
 
-// TestStatementOfASearchEnds: a statement that takes too long leaves the transaction usable.
-func TestStatementOfASearchEnds(t *testing.T) {
-	db := freshDB(t)
-	exec(t, db, `UPDATE dlq.search_index SET version = 1`)
-	id := insertAt(t, db, "2026-01-02 12:00Z")
-	storeDocuments(t, db, `'boom'`, `'{}'`, `dlq.dlq_messages m`)
-	lock := begin(t, db)
-	check.NoError(t, check.Err(lock.Exec(`LOCK TABLE dlq.message_documents_20260102 IN ACCESS EXCLUSIVE MODE`)))
-	store := New(db)
-	q := repository.SearchQuery{Filter: entity.Filter{Words: []string{"boom"}}, Limit: 5}
-	err := store.bounded(t.Context(), time.Minute, func(tx *sqlx.Tx) error {
-		r := &rangeReader{tx: tx, from: sourceOf(false), short: 20 * time.Millisecond, long: time.Minute}
-		days := check.Must(r.begin(t.Context(), &textSearch{q: q}))(t)
-		check.Require(t, len(days) == 1 && days[0].length() == dayLength, "got the days %v, want one", days)
-		hits, ended, err := r.find(t.Context(), q, days[0].timeRange, days[:1])
-		check.True(t, err == nil && !ended && len(hits) == 0,
-			"with a lock: got %v, %t, %v, want that it is cancelled", hits, ended, err)
-		check.NoError(t, lock.Rollback())
-		r.short = time.Minute
-		hits, ended, err = r.find(t.Context(), q, days[0].timeRange, days[:1])
-		check.True(t, err == nil && ended && slices.Equal(hits, []uuid.UUID{id}),
-			"without it: got %v, %t, %v, want the message", hits, ended, err)
-		return nil
-	})
-	check.NoError(t, err)
-}
-
 // TestNewDayIsSearchedByItsWords although PostgreSQL has not analyzed the partition yet.
 func TestNewDayIsSearchedByItsWords(t *testing.T) {
 	t.Parallel()
@@ -374,14 +349,14 @@ func TestNewDayIsSearchedByItsWords(t *testing.T) {
 	storeDocuments(t, db, `error_message`, `'{}'`, `dlq.dlq_messages m`)
 	exec(t, db, `SET enable_seqscan = off`)
 	q := repository.SearchQuery{Filter: entity.Filter{Words: []string{"nowhere"}}, Limit: 20}
-	noon := micros(time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC))
-	today := noon / dayLength * dayLength
+	noon := search.Micros(time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC))
+	today := noon / search.DayLength * search.DayLength
 	for index, plan := range map[string]func() (string, []any){
 		"20260102_text_terms_idx": func() (string, []any) {
-			return rangeQuery(sourceOf(false), q, names{}, timeRange{today, noon + dayLength/3}, []day{{table: "dlq.message_documents_20260102"}})
+			return search.RangeQuery(codec.SourceOf(false), q, search.Scope{}, search.TimeRange{From: today, To: noon + search.DayLength/3}, []search.Day{{Table: "dlq.message_documents_20260102"}})
 		},
 		"20260102_pkey": func() (string, []any) {
-			return rangeQuery(sourceOf(false), q, names{}, timeRange{noon, noon + dayLength/24}, nil)
+			return search.RangeQuery(codec.SourceOf(false), q, search.Scope{}, search.TimeRange{From: noon, To: noon + search.DayLength/24}, nil)
 		},
 	} {
 		query, args := plan()

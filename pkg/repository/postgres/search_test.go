@@ -15,6 +15,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/migrate"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/search"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
@@ -26,7 +28,7 @@ func TestTooBroad(t *testing.T) {
 	lock := begin(t, db)
 	check.NoError(t, check.Err(lock.Exec(`LOCK TABLE dlq.dlq_messages IN ACCESS EXCLUSIVE MODE`)))
 	store := New(db)
-	store.searchPatience, store.countPatience = 50*time.Millisecond, 50*time.Millisecond
+	store.Searcher.SearchTimeout, store.Searcher.CountTimeout = 50*time.Millisecond, 50*time.Millisecond
 	filter := entity.Filter{ErrorClass: "x"}
 	calls := map[string]func(ctx context.Context) error{
 		"Search": func(ctx context.Context) error {
@@ -51,7 +53,7 @@ func TestTooBroad(t *testing.T) {
 			t.Errorf("%s: got %v, want it too broad", name, err)
 		}
 	}
-	store.searchPatience, store.countPatience = time.Minute, time.Minute
+	store.Searcher.SearchTimeout, store.Searcher.CountTimeout = time.Minute, time.Minute
 	for name, call := range calls {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		var broad *repository.TooBroadError
@@ -83,13 +85,13 @@ func TestDocuments(t *testing.T) {
 		return db
 	}
 
-	parallel(t, "StayWhenTheArchiverMovesThem", func(t *testing.T) {
+	postgrestest.Parallel(t, "StayWhenTheArchiverMovesThem", func(t *testing.T) {
 		db := seed(t, 25)
 		check.NoError(t, check.Err(New(db).ArchiveOld(t.Context(), 30, 10)))
 		wantMoved(t, db, 0, 25)
 		check.Same(t, count(t, db, "message_documents"), 25, "documents")
 	})
-	parallel(t, "GoWithThePurge", func(t *testing.T) {
+	postgrestest.Parallel(t, "GoWithThePurge", func(t *testing.T) {
 		db := seed(t, 25)
 		store := New(db)
 		check.NoError(t, check.Err(store.ArchiveOld(t.Context(), 30, 10)))
@@ -102,14 +104,14 @@ func TestDocuments(t *testing.T) {
 		}
 		check.Same(t, count(t, db, "message_documents"), 10, "documents")
 	})
-	parallel(t, "GoWithWhatSQLDeletes", func(t *testing.T) {
+	postgrestest.Parallel(t, "GoWithWhatSQLDeletes", func(t *testing.T) {
 		db := seed(t, 25)
 		exec(t, db, `DELETE FROM dlq.dlq_messages WHERE id IN (SELECT id FROM dlq.dlq_messages LIMIT 10)`)
 		check.Same(t, count(t, db, "message_documents"), 15, "documents")
 		exec(t, db, `TRUNCATE dlq.dlq_messages`)
 		check.Same(t, count(t, db, "message_documents"), 0, "documents")
 	})
-	parallel(t, "OfMessagesThatAreGoneAreNotKept", func(t *testing.T) {
+	postgrestest.Parallel(t, "OfMessagesThatAreGoneAreNotKept", func(t *testing.T) {
 		db := seed(t, 1)
 		store := New(db)
 		id, gone, other := allIDs(t, db, "dlq_messages")[0], uuid.New(), uuid.New()
@@ -237,7 +239,7 @@ func TestCountOfVisibleTopics(t *testing.T) {
 
 	lock := begin(t, db)
 	check.NoError(t, check.Err(lock.Exec(`LOCK TABLE dlq.dlq_messages IN ACCESS EXCLUSIVE MODE`)))
-	store.countPatience = 50 * time.Millisecond
+	store.Searcher.CountTimeout = 50 * time.Millisecond
 	slow := entity.Filter{ErrorClass: "rare", Visible: visibleTopics(t, "alpha*")}
 	if got, err := store.CountMatching(t.Context(), repository.CountQuery{Filter: slow}); err != nil || got != (repository.MatchCount{AtLeast: true}) {
 		t.Errorf("too slow: counted %+v, %v, want 0 at least", got, err)
@@ -264,11 +266,11 @@ func TestCountReadsVisibleTopicsOnly(t *testing.T) {
 	} {
 		f.Visible = visibleTopics(t, "rare")
 		for _, archived := range []bool{false, true} {
-			from := sourceOf(archived)
-			n := check.Must(store.namesOf(t.Context(), f, from))(t)
-			query, args := visibleQuery(f, n, from)
+			from := codec.SourceOf(archived)
+			n := check.Must(search.NewScopes(store.db).Resolve(t.Context(), f, from))(t)
+			query, args := search.VisibleQuery(f, n, from)
 			tx := check.Must(db.Beginx())(t)
-			check.NoError(t, check.Err(tx.Exec(walkedByIndex)))
+			check.NoError(t, check.Err(tx.Exec(search.WalkedByIndex)))
 			lines := getAll[string](t, tx, "EXPLAIN (COSTS OFF) "+query, args...)
 			check.NoError(t, tx.Rollback())
 			plan := strings.Join(lines, "\n")

@@ -13,6 +13,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/search"
 )
 
 // fewBuffers is the limit for a page of 20 that ends with its last message: its messages, and a check that the next
@@ -37,7 +39,7 @@ func TestStalePlans(t *testing.T) {
 	pending, dead, open := []entity.Status{entity.Pending}, []entity.Status{entity.Dead}, []entity.Status{entity.Pending, entity.Retrying}
 	hour := time.Now().Add(-time.Hour)
 	group := uuid.MustParse("00000000-0000-8000-8000-000000000001")
-	var place repository.Place
+	var place repository.Cursor
 	check.NoError(t, db.QueryRow(`SELECT created_at, id FROM dlq.dlq_messages WHERE original_topic = 'flood' ORDER BY 1 OFFSET 50000 LIMIT 1`).Scan(&place.CreatedAt, &place.ID))
 
 	cases := map[string]repository.SearchQuery{
@@ -72,10 +74,10 @@ func TestStalePlans(t *testing.T) {
 		for name, q := range cases {
 			t.Run(name, func(t *testing.T) {
 				q.Limit = 20
-				from := sourceOf(false)
-				n := check.Must(store.namesOf(t.Context(), q.Filter, from))(t)
-				query, args := pageQuery(from, listed(from, q, n, leaveOut))
-				wantFewBuffers(t, db, way(q.Filter, n), query, args)
+				from := codec.SourceOf(false)
+				n := check.Must(search.NewScopes(store.db).Resolve(t.Context(), q.Filter, from))(t)
+				query, args := search.PageQuery(from, search.Listed(from, q, n, search.LeaveOut))
+				wantFewBuffers(t, db, search.Way(q.Filter, n), query, args)
 			})
 		}
 	}
@@ -87,8 +89,8 @@ func TestStalePlans(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			q := repository.SearchQuery{Filter: f, Limit: 20}
 			until := getOne[time.Time](t, db, `SELECT found_until FROM dlq.search_index`)
-			query, args := candidatesQuery(sourceOf(false), q, names{}, until)
-			wantFewBuffers(t, db, walkedInOrder, query, args)
+			query, args := search.CandidatesQuery(codec.SourceOf(false), q, search.Scope{}, until)
+			wantFewBuffers(t, db, search.WalkedInOrder, query, args)
 		})
 	}
 	exec(t, db, `ANALYZE dlq.dlq_messages`)
@@ -135,29 +137,29 @@ func seedStale(t *testing.T, db *sqlx.DB) {
 // Messages that no index has in order are collected.
 func TestWay(t *testing.T) {
 	t.Parallel()
-	few, many := &nameSet{originals: []string{"a"}}, &nameSet{}
-	for n := range maxWalks + 1 {
-		many.originals = append(many.originals, fmt.Sprint(n))
+	few, many := &search.TopicSet{Originals: []string{"a"}}, &search.TopicSet{}
+	for n := range search.MaxWalks + 1 {
+		many.Originals = append(many.Originals, fmt.Sprint(n))
 	}
 	pairs, number := map[int32][]string{}, sql.NullInt32{Int32: 1, Valid: true}
 	patterns := check.Must(entity.ParseTopicPatterns("topics", "a*"))(t)
 	for name, c := range map[string]struct {
 		f    entity.Filter
-		n    names
+		n    search.Scope
 		want string
 	}{
-		"all":                             {entity.Filter{}, names{}, walkedInOrder},
-		"a status":                        {entity.Filter{Statuses: []entity.Status{entity.Dead}}, names{}, walkedInOrder},
-		"a topic that not all may see":    {entity.Filter{Topic: "a"}, names{visible: many, pairs: pairs}, walkedInOrder},
-		"a pattern of one topic":          {entity.Filter{Topics: patterns}, names{topics: few, pairs: pairs}, walkedInOrder},
-		"a pattern of many":               {entity.Filter{Topics: patterns}, names{topics: many, pairs: pairs}, foundTogether},
-		"some of an archived topic":       {entity.Filter{Topic: "a"}, names{number: number, visible: few}, foundTogether},
-		"some of a dead-letter topic":     {entity.Filter{Topic: "a"}, names{number: number, visible: few, pairs: pairs}, walkedInOrder},
-		"a pattern of archived topics":    {entity.Filter{Topics: patterns}, names{topics: few}, foundTogether},
-		"who may see one topic":           {entity.Filter{}, names{visible: few, pairs: pairs}, walkedInOrder},
-		"who may see many":                {entity.Filter{}, names{visible: many, pairs: pairs}, foundTogether},
-		"who may see many, none is known": {entity.Filter{UnknownOrigin: true}, names{visible: many, pairs: pairs}, walkedInOrder},
+		"all":                             {entity.Filter{}, search.Scope{}, search.WalkedInOrder},
+		"a status":                        {entity.Filter{Statuses: []entity.Status{entity.Dead}}, search.Scope{}, search.WalkedInOrder},
+		"a topic that not all may see":    {entity.Filter{Topic: "a"}, search.Scope{Visible: many, Pairs: pairs}, search.WalkedInOrder},
+		"a pattern of one topic":          {entity.Filter{Topics: patterns}, search.Scope{Topics: few, Pairs: pairs}, search.WalkedInOrder},
+		"a pattern of many":               {entity.Filter{Topics: patterns}, search.Scope{Topics: many, Pairs: pairs}, search.FoundTogether},
+		"some of an archived topic":       {entity.Filter{Topic: "a"}, search.Scope{Number: number, Visible: few}, search.FoundTogether},
+		"some of a dead-letter topic":     {entity.Filter{Topic: "a"}, search.Scope{Number: number, Visible: few, Pairs: pairs}, search.WalkedInOrder},
+		"a pattern of archived topics":    {entity.Filter{Topics: patterns}, search.Scope{Topics: few}, search.FoundTogether},
+		"who may see one topic":           {entity.Filter{}, search.Scope{Visible: few, Pairs: pairs}, search.WalkedInOrder},
+		"who may see many":                {entity.Filter{}, search.Scope{Visible: many, Pairs: pairs}, search.FoundTogether},
+		"who may see many, none is known": {entity.Filter{UnknownOrigin: true}, search.Scope{Visible: many, Pairs: pairs}, search.WalkedInOrder},
 	} {
-		check.Same(t, way(c.f, c.n), c.want, "%s", name)
+		check.Same(t, search.Way(c.f, c.n), c.want, "%s", name)
 	}
 }

@@ -34,7 +34,7 @@ func TestStatements(t *testing.T) {
 		{"Get", 1, (*statementGuard).get},
 		{"Archive", 3, func(g *statementGuard) int64 { return g.archive(n) }},
 	} {
-		parallel(t, c.name, func(t *testing.T) {
+		postgrestest.Parallel(t, c.name, func(t *testing.T) {
 			db, count := postgrestest.OpenCounted(t)
 			g := &statementGuard{T: t, db: db, count: count, s: New(db)}
 			for ; g.round < 2; g.round++ {
@@ -135,8 +135,8 @@ func (g *statementGuard) attempts(n, batch int) int64 {
 
 // catalogue stores documents, counts arrivals and assigns groups.
 func (g *statementGuard) catalogue(n int) int64 {
-	held, err := g.s.HoldCatalogue(g.Context(), uuid.Nil, 1, time.Hour)
-	g.must(held, err, "HoldCatalogue", held)
+	held, err := g.s.AcquireIndexerLease(g.Context(), uuid.Nil, 1, time.Hour)
+	g.must(held, err, "AcquireIndexerLease", held)
 	var documents []entity.Document
 	for _, id := range g.ids(n) {
 		documents = append(documents, entity.Document{MessageID: id, Text: "boom"})

@@ -126,7 +126,7 @@ func activityVersions(h *harness) {
 	h.documented(1, ids...)
 	for version := range int64(3) {
 		h.hold(10 + version)
-		h.wantIDs("uncatalogued", h.uncatalogued(10+version), ids)
+		h.wantIDs("unindexed", h.unindexed(10+version), ids)
 		h.documented(10+version, ids...)
 	}
 	h.wantArrivals("in the fourth version", 3, 0)
@@ -229,12 +229,12 @@ func activityUntil(h *harness) {
 	check.True(h, until.IsZero(), "at first until %v, want never", until)
 	h.hold(1)
 	m := h.put(grouped)
-	h.wantIDs("uncatalogued", h.uncatalogued(1), []uuid.UUID{m.ID})
+	h.wantIDs("unindexed", h.unindexed(1), []uuid.UUID{m.ID})
 	if got := h.arrivals(h.lastWeek()).Until; !got.Equal(m.CreatedAt.Truncate(time.Microsecond)) {
 		h.Errorf("until %v, want the message's %v", got, m.CreatedAt)
 	}
 	h.documented(1, m.ID)
-	h.uncatalogued(1)
+	h.unindexed(1)
 	if got, want := h.arrivals(h.lastWeek()).Until, h.until(); !got.Equal(want) || want.Before(m.CreatedAt) {
 		h.Errorf("until %v, want the catalogue's %v", got, want)
 	}

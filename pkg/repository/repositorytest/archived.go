@@ -24,7 +24,7 @@ func archivedPromises() []promise {
 		{"RestoreAgainIsNoError", archivedAgain},
 		{"RestoreOfNothingIsNotFound", archivedNothing},
 		{"OneOfManyRestores", archivedRace},
-		{"RestoredBeforeItWasCataloguedIsFoundLater", archivedUncatalogued},
+		{"RestoredBeforeItWasCataloguedIsFoundLater", archivedUnindexed},
 	}
 }
 
@@ -94,7 +94,7 @@ func archivedDue(h *harness) {
 
 func archivedHistory(h *harness) {
 	m := h.archived()
-	h.catalogued(m, 42)
+	h.indexed(m, 42)
 	found := entity.Filter{Words: []string{"boom"}}
 	h.wantIDs("by word in the archive", h.search(repository.SearchQuery{Filter: found, Archived: true}), []uuid.UUID{m.ID})
 	h.restore(m.ID)
@@ -149,18 +149,18 @@ func archivedRace(h *harness) {
 	h.wantStatus(m.ID, entity.Pending)
 }
 
-func archivedUncatalogued(h *harness) {
+func archivedUnindexed(h *harness) {
 	m := h.archived()
-	h.hold(catalogueVersion)
+	h.hold(indexVersion)
 	for range 3 { // the indexer polls, and moves past the message
 		for _, id := range h.puts(3, func(m *entity.Message) { m.Group = someGroup }) {
-			h.document(catalogueVersion, entity.Document{MessageID: id})
+			h.document(indexVersion, entity.Document{MessageID: id})
 		}
 		h.clock.Advance(time.Hour)
-		h.wantIDs("uncatalogued", h.uncatalogued(catalogueVersion), []uuid.UUID{m.ID})
+		h.wantIDs("unindexed", h.unindexed(indexVersion), []uuid.UUID{m.ID})
 	}
 	h.restore(m.ID)
-	h.wantIDs("uncatalogued after the restore", h.uncatalogued(catalogueVersion), []uuid.UUID{m.ID})
+	h.wantIDs("unindexed after the restore", h.unindexed(indexVersion), []uuid.UUID{m.ID})
 }
 
 func archiveRunsPromises() []promise {

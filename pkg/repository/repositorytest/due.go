@@ -20,7 +20,7 @@ func duePromises() []promise {
 		{"OnlyWhatCanBeClaimed", dueClaimable},
 		{"OldestFirstOverBothKinds", dueOrder},
 		{"LimitKeepsTheOldestAndGoesOn", dueLimit},
-		{"WhatFoundNoRoomIsNotPassed", dueRoom},
+		{"WhatFoundNoRoomIsNotPassed", dueFull},
 		{"EveryMessageIsFoundOnce", dueAll},
 		{"BehindAPlaceOnlyTheNeverAttempted", dueAfter},
 		{"StuckCountsOldAttempts", stuckAge},
@@ -28,7 +28,7 @@ func duePromises() []promise {
 	}
 }
 
-func (h *harness) due(q repository.DueQuery) ([]uuid.UUID, repository.Place) {
+func (h *harness) due(q repository.DueQuery) ([]uuid.UUID, repository.Cursor) {
 	h.Helper()
 	ids, next, err := h.Repository.Due(h.Context(), q)
 	check.Require(h, err == nil, "Due(%+v): %v", q, err)
@@ -39,7 +39,7 @@ func (h *harness) wantDue(topics []string, want ...uuid.UUID) {
 	h.Helper()
 	got, next := h.due(repository.DueQuery{Topics: topics, Limit: 100})
 	h.wantIDs("Due", got, want)
-	check.Same(h, next, (repository.Place{}), "Due goes on at, want the end")
+	check.Same(h, next, (repository.Cursor{}), "Due goes on at, want the end")
 }
 
 // backingOff is a message that failed once and waits.
@@ -119,19 +119,19 @@ func dueLimit(h *harness) {
 	h.wantIDs("Due with limit 3", got, []uuid.UUID{old.ID, fresh[0], fresh[1]})
 	got, next = h.due(repository.DueQuery{Topics: orders, After: next, Limit: 4})
 	h.wantIDs("Due after them", got, []uuid.UUID{old.ID, fresh[2], fresh[3], fresh[4]})
-	check.Same(h, next, (repository.Place{}), "Due goes on at, want the end: all that were never attempted were seen")
+	check.Same(h, next, (repository.Cursor{}), "Due goes on at, want the end: all that were never attempted were seen")
 	for _, id := range append(fresh, old.ID) {
 		h.attempt(id, entity.Rejected)
 	}
 	h.wantDue(orders, late.ID)
 }
 
-func dueRoom(h *harness) {
+func dueFull(h *harness) {
 	touched := []uuid.UUID{h.backingOff(0).ID, h.backingOff(0).ID}
 	fresh := h.puts(3)
 	got, next := h.due(repository.DueQuery{Topics: orders, Limit: 4})
 	h.wantIDs("Due with limit 4", got, append(touched, fresh[:2]...))
-	want := repository.Place{CreatedAt: h.get(fresh[1]).CreatedAt, ID: fresh[1]}
+	want := repository.Cursor{CreatedAt: h.get(fresh[1]).CreatedAt, ID: fresh[1]}
 	check.Same(h, next, want, "next of Due, want the place of the last returned message")
 }
 
@@ -154,7 +154,7 @@ func dueAll(h *harness) {
 	for range n {
 		ids, next := h.due(q)
 		got = append(got, ids...)
-		if q.After = next; next == (repository.Place{}) {
+		if q.After = next; next == (repository.Cursor{}) {
 			break
 		}
 	}
@@ -164,13 +164,13 @@ func dueAll(h *harness) {
 func dueAfter(h *harness) {
 	first, second := h.put(), h.put()
 	touched := h.backingOff(0)
-	place := repository.Place{CreatedAt: h.get(first.ID).CreatedAt, ID: first.ID}
+	place := repository.Cursor{CreatedAt: h.get(first.ID).CreatedAt, ID: first.ID}
 	got, _ := h.due(repository.DueQuery{Topics: orders, After: place, Limit: 10})
 	h.wantIDs("Due after the first", got, []uuid.UUID{second.ID, touched.ID})
-	place = repository.Place{CreatedAt: h.clock.Now(), ID: uuid.Max}
+	place = repository.Cursor{CreatedAt: h.clock.Now(), ID: uuid.Max}
 	got, next := h.due(repository.DueQuery{Topics: orders, After: place, Limit: 10})
 	h.wantIDs("Due after all", got, []uuid.UUID{touched.ID})
-	check.Same(h, next, (repository.Place{}), "Due goes on at, want the end")
+	check.Same(h, next, (repository.Cursor{}), "Due goes on at, want the end")
 }
 
 func (h *harness) wantStuck(age time.Duration, want int64) {
@@ -216,5 +216,5 @@ func dueExcept(h *harness) {
 		{Original: "orders", DLQ: "gamma.dlq"}, {Original: "orders", DLQ: "never.seen"},
 	}})
 	h.wantIDs("Due", got, []uuid.UUID{own.ID, said.ID, other.ID})
-	check.Same(h, next, (repository.Place{}), "Due goes on at, want the end")
+	check.Same(h, next, (repository.Cursor{}), "Due goes on at, want the end")
 }

@@ -136,13 +136,13 @@ func expiredAfter(h *harness) {
 	}
 	h.clock.Advance(2 * expiry)
 	var got []uuid.UUID
-	after := repository.Place{}
+	after := repository.Cursor{}
 	for range len(want) + 1 {
 		page := check.Must(h.Repository.Expired(h.Context(), repository.ExpiredQuery{After: after, Limit: 2}))(h)
 		got = append(got, ids(page)...)
 		if len(page) > 0 {
 			last := page[len(page)-1]
-			after = repository.Place{CreatedAt: last.CreatedAt, ID: last.ID}
+			after = repository.Cursor{CreatedAt: last.CreatedAt, ID: last.ID}
 		}
 	}
 	h.wantIDs("all pages of Expired", got, want)

@@ -30,7 +30,7 @@ func groupsPromises() []promise {
 		{"RegressWhenAllWereResolved", groupsRegress},
 		{"TakeWhatIsRestoredForNoArrival", groupsRestored},
 		{"TakeAMessageThatGetsItsGroupLater", groupsLater},
-		{"CountBeforeTheyAreNotedAndGetTheirNameThen", groupsNotedLate},
+		{"CountBeforeTheyAreNotedAndGetTheirNameThen", groupsSavedLate},
 		{"FollowAMappedMessage", groupsMapped},
 		{"AreAnnotated", groupsAnnotated},
 		{"AreAnnotatedOncePerOperation", groupsAnnotatedOnce},
@@ -46,7 +46,7 @@ func groupsPromises() []promise {
 func (h *harness) fingerprint(title string) entity.Fingerprint {
 	h.Helper()
 	f := entity.Fingerprint{Class: "java.io.IOException", Title: title, Frames: []string{"shop.Stock.take", "shop.Order.place"}, Rule: "stock"}
-	check.NoError(h, h.Repository.NoteFingerprints(h.Context(), []entity.Fingerprint{f, f}))
+	check.NoError(h, h.Repository.SaveFingerprints(h.Context(), []entity.Fingerprint{f, f}))
 	return f
 }
 
@@ -76,14 +76,14 @@ func (h *harness) groups(q repository.GroupQuery) []repository.ListedGroup {
 	return check.Must(h.Repository.ErrorGroups(h.Context(), q))(h)
 }
 
-func groupsNotedLate(h *harness) {
+func groupsSavedLate(h *harness) {
 	f := entity.Fingerprint{Class: "java.io.IOException", Title: "late"}
 	h.came(f, 2)
 	if g := h.group(f, repository.Trend{}); g.Title != "" || g.Arrived != 2 || g.Counts[entity.Pending] != 2 || g.FirstSeen.IsZero() {
 		h.Errorf("before it is noted the group is %+v, want 2 messages and no name", g)
 	}
 	for range 2 {
-		check.NoError(h, h.Repository.NoteFingerprints(h.Context(), []entity.Fingerprint{f}))
+		check.NoError(h, h.Repository.SaveFingerprints(h.Context(), []entity.Fingerprint{f}))
 	}
 	h.came(f, 1)
 	if g := h.group(f, repository.Trend{}); g.Title != "late" || g.Class != f.Class || g.Arrived != 3 {
@@ -109,7 +109,7 @@ func (h *harness) wantPaged(q repository.GroupQuery, want ...string) {
 			break
 		}
 		got = append(got, page[0].Title)
-		q.After = &page[0].Place
+		q.After = &page[0].Cursor
 	}
 	check.Same(h, got, want, "groups by pages of one")
 }
@@ -137,7 +137,7 @@ func groupsKnown(h *harness) {
 	unknown := uuid.New()
 	_, err = h.Repository.ErrorGroup(h.Context(), unknown, nil, repository.Trend{})
 	h.wantNoGroup("ErrorGroup of an unknown id", unknown, err)
-	check.NoError(h, h.Repository.NoteFingerprints(h.Context(), nil))
+	check.NoError(h, h.Repository.SaveFingerprints(h.Context(), nil))
 }
 
 func groupsBounded(h *harness) {
@@ -146,7 +146,7 @@ func groupsBounded(h *harness) {
 		long.Frames = append(long.Frames, strings.Repeat("f", 1000))
 	}
 	odd := entity.Fingerprint{Title: "\u202e odd \" \\ ' {} [\u0001]", Frames: []string{`a"b\c`, "", "{x,y}"}}
-	check.NoError(h, h.Repository.NoteFingerprints(h.Context(), []entity.Fingerprint{long, odd}))
+	check.NoError(h, h.Repository.SaveFingerprints(h.Context(), []entity.Fingerprint{long, odd}))
 	h.came(long, 1)
 	h.came(odd, 1)
 	got := h.group(long, repository.Trend{})
@@ -322,7 +322,7 @@ func groupsVisible(h *harness) {
 	}
 	check.Same(h, got, want, "ErrorGroup of one topic")
 	listed := h.groups(repository.GroupQuery{Visible: seen, Trend: trend, Sort: repository.GroupsByOpen})
-	check.True(h, reflect.DeepEqual(listed[0].ErrorGroup, want) && listed[0].Place.Key == 2,
+	check.True(h, reflect.DeepEqual(listed[0].ErrorGroup, want) && listed[0].Cursor.Key == 2,
 		"ErrorGroups of one topic has %+v, want %+v with 2 open", listed[0], want)
 	_, err := h.Repository.ErrorGroup(h.Context(), b.ID(), seen, trend)
 	h.wantNoGroup("ErrorGroup of a group that is not visible", b.ID(), err)
@@ -353,8 +353,8 @@ func groupsHiddenTimes(h *harness) {
 		h.wantPaged(repository.GroupQuery{Sort: sort, Visible: seen, Open: true}, "a", "b")
 		h.wantPaged(repository.GroupQuery{Sort: sort, Visible: seen, Topic: "payments"}, "b")
 		for _, g := range h.groups(repository.GroupQuery{Sort: sort, Visible: seen}) {
-			if g.Place.Key != g.LastSeen.UnixMicro() || !g.FirstSeen.Equal(g.LastSeen) {
-				h.Errorf("group %s is at %d, seen from %v to %v, want one time, that of payments", g.Title, g.Place.Key, g.FirstSeen, g.LastSeen)
+			if g.Cursor.Key != g.LastSeen.UnixMicro() || !g.FirstSeen.Equal(g.LastSeen) {
+				h.Errorf("group %s is at %d, seen from %v to %v, want one time, that of payments", g.Title, g.Cursor.Key, g.FirstSeen, g.LastSeen)
 			}
 		}
 	}

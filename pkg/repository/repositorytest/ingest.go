@@ -140,7 +140,7 @@ func ingestMarks(h *harness) {
 	for _, want := range []*repository.Mark{nil, {Offset: 9, Time: -1, CRC: 1<<32 - 1}, {Offset: 12, Time: 1 << 40, CRC: 0}} {
 		if want != nil {
 			for _, p := range []repository.Partition{at, other} {
-				check.NoError(h, h.Repository.NoteMark(h.Context(), p, *want))
+				check.NoError(h, h.Repository.SaveMark(h.Context(), p, *want))
 			}
 		}
 		got, err := h.Repository.Mark(h.Context(), at)

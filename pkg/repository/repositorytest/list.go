@@ -37,7 +37,7 @@ func listPromises() []promise {
 		{"KeysOfAPageAreBounded", listManyKeys},
 		{"HeadersOfAPageAreBounded", listManyHeaders},
 		{"FirstHeadersOfMany", getManyHeaders},
-		{"ReadsTakeRoom", readsTakeRoom},
+		{"ReadsTakeRoom", readsReserveMemory},
 		{"APageIsBounded", listBounded},
 		{"ShowsEveryState", listEveryState},
 	}
@@ -323,20 +323,20 @@ func filled(n, size int) func(*entity.Message) {
 	}
 }
 
-// smallRoom has that many bytes left.
-type smallRoom struct{ left int64 }
+// smallReservation has that many bytes left.
+type smallReservation struct{ left int64 }
 
-var errNoRoom = errors.New("no room")
+var errNoMemory = errors.New("no room")
 
-func (r *smallRoom) Take(n int64) error {
+func (r *smallReservation) Take(n int64) error {
 	if r.left -= n; r.left < 0 {
-		return errNoRoom
+		return errNoMemory
 	}
 	return nil
 }
 
-// readsTakeRoom: a read reserves its memory in its caller's room, and stops when there is none left.
-func readsTakeRoom(h *harness) {
+// readsReserveMemory: a read reserves its memory in its caller's reservation, and stops when there is none left.
+func readsReserveMemory(h *harness) {
 	id := h.puts(3, func(m *entity.Message) { m.Record.Value = bytes.Repeat([]byte("x"), 10_000) })[0]
 	for name, read := range map[string]func(context.Context) error{
 		"List": func(ctx context.Context) error { _, err := h.Repository.List(ctx, original, firstPage); return err },
@@ -350,16 +350,16 @@ func readsTakeRoom(h *harness) {
 		},
 	} {
 		for left, fits := range map[int64]bool{30_000: false, 40_000: true} {
-			room := &smallRoom{left}
-			if err := read(repository.WithRoom(h.Context(), room)); errors.Is(err, errNoRoom) == fits || fits && err != nil {
+			room := &smallReservation{left}
+			if err := read(repository.WithMemoryReservation(h.Context(), room)); errors.Is(err, errNoMemory) == fits || fits && err != nil {
 				h.Errorf("%s with room for %d: %v, want it to fit: %v", name, left, err, fits)
 			}
 			check.True(h, !fits || room.left <= left-30_000, "%s took %d bytes, want those of three values", name, left-room.left)
 		}
 	}
 	for left, fits := range map[int64]bool{10_000: false, 14_000: true} {
-		_, err := h.Repository.Get(repository.WithRoom(h.Context(), &smallRoom{left}), id, -1)
-		if errors.Is(err, errNoRoom) == fits || fits && err != nil {
+		_, err := h.Repository.Get(repository.WithMemoryReservation(h.Context(), &smallReservation{left}), id, -1)
+		if errors.Is(err, errNoMemory) == fits || fits && err != nil {
 			h.Errorf("Get with room for %d: %v, want it to fit: %v", left, err, fits)
 		}
 	}

@@ -21,12 +21,12 @@ func outcomePromises() []promise {
 		{"UnknownOffsetStaysPublished", consumedUnknownOffset},
 		{"ConfiguredGroupTellsOfMessagesThatNameNone", consumedConfigured},
 		{"NamedGroupWinsOverTheConfigured", consumedNamed},
-		{"NotedGroupTellsNothingOfOthers", consumedNoted},
+		{"NotedGroupTellsNothingOfOthers", consumedSaved},
 		{"ReturnedWins", consumedReturned},
 		{"NothingSentIsNothingConsumed", consumedSkipped},
 		{"CommittedOffsetNeverGoesBack", committedBack},
 		{"GreatestOfACallCounts", committedTwice},
-		{"WatchesNotedGroupsOfTopicsWithSentMessages", watchedNoted},
+		{"WatchesNotedGroupsOfTopicsWithSentMessages", watchedSaved},
 		{"WatchesConfiguredGroups", watchedConfigured},
 		{"ConfiguringReplacesWhatWasSaidBefore", configuredReplaced},
 	}
@@ -52,14 +52,14 @@ func committed(group string, offset int64) repository.Committed {
 	}
 }
 
-func (h *harness) noteCommitted(offsets ...repository.Committed) {
+func (h *harness) saveCommitted(offsets ...repository.Committed) {
 	h.Helper()
-	check.NoError(h, h.Repository.NoteCommitted(h.Context(), offsets))
+	check.NoError(h, h.Repository.SaveCommitted(h.Context(), offsets))
 }
 
-func (h *harness) noteGroups(groups ...repository.TopicGroup) {
+func (h *harness) saveGroups(groups ...repository.TopicGroup) {
 	h.Helper()
-	check.NoError(h, h.Repository.NoteGroups(h.Context(), groups))
+	check.NoError(h, h.Repository.SaveConsumerGroups(h.Context(), groups))
 }
 
 func (h *harness) configure(groups ...repository.TopicGroup) {
@@ -84,7 +84,7 @@ func (h *harness) wantPublished(id uuid.UUID) {
 func consumedPassed(h *harness) {
 	m := h.sentBy(billing, "life-1")
 	h.wantPublished(m.ID)
-	h.noteCommitted(committed(billing, 42))
+	h.saveCommitted(committed(billing, 42))
 	seen := h.clock.Kept()
 	h.clock.Advance(time.Hour)
 	h.wantConsumed(m.ID, entity.Consumption{Group: billing, Offset: 42, SeenAt: seen})
@@ -92,15 +92,15 @@ func consumedPassed(h *harness) {
 
 func consumedExact(h *harness) {
 	m := h.sentBy(billing, "life-1")
-	h.noteCommitted(committed(billing, 41))
+	h.saveCommitted(committed(billing, 41))
 	h.wantPublished(m.ID)
-	h.noteCommitted(committed(billing, 100))
+	h.saveCommitted(committed(billing, 100))
 	h.wantConsumed(m.ID, entity.Consumption{Group: billing, Offset: 100, SeenAt: h.clock.Kept()})
 }
 
 func consumedList(h *harness) {
 	m, other := h.sentBy(billing, "life-1"), h.put()
-	h.noteCommitted(committed(billing, 42))
+	h.saveCommitted(committed(billing, 42))
 	l := h.list(original, firstPage).Messages
 	check.Require(h, len(l) == 2, "List has %d messages, want 2", len(l))
 	check.True(h, l[0].ID == other.ID && l[0].Outcome == "" && l[0].Consumption == nil,
@@ -112,7 +112,7 @@ func consumedList(h *harness) {
 
 func consumedElsewhere(h *harness) {
 	m := h.sentBy(billing, "life-1")
-	h.noteCommitted(committed(billing, 42))
+	h.saveCommitted(committed(billing, 42))
 	loaded, _, err := h.Repository.Load(h.Context(), []uuid.UUID{m.ID}, 1<<20)
 	check.True(h, err == nil && len(loaded) == 1 && loaded[0].Outcome == entity.Published,
 		"Load = %+v, %v, want it published", loaded, err)
@@ -122,12 +122,12 @@ func consumedOther(h *harness) {
 	m := h.sentBy(billing, "life-1")
 	group, topic, life, part := committed("other", 99), committed(billing, 99), committed(billing, 99), committed(billing, 99)
 	topic.Topic, life.TopicID, part.Partition = "elsewhere", "life-2", 3
-	h.noteCommitted(group, topic, life, part)
+	h.saveCommitted(group, topic, life, part)
 	h.wantPublished(m.ID)
 	none := h.sentBy(billing, "")
 	h.wantPublished(none.ID)
 	life.TopicID = ""
-	h.noteCommitted(life)
+	h.saveCommitted(life)
 	h.wantPublished(m.ID)
 	h.wantConsumed(none.ID, entity.Consumption{Group: billing, Offset: 99, SeenAt: h.clock.Kept()})
 }
@@ -140,13 +140,13 @@ func consumedUnknownOffset(h *harness) {
 	r := result(c, entity.Acknowledged)
 	r.Offset = -1
 	h.finishAll(r)
-	h.noteCommitted(committed(billing, 1000))
+	h.saveCommitted(committed(billing, 1000))
 	h.wantPublished(m.ID)
 }
 
 func consumedConfigured(h *harness) {
 	m := h.sentBy("", "life-1")
-	h.noteCommitted(committed(billing, 42))
+	h.saveCommitted(committed(billing, 42))
 	h.wantPublished(m.ID)
 	h.configure(repository.TopicGroup{Topic: "elsewhere", Group: billing})
 	h.wantPublished(m.ID)
@@ -156,21 +156,21 @@ func consumedConfigured(h *harness) {
 	}
 	h.configure(groups...)
 	h.wantConsumed(m.ID, entity.Consumption{Group: billing, Offset: 42, SeenAt: h.clock.Kept()})
-	h.noteCommitted(committed("audit", 60))
+	h.saveCommitted(committed("audit", 60))
 	h.wantConsumed(m.ID, entity.Consumption{Group: "audit", Offset: 60, SeenAt: h.clock.Kept()})
 }
 
 func consumedNamed(h *harness) {
 	m := h.sentBy(billing, "life-1")
 	h.configure(repository.TopicGroup{Topic: original, Group: "audit"})
-	h.noteCommitted(committed("audit", 42))
+	h.saveCommitted(committed("audit", 42))
 	h.wantPublished(m.ID)
 }
 
-func consumedNoted(h *harness) {
+func consumedSaved(h *harness) {
 	m := h.sentBy("", "life-1")
-	h.noteGroups(repository.TopicGroup{Topic: original, Group: billing})
-	h.noteCommitted(committed(billing, 42))
+	h.saveGroups(repository.TopicGroup{Topic: original, Group: billing})
+	h.saveCommitted(committed(billing, 42))
 	h.wantPublished(m.ID)
 }
 
@@ -180,7 +180,7 @@ func consumedReturned(h *harness) {
 	c.TopicID = "life-1"
 	h.claimAll(c)
 	h.acknowledge(c)
-	h.noteCommitted(committed(billing, 42))
+	h.saveCommitted(committed(billing, 42))
 	h.comeBack(m.ID, c.ID)
 	got := h.get(m.ID)
 	check.True(h, got.Outcome == entity.Returned && got.Consumption == nil,
@@ -190,26 +190,26 @@ func consumedReturned(h *harness) {
 func consumedSkipped(h *harness) {
 	m := h.put(func(m *entity.Message) { m.Failure.ConsumerGroup = billing })
 	h.attempt(m.ID, entity.Skipped)
-	h.noteCommitted(committed(billing, 42))
+	h.saveCommitted(committed(billing, 42))
 	got := h.get(m.ID)
 	check.True(h, got.Outcome == "" && got.Consumption == nil, "outcome is %q by %+v, want none", got.Outcome, got.Consumption)
 }
 
 func committedBack(h *harness) {
 	m := h.sentBy(billing, "life-1")
-	h.noteCommitted(committed(billing, 50))
+	h.saveCommitted(committed(billing, 50))
 	want := entity.Consumption{Group: billing, Offset: 50, SeenAt: h.clock.Kept()}
 	h.clock.Advance(time.Minute)
-	h.noteCommitted(committed(billing, 50))
-	h.noteCommitted(committed(billing, 3))
+	h.saveCommitted(committed(billing, 50))
+	h.saveCommitted(committed(billing, 3))
 	h.wantConsumed(m.ID, want)
 }
 
 func committedTwice(h *harness) {
 	m := h.sentBy(billing, "life-1")
-	h.noteCommitted(committed(billing, 43), committed(billing, 45), committed(billing, 44))
+	h.saveCommitted(committed(billing, 43), committed(billing, 45), committed(billing, 44))
 	h.wantConsumed(m.ID, entity.Consumption{Group: billing, Offset: 45, SeenAt: h.clock.Kept()})
-	h.noteCommitted()
+	h.saveCommitted()
 }
 
 func (h *harness) wantWatched(want ...repository.TopicGroup) {
@@ -218,11 +218,11 @@ func (h *harness) wantWatched(want ...repository.TopicGroup) {
 	check.True(h, err == nil && slices.Equal(got, want), "WatchedGroups = %+v, %v, want %+v", got, err, want)
 }
 
-func watchedNoted(h *harness) {
+func watchedSaved(h *harness) {
 	a, b := repository.TopicGroup{Topic: original, Group: billing}, repository.TopicGroup{Topic: original, Group: "audit"}
-	h.noteGroups(a, repository.TopicGroup{Topic: "elsewhere", Group: billing}, a)
-	h.noteGroups(b)
-	h.noteGroups()
+	h.saveGroups(a, repository.TopicGroup{Topic: "elsewhere", Group: billing}, a)
+	h.saveGroups(b)
+	h.saveGroups()
 	h.in(entity.Dead)
 	h.in(entity.Pending)
 	h.wantWatched()
@@ -240,17 +240,17 @@ func configuredReplaced(h *harness) {
 	both, old, fresh := repository.TopicGroup{Topic: original, Group: "a"},
 		repository.TopicGroup{Topic: original, Group: "b"}, repository.TopicGroup{Topic: original, Group: "c"}
 	h.in(entity.Resolved)
-	h.noteGroups(both)
+	h.saveGroups(both)
 	h.configure(both, old)
 	h.wantWatched(both, old)
 	h.configure(fresh)
 	h.wantWatched(both, fresh)
-	h.noteGroups(fresh)
+	h.saveGroups(fresh)
 	h.configure()
 	h.wantWatched(both, fresh)
 
 	m := h.sentBy("", "life-1")
-	h.noteCommitted(committed("a", 42), committed("c", 42))
+	h.saveCommitted(committed("a", 42), committed("c", 42))
 	h.wantPublished(m.ID) // recorded from messages, and no longer configured
 	h.configure(fresh)
 	h.wantConsumed(m.ID, entity.Consumption{Group: "c", Offset: 42, SeenAt: h.clock.Kept()})

@@ -165,7 +165,7 @@ func redrivesOfActor(h *harness) {
 		return found
 	}
 	page := want(repository.RedriveQuery{Actor: "bob", Limit: 2}, made[5], made[3])
-	place := repository.Place{CreatedAt: page[1].CreatedAt, ID: page[1].ID}
+	place := repository.Cursor{CreatedAt: page[1].CreatedAt, ID: page[1].ID}
 	want(repository.RedriveQuery{Actor: "bob", Limit: 2, Before: place}, made[1])
 	want(repository.RedriveQuery{Actor: "bob", Limit: 9, States: []entity.RedriveState{entity.RedrivePaused}})
 	want(repository.RedriveQuery{Actor: "nobody\x00", Limit: 9})

@@ -385,7 +385,7 @@ func itemsOutcomes(h *harness) {
 		items = append(items, item)
 	}
 	check.Require(h, h.saveItems(b, items...), "SaveBatch = false, want true")
-	h.noteCommitted(committed(billing, 50))
+	h.saveCommitted(committed(billing, 50))
 	h.returned(r.ID, ids[6])
 	h.returned(r.ID, ids[7])
 	h.returned(uuid.New(), ids[1]) // of another redrive
@@ -430,9 +430,9 @@ func itemsConfigured(h *harness) {
 		check.True(h, got[1].Group == "shipping" && got[1].Outcome == entity.Published,
 			"item of shipping has outcome of %q: %s, want shipping: published", got[1].Group, got[1].Outcome)
 	}
-	h.noteCommitted(committed(billing, 50))
+	h.saveCommitted(committed(billing, 50))
 	want("", entity.Published)
-	h.noteGroups(repository.TopicGroup{Topic: original, Group: billing})
+	h.saveGroups(repository.TopicGroup{Topic: original, Group: billing})
 	want("", entity.Published)
 	h.configure(repository.TopicGroup{Topic: original, Group: "aaa"}, repository.TopicGroup{Topic: "other", Group: billing})
 	want("aaa", entity.Published)

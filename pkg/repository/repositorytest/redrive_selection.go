@@ -31,11 +31,11 @@ func redriveSelectionPromises() []promise {
 		{"CanaryIsExactlyItsNumber", selectionCanary},
 		{"CanaryIsForRetriesOnly", selectionCanaryOfOthers},
 		{"RateKeepsBatchesToASecond", selectionRate},
-		{"SurveyCountsTheSame", surveyCounts},
-		{"SurveyIsLargestFirstWithASample", surveyGroups},
-		{"SurveyTellsDeadLetterTopicsApart", surveySources},
-		{"SurveyOfIDs", surveyIDs},
-		{"SurveyStoresNothing", surveyStoresNothing},
+		{"SurveyCountsTheSame", previewCounts},
+		{"SurveyIsLargestFirstWithASample", previewGroups},
+		{"SurveyTellsDeadLetterTopicsApart", previewSources},
+		{"SurveyOfIDs", previewIDs},
+		{"SurveyStoresNothing", previewStoresNothing},
 	}
 }
 
@@ -321,12 +321,12 @@ func selectionRate(h *harness) {
 	}
 }
 
-func (h *harness) survey(n repository.NewRedrive) []repository.SurveyGroup {
+func (h *harness) survey(n repository.NewRedrive) []repository.SelectionCount {
 	h.Helper()
-	return check.Must(h.Repository.Survey(h.Context(), n))(h)
+	return check.Must(h.Repository.PreviewRedrive(h.Context(), n))(h)
 }
 
-func surveyCounts(h *harness) {
+func previewCounts(h *harness) {
 	oneOfEach(h)
 	for _, action := range []entity.RedriveAction{entity.RedriveRetry, entity.RedriveRequeue, entity.RedriveDead, entity.RedriveDelete} {
 		for _, statuses := range [][]entity.Status{nil, entity.Statuses()} {
@@ -347,7 +347,7 @@ func surveyCounts(h *harness) {
 	}
 }
 
-func surveyGroups(h *harness) {
+func previewGroups(h *harness) {
 	with := func(topic string, c entity.Confidence) func(*entity.Message) {
 		return func(m *entity.Message) { m.OriginalTopic, m.Origin.Confidence = topic, c }
 	}
@@ -359,7 +359,7 @@ func surveyGroups(h *harness) {
 	claimed := h.in(entity.Retrying, with("b", entity.FromHeader)).ID
 
 	got := h.survey(retryAll(func(n *repository.NewRedrive) { n.Selection.Topic = deadLetter }))
-	want := []repository.SurveyGroup{
+	want := []repository.SelectionCount{
 		{Messages: 6, Topic: "b", Confidence: entity.FromHeader},
 		{Messages: 3, Topic: "a", Confidence: entity.FromHeader},
 		{Messages: 1, Topic: "", Confidence: entity.FromNothing, Sample: unknown},
@@ -375,7 +375,7 @@ func surveyGroups(h *harness) {
 	check.Same(h, got, want, "Survey")
 }
 
-func surveySources(h *harness) {
+func previewSources(h *harness) {
 	from := func(topic string) func(*entity.Message) {
 		return func(m *entity.Message) { m.Source = h.source(topic, h.next) }
 	}
@@ -398,17 +398,17 @@ func surveySources(h *harness) {
 	}
 }
 
-func surveyIDs(h *harness) {
+func previewIDs(h *harness) {
 	m, lost := h.put(), uuid.New()
 	got := h.survey(ofIDs(lost, m.ID, m.ID))
-	want := []repository.SurveyGroup{
+	want := []repository.SelectionCount{
 		{Messages: 1, Reason: repository.SkippedGone, Sample: lost},
 		{Messages: 1, Topic: original, Confidence: entity.FromHeader, Sample: m.ID},
 	}
 	check.Same(h, got, want, "Survey")
 }
 
-func surveyStoresNothing(h *harness) {
+func previewStoresNothing(h *harness) {
 	m := h.put()
 	n := retryAll()
 	h.survey(n)

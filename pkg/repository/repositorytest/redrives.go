@@ -187,7 +187,7 @@ func redriveUnknown(h *harness) {
 			_, err := repo.MoveRedrive(ctx, id, repository.RedriveMove{To: entity.RedrivePaused, Action: entity.ActionPause, Cause: entity.By("bob")})
 			return err
 		},
-		"NoteWaiting": func() error { return repo.NoteWaiting(ctx, id, true, "no broker") },
+		"SaveWaiting": func() error { return repo.SaveWaiting(ctx, id, true, "no broker") },
 		"LeaseBatch":  func() error { _, err := repo.LeaseBatch(ctx, id, uuid.New(), expiry); return err },
 		"SaveBatch": func() error {
 			_, err := repo.SaveBatch(ctx, repository.BatchResults{RedriveID: id, Owner: uuid.New()})
@@ -217,11 +217,11 @@ func redrivesListed(h *harness) {
 	}
 	slices.SortFunc(all[3:5], compareIDs)
 	slices.Reverse(all)
-	list := func(q repository.RedriveQuery) (found []uuid.UUID, last repository.Place) {
+	list := func(q repository.RedriveQuery) (found []uuid.UUID, last repository.Cursor) {
 		q.Limit = max(q.Limit, 0)
 		redrives := check.Must(h.Repository.Redrives(h.Context(), q))(h)
 		for _, r := range redrives {
-			found, last = append(found, r.ID), repository.Place{CreatedAt: r.CreatedAt, ID: r.ID}
+			found, last = append(found, r.ID), repository.Cursor{CreatedAt: r.CreatedAt, ID: r.ID}
 		}
 		return found, last
 	}
@@ -230,7 +230,7 @@ func redrivesListed(h *harness) {
 	found, _ = list(repository.RedriveQuery{Limit: 10, States: []entity.RedriveState{entity.RedriveCancelled, entity.RedrivePaused}})
 	h.wantIDs("Redrives that are cancelled or paused", found, []uuid.UUID{all[3]})
 	var paged []uuid.UUID
-	place := repository.Place{}
+	place := repository.Cursor{}
 	for range all {
 		found, place = list(repository.RedriveQuery{Limit: 2, Before: place})
 		if paged = append(paged, found...); len(found) < 2 {
@@ -390,26 +390,26 @@ func redriveUnforgiven(h *harness) {
 	}
 }
 
-func (h *harness) noteWaiting(id uuid.UUID, waiting bool, note string) {
+func (h *harness) saveWaiting(id uuid.UUID, waiting bool, note string) {
 	h.Helper()
-	check.NoError(h, h.Repository.NoteWaiting(h.Context(), id, waiting, note))
+	check.NoError(h, h.Repository.SaveWaiting(h.Context(), id, waiting, note))
 }
 
 func redriveWaiting(h *harness) {
 	r, _ := h.began(1)
 	since := h.clock.Kept()
 	for _, note := range []string{"no broker answers", "no leader for orders/3"} {
-		h.noteWaiting(r.ID, true, note)
+		h.saveWaiting(r.ID, true, note)
 		h.clock.Advance(time.Minute)
 		if got := h.redrive(r.ID); got.WaitingSince != since || got.Note != note || got.UpdatedAt != r.UpdatedAt {
 			h.Errorf("it waits since %v, %q, updated %v, want %v, %q, %v", got.WaitingSince, got.Note, got.UpdatedAt, since, note, r.UpdatedAt)
 		}
 	}
-	h.noteWaiting(r.ID, false, "")
+	h.saveWaiting(r.ID, false, "")
 	if got := h.redrive(r.ID); !got.WaitingSince.IsZero() || got.Note != "" {
 		h.Errorf("it waits since %v, %q, want no longer", got.WaitingSince, got.Note)
 	}
-	h.noteWaiting(r.ID, true, "again")
+	h.saveWaiting(r.ID, true, "again")
 	if got := h.move(r.ID, repository.RedriveMove{To: entity.RedrivePaused, Note: "lunch"}); !got.WaitingSince.IsZero() || got.Note != "lunch" {
 		h.Errorf("paused it waits since %v, %q, want only its own note", got.WaitingSince, got.Note)
 	}
@@ -419,7 +419,7 @@ func redriveWaitingOver(h *harness) {
 	for _, state := range entity.RedriveStates() {
 		r := h.inState(state)
 		if !state.Active() {
-			h.noteWaiting(r.ID, true, "too late")
+			h.saveWaiting(r.ID, true, "too late")
 			h.wantRedrive(h.redrive(r.ID), r)
 		}
 	}

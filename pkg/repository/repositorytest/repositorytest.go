@@ -89,7 +89,7 @@ func themes() []theme {
 		{"Count", matchingPromises()},
 		{"Export", exportPromises()},
 		{"ArchiveReading", archivedPromises()},
-		{"Catalogue", cataloguePromises()},
+		{"Catalogue", indexPromises()},
 		{"Activity", activityPromises()},
 		{"Events", eventsPromises()},
 		{"Notices", noticesPromises()},

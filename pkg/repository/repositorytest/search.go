@@ -51,13 +51,13 @@ func (h *harness) visible(list ...string) *entity.TopicPatterns {
 	return &p
 }
 
-const catalogueVersion = 7
+const indexVersion = 7
 
-// catalogued stores documents of messages as the indexer would, of their error messages and values, and of terms.
-func (h *harness) catalogued(m entity.Message, terms ...int64) {
+// indexed stores documents of messages as the indexer would, of their error messages and values, and of terms.
+func (h *harness) indexed(m entity.Message, terms ...int64) {
 	h.Helper()
-	h.hold(catalogueVersion)
-	h.document(catalogueVersion, entity.Document{
+	h.hold(indexVersion)
+	h.document(indexVersion, entity.Document{
 		MessageID: m.ID, Text: strings.ToLower(m.ErrorMessage + "\n" + string(m.Record.Value)), Terms: terms,
 	})
 }
@@ -97,18 +97,18 @@ func (h *harness) assorted() assorted {
 	}
 	plain := h.put(class("Timeout", "billing", "spring"), words("Timed out", `{"sku": "A-1"}`))
 	add("plain", plain)
-	h.catalogued(plain, entity.KeyTerm([]byte("k1")), entity.HeaderTerm("trace", nil), entity.HeaderTerm("trace", []byte("t1")),
+	h.indexed(plain, entity.KeyTerm([]byte("k1")), entity.HeaderTerm("trace", nil), entity.HeaderTerm("trace", []byte("t1")),
 		entity.FieldTerm("$.sku", ""), entity.FieldTerm("$.sku", `"A-1"`))
 	dead := h.in(entity.Dead, class("Timeout", "shipping", "connect"), words("Timed out again", `{"sku": "B-2"}`))
 	add("dead", dead)
-	h.catalogued(dead, entity.KeyTerm([]byte("k2")), entity.HeaderTerm("trace", nil), entity.HeaderTerm("trace", []byte("t2")),
+	h.indexed(dead, entity.KeyTerm([]byte("k2")), entity.HeaderTerm("trace", nil), entity.HeaderTerm("trace", []byte("t2")),
 		entity.FieldTerm("$.sku", ""), entity.FieldTerm("$.sku", `"B-2"`))
 	resolved := h.in(entity.Resolved, class("Parse", "billing", "spring"))
 	add("resolved", resolved)
 	h.clock.Advance(time.Hour)
 	payments := h.put(of("payments", "payments.dlq"), class("Parse", "", ""), func(m *entity.Message) { m.Group = someGroup })
 	add("payments", payments)
-	h.catalogued(payments, entity.KeyTerm(nil))
+	h.indexed(payments, entity.KeyTerm(nil))
 	unknown := h.put(of("", "lost.dlq"))
 	add("unknown", unknown)
 	sql := h.put(func(m *entity.Message) { m.Source = entity.Source{} })
@@ -320,7 +320,7 @@ func searchByLastRetry(h *harness) {
 	retried = append(retried, again.ID)
 	up := repository.Sort{By: repository.ByLastRetry, Ascending: true}
 	h.wantIDs("ascending", h.search(repository.SearchQuery{Sort: up}), retried)
-	place := repository.Place{CreatedAt: h.get(retried[1]).LastRetryAt, ID: retried[1]}
+	place := repository.Cursor{CreatedAt: h.get(retried[1]).LastRetryAt, ID: retried[1]}
 	h.wantIDs("after a place", h.search(repository.SearchQuery{Sort: up, After: place}), retried[2:])
 	h.wantIDs("of a topic", h.search(repository.SearchQuery{Sort: up, Filter: entity.Filter{Topic: original}}), retried)
 	slices.Reverse(retried)
@@ -336,8 +336,8 @@ func (h *harness) pagesOf(q repository.SearchQuery, between func()) []uuid.UUID 
 		all = append(all, ids(page.Messages)...)
 		if q.After = page.Next; len(page.Messages) == q.Limit {
 			last := page.Messages[q.Limit-1]
-			q.After = repository.Place{CreatedAt: last.CreatedAt, ID: last.ID}
-		} else if page.Next == (repository.Place{}) {
+			q.After = repository.Cursor{CreatedAt: last.CreatedAt, ID: last.ID}
+		} else if page.Next == (repository.Cursor{}) {
 			return all
 		}
 		between()
@@ -409,7 +409,7 @@ func searchManyTopics(h *harness) {
 func searchLiteralWords(h *harness) {
 	text := func(text string) uuid.UUID {
 		m := h.put(func(m *entity.Message) { m.ErrorMessage = text })
-		h.catalogued(m)
+		h.indexed(m)
 		return m.ID
 	}
 	percent, underscore, backslash, quote := text("at 100% of it"), text("a_b_c"), text(`c:\temp`), text(`it's "so"`)
@@ -424,7 +424,7 @@ func searchLiteralWords(h *harness) {
 
 func searchHostile(h *harness) {
 	m := h.put()
-	h.catalogued(m)
+	h.indexed(m)
 	for _, text := range append(slices.Clone(impossible), `\`, "'", "''; DELETE FROM dlq.dlq_messages; --", "$1", "{}", `{"a"}`, "‮", "a\r\nb") {
 		for name, f := range map[string]entity.Filter{
 			"topic":    {Topic: text},

@@ -45,7 +45,7 @@ func summariesTell(h *harness) {
 	last := h.in(entity.Dead, h.storedIn("a.dlq", 1))
 	byHand := h.put(ofTopic("payments"), func(m *entity.Message) { m.Source = entity.Source{} })
 	unknown := h.put(ofTopic(""))
-	h.noteGroups(repository.TopicGroup{Topic: original, Group: "shipping"}, repository.TopicGroup{Topic: original, Group: "billing"},
+	h.saveGroups(repository.TopicGroup{Topic: original, Group: "shipping"}, repository.TopicGroup{Topic: original, Group: "billing"},
 		repository.TopicGroup{Topic: "nobody", Group: "billing"})
 	h.configure(repository.TopicGroup{Topic: original, Group: "Configured"}, repository.TopicGroup{Topic: original, Group: "billing"})
 	pending := map[entity.Status]int64{entity.Pending: 1}
@@ -107,10 +107,10 @@ func summariesGroups(h *harness) {
 		return groups
 	}
 	h.configure(group(0))
-	h.noteGroups(noted(0, 10)...)
-	h.noteGroups(noted(5, most+20)...)
-	h.noteGroups(noted(most+20, most+30)...)
-	h.noteGroups(repository.TopicGroup{Topic: "payments", Group: billing})
+	h.saveGroups(noted(0, 10)...)
+	h.saveGroups(noted(5, most+20)...)
+	h.saveGroups(noted(most+20, most+30)...)
+	h.saveGroups(repository.TopicGroup{Topic: "payments", Group: billing})
 	h.wantWatched(noted(0, most)...)
 	got := check.Must(h.Repository.TopicSummaries(h.Context(), repository.TopicQuery{}))(h)
 	check.Require(h, len(got) == 1 && len(got[0].ConsumerGroups) == most,

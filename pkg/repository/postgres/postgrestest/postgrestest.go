@@ -110,3 +110,12 @@ func within(server, database string) string {
 	u.RawQuery = q.Encode()
 	return u.String()
 }
+
+// Parallel runs a subtest at the same time as others.
+func Parallel(t *testing.T, name string, test func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		test(t)
+	})
+}

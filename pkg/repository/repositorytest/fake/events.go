@@ -14,34 +14,34 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// told is the state of events: up to where they were found and kept.
-type told struct {
+// reported is the state of events: up to where they were found and kept.
+type reported struct {
 	version   int64 // increases with every change
 	mark      int64 // the last entry of the audit trail
 	beganAt   time.Time
 	watchedAt time.Time // zero: Events was never called
-	groups    map[uuid.UUID]toldGroup
+	groups    map[uuid.UUID]reportedGroup
 	spikes    map[string]time.Time // by topic: when it was last seen
 }
 
-// toldGroup is the reported state of a group. The first arrival of all groups in the map was reported.
-type toldGroup struct{ regressedAt time.Time }
+// reportedGroup is the reported state of a group. The first arrival of all groups in the map was reported.
+type reportedGroup struct{ regressedAt time.Time }
 
 // Events implements repository.Notifications.
 func (s *Store) Events(ctx context.Context, q repository.EventQuery) (repository.Events, error) {
 	var found repository.Events
 	err := s.Step(ctx, "find events", func(now time.Time) error {
-		if s.told.watchedAt.IsZero() || s.told.watchedAt.Before(now.Add(-q.Patience)) {
-			s.told.version++
-			s.told.beganAt, s.told.watchedAt = now, now
+		if s.reported.watchedAt.IsZero() || s.reported.watchedAt.Before(now.Add(-q.Patience)) {
+			s.reported.version++
+			s.reported.beganAt, s.reported.watchedAt = now, now
 		}
-		found = repository.Events{Now: now, Since: s.told.beganAt}
+		found = repository.Events{Now: now, Since: s.reported.beganAt}
 		mark := s.trailEvents(&found, q.Limit)
 		s.groupEvents(&found, q.Limit)
 		if q.Spikes != nil {
 			s.spikeEvents(&found, *q.Spikes, now)
 		}
-		found.Place = strconv.FormatInt(s.told.version, 10) + ":" + strconv.FormatInt(mark, 10)
+		found.Cursor = strconv.FormatInt(s.reported.version, 10) + ":" + strconv.FormatInt(mark, 10)
 		return nil
 	})
 	return found, err
@@ -49,19 +49,19 @@ func (s *Store) Events(ctx context.Context, q repository.EventQuery) (repository
 
 // trailEvents adds the events in the audit trail, and returns the last entry that it read.
 func (s *Store) trailEvents(found *repository.Events, limit int) int64 {
-	mark := s.told.mark
+	mark := s.reported.mark
 	n, from := 0, 0
 	if len(s.trail) > 0 { // ids have no gaps
 		from = min(int(max(0, mark+1-s.trail[0].ID)), len(s.trail))
 	}
 	for _, e := range s.trail[from:] {
-		event, told := s.trailEvent(e)
-		if told && n == limit {
+		event, isReported := s.trailEvent(e)
+		if isReported && n == limit {
 			found.More = true
 			return mark
 		}
 		mark = e.ID
-		if told {
+		if isReported {
 			n++
 			found.List = append(found.List, event)
 		}
@@ -127,13 +127,13 @@ func (s *Store) ofRedrive(event *repository.Event, state string) {
 }
 
 func (s *Store) groupEvents(found *repository.Events, limit int) {
-	untold := slices.Collect(maps.Keys(s.errorGroups))
-	slices.SortFunc(untold, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
+	unreported := slices.Collect(maps.Keys(s.errorGroups))
+	slices.SortFunc(unreported, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
 	n := 0
-	for _, id := range untold {
+	for _, id := range unreported {
 		g := s.errorGroups[id]
-		known, told := s.told.groups[id]
-		if g.firstSeen.IsZero() || told && known.regressedAt.Equal(g.regressedAt) {
+		known, isReported := s.reported.groups[id]
+		if g.firstSeen.IsZero() || isReported && known.regressedAt.Equal(g.regressedAt) {
 			continue
 		}
 		if n == limit {
@@ -145,7 +145,7 @@ func (s *Store) groupEvents(found *repository.Events, limit int) {
 			Kind: repository.GroupNew, At: g.firstSeen, Object: id, Class: g.Class, Title: g.Title,
 			RegressedAt: g.regressedAt,
 		}
-		if told {
+		if isReported {
 			event.Kind, event.At = repository.GroupRegressed, g.regressedAt
 		}
 		came := s.arrivedIn(id, event.At)
@@ -182,7 +182,7 @@ func (s *Store) spikeEvents(found *repository.Events, rule repository.SpikeRule,
 		if arrived := recent[topic]; arrived < rule.Minimum || float64(arrived) <= rule.Factor*usual {
 			continue
 		}
-		seen, again := s.told.spikes[topic]
+		seen, again := s.reported.spikes[topic]
 		found.List = append(found.List, repository.Event{
 			Kind: repository.Spike, At: now, Topics: []string{topic}, Arrived: recent[topic], Usual: usual,
 			Again: again && seen.After(now.Add(-repository.SpikeOver)),
@@ -206,8 +206,8 @@ func (s *Store) usual(topic string, now time.Time) float64 {
 	return float64(arrived) / max(1, until.Sub(first).Hours()) / 4
 }
 
-// placeOfEvents parses Events.Place.
-func placeOfEvents(text string) (version, mark int64, ok bool) {
+// cursorOfEvents parses Events.Cursor.
+func cursorOfEvents(text string) (version, mark int64, ok bool) {
 	v, m, _ := bytes.Cut([]byte(text), []byte(":"))
 	version, errVersion := strconv.ParseInt(string(v), 10, 64)
 	mark, errMark := strconv.ParseInt(string(m), 10, 64)
@@ -215,11 +215,11 @@ func placeOfEvents(text string) (version, mark int64, ok bool) {
 }
 
 // keep records that events were kept.
-func (t *told) keep(events []repository.Event, now time.Time) {
+func (t *reported) keep(events []repository.Event, now time.Time) {
 	for _, e := range events {
 		switch e.Kind {
 		case repository.GroupNew, repository.GroupRegressed:
-			t.groups[e.Object] = toldGroup{regressedAt: e.RegressedAt}
+			t.groups[e.Object] = reportedGroup{regressedAt: e.RegressedAt}
 		case repository.Spike:
 			t.spikes[e.Topics[0]] = now
 		case repository.LoopStopped, repository.MessageDead, repository.RedriveFinished, repository.RedriveStopped:
@@ -275,7 +275,7 @@ func (s *Store) count(now time.Time, r *row) {
 func (s *Store) Arrivals(ctx context.Context, q repository.ArrivalsQuery) (repository.Arrivals, error) {
 	came := repository.Arrivals{Points: q.Empty()}
 	err := s.Step(ctx, "count arrivals", func(now time.Time) error {
-		came.Until = s.cataloguedUntil(now)
+		came.Until = s.indexedUntil(now)
 		for a, n := range s.activity {
 			seen := q.Visible == nil || a.topic != "" && q.Visible.Match(a.topic)
 			fine := a.step < repository.ArrivalsStep

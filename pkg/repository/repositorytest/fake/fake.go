@@ -28,7 +28,7 @@ type (
 type Store struct {
 	*core // its steps guard all fields below, too
 
-	catalogue   catalogue
+	index       searchIndex
 	answersFrom *int64 // version of documents; nil: that of the search index
 	documents   map[uuid.UUID]*document
 	byContent   map[slot]bool           // attempts with a return by content
@@ -41,7 +41,7 @@ type Store struct {
 	activity    map[active]arrivals
 	committed   map[partitionOfGroup]commit
 	mapping     entity.Mapping
-	told        told
+	reported    reported
 	notices     map[uuid.UUID]*notice
 	sinks       map[string]time.Time // when a notice may be sent to it again
 	archiveRuns map[uuid.UUID]repository.ArchiveRun
@@ -61,7 +61,7 @@ func New(now func() time.Time) *Store {
 		arrivals:    map[uuid.UUID]*groupArrival{},
 		activity:    map[active]arrivals{},
 		committed:   map[partitionOfGroup]commit{},
-		told:        told{groups: map[uuid.UUID]toldGroup{}, spikes: map[string]time.Time{}},
+		reported:    reported{groups: map[uuid.UUID]reportedGroup{}, spikes: map[string]time.Time{}},
 		notices:     map[uuid.UUID]*notice{},
 		sinks:       map[string]time.Time{},
 		archiveRuns: map[uuid.UUID]repository.ArchiveRun{},

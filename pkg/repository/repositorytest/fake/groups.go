@@ -40,8 +40,8 @@ type groupArrival struct {
 	at    time.Time
 }
 
-// NoteFingerprints implements repository.Groups.
-func (s *Store) NoteFingerprints(ctx context.Context, fingerprints []entity.Fingerprint) error {
+// SaveFingerprints implements repository.Groups.
+func (s *Store) SaveFingerprints(ctx context.Context, fingerprints []entity.Fingerprint) error {
 	return s.Step(ctx, "store fingerprints", func(time.Time) error {
 		for _, f := range fingerprints {
 			g := s.errorGroup(f.ID())
@@ -113,19 +113,19 @@ func (s *Store) ErrorGroups(ctx context.Context, q repository.GroupQuery) ([]rep
 	var found []repository.ListedGroup
 	err := s.Step(ctx, "list error groups", func(time.Time) error {
 		for _, g := range s.countGroups(q.Visible, q.Trend) {
-			place := repository.GroupPlace{Key: placeOf(g.ErrorGroup, q.Sort), ID: g.ID}
-			if g.listed(q) && (q.After == nil || comparePlaces(place, *q.After) < 0) {
-				found = append(found, repository.ListedGroup{ErrorGroup: g.ErrorGroup, Place: place})
+			place := repository.GroupCursor{Key: keyOf(g.ErrorGroup, q.Sort), ID: g.ID}
+			if g.listed(q) && (q.After == nil || compareCursors(place, *q.After) < 0) {
+				found = append(found, repository.ListedGroup{ErrorGroup: g.ErrorGroup, Cursor: place})
 			}
 		}
-		slices.SortFunc(found, func(a, b repository.ListedGroup) int { return comparePlaces(b.Place, a.Place) })
+		slices.SortFunc(found, func(a, b repository.ListedGroup) int { return compareCursors(b.Cursor, a.Cursor) })
 		found = found[:min(q.Limit, len(found))]
 		return nil
 	})
 	return found, err
 }
 
-func placeOf(g entity.ErrorGroup, sort repository.GroupSort) int64 {
+func keyOf(g entity.ErrorGroup, sort repository.GroupSort) int64 {
 	switch sort {
 	case repository.GroupsByFirstSeen:
 		return g.FirstSeen.UnixMicro()
@@ -136,7 +136,7 @@ func placeOf(g entity.ErrorGroup, sort repository.GroupSort) int64 {
 	return g.LastSeen.UnixMicro()
 }
 
-func comparePlaces(a, b repository.GroupPlace) int {
+func compareCursors(a, b repository.GroupCursor) int {
 	return cmp.Or(cmp.Compare(a.Key, b.Key), bytes.Compare(a.ID[:], b.ID[:]))
 }
 
@@ -386,7 +386,7 @@ func (s *Store) AdmitFingerprints(ctx context.Context, failures []repository.Top
 	if err != nil {
 		return nil, err
 	}
-	return refused, s.NoteFingerprints(ctx, admitted)
+	return refused, s.SaveFingerprints(ctx, admitted)
 }
 
 // groupLimit returns the limit of a topic in the hour of now.
@@ -412,7 +412,7 @@ func (l *groupLimit) take() bool {
 	return true
 }
 
-// Unclassified implements repository.Catalogue.
+// Unclassified implements repository.SearchIndex.
 func (s *Store) Unclassified(ctx context.Context, limit int, maxBytes int64) ([]entity.Message, error) {
 	var messages []entity.Message
 	err := s.Step(ctx, "find unclassified messages", func(now time.Time) error {
@@ -436,7 +436,7 @@ func (s *Store) Unclassified(ctx context.Context, limit int, maxBytes int64) ([]
 	return messages, err
 }
 
-// Classify implements repository.Catalogue.
+// Classify implements repository.SearchIndex.
 func (s *Store) Classify(ctx context.Context, moves []repository.Classification) error {
 	return s.Step(ctx, "classify messages", func(time.Time) error {
 		for _, move := range moves {

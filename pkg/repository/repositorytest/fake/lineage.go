@@ -61,7 +61,7 @@ func (s *Store) returnsByContent(messages []*entity.Message, batch repository.Ba
 			continue
 		}
 		for _, kind := range []bool{true, false} {
-			attempts := sent[likeness{m.OriginalTopic, hash}]
+			attempts := sent[contentKey{m.OriginalTopic, hash}]
 			n := slices.IndexFunc(attempts, func(a arrival) bool {
 				return memory.Confirms(m, a.parent, batch) == kind && s.open(a, kind) && !taken[slot{a.attempt.ID, kind}] &&
 					sentSame(a, m)
@@ -91,23 +91,23 @@ func (s *Store) open(a arrival, confirmed bool) bool {
 	return !cameBack
 }
 
-// likeness is the key by which messages that may be returns of the same attempts are grouped.
-type likeness struct {
+// contentKey is the key by which messages that may be returns of the same attempts are grouped.
+type contentKey struct {
 	topic string
 	hash  int64
 }
 
 // sentSince returns the attempts that were acknowledged since then, or that began since then and have no result,
 // except those that headers name, the latest first.
-func (s *Store) sentSince(then time.Time, named map[uuid.UUID]bool) map[likeness][]arrival {
-	found := map[likeness][]arrival{}
+func (s *Store) sentSince(then time.Time, named map[uuid.UUID]bool) map[contentKey][]arrival {
+	found := map[contentKey][]arrival{}
 	for _, r := range s.Rows {
 		for _, a := range sent(r) {
 			hash := sentHash(r, a.ID)
 			if hash == 0 || a.EndedAt.Before(then) || named[a.ID] {
 				continue
 			}
-			l := likeness{a.Topic, hash}
+			l := contentKey{a.Topic, hash}
 			found[l] = append(found[l], arrival{parent: r, attempt: a})
 		}
 	}

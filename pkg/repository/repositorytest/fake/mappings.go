@@ -124,7 +124,7 @@ func (s *Store) mapTo(now time.Time, id uuid.UUID, c repository.Change, cause en
 	}
 	m.OriginalTopic, m.Origin.Confidence, m.UpdatedAt = topic, entity.FromOperator, now
 	if group := m.Failure.ConsumerGroup; group != "" {
-		s.noteGroup(repository.TopicGroup{Topic: topic, Group: group})
+		s.saveGroup(repository.TopicGroup{Topic: topic, Group: group})
 	}
 	return true
 }

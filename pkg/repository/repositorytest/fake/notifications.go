@@ -30,14 +30,14 @@ type notice struct {
 func (s *Store) KeepNotices(ctx context.Context, k repository.KeptNotices) (bool, error) {
 	kept := false
 	err := s.Step(ctx, "store notices", func(now time.Time) error {
-		version, mark, ok := placeOfEvents(k.Seen.Place)
-		if !ok || version != s.told.version {
+		version, mark, ok := cursorOfEvents(k.Seen.Cursor)
+		if !ok || version != s.reported.version {
 			return nil
 		}
 		kept = true
-		s.told.version++
-		s.told.mark, s.told.watchedAt = mark, now
-		s.told.keep(k.Seen.List, now)
+		s.reported.version++
+		s.reported.mark, s.reported.watchedAt = mark, now
+		s.reported.keep(k.Seen.List, now)
 		for _, n := range k.Notices {
 			s.keepNotice(n, k, now)
 		}

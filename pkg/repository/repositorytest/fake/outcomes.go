@@ -25,18 +25,18 @@ type commit struct {
 	seenAt time.Time
 }
 
-// NoteGroups implements repository.Outcomes.
-func (s *Store) NoteGroups(ctx context.Context, groups []repository.TopicGroup) error {
+// SaveConsumerGroups implements repository.Outcomes.
+func (s *Store) SaveConsumerGroups(ctx context.Context, groups []repository.TopicGroup) error {
 	return s.Step(ctx, "store consumer groups", func(time.Time) error {
 		for _, g := range groups {
-			s.noteGroup(g)
+			s.saveGroup(g)
 		}
 		return nil
 	})
 }
 
-// noteGroup records a consumer group, a new one only while its topic has few.
-func (s *Store) noteGroup(g repository.TopicGroup) {
+// saveGroup records a consumer group, a new one only while its topic has few.
+func (s *Store) saveGroup(g repository.TopicGroup) {
 	known, there := s.groups[g]
 	if !there && s.topicGroups(g.Topic) >= repository.MaxTopicGroups {
 		return
@@ -98,8 +98,8 @@ func compareGroups(a, b repository.TopicGroup) int {
 	return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Group, b.Group))
 }
 
-// NoteCommitted implements repository.Outcomes.
-func (s *Store) NoteCommitted(ctx context.Context, offsets []repository.Committed) error {
+// SaveCommitted implements repository.Outcomes.
+func (s *Store) SaveCommitted(ctx context.Context, offsets []repository.Committed) error {
 	return s.Step(ctx, "store committed offsets", func(now time.Time) error {
 		for _, o := range offsets {
 			at := partitionOfGroup{o.TopicGroup, o.TopicID, o.Partition}

@@ -119,7 +119,7 @@ func (s *Store) Redrives(ctx context.Context, q repository.RedriveQuery) ([]enti
 	return found, err
 }
 
-func olderThan(r *redrive, p repository.Place) bool {
+func olderThan(r *redrive, p repository.Cursor) bool {
 	if p.CreatedAt.IsZero() {
 		return true
 	}
@@ -391,21 +391,21 @@ func taken(n repository.NewRedrive) (func(*entity.Message) bool, error) {
 // may be set.
 func mappable(m *entity.Message) bool { return m.Status == entity.Pending || m.Status == entity.Dead }
 
-// Survey implements repository.Selections.
-func (s *Store) Survey(ctx context.Context, n repository.NewRedrive) ([]repository.SurveyGroup, error) {
-	var groups []repository.SurveyGroup
+// PreviewRedrive implements repository.Selections.
+func (s *Store) PreviewRedrive(ctx context.Context, n repository.NewRedrive) ([]repository.SelectionCount, error) {
+	var groups []repository.SelectionCount
 	err := s.Step(ctx, "preview a redrive", func(time.Time) error {
 		found, err := s.selection(n)
 		if err != nil {
 			return err
 		}
-		counted := map[selected]*repository.SurveyGroup{}
+		counted := map[selected]*repository.SelectionCount{}
 		for _, f := range found {
 			key := f
 			key.id = uuid.Nil
 			g, ok := counted[key]
 			if !ok {
-				g = &repository.SurveyGroup{Reason: f.reason, Topic: f.topic, Confidence: f.confidence, Sample: f.id}
+				g = &repository.SelectionCount{Reason: f.reason, Topic: f.topic, Confidence: f.confidence, Sample: f.id}
 				counted[key] = g
 			}
 			g.Messages++
@@ -413,7 +413,7 @@ func (s *Store) Survey(ctx context.Context, n repository.NewRedrive) ([]reposito
 		for g := range maps.Values(counted) {
 			groups = append(groups, *g)
 		}
-		slices.SortFunc(groups, func(a, b repository.SurveyGroup) int {
+		slices.SortFunc(groups, func(a, b repository.SelectionCount) int {
 			return cmp.Or(cmp.Compare(b.Messages, a.Messages), cmp.Compare(a.Topic, b.Topic),
 				cmp.Compare(a.Confidence, b.Confidence), cmp.Compare(a.Reason, b.Reason))
 		})

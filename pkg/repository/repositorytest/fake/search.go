@@ -22,28 +22,28 @@ func (s *Store) Search(ctx context.Context, q repository.SearchQuery) (repositor
 	err := s.Step(ctx, "search messages", func(time.Time) error {
 		rows := s.filtered(q.Filter, q.Archived)
 		rows = slices.DeleteFunc(rows, func(r *row) bool {
-			return sortTime(q.Sort, r).IsZero() || !pastPlace(q, r)
+			return sortTime(q.Sort, r).IsZero() || !pastCursor(q, r)
 		})
 		slices.SortFunc(rows, func(a, b *row) int { return compareRows(q.Sort, a, sortTime(q.Sort, b), b.Message.ID) })
-		room := memory.NewPageRoom()
+		budget := memory.NewPageBudget()
 		for _, r := range rows[:max(0, min(q.Limit, len(rows)))] {
-			found = append(found, s.observed(r, listed(r, room, q.NoValues)))
+			found = append(found, s.observed(r, listed(r, budget, q.NoValues)))
 		}
 		return nil
 	})
 	if err == nil {
-		err = memory.TakeRoom(ctx, found...)
+		err = memory.Reserve(ctx, found...)
 	}
 	return repository.SearchPage{Messages: found}, err
 }
 
-func listed(r *row, room *memory.PageRoom, noValue bool) entity.Message {
+func listed(r *row, budget *memory.PageBudget, noValue bool) entity.Message {
 	if noValue && len(r.Message.Record.Value) > 0 {
 		bare := *r
 		bare.Message.Record.State, bare.Message.Record.Value = entity.ValueNotLoaded, nil
 		r = &bare
 	}
-	return r.Listed(room)
+	return r.Listed(budget)
 }
 
 // filtered returns the rows that match a filter, oldest first.
@@ -62,11 +62,11 @@ func sortTime(by repository.Sort, r *row) time.Time {
 	return r.Message.CreatedAt
 }
 
-func pastPlace(q repository.SearchQuery, r *row) bool {
-	return q.After == (repository.Place{}) || compareRows(q.Sort, r, entity.Moment(q.After.CreatedAt), q.After.ID) > 0
+func pastCursor(q repository.SearchQuery, r *row) bool {
+	return q.After == (repository.Cursor{}) || compareRows(q.Sort, r, entity.Moment(q.After.CreatedAt), q.After.ID) > 0
 }
 
-// compareRows compares a with a place in an order.
+// compareRows compares a with a cursor in an order.
 func compareRows(by repository.Sort, a *row, at time.Time, id uuid.UUID) int {
 	n := cmp.Or(sortTime(by, a).Compare(at), bytes.Compare(a.Message.ID[:], id[:]))
 	if by.Ascending {
@@ -120,7 +120,7 @@ func (s *Store) GetArchived(ctx context.Context, id uuid.UUID, maxValue int64) (
 		return nil
 	})
 	if err == nil {
-		err = memory.TakeRoom(ctx, m)
+		err = memory.Reserve(ctx, m)
 	}
 	return m, err
 }
@@ -206,7 +206,7 @@ func within(t, after, before time.Time) bool {
 // documented reports whether a message has a document of the present version with all terms of the filter.
 func (s *Store) documented(f entity.Filter, id uuid.UUID) bool {
 	d := s.documents[id]
-	if d == nil || !s.catalogue.is(d.version) || s.answersFrom != nil && *s.answersFrom != d.version {
+	if d == nil || !s.index.is(d.version) || s.answersFrom != nil && *s.answersFrom != d.version {
 		return false
 	}
 	for _, any := range f.Terms() {

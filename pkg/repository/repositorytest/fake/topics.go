@@ -108,14 +108,14 @@ func (s *Store) IngestPositions(ctx context.Context) ([]repository.IngestPositio
 		for topic, life := range s.Incarnations {
 			present[topic.Name] = max(present[topic.Name], life)
 		}
-		lives := map[int32]repository.Topic{}
+		topicIDs := map[int32]repository.Topic{}
 		for topic, life := range s.Incarnations {
 			if present[topic.Name] == life {
-				lives[life] = topic
+				topicIDs[life] = topic
 			}
 		}
 		for p, next := range s.Positions {
-			if topic, ok := lives[p.Incarnation]; ok {
+			if topic, ok := topicIDs[p.Incarnation]; ok {
 				positions = append(positions, repository.IngestPosition{
 					Topic: topic.Name, TopicID: topic.Incarnation, Partition: p.Partition, Next: next,
 				})

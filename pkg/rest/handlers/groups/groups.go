@@ -63,7 +63,7 @@ func (h ErrorGroups) List(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if l.Position != nil {
-		q.After = &repository.GroupPlace{Key: l.Number(), ID: uuid.UUID(l.Position[request.NumberSize:])}
+		q.After = &repository.GroupCursor{Key: l.Number(), ID: uuid.UUID(l.Position[request.NumberSize:])}
 	}
 	q.Limit = l.Limit + 1
 	unmasked, err := h.Unmask.ErrorGroups(r)
@@ -75,7 +75,7 @@ func (h ErrorGroups) List(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	groups, next := request.Part(l, groups, func(last repository.ListedGroup) []byte {
-		return append(request.NumberPosition(last.Place.Key), last.Place.ID[:]...)
+		return append(request.NumberPosition(last.Cursor.Key), last.Cursor.ID[:]...)
 	})
 	show := func(g repository.ListedGroup) wire.ErrorGroup {
 		return wire.NewErrorGroup(g.ErrorGroup, h.Now(), unmasked)

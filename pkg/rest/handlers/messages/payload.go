@@ -63,7 +63,7 @@ func (h Payloads) Get(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if m.Record.State == entity.ValueNotLoaded && m.Record.Size > 0 && !h.Dialects.IsPointer(&m) {
-		if err := repository.TakeRoom(r.Context(), 2*payloadPart); err != nil {
+		if err := repository.ReserveMemory(r.Context(), 2*payloadPart); err != nil {
 			return err
 		}
 		attach(w, m.ID)

@@ -27,7 +27,7 @@ func (h Reader) Get(w http.ResponseWriter, r *http.Request) error {
 	}
 	m, err := h.Load(r.Context(), id, wire.MaxPayload)
 	if err == nil { // the JSON text is larger than the value
-		err = repository.TakeRoom(r.Context(), 2*repository.SizeInMemory(&m))
+		err = repository.ReserveMemory(r.Context(), 2*repository.SizeInMemory(&m))
 	}
 	if err != nil {
 		return err

@@ -101,7 +101,7 @@ func (h Lists) send(w http.ResponseWriter, r *http.Request, archived bool) error
 		}
 		return request.TimePosition(last.CreatedAt, last.ID)
 	})
-	if found.NextCursor = cursor; page.Next != (repository.Place{}) {
+	if found.NextCursor = cursor; page.Next != (repository.Cursor{}) {
 		next := q.Cursor(request.TimePosition(page.Next.CreatedAt, page.Next.ID))
 		found.NextCursor, found.SearchedBackTo = &next, wire.Stamp(page.Next.CreatedAt)
 	}

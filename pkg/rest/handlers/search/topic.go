@@ -78,7 +78,7 @@ func (h Lists) searchPage(ctx context.Context, q repository.SearchQuery, skip in
 			return nil, err
 		}
 		last := found.Messages[len(found.Messages)-1]
-		q.After, skip = repository.Place{CreatedAt: last.CreatedAt, ID: last.ID}, skip-before.Limit
+		q.After, skip = repository.Cursor{CreatedAt: last.CreatedAt, ID: last.ID}, skip-before.Limit
 	}
 	found, err := h.Database.Search(ctx, q)
 	return found.Messages, err

@@ -315,7 +315,7 @@ const (
 
 // Index is the search index.
 type Index interface {
-	CataloguedUntil(ctx context.Context) (time.Time, error)
+	IndexedUntil(ctx context.Context) (time.Time, error)
 }
 
 // SearchedUntil is the state of the search index before a query; zero for a query that does not use the index.
@@ -330,7 +330,7 @@ func QueryIndex(ctx context.Context, index Index, now func() time.Time, f entity
 	if !f.Catalogued() {
 		return SearchedUntil{}, nil
 	}
-	until, err := index.CataloguedUntil(ctx)
+	until, err := index.IndexedUntil(ctx)
 	return SearchedUntil{asked: true, until: until, lag: now().Sub(until)}, err
 }
 

@@ -233,10 +233,10 @@ func TimePosition(at time.Time, id uuid.UUID) []byte {
 }
 
 // Before returns the zero Place for the beginning of a list.
-func (l List) Before() repository.Place {
+func (l List) Before() repository.Cursor {
 	if l.Position == nil {
-		return repository.Place{}
+		return repository.Cursor{}
 	}
 	at := time.UnixMicro(int64(binary.BigEndian.Uint64(l.Position))).UTC()
-	return repository.Place{CreatedAt: at, ID: uuid.UUID(l.Position[NumberSize:])}
+	return repository.Cursor{CreatedAt: at, ID: uuid.UUID(l.Position[NumberSize:])}
 }

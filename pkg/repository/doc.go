@@ -1,0 +1,18 @@
+// Package repository is the storage contract, without an implementation. The PostgreSQL store implements all of it,
+// the memory store only Core; repositorytest tests each promise on every store that makes it.
+//
+// Read it in this order:
+//
+//   - repository.go: Repository, Core and Reader
+//   - features.go: topics, outcomes, audit trail, mapping, quarantine and other features
+//   - index.go: the search index
+//   - attempts.go: claims and results of attempts
+//   - ingest.go: incoming records
+//   - redrives.go: redrives and their batches, and changes of many messages
+//   - keys.go: Idempotency-Keys
+//   - search.go: searches, counts, exports and the archive
+//   - notifications.go: events and notices
+//   - groups.go: error groups
+//   - cursor.go: a position in a list
+//   - memory.go: how much memory readers may use
+package repository

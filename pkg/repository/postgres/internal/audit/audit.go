@@ -1,0 +1,109 @@
+package audit
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
+)
+
+// Operations implements repository.Operations.
+type Operations struct{ db *conn.DB }
+
+// New returns the Operations of a database.
+func New(db *conn.DB) *Operations { return &Operations{db} }
+
+// PerformedQuery reports whether an operation made a change.
+const PerformedQuery = `SELECT EXISTS (SELECT FROM dlq.audit WHERE operation_id = $1::uuid)`
+
+// Performed implements repository.Operations.
+func (s *Operations) Performed(ctx context.Context, operation uuid.UUID) (bool, error) {
+	var found []bool
+	if err := s.db.Select(ctx, &found, PerformedQuery, operation); err != nil {
+		return false, conn.Translate("find an operation", err)
+	}
+	return len(found) > 0 && found[0], nil
+}
+
+// PerformedOnQuery searches by object, because an object has few entries; an operation may have millions, so no index
+// of operations may be used.
+const PerformedOnQuery = `
+	SELECT w.id FROM unnest($3::uuid[]) AS w (id)
+	CROSS JOIN LATERAL (
+		SELECT FROM dlq.audit a
+		WHERE a.object_id = w.id AND (a.operation_id = $1::uuid) IS TRUE AND a.action = $2
+		LIMIT 1
+	) a`
+
+// ChangedBy returns the objects among ids, in that order, on which an operation has performed the action.
+func ChangedBy(ctx context.Context, db *conn.DB, operation uuid.UUID, action entity.Action, ids []uuid.UUID) ([]uuid.UUID, error) {
+	var found []uuid.UUID
+	err := db.Select(ctx, &found, PerformedOnQuery, operation, string(action), codec.UUIDArray(ids))
+	return found, err
+}
+
+// PerformedOn implements repository.Selections, in the order of ids.
+func (s *Operations) PerformedOn(ctx context.Context, operation uuid.UUID, action entity.Action, ids []uuid.UUID) ([]uuid.UUID, error) {
+	if operation == uuid.Nil || len(ids) == 0 {
+		return nil, nil
+	}
+	found, err := ChangedBy(ctx, s.db, operation, action, codec.Unique(ids))
+	return found, conn.Translate("find changes of an operation", err)
+}
+
+// RecordQuery appends one entry for an operation, an action and an object: the driver sends a statement twice when
+// its connection ended before the answer arrived.
+const RecordQuery = `
+	INSERT INTO dlq.audit (at, action, kind, object_id, from_state, to_state, retry_count, error_class, last_error,
+		actor, reason, request_id, trace_id, operation_id)
+	SELECT coalesce($1::timestamptz, clock_timestamp()), $2::text, $8::text, $9::uuid, $10::text, $11::text, $12::int,
+		$13::text, $14::text, ` + CauseFrom3 + `
+	WHERE NOT EXISTS (
+		SELECT FROM dlq.audit a
+		WHERE a.operation_id = $7::uuid AND a.action = $2::text AND a.kind = $8::text AND a.object_id = $9::uuid
+	)`
+
+// Record implements repository.Operations.
+func (s *Operations) Record(ctx context.Context, e entity.AuditEntry) error {
+	optional := func(text string) sql.NullString {
+		text = codec.Clean(text)
+		return sql.NullString{String: text, Valid: text != ""}
+	}
+	args := append([]any{s.db.Clock(), codec.Clean(string(e.Action))}, CauseArgs(WithOperation(e.Cause))...)
+	args = append(args, codec.Clean(string(e.Kind)), e.ObjectID, optional(e.From), optional(e.To),
+		sql.NullInt32{Int32: int32(e.RetryCount), Valid: e.RetryCount != 0}, optional(string(e.Class)), optional(e.LastError))
+	return conn.Translate("record in the audit trail", s.db.Exec(ctx, RecordQuery, args...))
+}
+
+// The five values of a cause for the columns actor, reason, request_id, trace_id and operation_id, from the parameter
+// with that number on; see CauseArgs.
+const (
+	CauseFrom3  = `$3::text, $4::text, $5::text, $6::text, $7::uuid`
+	CauseFrom11 = `$11::text, $12::text, $13::text, $14::text, $15::uuid`
+	CauseFrom12 = `$12::text, $13::text, $14::text, $15::text, $16::uuid`
+)
+
+// WithOperation adds an operation to a cause without one, so that the changes of a statement can be recognised when
+// the driver sends it twice.
+func WithOperation(c entity.Cause) entity.Cause {
+	if c.Operation == uuid.Nil {
+		c.Operation = entity.NewID()
+	}
+	return c
+}
+
+// CauseArgs are the arguments of CauseFrom3 and its kind.
+func CauseArgs(c entity.Cause) []any {
+	optional := func(text string) sql.NullString {
+		text = codec.Clean(text)
+		return sql.NullString{String: text, Valid: text != ""}
+	}
+	return []any{
+		codec.Clean(c.Actor), optional(c.Reason), optional(c.RequestID), optional(c.TraceID),
+		uuid.NullUUID{UUID: c.Operation, Valid: c.Operation != uuid.Nil},
+	}
+}

@@ -1,0 +1,14 @@
+// Package codec converts between Go values and the values of statements: arrays and headers as arguments, and rows as
+// messages, attempts and edits. It has the lists of columns that go with the rows. It sends no statement.
+//
+// Read it in this order:
+//
+//   - page.go: messages of a page or alone, with limited bytes
+//   - scan.go: rows of a query without reflection
+//   - attempt.go: an attempt and its edit
+//   - row.go: Row, a message, and its columns
+//   - defect.go: what could not be read of a record
+//   - arrays.go: arrays in binary form, texts, JSON
+//   - headers.go: headers as one value
+//   - source.go: the live table or the archive
+package codec

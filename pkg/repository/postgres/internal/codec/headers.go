@@ -1,0 +1,124 @@
+package codec
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// PackHeaders encodes headers into one value: their number, then key and value of each with lengths as varints. A
+// value's length is stored plus one, so that 0 means null.
+func PackHeaders(headers []entity.Header) []byte {
+	return appendHeaders(make([]byte, 0, PackedSize(headers)), headers)
+}
+
+// PackedSize is an upper bound of the bytes of PackHeaders, for headers that are shorter than two megabytes each.
+func PackedSize(headers []entity.Header) int {
+	size := 4
+	for i := range headers {
+		size += len(headers[i].Key) + len(headers[i].Value) + 6
+	}
+	return size
+}
+
+func appendHeaders(out []byte, headers []entity.Header) []byte {
+	out = binary.AppendUvarint(out, uint64(len(headers)))
+	for i := range headers {
+		h := &headers[i]
+		out = binary.AppendUvarint(out, uint64(len(h.Key)))
+		out = append(out, h.Key...)
+		if h.Value == nil {
+			out = binary.AppendUvarint(out, 0)
+			continue
+		}
+		out = binary.AppendUvarint(out, uint64(len(h.Value))+1)
+		out = append(out, h.Value...)
+	}
+	return out
+}
+
+var errHeaders = errors.New("stored headers are damaged")
+
+// UnpackHeaders decodes what PackHeaders encoded. The result does not share packed.
+func UnpackHeaders(packed []byte) ([]entity.Header, error) {
+	return viewHeaders(bytes.Clone(packed))
+}
+
+// viewHeaders decodes what PackHeaders encoded. The values are parts of packed; the keys share one separate string.
+func viewHeaders(packed []byte) ([]entity.Header, error) {
+	headers, _, err := viewSome(packed, len(packed), false)
+	return headers, err
+}
+
+// packedLimit is how many bytes of packed headers are read to be shown: repository.HeaderBytesLimit plus the length
+// fields of each header.
+const packedLimit = repository.HeaderBytesLimit + 8*repository.HeaderLimit
+
+// viewFirst decodes the first repository.HeaderLimit headers of what PackHeaders encoded, or of its first packedLimit
+// bytes. more reports that there are others.
+func viewFirst(packed []byte) (headers []entity.Header, more bool, err error) {
+	return viewSome(packed, repository.HeaderLimit, len(packed) >= packedLimit)
+}
+
+// viewSome decodes at most that many headers. Packed bytes that are cut may end within a header.
+func viewSome(packed []byte, most int, cut bool) (headers []entity.Header, more bool, err error) {
+	if len(packed) == 0 {
+		return nil, false, nil
+	}
+	n, rest, ok := uvarint(packed)
+	if !ok || n > uint64(len(rest)) && !cut {
+		return nil, false, errHeaders
+	}
+	if n == 0 {
+		return nil, false, nil
+	}
+	var room [512]byte
+	keys := room[:0]
+	headers = make([]entity.Header, 0, min(n, uint64(most))) //nolint:gosec // not negative
+	for at := rest; len(headers) < cap(headers); {
+		var key, value []byte
+		if key, value, at, ok = nextHeader(at); !ok && cut {
+			break
+		}
+		if !ok {
+			return nil, false, errHeaders
+		}
+		keys = append(keys, key...)
+		headers = append(headers, entity.Header{Value: value})
+	}
+	text := string(keys)
+	for i := range headers {
+		var key []byte
+		key, _, rest, _ = nextHeader(rest)
+		headers[i].Key, text = text[:len(key)], text[len(key):]
+	}
+	return headers, uint64(len(headers)) < n, nil
+}
+
+// nextHeader decodes the first of the packed headers.
+func nextHeader(b []byte) (key, value, rest []byte, ok bool) {
+	length, rest, ok := uvarint(b)
+	if !ok || length > uint64(len(rest)) {
+		return nil, nil, nil, false
+	}
+	key, rest = rest[:length], rest[length:]
+	if length, rest, ok = uvarint(rest); !ok || length > uint64(len(rest))+1 {
+		return nil, nil, nil, false
+	}
+	if length > 0 {
+		length--
+		value, rest = rest[:length:length], rest[length:]
+	}
+	return key, value, rest, true
+}
+
+func uvarint(b []byte) (v uint64, rest []byte, ok bool) {
+	v, n := binary.Uvarint(b)
+	if n <= 0 {
+		return 0, nil, false
+	}
+	return v, b[n:], true
+}

@@ -1,0 +1,305 @@
+package codec
+
+import (
+	"database/sql"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// Row is a message as queries select it. Every column may be NULL: a query for a total returns one row without a
+// message when it finds none; see present.
+type Row struct {
+	ID            uuid.NullUUID  `db:"id"`
+	OriginalTopic sql.NullString `db:"original_topic"`
+	ErrorMessage  sql.NullString `db:"error_message"`
+	RetryCount    sql.NullInt32  `db:"retry_count"`
+	MaxRetries    sql.NullInt32  `db:"max_retries"`
+	Status        sql.NullString `db:"status"`
+	CreatedAt     sql.NullTime   `db:"created_at"`
+	UpdatedAt     sql.NullTime   `db:"updated_at"`
+	LastRetryAt   sql.NullTime   `db:"last_retry_at"`
+
+	DLQTopic       sql.NullString `db:"dlq_topic"`
+	DLQTopicID     sql.NullInt32  `db:"dlq_topic_id"`
+	DLQIncarnation sql.NullInt32  `db:"dlq_incarnation_id"`
+	DLQPartition   sql.NullInt32  `db:"dlq_partition"`
+	DLQOffset      sql.NullInt64  `db:"dlq_offset"`
+	DLQTimestamp   sql.NullTime   `db:"dlq_timestamp"`
+	DLQTimestampMs sql.NullInt64  `db:"dlq_timestamp_ms"`
+
+	OriginalPartition *int32         `db:"original_partition"`
+	OriginalOffset    *int64         `db:"original_offset"`
+	OriginalTimestamp sql.NullTime   `db:"original_timestamp"`
+	OriginConfidence  sql.NullString `db:"origin_confidence"`
+	ConsumerGroup     sql.NullString `db:"consumer_group"`
+	ConsumerAttempts  sql.NullInt32  `db:"consumer_attempts"`
+	Dialect           sql.NullString `db:"dialect"`
+	ErrorClass        sql.NullString `db:"error_class"`
+	Group             uuid.NullUUID  `db:"group_id"`
+
+	ParentID uuid.NullUUID `db:"parent_id"`
+	RootID   uuid.NullUUID `db:"root_id"`
+
+	UnconfirmedReturn sql.NullBool `db:"unconfirmed_return"`
+
+	ClaimID        uuid.NullUUID  `db:"claim_id"`
+	ClaimExpiresAt sql.NullTime   `db:"claim_expires_at"`
+	ClaimTopic     sql.NullString `db:"claim_topic"`
+	ClaimTopicID   sql.NullString `db:"claim_topic_id"`
+	ClaimPartition sql.NullInt32  `db:"claim_partition"`
+	ClaimEndOffset sql.NullInt64  `db:"claim_end_offset"`
+	ClaimRedriveID uuid.NullUUID  `db:"claim_redrive_id"`
+
+	Unsettled             sql.NullBool   `db:"unsettled"`
+	NextAttemptAt         sql.NullTime   `db:"next_attempt_at"`
+	LastPublishError      sql.NullString `db:"last_publish_error"`
+	LastPublishErrorClass sql.NullString `db:"last_publish_error_class"`
+	Outcome               sql.NullString `db:"outcome"`
+
+	// Columns of ConsumptionOf; nil in queries without it.
+	ConsumedGroup  sql.NullString `db:"consumed_group"`
+	ConsumedOffset sql.NullInt64  `db:"consumed_offset"`
+	ConsumedSeenAt sql.NullTime   `db:"consumed_seen_at"`
+
+	// The bytes; nil in queries that do not read them.
+	Key           []byte        `db:"key"`
+	KeySize       sql.NullInt64 `db:"key_size"`
+	Headers       []byte        `db:"headers"`
+	Value         []byte        `db:"value"`
+	ValueSize     sql.NullInt64 `db:"value_size"`
+	OmittedSHA256 []byte        `db:"omitted_sha256"`
+	OmittedSize   sql.NullInt64 `db:"omitted_size"`
+	Defect        []byte        `db:"defect"`
+	Payload       []byte        `db:"payload_text"`
+	HasPayload    sql.NullBool  `db:"has_payload"`
+	HasHeaders    sql.NullBool  `db:"has_headers"`
+
+	// Cut reports that the key or the error message is too long for a row of an export.
+	Cut sql.NullBool `db:"cut"`
+}
+
+// StateColumns are all columns of a message except its bytes; m is dlq_messages and t is dlq.topics, left-joined.
+const StateColumns = StateColumnsBefore + "m.error_message" + StateColumnsBehind
+
+// StateColumnsBefore are the StateColumns before the error message.
+const StateColumnsBefore = `
+	m.id, m.original_topic, `
+
+// StateColumnsBehind are the StateColumns after the error message.
+const StateColumnsBehind = `, m.retry_count, m.max_retries, m.status,
+	m.created_at, m.updated_at, m.last_retry_at,
+	t.name AS dlq_topic, m.dlq_topic_id, m.dlq_incarnation_id, m.dlq_partition, m.dlq_offset, m.dlq_timestamp, m.dlq_timestamp_ms,
+	m.original_partition, m.original_offset, m.original_timestamp, m.origin_confidence,
+	m.consumer_group, m.consumer_attempts, m.dialect, m.error_class, m.group_id, m.parent_id, m.root_id,
+	CASE WHEN m.parent_id IS NOT NULL THEN (SELECT true FROM dlq.unconfirmed_returns u WHERE u.child_id = m.id) END AS unconfirmed_return,
+	m.claim_id, m.claim_expires_at, m.claim_topic, m.claim_topic_id, m.claim_partition, m.claim_end_offset, m.claim_redrive_id,
+	m.unsettled,
+	m.next_attempt_at, m.last_publish_error, m.last_publish_error_class, m.outcome`
+
+// ConsumptionColumns are the evidence that the message's record was consumed.
+const ConsumptionColumns = `seen.consumed_group, seen.consumed_offset, seen.consumed_seen_at`
+
+// ConsumptionOf is left-joined to m, a row of dlq_messages. For published messages it reads the committed offsets of
+// the message's consumer group, or of those configured for the topic to which the attempt was sent, of which the
+// furthest counts.
+const ConsumptionOf = `
+	LEFT JOIN LATERAL (
+		SELECT c.consumer_group AS consumed_group, c.committed AS consumed_offset, c.seen_at AS consumed_seen_at
+		FROM dlq.attempts a CROSS JOIN LATERAL (
+			SELECT m.consumer_group WHERE m.consumer_group IS NOT NULL
+			UNION ALL
+			SELECT g.consumer_group FROM dlq.topic_groups g
+			WHERE m.consumer_group IS NULL AND g.topic = a.target_topic AND g.configured
+		) who
+		JOIN dlq.committed_offsets c ON c.consumer_group = who.consumer_group AND c.topic = a.target_topic
+			AND c.topic_id = coalesce(a.target_topic_id, '') AND c.partition = a.target_partition
+			AND c.committed > a.target_offset
+		WHERE m.status = 'RESOLVED' AND m.outcome = 'published' AND a.message_id = m.id AND a.attempt_no = m.attempt_no
+		ORDER BY c.committed DESC, c.consumer_group LIMIT 1
+	) seen ON true`
+
+// ByteColumns are the bytes; limit (of the value) and headerLimit (of headers and key) are SQL expressions, negative
+// for no limit. octet_length does not read an out-of-line value.
+func ByteColumns(limit, headerLimit string) string {
+	return ByteColumnsWith(KeyUpTo(headerLimit), limit, HeadersUpTo(headerLimit))
+}
+
+// FirstByteColumns are the bytes with the headers that viewFirst reads. keyLimit is the maximum length of a key,
+// negative for any.
+func FirstByteColumns(limit string, keyLimit int) string {
+	return ByteColumnsWith(KeyUpTo(Bigint(keyLimit)), limit, "substring(m.headers FOR "+strconv.Itoa(packedLimit)+")")
+}
+
+// AnyKey as a limit loads keys of any length.
+const AnyKey = -1
+
+// KeyUpTo is the column of a key of at most limit bytes.
+func KeyUpTo(limit string) string {
+	return "CASE WHEN " + limit + " < 0 OR octet_length(m.key) <= " + limit + " THEN m.key END AS key"
+}
+
+// HeadersUpTo are headers of at most limit bytes.
+func HeadersUpTo(limit string) string {
+	return "CASE WHEN " + limit + " < 0 OR octet_length(m.headers) <= " + limit + " THEN m.headers END"
+}
+
+// ByteColumnsWith is ByteColumns with other expressions for key and headers.
+func ByteColumnsWith(key, limit, headers string) string {
+	return `
+	` + key + `, octet_length(m.key) AS key_size, m.omitted_sha256, m.omitted_size, m.defect,
+	octet_length(m.headers) > 1 AS has_headers,
+	` + headers + ` AS headers,
+	octet_length(m.value) AS value_size,
+	CASE WHEN ` + limit + ` < 0 OR octet_length(m.value) <= ` + limit + ` THEN m.value END AS value,
+	m.dlq_topic_id IS NULL AND m.value IS NULL AND m.payload IS NOT NULL AS has_payload,
+	CASE WHEN m.dlq_topic_id IS NULL AND m.value IS NULL
+	      AND (` + limit + ` < 0 OR pg_column_size(m.payload) <= ` + limit + `) THEN m.payload::text END AS payload_text`
+}
+
+// Present reports whether the row holds a message.
+func (r *Row) Present() bool { return r.ID.Valid }
+
+// Message returns the entity without its bytes.
+func (r *Row) Message() entity.Message {
+	m := entity.Message{
+		ID:            r.ID.UUID,
+		OriginalTopic: r.OriginalTopic.String,
+		ErrorMessage:  r.ErrorMessage.String,
+		RetryCount:    int(r.RetryCount.Int32),
+		MaxRetries:    int(r.MaxRetries.Int32),
+		Status:        entity.Status(r.Status.String),
+		CreatedAt:     TimeOf(r.CreatedAt),
+		UpdatedAt:     TimeOf(r.UpdatedAt),
+		LastRetryAt:   TimeOf(r.LastRetryAt),
+		Source: entity.Source{
+			Topic:       r.DLQTopic.String,
+			TopicID:     r.DLQTopicID.Int32,
+			Incarnation: r.DLQIncarnation.Int32,
+			Partition:   r.DLQPartition.Int32,
+			Offset:      r.DLQOffset.Int64,
+			Timestamp:   TimeOf(r.DLQTimestamp),
+			RawTime:     r.DLQTimestampMs.Int64,
+		},
+		Origin: entity.Origin{
+			Partition:  r.OriginalPartition,
+			Offset:     r.OriginalOffset,
+			Timestamp:  TimeOf(r.OriginalTimestamp),
+			Confidence: r.confidence(),
+		},
+		Failure: entity.Failure{
+			Class:         r.ErrorClass.String,
+			ConsumerGroup: r.ConsumerGroup.String,
+			Dialect:       r.Dialect.String,
+		},
+		Group:                 r.Group.UUID,
+		Parent:                r.ParentID.UUID,
+		Root:                  r.RootID.UUID,
+		UnconfirmedReturn:     r.UnconfirmedReturn.Bool,
+		Unsettled:             r.Unsettled.Bool,
+		NextAttemptAt:         TimeOf(r.NextAttemptAt),
+		LastPublishError:      r.LastPublishError.String,
+		LastPublishErrorClass: entity.ErrorClass(r.LastPublishErrorClass.String),
+		Outcome:               entity.Outcome(r.Outcome.String),
+	}
+	if r.ConsumerAttempts.Valid {
+		n := int(r.ConsumerAttempts.Int32)
+		m.Failure.Attempts = &n
+	}
+	if m.Status == entity.Retrying {
+		m.Claim = r.claim()
+	}
+	if r.ConsumedGroup.Valid {
+		m.Outcome = entity.Consumed
+		m.Consumption = &entity.Consumption{
+			Group: r.ConsumedGroup.String, Offset: r.ConsumedOffset.Int64, SeenAt: TimeOf(r.ConsumedSeenAt),
+		}
+	}
+	return m
+}
+
+// confidence treats the topic of a row that was inserted by SQL as named by its author.
+func (r *Row) confidence() entity.Confidence {
+	switch {
+	case r.OriginConfidence.Valid:
+		return entity.Confidence(r.OriginConfidence.String)
+	case r.OriginalTopic.String == "":
+		return entity.FromNothing
+	default:
+		return entity.FromMapping
+	}
+}
+
+func (r *Row) claim() entity.Claim {
+	c := entity.Claim{
+		ID:        r.ClaimID.UUID,
+		ExpiresAt: TimeOf(r.ClaimExpiresAt),
+		Topic:     r.ClaimTopic.String,
+		TopicID:   r.ClaimTopicID.String,
+		Partition: r.ClaimPartition.Int32,
+		EndOffset: r.ClaimEndOffset.Int64,
+		RedriveID: r.ClaimRedriveID.UUID,
+	}
+	if c.Topic == "" {
+		c.Topic = r.OriginalTopic.String
+	}
+	return c
+}
+
+// MessageWithBytes returns the entity with all headers and as much of the key and the value as the query read. It
+// shares the row's bytes.
+func (r *Row) MessageWithBytes() (entity.Message, error) {
+	headers, err := viewHeaders(r.Headers)
+	if err != nil {
+		return entity.Message{}, err
+	}
+	return r.messageWith(headers), nil
+}
+
+// MessageToShow is MessageWithBytes with only the first headers, if there are many.
+func (r *Row) MessageToShow() (entity.Message, error) {
+	headers, more, err := viewFirst(r.Headers)
+	if err != nil {
+		return entity.Message{}, err
+	}
+	m := r.messageWith(headers)
+	m.Record.HeadersOmitted = m.Record.HeadersOmitted || more
+	return m, nil
+}
+
+func (r *Row) messageWith(headers []entity.Header) entity.Message {
+	m := r.Message()
+	m.Record = entity.Record{Key: r.Key, Headers: headers, HeadersOmitted: r.Headers == nil && r.HasHeaders.Bool}
+	record := &m.Record
+	if r.Key == nil {
+		record.KeyOmitted = r.KeySize.Int64
+	}
+	switch {
+	case r.OmittedSHA256 != nil:
+		record.State, record.Size, record.SHA256, record.Value = entity.ValueOverLimit, r.OmittedSize.Int64, r.OmittedSHA256, r.Value
+	case r.Value != nil:
+		record.Value, record.Size = r.Value, r.ValueSize.Int64
+	case r.ValueSize.Valid:
+		record.State, record.Size = entity.ValueNotLoaded, r.ValueSize.Int64
+	case r.DLQTopicID.Valid: // a tombstone
+	case r.Payload != nil:
+		record.State, record.Value, record.Size = entity.ValueFromPayload, r.Payload, int64(len(r.Payload))
+	case r.HasPayload.Bool:
+		record.State = entity.ValueNotLoaded
+	default:
+		record.State = entity.ValueMissing
+	}
+	applyDefect(record, r.Defect)
+	return m
+}
+
+// TimeOf returns the zero time for NULL.
+func TimeOf(t sql.NullTime) time.Time {
+	if !t.Valid {
+		return time.Time{}
+	}
+	return entity.Moment(t.Time)
+}

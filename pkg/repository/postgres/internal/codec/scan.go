@@ -1,0 +1,271 @@
+package codec
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// rowReader runs prepared queries.
+type rowReader interface {
+	ReadRows(ctx context.Context, query string, args []any, read func(*sql.Rows) error) error
+}
+
+// EachRow runs a prepared query and calls do for each row, which is valid until do returns; its bytes may be kept.
+// total, if not nil, receives the column of that name first. It uses no reflection for a row, which would cost more
+// than reading the row.
+func EachRow(ctx context.Context, db rowReader, query string, args []any, total *int64, do func(*Row) error) error {
+	return db.ReadRows(ctx, query, args, func(rows *sql.Rows) error {
+		return ScanRows(rows, func(r *ScannedRow) error {
+			if total != nil {
+				*total = r.total.Int64
+			}
+			return do(&r.Row)
+		})
+	})
+}
+
+// ScanRows calls do for each of rows, as EachRow does. It does not close them.
+func ScanRows(rows *sql.Rows, do func(*ScannedRow) error) error {
+	columns, err := rows.Columns()
+	if err != nil {
+		return err
+	}
+	r, err := scannedRowFor(columns)
+	if err != nil {
+		return err
+	}
+	defer r.done()
+	for rows.Next() {
+		if err := r.scan(rows); err != nil {
+			return err
+		}
+		if err := do(r); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// rowFields maps columns to the field indexes of a row.
+var rowFields = func() map[string]int {
+	fields := map[string]int{}
+	for i := range reflect.TypeFor[Row]().NumField() {
+		fields[reflect.TypeFor[Row]().Field(i).Tag.Get("db")] = i
+	}
+	return fields
+}()
+
+// destination returns the destination of a column; nil when there is none.
+func (r *ScannedRow) destination(column string) any {
+	if column == "total" {
+		return r.cell(&r.total)
+	}
+	i, known := rowFields[column]
+	if !known {
+		return nil
+	}
+	return r.cell(reflect.ValueOf(&r.Row).Elem().Field(i).Addr().Interface())
+}
+
+// cell returns the scanner for a field of the row, which is given as a pointer.
+func (r *ScannedRow) cell(field any) any {
+	switch f := field.(type) {
+	case *sql.NullString:
+		return cell[string]{&f.String, &f.Valid, f}
+	case *sql.NullInt32:
+		return (*int32Cell)(f)
+	case *sql.NullInt64:
+		return cell[int64]{&f.Int64, &f.Valid, f}
+	case *sql.NullBool:
+		return cell[bool]{&f.Bool, &f.Valid, f}
+	case *sql.NullTime:
+		return cell[time.Time]{&f.Time, &f.Valid, f}
+	case *uuid.NullUUID:
+		return (*idCell)(f)
+	case **int32:
+		return numberCell[int32]{f}
+	case **int64:
+		return numberCell[int64]{f}
+	case *[]byte:
+		return bytesCell{r, f}
+	}
+	return nil
+}
+
+// Cells take values from the driver without database/sql's reflection, which formats a number as text to parse it.
+// Other types are scanned by database/sql.
+
+// cell is a field of a type that the driver returns.
+type cell[T any] struct {
+	value  *T
+	valid  *bool
+	others sql.Scanner // the field, which scans other types
+}
+
+// Scan implements sql.Scanner.
+func (c cell[T]) Scan(src any) error {
+	v, ok := src.(T)
+	if !ok && src != nil {
+		return c.others.Scan(src)
+	}
+	*c.value, *c.valid = v, ok
+	return nil
+}
+
+type int32Cell sql.NullInt32
+
+// Scan implements sql.Scanner.
+func (c *int32Cell) Scan(src any) error {
+	switch v := src.(type) {
+	case nil:
+		*c = int32Cell{}
+	case int64:
+		if int64(int32(v)) != v { //nolint:gosec // the check for overflow
+			return (*sql.NullInt32)(c).Scan(src) // it returns the error
+		}
+		c.Int32, c.Valid = int32(v), true
+	default:
+		return (*sql.NullInt32)(c).Scan(src)
+	}
+	return nil
+}
+
+type idCell uuid.NullUUID
+
+// Scan implements sql.Scanner.
+func (c *idCell) Scan(src any) (err error) {
+	*c = idCell{}
+	if v, ok := src.([]byte); ok && len(v) == len(uuid.Nil.String()) {
+		c.UUID, err = uuid.ParseBytes(v)
+		c.Valid = err == nil
+		return err
+	}
+	return (*uuid.NullUUID)(c).Scan(src)
+}
+
+// numberCell is a nullable number, in a variable of its own.
+type numberCell[T int32 | int64] struct{ to **T }
+
+// Scan implements sql.Scanner.
+func (c numberCell[T]) Scan(src any) error {
+	var n sql.Null[T]
+	if v, ok := src.(int64); ok && int64(T(v)) == v {
+		n.V, n.Valid = T(v), true
+	} else if err := n.Scan(src); err != nil {
+		return err
+	}
+	if *c.to = nil; n.Valid {
+		*c.to = &n.V
+	}
+	return nil
+}
+
+// bytesCell collects bytes for its row: the driver's bytes are valid only until the next row, and one allocation for
+// a row costs less than one for each column.
+type bytesCell struct {
+	row *ScannedRow
+	to  *[]byte
+}
+
+// Scan implements sql.Scanner.
+func (c bytesCell) Scan(src any) error {
+	switch v := src.(type) {
+	case nil:
+		*c.to = nil
+	case string:
+		*c.to = []byte(v)
+	case []byte:
+		if len(v) > collected {
+			*c.to = bytes.Clone(v)
+			return nil
+		}
+		from := len(c.row.bytes)
+		c.row.bytes = append(c.row.bytes, v...)
+		c.row.parts = append(c.row.parts, part{c.to, from, len(c.row.bytes)})
+	default:
+		return fmt.Errorf("cannot read bytes from %T", src)
+	}
+	return nil
+}
+
+// collected is the maximum length of a value that is collected, in bytes: a large one is copied once, to its final
+// memory.
+const collected = 32 << 10
+
+// ScannedRow is a row and the state for scanning its columns.
+type ScannedRow struct {
+	Row
+	total sql.NullInt64
+
+	columns      []string // columns for which destinations are set
+	destinations []any
+	bytes        []byte // collected bytes of the row
+	parts        []part
+}
+
+// part is the range of a row's bytes that belongs to one of its columns.
+type part struct {
+	of       *[]byte
+	from, to int
+}
+
+// scannedRows are reused by the next query: finding the destinations of fifty columns takes as long as reading a row.
+var scannedRows = sync.Pool{New: func() any { return new(ScannedRow) }}
+
+// scannedRowFor returns a row with a destination for each of the columns.
+func scannedRowFor(columns []string) (*ScannedRow, error) {
+	r := scannedRows.Get().(*ScannedRow) //nolint:forcetypeassert // the pool has no other type
+	if slices.Equal(r.columns, columns) {
+		return r, nil
+	}
+	r.columns, r.destinations = nil, slices.Grow(r.destinations[:0], len(columns))
+	for _, name := range columns {
+		destination := r.destination(name)
+		if destination == nil {
+			return nil, fmt.Errorf("a message has no field for column %s", name)
+		}
+		r.destinations = append(r.destinations, destination)
+	}
+	r.columns = columns
+	return r, nil
+}
+
+// done returns the row to the pool. It must not be used any more.
+func (r *ScannedRow) done() {
+	r.Row, r.total = Row{}, sql.NullInt64{}
+	clear(r.parts)
+	r.parts = r.parts[:0]
+	scannedRows.Put(r)
+}
+
+// scan reads the next row. Its bytes may be kept.
+func (r *ScannedRow) scan(rows *sql.Rows) error {
+	r.bytes, r.parts = r.bytes[:0], r.parts[:0]
+	if err := rows.Scan(r.destinations...); err != nil {
+		return err
+	}
+	r.own()
+	return nil
+}
+
+// own copies the collected bytes and assigns them to the row's columns.
+func (r *ScannedRow) own() {
+	if len(r.parts) == 0 {
+		return
+	}
+	own := bytes.Clone(r.bytes)
+	if own == nil { // empty is not null
+		own = []byte{}
+	}
+	for _, p := range r.parts {
+		*p.of = own[p.from:p.to:p.to]
+	}
+}

@@ -1,0 +1,404 @@
+package conn
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/dlq-manager/dlq-manager/pkg/secret"
+	"github.com/dlq-manager/dlq-manager/pkg/traces"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
+)
+
+// Open returns a pool for the database without connecting to it; see WaitReady. Times come
+// back in UTC, []byte arguments are sent as bytes.
+//
+// Every new connection reads the credentials, see secret.Rotation. Open connections outlive
+// a changed password, but not a dropped role: their statements fail with 42501 (permission
+// denied). Such a statement is sent again on a new connection and all older ones are
+// closed, as they are when the credentials name another user. So a statement outside of a
+// transaction may be sent more than once.
+//
+// A server that is silent for cfg.ReadTimeout during a statement loses its connection; the
+// error is a net.Error and a timeout. Set it to 0 for long statements, such as migrations.
+//
+// The pool keeps every connection until it has opened none for a while; then it keeps
+// cfg.MaxIdleConns idle ones.
+//
+// No error holds a password.
+func Open(cfg Config, options ...OpenOption) (*sqlx.DB, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("database: %w", err)
+	}
+	if err := tlsFilesExist(cfg); err != nil {
+		return nil, err
+	}
+	c := newConnector(cfg, dialPQ(cfg.ReadTimeout))
+	for _, change := range options {
+		change(c)
+	}
+	db := sqlx.NewDb(openPool(c, c.traces, cfg.Name), "postgres")
+	c.idle = &idle{pool: db, few: cfg.MaxIdleConns, most: cfg.MaxOpenConns}
+	db.SetMaxOpenConns(cfg.MaxOpenConns)
+	db.SetMaxIdleConns(cfg.MaxIdleConns)
+	db.SetConnMaxLifetime(shorten(cfg.ConnMaxLifetime, rand.Float64()))
+	return db, nil
+}
+
+// OpenOption changes what Open returns.
+type OpenOption func(*connector)
+
+// WithTracing creates a span for every statement, and for every new connection, within a recorded span. Spans have
+// the Store's method and the result, and end with the first row. They contain neither SQL nor arguments, as both may
+// quote from dead letters; error texts are in events, which the provider must not keep.
+func WithTracing(provider trace.TracerProvider) OpenOption {
+	return func(c *connector) {
+		if traces.Of(provider, "") != nil {
+			c.traces = provider
+		}
+	}
+}
+
+// shorten reduces a lifetime by up to a tenth. Replicas that were started together would otherwise always renew their
+// connections at the same time.
+func shorten(lifetime time.Duration, random float64) time.Duration {
+	return lifetime - time.Duration(random*float64(lifetime)/10)
+}
+
+// tlsFilesExist is called for each connection because the driver treats a missing root certificate as none
+// configured, and then verifies less than it was configured to.
+func tlsFilesExist(cfg Config) error {
+	var errs []error
+	for _, path := range []string{cfg.SSLRootCert, cfg.SSLCert, cfg.SSLKey} {
+		if path == "" || path == "system" || cfg.SSLMode == "disable" {
+			continue
+		}
+		if _, err := os.Stat(path); err != nil {
+			errs = append(errs, fmt.Errorf("database: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// connector opens the pool's connections.
+type connector struct {
+	cfg    Config
+	dial   func(context.Context, pq.Config) (driver.Conn, error)
+	idle   *idle                // nil: no pool
+	traces trace.TracerProvider // nil: no spans
+
+	logins     *secret.Rotation[credentials]
+	generation atomic.Int64 // connections of an earlier generation are closed
+}
+
+func newConnector(cfg Config, dial func(context.Context, pq.Config) (driver.Conn, error)) *connector {
+	return &connector{cfg: cfg, dial: dial, logins: secret.NewRotation(cfg.credentials)}
+}
+
+func dialPQ(readTimeout time.Duration) func(context.Context, pq.Config) (driver.Conn, error) {
+	return func(ctx context.Context, cfg pq.Config) (driver.Conn, error) {
+		c, err := pq.NewConnectorConfig(cfg)
+		if err != nil {
+			return nil, err
+		}
+		c.Dialer(timedDialer{limit: readTimeout})
+		return c.Connect(ctx)
+	}
+}
+
+// Driver is part of driver.Connector.
+func (c *connector) Driver() driver.Driver { return &pq.Driver{} }
+
+// Connect opens one connection. Its errors are of the kind that the database is unavailable: none of them is about a
+// statement.
+func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.connect(ctx)
+	if s, ok := conn.(*session); ok && err == nil && c.retired(s.generation) { // the role was dropped meanwhile
+		_ = conn.Close()
+		conn, err = c.connect(ctx)
+	}
+	if err != nil {
+		return nil, &connectError{c.cfg.Address(), err}
+	}
+	return conn, nil
+}
+
+func (c *connector) connect(ctx context.Context) (driver.Conn, error) {
+	if err := tlsFilesExist(c.cfg); err != nil {
+		return nil, err
+	}
+	if c.idle != nil {
+		c.idle.opened()
+	}
+	generation, before := c.generation.Load(), c.logins.Accepted()
+	var conn driver.Conn
+	try := func(as credentials) (err error) {
+		conn, err = c.dial(ctx, c.cfg.pq(as))
+		return err
+	}
+	if !c.cfg.rotates() {
+		err := try(credentials{c.cfg.User, c.cfg.Password})
+		return c.session(conn, credentials{user: c.cfg.User}, generation), err
+	}
+	as, err := c.logins.SignIn(ctx, Rejected, try)
+	if err != nil {
+		return nil, err
+	}
+	if before.user != "" && before.user != as.user {
+		generation = c.retire()
+	}
+	return c.session(conn, as, generation), nil
+}
+
+// session wraps the driver's connection so that a dropped or replaced role is detected.
+func (c *connector) session(conn driver.Conn, as credentials, generation int64) driver.Conn {
+	able, ok := conn.(driverConn)
+	if !ok {
+		return conn
+	}
+	return &session{driverConn: able, of: c, user: as.user, generation: generation}
+}
+
+// retire closes all present connections, those in use when they return to the pool. It returns the generation of new
+// ones.
+func (c *connector) retire() int64 {
+	next := c.generation.Add(1)
+	c.dropIdle()
+	return next
+}
+
+func (c *connector) retired(generation int64) bool { return generation < c.generation.Load() }
+
+func (c *connector) dropIdle() {
+	if c.idle != nil {
+		c.idle.drop()
+	}
+}
+
+// Rejected reports whether the server refused the credentials.
+func Rejected(err error) bool {
+	var answer *pq.Error
+	return errors.As(err, &answer) && (answer.Code == "28P01" || answer.Code == "28000")
+}
+
+// pq passes the parameters to the driver as a struct. A connection string would need quoting, and would let
+// environment variables such as PGOPTIONS change it.
+func (c Config) pq(as credentials) pq.Config {
+	mode := pq.SSLMode(c.SSLMode)
+	if filepath.IsAbs(c.Host) || strings.HasPrefix(c.Host, "@") {
+		mode = pq.SSLModeDisable // a Unix socket has no TLS
+	}
+	return pq.Config{
+		Host:               c.Host,
+		Port:               uint16(c.Port), // Validate checks the range
+		Database:           c.Name,
+		User:               as.user,
+		Password:           as.password.Reveal(),
+		SSLMode:            mode,
+		SSLRootCert:        c.SSLRootCert,
+		SSLCert:            c.SSLCert,
+		SSLKey:             c.SSLKey,
+		SSLSNI:             true,
+		ConnectTimeout:     c.ConnectTimeout,
+		ApplicationName:    "dlq-manager",
+		BinaryParameters:   true,
+		ClientEncoding:     "UTF8",
+		Datestyle:          "ISO, MDY",
+		MinProtocolVersion: pq.ProtocolVersion30,
+		MaxProtocolVersion: pq.ProtocolVersion30,
+		// Compiling a plan takes longer than any statement of this package gains by it.
+		Runtime: map[string]string{"timezone": "UTC", "jit": "off"},
+	}
+}
+
+// readyPause is the pause between two tries of WaitReady.
+const readyPause = 500 * time.Millisecond
+
+// WaitReady tries to reach the database until it answers or the timeout has passed; then the error is one line with
+// the last reason and host:port/name. It retries after refused credentials too: at start a sidecar may still be
+// fetching them.
+func WaitReady(ctx context.Context, db *sqlx.DB, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+
+	var last error
+	for {
+		err := db.PingContext(ctx)
+		if err == nil {
+			return nil
+		}
+		// Prefer the last failure to the error of the deadline.
+		if last == nil || ctx.Err() == nil {
+			last = err
+		}
+		if wait.Sleep(ctx, readyPause) {
+			continue
+		}
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return fmt.Errorf("database is not ready after %s: %w", timeout, last)
+		}
+		return fmt.Errorf("wait for database: %w", ctx.Err())
+	}
+}
+
+// quiet is how long a pool must open no connection before it keeps only the configured number of idle ones again.
+const quiet = 30 * time.Second
+
+// pool is the method of a database/sql pool that idle calls.
+type pool interface{ SetMaxIdleConns(n int) }
+
+// idle lets a busy pool keep the connections that it has opened. A pool closes every connection above its idle limit
+// as soon as it is unused: with more concurrent requests than idle connections it would constantly open and close
+// some, and opening costs more than a request.
+type idle struct {
+	pool      pool
+	few, most int
+
+	mu     sync.Mutex
+	timer  *time.Timer
+	last   time.Time // when a connection was last opened
+	raised bool
+}
+
+// opened must be called for every new connection.
+func (i *idle) opened() {
+	if i.few == 0 || i.few >= i.most { // no or all connections are kept anyway
+		return
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.last = time.Now()
+	if !i.raised {
+		i.raised = true
+		i.pool.SetMaxIdleConns(i.most)
+	}
+	if i.timer == nil {
+		i.timer = time.AfterFunc(quiet, i.settle)
+		return
+	}
+	i.timer.Reset(quiet)
+}
+
+// settle may run late: a connection may have been opened while it waited for the lock.
+func (i *idle) settle() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if time.Since(i.last) < quiet {
+		return
+	}
+	i.raised = false
+	i.pool.SetMaxIdleConns(i.few)
+}
+
+// drop closes the connections that are idle at present.
+func (i *idle) drop() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.pool.SetMaxIdleConns(0)
+	if i.raised {
+		i.pool.SetMaxIdleConns(i.most)
+	} else {
+		i.pool.SetMaxIdleConns(i.few)
+	}
+}
+
+// timedDialer makes connections with a read deadline. lib/pq continues to wait for an answer when the statement's
+// context has ended: a server with hanging processes would block every caller.
+type timedDialer struct {
+	plain net.Dialer
+	limit time.Duration // maximum time of silence; 0: none
+}
+
+// Dial is part of pq.Dialer.
+func (d timedDialer) Dial(network, address string) (net.Conn, error) {
+	return d.DialContext(context.Background(), network, address)
+}
+
+// DialTimeout is part of pq.Dialer.
+func (d timedDialer) DialTimeout(network, address string, timeout time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	return d.DialContext(ctx, network, address)
+}
+
+// DialContext is part of pq.DialerContext, which the driver prefers.
+func (d timedDialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	c, err := d.plain.DialContext(ctx, network, address)
+	if err != nil || d.limit <= 0 {
+		return c, err
+	}
+	return &timedConn{Conn: c, limit: d.limit}, nil
+}
+
+// timedConn applies the same time limit to every single read and write. It returns the errors of package net
+// unchanged, because the driver recognises a broken connection by them.
+type timedConn struct {
+	net.Conn
+	limit time.Duration
+	until time.Time // the driver's own deadline during authentication
+}
+
+// SetDeadline limits all operations to the time t; the zero time removes the limit.
+func (c *timedConn) SetDeadline(t time.Time) error {
+	c.until = t
+	return c.Conn.SetDeadline(t)
+}
+
+// Read waits at most for the limit. After that the connection cannot be used: the late answer would be taken for that
+// of the next statement.
+func (c *timedConn) Read(b []byte) (int, error) {
+	if err := c.SetReadDeadline(c.deadline()); err != nil {
+		return 0, err
+	}
+	n, err := c.Conn.Read(b)
+	return n, c.closeOnTimeout(err)
+}
+
+// writeChunk is how many bytes must be sent within the limit: the limit is for silence, and a large record on a slow
+// network is not silence.
+const writeChunk = 64 << 10
+
+// Write applies the limit to each chunk of b.
+func (c *timedConn) Write(b []byte) (written int, err error) {
+	for first := true; first || len(b) > 0; first = false {
+		part := b[:min(len(b), writeChunk)]
+		if err := c.SetWriteDeadline(c.deadline()); err != nil {
+			return written, err
+		}
+		n, err := c.Conn.Write(part)
+		written += n
+		if err != nil {
+			return written, c.closeOnTimeout(err)
+		}
+		b = b[n:]
+	}
+	return written, nil
+}
+
+func (c *timedConn) deadline() time.Time {
+	deadline := time.Now().Add(c.limit)
+	if !c.until.IsZero() && c.until.Before(deadline) {
+		return c.until
+	}
+	return deadline
+}
+
+func (c *timedConn) closeOnTimeout(err error) error {
+	if timeout, ok := err.(net.Error); ok && timeout.Timeout() { //nolint:errorlint // package net does not wrap it
+		_ = c.Close()
+	}
+	return err
+}

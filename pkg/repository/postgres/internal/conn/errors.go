@@ -1,0 +1,192 @@
+package conn
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/lib/pq"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
+)
+
+// unavailableError gives a driver's error the kind that callers check, and keeps the error for the log.
+type unavailableError struct {
+	where string
+	err   error
+}
+
+func (e *unavailableError) Error() string {
+	return e.where + ": database unavailable: " + e.err.Error()
+}
+
+func (e *unavailableError) Is(target error) bool { return target == entity.ErrUnavailable }
+
+func (e *unavailableError) Unwrap() error { return e.err }
+
+// Unavailable returns an error of the kind entity.ErrUnavailable. where is a verb and its object.
+func Unavailable(where string, err error) error { return &unavailableError{where, err} }
+
+// connectError is a failure to connect, with the address.
+type connectError struct {
+	address string
+	err     error
+}
+
+func (e *connectError) Error() string {
+	return "connect to database " + e.address + ": " + strings.ReplaceAll(e.err.Error(), "\n", "; ")
+}
+
+func (e *connectError) Unwrap() error { return e.err }
+
+// contendedError reports that PostgreSQL aborted a statement repeatedly because of other sessions: by a deadlock or a
+// serialization failure.
+type contendedError struct {
+	where string
+	err   error
+}
+
+func (e *contendedError) Error() string {
+	return e.where + ": other sessions change the same rows: " + e.err.Error()
+}
+
+func (e *contendedError) Is(target error) bool { return target == entity.ErrContended }
+
+func (e *contendedError) Unwrap() error { return e.err }
+
+// contended reports whether PostgreSQL aborted a statement because of other sessions. It has changed nothing and may
+// be repeated at once.
+func contended(err error) bool {
+	var pe *pq.Error
+	return errors.As(err, &pe) && (pe.Code == "40001" || pe.Code == "40P01")
+}
+
+// StatementTries is how often a statement is tried when other sessions conflict with it.
+const StatementTries = 6
+
+// Retry runs do, which sends one statement outside a transaction, and repeats it when other sessions conflicted with
+// it. do must not keep anything of a failed try.
+func Retry(ctx context.Context, do func() error) error {
+	for try := 1; ; try++ {
+		err := do()
+		if try == StatementTries || !contended(err) {
+			return err
+		}
+		// A random pause keeps the sessions that conflicted from repeating at the same moment.
+		if !wait.Sleep(ctx, rand.N(time.Millisecond<<try)) { //nolint:gosec // no secret
+			return err
+		}
+	}
+}
+
+// Translate is the only function that knows the driver's errors. where is a verb and its object.
+func Translate(where string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.Canceled):
+		return fmt.Errorf("%s: %w", where, err)
+	case contended(err):
+		return &contendedError{where, err}
+	case Refused(err):
+		return &refusedError{where, err}
+	case Transient(err):
+		return &unavailableError{where, err}
+	default:
+		return fmt.Errorf("%s: %w", where, err)
+	}
+}
+
+// Transient reports whether the same statement may succeed later: the server cannot be reached, is starting or
+// stopping, or is full; or the role was dropped (42501 on a live session, 28xxx on a new one), as the next connection
+// reads new credentials.
+func Transient(err error) bool {
+	var network net.Error
+	var connect *connectError
+	if errors.As(err, &connect) {
+		return true
+	}
+	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) ||
+		errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) {
+		return true
+	}
+	var pe *pq.Error
+	if !errors.As(err, &pe) {
+		// lib/pq returns I/O errors unwrapped: EOF, "unexpected message", and so on.
+		return strings.Contains(err.Error(), "EOF") || strings.Contains(err.Error(), "connection")
+	}
+	switch code := string(pe.Code); {
+	case strings.HasPrefix(code, "08"), strings.HasPrefix(code, "53"), strings.HasPrefix(code, "57P"),
+		strings.HasPrefix(code, "28"), strings.HasPrefix(code, "58"):
+		return true
+	case code == "55P03", code == "57014", code == "42501":
+		return true
+	}
+	return false
+}
+
+// RoleMayBeGone reports whether the session's role was denied what it normally may do, or is unknown: it may have
+// been dropped during the session.
+func RoleMayBeGone(err error) bool {
+	var pe *pq.Error
+	return errors.As(err, &pe) && (pe.Code == "42501" || pe.Code == "42704")
+}
+
+// Refused reports whether the server refused the content of a statement for good: a value, a constraint, a limit of
+// PostgreSQL, or an exception of a trigger.
+func Refused(err error) bool {
+	var pe *pq.Error
+	if !errors.As(err, &pe) || PartitionMissing(err) {
+		return false
+	}
+	code := string(pe.Code)
+	return strings.HasPrefix(code, "22") || strings.HasPrefix(code, "23") || strings.HasPrefix(code, "54") || code == "P0001"
+}
+
+// Violates reports whether the server refused a statement with that SQLSTATE because of the table or the constraint of
+// that name.
+func Violates(err error, code, name string) bool {
+	var pe *pq.Error
+	return errors.As(err, &pe) && string(pe.Code) == code && (pe.Table == name || pe.Constraint == name)
+}
+
+// RefusalOf returns the SQLSTATE and the text of the server's refusal; of any other error its text.
+func RefusalOf(err error) (code, text string) {
+	var pe *pq.Error
+	if errors.As(err, &pe) {
+		return string(pe.Code), pe.Message
+	}
+	return "", err.Error()
+}
+
+// Canceled reports whether the server cancelled a statement, because of its time limit or at the request of another
+// session.
+func Canceled(err error) bool {
+	var pe *pq.Error
+	return errors.As(err, &pe) && pe.Code == "57014"
+}
+
+// PartitionMissing reports whether a table has no partition for a row.
+func PartitionMissing(err error) bool {
+	var pe *pq.Error
+	return errors.As(err, &pe) && pe.Code == "23514" && pe.Routine == "ExecFindPartition"
+}
+
+// refusedError gives the server's refusal its kind.
+type refusedError struct {
+	where string
+	err   error
+}
+
+func (e *refusedError) Error() string { return e.where + ": " + e.err.Error() }
+
+func (e *refusedError) Is(target error) bool { return target == entity.ErrRefused }
+
+func (e *refusedError) Unwrap() error { return e.err }

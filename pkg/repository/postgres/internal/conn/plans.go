@@ -1,0 +1,149 @@
+package conn
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+)
+
+const (
+	// plansInterval is how often the sizes of tables are read while statements run.
+	plansInterval = time.Second
+	// sizesTimeout limits the time to read them.
+	sizesTimeout = 5 * time.Second
+	// replacedTime is how long a caller may still use a statement after it was replaced.
+	replacedTime = time.Minute
+	// smallTable is the size in bytes up to which any plan reads a table quickly.
+	smallTable = 1 << 20
+)
+
+// sizesQuery reads the sizes of tables in bytes.
+const sizesQuery = `SELECT c.oid::bigint, pg_relation_size(c.oid) FROM pg_class c
+	WHERE c.relnamespace = 'dlq'::regnamespace AND c.relkind = 'r' AND NOT c.relispartition`
+
+// maxPrepared limits the prepared statements. Those with the size of a page in their text could be very many, and
+// each takes memory of every connection.
+const maxPrepared = 160
+
+// statements are the prepared statements of a store. PostgreSQL keeps the plan of a prepared
+// statement until its tables are analyzed. For a table that was empty, autovacuum does that a
+// minute or more after a flood of messages has begun, and until then a page of 20 messages reads
+// the whole table. So statements are prepared again when a table has doubled its size.
+type statements struct {
+	mu       sync.Mutex
+	prepared map[string]*sqlx.Stmt
+	due      time.Time       // when sizes are read again
+	reading  bool            // sizes
+	sizes    map[int64]int64 // of tables by oid, when the plans were made
+}
+
+// get returns the statement of a query, nil when there is none, and whether the limit of statements is reached.
+func (s *statements) get(query string) (st *sqlx.Stmt, full bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.prepared[query], len(s.prepared) >= maxPrepared
+}
+
+// keep stores the statement of a query and returns it, or the one that another caller stored first.
+func (s *statements) keep(query string, made *sqlx.Stmt) *sqlx.Stmt {
+	s.mu.Lock()
+	st := s.prepared[query]
+	if st == nil {
+		s.prepared[query] = made
+	}
+	s.mu.Unlock()
+	if st != nil {
+		_ = made.Close()
+		return st
+	}
+	return made
+}
+
+// begin reports whether the caller must read the sizes now, and then call end.
+func (s *statements) begin(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reading || now.Before(s.due) {
+		return false
+	}
+	s.reading, s.due = true, now.Add(plansInterval)
+	return true
+}
+
+func (s *statements) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reading = false
+}
+
+// stop ends the reading of sizes by watch.
+func (s *statements) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reading = true
+}
+
+// renew drops the prepared statements when a table has outgrown their plans, and closes them after replacedTime.
+func (s *statements) renew(sizes map[int64]int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !outgrown(s.sizes, sizes) {
+		for oid, size := range sizes { // for a table that shrank, ANALYZE renews plans
+			s.sizes[oid] = min(size, s.sizes[oid])
+		}
+		return
+	}
+	replaced := s.prepared
+	s.prepared, s.sizes = make(map[string]*sqlx.Stmt), sizes
+	time.AfterFunc(replacedTime, func() {
+		for _, st := range replaced {
+			_ = st.Close()
+		}
+	})
+}
+
+// outgrown reports whether a table that is not small has doubled its size.
+func outgrown(before, now map[int64]int64) bool {
+	for oid, size := range now {
+		if size > smallTable && size >= 2*before[oid] {
+			return true
+		}
+	}
+	return false
+}
+
+// watch has statements prepared again when tables have grown. It does not wait for the database, which may be
+// slow or unavailable.
+func (s *statements) watch(pool *sqlx.DB) {
+	if !s.begin(time.Now()) {
+		return
+	}
+	go func() {
+		defer s.end()
+		ctx, cancel := context.WithTimeout(context.Background(), sizesTimeout) // of no request, and in no trace
+		defer cancel()
+		s.renewNow(ctx, pool)
+	}()
+}
+
+// renewNow changes nothing when the database does not answer: another statement reports that.
+func (s *statements) renewNow(ctx context.Context, pool *sqlx.DB) {
+	sizes := map[int64]int64{}
+	rows, err := pool.QueryContext(ctx, sizesQuery)
+	if err != nil {
+		return
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var oid, size int64
+		if rows.Scan(&oid, &size) != nil {
+			return
+		}
+		sizes[oid] = size
+	}
+	if rows.Err() == nil {
+		s.renew(sizes)
+	}
+}

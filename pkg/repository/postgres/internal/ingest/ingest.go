@@ -1,0 +1,294 @@
+package ingest
+
+import (
+	"context"
+	"strings"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/messages"
+)
+
+// Ingester stores incoming records.
+type Ingester struct {
+	db      *conn.DB
+	archive *messages.Archive // creates missing partitions
+
+	returns    returns
+	projection projection
+}
+
+// New returns an Ingester that fills payloads as mode says, of values of at most limit bytes.
+func New(db *conn.DB, archive *messages.Archive, mode PayloadMode, limit int) *Ingester {
+	return &Ingester{db, archive, returns{db}, projection{mode, limit}}
+}
+
+// One statement moves the positions and stores the messages of the partitions whose position was where the batch
+// began. payload is derived from value on the server, so bytes are sent once. Each row gets its own time, which
+// avoids ties.
+//
+// Every step that materialises a row copies it: rows go from the arrays directly into the table, and the rare returns
+// have a separate statement. unnest is in the list of columns, because in FROM each of several would materialise its
+// rows.
+const (
+	moveSteps = `
+	WITH step AS (
+		SELECT * FROM unnest($1::int4[], $2::int4[], $3::int8[], $4::int8[])
+			AS s (incarnation_id, partition, from_offset, to_offset)
+	), held AS MATERIALIZED (
+		SELECT p.incarnation_id, p.partition FROM dlq.ingest_positions p JOIN step s USING (incarnation_id, partition)
+		ORDER BY 1, 2 FOR NO KEY UPDATE OF p
+	), moved AS (
+		UPDATE dlq.ingest_positions p SET next_offset = s.to_offset FROM held h JOIN step s USING (incarnation_id, partition)
+		WHERE p.incarnation_id = h.incarnation_id AND p.partition = h.partition AND p.next_offset = s.from_offset
+		RETURNING p.incarnation_id, p.partition, p.next_offset
+	), waiting AS (
+		SELECT EXISTS (SELECT FROM dlq.quarantine WHERE incarnation_id = ANY ($1::int4[])) AS any_waiting
+	)`
+
+	// releaseSteps end the quarantine of records instead; their range is the position of one record.
+	releaseSteps = `
+	WITH step AS (
+		SELECT * FROM unnest($1::int4[], $2::int4[], $3::int8[], $4::int8[])
+			AS s (incarnation_id, partition, from_offset, to_offset)
+	), moved AS (
+		DELETE FROM dlq.quarantine q USING step s
+		WHERE (q.incarnation_id, q.partition, q.dlq_offset) = (s.incarnation_id, s.partition, s.from_offset)
+		RETURNING q.incarnation_id, q.partition, s.to_offset AS next_offset
+	), waiting AS (
+		SELECT false AS any_waiting
+	)`
+
+	// waiting is whether records of these topics are in quarantine: such a record is not stored a second time when an
+	// operator moved its position back and it is read again. A join would materialise the rows.
+	//
+	// recordRows are the messages in the order of their ids, so that neighbouring index entries are inserted
+	// together. The largest columns come last; see storeArgs.
+	recordRows = `(
+			SELECT coalesce($31::timestamptz, clock_timestamp()) AS moment,
+				unnest($5::uuid[]) AS id, unnest($6::text[]) AS original_topic, unnest($7::text[]) AS error_message,
+				unnest($8::int4[]) AS retry_count, unnest($9::int4[]) AS max_retries, unnest($10::text[]) AS status,
+				unnest($11::text[]) AS payload_note, unnest($12::int8[]) AS omitted_size, unnest($13::bytea[]) AS omitted_sha256,
+				unnest($14::int4[]) AS dlq_topic_id, unnest($15::int4[]) AS incarnation_id, unnest($16::int4[]) AS partition,
+				unnest($17::int8[]) AS dlq_offset, unnest($18::timestamptz[]) AS dlq_timestamp,
+				unnest($19::int4[]) AS original_partition, unnest($20::int8[]) AS original_offset,
+				unnest($21::timestamptz[]) AS original_timestamp, unnest($22::text[]) AS origin_confidence,
+				unnest($23::text[]) AS consumer_group, unnest($24::int4[]) AS consumer_attempts,
+				unnest($25::text[]) AS dialect, unnest($26::text[]) AS error_class,
+				unnest($27::uuid[]) AS parent_id, unnest($28::uuid[]) AS root_id,
+				unnest($29::int8[]) AS record_hash, unnest($30::uuid[]) AS group_id,
+				` + valueForPayload + `unnest($35::int8[]) AS dlq_timestamp_ms,
+				unnest($36::text[])::jsonb AS defect
+		) r ` + ofMoved
+
+	// valueForPayload is left out where the payload is not filled inline.
+	valueForPayload = `unnest($34::bytea[]) AS value, `
+
+	// ofMoved selects the messages whose position moved, and that are not in quarantine.
+	ofMoved = `JOIN moved USING (incarnation_id, partition)
+		WHERE NOT (SELECT any_waiting FROM waiting) OR NOT EXISTS (SELECT FROM dlq.quarantine q
+			WHERE (q.incarnation_id, q.partition, q.dlq_offset) = (r.incarnation_id, r.partition, r.dlq_offset))`
+
+	// insertBytes stores the bytes of the same messages, which are written only here.
+	insertBytes = `, bytes AS (
+		INSERT INTO dlq.records (message_id, key, headers, value)
+		SELECT id, key, headers, value FROM (
+			SELECT unnest($5::uuid[]) AS id, unnest($15::int4[]) AS incarnation_id, unnest($16::int4[]) AS partition,
+				unnest($17::int8[]) AS dlq_offset, unnest($32::bytea[]) AS key, unnest($33::bytea[]) AS headers, unnest($34::bytea[]) AS value
+		) r ` + ofMoved + `
+	)`
+
+	insertMessages = `INSERT INTO dlq.dlq_messages (id, original_topic, error_message, retry_count, max_retries, status,
+			payload, created_at, updated_at,
+			payload_note, omitted_size, omitted_sha256,
+			dlq_topic_id, dlq_incarnation_id, dlq_partition, dlq_offset, dlq_timestamp,
+			original_partition, original_offset, original_timestamp, origin_confidence,
+			consumer_group, consumer_attempts, dialect, error_class, parent_id, root_id, record_hash, group_id, dlq_timestamp_ms, defect)
+		SELECT id, original_topic, error_message, retry_count, max_retries, status,
+			CASE WHEN payload_note IS NULL AND value IS NOT NULL THEN convert_from(value, 'UTF8')::jsonb END,
+			moment, moment,
+			payload_note, omitted_size, omitted_sha256,
+			dlq_topic_id, incarnation_id, partition, dlq_offset, dlq_timestamp,
+			original_partition, original_offset, original_timestamp, origin_confidence,
+			consumer_group, consumer_attempts, dialect, error_class, parent_id, root_id, record_hash, group_id, dlq_timestamp_ms, defect
+		FROM `
+
+	// queuePayloads queues the messages that get their payload later.
+	queuePayloads = `, queued AS (
+		INSERT INTO dlq.payload_queue (message_ids, messages)
+		SELECT $37::uuid[], cardinality($37::uuid[]) WHERE cardinality($37::uuid[]) > 0 AND EXISTS (SELECT FROM moved)
+	)`
+
+	storeQuery = `, stored AS (
+		` + insertMessages + recordRows + `
+	)` + insertBytes + queuePayloads + `
+	SELECT incarnation_id, partition, next_offset FROM moved`
+)
+
+// storeReturnsQuery is storeQuery for a batch with returns.
+//
+// back are the returns. Their parents are locked before the returns are inserted, so that batches with returns of the
+// same attempts wait in one order. Returns by headers may be repeated, the first is kept; the key of dlq.returns
+// allows one return by content.
+//
+// The attempt of a return by content may have ended by the time its parent is locked. If it sent nothing, the message
+// was an equal record of another producer: it stays a child, which only makes it stop at the limit earlier. The
+// parent of an unconfirmed return is not changed.
+const storeReturnsQuery = `, record AS MATERIALIZED (
+		SELECT r.* FROM ` + recordRows + `
+	), stored AS (
+		` + insertMessages + `record
+	)` + insertBytes + queuePayloads + `, back AS MATERIALIZED (
+		SELECT b.*, r.parent_id, r.status, r.retry_count, r.max_retries
+		FROM unnest($38::uuid[], $39::uuid[], $40::uuid[], $41::bool[], $42::bool[], $43::bool[])
+			WITH ORDINALITY AS b (child_id, attempt_id, redrive_id, by_content, claimed, confirmed, ord)
+		JOIN record r ON r.id = b.child_id
+	), parent AS MATERIALIZED (
+		SELECT id, claim_id, outcome FROM dlq.dlq_messages
+		WHERE id IN (SELECT parent_id FROM back WHERE confirmed)
+		ORDER BY id FOR NO KEY UPDATE
+	), proven AS MATERIALIZED (
+		SELECT b.* FROM back b LEFT JOIN parent p ON p.id = b.parent_id
+		WHERE b.confirmed AND (NOT b.claimed OR p.id IS NULL OR p.claim_id = b.attempt_id OR p.outcome IS NOT NULL)
+	), returned AS (
+		UPDATE dlq.dlq_messages m SET outcome = 'returned' FROM (SELECT DISTINCT parent_id FROM proven) p WHERE m.id = p.parent_id
+	), archived_parent AS MATERIALIZED (
+		SELECT m.id, m.archived_at
+		FROM dlq.archive_ids kept JOIN dlq.dlq_messages_archive m ON m.id = kept.id AND m.archived_at = kept.archived_at
+		WHERE kept.id IN (SELECT parent_id FROM proven)
+		ORDER BY m.id FOR NO KEY UPDATE OF m
+	), returned_later AS (
+		UPDATE dlq.dlq_messages_archive m SET outcome = 'returned'
+		FROM archived_parent a WHERE m.id = a.id AND m.archived_at = a.archived_at
+	), noted AS (
+		INSERT INTO dlq.returns (attempt_id, parent_id, child_id, redrive_id, by_content, returned_at)
+		SELECT attempt_id, parent_id, child_id, redrive_id, false, coalesce($31::timestamptz, clock_timestamp())
+		FROM proven WHERE NOT by_content
+		ORDER BY attempt_id, ord
+		ON CONFLICT (attempt_id) DO NOTHING
+	), noted_by_content AS (
+		INSERT INTO dlq.returns (attempt_id, parent_id, child_id, redrive_id, by_content, returned_at)
+		SELECT attempt_id, parent_id, child_id, redrive_id, true, coalesce($31::timestamptz, clock_timestamp())
+		FROM proven WHERE by_content
+		ORDER BY attempt_id
+	), unconfirmed AS (
+		INSERT INTO dlq.unconfirmed_returns (child_id, attempt_id, parent_id, by_content, returned_at)
+		SELECT child_id, attempt_id, parent_id, by_content, coalesce($31::timestamptz, clock_timestamp())
+		FROM back WHERE NOT confirmed
+		ORDER BY attempt_id
+	), audit AS (
+		INSERT INTO dlq.audit (at, action, kind, object_id, to_state, retry_count, actor, reason)
+		SELECT coalesce($31::timestamptz, clock_timestamp()), 'dead', 'message', child_id, status, retry_count, $44,
+			format('came back after %s of %s attempts', retry_count, max_retries)
+		FROM back WHERE status = 'DEAD'
+	)
+	SELECT incarnation_id, partition, next_offset FROM moved`
+
+// storeTries is how often a batch is tried when other batches have returns of the same attempts. In each round one of
+// the batches succeeds.
+const storeTries = 10
+
+// Store implements repository.Ingest. When PostgreSQL refuses a value, the projections that it refuses are left out;
+// a message that it still refuses goes into quarantine.
+func (s *Ingester) Store(ctx context.Context, batch repository.Batch) (repository.Stored, error) {
+	stored, err := s.storeOrBisect(ctx, batch, s.prepare(batch))
+	return stored, conn.Translate("store messages", err)
+}
+
+func (s *Ingester) storeOrBisect(ctx context.Context, batch repository.Batch, known *prepared) (repository.Stored, error) {
+	stored, err := s.storeWhole(ctx, batch, moveSteps, known)
+	if conn.Refused(err) {
+		return s.bisect(ctx, batch, known, err)
+	}
+	return stored, err
+}
+
+func (s *Ingester) prepare(batch repository.Batch) *prepared {
+	p := &prepared{hashes: make([]int64, len(batch.Messages)), notes: make([]string, len(batch.Messages))}
+	for i := range batch.Messages {
+		m := &batch.Messages[i]
+		p.hashes[i] = entity.RecordHash(m.Record.Key, m.Record.Value)
+		p.notes[i] = s.projection.note(m)
+	}
+	return p
+}
+
+// storeWhole stores all of a batch or nothing. steps are the SQL that decides which of it counts.
+func (s *Ingester) storeWhole(ctx context.Context, batch repository.Batch, steps string, known *prepared) (repository.Stored, error) {
+	in := incoming{Batch: batch, steps: steps, prepared: known}
+	var stored []repository.Partition
+	var err error
+	for range storeTries {
+		if in.Messages, in.back, err = s.returns.withParents(ctx, batch, in.hashes); err != nil {
+			return repository.Stored{}, err
+		}
+		stored, err = s.storeAll(ctx, in)
+		if conn.PartitionMissing(err) {
+			if _, err = s.archive.CreatePartitions(ctx, 1); err == nil {
+				stored, err = s.storeAll(ctx, in)
+			}
+		}
+		if !takenMeanwhile(err) {
+			break
+		}
+	}
+	if err != nil {
+		return repository.Stored{}, err
+	}
+	return repository.Stored{Ranges: stored, Returns: in.arrivals(stored)}, nil
+}
+
+// storeAll stores the batch, if need be with fewer projections.
+func (s *Ingester) storeAll(ctx context.Context, in incoming) ([]repository.Partition, error) {
+	stored, err := s.store(ctx, in)
+	if err == nil || takenMeanwhile(err) || !conn.Refused(err) || in.asked {
+		return stored, err
+	}
+	if err := s.dropProjections(ctx, in); err != nil {
+		return nil, err
+	}
+	return s.store(ctx, in)
+}
+
+// dropProjections checks each value with PostgreSQL separately. It is slow and rare: the rules in this package catch
+// the known failures.
+func (s *Ingester) dropProjections(ctx context.Context, in incoming) error {
+	for i := range in.Messages {
+		if in.notes[i] != "" || in.Messages[i].Record.Value == nil {
+			continue
+		}
+		_, err := s.db.Pool.ExecContext(ctx, `SELECT convert_from($1::bytea, 'UTF8')::jsonb`, in.Messages[i].Record.Value)
+		switch {
+		case err == nil:
+		case conn.Refused(err):
+			in.notes[i] = NoteRefused
+		default:
+			return err
+		}
+	}
+	in.asked = true
+	return nil
+}
+
+func (s *Ingester) store(ctx context.Context, in incoming) ([]repository.Partition, error) {
+	var found []positionRow
+	query, args := storeQuery, storeArgs(in, s.db.Clock())
+	if len(in.back) > 0 {
+		query, args = storeReturnsQuery, append(args, returnArgs(in)...)
+	}
+	if s.projection.mode != PayloadInline {
+		query = strings.Replace(query, valueForPayload, "NULL::bytea AS value, ", 1)
+	}
+	if in.large() {
+		query = strings.ReplaceAll(query, "unnest($34::bytea[])", "$34::bytea")
+	}
+	if err := s.db.Select(ctx, &found, in.steps+query, args...); err != nil {
+		return nil, err
+	}
+	stored := make([]repository.Partition, len(found))
+	for i, f := range found {
+		stored[i] = f.partition()
+	}
+	return stored, nil
+}

@@ -1,0 +1,372 @@
+package ingest
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/messages"
+)
+
+// returnMatch is a message of a batch that was recognised as the return of an attempt.
+type returnMatch struct {
+	message   int // its index in the batch
+	attempt   uuid.UUID
+	redrive   uuid.UUID // that made the attempt; uuid.Nil for none
+	byContent bool
+	claimed   bool // the attempt had no result yet; only set for returns by content
+	confirmed bool // it arrived in the parent's dead-letter topic, or in a declared one
+}
+
+// returns recognises messages that came back after an attempt.
+type returns struct{ db *conn.DB }
+
+// withParents returns the messages of a batch, those with a proven return as children, and the returns. It may run
+// before they are stored, because attempts are never deleted without their message. Without returns it returns the
+// messages of the batch, else copies.
+func (s returns) withParents(ctx context.Context, batch repository.Batch, hashes []int64) ([]entity.Message, []returnMatch, error) {
+	messages := batch.Messages
+	declared := declarations(batch)
+	children, err := s.returnsByHeaders(ctx, messages, declared)
+	if err != nil {
+		return nil, nil, err
+	}
+	if batch.ReturnWindow > 0 {
+		found, err := s.returnsByContent(ctx, messages, hashes, batch.ReturnWindow, declared, children)
+		if err != nil {
+			return nil, nil, err
+		}
+		children = append(children, found...)
+	}
+	if len(children) == 0 {
+		return messages, nil, nil
+	}
+	messages = slices.Clone(messages)
+	back := make([]returnMatch, len(children))
+	for i, c := range children {
+		messages[c.message].Descend(&c.parent)
+		back[i] = c.returnMatch
+	}
+	return messages, back, nil
+}
+
+// declarations returns a function that reports whether a message of the batch arrived in a dead-letter topic that is
+// declared for its original topic.
+func declarations(batch repository.Batch) func(*entity.Message) bool {
+	if batch.Declared == nil {
+		return func(*entity.Message) bool { return false }
+	}
+	return batch.Declared
+}
+
+// child is a return and the data that it inherits.
+type child struct {
+	returnMatch
+	parent entity.Message // id, root and retry count that the attempt had
+}
+
+type childRow struct {
+	Ord        int           `db:"ord"`
+	Attempt    uuid.UUID     `db:"attempt_id"`
+	Redrive    uuid.NullUUID `db:"redrive_id"`
+	Parent     uuid.UUID     `db:"parent_id"`
+	Root       uuid.NullUUID `db:"root_id"`
+	RetryCount int           `db:"retry_count"`
+	Claimed    bool          `db:"claimed"`
+	Confirmed  bool          `db:"confirmed"`
+}
+
+func (r *childRow) child(message int, byContent bool) child {
+	return child{
+		returnMatch: returnMatch{message: message, attempt: r.Attempt, redrive: r.Redrive.UUID, byContent: byContent, claimed: r.Claimed, confirmed: r.Confirmed},
+		parent:      entity.Message{ID: r.Parent, Root: r.Root.UUID, RetryCount: r.RetryCount},
+	}
+}
+
+// isConfirmed is whether the return s arrived in the dead-letter topic of its parent p, or in a declared one.
+const isConfirmed = `(s.declared OR coalesce(p.dlq_topic_id = s.dlq_topic_id, false)) AS confirmed`
+
+// ParentQuery proves returns by headers: the attempt that a record names must be one of the message that it names,
+// live or archived, and must have gone to the topic in which the record failed. An attempt without a result is still
+// a claim.
+const ParentQuery = `
+	WITH said AS (
+		SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::int4[], $5::bool[])
+			WITH ORDINALITY AS s (parent, attempt, topic, dlq_topic_id, declared, ord)
+	), parent AS (
+		SELECT id, root_id, retry_count, original_topic, claim_id, claim_topic, claim_redrive_id, dlq_topic_id
+		FROM dlq.dlq_messages WHERE id = ANY ($1::uuid[])
+		UNION ALL
+		SELECT m.* FROM dlq.archive_ids kept CROSS JOIN LATERAL (
+			SELECT id, root_id, retry_count, original_topic, claim_id, claim_topic, claim_redrive_id, dlq_topic_id
+			FROM dlq.dlq_messages_archive a WHERE a.id = kept.id AND a.archived_at = kept.archived_at OFFSET 0
+		) m WHERE kept.id = ANY ($1::uuid[])
+	)
+	SELECT s.ord, s.attempt AS attempt_id, p.id AS parent_id, p.root_id,
+		coalesce(a.retry_count, p.retry_count) AS retry_count,
+		CASE WHEN a.message_id IS NULL THEN p.claim_redrive_id ELSE a.redrive_id END AS redrive_id,
+		` + isConfirmed + `
+	FROM said s JOIN parent p ON p.id = s.parent
+	LEFT JOIN dlq.attempts a ON a.message_id = s.parent AND a.attempt_id = s.attempt AND a.target_topic = s.topic
+	WHERE a.message_id IS NOT NULL
+	   OR p.claim_id = s.attempt AND coalesce(p.claim_topic, p.original_topic) = s.topic
+	ORDER BY s.ord`
+
+// returnsByHeaders sends no query when no message has a Return.
+func (s returns) returnsByHeaders(
+	ctx context.Context, messages []entity.Message, isDeclared func(*entity.Message) bool,
+) ([]child, error) {
+	var said []int
+	for i := range messages {
+		if messages[i].Return != nil {
+			said = append(said, i)
+		}
+	}
+	if len(said) == 0 {
+		return nil, nil
+	}
+	n := len(said)
+	parents, attempts, topics := codec.NewArray(codec.OIDUUID, n, 16), codec.NewArray(codec.OIDUUID, n, 16), codec.NewArray(codec.OIDText, n, 24)
+	deadLetters, declared := codec.NewArray(codec.OIDInt4, n, 4), codec.NewArray(codec.OIDBool, n, 1)
+	for _, i := range said {
+		parents.UUID(messages[i].Return.Parent)
+		attempts.UUID(messages[i].Return.Attempt)
+		topics.Text(messages[i].OriginalTopic)
+		deadLetters.Int32(messages[i].Source.TopicID)
+		declared.Bool(isDeclared(&messages[i]))
+	}
+	var found []childRow
+	err := s.db.Select(ctx, &found, ParentQuery, parents.Arg(), attempts.Arg(), topics.Arg(), deadLetters.Arg(), declared.Arg())
+	if err != nil {
+		return nil, err
+	}
+	children := make([]child, len(found))
+	for i := range found {
+		children[i] = found[i].child(said[found[i].Ord-1], false)
+	}
+	return children, nil
+}
+
+// sentSame are the attempts, a, that sent a record like s and were acknowledged in the window, $1 microseconds up to
+// $2. It uses now() and not clock_timestamp(): the index needs a time that is constant during the statement.
+const sentSame = `
+	a.record_hash = s.record_hash AND a.to_status = 'RESOLVED' AND a.verdict = 'acknowledged' AND a.target_topic = s.topic
+	AND a.ended_at >= coalesce($2::timestamptz, now()) - $1::bigint * interval '1 microsecond'`
+
+// begunInWindow is whether the claim of m began in the window; no index answers it. claimed is the predicate of
+// idx_dlq_messages_claimed_hash; see claimQuery. editClaims are the claims whose record is the edit e; only the
+// primary key finds them.
+const (
+	begunInWindow = `(m.last_retry_at >= coalesce($2::timestamptz, now()) - $1::bigint * interval '1 microsecond') IS TRUE`
+	claimed       = `(m.status = 'RETRYING') IS TRUE AND m.claim_id IS NOT NULL AND ` + begunInWindow
+	editClaims    = `dlq.edits e CROSS JOIN LATERAL (
+			SELECT m.id, m.claim_id, m.claim_redrive_id, m.retry_count, m.last_retry_at, m.record_hash,
+				coalesce(m.claim_topic, m.original_topic) AS topic
+			FROM dlq.dlq_messages m WHERE m.id = e.message_id AND m.claim_id = e.attempt_id AND ` + begunInWindow + ` OFFSET 0
+		) m`
+)
+
+// SentQuery runs for every batch: one index look-up of attempts for each different record, and one walk of the index
+// of claims. It returns which records were sent or are being sent. An attempt is a claim until it becomes a row of
+// dlq.attempts: one statement sees exactly one of the two.
+const SentQuery = `
+	SELECT s.ord FROM unnest($3::bigint[], $4::text[]) WITH ORDINALITY AS s (record_hash, topic, ord)
+	CROSS JOIN LATERAL (SELECT 1 FROM dlq.attempts a WHERE ` + sentSame + ` LIMIT 1) a
+	UNION ALL
+	SELECT s.ord FROM (
+		SELECT m.record_hash, coalesce(m.claim_topic, m.original_topic) AS topic FROM dlq.dlq_messages m
+		WHERE m.record_hash = ANY ($3::bigint[]) AND ` + claimed + `
+		UNION ALL
+		SELECT e.record_hash, m.topic FROM ` + editClaims + `
+		WHERE e.record_hash = ANY ($3::bigint[]) AND e.record_hash <> 0
+	) c JOIN unnest($3::bigint[], $4::text[]) WITH ORDINALITY AS s (record_hash, topic, ord)
+		ON s.record_hash = c.record_hash AND s.topic = c.topic`
+
+// sentBytes is whether an attempt on message m, with e as its edit if it has one, sent the key and the value of s.
+// The value that a redrive's patch made is not stored: then only the hash is compared.
+const sentBytes = `
+	CASE WHEN e.set_key THEN e.key ELSE m.key END = s.key
+	AND CASE WHEN e.patch IS NOT NULL THEN true WHEN e.set_value THEN e.value = s.value ELSE m.value = s.value END`
+
+// SameQuery finds for each of those records as many attempts as it has messages, the latest first: the attempt must
+// have sent the same bytes, and nothing may have come back for it yet.
+var SameQuery = `
+	SELECT s.ord, c.attempt_id, c.redrive_id, c.retry_count, c.claimed, c.confirmed, c.parent_id, c.root_id
+	FROM unnest($3::bigint[], $4::text[], $5::bytea[], $6::bytea[], $7::int4[], $9::int4[], $10::bool[])
+		WITH ORDINALITY AS s (record_hash, topic, key, value, messages, dlq_topic_id, declared, ord)
+	CROSS JOIN LATERAL (
+		SELECT a.attempt_id, a.redrive_id, a.retry_count, a.claimed, p.id AS parent_id, p.root_id, a.sent_at, p.confirmed
+		FROM (
+			SELECT a.message_id, a.attempt_id, a.redrive_id, a.retry_count, false AS claimed, a.ended_at AS sent_at
+			FROM dlq.attempts a WHERE ` + sentSame + `
+			UNION ALL
+			SELECT m.id, m.claim_id, m.claim_redrive_id, m.retry_count, true, m.last_retry_at
+			FROM dlq.dlq_messages m
+			WHERE m.record_hash = s.record_hash AND coalesce(m.claim_topic, m.original_topic) = s.topic AND ` + claimed + `
+			  AND ` + messages.SentHashOf("m", "id", "claim_id") + ` = s.record_hash
+			UNION ALL
+			SELECT m.id, m.claim_id, m.claim_redrive_id, m.retry_count, true, m.last_retry_at
+			FROM ` + editClaims + `
+			WHERE e.record_hash = s.record_hash AND e.record_hash <> 0 AND m.topic = s.topic
+			  AND m.record_hash IS DISTINCT FROM s.record_hash
+		) a
+		LEFT JOIN dlq.edits e ON e.message_id = a.message_id AND e.attempt_id = a.attempt_id
+		CROSS JOIN LATERAL (
+			SELECT p.id, p.root_id, ` + isConfirmed + ` FROM (
+			SELECT id, root_id, dlq_topic_id FROM dlq.messages m WHERE m.id = a.message_id AND ` + sentBytes + `
+			UNION ALL
+			SELECT m.id, m.root_id, m.dlq_topic_id FROM dlq.archive_ids kept JOIN dlq.archived_messages m ON m.id = kept.id AND m.archived_at = kept.archived_at
+			WHERE kept.id = a.message_id AND ` + sentBytes + `
+			) p
+		) p
+		WHERE NOT a.attempt_id = ANY ($8::uuid[])
+		  AND CASE WHEN p.confirmed THEN NOT EXISTS (SELECT FROM dlq.returns r WHERE r.attempt_id = a.attempt_id)
+		           ELSE NOT EXISTS (SELECT FROM dlq.unconfirmed_returns r WHERE r.attempt_id = a.attempt_id AND r.by_content) END
+		ORDER BY p.confirmed DESC, a.sent_at DESC, p.id DESC LIMIT s.messages
+	) c
+	ORDER BY s.ord, c.confirmed DESC, c.sent_at DESC, c.parent_id DESC`
+
+// contentKey is the key by which messages that may be returns of the same attempts are grouped.
+type contentKey struct {
+	topic      string
+	hash       int64
+	deadLetter int32 // the dead-letter topic of the messages
+}
+
+// returnsByContent finds the parents of messages without a Return: frameworks may drop the headers of dlq-manager. An
+// attempt has at most one such return, and none when other has a return of it.
+func (s returns) returnsByContent(
+	ctx context.Context, messages []entity.Message, hashes []int64, window time.Duration, isDeclared func(*entity.Message) bool,
+	other []child,
+) ([]child, error) {
+	alike, order := group(messages, hashes)
+	if len(order) == 0 {
+		return nil, nil
+	}
+	wanted, topics := codec.NewArray(codec.OIDInt8, len(order), 8), codec.NewArray(codec.OIDText, len(order), 24)
+	for _, l := range order {
+		wanted.Int64(l.hash)
+		topics.Text(l.topic)
+	}
+	var sent []int
+	err := s.db.Select(ctx, &sent, SentQuery, window.Microseconds(), s.db.Clock(), wanted.Arg(), topics.Arg())
+	if err != nil || len(sent) == 0 {
+		return nil, err
+	}
+	slices.Sort(sent)
+	sent = slices.Compact(sent)
+	same := sameArgs{window: window.Microseconds(), moment: s.db.Clock()}
+	for _, ord := range sent {
+		l := order[ord-1]
+		same.add(l, messages, alike[l], isDeclared)
+	}
+	for _, c := range other {
+		if c.confirmed {
+			same.taken = append(same.taken, c.attempt)
+		}
+	}
+	return s.match(ctx, same)
+}
+
+// group groups the messages that can be recognised by their content, by contentKey.
+func group(messages []entity.Message, hashes []int64) (alike map[contentKey][]int, order []contentKey) {
+	for i := range messages {
+		m := &messages[i]
+		if m.Return != nil || m.OriginalTopic == "" || hashes[i] == 0 {
+			continue
+		}
+		l := contentKey{topic: m.OriginalTopic, hash: hashes[i], deadLetter: m.Source.TopicID}
+		if alike == nil {
+			alike = make(map[contentKey][]int)
+		}
+		if _, known := alike[l]; !known {
+			order = append(order, l)
+		}
+		alike[l] = append(alike[l], i)
+	}
+	return alike, order
+}
+
+// sameArgs are the parameters of sameQuery: groups of equal messages, by their index in the batch.
+type sameArgs struct {
+	window int64
+	moment any
+	like   []contentKey
+	first  []*entity.Message
+	groups [][]int
+	// declared: the dead-letter topic is declared for the original topic of the group.
+	declared []bool
+	taken    []uuid.UUID // attempts that already have a confirmed return in this batch
+}
+
+// add leaves out messages that share only the hash with the first one: such collisions are too rare for a second
+// statement.
+func (a *sameArgs) add(l contentKey, messages []entity.Message, alike []int, isDeclared func(*entity.Message) bool) {
+	first := &messages[alike[0]]
+	a.declared = append(a.declared, isDeclared(first))
+	a.like, a.first = append(a.like, l), append(a.first, first)
+	a.groups = append(a.groups, slices.DeleteFunc(alike, func(i int) bool { return !sameRecord(first, &messages[i]) }))
+}
+
+func (a *sameArgs) args() []any {
+	n := len(a.groups)
+	hashes, topics, counts := codec.NewArray(codec.OIDInt8, n, 8), codec.NewArray(codec.OIDText, n, 24), codec.NewArray(codec.OIDInt4, n, 4)
+	keys, values := codec.NewArray(codec.OIDBytea, n, 64), codec.NewArray(codec.OIDBytea, n, 1024)
+	deadLetters, declared := codec.NewArray(codec.OIDInt4, n, 4), codec.NewArray(codec.OIDBool, n, 1)
+	for i, l := range a.like {
+		deadLetters.Int32(l.deadLetter)
+		declared.Bool(a.declared[i])
+		hashes.Int64(l.hash)
+		topics.Text(l.topic)
+		keys.Bytes(a.first[i].Record.Key)
+		values.Bytes(a.first[i].Record.Value)
+		counts.Int32(int32(len(a.groups[i])))
+	}
+	return []any{
+		a.window, a.moment, hashes.Arg(), topics.Arg(), keys.Arg(), values.Arg(), counts.Arg(), codec.UUIDArray(a.taken),
+		deadLetters.Arg(), declared.Arg(),
+	}
+}
+
+// match assigns the attempts that sent the same to each group of messages, in the messages' order.
+func (s returns) match(ctx context.Context, same sameArgs) ([]child, error) {
+	var found []childRow
+	if err := s.db.Select(ctx, &found, SameQuery, same.args()...); err != nil {
+		return nil, err
+	}
+	// Groups of several dead-letter topics may have found the same attempt.
+	type place struct {
+		attempt   uuid.UUID
+		confirmed bool
+	}
+	taken := make(map[place]bool, len(found))
+	children := make([]child, 0, len(found))
+	for i := range found {
+		p := place{found[i].Attempt, found[i].Confirmed}
+		if taken[p] {
+			continue
+		}
+		taken[p] = true
+		g := found[i].Ord - 1
+		children = append(children, found[i].child(same.groups[g][0], true))
+		same.groups[g] = same.groups[g][1:]
+	}
+	return children, nil
+}
+
+func sameRecord(a, b *entity.Message) bool {
+	return bytes.Equal(a.Record.Key, b.Record.Key) && bytes.Equal(a.Record.Value, b.Record.Value)
+}
+
+// takenMeanwhile reports whether a batch could not be stored because another batch stored the same attempt's return
+// at the same moment: another search finds a different attempt, or none.
+func takenMeanwhile(err error) bool {
+	return conn.Violates(err, "23505", "returns_pkey") || conn.Violates(err, "23505", "idx_unconfirmed_returns_content")
+}

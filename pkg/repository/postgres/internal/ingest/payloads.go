@@ -1,0 +1,169 @@
+package ingest
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
+)
+
+// Payloads fills the column payload of messages that are stored with PayloadBackground.
+type Payloads struct{ db *conn.DB }
+
+// NewPayloads returns the Payloads of a database.
+func NewPayloads(db *conn.DB) *Payloads { return &Payloads{db} }
+
+const (
+	// PayloadLease is how long a batch of the queue belongs to one caller.
+	PayloadLease = 5 * time.Second
+	// PayloadRest is how long messages that another session locked are left alone.
+	PayloadRest = time.Second
+	// payloadRows is how many rows are locked at once to fill their payload: for some 20 ms, during which a retry has
+	// to wait for them.
+	payloadRows = 200
+	// payloadBatches and payloadMessages limit what is taken from the queue at once: under heavy ingest messages are
+	// stored in many small batches.
+	payloadBatches, PayloadMessages = 100, 1000
+)
+
+// takePayloadsQuery takes the latest batches that wait and are not taken: one, and more until they have
+// payloadMessages.
+const takePayloadsQuery = `
+	WITH free AS MATERIALIZED (
+		SELECT q.id, q.messages, n.moment
+		FROM dlq.payload_queue q, (SELECT coalesce($1::timestamptz, clock_timestamp()) AS moment) n
+		WHERE q.taken_until <= n.moment ORDER BY q.id DESC LIMIT $3 FOR UPDATE OF q SKIP LOCKED
+	), next AS (
+		SELECT id, moment, sum(messages) OVER (ORDER BY id DESC) - messages AS later FROM free
+	), taken AS (
+		UPDATE dlq.payload_queue q SET taken_until = next.moment + $2::bigint * interval '1 microsecond'
+		FROM next WHERE q.id = next.id AND next.later < $4 RETURNING q.id, q.message_ids
+	)
+	SELECT id, unnest(message_ids) AS message_id FROM taken ORDER BY id DESC`
+
+// fillPayloadsQuery skips the rows that another session has locked.
+const fillPayloadsQuery = `
+	WITH held AS MATERIALIZED (
+		SELECT id FROM dlq.dlq_messages WHERE id = ANY ($1::uuid[]) AND payload_note = 'pending'
+		ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
+	)
+	UPDATE dlq.dlq_messages m SET payload = ` + payloadOfValue + `, payload_note = nullif($2::text, '')
+	FROM held LEFT JOIN dlq.records r ON r.message_id = held.id WHERE m.id = held.id RETURNING m.id`
+
+// fillArchivedPayloadsQuery is for messages that were archived before their payload was filled.
+const fillArchivedPayloadsQuery = `
+	WITH held AS MATERIALIZED (
+		SELECT m.id, m.archived_at
+		FROM dlq.archive_ids kept JOIN dlq.dlq_messages_archive m ON m.id = kept.id AND m.archived_at = kept.archived_at
+		WHERE kept.id = ANY ($1::uuid[]) AND m.payload_note = 'pending'
+		ORDER BY m.id FOR NO KEY UPDATE OF m SKIP LOCKED
+	)
+	UPDATE dlq.dlq_messages_archive m SET payload = ` + payloadOfValue + `, payload_note = nullif($2::text, '')
+	FROM held LEFT JOIN dlq.records r ON r.message_id = held.id WHERE m.id = held.id AND m.archived_at = held.archived_at RETURNING m.id`
+
+const payloadOfValue = `CASE WHEN $2::text = '' THEN convert_from(coalesce(r.value, m.value), 'UTF8')::jsonb END`
+
+const pendingPayloadsQuery = `
+	SELECT id FROM dlq.dlq_messages WHERE id = ANY ($1::uuid[]) AND payload_note = 'pending'
+	UNION
+	SELECT m.id FROM dlq.archive_ids kept JOIN dlq.dlq_messages_archive m ON m.id = kept.id AND m.archived_at = kept.archived_at
+	WHERE kept.id = ANY ($1::uuid[]) AND m.payload_note = 'pending'`
+
+// donePayloadsQuery keeps in the queue the messages that other sessions had locked.
+const donePayloadsQuery = `
+	WITH done AS (
+		DELETE FROM dlq.payload_queue WHERE id = ANY ($1::bigint[]) AND NOT message_ids && $2::uuid[]
+	), waiting AS (
+		SELECT id, ARRAY(SELECT unnest(message_ids) INTERSECT SELECT unnest($2::uuid[])) AS message_ids
+		FROM dlq.payload_queue WHERE id = ANY ($1::bigint[]) AND message_ids && $2::uuid[]
+	)
+	UPDATE dlq.payload_queue q SET message_ids = waiting.message_ids, messages = cardinality(waiting.message_ids),
+		taken_until = coalesce($3::timestamptz, clock_timestamp()) + $4::bigint * interval '1 microsecond'
+	FROM waiting WHERE q.id = waiting.id`
+
+// FillPayloads fills the column payload of messages that Store stored with PayloadBackground, the latest first, also
+// in the archive: some thousand messages, or one batch of Store. It returns how many it filled, and whether any
+// waited. Callers may work concurrently, each on batches of its own; batches of a caller that dies are free after
+// some seconds. updated_at does not change.
+func (s *Payloads) FillPayloads(ctx context.Context) (filled int, found bool, err error) {
+	var taken []struct {
+		ID        int64     `db:"id"`
+		MessageID uuid.UUID `db:"message_id"`
+	}
+	err = s.db.Select(ctx, &taken, takePayloadsQuery, s.db.Clock(), PayloadLease.Microseconds(), payloadBatches, PayloadMessages)
+	if err != nil || len(taken) == 0 {
+		return 0, false, conn.Translate("fill payloads", err)
+	}
+	batches := codec.NewArray(codec.OIDInt8, payloadBatches, 8)
+	var ids, left []uuid.UUID
+	for i, row := range taken {
+		ids = append(ids, row.MessageID)
+		if i == 0 || row.ID != taken[i-1].ID {
+			batches.Int64(row.ID)
+		}
+	}
+	for some := range slices.Chunk(ids, payloadRows) {
+		n, pending, err := s.fillPayloads(ctx, some)
+		if err != nil {
+			return filled, true, conn.Translate("fill payloads", err)
+		}
+		filled, left = filled+n, append(left, pending...)
+	}
+	err = s.db.Exec(ctx, donePayloadsQuery, batches.Arg(), codec.UUIDArray(left), s.db.Clock(), PayloadRest.Microseconds())
+	return filled, true, conn.Translate("fill payloads", err)
+}
+
+// fillPayloads returns how many messages it filled and those that still wait.
+func (s *Payloads) fillPayloads(ctx context.Context, ids []uuid.UUID) (filled int, pending []uuid.UUID, err error) {
+	for _, query := range []string{fillPayloadsQuery, fillArchivedPayloadsQuery} {
+		if filled == len(ids) {
+			return filled, nil, nil
+		}
+		n, err := s.fillOrRefuse(ctx, query, ids)
+		if err != nil {
+			return filled, nil, err
+		}
+		filled += n
+	}
+	if filled < len(ids) { // the others are locked, already filled, or gone
+		err = s.db.Select(ctx, &pending, pendingPayloadsQuery, codec.UUIDArray(ids))
+	}
+	return filled, pending, err
+}
+
+// fillOrRefuse bisects to find the values that PostgreSQL refuses as JSON.
+func (s *Payloads) fillOrRefuse(ctx context.Context, query string, ids []uuid.UUID) (int, error) {
+	var done []uuid.UUID
+	err := s.db.Select(ctx, &done, query, codec.UUIDArray(ids), "")
+	switch half := len(ids) / 2; {
+	case !conn.Refused(err):
+		return len(done), err
+	case half == 0:
+		err = s.db.Select(ctx, &done, query, codec.UUIDArray(ids), NoteRefused)
+		return len(done), err
+	default:
+		first, err := s.fillOrRefuse(ctx, query, ids[:half])
+		if err != nil {
+			return first, err
+		}
+		second, err := s.fillOrRefuse(ctx, query, ids[half:])
+		return first + second, err
+	}
+}
+
+// PayloadLag returns how long the oldest message has waited for its payload; 0 when none
+// waits.
+func (s *Payloads) PayloadLag(ctx context.Context) (time.Duration, error) {
+	var seconds []sql.NullFloat64
+	err := s.db.Select(ctx, &seconds, `
+		SELECT extract(epoch FROM coalesce($1::timestamptz, clock_timestamp()) - min(stored_at))::float8 FROM dlq.payload_queue`, s.db.Clock())
+	if err != nil || len(seconds) == 0 {
+		return 0, conn.Translate("read the payload lag", err)
+	}
+	return time.Duration(max(0, seconds[0].Float64) * float64(time.Second)), nil
+}

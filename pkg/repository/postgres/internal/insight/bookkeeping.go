@@ -1,0 +1,134 @@
+package insight
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/search"
+)
+
+// Bookkeeping deletes rows that are kept for a limited time.
+type Bookkeeping struct{ db *conn.DB }
+
+// NewBookkeeping returns the Bookkeeping of a database.
+func NewBookkeeping(db *conn.DB) *Bookkeeping { return &Bookkeeping{db} }
+
+// A cut-off is relative to the time of the store's clock, $1.
+const (
+	PurgeKeysQuery = `
+	WITH gone AS (
+		DELETE FROM dlq.idempotency_keys WHERE ctid = ANY (ARRAY(
+			SELECT ctid FROM dlq.idempotency_keys
+			WHERE created_at <= coalesce($1::timestamptz, now()) - $2::bigint * interval '1 microsecond'
+			ORDER BY created_at LIMIT $3 FOR UPDATE SKIP LOCKED))
+		RETURNING 1
+	)
+	SELECT count(*) FROM gone`
+
+	// Redrives are deleted with their batches, a row for some hundreds of messages each.
+	purgeRedrivesQuery = `
+	WITH gone AS (
+		DELETE FROM dlq.redrives WHERE id = ANY (ARRAY(
+			SELECT id FROM dlq.redrives
+			WHERE ended_at < coalesce($1::timestamptz, now()) - make_interval(days => $2)
+			LIMIT least($3::int, 10) FOR UPDATE SKIP LOCKED))
+		RETURNING 1
+	)
+	SELECT count(*) FROM gone`
+
+	// Returns are deleted with their attempts. A return that arrived while its message was being deleted has no
+	// attempt; it proves nothing and is found here.
+	purgeReturnsQuery = `
+	WITH gone AS (
+		DELETE FROM dlq.returns WHERE attempt_id = ANY (ARRAY(
+			SELECT r.attempt_id FROM dlq.returns r
+			WHERE r.returned_at < coalesce($1::timestamptz, now()) - make_interval(days => $2)
+			  AND NOT EXISTS (SELECT FROM dlq.attempts a WHERE a.message_id = r.parent_id AND a.attempt_id = r.attempt_id)
+			LIMIT $3 FOR UPDATE SKIP LOCKED))
+		RETURNING 1
+	)
+	SELECT count(*) FROM gone`
+
+	// The row of an unconfirmed return is deleted after the returned message.
+	purgeUnconfirmedQuery = `
+	WITH gone AS (
+		DELETE FROM dlq.unconfirmed_returns WHERE child_id = ANY (ARRAY(
+			SELECT r.child_id FROM dlq.unconfirmed_returns r
+			WHERE r.returned_at < coalesce($1::timestamptz, now()) - make_interval(days => $2)
+			  AND NOT EXISTS (SELECT FROM dlq.dlq_messages m WHERE m.id = r.child_id)
+			  AND NOT EXISTS (SELECT FROM dlq.archive_ids a WHERE a.id = r.child_id)
+			LIMIT $3 FOR UPDATE SKIP LOCKED))
+		RETURNING 1
+	)
+	SELECT count(*) FROM gone`
+
+	purgeAuditQuery = `SELECT dlq.purge_audit($1, $2)`
+
+	// Edits are deleted with their message, unless an older program that knows no edits deleted it. The query scans
+	// all edits.
+	purgeEditsQuery = `
+	WITH gone AS (
+		DELETE FROM dlq.edits WHERE ctid = ANY (ARRAY(
+			SELECT e.ctid FROM dlq.edits e
+			WHERE NOT EXISTS (SELECT FROM dlq.dlq_messages m WHERE m.id = e.message_id)
+			  AND NOT EXISTS (SELECT FROM dlq.archive_ids a WHERE a.id = e.message_id)
+			LIMIT $1 FOR UPDATE SKIP LOCKED))
+		RETURNING 1
+	)
+	SELECT count(*) FROM gone`
+
+	purgeGroupsQuery = `SELECT dlq.purge_groups($1, $2)`
+
+	purgeArrivalsQuery = `SELECT dlq.purge_arrivals($1, $2)`
+)
+
+// minAuditDays is the minimum that dlq.purge_audit accepts, in days.
+const minAuditDays = 365
+
+const trendDays = int(repository.TrendLife / (24 * time.Hour))
+
+// PurgeBookkeeping deletes rows that are kept for a limited time: idempotency keys after their life; ended redrives,
+// and returns without an attempt, after redriveDays; audit entries after auditDays (at least 365); documents and
+// edits without a message, and empty partitions of documents; hourly arrivals after repository.TrendLife; error
+// groups that may be deleted (repository.Groups); archive runs after repository.ArchiveRunLife; ended sessions whose
+// token has expired. It deletes at most batch rows a transaction (of redrives 10, with their batches) and returns how
+// many rows. When one kind fails it continues with the others.
+func (s *Bookkeeping) PurgeBookkeeping(ctx context.Context, redriveDays, auditDays, batch int) (int64, error) {
+	if redriveDays < 0 || auditDays < minAuditDays || batch < 1 {
+		return 0, fmt.Errorf("purge bookkeeping: redrive days %d, audit days %d, batch %d", redriveDays, auditDays, batch)
+	}
+	var total int64
+	var errs []error
+	for _, kind := range []struct {
+		where, query string
+		args         []any
+	}{
+		{"purge idempotency keys", PurgeKeysQuery, []any{s.db.Clock(), repository.KeyLife.Microseconds(), batch}},
+		{"purge redrives", purgeRedrivesQuery, []any{s.db.Clock(), redriveDays, batch}},
+		{"purge returns", purgeReturnsQuery, []any{s.db.Clock(), redriveDays, batch}},
+		{"purge unconfirmed returns", purgeUnconfirmedQuery, []any{s.db.Clock(), redriveDays, batch}},
+		{"purge the audit trail", purgeAuditQuery, []any{auditDays, batch}},
+		{"purge documents of nothing", search.PurgeStraysQuery, []any{batch}},
+		{"purge edits of nothing", purgeEditsQuery, []any{batch}},
+		{"purge error groups", purgeGroupsQuery, []any{trendDays, batch}},
+		{"purge hourly arrivals", purgeArrivalsQuery, []any{trendDays, batch}},
+		{"purge archive runs", purgeArchiveRunsQuery, []any{s.db.Clock(), int(repository.ArchiveRunLife / (24 * time.Hour)), batch}},
+		{"purge ended sessions", purgeSessionsQuery, []any{s.db.Clock(), batch}},
+	} {
+		n, err := s.db.DeleteInBatches(ctx, kind.where, kind.query, kind.args...)
+		total += n
+		errs = append(errs, err)
+		if ctx.Err() != nil {
+			return total, errors.Join(errs...)
+		}
+	}
+	var dropped int
+	if err := s.db.GetUnprepared(ctx, &dropped, `SELECT dlq.drop_document_partitions()`); err != nil {
+		errs = append(errs, conn.Translate("drop partitions of the search index", err))
+	}
+	return total, errors.Join(errs...)
+}

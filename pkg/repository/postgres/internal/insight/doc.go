@@ -1,0 +1,18 @@
+// Package insight has what people ask about messages, and what replicas share: error groups, topics, activity, the
+// audit trail, idempotency keys and sessions, notifications, the mapping, runs of the archiver, and the deletion of
+// rows that are kept for a limited time.
+//
+// Read it in this order:
+//
+//   - bookkeeping.go: Bookkeeping, the deletion of old rows
+//   - runs.go: Runs of the archiver
+//   - keys.go: Keys, and Sessions of people
+//   - mappings.go: Mappings from dead-letter topics to original topics
+//   - notifications.go: Notifications, notices and their sinks
+//   - events.go: Activity, events to notify of, and arrivals
+//   - topics.go: Topics, summaries and totals
+//   - audit.go: Audit, the trail
+//   - unclassified.go: messages of topics that have too many new groups
+//   - groups.go: Groups, error groups
+//   - groups_query.go: the query for error groups
+package insight

@@ -1,0 +1,434 @@
+package insight
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/audit"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
+)
+
+// Groups implements repository.Groups and repository.RecentGroups.
+type Groups struct{ db *conn.DB }
+
+// NewGroups returns the Groups of a database.
+func NewGroups(db *conn.DB) *Groups { return &Groups{db} }
+
+// saveFingerprintsQuery inserts new groups in one order and does not touch known ones: most are known. A group whose
+// messages came first has a row without a name, which is filled in.
+const saveFingerprintsQuery = `
+	INSERT INTO dlq.error_groups AS g (id, class, title, frames, rule)
+	SELECT DISTINCT ON (n.id) n.id, n.class, n.title, ARRAY(SELECT jsonb_array_elements_text(n.frames::jsonb)), n.rule
+	FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[]) AS n (id, class, title, frames, rule)
+	WHERE NOT EXISTS (SELECT FROM dlq.error_groups k WHERE k.id = n.id AND (k.class, k.title, k.rule) <> ('', '', ''))
+	ORDER BY n.id
+	ON CONFLICT (id) DO UPDATE SET class = excluded.class, title = excluded.title, frames = excluded.frames, rule = excluded.rule
+	WHERE (g.class, g.title, g.rule) = ('', '', '') AND (excluded.class, excluded.title, excluded.rule) <> ('', '', '')`
+
+// SaveFingerprints implements repository.Groups.
+func (s *Groups) SaveFingerprints(ctx context.Context, fingerprints []entity.Fingerprint) error {
+	if len(fingerprints) == 0 {
+		return nil
+	}
+	c, err := newFingerprintColumns(fingerprints, func(f entity.Fingerprint) entity.Fingerprint { return f })
+	if err != nil {
+		return fmt.Errorf("store fingerprints: %w", err)
+	}
+	return conn.Translate("store fingerprints", s.db.Exec(ctx, saveFingerprintsQuery, c.args()...))
+}
+
+// fingerprintColumns are fingerprints as arguments of a statement.
+type fingerprintColumns struct{ id, class, title, frames, rule *codec.Array }
+
+func newFingerprintColumns[T any](list []T, of func(T) entity.Fingerprint) (fingerprintColumns, error) {
+	n := len(list)
+	c := fingerprintColumns{
+		codec.NewArray(codec.OIDUUID, n, 16), codec.NewArray(codec.OIDText, n, 32), codec.NewArray(codec.OIDText, n, 100), codec.NewArray(codec.OIDText, n, 200), codec.NewArray(codec.OIDText, n, 8),
+	}
+	for _, item := range list {
+		f := of(item)
+		kept := repository.BoundFingerprint(f)
+		frames := make([]string, len(kept.Frames))
+		for i, frame := range kept.Frames {
+			frames[i] = codec.Clean(frame)
+		}
+		packed, err := json.Marshal(frames)
+		if err != nil {
+			return c, err
+		}
+		c.id.UUID(f.ID())
+		c.class.Text(kept.Class)
+		c.title.Text(kept.Title)
+		c.frames.Text(string(packed))
+		c.rule.Text(kept.Rule)
+	}
+	return c, nil
+}
+
+func (c fingerprintColumns) args() []any {
+	return []any{c.id.Arg(), c.class.Arg(), c.title.Arg(), c.frames.Arg(), c.rule.Arg()}
+}
+
+// ErrorGroups implements repository.Groups.
+func (s *Groups) ErrorGroups(ctx context.Context, q repository.GroupQuery) ([]repository.ListedGroup, error) {
+	visible, err := s.visibleGroups(ctx, q.Visible)
+	if err != nil {
+		return nil, conn.Translate("list error groups", err)
+	}
+	if visible.hides(q.Topic) || q.Topic != codec.Clean(q.Topic) {
+		return nil, nil
+	}
+	groups, err := s.readGroups(ctx, PageOfGroups(q, visible))
+	return groups, conn.Translate("list error groups", err)
+}
+
+// ErrorGroup implements repository.Groups.
+func (s *Groups) ErrorGroup(
+	ctx context.Context, id uuid.UUID, visible *entity.TopicPatterns, trend repository.Trend,
+) (entity.ErrorGroup, error) {
+	seen, err := s.visibleGroups(ctx, visible)
+	if err != nil {
+		return entity.ErrorGroup{}, conn.Translate("get error group", err)
+	}
+	groups, err := s.readGroups(ctx, OneGroup(id, seen, trend))
+	if err != nil {
+		return entity.ErrorGroup{}, conn.Translate("get error group", err)
+	}
+	if len(groups) == 0 {
+		return entity.ErrorGroup{}, &entity.GroupNotFoundError{ID: id}
+	}
+	return groups[0].ErrorGroup, nil
+}
+
+// SeenTopics are the original topics that the caller may see.
+type SeenTopics struct {
+	All   bool
+	Names []string
+}
+
+func (t SeenTopics) hides(topic string) bool {
+	return topic != "" && !t.All && !slices.Contains(t.Names, topic)
+}
+
+// groupTopicsQuery steps from topic to topic along an index.
+const groupTopicsQuery = `
+	WITH RECURSIVE step AS (
+		(SELECT original_topic AS name FROM dlq.group_counters ORDER BY original_topic LIMIT 1)
+		UNION ALL
+		SELECT (SELECT n.original_topic FROM dlq.group_counters n WHERE n.original_topic > step.name
+			ORDER BY n.original_topic LIMIT 1)
+		FROM step WHERE step.name IS NOT NULL
+	)
+	SELECT name FROM step WHERE name <> ''`
+
+// visibleGroups reads the visible topics before the query, because SQL cannot match patterns. Counters outlive their
+// messages, so topics without messages are included.
+func (s *Groups) visibleGroups(ctx context.Context, visible *entity.TopicPatterns) (SeenTopics, error) {
+	if visible == nil {
+		return SeenTopics{All: true}, nil
+	}
+	var names []string
+	if err := s.db.Select(ctx, &names, groupTopicsQuery); err != nil {
+		return SeenTopics{}, err
+	}
+	return SeenTopics{Names: slices.DeleteFunc(names, func(name string) bool { return !visible.Match(name) })}, nil
+}
+
+func (s *Groups) readGroups(ctx context.Context, q *GroupsQuery) ([]repository.ListedGroup, error) {
+	var found []groupRow
+	if err := s.db.Select(ctx, &found, q.Text, q.Args...); err != nil {
+		return nil, err
+	}
+	groups := make([]repository.ListedGroup, len(found))
+	for i := range found {
+		g := found[i].group()
+		groups[i] = repository.ListedGroup{ErrorGroup: g, Cursor: repository.GroupCursor{Key: found[i].Place, ID: g.ID}}
+	}
+	return groups, nil
+}
+
+// AnnotateQuery changes nothing a second time for one operation, and returns the topics in which the group has
+// messages. A topic's first annotation begins as a copy of that for all topics.
+const AnnotateQuery = `
+	WITH noted AS MATERIALIZED (
+		SELECT id FROM dlq.error_groups WHERE id = $1::uuid AND first_seen IS NOT NULL
+	), topics AS MATERIALIZED (
+		SELECT a.original_topic AS topic FROM dlq.group_arrivals a
+		WHERE $12::text[] IS NOT NULL AND a.group_id = $1::uuid AND a.hour = '-infinity' AND a.original_topic = ANY ($12::text[])
+		GROUP BY 1 HAVING sum(a.messages) > 0
+		UNION ALL
+		SELECT '*' WHERE $12::text[] IS NULL
+		UNION ALL
+		SELECT n.original_topic FROM dlq.group_annotations n
+		WHERE $12::text[] IS NULL AND n.group_id = $1::uuid AND n.original_topic <> '*'
+	), changed AS (
+		INSERT INTO dlq.group_annotations AS n (group_id, original_topic, note, link, muted)
+		SELECT g.id, t.topic, coalesce($8::text, o.note, ''), coalesce($9::text, o.link, ''), coalesce($10::bool, o.muted, false)
+		FROM noted g CROSS JOIN topics t
+		LEFT JOIN dlq.group_annotations o ON o.group_id = g.id AND o.original_topic = '*'
+		WHERE num_nonnulls($8::text, $9::text, $10::bool) > 0
+		  AND NOT EXISTS (
+			SELECT FROM dlq.audit a
+			WHERE a.operation_id = $7::uuid AND a.action = 'annotate' AND (a.object_id = $1::uuid) IS TRUE)
+		ORDER BY t.topic
+		ON CONFLICT (group_id, original_topic) DO UPDATE
+		SET note = coalesce($8::text, n.note), link = coalesce($9::text, n.link), muted = coalesce($10::bool, n.muted)
+		RETURNING n.original_topic
+	), audit AS (
+		INSERT INTO dlq.audit (at, action, kind, object_id, last_error, topics, actor, reason, request_id, trace_id, operation_id)
+		SELECT coalesce($2::timestamptz, clock_timestamp()), 'annotate', 'group', $1::uuid, $11::text, t.names, ` + audit.CauseFrom3 + `
+		FROM (
+			SELECT CASE WHEN $12::text[] IS NOT NULL THEN array_agg(original_topic ORDER BY original_topic) END AS names
+			FROM changed HAVING count(*) > 0
+		) t
+	)
+	SELECT t.topic FROM noted CROSS JOIN topics t WHERE $12::text[] IS NOT NULL OR t.topic = '*' ORDER BY 1`
+
+// AnnotateGroup implements repository.Groups.
+func (s *Groups) AnnotateGroup(
+	ctx context.Context, id uuid.UUID, a repository.Annotation, where *entity.TopicPatterns, cause entity.Cause,
+) ([]string, error) {
+	about, err := s.visibleGroups(ctx, where)
+	if err != nil {
+		return nil, conn.Translate("annotate error group", err)
+	}
+	args := append([]any{id, s.db.Clock()}, audit.CauseArgs(audit.WithOperation(cause))...)
+	for _, text := range []*string{a.Note, a.Link} {
+		var arg any
+		if text != nil {
+			arg = codec.Clean(*text)
+		}
+		args = append(args, arg)
+	}
+	var muted, names any
+	if a.Muted != nil {
+		muted = *a.Muted
+	}
+	if !about.All {
+		names = codec.TextArray(about.Names)
+	}
+	var topics []string
+	if err := s.db.Select(ctx, &topics, AnnotateQuery, append(args, muted, codec.Clean(a.String()), names)...); err != nil {
+		return nil, conn.Translate("annotate error group", err)
+	}
+	if len(topics) == 0 {
+		return nil, &entity.GroupNotFoundError{ID: id}
+	}
+	return topics, nil
+}
+
+// mutedIn is the condition that a group is muted in a topic; the row of that name has both.
+func mutedIn(row string) string {
+	return `coalesce((SELECT n.muted FROM dlq.group_annotations n
+		WHERE n.group_id = ` + row + `.group_id AND n.original_topic IN (` + row + `.original_topic, '*')
+		ORDER BY n.original_topic = '*' LIMIT 1), false)`
+}
+
+// arg adds a value and returns its parameter.
+func (q *GroupsQuery) arg(value any, cast string) string {
+	q.Args = append(q.Args, value)
+	return fmt.Sprintf("$%d::%s", len(q.Args), cast)
+}
+
+// seen is the condition that a counter c is of a visible topic; "" when all are. No index can be used for it, because
+// the index would be searched once for each topic.
+func (q *GroupsQuery) seen(visible SeenTopics) string {
+	if visible.All {
+		return ""
+	}
+	q.with = "seen AS MATERIALIZED (SELECT unnest(" + q.arg(codec.TextArray(visible.Names), "text[]") + ") AS name), "
+	return " AND (c.original_topic IN (SELECT name FROM seen)) IS TRUE"
+}
+
+// pickByTime walks an index of the groups and tests each until the page is full. Where not all topics are visible, it
+// reads each group's times in the visible topics only: the times of others must not be revealed.
+func (q *GroupsQuery) pickByTime(asked repository.GroupQuery, seen string) string {
+	from, column := "dlq.error_groups g", "g.last_seen"
+	if asked.Sort == repository.GroupsByFirstSeen {
+		column = "g.first_seen"
+	}
+	if seen != "" {
+		from += " JOIN (" + arrivalTimes(seen) + ") a ON a.group_id = g.id"
+		column = "a" + column[1:]
+	}
+	conditions := []string{column + " IS NOT NULL"}
+	if asked.After != nil {
+		conditions = append(conditions, fmt.Sprintf("(%s, g.id) < (%s, %s)", column,
+			q.arg(time.UnixMicro(asked.After.Key).UTC(), "timestamptz"), q.arg(asked.After.ID, "uuid")))
+	}
+	switch {
+	case asked.Topic != "":
+		conditions = append(conditions, q.ofTopic(asked))
+	case asked.Open:
+		conditions = append(conditions, `(SELECT sum(c.messages) FROM dlq.group_counters c
+			WHERE c.group_id = g.id AND c.status <> 'RESOLVED'`+seen+`) > 0`)
+	}
+	return fmt.Sprintf(`SELECT g.id, (extract(epoch FROM %[1]s) * 1000000)::bigint AS place FROM %[3]s
+		WHERE %[2]s ORDER BY %[1]s DESC, g.id DESC`, column, strings.Join(conditions, " AND "), from)
+}
+
+// ofTopic is the condition that a group has messages of a topic, open ones if asked.Open is set.
+func (q *GroupsQuery) ofTopic(asked repository.GroupQuery) string {
+	condition := "c.original_topic = " + q.arg(asked.Topic, "text")
+	if asked.Open {
+		condition += " AND c.status <> 'RESOLVED'"
+	}
+	return "g.id IN (SELECT c.group_id FROM dlq.group_counters c WHERE " + condition +
+		" GROUP BY 1 HAVING sum(c.messages) > 0)"
+}
+
+// pickByOpen adds up the counters of all groups: no index can hold a sum.
+func (q *GroupsQuery) pickByOpen(asked repository.GroupQuery, seen string) string {
+	conditions := append([]string{"g.first_seen IS NOT NULL"}, arrivedIn(seen)...)
+	if asked.After != nil {
+		conditions = append(conditions, fmt.Sprintf("(coalesce(o.open, 0), g.id) < (%s, %s)",
+			q.arg(asked.After.Key, "bigint"), q.arg(asked.After.ID, "uuid")))
+	}
+	if asked.Topic != "" {
+		conditions = append(conditions, q.ofTopic(asked))
+	}
+	if asked.Open {
+		conditions = append(conditions, "o.open > 0")
+	}
+	return `SELECT g.id, coalesce(o.open, 0) AS place FROM dlq.error_groups g LEFT JOIN (
+			SELECT c.group_id, sum(c.messages)::bigint AS open FROM dlq.group_counters c
+			WHERE c.status <> 'RESOLVED'` + seen + ` GROUP BY 1
+		) o ON o.group_id = g.id
+		WHERE ` + strings.Join(conditions, " AND ") + ` ORDER BY 2 DESC, g.id DESC`
+}
+
+// reads is the whole query for the groups that pick selects: names, and sums of counters and arrivals, found by the
+// group. Lists are returned as arrays, which take half the work of JSON.
+func (q *GroupsQuery) reads(pick, seen string, trend repository.Trend) *GroupsQuery {
+	hours := "SELECT NULL::bigint[] AS hours, NULL::bigint[] AS hour_messages"
+	if !trend.Until.IsZero() {
+		hours = `
+		SELECT array_agg(date_part('epoch', s.hour)::bigint) AS hours, array_agg(s.messages) AS hour_messages
+		FROM (
+			SELECT c.hour, sum(c.messages)::bigint AS messages FROM dlq.group_arrivals c
+			WHERE c.group_id = p.id AND c.hour >= date_trunc('hour', ` + q.arg(trend.Since.UTC(), "timestamptz") + `, 'UTC')
+			  AND c.hour < ` + q.arg(trend.Until.UTC(), "timestamptz") + seen + `
+			GROUP BY 1 HAVING sum(c.messages) > 0
+		) s`
+	}
+	regressed := "g.regressed_at"
+	if seen != "" {
+		regressed = "CASE WHEN a.last_seen >= g.regressed_at THEN g.regressed_at END AS regressed_at"
+	}
+	q.Text = `
+	WITH ` + q.with + `page AS MATERIALIZED (` + pick + `)
+	SELECT p.id, p.place, g.class, g.title, g.frames, g.rule, ` + regressed + `, o.noted, o.notes, o.links, o.mutes, o.others,
+		coalesce(a.first_seen, g.first_seen) AS first_seen, coalesce(a.last_seen, g.last_seen) AS last_seen, a.arrived,
+		n.topics, n.statuses, n.messages, t.hours, t.hour_messages
+	FROM page p JOIN dlq.error_groups g ON g.id = p.id
+	CROSS JOIN LATERAL (
+		SELECT min(s.first_seen) AS first_seen, max(s.last_seen) AS last_seen, coalesce(sum(s.arrived), 0)::bigint AS arrived
+		FROM (
+			SELECT min(c.first_seen) AS first_seen, max(c.last_seen) AS last_seen, sum(c.messages) AS arrived
+			FROM dlq.group_arrivals c
+			WHERE c.group_id = p.id AND c.hour = '-infinity'` + seen + `
+			GROUP BY c.original_topic HAVING sum(c.messages) > 0
+		) s
+	) a
+	CROSS JOIN LATERAL (
+		SELECT array_agg(s.original_topic) AS topics, array_agg(s.status) AS statuses, array_agg(s.messages) AS messages
+		FROM (
+			SELECT c.original_topic, c.status, sum(c.messages)::bigint AS messages FROM dlq.group_counters c
+			WHERE c.group_id = p.id` + seen + ` GROUP BY 1, 2 HAVING sum(c.messages) > 0
+		) s
+	) n
+	CROSS JOIN LATERAL (
+		SELECT array_agg(n.original_topic) AS noted, array_agg(n.note) AS notes, array_agg(n.link) AS links, array_agg(n.muted) AS mutes,
+			count(*) FILTER (WHERE n.original_topic <> '*') < (
+				SELECT count(*) FROM (
+					SELECT FROM dlq.group_arrivals c WHERE c.group_id = p.id AND c.hour = '-infinity'` + seen + `
+					GROUP BY c.original_topic HAVING sum(c.messages) > 0
+				) t
+			) AS others
+		FROM (
+			SELECT c.* FROM dlq.group_annotations c
+			WHERE c.group_id = p.id AND (c.original_topic = '*' OR EXISTS (
+				SELECT FROM dlq.group_arrivals a WHERE a.group_id = p.id AND a.hour = '-infinity' AND a.original_topic = c.original_topic
+				HAVING sum(a.messages) > 0)` + seen + `)
+		) n
+	) o
+	CROSS JOIN LATERAL (` + hours + `) t
+	ORDER BY p.place DESC, p.id DESC`
+	return q
+}
+
+func (r *groupRow) group() entity.ErrorGroup {
+	g := entity.ErrorGroup{
+		ID:          r.ID,
+		Fingerprint: entity.Fingerprint{Class: r.Class, Title: r.Title, Frames: r.Frames, Rule: r.Rule},
+		FirstSeen:   codec.TimeOf(r.FirstSeen), LastSeen: codec.TimeOf(r.LastSeen), RegressedAt: codec.TimeOf(r.RegressedAt),
+		Counts: map[entity.Status]int64{}, Arrived: r.Arrived,
+	}
+	var annotations []entity.GroupAnnotation
+	for i, topic := range r.Noted {
+		annotations = append(annotations, entity.GroupAnnotation{Topic: topic, Note: r.Notes[i], Link: r.Links[i], Muted: r.Mutes[i]})
+	}
+	g.Annotate(annotations, r.Others)
+	if len(g.Frames) == 0 {
+		g.Frames = nil
+	}
+	shares := map[string]int64{}
+	for i, n := range r.Messages {
+		g.Counts[entity.Status(r.Statuses[i])] += n
+		shares[r.Topics[i]] += n
+	}
+	for topic, n := range shares {
+		g.Topics = append(g.Topics, entity.TopicShare{Topic: topic, Messages: n})
+	}
+	slices.SortFunc(g.Topics, func(a, b entity.TopicShare) int {
+		return cmp.Or(cmp.Compare(b.Messages, a.Messages), strings.Compare(a.Topic, b.Topic))
+	})
+	for i, n := range r.HourMessages {
+		g.Trend = append(g.Trend, entity.HourCount{Hour: time.Unix(r.Hours[i], 0).UTC(), Messages: n})
+	}
+	slices.SortFunc(g.Trend, func(a, b entity.HourCount) int { return a.Hour.Compare(b.Hour) })
+	return g
+}
+
+// RecentGroupsQuery reads the ends of two indexes. The planner must know the cut-off: otherwise it expects a third of
+// all groups and reads them all.
+var RecentGroupsQuery = `
+	SELECT
+		(SELECT count(*) FROM dlq.error_groups g
+		 WHERE first_seen > coalesce($1::timestamptz, now()) - $2::bigint * interval '1 microsecond'
+		   AND NOT (` + mutedEverywhere + `) AND id <> ALL ($3::uuid[])) AS new,
+		(SELECT count(*) FROM dlq.error_groups g
+		 WHERE regressed_at > coalesce($1::timestamptz, now()) - $2::bigint * interval '1 microsecond'
+		   AND NOT (` + mutedEverywhere + `) AND id <> ALL ($3::uuid[])) AS regressed`
+
+// mutedEverywhere is the condition that a group g is muted in every topic in which it ever arrived. It is tested for
+// each group separately: for an EXISTS the planner would read all annotations.
+var mutedEverywhere = `(SELECT true FROM dlq.group_annotations n WHERE n.group_id = g.id AND n.muted LIMIT 1) IS NOT NULL AND (
+		SELECT true FROM dlq.group_arrivals a
+		WHERE a.group_id = g.id AND a.hour = '-infinity' AND a.messages > 0 AND NOT ` + mutedIn("a") + ` LIMIT 1) IS NULL`
+
+// CountRecentGroups implements repository.RecentGroups.
+func (s *Groups) CountRecentGroups(ctx context.Context, within time.Duration, except []uuid.UUID) (repository.RecentCount, error) {
+	left := codec.NewArray(codec.OIDUUID, len(except), 16)
+	for _, id := range except {
+		left.UUID(id)
+	}
+	var found []struct {
+		New       int64 `db:"new"`
+		Regressed int64 `db:"regressed"`
+	}
+	if err := s.db.Select(ctx, &found, RecentGroupsQuery, s.db.Clock(), within.Microseconds(), left.Arg()); err != nil {
+		return repository.RecentCount{}, conn.Translate("count recent groups", err)
+	}
+	return repository.RecentCount{New: found[0].New, Regressed: found[0].Regressed}, nil
+}

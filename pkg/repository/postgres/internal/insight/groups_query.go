@@ -1,0 +1,87 @@
+package insight
+
+import (
+	"database/sql"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// GroupsQuery is the text and the arguments of a query for groups. There is one text for each combination of
+// conditions, so they are prepared.
+type GroupsQuery struct {
+	Text string
+	Args []any
+	with string // the common table expression that the conditions use
+}
+
+// PageOfGroups selects the groups of a page, then reads their data.
+func PageOfGroups(q repository.GroupQuery, visible SeenTopics) *GroupsQuery {
+	made := &GroupsQuery{}
+	seen := made.seen(visible)
+	var pick string
+	if q.Sort == repository.GroupsByOpen {
+		pick = made.pickByOpen(q, seen)
+	} else {
+		pick = made.pickByTime(q, seen)
+	}
+	pick += " LIMIT " + made.arg(q.Limit, "bigint")
+	return made.reads(pick, seen, q.Trend)
+}
+
+// OneGroup selects one group.
+func OneGroup(id uuid.UUID, visible SeenTopics, trend repository.Trend) *GroupsQuery {
+	made := &GroupsQuery{}
+	seen := made.seen(visible)
+	conditions := append([]string{"g.first_seen IS NOT NULL", "g.id = " + made.arg(id, "uuid")}, arrivedIn(seen)...)
+	return made.reads(`SELECT g.id, 0::bigint AS place FROM dlq.error_groups g WHERE `+strings.Join(conditions, " AND "), seen, trend)
+}
+
+// arrivedIn is the condition that a message of a group g arrived in a visible topic.
+func arrivedIn(seen string) []string {
+	if seen == "" {
+		return nil
+	}
+	return []string{`(SELECT sum(c.messages) FROM dlq.group_arrivals c
+		WHERE c.group_id = g.id AND c.hour = '-infinity'` + seen + `) > 0`}
+}
+
+// arrivalTimes are the times of the first and the last arrival of each group in visible topics.
+func arrivalTimes(seen string) string {
+	return `SELECT s.group_id, min(s.first_seen) AS first_seen, max(s.last_seen) AS last_seen FROM (
+			SELECT c.group_id, min(c.first_seen) AS first_seen, max(c.last_seen) AS last_seen FROM dlq.group_arrivals c
+			WHERE c.hour = '-infinity'` + seen + ` GROUP BY c.group_id, c.original_topic HAVING sum(c.messages) > 0
+		) s GROUP BY 1`
+}
+
+// groupRow is an error group as readGroups selects it.
+type groupRow struct {
+	ID          uuid.UUID      `db:"id"`
+	Place       int64          `db:"place"`
+	Class       string         `db:"class"`
+	Title       string         `db:"title"`
+	Frames      pq.StringArray `db:"frames"`
+	Rule        string         `db:"rule"`
+	FirstSeen   sql.NullTime   `db:"first_seen"`
+	LastSeen    sql.NullTime   `db:"last_seen"`
+	RegressedAt sql.NullTime   `db:"regressed_at"`
+	Arrived     int64          `db:"arrived"`
+
+	// Annotations, one element a topic. Others: the group has topics without one.
+	Noted  pq.StringArray `db:"noted"`
+	Notes  pq.StringArray `db:"notes"`
+	Links  pq.StringArray `db:"links"`
+	Mutes  pq.BoolArray   `db:"mutes"`
+	Others bool           `db:"others"`
+
+	// Counts, one element a topic and status.
+	Topics   pq.StringArray `db:"topics"`
+	Statuses pq.StringArray `db:"statuses"`
+	Messages pq.Int64Array  `db:"messages"`
+	// Arrivals, one element an hour: seconds since 1970.
+	Hours        pq.Int64Array `db:"hours"`
+	HourMessages pq.Int64Array `db:"hour_messages"`
+}

@@ -1,0 +1,222 @@
+package insight
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/lib/pq"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/search"
+)
+
+// Topics implements repository.Topics.
+type Topics struct {
+	db     *conn.DB
+	scopes *search.Scopes
+}
+
+// NewTopics returns the Topics of a database.
+func NewTopics(db *conn.DB, scopes *search.Scopes) *Topics { return &Topics{db, scopes} }
+
+// TopicsQuery takes the counts from the counters and reads each topic's oldest and newest message from the ends of an
+// index. $1 and $2 are the visible original and dead-letter topics (NULL: all); the dead-letter topic is 0 in the
+// counters for rows inserted by SQL. $3 and $4 are the name before the page and its length, NULL for all; $5 is the
+// maximum number of consumer groups of a topic.
+const TopicsQuery = `
+	WITH counted AS MATERIALIZED (
+		SELECT c.original_topic, c.dlq_topic_id, c.status, sum(c.messages)::bigint AS messages
+		FROM dlq.message_counters c
+		WHERE $1::text[] IS NULL OR c.original_topic = ANY ($1) OR c.original_topic = '' AND c.dlq_topic_id = ANY ($2::int[])
+		GROUP BY 1, 2, 3 HAVING sum(c.messages) > 0
+	), named AS MATERIALIZED (
+		SELECT original_topic, json_agg(json_build_object('status', status, 'messages', messages)) AS counts,
+			bool_or(status = 'PENDING') AS pending, array_agg(dlq_topic_id) AS dlq_topics
+		FROM counted GROUP BY 1
+	), page AS MATERIALIZED (
+		SELECT * FROM named
+		WHERE $3::text IS NULL OR original_topic COLLATE "C" > $3
+		ORDER BY original_topic COLLATE "C" LIMIT $4::bigint
+	)
+	SELECT n.original_topic, n.counts,
+		CASE WHEN n.pending THEN (
+			SELECT m.created_at FROM dlq.dlq_messages m
+			WHERE m.original_topic = n.original_topic AND m.status = 'PENDING'
+			  AND ($1 IS NULL OR n.original_topic <> '' OR coalesce(m.dlq_topic_id, 0) = ANY ($2))
+			ORDER BY m.created_at, m.id LIMIT 1) END AS oldest_pending,
+		(SELECT m.created_at FROM dlq.dlq_messages m
+			WHERE m.original_topic = n.original_topic
+			  AND ($1 IS NULL OR n.original_topic <> '' OR coalesce(m.dlq_topic_id, 0) = ANY ($2))
+			ORDER BY m.created_at DESC, m.id DESC LIMIT 1) AS last_seen,
+		ARRAY(SELECT t.name FROM dlq.topics t WHERE t.id = ANY (n.dlq_topics)) AS dlq_topics,
+		ARRAY(SELECT g.consumer_group FROM dlq.topic_groups g WHERE g.topic = n.original_topic
+			ORDER BY g.configured DESC, g.consumer_group COLLATE "C" LIMIT $5) AS consumer_groups
+	FROM page n
+	ORDER BY n.original_topic COLLATE "C"`
+
+type topicSummaryRow struct {
+	Topic          string         `db:"original_topic"`
+	Counts         []byte         `db:"counts"`
+	OldestPending  sql.NullTime   `db:"oldest_pending"`
+	LastSeen       sql.NullTime   `db:"last_seen"`
+	DLQTopics      pq.StringArray `db:"dlq_topics"`
+	ConsumerGroups pq.StringArray `db:"consumer_groups"`
+}
+
+// TopicSummaries implements repository.Topics.
+func (s *Topics) TopicSummaries(ctx context.Context, q repository.TopicQuery) ([]repository.TopicSummary, error) {
+	originals, numbers, err := s.visibleTopics(ctx, q.Visible)
+	if err != nil {
+		return nil, conn.Translate("summarise topics", err)
+	}
+	var limit sql.NullInt64
+	if q.Limit > 0 {
+		limit = sql.NullInt64{Int64: int64(q.Limit), Valid: true}
+	}
+	var found []topicSummaryRow
+	if err := s.db.Select(ctx, &found, TopicsQuery, originals, numbers, q.After, limit, repository.MaxTopicGroups); err != nil {
+		return nil, conn.Translate("summarise topics", err)
+	}
+	topics := make([]repository.TopicSummary, len(found))
+	for i := range found {
+		if topics[i], err = found[i].summary(); err != nil {
+			return nil, fmt.Errorf("summarise topics: %w", err)
+		}
+	}
+	return topics, nil
+}
+
+// visibleTopics are the topics that the patterns match, as arguments: names of
+// original topics and numbers of dead-letter topics, nil for all of them.
+func (s *Topics) visibleTopics(ctx context.Context, visible *entity.TopicPatterns) (originals, numbers any, err error) {
+	if visible == nil {
+		return nil, nil, nil
+	}
+	n, err := s.scopes.Resolve(ctx, entity.Filter{Visible: visible}, codec.SourceOf(false))
+	if err != nil {
+		return nil, nil, err
+	}
+	ids := codec.NewArray(codec.OIDInt4, len(n.Visible.Numbers)+1, 4)
+	for _, number := range n.Visible.Numbers {
+		ids.Int32(number)
+	}
+	if n.Visible.Unnamed {
+		ids.Int32(0)
+	}
+	return codec.TextArray(n.Visible.Originals), ids.Arg(), nil
+}
+
+func (r *topicSummaryRow) summary() (repository.TopicSummary, error) {
+	var counts []statusCount
+	if err := json.Unmarshal(r.Counts, &counts); err != nil {
+		return repository.TopicSummary{}, fmt.Errorf("counts of topic %q: %w", r.Topic, err)
+	}
+	t := repository.TopicSummary{
+		Topic: r.Topic, DLQTopics: sorted(r.DLQTopics), Counts: map[entity.Status]int64{},
+		OldestPending: codec.TimeOf(r.OldestPending), LastSeen: codec.TimeOf(r.LastSeen), ConsumerGroups: sorted(r.ConsumerGroups),
+	}
+	for _, c := range counts {
+		t.Counts[c.Status] += c.Messages
+	}
+	return t, nil
+}
+
+// statusCount is an element of counts that queries collect as JSON.
+type statusCount struct {
+	Topic    string        `json:"topic"`
+	Status   entity.Status `json:"status"`
+	Messages int64         `json:"messages"`
+}
+
+// sorted returns names in byte order, which may differ from the database's order; nil when there are none.
+func sorted(names pq.StringArray) []string {
+	if len(names) == 0 {
+		return nil
+	}
+	slices.Sort(names)
+	return names
+}
+
+// totalsQuery has one row for each of the topics $1 and status, and one for each status of all other topics: records
+// may name any number of topics. Without $1 the first $2 are named.
+const totalsQuery = `
+	WITH counted AS MATERIALIZED (
+		SELECT original_topic, status, sum(messages)::bigint AS messages
+		FROM dlq.message_counters GROUP BY 1, 2 HAVING sum(messages) > 0
+	), named AS (
+		SELECT topic FROM unnest($1::text[]) AS topic
+		UNION SELECT ''
+		UNION (SELECT original_topic FROM counted WHERE $1::text[] IS NULL GROUP BY 1 ORDER BY original_topic COLLATE "C" LIMIT $2)
+	)
+	SELECT coalesce(n.topic, '') AS topic, n.topic IS NULL AS others, c.status, sum(c.messages)::bigint AS messages,
+		min(CASE WHEN c.status = 'PENDING' THEN (
+			SELECT m.created_at FROM dlq.dlq_messages m
+			WHERE m.original_topic = c.original_topic AND m.status = 'PENDING'
+			ORDER BY m.created_at, m.id LIMIT 1) END) AS oldest_pending
+	FROM counted c LEFT JOIN named n ON n.topic = c.original_topic
+	GROUP BY n.topic, c.status ORDER BY n.topic COLLATE "C" NULLS LAST, c.status`
+
+// TopicTotals implements repository.Topics, by topic, the others last.
+func (s *Topics) TopicTotals(ctx context.Context, names []string) ([]repository.TopicTotal, error) {
+	var named any
+	if names != nil {
+		named = codec.TextArray(names)
+	}
+	var found []struct {
+		Topic         string       `db:"topic"`
+		Others        bool         `db:"others"`
+		Status        string       `db:"status"`
+		Messages      int64        `db:"messages"`
+		OldestPending sql.NullTime `db:"oldest_pending"`
+	}
+	if err := s.db.Select(ctx, &found, totalsQuery, named, repository.MaxTotals); err != nil {
+		return nil, conn.Translate("count messages of topics", err)
+	}
+	var totals []repository.TopicTotal
+	for _, f := range found {
+		last := len(totals) - 1
+		if last < 0 || totals[last].Topic != f.Topic || totals[last].Others != f.Others {
+			totals = append(totals, repository.TopicTotal{Topic: f.Topic, Others: f.Others, Counts: map[entity.Status]int64{}})
+			last++
+		}
+		totals[last].Counts[entity.Status(f.Status)] = f.Messages
+		if f.OldestPending.Valid {
+			totals[last].OldestPending = codec.TimeOf(f.OldestPending)
+		}
+	}
+	return totals, nil
+}
+
+// positionsQuery uses the newest incarnation of each topic, which is the present one.
+const positionsQuery = `
+	SELECT t.name, i.kafka_id, p.partition, p.next_offset
+	FROM dlq.topics t
+	CROSS JOIN LATERAL (
+		SELECT id, kafka_id FROM dlq.topic_incarnations WHERE topic_id = t.id ORDER BY id DESC LIMIT 1
+	) i
+	JOIN dlq.ingest_positions p ON p.incarnation_id = i.id`
+
+// IngestPositions implements repository.Topics, by topic and partition.
+func (s *Topics) IngestPositions(ctx context.Context) ([]repository.IngestPosition, error) {
+	var found []struct {
+		Topic     string `db:"name"`
+		TopicID   string `db:"kafka_id"`
+		Partition int32  `db:"partition"`
+		Next      int64  `db:"next_offset"`
+	}
+	if err := s.db.Select(ctx, &found, positionsQuery); err != nil {
+		return nil, conn.Translate("read ingest positions", err)
+	}
+	positions := make([]repository.IngestPosition, len(found))
+	for i, f := range found {
+		positions[i] = repository.IngestPosition(f)
+	}
+	slices.SortFunc(positions, repository.IngestPosition.Compare)
+	return positions, nil
+}

@@ -1,0 +1,186 @@
+package messages
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
+)
+
+// Archive moves messages to the archive, reads, restores and purges them.
+type Archive struct {
+	db       *conn.DB
+	messages *Messages
+}
+
+// NewArchive returns the Archive of a database.
+func NewArchive(db *conn.DB, messages *Messages) *Archive { return &Archive{db, messages} }
+
+// archiveLock is the advisory lock that allows one archiver at a time. The number is specific to this product.
+const archiveLock = 0x646c71617263 // "dlqarc"
+
+// TryLock takes the lock of the archiver; ok is false when another holds it. The lock ends with its connection, so a
+// process that dies leaves no lock.
+func (s *Archive) TryLock(ctx context.Context) (unlock func(), ok bool, err error) {
+	connection, err := s.db.Pool.Conn(ctx)
+	if err != nil {
+		return nil, false, conn.Translate("lock the archive", err)
+	}
+	if err := connection.QueryRowContext(ctx, `SELECT pg_try_advisory_lock($1)`, int64(archiveLock)).Scan(&ok); err != nil || !ok {
+		_ = connection.Close()
+		return nil, false, conn.Translate("lock the archive", err)
+	}
+	return func() {
+		// A cancelled caller still unlocks; if that fails, the connection is broken and its lock has ended with it.
+		_, _ = connection.ExecContext(context.WithoutCancel(ctx), `SELECT pg_advisory_unlock($1)`, int64(archiveLock))
+		_ = connection.Close()
+	}, true, nil
+}
+
+// ArchiveOld moves final messages that last changed longer than days ago into the archive, batch rows a transaction,
+// and returns how many. Locked rows wait for the next run. When ctx ends or a batch fails, what was moved is kept and
+// counted, unless the connection is lost.
+func (s *Archive) ArchiveOld(ctx context.Context, days, batch int) (int64, error) {
+	connection, err := s.db.Pool.Conn(ctx)
+	if err != nil {
+		return 0, conn.Translate("archive messages", err)
+	}
+	defer func() { _ = connection.Close() }()
+	var total int64
+	err = conn.Retry(ctx, func() error { // what a call moved before a conflict with other sessions is kept
+		n, err := s.archiveOnce(ctx, connection, days, batch)
+		total += n
+		return err
+	})
+	return total, conn.Translate("archive messages", err)
+}
+
+// archiveOnce calls the procedure, and returns how many messages it moved.
+func (s *Archive) archiveOnce(ctx context.Context, connection *sql.Conn, days, batch int) (int64, error) {
+	var session int
+	// Reset the count: if this call fails at once, that of an earlier call must not be used.
+	if err := connection.QueryRowContext(ctx, `SELECT pg_backend_pid() FROM set_config('dlq.archived', '0', false)`).Scan(&session); err != nil {
+		return 0, err
+	}
+	failed := s.callArchive(ctx, connection, session, days, batch)
+	n, err := archived(ctx, connection)
+	if failed != nil { // so the count may not be known
+		return n, failed
+	}
+	return n, err
+}
+
+// callArchive calls the procedure until it is done or ctx ends. The driver would close the connection on which the
+// count is stored, so the server is asked to stop first.
+func (s *Archive) callArchive(ctx context.Context, connection *sql.Conn, session, days, batch int) error {
+	detached, abandon := context.WithCancel(context.WithoutCancel(ctx))
+	defer abandon()
+	ended := make(chan struct{})
+	var stopping sync.WaitGroup
+	stopping.Go(func() {
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			s.stopSession(detached, session, ended)
+			abandon()
+		}
+	})
+	_, err := connection.ExecContext(detached, `CALL dlq.archive_old_dlq_messages($1, $2)`, days, batch)
+	close(ended)
+	stopping.Wait()
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", ctx.Err(), err)
+	}
+	return err
+}
+
+// stopTimeout is how long a statement may take to stop.
+const stopTimeout = 2 * time.Second
+
+// stopSession cancels the statement of a session until it has ended, for at most stopTimeout.
+func (s *Archive) stopSession(ctx context.Context, session int, ended <-chan struct{}) {
+	bounded, cancel := context.WithTimeout(ctx, stopTimeout)
+	defer cancel()
+	for { // a statement that had not started must be cancelled again
+		_, err := s.db.Pool.ExecContext(bounded, `SELECT pg_cancel_backend($1)`, session)
+		again := time.NewTimer(100 * time.Millisecond)
+		select {
+		case <-ended:
+		case <-bounded.Done():
+		case <-again.C:
+			if err == nil {
+				continue
+			}
+		}
+		again.Stop()
+		return
+	}
+}
+
+// archived returns how many messages the last call in a session moved; every batch stored the count.
+func archived(ctx context.Context, connection *sql.Conn) (int64, error) {
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	var moved string
+	if err := connection.QueryRowContext(bounded, `SELECT current_setting('dlq.archived')`).Scan(&moved); err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseInt(moved, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("count %q: %w", moved, err)
+	}
+	return n, nil
+}
+
+// The cut-off is in both conditions, so that neither reads a later partition.
+const PurgeQuery = `
+	WITH due AS MATERIALIZED (
+		SELECT id, archived_at FROM dlq.dlq_messages_archive
+		WHERE archived_at < now() - make_interval(days => $1)
+		ORDER BY archived_at LIMIT $2 FOR UPDATE SKIP LOCKED
+	), gone AS (
+		DELETE FROM dlq.dlq_messages_archive a USING due
+		WHERE a.id = due.id AND a.archived_at = due.archived_at AND a.archived_at < now() - make_interval(days => $1)
+		RETURNING a.id
+	), history AS (
+		DELETE FROM dlq.attempts a USING gone WHERE a.message_id = gone.id RETURNING a.attempt_id
+	), edited AS (
+		DELETE FROM dlq.edits e USING gone WHERE e.message_id = gone.id
+	), returned AS (
+		DELETE FROM dlq.returns r USING history WHERE r.attempt_id = history.attempt_id
+	)
+	SELECT count(*) FROM gone`
+
+// CreatePartitions creates the partition of the archive for the present quarter and for ahead more quarters, where
+// they are missing, and returns how many it created.
+func (s *Archive) CreatePartitions(ctx context.Context, ahead int) (made int64, err error) {
+	err = s.db.GetUnprepared(ctx, &made, `SELECT dlq.create_archive_partitions($1)`, ahead)
+	return made, conn.Translate("create partitions of the archive", err)
+}
+
+// PurgePartitions detaches the partitions whose messages have all been in the archive longer than days, and deletes
+// the rows of those messages as PurgeArchive does; it returns the number of messages. A partition that is being read
+// is left. It also completes what an earlier call began.
+func (s *Archive) PurgePartitions(ctx context.Context, days, batch int) (int64, error) {
+	if days < 0 || batch < 1 {
+		return 0, fmt.Errorf("purge partitions of the archive: days %d, batch %d", days, batch)
+	}
+	var taken int64
+	err := s.db.GetUnprepared(ctx, &taken, `SELECT dlq.detach_archive_partitions($1)`, days)
+	total, purged := s.db.DeleteInBatches(ctx, "purge partitions of the archive", `SELECT dlq.purge_detached($1)`, batch)
+	return total, errors.Join(conn.Translate("detach partitions of the archive", err), purged)
+}
+
+// PurgeArchive deletes messages that have been in the archive longer than days, with their attempts, edits and
+// returns, batch rows a transaction, and returns how many messages.
+func (s *Archive) PurgeArchive(ctx context.Context, days, batch int) (int64, error) {
+	if days < 0 || batch < 1 {
+		return 0, fmt.Errorf("purge the archive: days %d, batch %d", days, batch)
+	}
+	return s.db.DeleteInBatches(ctx, "purge the archive", PurgeQuery, days, batch)
+}

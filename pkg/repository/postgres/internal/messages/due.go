@@ -1,0 +1,139 @@
+package messages
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"database/sql"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
+)
+
+// Schedule finds messages whose attempt is due, or takes too long.
+type Schedule struct{ db *conn.DB }
+
+// NewSchedule returns the Schedule of a database.
+func NewSchedule(db *conn.DB) *Schedule { return &Schedule{db} }
+
+// DueWalk is how many never attempted messages one call reads: a call takes some milliseconds, also when a million
+// messages of other topics come first.
+const DueWalk = 1000
+
+// DueQuery has two sources: an index of messages with earlier attempts, by topic and due time, and, for messages that
+// were never attempted, a bounded walk of the oldest PENDING messages of all topics after the cursor. The last row is
+// the end of the walk; its id is NULL when no messages are left. Messages of excepted topic pairs are read like
+// others.
+const DueQuery = `
+	WITH excepted AS MATERIALIZED (
+		SELECT e.original, t.id FROM unnest($7::text[], $8::text[]) AS e (original, dlq) JOIN dlq.topics t ON t.name = e.dlq
+	), waited AS (
+		SELECT w.id, w.created_at FROM (SELECT DISTINCT unnest($1::text[]) AS topic) t CROSS JOIN LATERAL (
+			SELECT m.id, m.created_at, m.next_attempt_at FROM dlq.dlq_messages m
+			WHERE m.status = 'PENDING' AND m.original_topic = t.topic AND m.next_attempt_at IS NOT NULL
+			  AND m.next_attempt_at <= coalesce($2::timestamptz, now()) AND m.retry_count < m.max_retries
+			  AND (m.origin_confidence IS DISTINCT FROM 'operator'
+			       AND (m.original_topic, m.dlq_topic_id) IN (SELECT original, id FROM excepted)) IS NOT TRUE
+			ORDER BY m.next_attempt_at LIMIT $5
+		) w
+		ORDER BY w.next_attempt_at LIMIT $5
+	), walked AS MATERIALIZED (
+		SELECT id, created_at, original_topic = ANY ($1::text[]) AND next_attempt_at IS NULL AND retry_count < max_retries
+			AND (origin_confidence IS DISTINCT FROM 'operator'
+			     AND (original_topic, dlq_topic_id) IN (SELECT original, id FROM excepted)) IS NOT TRUE AS fits
+		FROM dlq.dlq_messages
+		WHERE status = 'PENDING' AND (created_at, id) > (coalesce($3::timestamptz, '-infinity'), $4::uuid)
+		ORDER BY created_at, id LIMIT $6
+	)
+	(SELECT 'waited' AS source, id, created_at FROM waited)
+	UNION ALL
+	(SELECT 'fresh', id, created_at FROM walked WHERE fits ORDER BY created_at, id LIMIT $5)
+	UNION ALL
+	(SELECT 'end', id, created_at FROM walked ORDER BY created_at, id OFFSET $6 - 1)`
+
+type dueRow struct {
+	Source    string    `db:"source"`
+	ID        uuid.UUID `db:"id"`
+	CreatedAt time.Time `db:"created_at"`
+}
+
+func (r *dueRow) cursor() repository.Cursor {
+	return repository.Cursor{CreatedAt: entity.Moment(r.CreatedAt), ID: r.ID}
+}
+
+// Due implements repository.Attempts. Of the messages with earlier attempts it returns those that have been due for
+// longest.
+func (s *Schedule) Due(ctx context.Context, q repository.DueQuery) ([]uuid.UUID, repository.Cursor, error) {
+	if len(q.Topics) == 0 || q.Limit < 1 {
+		return nil, repository.Cursor{}, nil
+	}
+	topics := codec.NewArray(codec.OIDText, len(q.Topics), 24)
+	for _, t := range q.Topics {
+		topics.Text(t)
+	}
+	originals, dlqs := codec.NewArray(codec.OIDText, len(q.Except), 24), codec.NewArray(codec.OIDText, len(q.Except), 24)
+	for _, pair := range q.Except {
+		originals.Text(pair.Original)
+		dlqs.Text(pair.DLQ)
+	}
+	after := sql.NullTime{Time: q.After.CreatedAt, Valid: !q.After.CreatedAt.IsZero()}
+	var found []dueRow
+	if err := s.db.Select(ctx, &found, DueQuery, topics.Arg(), s.db.Clock(), after, q.After.ID, q.Limit, DueWalk, originals.Arg(), dlqs.Arg()); err != nil {
+		return nil, repository.Cursor{}, conn.Translate("find due messages", err)
+	}
+	ids, next := mergeDue(found, q)
+	return ids, next, nil
+}
+
+// mergeDue merges both sources in order up to the limit. If some messages may have been left out, the next walk
+// begins after its last returned message, else where it ended.
+func mergeDue(found []dueRow, q repository.DueQuery) (ids []uuid.UUID, next repository.Cursor) {
+	var due []dueRow
+	met := 0
+	for _, r := range found {
+		switch r.Source {
+		case "end":
+			next = r.cursor()
+			continue
+		case "fresh":
+			met++
+		}
+		due = append(due, r)
+	}
+	slices.SortFunc(due, func(a, b dueRow) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), bytes.Compare(a.ID[:], b.ID[:]))
+	})
+	last, returned := q.After, 0
+	for _, r := range due[:min(q.Limit, len(due))] {
+		ids = append(ids, r.ID)
+		if r.Source == "fresh" {
+			returned++
+			last = r.cursor()
+		}
+	}
+	if returned < met || met == q.Limit {
+		next = last
+	}
+	return ids, next
+}
+
+// StuckQuery counts along the status index: few messages are RETRYING at a time.
+const StuckQuery = `
+	SELECT count(*) FROM dlq.dlq_messages
+	WHERE status = 'RETRYING'
+	  AND coalesce(last_retry_at, '-infinity') < coalesce($1::timestamptz, clock_timestamp()) - $2::bigint * interval '1 microsecond'`
+
+// Stuck implements repository.Attempts.
+func (s *Schedule) Stuck(ctx context.Context, age time.Duration) (int64, error) {
+	var found []int64
+	if err := s.db.Select(ctx, &found, StuckQuery, s.db.Clock(), age.Microseconds()); err != nil {
+		return 0, conn.Translate("count stuck messages", err)
+	}
+	return found[0], nil
+}

@@ -1,0 +1,85 @@
+package messages
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/audit"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
+)
+
+var (
+	FromArchive      = codec.SourceOf(true)
+	GetArchivedQuery = codec.OneQuery(FromArchive, repository.KeyLimit)
+)
+
+// GetArchived implements repository.Archive.
+func (s *Archive) GetArchived(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error) {
+	var found []codec.Row
+	if err := s.db.Select(ctx, &found, GetArchivedQuery, id, maxValue); err != nil {
+		return entity.Message{}, conn.Translate("get archived message", err)
+	}
+	if len(found) == 0 {
+		return entity.Message{}, &entity.NotFoundError{ID: id}
+	}
+	m, err := found[0].MessageToShow()
+	if err == nil {
+		err = repository.ReserveMemory(ctx, repository.SizeInMemory(&m))
+	}
+	if err != nil {
+		return entity.Message{}, fmt.Errorf("get archived message %s: %w", id, err)
+	}
+	return m, nil
+}
+
+// restoredColumns are those that a message keeps; the others are of its retries, which begin again.
+const restoredColumns = `
+	id, original_topic, error_message, max_retries, payload, created_at, last_retry_at,
+	key, value, headers, payload_note, omitted_size, omitted_sha256, defect,
+	dlq_topic_id, dlq_incarnation_id, dlq_partition, dlq_offset, dlq_timestamp, dlq_timestamp_ms,
+	original_partition, original_offset, original_timestamp, origin_confidence,
+	consumer_group, consumer_attempts, dialect, error_class, group_id, parent_id, root_id,
+	attempt_no, last_publish_error, last_publish_error_class, record_hash`
+
+// RestoreQuery moves the row in one statement, so that it is always in one of the tables.
+var RestoreQuery = `
+	WITH gone AS (
+		DELETE FROM dlq.dlq_messages_archive m WHERE ` + FromArchive.Has("$1") + ` RETURNING *
+	), back AS (
+		INSERT INTO dlq.dlq_messages (` + restoredColumns + `, status, retry_count, updated_at, next_attempt_at)
+		SELECT ` + restoredColumns + `, 'PENDING', 0, c.moment, c.moment
+		FROM gone, (SELECT coalesce($2::timestamptz, clock_timestamp()) AS moment) c
+		RETURNING *
+	), audit AS (
+		INSERT INTO dlq.audit (at, action, kind, object_id, from_state, to_state, retry_count, error_class, last_error,
+			actor, reason, request_id, trace_id, operation_id)
+		SELECT m.updated_at, 'restore', 'message', m.id, g.status, m.status, m.retry_count,
+			m.last_publish_error_class, m.last_publish_error, ` + audit.CauseFrom3 + `
+		FROM back m JOIN gone g ON g.id = m.id
+	)
+	SELECT ` + codec.StateColumns + ` FROM back m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id`
+
+// Restore implements repository.Archive.
+func (s *Archive) Restore(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
+	cause = audit.WithOperation(cause)
+	var back []codec.Row
+	if err := s.db.Select(ctx, &back, RestoreQuery, append([]any{id, s.db.Clock()}, audit.CauseArgs(cause)...)...); err != nil {
+		return entity.Message{}, conn.Translate("restore message", err)
+	}
+	if len(back) > 0 {
+		return back[0].Message(), nil
+	}
+	again, err := audit.ChangedBy(ctx, s.db, cause.Operation, entity.ActionRestore, []uuid.UUID{id})
+	if err != nil {
+		return entity.Message{}, conn.Translate("restore message", err)
+	}
+	if len(again) > 0 {
+		return s.messages.Get(ctx, id, 0)
+	}
+	return entity.Message{}, &entity.NotFoundError{ID: id}
+}

@@ -1,0 +1,455 @@
+package redrives
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/audit"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/search"
+)
+
+// Lifecycle creates redrives, reads them and changes their states.
+type Lifecycle struct {
+	db     *conn.DB
+	scopes *search.Scopes
+}
+
+// NewLifecycle returns the Lifecycle of the redrives of a database.
+func NewLifecycle(db *conn.DB, scopes *search.Scopes) *Lifecycle { return &Lifecycle{db, scopes} }
+
+// createQuery fixes a selection in one statement. It collects the ids in order into one array, of which each batch
+// gets a slice: for a million messages that is one index walk and some 50 MB of the server's memory. %SELECTION% and
+// %ORDER% come from a selection, whose parameters follow $14. No step may sort or window rows that contain the whole
+// array: each row would have a copy.
+const createQuery = `
+	WITH matched AS (
+	%SELECTION%
+	), picked AS MATERIALIZED (
+		SELECT coalesce(array_agg(id ORDER BY %ORDER%) FILTER (WHERE reason IS NULL), '{}') AS ids,
+		       count(*) AS selected,
+		       count(*) FILTER (WHERE reason = 'taken') AS taken,
+		       count(*) FILTER (WHERE reason = 'gone') AS gone,
+		       count(*) FILTER (WHERE reason = 'not_retryable') AS not_retryable,
+		       count(*) FILTER (WHERE reason = 'origin_known') AS origin_known
+		FROM matched
+	), made AS (
+		INSERT INTO dlq.redrives (id, action, state, actor, reason, request_id, trace_id, operation_id, selection, options,
+			created_at, updated_at, ended_at, selected, left_out, canary_passed, ordered, rate)
+		SELECT $1, $8, CASE WHEN cardinality(p.ids) = 0 THEN 'finished' WHEN $12 > 0 THEN 'canary' ELSE 'running' END,
+			` + audit.CauseFrom3 + `, $9::jsonb, $10::jsonb,
+			c.moment, c.moment, CASE WHEN cardinality(p.ids) = 0 THEN c.moment END, p.selected,
+			jsonb_strip_nulls(jsonb_build_object('taken', nullif(p.taken, 0), 'gone', nullif(p.gone, 0),
+				'not_retryable', nullif(p.not_retryable, 0), 'origin_known', nullif(p.origin_known, 0))),
+			$12 = 0, $13::bool, nullif($14::float8, 0)
+		FROM picked p, (SELECT coalesce($2::timestamptz, clock_timestamp()) AS moment) c
+		ON CONFLICT (id) DO NOTHING
+		RETURNING id, state, created_at
+	), batches AS (
+		INSERT INTO dlq.redrive_batches (redrive_id, batch_no, first_item, canary, message_ids)
+		SELECT made.id, b.no, b.first, b.first < $12, p.ids[b.first + 1 : b.beyond]
+		FROM made CROSS JOIN picked p CROSS JOIN LATERAL (
+			SELECT n AS no, n * $11::int AS first, least((n + 1) * $11, $12::int, cardinality(p.ids)) AS beyond
+			FROM generate_series(0, (least($12, cardinality(p.ids)) + $11 - 1) / $11 - 1) AS n
+			UNION ALL
+			SELECT ($12 + $11 - 1) / $11 + n, $12 + n * $11, least($12 + (n + 1) * $11, cardinality(p.ids))
+			FROM generate_series(0, (cardinality(p.ids) - $12 + $11 - 1) / $11 - 1) AS n
+		) b
+	), audit AS (
+		INSERT INTO dlq.audit (at, action, kind, object_id, to_state, actor, reason, request_id, trace_id, operation_id)
+		SELECT created_at, 'create', 'redrive', id, state, ` + audit.CauseFrom3 + ` FROM made
+	)
+	SELECT id FROM made`
+
+// CreateRedrive implements repository.Redrives.
+func (s *Lifecycle) CreateRedrive(ctx context.Context, r repository.NewRedrive) (entity.Redrive, error) {
+	if known, err := s.Redrive(ctx, r.ID); !errors.Is(err, entity.ErrNotFound) {
+		return known, err
+	}
+	query, args, err := Creation(ctx, s.db, s.scopes, r)
+	if err != nil {
+		return entity.Redrive{}, conn.Translate("create redrive", err)
+	}
+	var made []uuid.UUID // none when another caller was faster
+	if err := s.db.SelectUnprepared(ctx, &made, query, args...); err != nil {
+		return entity.Redrive{}, conn.Translate("create redrive", err)
+	}
+	return s.Redrive(ctx, r.ID)
+}
+
+// Creation returns the statement that creates a redrive, and its arguments.
+func Creation(ctx context.Context, db *conn.DB, scopes *search.Scopes, r repository.NewRedrive) (string, []any, error) {
+	found, err := NewSelection(ctx, scopes, r, 15)
+	if err != nil {
+		return "", nil, err
+	}
+	size, err := batchSize(r)
+	if err != nil {
+		return "", nil, err
+	}
+	chosen, err := packSelection(r.Selection)
+	if err != nil {
+		return "", nil, err
+	}
+	options, err := packOptions(r.Options)
+	if err != nil {
+		return "", nil, err
+	}
+	canary := 0
+	if r.Action == entity.RedriveRetry {
+		canary = max(0, r.Options.Canary)
+	}
+	args := append([]any{r.ID, db.Clock()}, audit.CauseArgs(r.Cause)...)
+	args = append(args, storedAction(r), chosen, options, size, canary,
+		r.Options.KeepKeyOrder && r.Action == entity.RedriveRetry, max(0, r.Options.Rate))
+	return found.Within(createQuery), append(args, found.Values...), nil
+}
+
+// retryPatched is the database's name of a retry with a patch. Earlier programs, which may run during a roll-out, do
+// not know the name and therefore send nothing.
+const retryPatched = "retry_patched"
+
+func storedAction(r repository.NewRedrive) string {
+	if r.Action == entity.RedriveRetry && r.Options.Patch != nil {
+		return retryPatched
+	}
+	return string(r.Action)
+}
+
+func actionOf(stored string) entity.RedriveAction {
+	if stored == retryPatched {
+		return entity.RedriveRetry
+	}
+	return entity.RedriveAction(stored)
+}
+
+// batchSize limits the batches of a redrive with a rate to the messages of one second: the rate admits whole batches.
+func batchSize(r repository.NewRedrive) (int, error) {
+	if r.BatchSize < 1 {
+		return 0, fmt.Errorf("batches of %d messages: %w", r.BatchSize, entity.ErrInvalid)
+	}
+	if r.Options.Rate > 0 && r.Options.Rate < float64(r.BatchSize) {
+		return max(1, int(r.Options.Rate)), nil
+	}
+	return r.BatchSize, nil
+}
+
+// PreviewQuery counts a selection, which has the only parameters.
+const PreviewQuery = `
+	WITH matched AS (
+	%SELECTION%
+	)
+	SELECT count(*) AS messages, coalesce(reason, '') AS reason, original_topic, confidence, any_value(id) AS sample
+	FROM matched GROUP BY 2, 3, 4, dlq_topic_id ORDER BY messages DESC, original_topic, confidence, reason, dlq_topic_id`
+
+// PreviewRedrive implements repository.Selections.
+func (s *Lifecycle) PreviewRedrive(ctx context.Context, r repository.NewRedrive) ([]repository.SelectionCount, error) {
+	selection, err := NewSelection(ctx, s.scopes, r, 1)
+	if err != nil {
+		return nil, conn.Translate("preview a redrive", err)
+	}
+	var found []struct {
+		Messages   int       `db:"messages"`
+		Reason     string    `db:"reason"`
+		Topic      string    `db:"original_topic"`
+		Confidence string    `db:"confidence"`
+		Sample     uuid.UUID `db:"sample"`
+	}
+	if err := s.db.SelectUnprepared(ctx, &found, selection.Within(PreviewQuery), selection.Values...); err != nil {
+		return nil, conn.Translate("preview a redrive", err)
+	}
+	groups := make([]repository.SelectionCount, len(found))
+	for i, f := range found {
+		groups[i] = repository.SelectionCount{
+			Messages: f.Messages, Reason: f.Reason, Topic: f.Topic, Confidence: entity.Confidence(f.Confidence), Sample: f.Sample,
+		}
+	}
+	return groups, nil
+}
+
+// redriveColumns are the columns of a redriveRow; r is dlq.redrives. The counts are sums over its batches, a thousand
+// for a million messages.
+const redriveColumns = `
+	r.id, r.action, r.state, r.note, r.actor, r.reason, r.request_id, r.trace_id, r.operation_id, r.selection, r.options,
+	r.created_at, r.updated_at, r.ended_at, r.selected, r.left_out, r.canary_passed, r.waiting_since,
+	r.forgiven_sent, r.forgiven_failed, r.forgiven_returned,
+	b.succeeded, b.failed, b.dead, b.in_doubt, b.skipped, b.under_way, coalesce(w.reasons, '{}') AS reasons, t.returned`
+
+const redriveTables = `
+	CROSS JOIN LATERAL (
+		SELECT coalesce(sum(succeeded), 0) AS succeeded, coalesce(sum(failed), 0) AS failed, coalesce(sum(dead), 0) AS dead,
+		       coalesce(sum(in_doubt), 0) AS in_doubt, coalesce(sum(skipped), 0) AS skipped,
+		       coalesce(sum(cardinality(message_ids) - succeeded - failed - in_doubt - skipped)
+		           FILTER (WHERE owner IS NOT NULL), 0) AS under_way
+		FROM dlq.redrive_batches WHERE redrive_id = r.id
+	) b
+	CROSS JOIN LATERAL (
+		SELECT jsonb_object_agg(key, n) AS reasons FROM (
+			SELECT e.key, sum(e.value::int) AS n
+			FROM dlq.redrive_batches b CROSS JOIN LATERAL jsonb_each_text(b.reason_counts) e
+			WHERE b.redrive_id = r.id GROUP BY e.key
+		) summed
+	) w
+	CROSS JOIN LATERAL (SELECT count(*) AS returned FROM dlq.returns WHERE redrive_id = r.id) t`
+
+// RedriveQuery reads one redrive.
+const RedriveQuery = `SELECT ` + redriveColumns + ` FROM dlq.redrives r ` + redriveTables + ` WHERE r.id = $1`
+
+// Redrive implements repository.Redrives.
+func (s *Lifecycle) Redrive(ctx context.Context, id uuid.UUID) (entity.Redrive, error) {
+	var found []redriveRow
+	if err := s.db.Select(ctx, &found, RedriveQuery, id); err != nil {
+		return entity.Redrive{}, conn.Translate("get redrive", err)
+	}
+	if len(found) == 0 {
+		return entity.Redrive{}, &entity.RedriveNotFoundError{ID: id}
+	}
+	r, err := found[0].redrive()
+	if err != nil {
+		return entity.Redrive{}, fmt.Errorf("get redrive %s: %w", id, err)
+	}
+	return r, nil
+}
+
+// redrivesQuery selects the page before it sums up.
+const redrivesQuery = `
+	SELECT ` + redriveColumns + `
+	FROM (
+		SELECT * FROM dlq.redrives
+		WHERE (created_at, id) < (coalesce($1::timestamptz, 'infinity'), $2::uuid)
+		  AND (cardinality($3::text[]) = 0 OR state = ANY ($3))%ACTOR%
+		ORDER BY created_at DESC, id DESC LIMIT $4
+	) r ` + redriveTables + `
+	ORDER BY r.created_at DESC, r.id DESC`
+
+// Each query has its own plan and its own index.
+var (
+	RedrivesOfAll   = strings.Replace(redrivesQuery, "%ACTOR%", "", 1)
+	RedrivesOfActor = strings.Replace(redrivesQuery, "%ACTOR%", " AND actor = $5", 1)
+)
+
+// Redrives implements repository.Selections.
+func (s *Lifecycle) Redrives(ctx context.Context, q repository.RedriveQuery) ([]entity.Redrive, error) {
+	before := sql.NullTime{Time: q.Before.CreatedAt, Valid: !q.Before.CreatedAt.IsZero()}
+	query, args := RedrivesOfAll, []any{before, q.Before.ID, redriveStates(q.States), q.Limit}
+	if q.Actor != "" {
+		query, args = RedrivesOfActor, append(args, codec.Clean(q.Actor))
+	}
+	var found []redriveRow
+	if err := s.db.Select(ctx, &found, query, args...); err != nil {
+		return nil, conn.Translate("list redrives", err)
+	}
+	redrives := make([]entity.Redrive, len(found))
+	for i := range found {
+		var err error
+		if redrives[i], err = found[i].redrive(); err != nil {
+			return nil, fmt.Errorf("list redrives: %w", err)
+		}
+	}
+	return redrives, nil
+}
+
+// ActiveRedrives implements repository.Redrives.
+func (s *Lifecycle) ActiveRedrives(ctx context.Context) ([]uuid.UUID, error) {
+	var ids []uuid.UUID
+	err := s.db.Select(ctx, &ids, `
+		SELECT id FROM (
+			SELECT id, created_at FROM dlq.redrives WHERE state IN ('canary', 'running')
+			UNION
+			SELECT r.id, r.created_at FROM dlq.redrive_batches b JOIN dlq.redrives r ON r.id = b.redrive_id
+			WHERE b.owner IS NOT NULL AND b.lease_expires_at <= coalesce($1::timestamptz, clock_timestamp())
+		) due ORDER BY created_at, id`, s.db.Clock())
+	return ids, conn.Translate("find active redrives", err)
+}
+
+// mustExist returns a *entity.RedriveNotFoundError if the redrive does not exist. It is called after a statement that
+// changed no row.
+func (s *Lifecycle) mustExist(ctx context.Context, where string, id uuid.UUID) error {
+	var known []bool
+	if err := s.db.Select(ctx, &known, `SELECT true FROM dlq.redrives WHERE id = $1`, id); err != nil {
+		return conn.Translate(where, err)
+	}
+	if len(known) == 0 {
+		return &entity.RedriveNotFoundError{ID: id}
+	}
+	return nil
+}
+
+type redriveRow struct {
+	ID           uuid.UUID      `db:"id"`
+	Action       string         `db:"action"`
+	State        string         `db:"state"`
+	Note         string         `db:"note"`
+	Actor        string         `db:"actor"`
+	Reason       sql.NullString `db:"reason"`
+	RequestID    sql.NullString `db:"request_id"`
+	TraceID      sql.NullString `db:"trace_id"`
+	OperationID  uuid.NullUUID  `db:"operation_id"`
+	Selection    []byte         `db:"selection"`
+	Options      []byte         `db:"options"`
+	CreatedAt    time.Time      `db:"created_at"`
+	UpdatedAt    time.Time      `db:"updated_at"`
+	EndedAt      sql.NullTime   `db:"ended_at"`
+	Selected     int            `db:"selected"`
+	LeftOut      []byte         `db:"left_out"`
+	CanaryPassed bool           `db:"canary_passed"`
+	WaitingSince sql.NullTime   `db:"waiting_since"`
+
+	ForgivenSent     int `db:"forgiven_sent"`
+	ForgivenFailed   int `db:"forgiven_failed"`
+	ForgivenReturned int `db:"forgiven_returned"`
+
+	Succeeded int    `db:"succeeded"`
+	Failed    int    `db:"failed"`
+	Dead      int    `db:"dead"`
+	InDoubt   int    `db:"in_doubt"`
+	Skipped   int    `db:"skipped"`
+	UnderWay  int    `db:"under_way"`
+	Reasons   []byte `db:"reasons"`
+	Returned  int    `db:"returned"`
+}
+
+func (r *redriveRow) redrive() (entity.Redrive, error) {
+	selection, err := unpackSelection(r.Selection)
+	if err != nil {
+		return entity.Redrive{}, err
+	}
+	options, err := unpackOptions(r.Options)
+	if err != nil {
+		return entity.Redrive{}, err
+	}
+	reasons := map[string]int{}
+	if err := unpackReasons(reasons, r.LeftOut); err != nil {
+		return entity.Redrive{}, err
+	}
+	leftOut := 0
+	for _, n := range reasons {
+		leftOut += n
+	}
+	if err := unpackReasons(reasons, r.Reasons); err != nil {
+		return entity.Redrive{}, err
+	}
+	return entity.Redrive{
+		ID: r.ID, Action: actionOf(r.Action), State: entity.RedriveState(r.State), Note: r.Note,
+		Cause: entity.Cause{
+			Actor: r.Actor, Reason: r.Reason.String, RequestID: r.RequestID.String, TraceID: r.TraceID.String,
+			Operation: r.OperationID.UUID,
+		},
+		Selection: selection, Options: options,
+		CreatedAt: entity.Moment(r.CreatedAt), UpdatedAt: entity.Moment(r.UpdatedAt), EndedAt: codec.TimeOf(r.EndedAt),
+		Selected: r.Selected, LeftOut: leftOut,
+		Counts: entity.RedriveCounts{
+			Succeeded: r.Succeeded, Failed: r.Failed, Dead: r.Dead, InDoubt: r.InDoubt, Skipped: r.Skipped + leftOut,
+			UnderWay: r.UnderWay,
+			Waiting:  r.Selected - leftOut - r.Succeeded - r.Failed - r.InDoubt - r.Skipped,
+			Returned: r.Returned, Reasons: reasons,
+		},
+		CanaryPassed: r.CanaryPassed, WaitingSince: codec.TimeOf(r.WaitingSince),
+		Forgiven: entity.Tally{Sent: r.ForgivenSent, Failed: r.ForgivenFailed, Returned: r.ForgivenReturned},
+	}, nil
+}
+
+func redriveStates(states []entity.RedriveState) []byte {
+	c := codec.NewArray(codec.OIDText, len(states), 10)
+	for _, s := range states {
+		c.Text(string(s))
+	}
+	return c.Arg()
+}
+
+// MoveRedriveQuery locks the redrive first: each caller sees the result of the previous one. Open batches are those
+// at the start of the statement; the process that saves the last one moves the redrive after that.
+const MoveRedriveQuery = `
+	WITH held AS MATERIALIZED (
+		SELECT id, state FROM dlq.redrives WHERE id = $1 FOR NO KEY UPDATE
+	), moved AS (
+		UPDATE dlq.redrives r SET
+			state = $8, note = $9, updated_at = c.moment, waiting_since = NULL,
+			ended_at = CASE WHEN $8 IN ('cancelled', 'finished') THEN c.moment END,
+			canary_passed = r.canary_passed OR $10 OR held.state = 'stopped' AND $8 = 'running',
+			forgiven_sent = CASE WHEN held.state = 'stopped' AND $8 = 'running' THEN t.sent ELSE r.forgiven_sent END,
+			forgiven_failed = CASE WHEN held.state = 'stopped' AND $8 = 'running' THEN t.failed ELSE r.forgiven_failed END,
+			forgiven_returned = CASE WHEN held.state = 'stopped' AND $8 = 'running' THEN t.returned ELSE r.forgiven_returned END
+		FROM held, (SELECT coalesce($2::timestamptz, clock_timestamp()) AS moment) c, (
+			SELECT coalesce(sum(succeeded + failed + in_doubt), 0) AS sent, coalesce(sum(failed), 0) AS failed,
+			       (SELECT count(*) FROM dlq.returns WHERE redrive_id = $1) AS returned
+			FROM dlq.redrive_batches WHERE redrive_id = $1
+		) t
+		WHERE r.id = held.id AND held.state = ANY ($11::text[])
+		  AND ($8 <> 'finished' OR NOT EXISTS (SELECT FROM dlq.redrive_batches WHERE redrive_id = $1 AND NOT done))
+		RETURNING r.id, held.state AS from_state, r.state, r.updated_at
+	), audit AS (
+		INSERT INTO dlq.audit (at, action, kind, object_id, from_state, to_state, actor, reason, request_id, trace_id, operation_id)
+		SELECT updated_at, $12, 'redrive', id, from_state, state, ` + audit.CauseFrom3 + ` FROM moved
+	)
+	SELECT held.state, EXISTS (SELECT FROM moved) AS moved FROM held`
+
+// MoveRedrive implements repository.Redrives.
+func (s *Lifecycle) MoveRedrive(ctx context.Context, id uuid.UUID, m repository.RedriveMove) (entity.Redrive, error) {
+	from := arrows(m)
+	m.Cause = audit.WithOperation(m.Cause)
+	args := append([]any{id, s.db.Clock()}, audit.CauseArgs(m.Cause)...)
+	args = append(args, string(m.To), codec.Clean(m.Note), m.PassCanary, redriveStates(from), string(m.Action))
+	var found []struct {
+		State string `db:"state"`
+		Moved bool   `db:"moved"`
+	}
+	if err := s.db.Select(ctx, &found, MoveRedriveQuery, args...); err != nil {
+		return entity.Redrive{}, conn.Translate("move redrive", err)
+	}
+	if len(found) == 0 {
+		return entity.Redrive{}, &entity.RedriveNotFoundError{ID: id}
+	}
+	if before := entity.RedriveState(found[0].State); !found[0].Moved && !slices.Contains(from, before) {
+		// The driver may have sent the statement twice; then the first one moved the redrive.
+		again, err := audit.ChangedBy(ctx, s.db, m.Cause.Operation, m.Action, []uuid.UUID{id})
+		if err != nil {
+			return entity.Redrive{}, conn.Translate("move redrive", err)
+		}
+		if len(again) > 0 {
+			return s.Redrive(ctx, id)
+		}
+		return entity.Redrive{}, &entity.RedriveStateError{ID: id, From: before, To: m.To}
+	}
+	return s.Redrive(ctx, id)
+}
+
+// arrows returns the states from which the move is allowed.
+func arrows(m repository.RedriveMove) []entity.RedriveState {
+	var from []entity.RedriveState
+	for _, s := range entity.RedriveStates() {
+		if s.CanMoveTo(m.To) && (len(m.From) == 0 || slices.Contains(m.From, s)) {
+			from = append(from, s)
+		}
+	}
+	return from
+}
+
+// saveWaitingQuery does not change an inactive redrive: its note is the reason for its state.
+const saveWaitingQuery = `
+	UPDATE dlq.redrives SET note = $4,
+		waiting_since = CASE WHEN $3 THEN coalesce(waiting_since, $2::timestamptz, clock_timestamp()) END
+	WHERE id = $1 AND state IN ('canary', 'running')
+	RETURNING true`
+
+// SaveWaiting implements repository.Redrives.
+func (s *Lifecycle) SaveWaiting(ctx context.Context, id uuid.UUID, waiting bool, note string) error {
+	var noted []bool
+	if err := s.db.Select(ctx, &noted, saveWaitingQuery, id, s.db.Clock(), waiting, codec.Clean(note)); err != nil {
+		return conn.Translate("record that a redrive waits", err)
+	}
+	if len(noted) > 0 {
+		return nil
+	}
+	return s.mustExist(ctx, "record that a redrive waits", id)
+}

@@ -1,0 +1,149 @@
+package redrives
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/search"
+)
+
+// selection is a query for the messages of a redrive: id, created_at, original_topic, dlq_topic_id, confidence, and
+// reason, why the action cannot take the message (NULL: it can). It is never prepared: PostgreSQL plans it for its
+// topic and times.
+type selection struct {
+	search.Arguments
+	query string
+	order string // ORDER BY of its rows
+}
+
+// NewSelection returns the selection of r with parameters from number first on. A selection without any condition is
+// entity.ErrInvalid.
+func NewSelection(ctx context.Context, scopes *search.Scopes, r repository.NewRedrive, first int) (*selection, error) {
+	takes, err := taken(r)
+	if err != nil {
+		return nil, err
+	}
+	if r.Selection.Empty() {
+		return nil, fmt.Errorf("selection without any condition: %w", entity.ErrInvalid)
+	}
+	n, err := scopes.Resolve(ctx, r.Selection.Filter, codec.SourceOf(false))
+	if err != nil {
+		return nil, err
+	}
+	q := &selection{Arguments: search.Arguments{First: first, Version: n.Version}}
+	if len(r.Selection.IDs) > 0 {
+		q.byID(r, n, takes)
+	} else {
+		q.byFilter(r, n, takes)
+	}
+	return q, nil
+}
+
+// taken is the condition under which the action of r accepts a message m.
+func taken(r repository.NewRedrive) (string, error) {
+	switch r.Action {
+	case entity.RedriveRetry:
+		if r.Options.Requeue {
+			return "(m.status = 'PENDING' AND m.retry_count < m.max_retries OR m.status = 'DEAD')", nil
+		}
+		return "(m.status = 'PENDING' AND m.retry_count < m.max_retries)", nil
+	case entity.RedriveRequeue:
+		return "(m.status = 'DEAD')", nil
+	case entity.RedriveDead:
+		return "(m.status = 'PENDING' OR m.status = 'RETRYING' AND m.unsettled)", nil
+	case entity.RedriveDelete:
+		return "(m.status <> 'RETRYING')", nil
+	case entity.RedriveMap:
+		return "(m.status IN ('PENDING', 'DEAD') AND m.origin_confidence IS DISTINCT FROM 'header')", nil
+	}
+	return "", fmt.Errorf("action %q: %w", r.Action, entity.ErrInvalid)
+}
+
+// worked are the states of messages that the action can change, and RETRYING, whose messages are always reported.
+func worked(r repository.NewRedrive) []entity.Status {
+	switch r.Action {
+	case entity.RedriveRequeue:
+		return []entity.Status{entity.Retrying, entity.Dead}
+	case entity.RedriveDelete:
+		return entity.Statuses()
+	case entity.RedriveRetry:
+		if r.Options.Requeue {
+			return []entity.Status{entity.Pending, entity.Retrying, entity.Dead}
+		}
+	case entity.RedriveMap:
+		return []entity.Status{entity.Pending, entity.Retrying, entity.Dead}
+	case entity.RedriveDead:
+	}
+	return []entity.Status{entity.Pending, entity.Retrying}
+}
+
+const selectedColumns = `m.id, m.created_at, m.original_topic, m.dlq_topic_id,
+	coalesce(m.origin_confidence, CASE WHEN m.original_topic = '' THEN 'none' ELSE 'mapping' END) AS confidence,
+	CASE WHEN %s THEN NULL WHEN m.status = 'RETRYING' THEN '` + repository.SkippedTaken + `'
+	     WHEN m.status IN (%s) THEN '` + repository.SkippedOriginKnown + `'
+	     ELSE '` + repository.SkippedNotRetryable + `' END AS reason`
+
+// columns are the selected columns for an action and the condition under which it accepts a message. Of messages in a
+// state that can be mapped, only those whose own header names the topic are not accepted.
+func columns(action entity.RedriveAction, takes string) string {
+	known := "''"
+	if action == entity.RedriveMap {
+		known = "'PENDING', 'DEAD'"
+	}
+	return fmt.Sprintf(selectedColumns, takes, known)
+}
+
+// byFilter walks the messages of topics by their names, each along its index, or those of the states. Without a
+// cut-off the statement's snapshot is used.
+func (q *selection) byFilter(r repository.NewRedrive, n search.Scope, takes string) {
+	q.order = "created_at, id"
+	f := r.Selection.Filter
+	walks := q.Walks(f, n)
+	if len(walks) == 0 {
+		q.Values, walks = nil, [][]string{{"false"}}
+	}
+	conditions := append(q.Conditions(f), q.Indexed(f)...)
+	if len(f.Statuses) == 0 {
+		conditions = append(conditions, search.Status(worked(r)))
+		if r.Action != entity.RedriveMap { // it also reports messages whose own header names the topic
+			conditions = append(conditions, "("+takes+" OR m.status = 'RETRYING')")
+		}
+	}
+	for i, walk := range walks {
+		walks[i] = []string{"SELECT " + columns(r.Action, takes) + "\n\tFROM dlq.dlq_messages m WHERE " + search.And(append(walk, conditions...)...)}
+	}
+	q.query = search.Join(walks, "\n\tUNION ALL\n\t")
+}
+
+// byID finds messages by the primary key. Ids that do not exist or are not visible count as gone; those that do not
+// match the filter are left out.
+func (q *selection) byID(r repository.NewRedrive, n search.Scope, takes string) {
+	s := r.Selection
+	q.order = "ord"
+	sight := "m.id = w.id"
+	for _, seen := range q.Seen(n) {
+		sight += " AND (" + seen + ") IS TRUE" // a form that no index answers
+	}
+	n.Visible = nil
+	conditions := q.Conditions(s.Filter)
+	conditions = append(conditions, q.Named(s.Filter, n)...)
+	if s.Catalogued() {
+		conditions = append(conditions, q.DocumentMatches(s.Filter))
+	}
+	q.query = "SELECT w.ord, w.id, m.created_at, coalesce(m.original_topic, '') AS original_topic, m.dlq_topic_id,\n" +
+		"	CASE WHEN m.id IS NOT NULL THEN v.confidence ELSE '' END AS confidence,\n" +
+		"	CASE WHEN m.id IS NULL THEN '" + repository.SkippedGone + "' ELSE v.reason END AS reason\n" +
+		"	FROM unnest(" + q.Arg(codec.UUIDArray(codec.Unique(s.IDs))) + "::uuid[]) WITH ORDINALITY AS w (id, ord)\n" +
+		"	LEFT JOIN dlq.dlq_messages m ON " + sight + "\n" +
+		"	LEFT JOIN LATERAL (SELECT " + columns(r.Action, takes) + ") v ON true\n" +
+		"	WHERE m.id IS NULL OR (" + search.And(conditions...) + ")"
+}
+
+// Within inserts the selection into a statement.
+func (q *selection) Within(statement string) string {
+	return strings.NewReplacer("%SELECTION%", q.query, "%ORDER%", q.order).Replace(statement)
+}

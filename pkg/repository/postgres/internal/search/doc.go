@@ -1,0 +1,16 @@
+// Package search turns a filter into SQL, for pages, counts and exports, and keeps the search index. Other packages use
+// Scopes and Arguments for their own statements with a filter.
+//
+// Read it in this order:
+//
+//   - index.go: Indexer, which stores documents
+//   - count.go: the number of messages of a filter
+//   - export.go: all messages of a filter
+//   - search.go: Searcher, and its statements' time limits
+//   - text.go: a page of messages that have the words of a filter
+//   - range.go: documents of a range of time
+//   - words.go: messages tested one by one
+//   - page.go: the messages of a page
+//   - scope.go: Scopes, the topics of a filter
+//   - filter.go: Arguments, the other conditions of a filter
+package search

@@ -1,0 +1,180 @@
+package search
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
+	"github.com/dlq-manager/dlq-manager/pkg/traces"
+)
+
+// Limits of one read of an export: messages, and bytes of each part; a message with a larger part is read alone. This
+// bounds the memory.
+const (
+	ExportStep  = 250
+	ExportBytes = 16 << 10
+)
+
+// When at least this many of the sampled messages have a filter's words, the export tests message by message.
+const (
+	ExportSample = 5000
+	exportHits   = ExportSample / 100
+)
+
+// Export implements repository.Searcher. A cursor keeps the snapshot: the caller may take any time for a message.
+func (s *Searcher) Export(ctx context.Context, q repository.ExportQuery, yield func(*entity.Message) error) error {
+	if q.Limit < 1 {
+		return nil
+	}
+	from := codec.SourceOf(q.Archived)
+	n, err := s.scopes.Resolve(ctx, q.Filter, from)
+	if err != nil {
+		return conn.Translate("export messages", err)
+	}
+	var refused, broken error
+	begun := false
+	once := func(m *entity.Message) error { begun = true; return yield(m) }
+	err = Bounded(ctx, s.db, s.SearchTimeout, func(tx *sqlx.Tx) error {
+		if begun { // what was yielded cannot be taken back
+			return broken
+		}
+		how, err := HowToExport(ctx, tx, from, q, n)
+		if err != nil {
+			return err
+		}
+		query, args := ExportQuery(from, q, n, how)
+		if _, err := tx.ExecContext(ctx, "DECLARE exported NO SCROLL CURSOR FOR "+query, args...); err != nil {
+			return err
+		}
+		e, err := newExporter(ctx, tx, from, q.MaxValue)
+		if err != nil {
+			return err
+		}
+		refused, err = e.run(ctx, once)
+		broken = err
+		return err
+	})
+	if refused != nil {
+		return refused
+	}
+	return conn.Translate("export messages", err)
+}
+
+// ExportQuery merges the rows of its walks with pointers to their bytes only.
+func ExportQuery(from codec.Source, q repository.ExportQuery, n Scope, how string) (string, []any) {
+	a := &Arguments{First: 1, Version: n.Version}
+	walks := a.ways(q.Filter, n, how)
+	if len(walks) == 0 {
+		a.Values, walks = nil, [][]string{{"false"}}
+	}
+	conditions := append(a.Conditions(q.Filter), a.words(q.Filter, how)...)
+	for i, walk := range walks {
+		walks[i] = []string{"(SELECT m.* FROM " + from.View + " m WHERE " + And(append(walk, conditions...)...) +
+			" ORDER BY m.created_at DESC, m.id DESC)"}
+	}
+	limit := a.Arg(ExportBytes) + "::bigint"
+	errorMessage := "CASE WHEN octet_length(m.error_message) <= " + limit + " THEN m.error_message END AS error_message"
+	return `
+	SELECT ` + codec.StateColumnsBefore + errorMessage + codec.StateColumnsBehind + `, ` + codec.ByteColumnsWith(codec.KeyUpTo(limit), limit, codec.HeadersUpTo(limit)) + `, ` + codec.ConsumptionColumns + `,
+		coalesce(octet_length(m.key), 0) > ` + limit + ` OR octet_length(m.error_message) > ` + limit + ` AS cut
+	FROM (` + Join(walks, "\n\tUNION ALL\n\t") + `) m
+	LEFT JOIN LATERAL (SELECT name FROM dlq.topics WHERE id = m.dlq_topic_id OFFSET 0) t ON true` + codec.ConsumptionOf + `
+	ORDER BY m.created_at DESC, m.id DESC LIMIT ` + a.Arg(q.Limit) + `::bigint`, a.Values
+}
+
+// HowToExport chooses to test message by message when many have a filter's words, or when the rest of the filter
+// leaves few.
+func HowToExport(ctx context.Context, tx *sqlx.Tx, from codec.Source, q repository.ExportQuery, n Scope) (string, error) {
+	if !q.Filter.Catalogued() {
+		return "", nil
+	}
+	l, err := scanMessages(ctx, tx, from, repository.SearchQuery{Filter: q.Filter, Limit: exportHits}, n, ExportSample)
+	if l.all || len(l.hits) >= exportHits {
+		return testEach, err
+	}
+	return FindFirst, err
+}
+
+// exporter reads from the cursor "exported" of its transaction.
+type exporter struct {
+	next, whole *sqlx.Stmt
+	maxValue    int64
+}
+
+func newExporter(ctx context.Context, tx *sqlx.Tx, from codec.Source, maxValue int64) (*exporter, error) {
+	next, err := tx.PreparexContext(ctx, fmt.Sprintf("FETCH %d FROM exported", ExportStep))
+	if err != nil {
+		return nil, err
+	}
+	whole, err := tx.PreparexContext(ctx, codec.OneQuery(from, codec.AnyKey))
+	return &exporter{next: next, whole: whole, maxValue: maxValue}, err
+}
+
+// exported is a message as the cursor returns it. It may be cut: its key or its error message is too long.
+type exported struct {
+	message entity.Message
+	cut     bool
+}
+
+// run yields all messages. It returns an error of yield apart from those of the store.
+func (e *exporter) run(ctx context.Context, yield func(*entity.Message) error) (refused, err error) {
+	step := make([]exported, 0, ExportStep)
+	for {
+		if step, err = e.fetch(ctx, step[:0]); err != nil {
+			return nil, err
+		}
+		for i := range step {
+			m, err := e.message(ctx, &step[i])
+			if err != nil {
+				return nil, err
+			}
+			if err := yield(m); err != nil {
+				return err, nil
+			}
+			step[i] = exported{} // release its bytes
+		}
+		ctx = traces.Quiet(ctx) //nolint:fatcontext // wrapped once; only the first read has a span
+		if len(step) < ExportStep {
+			return nil, nil
+		}
+	}
+}
+
+// fetch appends the cursor's next messages to step.
+func (e *exporter) fetch(ctx context.Context, step []exported) ([]exported, error) {
+	rows, err := e.next.Stmt.QueryContext(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }() // rows.Err reports it
+	err = codec.ScanRows(rows, func(r *codec.ScannedRow) error {
+		m, err := r.MessageToShow()
+		step = append(step, exported{m, r.Cut.Bool})
+		return err
+	})
+	return step, err
+}
+
+// message returns the message of a row. It reads the message again alone when its bytes are too many to be read with
+// others.
+func (e *exporter) message(ctx context.Context, r *exported) (*entity.Message, error) {
+	m := &r.message
+	left := m.Record.State == entity.ValueNotLoaded && (e.maxValue < 0 || e.maxValue > ExportBytes && m.Record.Size <= e.maxValue)
+	if r.cut || m.Record.HeadersOmitted || left {
+		var one codec.Row
+		if err := e.whole.GetContext(ctx, &one, m.ID, e.maxValue); err != nil {
+			return nil, err
+		}
+		whole, err := one.MessageToShow()
+		return &whole, err
+	}
+	if e.maxValue >= 0 && m.Record.Value != nil && m.Record.Size > e.maxValue {
+		m.Record.State, m.Record.Value = entity.ValueNotLoaded, nil
+	}
+	return m, nil
+}

@@ -1,0 +1,173 @@
+package search
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
+)
+
+// Arguments are those of a query whose text depends on the filter. It is planned for its arguments: one topic may
+// have a millionth of the table and the next all of it.
+type Arguments struct {
+	First   int // number of the parameter of the first argument
+	Values  []any
+	Version *int64 // of documents, in addition to that of the search index; nil: any
+}
+
+// Arg adds an argument and returns its parameter.
+func (a *Arguments) Arg(v any) string {
+	a.Values = append(a.Values, v)
+	return fmt.Sprintf("$%d", a.First+len(a.Values)-1)
+}
+
+// text returns s as an argument; if no column can hold s, an argument that equals nothing.
+func (a *Arguments) text(s string) string {
+	if s != codec.Clean(s) {
+		return "NULL::text"
+	}
+	return a.Arg(s) + "::text"
+}
+
+func (a *Arguments) texts(list []string) string {
+	c := codec.NewArray(codec.OIDText, len(list), 16)
+	for _, s := range list {
+		c.Text(s)
+	}
+	return a.Arg(c.Arg()) + "::text[]"
+}
+
+func (a *Arguments) numbers(list []int32) string {
+	c := codec.NewArray(codec.OIDInt4, len(list), 4)
+	for _, n := range list {
+		c.Int32(n)
+	}
+	return a.Arg(c.Arg()) + "::int[]"
+}
+
+func (a *Arguments) terms(list []int64) string {
+	c := codec.NewArray(codec.OIDInt8, len(list), 8)
+	for _, n := range list {
+		c.Int64(n)
+	}
+	return a.Arg(c.Arg()) + "::bigint[]"
+}
+
+// Conditions are those of a filter on message m, without those on its topics and on the search index.
+func (a *Arguments) Conditions(f entity.Filter) []string {
+	var all []string
+	add := func(asked bool, condition func() string) {
+		if asked {
+			all = append(all, condition())
+		}
+	}
+	add(len(f.Statuses) > 0, func() string { return Status(f.Statuses) })
+	add(f.ErrorClass != "", func() string { return "m.error_class = " + a.text(f.ErrorClass) })
+	add(f.ConsumerGroup != "", func() string { return "m.consumer_group = " + a.text(f.ConsumerGroup) })
+	add(f.Dialect != "", func() string { return "m.dialect = " + a.text(f.Dialect) })
+	add(f.Group != uuid.Nil, func() string { return "m.group_id = " + a.Arg(f.Group) + "::uuid" })
+	times := []struct {
+		column, sign string
+		at           any
+		asked        bool
+	}{
+		{"created_at", ">=", entity.Moment(f.CreatedAfter), !f.CreatedAfter.IsZero()},
+		{"created_at", "<", entity.Moment(f.CreatedBefore), !f.CreatedBefore.IsZero()},
+		{"last_retry_at", ">=", entity.Moment(f.RetriedAfter), !f.RetriedAfter.IsZero()},
+		{"last_retry_at", "<", entity.Moment(f.RetriedBefore), !f.RetriedBefore.IsZero()},
+	}
+	for _, t := range times {
+		add(t.asked, func() string { return "m." + t.column + " " + t.sign + " " + a.Arg(t.at) + "::timestamptz" })
+	}
+	return all
+}
+
+// Status writes the states into the text, because the planner knows how common each one is.
+func Status(wanted []entity.Status) string {
+	var known []string
+	for _, s := range entity.Statuses() {
+		if slices.Contains(wanted, s) {
+			known = append(known, "'"+string(s)+"'")
+		}
+	}
+	if len(known) == 0 {
+		return "false"
+	}
+	return "m.status IN (" + strings.Join(known, ", ") + ")"
+}
+
+// documented are a filter's conditions on d, the message's document.
+func (a *Arguments) documented(f entity.Filter) string {
+	if slices.ContainsFunc(f.Words, func(word string) bool { return word != codec.Clean(word) }) {
+		return "false"
+	}
+	all := []string{"d.version = (SELECT version FROM dlq.search_index)"}
+	if a.Version != nil {
+		all = append(all, "d.version = "+a.Arg(*a.Version)+"::bigint")
+	}
+	var every []int64
+	for _, any := range f.Terms() {
+		if len(any) == 1 {
+			every = append(every, any[0])
+			continue
+		}
+		all = append(all, "d.terms && "+a.terms(any))
+	}
+	if len(every) > 0 {
+		all = append(all, "d.terms @> "+a.terms(every))
+	}
+	for _, word := range f.Words {
+		all = append(all, "d.text LIKE "+a.Arg("%"+literally.Replace(word)+"%")+"::text")
+	}
+	return strings.Join(all, " AND ")
+}
+
+// literally escapes the wildcards of LIKE.
+var literally = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`)
+
+// documentOfM is the condition that d is the document of m.
+const documentOfM = "d.message_id = m.id AND d.created_at = m.created_at"
+
+// inPartitions are conditions on d that exclude the partitions in which a filter can have no document: all other
+// partitions are locked, and read or searched.
+func (a *Arguments) inPartitions(f entity.Filter) string {
+	var all []string
+	if !f.CreatedAfter.IsZero() {
+		all = append(all, "d.created_at >= "+a.Arg(entity.Moment(f.CreatedAfter))+"::timestamptz")
+	}
+	if !f.CreatedBefore.IsZero() {
+		all = append(all, "d.created_at < "+a.Arg(entity.Moment(f.CreatedBefore))+"::timestamptz")
+	}
+	return And(all...)
+}
+
+// Indexed is the condition that m has a matching document; the planner decides where to begin.
+func (a *Arguments) Indexed(f entity.Filter) []string {
+	if !f.Catalogued() {
+		return nil
+	}
+	return []string{"EXISTS (SELECT FROM dlq.message_documents d WHERE " + And(documentOfM, a.inPartitions(f), a.documented(f)) + ")"}
+}
+
+// DocumentMatches is the same condition, tested for one message after the other: the planner cannot reverse it.
+func (a *Arguments) DocumentMatches(f entity.Filter) string {
+	return "(SELECT " + a.documented(f) + " FROM dlq.message_documents d WHERE " + And(documentOfM, a.inPartitions(f)) + ")"
+}
+
+// found is the same condition for words that few messages have: the documents are found first, and their messages by
+// the primary key.
+func (a *Arguments) found(f entity.Filter) string {
+	return "m.id = ANY (ARRAY(SELECT d.message_id FROM dlq.message_documents d WHERE " + And(a.inPartitions(f), a.documented(f)) + "))"
+}
+
+// And joins conditions; without any the result is always true.
+func And(conditions ...string) string {
+	if len(conditions) == 0 {
+		return "true"
+	}
+	return strings.Join(conditions, " AND ")
+}

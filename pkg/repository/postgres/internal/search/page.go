@@ -1,0 +1,173 @@
+package search
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
+)
+
+// idQuery is a query that returns id, at (the time by which the list is sorted) and created_at in an order, and its
+// arguments.
+type idQuery struct {
+	Arguments
+	Query string
+	order string
+
+	noValues bool // do not load the values of the messages
+}
+
+// Treatment of a filter's words, and of every other condition that needs the search index.
+const (
+	LeaveOut  = ""      // not part of this query
+	testEach  = "look"  // the document of each message is tested
+	FindFirst = "first" // documents are found first, and then their messages
+)
+
+func (a *Arguments) words(f entity.Filter, how string) []string {
+	switch how {
+	case FindFirst:
+		return []string{a.found(f)}
+	case testEach:
+		return []string{a.DocumentMatches(f)}
+	}
+	return nil
+}
+
+// ways returns the walks, or at most one when the messages are already known.
+func (a *Arguments) ways(f entity.Filter, n Scope, how string) [][]string {
+	if how == FindFirst {
+		return [][]string{a.Named(f, n)}
+	}
+	if walks, apart := a.WalksOfPairs(f, n); apart {
+		return walks
+	}
+	return a.Walks(f, n)
+}
+
+// listPart is a part of a list.
+type listPart struct {
+	limit  int
+	within string // a condition on m; "": none
+	first  int    // number of its first parameter
+}
+
+// Listed returns the query for the ids of a page.
+func Listed(from codec.Source, q repository.SearchQuery, n Scope, how string) *idQuery {
+	return listedIn(from, q, n, how, listPart{limit: q.Limit, first: 1})
+}
+
+// listedIn returns the query for a part of the list that q asks for.
+func listedIn(from codec.Source, q repository.SearchQuery, n Scope, how string, s listPart) *idQuery {
+	p := &idQuery{Arguments: Arguments{First: s.first, Version: n.Version}, noValues: q.NoValues}
+	p.order = Order(q.Sort, "at", "id")
+	column := sortColumn(q.Sort)
+	walks := p.ways(q.Filter, n, how)
+	if len(walks) == 0 {
+		p.Values = nil // they are not parameters of the query
+		p.Query = "SELECT NULL::uuid AS id, NULL::timestamptz AS at, NULL::timestamptz AS created_at WHERE false"
+		return p
+	}
+	conditions := append(p.Conditions(q.Filter), p.words(q.Filter, how)...)
+	if q.Sort.By == repository.ByLastRetry {
+		conditions = append(conditions, "m.last_retry_at IS NOT NULL")
+	}
+	conditions = append(conditions, p.behind(q)...)
+	if s.within != "" {
+		conditions = append(conditions, s.within)
+	}
+	limit := codec.Bigint(s.limit) // in the text, so that the planner knows that it is small
+	if how != FindFirst {
+		walks = byStatus(walks, q)
+	}
+	for i, walk := range walks {
+		walks[i] = []string{"(SELECT m.id, m." + column + " AS at, m.created_at FROM " + from.Table + " m WHERE " + And(append(walk, conditions...)...) +
+			" ORDER BY " + Order(q.Sort, "m."+column, "m.id") + " LIMIT " + limit + ")"}
+	}
+	p.Query = "SELECT id, at, created_at FROM (" + Join(walks, "\n\tUNION ALL\n\t") + ") walked ORDER BY " + p.order + " LIMIT " + limit
+	return p
+}
+
+// byStatus walks every status separately when no other condition selects an index.
+func byStatus(walks [][]string, q repository.SearchQuery) [][]string {
+	if len(walks) != 1 || len(walks[0]) > 0 || q.Filter.Group != uuid.Nil || q.Sort.By != repository.ByCreated {
+		return walks
+	}
+	var each [][]string
+	for _, s := range entity.Statuses() {
+		if slices.Contains(q.Filter.Statuses, s) {
+			each = append(each, []string{Status([]entity.Status{s})})
+		}
+	}
+	if len(each) < 2 || len(each) == len(entity.Statuses()) {
+		return walks
+	}
+	return each
+}
+
+// Join joins walks, each with all of its conditions.
+func Join(walks [][]string, by string) string {
+	texts := make([]string, len(walks))
+	for i, w := range walks {
+		texts[i] = And(w...)
+	}
+	return strings.Join(texts, by)
+}
+
+func sortColumn(s repository.Sort) string {
+	if s.By == repository.ByLastRetry {
+		return "last_retry_at"
+	}
+	return "created_at"
+}
+
+// Order is the ORDER BY of a list; at and id are its columns.
+func Order(s repository.Sort, at, id string) string {
+	if s.Ascending {
+		return at + ", " + id
+	}
+	return at + " DESC, " + id + " DESC"
+}
+
+// behind is the condition that m comes after the cursor of the page.
+func (a *Arguments) behind(q repository.SearchQuery) []string {
+	if q.After == (repository.Cursor{}) {
+		return nil
+	}
+	sign := "<"
+	if q.Sort.Ascending {
+		sign = ">"
+	}
+	return []string{"(m." + sortColumn(q.Sort) + ", m.id) " + sign +
+		" (" + a.Arg(entity.Moment(q.After.CreatedAt)) + "::timestamptz, " + a.Arg(q.After.ID) + "::uuid)"}
+}
+
+// these are known messages, in the order of their rows.
+func these(from codec.Source, q repository.SearchQuery, ids []uuid.UUID) *idQuery {
+	p := &idQuery{Arguments: Arguments{First: 1}, order: Order(q.Sort, "at", "id"), noValues: q.NoValues}
+	p.Query = "SELECT m.id, m." + sortColumn(q.Sort) + " AS at, m.created_at FROM unnest(" + p.Arg(codec.UUIDArray(ids)) + "::uuid[]) AS w (id) " + from.Join("w.id") +
+		" ORDER BY " + p.order + " LIMIT " + codec.Bigint(q.Limit)
+	return p
+}
+
+// PageQuery reads the messages of an idQuery, with bytes limited as in List.
+func PageQuery(from codec.Source, p *idQuery) (string, []any) {
+	limit, page := codec.Bigint(repository.ListValueLimit), codec.Bigint(repository.ListPageLimit)
+	values, size := "m.room", codec.ListedSize(limit)
+	if p.noValues {
+		values, size = "0", codec.ListedSizeWithout(limit)
+	}
+	return `
+	SELECT ` + codec.StateColumns + `, ` + codec.ByteColumns(values, "m.room") + `, ` + codec.ConsumptionColumns + `
+	FROM (
+		SELECT m.*, place.ord, CASE WHEN sum(` + size + `) OVER (ORDER BY place.ord) <= ` + page + ` THEN ` + limit + ` ELSE 0 END AS room
+		FROM (SELECT id, row_number() OVER (ORDER BY ` + p.order + `) AS ord FROM (` + p.Query + `) placed) place
+		` + from.JoinView("place.id") + `
+	) m
+	LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id` + codec.ConsumptionOf + `
+	ORDER BY m.ord`, p.Values
+}

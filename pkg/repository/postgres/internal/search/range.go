@@ -1,0 +1,212 @@
+package search
+
+import (
+	"context"
+	"math"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
+)
+
+// TimeRange is a range of time in microseconds since 2000, without to.
+type TimeRange struct{ From, To int64 }
+
+func (r TimeRange) empty() bool { return r.From >= r.To }
+
+// Length is the number of microseconds.
+func (r TimeRange) Length() int64 { return r.To - r.From }
+
+// and returns the intersection of both ranges.
+func (r TimeRange) and(o TimeRange) TimeRange {
+	return TimeRange{max(r.From, o.From), min(r.To, o.To)}
+}
+
+// with returns the shortest range that contains both.
+func (r TimeRange) with(o TimeRange) TimeRange {
+	return TimeRange{min(r.From, o.From), max(r.To, o.To)}
+}
+
+// first returns the part of a range that comes first in a list.
+func (r TimeRange) first(length int64, ascending bool) TimeRange {
+	switch {
+	case r.empty() || length >= r.Length():
+	case ascending:
+		r.To = r.From + length
+	default:
+		r.From = r.To - length
+	}
+	return r
+}
+
+// behind returns the part of a range that comes after a cursor.
+func (r TimeRange) behind(p repository.Cursor, ascending bool) TimeRange {
+	at := Micros(p.CreatedAt)
+	if ascending {
+		if p.ID == uuid.Max {
+			at++
+		}
+		r.From = max(r.From, at)
+		return r
+	}
+	if p.ID != uuid.Nil {
+		at++
+	}
+	r.To = min(r.To, at)
+	return r
+}
+
+// since2000 is the year 2000 in microseconds of Unix time.
+const since2000 = 946_684_800_000_000
+
+// Micros are the microseconds from 2000 to t.
+func Micros(t time.Time) int64 { return t.UnixMicro() - since2000 }
+
+func moment2000(micros int64) time.Time { return time.UnixMicro(micros + since2000).UTC() }
+
+// Days since 2000 of the partitions for all earlier and for all later times.
+const (
+	earliestDay = -1
+	latestDay   = 36_525 // 2100-01-01
+	DayLength   = int64(24 * time.Hour / time.Microsecond)
+)
+
+// Day is a partition of the documents.
+type Day struct {
+	TimeRange
+	Table string // quoted; "" when the role may read it only through dlq.message_documents
+}
+
+// daysOf returns the existing partitions.
+func daysOf(ctx context.Context, tx *sqlx.Tx, ascending bool) ([]Day, error) {
+	var found []struct {
+		Number int64  `db:"number"`
+		Name   string `db:"name"`
+	}
+	err := readRows(ctx, tx, &found, `SELECT to_date(right(c.relname, 8), 'YYYYMMDD') - DATE '2000-01-01' AS number,
+		CASE WHEN has_table_privilege(c.oid, 'SELECT') THEN 'dlq.' || quote_ident(c.relname) ELSE '' END AS name
+		FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+		WHERE i.inhparent = 'dlq.message_documents'::regclass ORDER BY 1`)
+	if err != nil {
+		return nil, err
+	}
+	days := make([]Day, len(found))
+	for i, f := range found {
+		days[i] = Day{TimeRange{f.Number * DayLength, (f.Number + 1) * DayLength}, f.Name}
+		switch f.Number {
+		case earliestDay:
+			days[i].From = math.MinInt64
+		case latestDay:
+			days[i].To = math.MaxInt64
+		}
+	}
+	if !ascending {
+		slices.Reverse(days)
+	}
+	return days, nil
+}
+
+// leftOf returns the range between the oldest and the newest message, without times that the query excludes.
+func leftOf(ctx context.Context, tx *sqlx.Tx, from codec.Source, q repository.SearchQuery) (TimeRange, error) {
+	var found []struct {
+		Oldest int64 `db:"oldest"`
+		Newest int64 `db:"newest"`
+	}
+	if err := readRows(ctx, tx, &found, boundsQuery(from)); err != nil || len(found) == 0 {
+		return TimeRange{}, err
+	}
+	left := TimeRange{found[0].Oldest, found[0].Newest + 1}
+	if at := q.Filter.CreatedAfter; !at.IsZero() {
+		left.From = max(left.From, Micros(at))
+	}
+	if at := q.Filter.CreatedBefore; !at.IsZero() {
+		left.To = min(left.To, Micros(at)+1)
+	}
+	if q.After != (repository.Cursor{}) {
+		left = left.behind(q.After, q.Sort.Ascending)
+	}
+	return left, nil
+}
+
+// boundsQuery returns the oldest and the newest finite created_at of messages.
+func boundsQuery(from codec.Source) string {
+	edge := func(where, order string) string {
+		return "(SELECT created_at FROM " + from.Table + " WHERE " + where + " ORDER BY created_at " + order + " LIMIT 1)"
+	}
+	return "SELECT " + microsOf("e.oldest") + " AS oldest, " + microsOf("e.newest") + " AS newest\n" +
+		"FROM (SELECT " + edge("created_at > '-infinity'", "") + " AS oldest, " + edge("created_at < 'infinity'", "DESC") + " AS newest) e\n" +
+		"WHERE isfinite(e.oldest) AND isfinite(e.newest)"
+}
+
+// microsOf returns an SQL expression in microseconds since 2000.
+func microsOf(at string) string {
+	return "(extract(epoch FROM " + at + " - TIMESTAMPTZ '2000-01-01 00:00:00+00') * 1000000)::bigint"
+}
+
+// A range is read through an index: PostgreSQL does not know how few documents have a word, and might read all of
+// them.
+const (
+	byIndex  = `; SET LOCAL enable_seqscan = off`
+	inAnyWay = `; SET LOCAL enable_seqscan = on`
+)
+
+// RangeQuery finds the first messages of a range by documents: PostgreSQL would walk all messages for words that it
+// considers common. Sorting before the join reads few messages.
+//
+// The documents of whole days are found by their words alone, and those of a part of a day by their time. PostgreSQL
+// cannot choose: in a new day, which it has not analyzed, it would read every document by its time.
+func RangeQuery(from codec.Source, q repository.SearchQuery, n Scope, in TimeRange, whole []Day) (string, []any) {
+	a := &Arguments{First: 1, Version: n.Version}
+	behind := append(a.behind(q), "m.created_at >= "+a.Arg(moment2000(in.From))+"::timestamptz", "m.created_at < "+a.Arg(moment2000(in.To))+"::timestamptz")
+	documents := []string{a.documented(q.Filter)}
+	messages := append(append(a.Named(q.Filter, n), a.Conditions(q.Filter)...), "m.created_at = found.created_at")
+	table := "dlq.message_documents"
+	if len(whole) > 0 {
+		table = unionOf(whole)
+		messages = append(messages, onDocument(behind, "found"))
+	} else {
+		documents = append(documents, onDocument(behind, "d"))
+	}
+	return `
+	WITH found AS MATERIALIZED (
+		SELECT d.message_id, d.created_at FROM ` + table + ` d WHERE ` + And(documents...) + `
+	)
+	SELECT m.id FROM found ` + from.Join("found.message_id") + ` WHERE ` + And(messages...) + `
+	ORDER BY ` + Order(q.Sort, "found.created_at", "found.message_id") + ` LIMIT ` + codec.Bigint(q.Limit), a.Values
+}
+
+// onDocument converts conditions on a message into conditions on its document.
+func onDocument(conditions []string, document string) string {
+	return strings.NewReplacer("m.created_at", document+".created_at", "m.id", document+".message_id").Replace(And(conditions...))
+}
+
+// unionOf selects the documents of days.
+func unionOf(days []Day) string {
+	var tables []string
+	for _, d := range days {
+		tables = append(tables, "SELECT message_id, created_at, version, text, terms FROM "+d.Table)
+	}
+	return "(" + strings.Join(tables, " UNION ALL ") + ")"
+}
+
+// byWords reports whether the search index can find the documents of a filter by words. A word needs at least three
+// letters or digits.
+func byWords(f entity.Filter) bool {
+	return len(f.Terms()) > 0 || slices.ContainsFunc(f.Words, func(word string) bool {
+		adjacent, most := 0, 0
+		for _, r := range word {
+			if adjacent++; !unicode.IsLetter(r) && !unicode.IsDigit(r) {
+				adjacent = 0
+			}
+			most = max(most, adjacent)
+		}
+		return most >= 3
+	})
+}

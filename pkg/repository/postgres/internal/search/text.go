@@ -1,0 +1,285 @@
+package search
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
+)
+
+const (
+	// searchTime is the time limit of a page of a free-text search. After it no statement begins: the page ends where
+	// the search has arrived.
+	searchTime = time.Second
+	// rangeTime is the time limit of one statement of the search. A longer one is ended and repeated for a shorter
+	// time range.
+	rangeTime = 300 * time.Millisecond
+	// quick is the time under which a day may take for the next statement to search twice as many days.
+	quick = rangeTime / 10
+	// shortestRange, in microseconds, is not divided further: its statement may take the time of any other query.
+	shortestRange = int64(time.Second / time.Microsecond)
+	// maxScanned is how many messages are tested one by one in a statement; promising is within how many of them a
+	// page should be full for them to be tested one by one.
+	maxScanned = 16_000
+	promising  = 8_000
+)
+
+// textSearch finds a page of messages that have a filter's words. It tests the newest messages one by one, and then
+// searches the documents day by day; several days at once while that is quick.
+type textSearch struct {
+	q     repository.SearchQuery // After is the present position
+	hits  []uuid.UUID
+	known map[uuid.UUID]bool
+	left  TimeRange // remaining range of the times of messages
+
+	advanced bool      // the search has moved past some messages
+	deadline time.Time // no statement begins after it
+	step     int       // how many messages it tests next
+
+	// find finds the first messages of a range. whole has the days of the range, and is empty when the range is a
+	// part of a day. ended is false when it exceeded its time.
+	find func(ctx context.Context, q repository.SearchQuery, r TimeRange, whole []Day) (hits []uuid.UUID, ended bool, err error)
+	// scan tests the next messages that match the rest of the filter.
+	scan func(ctx context.Context, q repository.SearchQuery, limit int) (l scanResult, ended bool, err error)
+}
+
+// searchText finds the messages of a page. next is where the search continues when its time ended before the page was
+// full.
+func (s *Searcher) searchText(ctx context.Context, tx *sqlx.Tx, from codec.Source, q repository.SearchQuery, n Scope) (*idQuery, repository.Cursor, error) {
+	began := time.Now()
+	l, err := scanIndexed(ctx, tx, from, q, n)
+	if err != nil {
+		return nil, repository.Cursor{}, err
+	}
+	if l.all || len(l.hits) >= q.Limit {
+		return these(from, q, l.hits), repository.Cursor{}, nil
+	}
+	if q.Sort.By != repository.ByCreated { // documents do not have that time
+		_, err := tx.ExecContext(ctx, FoundTogether)
+		return Listed(from, q, n, FindFirst), repository.Cursor{}, err
+	}
+	t := &textSearch{q: q, known: map[uuid.UUID]bool{}, deadline: began.Add(s.SearchTime), step: 2 * scannedAtOnce}
+	ranges := &rangeReader{tx: tx, from: from, names: n, short: s.rangeTime, long: s.SearchTimeout}
+	t.find, t.scan = ranges.find, ranges.scan
+	days, err := ranges.begin(ctx, t)
+	if err == nil {
+		t.passScanned(l)
+		err = t.run(ctx, days, scannedAtOnce, len(l.hits))
+	}
+	if err == nil {
+		err = ranges.end(ctx)
+	}
+	return these(from, q, t.hits), t.next(), err
+}
+
+// run searches until the page is full, no range is left, or the time is over. found is how many of the
+// messages that were scanned before had the words.
+func (t *textSearch) run(ctx context.Context, days []Day, scanned, found int) error {
+	for scanned*(t.q.Limit-len(t.hits)) <= promising*found && !t.done() && t.inTime() {
+		before := len(t.hits)
+		scanned = t.step
+		if _, err := t.scanOnce(ctx); err != nil {
+			return err
+		}
+		found = len(t.hits) - before
+	}
+	days = slices.DeleteFunc(days, func(d Day) bool { return t.left.and(d.TimeRange).empty() })
+	for together := 1; len(days) > 0; {
+		n, began := min(together, len(days)), time.Now()
+		if ended, err := t.runDays(ctx, days[:n]); err != nil || !ended {
+			return err
+		}
+		if together = 1; time.Since(began) < quick {
+			together = 2 * n
+		}
+		days = days[n:]
+	}
+	t.left = TimeRange{}
+	return nil
+}
+
+// runDays searches some days. ended is false when the time is over, or the page is full.
+func (t *textSearch) runDays(ctx context.Context, days []Day) (ended bool, err error) {
+	all, length := days[0].with(days[len(days)-1].TimeRange), int64(math.MaxInt64)
+	for {
+		r := t.left.and(all).first(length, t.q.Sort.Ascending)
+		switch {
+		case r.empty():
+			return true, nil
+		case t.done() || t.advanced && !t.inTime():
+			return false, nil
+		}
+		began := time.Now()
+		hits, ended, err := t.find(ctx, t.q, r, days)
+		if err != nil {
+			return false, err
+		}
+		if ended {
+			t.keep(hits)
+			t.passRange(r)
+			length = 2 * r.Length()
+			continue
+		}
+		days = nil
+		length = max(r.Length()/2, shortestRange)
+		if err := t.scanFor(ctx, time.Since(began)); err != nil {
+			return false, err
+		}
+	}
+}
+
+// scanFor tests messages one by one for the time d. It makes progress where documents are too many for one statement.
+func (t *textSearch) scanFor(ctx context.Context, d time.Duration) error {
+	for began := time.Now(); !t.done() && time.Since(began) < d; {
+		if ended, err := t.scanOnce(ctx); err != nil || !ended {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *textSearch) scanOnce(ctx context.Context) (ended bool, err error) {
+	l, ended, err := t.scan(ctx, t.q, t.step)
+	if err != nil || !ended {
+		return false, err
+	}
+	t.step = min(2*t.step, maxScanned)
+	return t.passScanned(l), nil
+}
+
+// passScanned moves past the messages that were tested. It reports whether there were any.
+func (t *textSearch) passScanned(l scanResult) bool {
+	t.keep(l.hits)
+	switch {
+	case l.all:
+		t.left = TimeRange{}
+	case len(t.hits) >= t.q.Limit:
+	case l.last == repository.Cursor{}:
+		return false
+	default:
+		t.seek(l.last)
+	}
+	return true
+}
+
+func (t *textSearch) keep(hits []uuid.UUID) {
+	for _, id := range hits {
+		if !t.known[id] {
+			t.known[id] = true
+			t.hits = append(t.hits, id)
+		}
+	}
+}
+
+// seek moves the search to a cursor.
+func (t *textSearch) seek(p repository.Cursor) {
+	t.q.After, t.advanced = p, true
+	t.left = t.left.behind(p, t.q.Sort.Ascending)
+}
+
+// passRange moves the search past a range.
+func (t *textSearch) passRange(r TimeRange) {
+	if t.advanced = true; t.q.Sort.Ascending {
+		t.left.From = r.To
+		t.q.After = repository.Cursor{CreatedAt: moment2000(r.To - 1), ID: uuid.Max}
+	} else {
+		t.left.To = r.From
+		t.q.After = repository.Cursor{CreatedAt: moment2000(r.From)}
+	}
+}
+
+func (t *textSearch) done() bool { return len(t.hits) >= t.q.Limit || t.left.empty() }
+
+func (t *textSearch) inTime() bool { return time.Now().Before(t.deadline) }
+
+// next returns where the search continues, or the zero Cursor.
+func (t *textSearch) next() repository.Cursor {
+	if t.done() {
+		return repository.Cursor{}
+	}
+	return t.q.After
+}
+
+// rangeReader reads for a textSearch, in one transaction.
+type rangeReader struct {
+	tx          *sqlx.Tx
+	from        codec.Source
+	names       Scope
+	short, long time.Duration // time limits of statements
+	settings    string        // of the transaction; "" when they are not known
+}
+
+// begin returns the days with partitions, in the order of the page.
+func (r *rangeReader) begin(ctx context.Context, t *textSearch) ([]Day, error) {
+	// The lock keeps partitions from being dropped during the transaction.
+	if _, err := r.tx.ExecContext(ctx, FoundTogether+"; LOCK TABLE ONLY dlq.message_documents IN ACCESS SHARE MODE; SAVEPOINT statement"); err != nil {
+		return nil, err
+	}
+	var err error
+	if t.left, err = leftOf(ctx, r.tx, r.from, t.q); err != nil {
+		return nil, err
+	}
+	return daysOf(ctx, r.tx, t.q.Sort.Ascending)
+}
+
+// end sets the longer time limit for the statement that reads the page, so that a page that was found is not lost.
+func (r *rangeReader) end(ctx context.Context) error {
+	_, err := r.tx.ExecContext(ctx, FoundTogether+inAnyWay+timeout(r.long))
+	return err
+}
+
+func (r *rangeReader) find(ctx context.Context, q repository.SearchQuery, in TimeRange, whole []Day) (hits []uuid.UUID, ended bool, err error) {
+	if in.Length() <= shortestRange || !byWords(q.Filter) || slices.ContainsFunc(whole, func(d Day) bool { return d.Table == "" }) {
+		whole = nil // a part of the parent table, by its time
+	}
+	query, args := RangeQuery(r.from, q, r.names, in, whole)
+	settings, limit := FoundTogether+byIndex, r.short
+	if in.Length() <= shortestRange {
+		limit = r.long
+	}
+	ended, err = r.within(ctx, limit, settings, func() error {
+		hits = nil
+		return r.tx.SelectContext(ctx, &hits, query, args...) // no bytes, so it need not be prepared
+	})
+	if err == nil && !ended && in.Length() <= shortestRange {
+		err = &repository.TooBroadError{}
+	}
+	return hits, ended, err
+}
+
+func (r *rangeReader) scan(ctx context.Context, q repository.SearchQuery, limit int) (l scanResult, ended bool, err error) {
+	ended, err = r.within(ctx, r.short, Way(q.Filter, r.names)+inAnyWay, func() error {
+		l, err = scanMessages(ctx, r.tx, r.from, q, r.names, limit)
+		return err
+	})
+	return l, ended, err
+}
+
+// within runs statements with the time limit. ended is false when one exceeded it: the transaction continues without
+// its result.
+func (r *rangeReader) within(ctx context.Context, limit time.Duration, settings string, do func() error) (ended bool, err error) {
+	if settings += timeout(limit); settings != r.settings {
+		if _, err := r.tx.ExecContext(ctx, settings); err != nil {
+			return false, err
+		}
+		r.settings = settings
+	}
+	if err := do(); err == nil || ctx.Err() != nil || !conn.Canceled(err) {
+		return err == nil, err
+	}
+	r.settings = ""
+	_, err = r.tx.ExecContext(ctx, "ROLLBACK TO statement")
+	return false, err
+}
+
+func timeout(d time.Duration) string {
+	return fmt.Sprintf("; SET LOCAL statement_timeout = %d", max(1, d.Milliseconds()))
+}

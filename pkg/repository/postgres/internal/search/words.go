@@ -1,0 +1,252 @@
+package search
+
+import (
+	"context"
+	"database/sql"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
+)
+
+// scannedAtOnce is how many messages are tested one by one for words before documents are read: that is faster for a word
+// that every twentieth message has. scannedNewer is how many messages newer than the search index are tested, of any
+// topic, the oldest first: the indexer goes upwards, so these may have documents. During heavy ingest hundreds of
+// thousands have none.
+//
+// The indexer goes back for messages of a long transaction; the message after those shows that it had been further.
+const (
+	scannedAtOnce = 500
+	scannedNewer  = 500
+)
+
+// scanResult is the result of testing messages one by one.
+type scanResult struct {
+	hits []uuid.UUID
+	// all reports that there are no other messages. It is false when the page is full.
+	all bool
+	// last is the last tested message, unless the page is full; the zero Cursor when none was tested.
+	last repository.Cursor
+}
+
+// candidate is a message whose document is tested.
+type candidate struct {
+	ID   uuid.UUID    `db:"id"`
+	At   sql.NullTime `db:"created_at"` // NULL for an infinite time
+	Kind string       `db:"kind"`
+}
+
+// Kinds of candidates: those up to the indexer's position, newer ones, and the one that follows these.
+const (
+	indexedKind = "indexed"
+	newerKind   = "newer"
+	nextKind    = "next"
+)
+
+const finiteTime = "CASE WHEN isfinite(created_at) THEN created_at END AS created_at"
+
+// scanMessages tests the first messages that match the rest of the filter for words, at most limit.
+func scanMessages(ctx context.Context, tx *sqlx.Tx, from codec.Source, q repository.SearchQuery, n Scope, limit int) (scanResult, error) {
+	p := listedIn(from, q, n, LeaveOut, listPart{limit: limit, first: 1})
+	query := "SELECT id, " + finiteTime + ", '" + indexedKind + "' AS kind FROM (" + p.Query + ") listed ORDER BY " + p.order
+	var found []candidate
+	if err := readRows(ctx, tx, &found, query, p.Values...); err != nil {
+		return scanResult{}, err
+	}
+	documents, err := readDocuments(ctx, tx, q.Filter, n, found)
+	return resultOf(q, found, documents, limit), err
+}
+
+// scanIndexed is probe for a page of the newest messages. It leaves out messages without documents: the page is full
+// without them, and searched_until shows that.
+func scanIndexed(ctx context.Context, tx *sqlx.Tx, from codec.Source, q repository.SearchQuery, n Scope) (scanResult, error) {
+	if from.Archived || q.Sort != (repository.Sort{}) {
+		return scanMessages(ctx, tx, from, q, n, scannedAtOnce)
+	}
+	var until []sql.NullTime
+	err := readRows(ctx, tx, &until, `SELECT nullif(greatest(found_until, walked_at), '-infinity') FROM dlq.search_index`)
+	if err != nil || len(until) == 0 || !until[0].Valid {
+		return scanResult{}, err // the indexer has only begun, and there may be documents of an earlier run
+	}
+	query, args := CandidatesQuery(from, q, n, until[0].Time)
+	var found []candidate
+	if err := readRows(ctx, tx, &found, query, args...); err != nil {
+		return scanResult{}, err
+	}
+	documents, err := readDocuments(ctx, tx, q.Filter, n, found)
+	if err != nil {
+		return scanResult{}, err
+	}
+	for _, c := range found {
+		if c.Kind == nextKind && documents[c.ID].current {
+			return scanMessages(ctx, tx, from, q, n, scannedAtOnce)
+		}
+	}
+	return resultOf(q, found, documents, scannedAtOnce), nil
+}
+
+// CandidatesQuery finds the newest messages up to the indexer's position, and those that follow in time.
+func CandidatesQuery(from codec.Source, q repository.SearchQuery, n Scope, until time.Time) (string, []any) {
+	a := Arguments{First: 1, Version: n.Version}
+	at := a.Arg(until) + "::timestamptz"
+	newer := "FROM " + from.Table + " m WHERE " + And(append(a.behind(q), "m.created_at >= "+at)...) + " ORDER BY m.created_at, m.id "
+	asked := append(a.Named(q.Filter, n), a.Conditions(q.Filter)...)
+	indexed := listedIn(from, q, n, LeaveOut, listPart{limit: scannedAtOnce, first: 1 + len(a.Values), within: "m.created_at < " + at})
+	return "SELECT id, " + finiteTime + ", kind FROM (" +
+		"\n(SELECT m.id, m.created_at, '" + newerKind + "' AS kind FROM (SELECT * " + newer + "LIMIT " + codec.Bigint(scannedNewer) + ") m WHERE " + And(asked...) + ")" +
+		"\nUNION ALL (SELECT m.id, m.created_at, '" + nextKind + "' " + newer + "OFFSET " + codec.Bigint(scannedNewer) + " LIMIT 1)" +
+		"\nUNION ALL SELECT id, created_at, '" + indexedKind + "' FROM (" + indexed.Query + ") listed" +
+		"\n) found ORDER BY " + Order(q.Sort, "found.created_at", "id"), append(a.Values, indexed.Values...)
+}
+
+// resultOf evaluates candidates, in the order of the page.
+func resultOf(q repository.SearchQuery, found []candidate, documents map[uuid.UUID]documentState, limit int) (l scanResult) {
+	indexed := 0
+	for _, c := range found {
+		if len(l.hits) == q.Limit {
+			return scanResult{hits: l.hits}
+		}
+		if c.Kind == indexedKind {
+			if indexed++; c.At.Valid {
+				l.last = repository.Cursor{CreatedAt: c.At.Time, ID: c.ID}
+			}
+		}
+		if documents[c.ID].hit && c.Kind != nextKind {
+			l.hits = append(l.hits, c.ID)
+		}
+	}
+	if len(l.hits) == q.Limit {
+		return scanResult{hits: l.hits}
+	}
+	l.all = indexed < limit
+	return l
+}
+
+// documentState is the part of a document that a search needs.
+type documentState struct {
+	current bool // of the version of the search index
+	hit     bool // it matches the filter
+}
+
+// readDocuments reads the documents of messages. Their times are in the query, so that only their partitions are
+// opened.
+func readDocuments(ctx context.Context, tx *sqlx.Tx, f entity.Filter, n Scope, of []candidate) (map[uuid.UUID]documentState, error) {
+	ids, times := codec.NewArray(codec.OIDUUID, len(of), 16), codec.NewArray(codec.OIDTimestamptz, len(of), 8)
+	var first, last time.Time
+	for _, c := range of {
+		if !c.At.Valid {
+			continue
+		}
+		ids.UUID(c.ID)
+		times.Time(c.At.Time)
+		if first.IsZero() || c.At.Time.Before(first) {
+			first = c.At.Time
+		}
+		if last.IsZero() || c.At.Time.After(last) {
+			last = c.At.Time
+		}
+	}
+	if ids.N == 0 {
+		return map[uuid.UUID]documentState{}, nil
+	}
+	a := &Arguments{First: 1, Version: n.Version}
+	query := `SELECT w.id, d.current, d.hit FROM unnest(` + a.Arg(ids.Arg()) + `::uuid[], ` + a.Arg(times.Arg()) + `::timestamptz[]) AS w (id, at)
+		CROSS JOIN LATERAL (
+			SELECT d.version = (SELECT version FROM dlq.search_index) AS current, ` + a.documented(f) + ` AS hit FROM dlq.message_documents d
+			WHERE d.message_id = w.id AND d.created_at = w.at
+			  AND d.created_at >= ` + a.Arg(first) + `::timestamptz AND d.created_at <= ` + a.Arg(last) + `::timestamptz OFFSET 0
+		) d`
+	var found []struct {
+		ID      uuid.UUID `db:"id"`
+		Current bool      `db:"current"`
+		Hit     bool      `db:"hit"`
+	}
+	if err := readRows(ctx, tx, &found, query, a.Values...); err != nil {
+		return nil, err
+	}
+	states := make(map[uuid.UUID]documentState, len(found))
+	for _, d := range found {
+		states[d.ID] = documentState{d.Current, d.Hit}
+	}
+	return states, nil
+}
+
+// alternatives reports whether one walk's filter of topics can match in several ways: a dead-letter topic with some
+// of its originals, or messages of unknown origin with some dead-letter topics. No index has such a walk in order,
+// and matches may be few among millions.
+func alternatives(f entity.Filter, n Scope) bool {
+	switch {
+	case n.Topics == nil && n.Visible == nil:
+		return false
+	case f.Topic != "":
+		return n.Number.Valid
+	}
+	return f.UnknownOrigin || n.Topics == nil
+}
+
+// WalksOfPairs returns the walks of such a filter: one for each matching pair of original and dead-letter topic, or
+// for an original topic alone. It returns false where there are no alternatives, the pairs are unknown, or they are
+// too many.
+func (a *Arguments) WalksOfPairs(f entity.Filter, n Scope) (walks [][]string, apart bool) {
+	if n.Pairs == nil || !alternatives(f, n) {
+		return nil, false
+	}
+	fit := map[string][]int32{}
+	for _, number := range slices.Sorted(maps.Keys(n.Pairs)) {
+		for _, original := range n.Pairs[number] {
+			if n.fits(f, original, number) {
+				fit[original] = append(fit[original], number)
+			}
+		}
+	}
+	for _, original := range slices.Sorted(maps.Keys(fit)) {
+		topic := "m.original_topic = " + a.text(original)
+		if n.suffices(f, original) {
+			walks = append(walks, []string{topic})
+			continue
+		}
+		for _, number := range fit[original] {
+			walks = append(walks, []string{topic, a.deadLetterTopic(number)})
+		}
+	}
+	if len(walks) > MaxWalks {
+		a.Values = nil
+		return nil, false
+	}
+	return walks, true
+}
+
+// suffices reports whether the original topic alone decides that messages match, whatever their dead-letter topic,
+// also one that appears meanwhile.
+func (n Scope) suffices(f entity.Filter, original string) bool {
+	return (original != "" || n.Visible == nil) && (f.Topic == "" || original == f.Topic) &&
+		(n.Topics == nil || slices.Contains(n.Topics.Originals, original))
+}
+
+func (a *Arguments) deadLetterTopic(number int32) string {
+	if number == 0 {
+		return "m.dlq_topic_id IS NULL"
+	}
+	return "m.dlq_topic_id = " + a.Arg(number) + "::int"
+}
+
+// fits reports whether a filter matches messages of a pair, and they are visible.
+func (n Scope) fits(f entity.Filter, original string, number int32) bool {
+	switch {
+	case f.Topic != "" && original != f.Topic && (!n.Number.Valid || number != n.Number.Int32):
+		return false
+	case f.UnknownOrigin && original != "":
+		return false
+	case n.Topics != nil && !slices.Contains(n.Topics.Originals, original) && !slices.Contains(n.Topics.Numbers, number):
+		return false
+	case n.Visible == nil || original != "":
+		return n.Visible.sees(original, number)
+	}
+	return n.Visible.sees(original, number) || number == 0 && n.Visible.Unnamed
+}
