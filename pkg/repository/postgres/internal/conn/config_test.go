@@ -2,13 +2,13 @@ package conn
 
 import (
 	"fmt"
-	"github.com/jmoiron/sqlx"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"

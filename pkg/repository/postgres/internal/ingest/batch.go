@@ -6,8 +6,6 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-import ()
-
 // incoming is a batch with the computed data of its messages, in their order.
 type incoming struct {
 	repository.Batch

@@ -147,7 +147,7 @@ func (e *exporter) run(ctx context.Context, yield func(*entity.Message) error) (
 
 // fetch appends the cursor's next messages to step.
 func (e *exporter) fetch(ctx context.Context, step []exported) ([]exported, error) {
-	rows, err := e.next.Stmt.QueryContext(ctx)
+	rows, err := e.next.Stmt.QueryContext(ctx) //nolint:rowserrcheck // codec.ScanRows checks it
 	if err != nil {
 		return nil, err
 	}

@@ -93,7 +93,7 @@ func readMessages(ctx context.Context, tx *sqlx.Tx, query string, args []any) ([
 		return nil, err
 	}
 	defer func() { _ = st.Close() }()
-	rows, err := st.QueryContext(ctx, args...)
+	rows, err := st.QueryContext(ctx, args...) //nolint:rowserrcheck // codec.ScanRows checks it
 	if err != nil {
 		return nil, err
 	}
