@@ -48,11 +48,11 @@ func TestHeartbeatsAreAGroupOfTheirOwn(t *testing.T) {
 	}
 	sent := entity.Record{Value: produced.records[0].Value, Headers: produced.records[0].Headers}
 	read := decoder.Decode(cfg.Topic, sent, time.Now(), nil)
-	if got := maker.Of(read.Failure.Class, read.ErrorMessage, read.Failure.StackTrace).ID(); got != quiet.Groups[0] || read.OriginalTopic != "" {
+	if got := maker.Fingerprint(read.Failure.Class, read.ErrorMessage, read.Failure.StackTrace).ID(); got != quiet.Groups[0] || read.OriginalTopic != "" {
 		t.Errorf("heartbeat has original topic %q and error group %s (%q, %q), want no topic and group %s", read.OriginalTopic, got,
 			read.Failure.Class, read.ErrorMessage, quiet.Groups[0])
 	}
-	if got := maker.Of("", entity.UnknownError, "").ID(); got == quiet.Groups[0] {
+	if got := maker.Fingerprint("", entity.UnknownError, "").ID(); got == quiet.Groups[0] {
 		t.Error("a message without error text is in the error group of heartbeats")
 	}
 }

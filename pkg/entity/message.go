@@ -229,7 +229,7 @@ type Consumption struct {
 
 // NewMessage returns a PENDING message without attempts.
 func NewMessage(originalTopic, errorMessage string, now time.Time) Message {
-	now = Moment(now)
+	now = TruncateTime(now)
 	return Message{
 		ID:            NewID(),
 		OriginalTopic: originalTopic,
@@ -252,8 +252,8 @@ func NewID() uuid.UUID {
 	return id
 }
 
-// Moment returns t with the precision of the stores: UTC, truncated to microseconds. The zero time stays zero.
-func Moment(t time.Time) time.Time {
+// TruncateTime returns t with the precision of the stores: UTC, truncated to microseconds. The zero time stays zero.
+func TruncateTime(t time.Time) time.Time {
 	if t.IsZero() {
 		return time.Time{}
 	}
@@ -307,7 +307,7 @@ func (m *Message) MarkRetrying(now time.Time) error {
 	}
 	m.move(Retrying, now)
 	m.RetryCount++
-	m.LastRetryAt = Moment(now)
+	m.LastRetryAt = TruncateTime(now)
 	return nil
 }
 
@@ -330,5 +330,5 @@ func (m *Message) to(next Status, now time.Time) error {
 
 func (m *Message) move(next Status, now time.Time) {
 	m.Status = next
-	m.UpdatedAt = Moment(now)
+	m.UpdatedAt = TruncateTime(now)
 }

@@ -73,7 +73,7 @@ func TestMoment(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := entity.Moment(c.in); got != c.want {
+			if got := entity.TruncateTime(c.in); got != c.want {
 				t.Errorf("Moment(%v) = %#v, want %#v", c.in, got, c.want)
 			}
 		})

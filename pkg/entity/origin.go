@@ -29,7 +29,7 @@ func (s OriginStanding) Declared() bool { return s.Declaration == Declared }
 
 // PointerRead returns the audit entry for a user's read of the record that a pointer names. From is the dead-letter
 // topic, To the topic, partition and offset that were read.
-func PointerRead(m *Message, cause Cause) AuditEntry {
+func PointerRead(m *Message, cause AuditInfo) AuditEntry {
 	to := m.OriginalTopic
 	if m.Origin.Partition != nil && m.Origin.Offset != nil {
 		to = fmt.Sprintf("%s, partition %d, offset %d", to, *m.Origin.Partition, *m.Origin.Offset)

@@ -56,7 +56,7 @@ type RetryOrder struct {
 	// Edit overrides parts of the record when it is sent; nil sends it unchanged.
 	Edit *Edit
 	// Cause.Operation, if set, becomes the id of the attempt.
-	Cause Cause
+	Cause AuditInfo
 	// Resumed: a process that died may have started the same operation before. The result of that attempt is then
 	// returned.
 	Resumed bool

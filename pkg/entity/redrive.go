@@ -14,7 +14,7 @@ type Redrive struct {
 	Action    RedriveAction
 	State     RedriveState
 	Note      string // why it is in this state, for operators; may be empty
-	Cause     Cause
+	Cause     AuditInfo
 	Selection Selection
 	Options   RedriveOptions
 	CreatedAt time.Time

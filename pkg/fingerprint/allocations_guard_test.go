@@ -29,7 +29,7 @@ func recordPaths(tb testing.TB) []recordtest.Path {
 			"\tat org.example.Bank.call(Bank.java:77)\n\t... 4 more\n"
 	)
 	return []recordtest.Path{
-		{Name: "Fingerprint", Allocations: 3, Records: 1, Do: func() { maker.Of(class, message, "") }},
-		{Name: "FingerprintOfStack", Allocations: 9, Records: 1, Do: func() { maker.Of(class, message, stack) }},
+		{Name: "Fingerprint", Allocations: 3, Records: 1, Do: func() { maker.Fingerprint(class, message, "") }},
+		{Name: "FingerprintOfStack", Allocations: 9, Records: 1, Do: func() { maker.Fingerprint(class, message, stack) }},
 	}
 }

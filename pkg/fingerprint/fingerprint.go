@@ -11,8 +11,8 @@ const (
 	maxStack = 256 << 10
 )
 
-// Maker computes fingerprints. It is immutable and safe for concurrent use.
-type Maker struct {
+// Fingerprinter computes fingerprints. It is immutable and safe for concurrent use.
+type Fingerprinter struct {
 	rules  []rule
 	frames []string
 }
@@ -23,11 +23,11 @@ type rule struct {
 }
 
 // New returns the maker of a valid configuration.
-func New(cfg Config) (*Maker, error) {
+func New(cfg Config) (*Fingerprinter, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	m := &Maker{frames: cfg.Frames}
+	m := &Fingerprinter{frames: cfg.Frames}
 	for _, r := range cfg.Rules {
 		pattern, err := regexp.Compile(r.Pattern)
 		if err != nil {
@@ -38,13 +38,13 @@ func New(cfg Config) (*Maker, error) {
 	return m, nil
 }
 
-// Of returns the fingerprint of a failure, of which any part may be empty. The same texts and configuration always
+// Fingerprint returns the fingerprint of a failure, of which any part may be empty. The same texts and configuration always
 // give the same fingerprint, in time linear in their length.
 //
 // The class is the given one or, if that is empty or names only a wrapper, that of the root cause in the stack trace.
 // If a rule matches, it gives the title, and frames are ignored. Else the title is Title of the message, and the
 // frames are the innermost five of the application.
-func (m *Maker) Of(class, message, stack string) entity.Fingerprint {
+func (m *Fingerprinter) Fingerprint(class, message, stack string) entity.Fingerprint {
 	stack = stack[:min(len(stack), maxStack)]
 	f := entity.Fingerprint{Class: rootClass(class, stack)}
 	if m.applyRule(&f, message) {
@@ -55,7 +55,7 @@ func (m *Maker) Of(class, message, stack string) entity.Fingerprint {
 	return f
 }
 
-func (m *Maker) applyRule(f *entity.Fingerprint, message string) bool {
+func (m *Fingerprinter) applyRule(f *entity.Fingerprint, message string) bool {
 	if len(m.rules) == 0 {
 		return false
 	}

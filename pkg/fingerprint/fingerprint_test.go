@@ -10,7 +10,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-func newMaker(t testing.TB, cfg Config) *Maker {
+func newMaker(t testing.TB, cfg Config) *Fingerprinter {
 	t.Helper()
 	m, err := New(cfg)
 	check.NoError(t, err)
@@ -56,9 +56,9 @@ Caused by: java.lang.IllegalStateException: order %s
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := newMaker(t, DefaultConfig())
-			first := m.Of(same[0].class, same[0].message, same[0].stack)
+			first := m.Fingerprint(same[0].class, same[0].message, same[0].stack)
 			for _, f := range same[1:] {
-				if got := m.Of(f.class, f.message, f.stack); got.ID() != first.ID() {
+				if got := m.Fingerprint(f.class, f.message, f.stack); got.ID() != first.ID() {
 					t.Errorf("got %+v, want the group of %+v", got, first)
 				}
 			}
@@ -86,7 +86,7 @@ func TestOf_OtherCausesAreOtherGroups(t *testing.T) {
 		{"E", "", ""},
 		{"", "", ""},
 	} {
-		id := m.Of(f.class, f.message, f.stack).ID().String()
+		id := m.Fingerprint(f.class, f.message, f.stack).ID().String()
 		if other, known := seen[id]; known {
 			t.Errorf("got one group for %q and %q, want two", other, f)
 		}
@@ -111,7 +111,7 @@ func TestOf_Class(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := newMaker(t, DefaultConfig()).Of(c.class, "m", c.stack).Class; got != c.want {
+			if got := newMaker(t, DefaultConfig()).Fingerprint(c.class, "m", c.stack).Class; got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
@@ -132,7 +132,7 @@ func TestOf_Rules(t *testing.T) {
 		{"bare 17", "bare", "bare"},
 		{"order 17", "", "order <n>"},
 	} {
-		got := m.Of("E", c.message, stack)
+		got := m.Fingerprint("E", c.message, stack)
 		if got.Rule != c.rule || got.Title != c.title || got.Class != "E" || (c.rule == "") != (len(got.Frames) > 0) {
 			t.Errorf("Of(%q) = %+v, want rule %q, title %q, and no frames with a rule", c.message, got, c.rule, c.title)
 		}
@@ -165,14 +165,14 @@ func FuzzOf(f *testing.F) {
 	f.Add("java.lang.RuntimeException", "x\n\ty", "Caused by: ---> Caused by: a.B\n#1 \n3: a\n at (")
 	m := newMaker(f, Config{Rules: []Rule{{Name: "r", Pattern: "rule(.*)", Title: "$1"}}})
 	f.Fuzz(func(t *testing.T, class, message, stack string) {
-		got := m.Of(class, message, stack)
+		got := m.Fingerprint(class, message, stack)
 		texts := append([]string{got.Class, got.Title}, got.Frames...)
 		for _, text := range texts {
 			if len(text) > 2*maxClass || !utf8.ValidString(text) || strings.ContainsAny(text, "\x00\n") {
 				t.Errorf("Of(%q, %q, %q) has the text %q", class, message, stack, text)
 			}
 		}
-		if len(got.Frames) > maxFrames || got.ID() != m.Of(class, message, stack).ID() {
+		if len(got.Frames) > maxFrames || got.ID() != m.Fingerprint(class, message, stack).ID() {
 			t.Errorf("Of(%q, %q, %q) = %+v", class, message, stack, got)
 		}
 	})
@@ -185,7 +185,7 @@ func BenchmarkOf(b *testing.B) {
 		"Caused by: java.lang.IllegalStateException: y\n\tat com.acme.A.b(A.java:1)\n\tat com.acme.A.c(A.java:2)\n\t... 60 more\n"
 	b.ReportAllocs()
 	for b.Loop() {
-		m.Of("java.lang.IllegalStateException", "order 4711 not found", stack)
+		m.Fingerprint("java.lang.IllegalStateException", "order 4711 not found", stack)
 	}
 }
 
@@ -198,7 +198,7 @@ func TestOf_IsLinear(t *testing.T) {
 	} {
 		stack := strings.Repeat(line, maxStack/len(line))
 		for range 5 {
-			if got := m.Of("", "x", stack); len(got.Frames) > maxFrames {
+			if got := m.Fingerprint("", "x", stack); len(got.Frames) > maxFrames {
 				t.Errorf("%q: got %d frames", line, len(got.Frames))
 			}
 		}
@@ -209,9 +209,9 @@ func TestOf_NothingIsShared(t *testing.T) {
 	t.Parallel()
 	m := newMaker(t, DefaultConfig())
 	const stack = "E\n\tat com.acme.A.b(A.java:1)"
-	a := m.Of("E", "m", stack)
+	a := m.Fingerprint("E", "m", stack)
 	a.Frames[0] = "changed"
-	if got := m.Of("E", "m", stack).Frames; !slices.Equal(got, []string{"com.acme.A.b"}) {
+	if got := m.Fingerprint("E", "m", stack).Frames; !slices.Equal(got, []string{"com.acme.A.b"}) {
 		t.Errorf("got %q, want [com.acme.A.b]", got)
 	}
 }

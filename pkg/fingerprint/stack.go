@@ -16,7 +16,7 @@ type frame struct {
 
 // framesOf returns the innermost frames of the application, innermost first: those of the root cause, or of the
 // nearest enclosing error that has any.
-func (m *Maker) framesOf(stack string) []string {
+func (m *Fingerprinter) framesOf(stack string) []string {
 	if stack == "" {
 		return nil
 	}
@@ -33,7 +33,7 @@ func (m *Maker) framesOf(stack string) []string {
 	return nil
 }
 
-func (m *Maker) mine(f frame) bool {
+func (m *Fingerprinter) mine(f frame) bool {
 	if len(m.frames) == 0 {
 		return !f.lib && !isFramework(f.name)
 	}

@@ -117,7 +117,7 @@ func TestFrames(t *testing.T) {
 	for _, c := range traces {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			if got := newMaker(t, DefaultConfig()).Of("", "m", c.stack).Frames; !slices.Equal(got, c.frames) {
+			if got := newMaker(t, DefaultConfig()).Fingerprint("", "m", c.stack).Frames; !slices.Equal(got, c.frames) {
 				t.Errorf("\n got %q\nwant %q", got, c.frames)
 			}
 		})
@@ -132,7 +132,7 @@ func TestFrames_AreTheInnermostFive(t *testing.T) {
 		java:   {"a.A.a", "a.A.b", "a.A.c", "a.A.d", "a.A.e"},
 		python: {"a.py f", "a.py e", "a.py d", "a.py c", "a.py b"},
 	} {
-		if got := newMaker(t, DefaultConfig()).Of("E", "m", stack).Frames; !slices.Equal(got, want) {
+		if got := newMaker(t, DefaultConfig()).Fingerprint("E", "m", stack).Frames; !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
@@ -146,7 +146,7 @@ func TestFrames_OfConfiguredPrefixesOnly(t *testing.T) {
 		"E: x\n    at f (/app/orders/deep/down/a.js:1:2)\n    at g (/app/other/b.js:1:2)\n    at h (orders/c.js:1:2)": {"down/a.js f", "orders/c.js h"},
 		"E\n\tat com.other.A.a(A.java:1)": nil,
 	} {
-		if got := m.Of("E", "m", stack).Frames; !slices.Equal(got, want) {
+		if got := m.Fingerprint("E", "m", stack).Frames; !slices.Equal(got, want) {
 			t.Errorf("Of(%q): got %q, want %q", stack, got, want)
 		}
 	}

@@ -55,7 +55,7 @@ type Producer interface {
 // Store is where messages become visible. It keeps the promises of repository.Repository.
 type Store interface {
 	List(ctx context.Context, topic string, page repository.Page) (repository.List, error)
-	Delete(ctx context.Context, id uuid.UUID, cause entity.Cause) error
+	Delete(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) error
 }
 
 // Heart sends heartbeats. Any number of them may use the same topic.

@@ -61,7 +61,7 @@ func (p *pipeline) List(_ context.Context, asked string, _ repository.Page) (rep
 	return list, nil
 }
 
-func (p *pipeline) Delete(_ context.Context, id uuid.UUID, cause entity.Cause) error {
+func (p *pipeline) Delete(_ context.Context, id uuid.UUID, cause entity.AuditInfo) error {
 	if cause.Actor == "" {
 		return errors.New("no actor")
 	}

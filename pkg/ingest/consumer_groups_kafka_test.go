@@ -41,7 +41,7 @@ func TestRulesAndGroupsAgainstRealServers(t *testing.T) {
 	produce("no stock")
 	p.stored(topic, 1, 1)
 	first, group := row(0)
-	if want := maker.Of("Boom", "no stock", "").ID(); first != "" || group != want {
+	if want := maker.Fingerprint("Boom", "no stock", "").ID(); first != "" || group != want {
 		t.Errorf("first message of %q in group %s, want of no topic in %s", first, group, want)
 	}
 

@@ -48,7 +48,7 @@ func (i *Ingester) empty(decoder *deadletter.Decoder) repository.Batch {
 func (i *Ingester) message(decoder *deadletter.Decoder, p *partition, r *broker.Record) entity.Message {
 	return i.decoded(decoder, entity.Source{
 		Topic: p.Topic, TopicID: p.ref.TopicID, Incarnation: p.ref.Incarnation,
-		Partition: p.Partition, Offset: r.Offset, Timestamp: entity.Moment(r.Time), RawTime: r.RawTime,
+		Partition: p.Partition, Offset: r.Offset, Timestamp: entity.TruncateTime(r.Time), RawTime: r.RawTime,
 	}, record(r))
 }
 

@@ -20,7 +20,7 @@ import (
 
 // Fingerprinter groups failures with the same cause. It is safe for concurrent use.
 type Fingerprinter interface {
-	Of(class, message, stack string) entity.Fingerprint
+	Fingerprint(class, message, stack string) entity.Fingerprint
 }
 
 const (
@@ -56,7 +56,7 @@ func (g *errorGrouping) group(m *entity.Message) uuid.UUID {
 	failure := cause{m.Source.Topic, m.Failure.Class, m.ErrorMessage, m.Failure.StackTrace}
 	id, ok := g.known[failure]
 	if !ok {
-		made := g.fingerprinter.Of(failure.class, failure.message, failure.stack)
+		made := g.fingerprinter.Fingerprint(failure.class, failure.message, failure.stack)
 		id = made.ID()
 		g.known[failure], g.found[topicErrorGroup{failure.topic, id}] = id, made
 	}

@@ -22,7 +22,7 @@ import (
 // firstWords groups messages by their first word; asked counts the calls.
 type firstWords struct{ asked atomic.Int64 }
 
-func (f *firstWords) Of(class, message, stack string) entity.Fingerprint {
+func (f *firstWords) Fingerprint(class, message, stack string) entity.Fingerprint {
 	f.asked.Add(1)
 	word, _, _ := strings.Cut(message, " ")
 	made := entity.Fingerprint{Class: class, Title: word}

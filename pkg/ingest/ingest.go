@@ -26,7 +26,7 @@ func WithOrigins(origins deadletter.Origins) Option { return func(i *Ingester) {
 
 // WithTracing creates a span for every stored batch, linked to its records' traces, and none while idle.
 func WithTracing(provider trace.TracerProvider) Option {
-	return func(i *Ingester) { i.tracer = traces.Of(provider, "github.com/dlq-manager/dlq-manager/pkg/ingest") }
+	return func(i *Ingester) { i.tracer = traces.Tracer(provider, "github.com/dlq-manager/dlq-manager/pkg/ingest") }
 }
 
 // WithTopicLabels restricts the topic labels of metrics to those that labels allows; without it, metrics name every

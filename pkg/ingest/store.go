@@ -28,7 +28,7 @@ const (
 // untilStored repeats work with the store until it succeeds, however long the store is unavailable, or ctx ends.
 func untilStored[T any](ctx context.Context, i *Ingester, work func(context.Context) (T, error)) (T, error) {
 	attempt := 0
-	defer func() { traces.Told(ctx, attempt+1) }()
+	defer func() { traces.RecordTries(ctx, attempt+1) }()
 	for ; ; attempt++ {
 		if err := ctx.Err(); err != nil {
 			var none T

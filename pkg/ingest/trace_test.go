@@ -64,7 +64,7 @@ func TestWithTracing(t *testing.T) {
 		"NamesNoTopicWhenThereAreSeveral": func(w *world, spans *tracestest.Spans) {
 			other := part("b.dlq.v1", 0)
 			w.cluster.topic("b.dlq.v1", "second", 1)
-			w.i.tracer = traces.Of(spans, "test")
+			w.i.tracer = traces.Tracer(spans, "test")
 			p, q := &partition{TopicPartition: a}, &partition{TopicPartition: other}
 			_, span := w.i.trace(context.Background(), []chunk{{p: p, records: numbered(1)}, {p: q, records: numbered(1)}})
 			span.End()

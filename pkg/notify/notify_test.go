@@ -210,7 +210,7 @@ func (w *world) put(topic string, f entity.Fingerprint) uuid.UUID {
 
 func (w *world) kill(id uuid.UUID) {
 	w.Helper()
-	if _, err := w.store.GiveUp(w.Context(), id, entity.By("alice")); err != nil {
+	if _, err := w.store.MarkDead(w.Context(), id, entity.By("alice")); err != nil {
 		w.Fatal(err)
 	}
 }

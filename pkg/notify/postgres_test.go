@@ -47,7 +47,7 @@ func TestReplicas(t *testing.T) {
 	for i := range topics {
 		id := uuid.New()
 		db.MustExec(`INSERT INTO dlq.dlq_messages (id, original_topic, error_message) VALUES ($1, $2, 'boom')`, id, fmt.Sprintf("topic-%d", i))
-		if _, err := store.GiveUp(t.Context(), id, entity.By("alice")); err != nil {
+		if _, err := store.MarkDead(t.Context(), id, entity.By("alice")); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -61,7 +61,7 @@ func (o *outside) Claim(_ context.Context, claims []repository.Claim, how reposi
 	return taken, err
 }
 
-func (o *outside) Finish(_ context.Context, results []repository.Result, cause entity.Cause) (ended []repository.Finished, err error) {
+func (o *outside) Finish(_ context.Context, results []repository.Result, cause entity.AuditInfo) (ended []repository.Finished, err error) {
 	if o.lost {
 		return nil, errors.New("lost on purpose")
 	}

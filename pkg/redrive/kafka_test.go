@@ -176,7 +176,7 @@ func (s *system) finish(carrier *redrive.Service, id uuid.UUID) (entity.Redrive,
 // forgetful is a store that never stores how attempts ended, as if the process died after each publish.
 type forgetful struct{ *postgres.Store }
 
-func (forgetful) Finish(context.Context, []repository.Result, entity.Cause) ([]repository.Finished, error) {
+func (forgetful) Finish(context.Context, []repository.Result, entity.AuditInfo) ([]repository.Finished, error) {
 	return nil, entity.ErrUnavailable
 }
 

@@ -123,7 +123,7 @@ func (w *world) request(p *process, c command, id uuid.UUID) {
 	case cmdRequeue:
 		_, _ = p.store.Requeue(p.ctx, id, cause)
 	case cmdDead:
-		if m, err := p.GiveUp(p.ctx, id, cause); err == nil && m.Status != entity.Dead {
+		if m, err := p.MarkDead(p.ctx, id, cause); err == nil && m.Status != entity.Dead {
 			w.differs("a wrong answer", "GiveUp(%s) = %s", id, m.Status)
 		}
 	case cmdDelete:
@@ -236,7 +236,7 @@ func (w *world) steer(p *process, c command) {
 	if !ok {
 		return
 	}
-	do := map[verb]func(context.Context, uuid.UUID, entity.Cause) (entity.Redrive, error){
+	do := map[verb]func(context.Context, uuid.UUID, entity.AuditInfo) (entity.Redrive, error){
 		cmdPause: p.Pause, cmdResume: p.Resume, cmdCancel: p.Cancel,
 	}[c.verb]
 	w.others.Go(func() { _, _ = do(p.ctx, id, entity.By("operator")) })

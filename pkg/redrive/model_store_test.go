@@ -80,7 +80,7 @@ func (s *modelStore) Claimable(ctx context.Context, ids []uuid.UUID) ([]uuid.UUI
 	return ask(ctx, s.p, func(ctx context.Context) ([]uuid.UUID, error) { return s.store.Claimable(ctx, ids) })
 }
 
-func (s *modelStore) Finish(ctx context.Context, results []repository.Result, cause entity.Cause) ([]repository.Finished, error) {
+func (s *modelStore) Finish(ctx context.Context, results []repository.Result, cause entity.AuditInfo) ([]repository.Finished, error) {
 	return ask(ctx, s.p, func(ctx context.Context) ([]repository.Finished, error) {
 		if cause.Actor == entity.ActorSettler {
 			s.p.w.watchSettling(results)
@@ -105,22 +105,22 @@ func (s *modelStore) AttemptsOf(ctx context.Context, redrive uuid.UUID, ids []uu
 	return ask(ctx, s.p, func(ctx context.Context) ([]entity.Attempt, error) { return s.store.AttemptsOf(ctx, redrive, ids) })
 }
 
-func (s *modelStore) GiveUp(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
-	return ask(ctx, s.p, func(ctx context.Context) (entity.Message, error) { return s.store.GiveUp(ctx, id, cause) })
+func (s *modelStore) MarkDead(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Message, error) {
+	return ask(ctx, s.p, func(ctx context.Context) (entity.Message, error) { return s.store.MarkDead(ctx, id, cause) })
 }
 
-func (s *modelStore) Requeue(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
+func (s *modelStore) Requeue(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Message, error) {
 	return ask(ctx, s.p, func(ctx context.Context) (entity.Message, error) { return s.store.Requeue(ctx, id, cause) })
 }
 
-func (s *modelStore) Delete(ctx context.Context, id uuid.UUID, cause entity.Cause) error {
+func (s *modelStore) Delete(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) error {
 	return tell(ctx, s.p, func(ctx context.Context) error {
 		s.p.w.keepHistories(id)
 		return s.store.Delete(ctx, id, cause)
 	})
 }
 
-func (s *modelStore) Change(ctx context.Context, c repository.Change, cause entity.Cause) ([]uuid.UUID, error) {
+func (s *modelStore) Change(ctx context.Context, c repository.Change, cause entity.AuditInfo) ([]uuid.UUID, error) {
 	return ask(ctx, s.p, func(ctx context.Context) ([]uuid.UUID, error) {
 		if c.Action == entity.RedriveDelete {
 			s.p.w.keepHistories(c.IDs...)

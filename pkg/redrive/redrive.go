@@ -68,7 +68,7 @@ func New(cfg Config, store Store, publisher Publisher, registry prometheus.Regis
 	for _, c := range change {
 		c(&o)
 	}
-	o.attempt.Tracer = traces.Of(o.tracing, "github.com/dlq-manager/dlq-manager/pkg/redrive")
+	o.attempt.Tracer = traces.Tracer(o.tracing, "github.com/dlq-manager/dlq-manager/pkg/redrive")
 	parts := attempt.New(attempt.Config{
 		ClaimExpiry: cfg.ClaimExpiry, SettleInterval: cfg.SettleInterval, StuckAfter: cfg.StuckAfter,
 		Backoff: cfg.Auto.RetryBackoff(),

@@ -30,9 +30,9 @@ type Attempts interface {
 	// back, rescued or refused the next automatic attempt is due after Result.RetryIn.
 	//
 	// Verdict InDoubt records class and error, adds no history and keeps the claim; with class UNKNOWN on an expired
-	// claim it marks the message unsettleable: Expired no longer returns it, and only a claim with TakeOver or GiveUp
+	// claim it marks the message unsettleable: Expired no longer returns it, and only a claim with TakeOver or MarkDead
 	// ends it.
-	Finish(ctx context.Context, results []Result, cause entity.Cause) ([]Finished, error)
+	Finish(ctx context.Context, results []Result, cause entity.AuditInfo) ([]Finished, error)
 
 	// Expired returns, oldest first (created_at, then id), messages in RETRYING
 	// whose claim has expired and which are not marked unsettleable, without their
@@ -90,7 +90,7 @@ type Claim struct {
 type Claiming struct {
 	Expiry time.Duration // how long each claim lasts
 	Wait   bool          // wait for a session that locks a message, then check the state that it leaves
-	Cause  entity.Cause
+	Cause  entity.AuditInfo
 	// Audit appends an audit entry for each claim. Redrives do not set it: the trail has the redrive itself and the
 	// end of each attempt.
 	Audit bool

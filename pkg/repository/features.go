@@ -175,7 +175,7 @@ type Audit interface {
 	Trail(ctx context.Context, q TrailQuery) ([]entity.AuditEntry, error)
 }
 
-// Operations are the changes that were made, identified by entity.Cause.Operation.
+// Operations are the changes that were made, identified by entity.AuditInfo.Operation.
 type Operations interface {
 	// Performed reports whether a change with that operation was made.
 	Performed(ctx context.Context, operation uuid.UUID) (bool, error)
@@ -206,7 +206,7 @@ type Mappings interface {
 
 	// ReplaceMapping sets the rules if expected is still their version, else the error is a
 	// *entity.MappingConflictError. The audit entry has both versions, and RulesText of the new rules as LastError.
-	ReplaceMapping(ctx context.Context, rules []entity.TopicRule, expected int64, cause entity.Cause) (entity.Mapping, error)
+	ReplaceMapping(ctx context.Context, rules []entity.TopicRule, expected int64, cause entity.AuditInfo) (entity.Mapping, error)
 
 	// Unmapped returns the visible dead-letter topics that have messages of unknown origin, those with the most
 	// messages first.
@@ -307,7 +307,7 @@ type Quarantine interface {
 	WakeQuarantined(ctx context.Context) error
 
 	// RetryQuarantined makes a record due.
-	RetryQuarantined(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Quarantined, error)
+	RetryQuarantined(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Quarantined, error)
 
 	// TakeQuarantined returns a complete record that is due and begins its next try; nil when none is due. No other
 	// caller gets the record before QuarantineRest is over.
@@ -319,7 +319,7 @@ type Quarantine interface {
 	Release(ctx context.Context, batch Batch) (Stored, error)
 
 	// DeleteQuarantined deletes a record for good.
-	DeleteQuarantined(ctx context.Context, id uuid.UUID, cause entity.Cause) error
+	DeleteQuarantined(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) error
 }
 
 // QuarantineQuery selects quarantined records.

@@ -43,7 +43,7 @@ type Groups interface {
 	// are not changed. It returns the topics by name, entity.AllTopics for all. The audit entry has Annotation.String
 	// as LastError, and the topics unless all are meant. A group that ErrorGroup does not return for where is a
 	// *entity.GroupNotFoundError.
-	AnnotateGroup(ctx context.Context, id uuid.UUID, a Annotation, where *entity.TopicPatterns, cause entity.Cause) ([]string, error)
+	AnnotateGroup(ctx context.Context, id uuid.UUID, a Annotation, where *entity.TopicPatterns, cause entity.AuditInfo) ([]string, error)
 }
 
 // MaxNewGroups is how many error groups a dead-letter topic may create in an hour.

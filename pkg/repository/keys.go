@@ -35,7 +35,7 @@ type Key struct {
 // KeyState is the known state of a key.
 type KeyState struct {
 	Phase     KeyPhase
-	Operation uuid.UUID // of the work; see entity.Cause
+	Operation uuid.UUID // of the work; see entity.AuditInfo
 	Answer    Answer    // for KeyDone
 }
 

@@ -64,7 +64,7 @@ type Selections interface {
 	// own header did not name it (see entity.FromHeader), unless OverHeader is set. Where it replaces a topic that a
 	// header named, partition and offset are cleared too. A message that already has that topic and confidence counts
 	// as changed, without an audit entry.
-	Change(ctx context.Context, c Change, cause entity.Cause) ([]uuid.UUID, error)
+	Change(ctx context.Context, c Change, cause entity.AuditInfo) ([]uuid.UUID, error)
 
 	// PerformedOn returns those of ids on which the operation has performed that action.
 	PerformedOn(ctx context.Context, operation uuid.UUID, action entity.Action, ids []uuid.UUID) ([]uuid.UUID, error)
@@ -86,7 +86,7 @@ type NewRedrive struct {
 	Action    entity.RedriveAction
 	Selection entity.Selection
 	Options   entity.RedriveOptions
-	Cause     entity.Cause
+	Cause     entity.AuditInfo
 	BatchSize int
 }
 
@@ -129,7 +129,7 @@ type RedriveMove struct {
 	From   []entity.RedriveState // allowed only from these; empty: from every state that allows the move
 	Action entity.Action
 	Note   string
-	Cause  entity.Cause
+	Cause  entity.AuditInfo
 	// PassCanary records that the canary has succeeded.
 	PassCanary bool
 }

@@ -25,7 +25,7 @@ type Repository interface {
 // of an attempt, every change by hand, every message stored as DEAD, and every change of a redrive's state; for a
 // claim when Claiming.Audit is set.
 //
-// A change that the same operation (entity.Cause) has already made is no error and gets no second entry: Delete
+// A change that the same operation (entity.AuditInfo) has already made is no error and gets no second entry: Delete
 // answers nil, methods that return a message or a redrive return its present state, Change counts it as changed. For
 // a cause without an operation, a store may choose one itself.
 type Core interface {
@@ -38,16 +38,16 @@ type Core interface {
 
 	// Delete removes a message for good. Its position stays consumed: the same record is never stored again.
 	// RETRYING, expired or not, answers *entity.ClaimedError: an unsettled attempt may still be in doubt.
-	Delete(ctx context.Context, id uuid.UUID, cause entity.Cause) error
+	Delete(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) error
 
 	// Requeue moves DEAD to PENDING with no attempts used; the next automatic
 	// attempt is due at once. Any other state is a *entity.TransitionError.
-	Requeue(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error)
+	Requeue(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Message, error)
 
-	// GiveUp moves PENDING, or RETRYING that is marked unsettleable, to DEAD; any other RETRYING is
+	// MarkDead moves PENDING, or RETRYING that is marked unsettleable, to DEAD; any other RETRYING is
 	// *entity.ClaimedError, a final state *entity.TransitionError. The attempt that ends this way is appended to the
 	// history, with class UNKNOWN.
-	GiveUp(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error)
+	MarkDead(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Message, error)
 
 	// Ping answers nil when the store can be reached.
 	Ping(ctx context.Context) error

@@ -122,5 +122,5 @@ type Archive interface {
 
 	// Restore moves a message from the archive to the live table, as PENDING with no attempts used, due at once. It
 	// keeps its id, bytes, history and created_at. An id that is not in the archive is a *entity.NotFoundError.
-	Restore(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error)
+	Restore(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Message, error)
 }

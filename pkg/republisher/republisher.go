@@ -69,7 +69,7 @@ func WithStrip(strip Strip) Option { return func(r *Republisher) { r.strip = str
 // of the messages. Sent records keep their own trace context.
 func WithTracing(provider oteltrace.TracerProvider) Option {
 	return func(r *Republisher) {
-		r.tracer = traces.Of(provider, "github.com/dlq-manager/dlq-manager/pkg/republisher")
+		r.tracer = traces.Tracer(provider, "github.com/dlq-manager/dlq-manager/pkg/republisher")
 	}
 }
 

@@ -236,7 +236,7 @@ func TestTrailShowsWhatOneMaySee(t *testing.T) {
 	t.Parallel()
 	f := matrixFixture(t, person("ana", "orders.*", auth.Operator))
 	for _, id := range []uuid.UUID{idA, idB} {
-		if _, err := f.memory.GiveUp(t.Context(), id, entity.By("somebody")); err != nil {
+		if _, err := f.memory.MarkDead(t.Context(), id, entity.By("somebody")); err != nil {
 			t.Fatal(err)
 		}
 	}

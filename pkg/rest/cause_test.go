@@ -51,7 +51,7 @@ func TestCause(t *testing.T) {
 				t.Fatalf("answer = %d %s, want success", w.Code, w.Body)
 			}
 			entries := f.trail(t, repository.TrailQuery{Action: c.action})
-			want := entity.Cause{Actor: "anonymous", Reason: reason, RequestID: testID, TraceID: clientTrace}
+			want := entity.AuditInfo{Actor: "anonymous", Reason: reason, RequestID: testID, TraceID: clientTrace}
 			if len(entries) == 0 || entries[0].Cause != want {
 				t.Errorf("trail = %+v, want an entry by %+v", entries, want)
 			}

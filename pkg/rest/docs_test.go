@@ -102,7 +102,7 @@ func documentFixture() *fixture {
 	for _, id := range []uuid.UUID{idRunning, idPaused} {
 		_, err := f.memory.CreateRedrive(context.Background(), repository.NewRedrive{
 			ID: id, Action: entity.RedriveRetry, BatchSize: 1, Selection: entity.Selection{Filter: entity.Filter{Topic: "orders.dlq.v1"}},
-			Cause: entity.Cause{Actor: anonymous, Reason: "billing is fixed", RequestID: "req_1b3c5d7e9f00"},
+			Cause: entity.AuditInfo{Actor: anonymous, Reason: "billing is fixed", RequestID: "req_1b3c5d7e9f00"},
 		})
 		if err == nil && id == idPaused {
 			_, err = f.redriver.Pause(context.Background(), id, entity.By(anonymous))

@@ -218,14 +218,14 @@ func (f *fixture) begin(t *testing.T, target, body, name string) (operation uuid
 // After a crash the answer comes from the work that was started. Work that was not started is done now, once.
 func TestKey_Abandoned(t *testing.T) {
 	t.Parallel()
-	begin := func(selection entity.Selection) func(*fixture, context.Context, entity.Cause) error {
-		return func(f *fixture, ctx context.Context, cause entity.Cause) error {
+	begin := func(selection entity.Selection) func(*fixture, context.Context, entity.AuditInfo) error {
+		return func(f *fixture, ctx context.Context, cause entity.AuditInfo) error {
 			_, err := f.redriver.Begin(ctx, repository.NewRedrive{Action: entity.RedriveRetry, Selection: selection, Cause: cause})
 			return err
 		}
 	}
-	move := func(step func(Redriver, context.Context, uuid.UUID, entity.Cause) (entity.Redrive, error), id uuid.UUID) func(*fixture, context.Context, entity.Cause) error {
-		return func(f *fixture, ctx context.Context, cause entity.Cause) error {
+	move := func(step func(Redriver, context.Context, uuid.UUID, entity.AuditInfo) (entity.Redrive, error), id uuid.UUID) func(*fixture, context.Context, entity.AuditInfo) error {
+		return func(f *fixture, ctx context.Context, cause entity.AuditInfo) error {
 			_, err := step(f.redriver, ctx, id, cause)
 			return err
 		}
@@ -235,15 +235,15 @@ func TestKey_Abandoned(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name, target, body string
-		do                 func(f *fixture, ctx context.Context, cause entity.Cause) error
+		do                 func(f *fixture, ctx context.Context, cause entity.AuditInfo) error
 		want               string
 	}{
-		{"Requeue", oneB + "/requeue", "{}", func(f *fixture, ctx context.Context, cause entity.Cause) error {
+		{"Requeue", oneB + "/requeue", "{}", func(f *fixture, ctx context.Context, cause entity.AuditInfo) error {
 			_, err := f.memory.Requeue(ctx, idB, cause)
 			return err
 		}, `{"id":"` + idB.String() + `","status":"PENDING","retry_count":0,"max_retries":3,"message":"message ` + idB.String() + ` requeued"}`},
-		{"Dead", oneA + "/dead", "", func(f *fixture, ctx context.Context, cause entity.Cause) error {
-			_, err := f.memory.GiveUp(ctx, idA, cause)
+		{"Dead", oneA + "/dead", "", func(f *fixture, ctx context.Context, cause entity.AuditInfo) error {
+			_, err := f.memory.MarkDead(ctx, idA, cause)
 			return err
 		}, `{"id":"` + idA.String() + `","status":"DEAD","retry_count":0,"max_retries":3,"message":"message ` + idA.String() + ` marked dead"}`},
 		{"Pause", redrivesPath + "/" + idRunning.String() + "/pause", "", move(Redriver.Pause, idRunning), moved(idRunning, "paused")},
@@ -262,7 +262,7 @@ func TestKey_Abandoned(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/begun=%t", c.name, begun), func(t *testing.T) {
 				t.Parallel()
 				f := documentFixture()
-				cause := entity.Cause{Actor: anonymous, Operation: f.begin(t, c.target, c.body, "k")}
+				cause := entity.AuditInfo{Actor: anonymous, Operation: f.begin(t, c.target, c.body, "k")}
 				if begun {
 					check.NoError(t, c.do(f, t.Context(), cause))
 				}

@@ -115,7 +115,7 @@ func TestRedrive_Orders(t *testing.T) {
 		f.open()
 		wantStatus(t, f.do("POST", redrivesPath, `{`+c.body+`,"dry_run":false}`), 202)
 		wantStatus(t, f.do("POST", redrivesPath, `{`+c.body+`,"dry_run":true}`), 200)
-		c.want.Cause = entity.Cause{Actor: "anonymous", RequestID: testID}
+		c.want.Cause = entity.AuditInfo{Actor: "anonymous", RequestID: testID}
 		if want := []repository.NewRedrive{c.want}; !reflect.DeepEqual(orders.begun, want) || !reflect.DeepEqual(orders.previewed, want) {
 			t.Errorf("%s: begun %+v and previewed %+v, want %+v", c.name, orders.begun, orders.previewed, want)
 		}

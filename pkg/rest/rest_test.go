@@ -300,7 +300,7 @@ func (a acknowledging) Retry(ctx context.Context, order entity.RetryOrder) (enti
 	return a.attempt(ctx, m, uuid.Nil, order.Edit, order.Cause)
 }
 
-func (a acknowledging) attempt(ctx context.Context, m entity.Message, bulk uuid.UUID, edit *entity.Edit, cause entity.Cause) (entity.RetryResult, error) {
+func (a acknowledging) attempt(ctx context.Context, m entity.Message, bulk uuid.UUID, edit *entity.Edit, cause entity.AuditInfo) (entity.RetryResult, error) {
 	claim := repository.Claim{MessageID: m.ID, ID: orNew(cause.Operation), RedriveID: bulk, Topic: m.OriginalTopic, Partition: 3, Edit: edit}
 	if edit != nil && edit.Topic != "" {
 		claim.Topic = edit.Topic
@@ -317,11 +317,11 @@ func (a acknowledging) attempt(ctx context.Context, m entity.Message, bulk uuid.
 		nil
 }
 
-func (a acknowledging) GiveUp(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
-	return a.store.GiveUp(ctx, id, cause)
+func (a acknowledging) MarkDead(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Message, error) {
+	return a.store.MarkDead(ctx, id, cause)
 }
 
-func (a acknowledging) Delete(ctx context.Context, id uuid.UUID, cause entity.Cause) error {
+func (a acknowledging) Delete(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) error {
 	return a.store.Delete(ctx, id, cause)
 }
 
@@ -383,19 +383,19 @@ func (a acknowledging) step(ctx context.Context, r entity.Redrive) (entity.Redri
 	return r, err
 }
 
-func (a acknowledging) Pause(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Redrive, error) {
+func (a acknowledging) Pause(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Redrive, error) {
 	return a.move(ctx, id, entity.RedrivePaused, entity.ActionPause, cause)
 }
 
-func (a acknowledging) Resume(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Redrive, error) {
+func (a acknowledging) Resume(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Redrive, error) {
 	return a.move(ctx, id, entity.RedriveRunning, entity.ActionResume, cause)
 }
 
-func (a acknowledging) Cancel(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Redrive, error) {
+func (a acknowledging) Cancel(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Redrive, error) {
 	return a.move(ctx, id, entity.RedriveCancelled, entity.ActionCancel, cause)
 }
 
-func (a acknowledging) move(ctx context.Context, id uuid.UUID, to entity.RedriveState, action entity.Action, cause entity.Cause) (entity.Redrive, error) {
+func (a acknowledging) move(ctx context.Context, id uuid.UUID, to entity.RedriveState, action entity.Action, cause entity.AuditInfo) (entity.Redrive, error) {
 	return a.store.MoveRedrive(ctx, id, repository.RedriveMove{To: to, Action: action, Cause: cause})
 }
 
@@ -423,7 +423,7 @@ func (s *stub) Retry(ctx context.Context, order entity.RetryOrder) (entity.Retry
 	return entity.RetryResult{ID: order.ID, Status: entity.Resolved}, err
 }
 
-func (s *stub) Delete(ctx context.Context, id uuid.UUID, _ entity.Cause) error {
+func (s *stub) Delete(ctx context.Context, id uuid.UUID, _ entity.AuditInfo) error {
 	_, err := s.Wait(ctx, id)
 	return err
 }

@@ -95,7 +95,7 @@ func WithAuth(a auth.Authenticator, mode string) Option {
 // WithTracing creates a span for every request to a route, except probes, documents and static files. It continues
 // the request's trace. A nil provider creates no spans.
 func WithTracing(p trace.TracerProvider) Option {
-	return func(s *Server) { s.tracer.Tracer = traces.Of(p, "github.com/dlq-manager/dlq-manager/pkg/rest") }
+	return func(s *Server) { s.tracer.Tracer = traces.Tracer(p, "github.com/dlq-manager/dlq-manager/pkg/rest") }
 }
 
 // New returns a server of the whole API; routes that need a Database answer 503 without one. Until SetReady only probes

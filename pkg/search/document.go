@@ -33,7 +33,7 @@ func version(cfg Config, masks *payload.Masks) int64 {
 func (w *Worker) document(m *entity.Message) entity.Document {
 	d := entity.Document{MessageID: m.ID, CreatedAt: m.CreatedAt, Text: w.text(m), Terms: terms(&m.Record)}
 	if m.Group == uuid.Nil {
-		f := w.maker.Of(w.decode(*m))
+		f := w.maker.Fingerprint(w.decode(*m))
 		d.Fingerprint = &f
 	}
 	return d

@@ -67,7 +67,7 @@ type Worker struct {
 	cfg     Config
 	store   Store
 	decode  func(entity.Message) (class, message, stack string)
-	maker   *fingerprint.Maker
+	maker   *fingerprint.Fingerprinter
 	masks   *payload.Masks
 	hidden  func(*entity.Message) entity.MaskedFields
 	metrics *metrics
@@ -89,7 +89,7 @@ type Worker struct {
 // group. hidden reports which fields of a message come from masked headers: they are left out of its text. The
 // metrics are registered with registry. From then on the searches of the store use only documents that match cfg and
 // masks.
-func New(cfg Config, store Store, decode func(entity.Message) (class, message, stack string), maker *fingerprint.Maker,
+func New(cfg Config, store Store, decode func(entity.Message) (class, message, stack string), maker *fingerprint.Fingerprinter,
 	masks *payload.Masks, hidden func(*entity.Message) entity.MaskedFields, registry prometheus.Registerer, log *zap.Logger,
 ) *Worker {
 	w := &Worker{
@@ -284,7 +284,7 @@ func (w *Worker) classify(ctx context.Context) (moved bool, err error) {
 	}
 	failures := make([]repository.TopicFailure, len(messages))
 	for i := range messages {
-		failures[i] = repository.TopicFailure{DLQTopic: messages[i].Source.Topic, Fingerprint: w.maker.Of(w.decode(messages[i]))}
+		failures[i] = repository.TopicFailure{DLQTopic: messages[i].Source.Topic, Fingerprint: w.maker.Fingerprint(w.decode(messages[i]))}
 	}
 	refused, err := w.store.AdmitFingerprints(ctx, failures)
 	if err != nil {

@@ -32,8 +32,8 @@ func Try(ctx context.Context, n int) context.Context {
 	return Quiet(ctx)
 }
 
-// Told sets the number of tries on the span of ctx, unless there was only one.
-func Told(ctx context.Context, tries int) {
+// RecordTries sets the number of tries on the span of ctx, unless there was only one.
+func RecordTries(ctx context.Context, tries int) {
 	if span := trace.SpanFromContext(ctx); tries > 1 && span.IsRecording() {
 		span.SetAttributes(Tries.Int(tries))
 	}

@@ -12,9 +12,9 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 )
 
-// Of returns a tracer for a package; scope is its import path. It returns nil when provider is nil or a no-op:
+// Tracer returns a tracer for a package; scope is its import path. It returns nil when provider is nil or a no-op:
 // callers then make no span, and do not compute its attributes.
-func Of(provider trace.TracerProvider, scope string) trace.Tracer {
+func Tracer(provider trace.TracerProvider, scope string) trace.Tracer {
 	switch provider.(type) {
 	case nil, noop.TracerProvider, *noop.TracerProvider:
 		return nil

@@ -107,9 +107,9 @@ func TestTry(t *testing.T) {
 	if Quiet(quiet) != quiet || Quiet(t.Context()) != t.Context() {
 		t.Error("an unrecorded context was wrapped again, want it unchanged")
 	}
-	Told(ctx, 1)
-	Told(quiet, 10)
-	Told(t.Context(), 10)
+	RecordTries(ctx, 1)
+	RecordTries(quiet, 10)
+	RecordTries(t.Context(), 10)
 	root.End()
 	tracestest.WantAttributes(t, spans.Only(t, "root").Attributes(), map[attribute.Key]string{Tries: ""})
 }
@@ -132,11 +132,11 @@ func TestInLog(t *testing.T) {
 func TestOf(t *testing.T) {
 	t.Parallel()
 	for name, off := range map[string]trace.TracerProvider{"Nil": nil, "Noop": noop.NewTracerProvider(), "PointerToNoop": &noop.TracerProvider{}} {
-		if got := Of(off, "x"); got != nil {
+		if got := Tracer(off, "x"); got != nil {
 			t.Errorf("%s: got %T, want no tracer", name, got)
 		}
 	}
-	if Of(tracestest.Record(), "x") == nil {
+	if Tracer(tracestest.Record(), "x") == nil {
 		t.Error("got no tracer, want that of the provider")
 	}
 }

@@ -32,12 +32,12 @@ type Store interface {
 	Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
 	Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) (messages []entity.Message, taken int, err error)
 	Claim(ctx context.Context, claims []repository.Claim, how repository.Claiming) ([]entity.Message, error)
-	Finish(ctx context.Context, results []repository.Result, cause entity.Cause) ([]repository.Finished, error)
+	Finish(ctx context.Context, results []repository.Result, cause entity.AuditInfo) ([]repository.Finished, error)
 	Expired(ctx context.Context, q repository.ExpiredQuery) ([]entity.Message, error)
 	Stuck(ctx context.Context, age time.Duration) (int64, error)
 	History(ctx context.Context, id uuid.UUID) ([]entity.Attempt, error)
-	GiveUp(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error)
-	Delete(ctx context.Context, id uuid.UUID, cause entity.Cause) error
+	MarkDead(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Message, error)
+	Delete(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) error
 	Record(ctx context.Context, entry entity.AuditEntry) error
 }
 

@@ -40,7 +40,7 @@ type Executor struct {
 
 // Batch holds messages that were claimed together and are sent together.
 type Batch struct {
-	Cause     entity.Cause
+	Cause     entity.AuditInfo
 	ClaimedAt time.Time // time just before the claim was requested, so no claim is older
 	Outgoing  []entity.Outgoing
 	span      trace.Span // the span that they belong to; nil for none
@@ -70,7 +70,7 @@ func (b Batch) within(ctx context.Context) context.Context { return traces.In(ct
 
 // ClaimOptions holds the options of a claim.
 type ClaimOptions struct {
-	Cause     entity.Cause
+	Cause     entity.AuditInfo
 	RedriveID uuid.UUID // uuid.Nil for none
 	single    bool      // an operator waits for this message: audit the claim, and wait for a locked row
 	takeOver  bool      // claim also from an attempt that cannot be settled
@@ -181,7 +181,7 @@ func (x *Executor) Finish(b Batch, deliveries []entity.Delivery) ([]Outcome, err
 func (x *Executor) storeResults(b Batch, results []repository.Result) ([]repository.Finished, error) {
 	deadline := b.ClaimedAt.Add(x.cfg.finishWindow())
 	ctx, try := b.within(context.Background()), 0
-	defer func() { traces.Told(ctx, try) }()
+	defer func() { traces.RecordTries(ctx, try) }()
 	for delay := finishPause; ; delay = min(2*delay, finishPauseMax) {
 		finished, err := x.storeOnce(traces.Try(ctx, try), b, results)
 		try++

@@ -9,10 +9,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// GiveUp moves a message to DEAD for an operator. It first settles the claim of a dead process: a message that is
-// found RESOLVED stays so, and one that is found DEAD is no error. Errors are those of the store's GiveUp; if the
+// MarkDead moves a message to DEAD for an operator. It first settles the claim of a dead process: a message that is
+// found RESOLVED stays so, and one that is found DEAD is no error. Errors are those of the store's MarkDead; if the
 // claim cannot be settled now, the error is of kind entity.ErrUnavailable.
-func (r *Retrier) GiveUp(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
+func (r *Retrier) MarkDead(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Message, error) {
 	status, err := r.settleFirst(ctx, id)
 	if err != nil {
 		return entity.Message{}, err
@@ -21,7 +21,7 @@ func (r *Retrier) GiveUp(ctx context.Context, id uuid.UUID, cause entity.Cause) 
 	if status == entity.Dead {
 		m, err = r.store.Get(ctx, id, 0)
 	} else {
-		m, err = r.store.GiveUp(ctx, id, cause)
+		m, err = r.store.MarkDead(ctx, id, cause)
 	}
 	if err != nil {
 		return entity.Message{}, fmt.Errorf("give message up: %w", err)
@@ -32,7 +32,7 @@ func (r *Retrier) GiveUp(ctx context.Context, id uuid.UUID, cause entity.Cause) 
 // Delete removes a message for an operator, in every state but RETRYING. It first settles the claim of a dead
 // process. Errors are those of the store's Delete; if the claim cannot be settled now, the error is of kind
 // entity.ErrUnavailable.
-func (r *Retrier) Delete(ctx context.Context, id uuid.UUID, cause entity.Cause) error {
+func (r *Retrier) Delete(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) error {
 	if _, err := r.settleFirst(ctx, id); err != nil {
 		return err
 	}

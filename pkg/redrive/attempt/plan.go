@@ -35,7 +35,7 @@ type PlanOptions struct {
 	Auto    bool                  // automatic retry: no person requested the attempts
 	Visible *entity.TopicPatterns // the topics on which the redrive's creator has the needed role; nil for all
 	// Cause of the reads during planning; without an actor they are on behalf of no user and are not audited.
-	Cause entity.Cause
+	Cause entity.AuditInfo
 }
 
 // Plan plans messages as Publisher.Plan does, and refuses those whose original topic is not declared well enough
@@ -114,7 +114,7 @@ func OriginRefused(reason string) bool {
 }
 
 // recordRead adds an audit entry when planning read the record that a pointer refers to.
-func (p *Planner) recordRead(ctx context.Context, out *entity.Outgoing, cause entity.Cause) error {
+func (p *Planner) recordRead(ctx context.Context, out *entity.Outgoing, cause entity.AuditInfo) error {
 	m := &out.Message
 	if cause.Actor == "" || !deadletter.IsPointer(m.Record) || out.Edit != nil && out.Edit.SetValue {
 		return nil

@@ -154,7 +154,7 @@ func TestStoppedRequest(t *testing.T) {
 			return nil
 		}
 		b.Kafka.Deliver = always(inDoubt(entity.NetworkTimeout), true)
-		order := entity.RetryOrder{ID: id, Cause: entity.Cause{Actor: "alice", Operation: uuid.New()}}
+		order := entity.RetryOrder{ID: id, Cause: entity.AuditInfo{Actor: "alice", Operation: uuid.New()}}
 		first := make(chan error)
 		go func() { _, err := b.Retry(context.Background(), order); first <- err }()
 		elapse(35 * time.Second)

@@ -45,7 +45,7 @@ func (b *bench) abandoned(written bool) uuid.UUID {
 }
 
 func (b *bench) giveUp(id uuid.UUID) error {
-	return check.Err(b.GiveUp(context.Background(), id, entity.By("alice")))
+	return check.Err(b.MarkDead(context.Background(), id, entity.By("alice")))
 }
 
 func (b *bench) delete(id uuid.UUID) error {
@@ -190,7 +190,7 @@ func TestOperatorsSettleFirst(t *testing.T) {
 
 	t.Run("DeadOfWhatWasNeverSent", scenario(func(b *bench) {
 		id := b.abandoned(false)
-		m, err := b.GiveUp(ctx, id, entity.By("alice"))
+		m, err := b.MarkDead(ctx, id, entity.By("alice"))
 		check.True(b, err == nil && m.Status == entity.Dead, "GiveUp = %s, %v, want DEAD", m.Status, err)
 	}))
 
@@ -216,7 +216,7 @@ func TestOperatorsSettleFirst(t *testing.T) {
 	t.Run("UnsettledIsDeadOnRequestAndNotDeleted", scenario(func(b *bench) {
 		id := b.unsettleable()
 		check.Equal(b, check.As[*entity.ClaimedError](b, b.delete(id), "Delete").Unsettled, true, "the ways out are named")
-		m, err := b.GiveUp(ctx, id, entity.By("alice"))
+		m, err := b.MarkDead(ctx, id, entity.By("alice"))
 		check.True(b, err == nil && m.Status == entity.Dead, "GiveUp = %s, %v, want DEAD", m.Status, err)
 	}))
 

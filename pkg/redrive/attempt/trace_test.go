@@ -17,7 +17,7 @@ import (
 )
 
 func (b *bench) traced(provider trace.TracerProvider) *redrivetest.Asked {
-	b.Settler.tracer = traces.Of(provider, "test")
+	b.Settler.tracer = traces.Tracer(provider, "test")
 	return b.Watch()
 }
 

@@ -550,7 +550,7 @@ func TestWithTracing(t *testing.T) {
 	t.Parallel()
 	t.Run("AutomaticRetry", automatic(func(b *bench) {
 		spans := tracestest.Record()
-		b.tracer = traces.Of(spans, "test")
+		b.tracer = traces.Tracer(spans, "test")
 		asked := b.Watch()
 		b.Add(2)
 		b.autoFor(time.Minute)

@@ -83,7 +83,7 @@ func (b *bench) another() *bench {
 
 // traced makes spans from now on, and records those in which the store is called.
 func (b *bench) traced(provider trace.TracerProvider) *redrivetest.Asked {
-	b.build(b.Store, traces.Of(provider, "test"))
+	b.build(b.Store, traces.Tracer(provider, "test"))
 	return b.Watch()
 }
 

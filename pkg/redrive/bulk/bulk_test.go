@@ -197,7 +197,7 @@ func TestTakeOver(t *testing.T) {
 		ids := b.Add(10)
 		r := b.begin(action(entity.RedriveDead))
 		b.lease(r.ID)
-		cause := entity.Cause{Actor: "tester", Operation: r.ID}
+		cause := entity.AuditInfo{Actor: "tester", Operation: r.ID}
 		check.Must(b.Store.Change(context.Background(), repository.Change{Action: entity.RedriveDead, IDs: ids[:4]}, cause))(b)
 		defer b.carry()()
 		b.wantEnd(r.ID, counted{Selected: 10, Succeeded: 10})
@@ -251,7 +251,7 @@ func TestBulkActions(t *testing.T) {
 	t.Run("RequeueTakesTheDeadToo", scenario(func(b *bench) {
 		ids := b.Add(4)
 		for _, id := range ids[:2] {
-			check.Must(b.GiveUp(context.Background(), id, entity.By("tester")))(b)
+			check.Must(b.MarkDead(context.Background(), id, entity.By("tester")))(b)
 		}
 		b.wantAll(counted{Selected: 4, Succeeded: 4}, options(func(o *entity.RedriveOptions) { o.Requeue = true }))
 		b.wantEachOnce(ids)
@@ -259,7 +259,7 @@ func TestBulkActions(t *testing.T) {
 
 	t.Run("IDsInTheirOrderWithWhatCannotGo", scenario(func(b *bench) {
 		ids := b.Add(4)
-		check.Must(b.GiveUp(context.Background(), ids[1], entity.By("tester")))(b)
+		check.Must(b.MarkDead(context.Background(), ids[1], entity.By("tester")))(b)
 		why := reasons{repository.SkippedNotRetryable: 1, repository.SkippedGone: 1}
 		b.wantAll(counted{Selected: 4, Succeeded: 2, Skipped: 2, Reasons: why}, func(n *repository.NewRedrive) {
 			n.Selection = entity.Selection{IDs: []uuid.UUID{ids[3], ids[1], uuid.New(), ids[0]}}
@@ -424,7 +424,7 @@ func TestRequeueOfARedrive(t *testing.T) {
 		ids := b.Add(2)
 		r := b.begin(requeue)
 		elapse(time.Second)
-		check.Must(b.GiveUp(ctx, ids[0], entity.Cause{Actor: "alice", Reason: "never send this"}))(b)
+		check.Must(b.MarkDead(ctx, ids[0], entity.AuditInfo{Actor: "alice", Reason: "never send this"}))(b)
 		defer b.carry()()
 		b.wantEnd(r.ID, counted{Selected: 2, Succeeded: 1, Skipped: 1, Reasons: reasons{repository.SkippedTaken: 1}})
 		b.WantState(ids[0], entity.Dead, 0, "")
@@ -432,7 +432,7 @@ func TestRequeueOfARedrive(t *testing.T) {
 
 	t.Run("LeavesDeadWhatCannotGo", scenario(func(b *bench) {
 		id := b.Add(1)[0]
-		check.Must(b.GiveUp(ctx, id, entity.By("alice")))(b)
+		check.Must(b.MarkDead(ctx, id, entity.By("alice")))(b)
 		b.Kafka.PlanError = func(entity.Message) error { return &entity.RefusedError{Class: entity.UnknownTopic, Reason: "no"} }
 		b.wantAll(counted{Selected: 1, Skipped: 1, Reasons: reasons{"UNKNOWN_TOPIC": 1}}, requeue)
 		b.WantState(id, entity.Dead, 0, "")

@@ -175,7 +175,7 @@ func (l *lease) decideUnreachable() {
 // settle waits until every attempt of the batch has a result; it returns false when the pass ended first.
 func (l *lease) settle(ctx context.Context) bool {
 	try := 0
-	defer func() { traces.Told(ctx, try) }()
+	defer func() { traces.RecordTries(ctx, try) }()
 	for {
 		open, err := l.queryResults(context.WithoutCancel(traces.Try(ctx, try)), l.items.unknown())
 		try++
@@ -230,7 +230,7 @@ func (l *lease) unsettled(ctx context.Context, a entity.Attempt) bool {
 // Messages that it claimed and never sent are given back by the settler and sent now.
 func (l *lease) catchUp(ctx context.Context) error {
 	try := 0
-	defer func() { traces.Told(ctx, try) }()
+	defer func() { traces.RecordTries(ctx, try) }()
 	for {
 		asking := traces.Try(ctx, try)
 		open, err := l.queryResults(asking, l.items.unknown())

@@ -188,7 +188,7 @@ func TestMapOverARedrive(t *testing.T) {
 		r := b.begin(mapping)
 		b.lease(r.ID)
 		change := repository.Change{Action: entity.RedriveMap, IDs: ids[:2], OriginalTopic: "payments"}
-		check.Must(b.Store.Change(context.Background(), change, entity.Cause{Actor: "tester", Operation: r.ID}))(b)
+		check.Must(b.Store.Change(context.Background(), change, entity.AuditInfo{Actor: "tester", Operation: r.ID}))(b)
 		defer b.carry()()
 		b.wantEnd(r.ID, counted{Selected: 6, Succeeded: 6})
 		for _, id := range ids {

@@ -33,7 +33,7 @@ func (p *pass) plan(ctx context.Context, l *lease, messages []entity.Message) ([
 	}
 	deadline := time.Now().Add(leaderTimeout)
 	try := 0
-	defer func() { traces.Told(ctx, try) }()
+	defer func() { traces.RecordTries(ctx, try) }()
 	for delay := time.Second; ; delay = min(2*delay, leaderPause) {
 		targets, err := p.deps.parts.Planner.Plan(traces.Try(ctx, try), batch, p.planOptions())
 		try++

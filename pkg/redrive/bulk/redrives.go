@@ -119,13 +119,13 @@ func (s *Redrives) Wait(ctx context.Context, id uuid.UUID) (entity.Redrive, erro
 }
 
 // Pause lets the attempts under way end and starts no more until Resume.
-func (s *Redrives) Pause(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Redrive, error) {
+func (s *Redrives) Pause(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Redrive, error) {
 	return s.move(ctx, id, repository.RedriveMove{To: entity.RedrivePaused, Action: entity.ActionPause, Cause: cause})
 }
 
 // Resume continues a redrive: a paused one where it was, one that stopped itself as if its canary had passed and
 // nothing had failed so far, and one that waits for its canary as if the canary had passed.
-func (s *Redrives) Resume(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Redrive, error) {
+func (s *Redrives) Resume(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Redrive, error) {
 	r, err := s.deps.store.Redrive(ctx, id)
 	if err != nil {
 		return entity.Redrive{}, fmt.Errorf("read redrive: %w", err)
@@ -144,7 +144,7 @@ func (s *Redrives) Resume(ctx context.Context, id uuid.UUID, cause entity.Cause)
 }
 
 // Cancel ends a redrive: attempts under way end, the other messages are not changed.
-func (s *Redrives) Cancel(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Redrive, error) {
+func (s *Redrives) Cancel(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Redrive, error) {
 	return s.move(ctx, id, repository.RedriveMove{To: entity.RedriveCancelled, Action: entity.ActionCancel, Cause: cause})
 }
 

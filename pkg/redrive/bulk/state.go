@@ -104,7 +104,7 @@ func (p *pass) canSend() bool {
 }
 
 // cause is the cause of the changes that the redrive makes.
-func (p *pass) cause() entity.Cause {
+func (p *pass) cause() entity.AuditInfo {
 	c := p.redrive.Cause
 	c.Operation = uuid.Nil
 	return c

@@ -27,7 +27,7 @@ type Store interface {
 type Selections interface {
 	PreviewRedrive(ctx context.Context, n repository.NewRedrive) ([]repository.SelectionCount, error)
 	Search(ctx context.Context, q repository.SearchQuery) (repository.SearchPage, error)
-	Change(ctx context.Context, c repository.Change, cause entity.Cause) ([]uuid.UUID, error)
+	Change(ctx context.Context, c repository.Change, cause entity.AuditInfo) ([]uuid.UUID, error)
 	PerformedOn(ctx context.Context, operation uuid.UUID, action entity.Action, ids []uuid.UUID) ([]uuid.UUID, error)
 	RedriveItems(ctx context.Context, id uuid.UUID, q repository.ItemQuery) ([]entity.RedriveItem, error)
 }

@@ -304,7 +304,7 @@ func (f *Store) Claim(ctx context.Context, claims []repository.Claim, how reposi
 }
 
 // Finish calls OnFinish before.
-func (f *Store) Finish(ctx context.Context, results []repository.Result, cause entity.Cause) ([]repository.Finished, error) {
+func (f *Store) Finish(ctx context.Context, results []repository.Result, cause entity.AuditInfo) ([]repository.Finished, error) {
 	f.saw(ctx, "Finish")
 	if f.OnFinish != nil {
 		if err := f.OnFinish(); err != nil {

@@ -83,7 +83,7 @@ func (r *Row) claim(c repository.Claim, now time.Time, how repository.Claiming) 
 	}
 	r.Number++
 	r.Message.Claim = entity.Claim{
-		ID: c.ID, ExpiresAt: entity.Moment(now.Add(how.Expiry)),
+		ID: c.ID, ExpiresAt: entity.TruncateTime(now.Add(how.Expiry)),
 		Topic: c.Topic, TopicID: c.TopicID, Partition: c.Partition, EndOffset: c.EndOffset, RedriveID: c.RedriveID,
 	}
 	r.keepEdit(c)
@@ -95,7 +95,7 @@ func (r *Row) claim(c repository.Claim, now time.Time, how repository.Claiming) 
 
 // Finish implements repository.Attempts. A verdict that does not exist is
 // entity.ErrInvalid and no result counts.
-func (s *messages) Finish(ctx context.Context, results []repository.Result, cause entity.Cause) ([]repository.Finished, error) {
+func (s *messages) Finish(ctx context.Context, results []repository.Result, cause entity.AuditInfo) ([]repository.Finished, error) {
 	var finished []repository.Finished
 	err := s.Step(ctx, "finish attempts", func(now time.Time) error {
 		for _, res := range results {
@@ -189,7 +189,7 @@ func (r *Row) end(res repository.Result, now time.Time) error {
 
 // wait makes the message PENDING; its next automatic attempt is due after d.
 func (r *Row) wait(d time.Duration, now time.Time) error {
-	r.Message.NextAttemptAt = entity.Moment(now.Add(d))
+	r.Message.NextAttemptAt = entity.TruncateTime(now.Add(d))
 	return r.Message.MarkPending(now)
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // Delete implements repository.Core.
-func (s *messages) Delete(ctx context.Context, id uuid.UUID, cause entity.Cause) error {
+func (s *messages) Delete(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) error {
 	return s.Step(ctx, "delete message", func(now time.Time) error {
 		err := s.ChangeOne(now, entity.ActionDelete, id, cause)
 		if err != nil && s.Did(cause.Operation, entity.ActionDelete)[id] {
@@ -22,16 +22,16 @@ func (s *messages) Delete(ctx context.Context, id uuid.UUID, cause entity.Cause)
 }
 
 // Requeue implements repository.Core. It returns the message without its bytes.
-func (s *messages) Requeue(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
+func (s *messages) Requeue(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Message, error) {
 	return s.move(ctx, "requeue message", entity.ActionRequeue, id, cause)
 }
 
-// GiveUp implements repository.Core. It returns the message without its bytes.
-func (s *messages) GiveUp(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
+// MarkDead implements repository.Core. It returns the message without its bytes.
+func (s *messages) MarkDead(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Message, error) {
 	return s.move(ctx, "give message up", entity.ActionDead, id, cause)
 }
 
-func (s *messages) move(ctx context.Context, where string, action entity.Action, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
+func (s *messages) move(ctx context.Context, where string, action entity.Action, id uuid.UUID, cause entity.AuditInfo) (entity.Message, error) {
 	var m entity.Message
 	err := s.Step(ctx, where, func(now time.Time) error {
 		err := s.ChangeOne(now, action, id, cause)
@@ -47,7 +47,7 @@ func (s *messages) move(ctx context.Context, where string, action entity.Action,
 
 // ChangeOne deletes, requeues or gives up one message, within a step. It fails only with errors of the kinds
 // ErrNotFound and ErrConflict.
-func (s *messages) ChangeOne(now time.Time, action entity.Action, id uuid.UUID, cause entity.Cause) error {
+func (s *messages) ChangeOne(now time.Time, action entity.Action, id uuid.UUID, cause entity.AuditInfo) error {
 	r, err := s.row(id)
 	if err != nil {
 		return err
@@ -70,7 +70,7 @@ func (s *messages) ChangeOne(now time.Time, action entity.Action, id uuid.UUID, 
 }
 
 // changed records a change of a message.
-func (s *messages) changed(now time.Time, action entity.Action, before entity.Message, r *Row, cause entity.Cause) {
+func (s *messages) changed(now time.Time, action entity.Action, before entity.Message, r *Row, cause entity.AuditInfo) {
 	s.Note(action, before.ID, cause)
 	s.Hooks.Changed(now, action, before, r, cause)
 }
@@ -107,7 +107,7 @@ func (r *Row) giveUp(now time.Time, actor string) error {
 // does not grow without limit.
 const operationsLimit = 100_000
 
-// operation is a change that was made by an operation (entity.Cause).
+// operation is a change that was made by an operation (entity.AuditInfo).
 type operation struct {
 	id     uuid.UUID
 	action entity.Action
@@ -144,7 +144,7 @@ func (s *messages) Did(id uuid.UUID, action entity.Action) map[uuid.UUID]bool {
 }
 
 // Note remembers a change that was made by an operation.
-func (s *messages) Note(action entity.Action, object uuid.UUID, cause entity.Cause) {
+func (s *messages) Note(action entity.Action, object uuid.UUID, cause entity.AuditInfo) {
 	if cause.Operation == uuid.Nil {
 		return
 	}

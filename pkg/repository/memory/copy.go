@@ -57,13 +57,13 @@ func clonePointer[T any](p *T) *T {
 // be read from the headers.
 func kept(m entity.Message) entity.Message {
 	m = clone(m)
-	m.CreatedAt = entity.Moment(m.CreatedAt)
-	m.UpdatedAt = entity.Moment(m.UpdatedAt)
-	m.LastRetryAt = entity.Moment(m.LastRetryAt)
-	m.NextAttemptAt = entity.Moment(m.NextAttemptAt)
-	m.Source.Timestamp = entity.Moment(m.Source.Timestamp)
-	m.Origin.Timestamp = entity.Moment(m.Origin.Timestamp)
-	m.Claim.ExpiresAt = entity.Moment(m.Claim.ExpiresAt)
+	m.CreatedAt = entity.TruncateTime(m.CreatedAt)
+	m.UpdatedAt = entity.TruncateTime(m.UpdatedAt)
+	m.LastRetryAt = entity.TruncateTime(m.LastRetryAt)
+	m.NextAttemptAt = entity.TruncateTime(m.NextAttemptAt)
+	m.Source.Timestamp = entity.TruncateTime(m.Source.Timestamp)
+	m.Origin.Timestamp = entity.TruncateTime(m.Origin.Timestamp)
+	m.Claim.ExpiresAt = entity.TruncateTime(m.Claim.ExpiresAt)
 	m.Failure.StackTrace = ""
 	if m.Record.State == entity.ValueStored || m.Record.State == entity.ValueFromPayload {
 		m.Record.Size = int64(len(m.Record.Value))

@@ -51,7 +51,7 @@ func (s *Keys) OpenKey(ctx context.Context, k repository.Key, lease time.Duratio
 		state = repository.KeyState{Phase: r.phase(k, now, !ok), Operation: r.operation}
 		switch state.Phase {
 		case repository.KeyNew, repository.KeyAbandoned:
-			r.owner, r.leasedTo = k.Owner, entity.Moment(now.Add(lease))
+			r.owner, r.leasedTo = k.Owner, entity.TruncateTime(now.Add(lease))
 		case repository.KeyDone:
 			state.Answer = cloneAnswer(r.answer)
 		case repository.KeyAtWork, repository.KeyOther:
@@ -94,7 +94,7 @@ func (s *Keys) forgetKeys(now time.Time) {
 func (s *Keys) HoldKey(ctx context.Context, k repository.Key, lease time.Duration) error {
 	return s.steps.Step(ctx, "hold idempotency key", func(now time.Time) error {
 		if r := s.atWork(k); r != nil {
-			r.leasedTo = entity.Moment(now.Add(lease))
+			r.leasedTo = entity.TruncateTime(now.Add(lease))
 		}
 		return nil
 	})

@@ -44,8 +44,8 @@ type Hooks struct {
 	Observe func(*Row, entity.Message) entity.Message // may replace the message that a reader gets
 	Arrived func(...*Row)
 	Returns func([]*entity.Message, repository.Batch, time.Time) []repository.Arrival
-	Changed func(now time.Time, action entity.Action, before entity.Message, r *Row, cause entity.Cause)
-	Moved   func(now time.Time, action entity.Action, from entity.RedriveState, r *Redrive, cause entity.Cause)
+	Changed func(now time.Time, action entity.Action, before entity.Message, r *Row, cause entity.AuditInfo)
+	Moved   func(now time.Time, action entity.Action, from entity.RedriveState, r *Redrive, cause entity.AuditInfo)
 }
 
 // Row is a message and the store's data about it.
@@ -73,8 +73,8 @@ func New(now func() time.Time) *Store {
 		Observe: func(_ *Row, m entity.Message) entity.Message { return m },
 		Arrived: func(...*Row) {},
 		Returns: s.returns,
-		Changed: func(time.Time, entity.Action, entity.Message, *Row, entity.Cause) {},
-		Moved:   func(time.Time, entity.Action, entity.RedriveState, *Redrive, entity.Cause) {},
+		Changed: func(time.Time, entity.Action, entity.Message, *Row, entity.AuditInfo) {},
+		Moved:   func(time.Time, entity.Action, entity.RedriveState, *Redrive, entity.AuditInfo) {},
 	}
 	return &Store{Keys: NewKeys(now), messages: s, redrives: redrives{messages: s, Redrives: map[uuid.UUID]*Redrive{}}}
 }
@@ -96,7 +96,7 @@ func (s *steps) Step(ctx context.Context, where string, do func(now time.Time) e
 	defer s.mu.Unlock()
 	err := ctx.Err()
 	if err == nil {
-		err = do(entity.Moment(s.now()))
+		err = do(entity.TruncateTime(s.now()))
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", where, err)

@@ -59,7 +59,7 @@ func TestOperationsKeepTheNewest(t *testing.T) {
 	record := func(operation uuid.UUID) {
 		t.Helper()
 		entry := entity.AuditEntry{
-			Action: entity.ActionUnmask, Kind: entity.KindMessage, ObjectID: uuid.New(), Cause: entity.Cause{Actor: "alice", Operation: operation},
+			Action: entity.ActionUnmask, Kind: entity.KindMessage, ObjectID: uuid.New(), Cause: entity.AuditInfo{Actor: "alice", Operation: operation},
 		}
 		check.NoError(t, store.Record(t.Context(), entry))
 	}

@@ -212,7 +212,7 @@ func (s *redrives) moveTo(r *Redrive, m repository.RedriveMove, now time.Time) {
 }
 
 // Moved records that a redrive was created or changed its state.
-func (s *redrives) Moved(now time.Time, action entity.Action, from entity.RedriveState, r *Redrive, cause entity.Cause) {
+func (s *redrives) Moved(now time.Time, action entity.Action, from entity.RedriveState, r *Redrive, cause entity.AuditInfo) {
 	s.messages.Note(action, r.Entity.ID, cause)
 	s.messages.Hooks.Moved(now, action, from, r, cause)
 }
@@ -265,7 +265,7 @@ func (s *redrives) LeaseBatch(ctx context.Context, id, owner uuid.UUID, lease ti
 		}
 		leased = b.HandedOut(id)
 		leased.OnlyCatchUp = !r.Entity.State.Active()
-		b.Owner, b.ExpiresAt = owner, entity.Moment(now.Add(lease))
+		b.Owner, b.ExpiresAt = owner, entity.TruncateTime(now.Add(lease))
 		return nil
 	})
 	return leased, err
@@ -312,7 +312,7 @@ func (s *redrives) RenewLeases(ctx context.Context, owner uuid.UUID, lease time.
 		for _, r := range s.Redrives {
 			for _, b := range r.Batches {
 				if owner != uuid.Nil && b.Owner == owner {
-					b.ExpiresAt = entity.Moment(now.Add(lease))
+					b.ExpiresAt = entity.TruncateTime(now.Add(lease))
 				}
 			}
 		}

@@ -191,7 +191,7 @@ func TestStatementSentTwice(t *testing.T) {
 			return errors.Join(err, unless(m.Status == entity.Pending))
 		}},
 		"GiveUp": {"PENDING", func(ctx context.Context, s *Store, id uuid.UUID) error {
-			m, err := s.GiveUp(ctx, id, entity.By("alice"))
+			m, err := s.MarkDead(ctx, id, entity.By("alice"))
 			return errors.Join(err, unless(m.Status == entity.Dead))
 		}},
 		"Change": {"PENDING", func(ctx context.Context, s *Store, id uuid.UUID) error {

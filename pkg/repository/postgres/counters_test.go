@@ -165,7 +165,7 @@ func (m *mix) session(ctx context.Context, number int) {
 			})
 		case n < 93:
 			m.one(ctx, "give up", "PENDING RETRYING", func(ctx context.Context, id uuid.UUID) error {
-				_, err := m.store.GiveUp(ctx, id, entity.By("test"))
+				_, err := m.store.MarkDead(ctx, id, entity.By("test"))
 				return err
 			})
 		case n < 97:

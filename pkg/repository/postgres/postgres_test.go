@@ -109,7 +109,7 @@ func insert(t *testing.T, db *sqlx.DB, m entity.Message) {
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
 			$21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40::jsonb)`,
 		m.ID, m.OriginalTopic, m.ErrorMessage, m.RetryCount, m.MaxRetries, string(m.Status),
-		entity.Moment(m.CreatedAt), entity.Moment(m.UpdatedAt), when(m.LastRetryAt),
+		entity.TruncateTime(m.CreatedAt), entity.TruncateTime(m.UpdatedAt), when(m.LastRetryAt),
 		bytesArg(m.Record.Key), bytesArg(m.Record.Value), codec.PackHeaders(m.Record.Headers),
 		orNull(m.Record.Size, m.Record.State == entity.ValueOverLimit), bytesArg(m.Record.SHA256),
 		m.Source.TopicID, m.Source.Incarnation, m.Source.Partition, m.Source.Offset, when(m.Source.Timestamp),
@@ -144,11 +144,11 @@ func insertTenColumns(t *testing.T, db *sqlx.DB, m entity.Message) {
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
 		m.ID, m.OriginalTopic, m.ErrorMessage, m.RetryCount, m.MaxRetries,
 		orNull(string(m.Record.Value), m.Record.Value != nil), string(m.Status),
-		entity.Moment(m.CreatedAt), entity.Moment(m.UpdatedAt), when(m.LastRetryAt))
+		entity.TruncateTime(m.CreatedAt), entity.TruncateTime(m.UpdatedAt), when(m.LastRetryAt))
 	check.Require(t, err == nil, "insert message: %v", err)
 }
 
-func when(t time.Time) any { return orNull(entity.Moment(t), !t.IsZero()) }
+func when(t time.Time) any { return orNull(entity.TruncateTime(t), !t.IsZero()) }
 
 func word(s string) any { return orNull(s, s != "") }
 

@@ -33,12 +33,12 @@ func TestRecordsFollowTheirMessages(t *testing.T) {
 	if m, err := store.GetArchived(t.Context(), ids[0], -1); err != nil || string(m.Record.Value) != `{"n": 0}` {
 		t.Errorf("GetArchived = %q, %v, want the value", m.Record.Value, err)
 	}
-	check.NoError(t, check.Err(store.Restore(t.Context(), ids[0], entity.Cause{Actor: "test"})))
+	check.NoError(t, check.Err(store.Restore(t.Context(), ids[0], entity.AuditInfo{Actor: "test"})))
 	if m, err := store.Get(t.Context(), ids[0], -1); err != nil || string(m.Record.Value) != `{"n": 0}` {
 		t.Errorf("Get = %q, %v, want the value of the restored message", m.Record.Value, err)
 	}
 	wantRecords(t, db, "after restoring", 4)
-	check.NoError(t, store.Delete(t.Context(), ids[2], entity.Cause{Actor: "test"}))
+	check.NoError(t, store.Delete(t.Context(), ids[2], entity.AuditInfo{Actor: "test"}))
 	wantRecords(t, db, "after deleting", 3)
 	exec(t, db, `UPDATE dlq.dlq_messages_archive SET archived_at = archived_at - interval '1 minute'`)
 	n, err := store.PurgeArchive(t.Context(), 0, 1000)

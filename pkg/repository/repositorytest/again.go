@@ -50,7 +50,7 @@ func (h *harness) wantLines(id uuid.UUID, action entity.Action, want int) {
 
 func againOther(h *harness) {
 	for _, way := range byHand {
-		for _, other := range []entity.Cause{fullCause(), entity.By("alice")} {
+		for _, other := range []entity.AuditInfo{fullCause(), entity.By("alice")} {
 			m := h.failedIn(way.from)
 			check.NoError(h, way.do(h, m.ID, fullCause()))
 			h.wantAgainRefused(way.action, m.ID, way.to, way.do(h, m.ID, other))
@@ -75,7 +75,7 @@ func (h *harness) wantAgainRefused(action entity.Action, id uuid.UUID, now entit
 
 func againOtherAction(h *harness) {
 	m, cause := h.put(), fullCause()
-	check.Must(h.Repository.GiveUp(h.Context(), m.ID, cause))(h)
+	check.Must(h.Repository.MarkDead(h.Context(), m.ID, cause))(h)
 	check.Must(h.Repository.Requeue(h.Context(), m.ID, entity.By("bob")))(h)
 	_, err := h.Repository.Requeue(h.Context(), m.ID, cause)
 	h.wantNoArrow("Requeue under the operation of a GiveUp", entity.Pending, entity.Pending, err)
@@ -83,8 +83,8 @@ func againOtherAction(h *harness) {
 
 func againOtherMessage(h *harness) {
 	m, other, cause := h.put(), h.in(entity.Dead), fullCause()
-	check.Must(h.Repository.GiveUp(h.Context(), m.ID, cause))(h)
-	_, err := h.Repository.GiveUp(h.Context(), other.ID, cause)
+	check.Must(h.Repository.MarkDead(h.Context(), m.ID, cause))(h)
+	_, err := h.Repository.MarkDead(h.Context(), other.ID, cause)
 	h.wantNoArrow("GiveUp of another message", entity.Dead, entity.Dead, err)
 }
 

@@ -53,8 +53,8 @@ func (h *harness) trail(q repository.TrailQuery) []entity.AuditEntry {
 }
 
 // fullCause is a cause with all of its fields set.
-func fullCause() entity.Cause {
-	return entity.Cause{
+func fullCause() entity.AuditInfo {
+	return entity.AuditInfo{
 		Actor: "alice", Reason: "the consumer is fixed", RequestID: "req_0123456789ab",
 		TraceID: "0af7651916cd43dd8448eb211c80319c", Operation: uuid.New(),
 	}
@@ -78,7 +78,7 @@ func (h *harness) wantEntries(id uuid.UUID, want ...entity.AuditEntry) {
 }
 
 // auditEntry is the expected entry of a change that happens now.
-func (h *harness) auditEntry(action entity.Action, id uuid.UUID, from, to entity.Status, count int, cause entity.Cause) entity.AuditEntry {
+func (h *harness) auditEntry(action entity.Action, id uuid.UUID, from, to entity.Status, count int, cause entity.AuditInfo) entity.AuditEntry {
 	return entity.AuditEntry{
 		At: h.clock.Kept(), Action: action, Kind: entity.KindMessage, ObjectID: id,
 		From: string(from), To: string(to), RetryCount: count, Cause: cause,
@@ -180,16 +180,16 @@ var byHand = []struct {
 	redrive  entity.RedriveAction
 	from, to entity.Status
 	count    int // count in 1
-	do       func(h *harness, id uuid.UUID, cause entity.Cause) error
+	do       func(h *harness, id uuid.UUID, cause entity.AuditInfo) error
 }{
-	{entity.ActionDelete, entity.RedriveDelete, entity.Pending, "", 1, func(h *harness, id uuid.UUID, cause entity.Cause) error {
+	{entity.ActionDelete, entity.RedriveDelete, entity.Pending, "", 1, func(h *harness, id uuid.UUID, cause entity.AuditInfo) error {
 		return h.Repository.Delete(h.Context(), id, cause)
 	}},
-	{entity.ActionDead, entity.RedriveDead, entity.Pending, entity.Dead, 1, func(h *harness, id uuid.UUID, cause entity.Cause) error {
-		_, err := h.Repository.GiveUp(h.Context(), id, cause)
+	{entity.ActionDead, entity.RedriveDead, entity.Pending, entity.Dead, 1, func(h *harness, id uuid.UUID, cause entity.AuditInfo) error {
+		_, err := h.Repository.MarkDead(h.Context(), id, cause)
 		return err
 	}},
-	{entity.ActionRequeue, entity.RedriveRequeue, entity.Dead, entity.Pending, 0, func(h *harness, id uuid.UUID, cause entity.Cause) error {
+	{entity.ActionRequeue, entity.RedriveRequeue, entity.Dead, entity.Pending, 0, func(h *harness, id uuid.UUID, cause entity.AuditInfo) error {
 		_, err := h.Repository.Requeue(h.Context(), id, cause)
 		return err
 	}},
@@ -239,7 +239,7 @@ func auditNothing(h *harness) {
 	cause, how := fullCause(), repository.Claiming{Expiry: expiry, Cause: fullCause(), Audit: true}
 	for _, id := range []uuid.UUID{resolved.ID, claimed.ID, unknown} {
 		_, _ = h.Repository.Requeue(h.Context(), id, cause)
-		_, _ = h.Repository.GiveUp(h.Context(), id, cause)
+		_, _ = h.Repository.MarkDead(h.Context(), id, cause)
 		h.change(entity.RedriveRequeue, cause, id)
 		h.change(entity.RedriveDead, cause, id)
 		check.Must(h.Repository.Claim(h.Context(), intents(id), how))(h)
@@ -268,7 +268,7 @@ func auditRace(h *harness) {
 // auditCause tests each field of a cause separately: none may be stored in place of another.
 func auditCause(h *harness) {
 	full := fullCause()
-	for _, cause := range []entity.Cause{
+	for _, cause := range []entity.AuditInfo{
 		full,
 		{Actor: "bob"},
 		{Actor: "bob", Reason: full.Reason},
@@ -277,7 +277,7 @@ func auditCause(h *harness) {
 		{Actor: "bob", Operation: full.Operation},
 	} {
 		m := h.put()
-		check.Must(h.Repository.GiveUp(h.Context(), m.ID, cause))(h)
+		check.Must(h.Repository.MarkDead(h.Context(), m.ID, cause))(h)
 		h.wantEntries(m.ID, h.auditEntry(entity.ActionDead, m.ID, entity.Pending, entity.Dead, 0, cause))
 	}
 }
@@ -285,7 +285,7 @@ func auditCause(h *harness) {
 func auditText(h *harness) {
 	for _, text := range []string{"nul\x00nul", "\xff\xfe", "\xc3\x28", "", "'; DROP SCHEMA dlq; --", "→ \"quoted\" \\x00"} {
 		m := h.put()
-		cause := entity.Cause{Actor: "a" + text, Reason: text, RequestID: text, TraceID: text}
+		cause := entity.AuditInfo{Actor: "a" + text, Reason: text, RequestID: text, TraceID: text}
 		c := intent(m.ID)
 		how := repository.Claiming{Expiry: expiry, Cause: cause, Audit: true}
 		check.Len(h, check.Must(h.Repository.Claim(h.Context(), []repository.Claim{c}, how))(h), 1, "Claim with %q messages", text)
@@ -299,11 +299,11 @@ func auditText(h *harness) {
 }
 
 // dyings gives a message up and requeues it: two entries a round.
-func (h *harness) dyings(id uuid.UUID, rounds int, cause entity.Cause) {
+func (h *harness) dyings(id uuid.UUID, rounds int, cause entity.AuditInfo) {
 	h.Helper()
 	for range rounds {
 		h.clock.Advance(time.Second)
-		check.Must(h.Repository.GiveUp(h.Context(), id, cause))(h)
+		check.Must(h.Repository.MarkDead(h.Context(), id, cause))(h)
 		h.clock.Advance(time.Second)
 		check.Must(h.Repository.Requeue(h.Context(), id, cause))(h)
 	}
@@ -352,10 +352,10 @@ func (h *harness) variety() []entity.AuditEntry {
 	h.Helper()
 	for i, actor := range []string{"alice", "bob", "alice"} {
 		m := h.put()
-		h.dyings(m.ID, 1, entity.Cause{Actor: actor, RequestID: []string{"req_1", "req_2", ""}[i]})
+		h.dyings(m.ID, 1, entity.AuditInfo{Actor: actor, RequestID: []string{"req_1", "req_2", ""}[i]})
 		h.attempt(m.ID, entity.Failed)
 	}
-	h.change(entity.RedriveDelete, entity.Cause{Actor: "bob", RequestID: "req_1"}, h.puts(2)...)
+	h.change(entity.RedriveDelete, entity.AuditInfo{Actor: "bob", RequestID: "req_1"}, h.puts(2)...)
 	all := h.trail(repository.TrailQuery{})
 	check.Require(h, len(all) == 11, "trail has %d entries, want 11", len(all))
 	return all
@@ -451,7 +451,7 @@ func (h *harness) wantPerformed(operation uuid.UUID, want bool) {
 func auditPerformed(h *harness) {
 	cause := fullCause()
 	h.wantPerformed(cause.Operation, false)
-	check.Must(h.Repository.GiveUp(h.Context(), h.put().ID, cause))(h)
+	check.Must(h.Repository.MarkDead(h.Context(), h.put().ID, cause))(h)
 	h.wantPerformed(cause.Operation, true)
 	h.wantPerformed(uuid.New(), false)
 }

@@ -32,7 +32,7 @@ func changePromises() []promise {
 	}
 }
 
-func (h *harness) change(action entity.RedriveAction, cause entity.Cause, ids ...uuid.UUID) []uuid.UUID {
+func (h *harness) change(action entity.RedriveAction, cause entity.AuditInfo, ids ...uuid.UUID) []uuid.UUID {
 	h.Helper()
 	return check.Must(h.Repository.Change(h.Context(), repository.Change{Action: action, IDs: ids}, cause))(h)
 }
@@ -354,7 +354,7 @@ func giveUpPromises() []promise {
 
 func (h *harness) giveUp(before entity.Message) {
 	h.Helper()
-	answer := check.Must(h.Repository.GiveUp(h.Context(), before.ID, entity.By("test")))(h)
+	answer := check.Must(h.Repository.MarkDead(h.Context(), before.ID, entity.By("test")))(h)
 	for name, got := range map[string]entity.Message{"GiveUp": answer, "Get": h.get(before.ID)} {
 		if got.ID != before.ID || got.Status != entity.Dead || got.RetryCount != before.RetryCount || got.Claim != (entity.Claim{}) || !got.NextAttemptAt.IsZero() {
 			h.Errorf("%s = %s, %d attempts, claim %+v, next attempt %v, want DEAD, %d, none, none",
@@ -375,7 +375,7 @@ func giveUpPending(h *harness) {
 func giveUpLive(h *harness) {
 	m := h.in(entity.Retrying)
 	h.clock.Advance(expiry - time.Second)
-	h.wantClaimed("GiveUp while a claim lives", m.ID, check.Err(h.Repository.GiveUp(h.Context(), m.ID, entity.By("test"))))
+	h.wantClaimed("GiveUp while a claim lives", m.ID, check.Err(h.Repository.MarkDead(h.Context(), m.ID, entity.By("test"))))
 	h.wantUnchanged(m)
 }
 
@@ -383,7 +383,7 @@ func giveUpLive(h *harness) {
 func giveUpExpired(h *harness) {
 	m := h.in(entity.Retrying)
 	h.clock.Advance(100 * expiry)
-	h.wantClaimed("GiveUp once the claim expired", m.ID, check.Err(h.Repository.GiveUp(h.Context(), m.ID, entity.By("test"))))
+	h.wantClaimed("GiveUp once the claim expired", m.ID, check.Err(h.Repository.MarkDead(h.Context(), m.ID, entity.By("test"))))
 	h.wantUnchanged(m)
 }
 
@@ -403,7 +403,7 @@ func giveUpHistory(h *harness) {
 	h.unsettleable(m.ID)
 	before := h.get(m.ID)
 	for _, id := range []uuid.UUID{m.ID, pending.ID} {
-		check.Must(h.Repository.GiveUp(h.Context(), id, entity.By("eve")))(h)
+		check.Must(h.Repository.MarkDead(h.Context(), id, entity.By("eve")))(h)
 	}
 	h.wantAbandoned(before, "eve", entity.Dead)
 	check.Len(h, h.history(pending.ID), 0, "history of what was never tried")
@@ -426,12 +426,12 @@ func (h *harness) wantAbandoned(before entity.Message, actor string, to entity.S
 func giveUpFinal(h *harness) {
 	for _, s := range []entity.Status{entity.Resolved, entity.Dead} {
 		m := h.in(s)
-		h.wantNoArrow("GiveUp", s, entity.Dead, check.Err(h.Repository.GiveUp(h.Context(), m.ID, entity.By("test"))))
+		h.wantNoArrow("GiveUp", s, entity.Dead, check.Err(h.Repository.MarkDead(h.Context(), m.ID, entity.By("test"))))
 		h.wantUnchanged(m)
 	}
 }
 
 func giveUpUnknown(h *harness) {
 	id := uuid.New()
-	h.wantNotFound("GiveUp", id, check.Err(h.Repository.GiveUp(h.Context(), id, entity.By("test"))))
+	h.wantNotFound("GiveUp", id, check.Err(h.Repository.MarkDead(h.Context(), id, entity.By("test"))))
 }

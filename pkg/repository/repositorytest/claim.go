@@ -48,7 +48,7 @@ func claimStarts(h *harness) {
 	c := intent(m.ID)
 	taken := h.claimAll(c)
 	check.Require(h, len(taken) == 1, "Claim took %d, want 1", len(taken))
-	want := entity.Claim{ID: c.ID, ExpiresAt: entity.Moment(h.clock.Now().Add(expiry)), Topic: original, Partition: 2, EndOffset: 40}
+	want := entity.Claim{ID: c.ID, ExpiresAt: entity.TruncateTime(h.clock.Now().Add(expiry)), Topic: original, Partition: 2, EndOffset: 40}
 	for name, got := range map[string]entity.Message{"Claim": taken[0], "Get": h.get(m.ID)} {
 		if got.ID != m.ID || got.Status != entity.Retrying || got.RetryCount != 2 || got.LastRetryAt != h.clock.Kept() {
 			h.Errorf("%s = %s, %d attempts, last %v, want RETRYING, 2, %v", name, got.Status, got.RetryCount, got.LastRetryAt, h.clock.Kept())
@@ -340,7 +340,7 @@ func claimWait(h *harness) {
 				taken, claimErr = h.Repository.Claim(h.Context(), intents(m.ID), repository.Claiming{Expiry: expiry, Wait: true, Cause: entity.By("alice")})
 				return
 			}
-			_, giveUpErr = h.Repository.GiveUp(h.Context(), m.ID, entity.By("test"))
+			_, giveUpErr = h.Repository.MarkDead(h.Context(), m.ID, entity.By("test"))
 		})
 		check.Require(h, claimErr == nil, "Claim: %v", claimErr)
 		if len(taken) == 1 {

@@ -182,7 +182,7 @@ func gone(h *harness) {
 			return err
 		},
 		"Delete": func() error { return repo.Delete(ctx, pending.ID, entity.By("alice")) },
-		"GiveUp": func() error { _, err := repo.GiveUp(ctx, pending.ID, entity.By("alice")); return err },
+		"GiveUp": func() error { _, err := repo.MarkDead(ctx, pending.ID, entity.By("alice")); return err },
 		"Requeue": func() error {
 			_, err := repo.Requeue(ctx, dead.ID, entity.By("alice"))
 			return err

@@ -164,7 +164,7 @@ func editsGiveUp(h *harness) {
 	m := h.put()
 	c := edited(m.ID, fullEdit())
 	h.doubtful(c)
-	check.Must(h.Repository.GiveUp(h.Context(), m.ID, entity.By("alice")))(h)
+	check.Must(h.Repository.MarkDead(h.Context(), m.ID, entity.By("alice")))(h)
 	h.wantEdits(m.ID, c.Edit)
 }
 

@@ -111,7 +111,7 @@ func expiredLiveUnknown(h *harness) {
 func expiredNewClaim(h *harness) {
 	m := h.put()
 	h.unsettleable(m.ID)
-	check.Must(h.Repository.GiveUp(h.Context(), m.ID, entity.By("test")))(h)
+	check.Must(h.Repository.MarkDead(h.Context(), m.ID, entity.By("test")))(h)
 	check.Must(h.Repository.Requeue(h.Context(), m.ID, entity.By("alice")))(h)
 	h.claim(m.ID)
 	h.clock.Advance(2 * expiry)

@@ -83,7 +83,7 @@ func finishFailed(h *harness) {
 	m := h.put()
 	got := h.attempt(m.ID, entity.Failed)
 	h.wantFinished(got, entity.Pending, 1)
-	want := entity.Moment(h.clock.Now().Add(4 * time.Second))
+	want := entity.TruncateTime(h.clock.Now().Add(4 * time.Second))
 	stored := h.get(m.ID).NextAttemptAt
 	check.True(h, got.NextAttemptAt == want && stored == want,
 		"next attempt answered %v, stored %v, want %v", got.NextAttemptAt, stored, want)

@@ -56,7 +56,7 @@ func full(m *entity.Message) {
 
 // asKept is m in the form in which every store keeps it.
 func asKept(m entity.Message) entity.Message {
-	m.CreatedAt, m.UpdatedAt = entity.Moment(m.CreatedAt), entity.Moment(m.UpdatedAt)
+	m.CreatedAt, m.UpdatedAt = entity.TruncateTime(m.CreatedAt), entity.TruncateTime(m.UpdatedAt)
 	return m
 }
 

@@ -495,7 +495,7 @@ func groupsAnnotated(h *harness) {
 	note, link, yes, none := "it's \"known\" →\x01", "https://tickets.example/7", true, ""
 	annotate := func(a repository.Annotation) {
 		h.Helper()
-		check.Must(h.Repository.AnnotateGroup(h.Context(), f.ID(), a, nil, entity.Cause{Actor: "bob", Reason: "why not"}))(h)
+		check.Must(h.Repository.AnnotateGroup(h.Context(), f.ID(), a, nil, entity.AuditInfo{Actor: "bob", Reason: "why not"}))(h)
 	}
 	want := func(note, link string, muted bool) {
 		h.Helper()
@@ -535,10 +535,10 @@ func groupsAnnotatedOnce(h *harness) {
 	f := h.fingerprint("no stock")
 	h.came(f, 1)
 	first, second := "first", "second"
-	mine := entity.Cause{Actor: "bob", Operation: uuid.New()}
+	mine := entity.AuditInfo{Actor: "bob", Operation: uuid.New()}
 	for _, step := range []struct {
 		note  *string
-		cause entity.Cause
+		cause entity.AuditInfo
 	}{{&first, mine}, {&second, entity.By("eve")}, {&first, mine}} {
 		check.Must(h.Repository.AnnotateGroup(h.Context(), f.ID(), repository.Annotation{Note: step.note}, nil, step.cause))(h)
 	}

@@ -305,7 +305,7 @@ func (c *Clock) Now() time.Time {
 }
 
 // Kept returns the present time in the form in which a store keeps it.
-func (c *Clock) Kept() time.Time { return entity.Moment(c.Now()) }
+func (c *Clock) Kept() time.Time { return entity.TruncateTime(c.Now()) }
 
 // Advance moves the clock.
 func (c *Clock) Advance(d time.Duration) {

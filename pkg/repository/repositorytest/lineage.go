@@ -166,7 +166,7 @@ func lineageGivenUp(h *harness) {
 	m := h.put()
 	h.unsettleable(m.ID)
 	attempt := h.get(m.ID).Claim.ID
-	check.Must(h.Repository.GiveUp(h.Context(), m.ID, entity.By("test")))(h)
+	check.Must(h.Repository.MarkDead(h.Context(), m.ID, entity.By("test")))(h)
 	got := h.comeBack(m.ID, attempt)
 	check.True(h, got.Parent == m.ID && got.RetryCount == 1,
 		"child has parent %s, %d attempts, want %s, 1", got.Parent, got.RetryCount, m.ID)
@@ -189,7 +189,7 @@ func lineageCount(h *harness) {
 	m := h.put(func(m *entity.Message) { m.RetryCount = 1 })
 	h.unsettleable(m.ID)
 	attempt := h.get(m.ID).Claim.ID
-	check.Must(h.Repository.GiveUp(h.Context(), m.ID, entity.By("test")))(h)
+	check.Must(h.Repository.MarkDead(h.Context(), m.ID, entity.By("test")))(h)
 	check.Must(h.Repository.Requeue(h.Context(), m.ID, entity.By("alice")))(h)
 	check.Same(h, h.comeBack(m.ID, attempt).RetryCount, 2, "attempts of child, want 2 as the attempt had")
 }
@@ -241,7 +241,7 @@ func lineageAudit(h *harness) {
 	h.acknowledge(second)
 	h.clock.Advance(time.Minute)
 	dead := h.comeBack(alive.ID, second.ID)
-	h.wantEntries(dead.ID, h.auditEntry(entity.ActionDead, dead.ID, "", entity.Dead, 3, entity.Cause{
+	h.wantEntries(dead.ID, h.auditEntry(entity.ActionDead, dead.ID, "", entity.Dead, 3, entity.AuditInfo{
 		Actor: entity.ActorIngest, Reason: "came back after 3 of 3 attempts",
 	}))
 }

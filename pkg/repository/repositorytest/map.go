@@ -43,7 +43,7 @@ func mapPromises() []promise {
 
 func unknownOrigin(m *entity.Message) { m.OriginalTopic, m.Origin.Confidence = "", entity.FromNothing }
 
-func (h *harness) mapTo(topic string, cause entity.Cause, ids ...uuid.UUID) []uuid.UUID {
+func (h *harness) mapTo(topic string, cause entity.AuditInfo, ids ...uuid.UUID) []uuid.UUID {
 	h.Helper()
 	return check.Must(h.Repository.Change(h.Context(), repository.Change{
 		Action: entity.RedriveMap, IDs: ids, OriginalTopic: topic,
@@ -314,7 +314,7 @@ func (h *harness) mapping() entity.Mapping {
 	return check.Must(h.Repository.Mapping(h.Context()))(h)
 }
 
-func (h *harness) replace(expected int64, cause entity.Cause, rules ...entity.TopicRule) entity.Mapping {
+func (h *harness) replace(expected int64, cause entity.AuditInfo, rules ...entity.TopicRule) entity.Mapping {
 	h.Helper()
 	return check.Must(h.Repository.ReplaceMapping(h.Context(), rules, expected, cause))(h)
 }

@@ -151,7 +151,7 @@ func eventsDead(h *harness) {
 	h.watch()
 	m := h.in(entity.Dead)
 	byHand := h.put(func(m *entity.Message) { m.OriginalTopic = "" })
-	check.Must(h.Repository.GiveUp(h.Context(), byHand.ID, entity.By("alice")))(h)
+	check.Must(h.Repository.MarkDead(h.Context(), byHand.ID, entity.By("alice")))(h)
 	gone := h.in(entity.Dead)
 	check.NoError(h, h.Repository.Delete(h.Context(), gone.ID, entity.By("alice")))
 	at := h.clock.Kept()

@@ -78,7 +78,7 @@ func recordOnce(h *harness) {
 
 func recordText(h *harness) {
 	h.record(entity.AuditEntry{
-		Action: entity.ActionUnmask, Kind: entity.KindList, LastError: "a\x00b\xff", Cause: entity.Cause{Actor: "a\x00", Reason: "\xff"},
+		Action: entity.ActionUnmask, Kind: entity.KindList, LastError: "a\x00b\xff", Cause: entity.AuditInfo{Actor: "a\x00", Reason: "\xff"},
 	})
 	check.Same(h, len(h.trail(repository.TrailQuery{Kind: entity.KindList})), 1, "entries of the trail")
 }

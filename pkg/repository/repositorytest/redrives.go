@@ -113,8 +113,8 @@ func redriveShown(h *harness) {
 		CreatedAt: h.clock.Kept(), UpdatedAt: h.clock.Kept(), Selected: 4,
 		Counts: entity.RedriveCounts{Waiting: 4, Reasons: map[string]int{}},
 	}
-	want.Selection.CreatedAfter = entity.Moment(n.Selection.CreatedAfter)
-	want.Selection.CreatedBefore = entity.Moment(n.Selection.CreatedBefore)
+	want.Selection.CreatedAfter = entity.TruncateTime(n.Selection.CreatedAfter)
+	want.Selection.CreatedBefore = entity.TruncateTime(n.Selection.CreatedBefore)
 	h.wantRedrive(h.create(n), want)
 	h.clock.Advance(time.Minute)
 	h.wantRedrive(h.redrive(n.ID), want)

@@ -37,7 +37,7 @@ func asked(e entity.AuditEntry, q repository.TrailQuery) bool {
 		(q.Actor == "" || e.Cause.Actor == q.Actor) &&
 		(q.Action == "" || e.Action == q.Action) &&
 		(q.RequestID == "" || e.Cause.RequestID == q.RequestID) &&
-		(q.After.IsZero() || !e.At.Before(entity.Moment(q.After))) &&
+		(q.After.IsZero() || !e.At.Before(entity.TruncateTime(q.After))) &&
 		(q.Before == 0 || e.ID < q.Before) &&
 		(q.Visible == nil || e.Topics == "" || slices.ContainsFunc(strings.Split(e.Topics, ","), q.Visible.Match))
 }
@@ -73,7 +73,7 @@ func (s *Store) Record(ctx context.Context, e entity.AuditEntry) error {
 }
 
 // messageEntry is the entry of a change of a message, with its earlier state and error.
-func messageEntry(now time.Time, action entity.Action, before entity.Message, to entity.Status, count int, cause entity.Cause) entity.AuditEntry {
+func messageEntry(now time.Time, action entity.Action, before entity.Message, to entity.Status, count int, cause entity.AuditInfo) entity.AuditEntry {
 	return entity.AuditEntry{
 		At: now, Action: action, Kind: entity.KindMessage, ObjectID: before.ID,
 		From: string(before.Status), To: string(to), RetryCount: count,
@@ -82,7 +82,7 @@ func messageEntry(now time.Time, action entity.Action, before entity.Message, to
 }
 
 // changed appends a change that Core made to the trail, and updates the features that depend on it.
-func (s *Store) changed(now time.Time, action entity.Action, before entity.Message, r *row, cause entity.Cause) {
+func (s *Store) changed(now time.Time, action entity.Action, before entity.Message, r *row, cause entity.AuditInfo) {
 	to := r.Message.Status
 	if action == entity.ActionDelete {
 		s.follow(r)
@@ -100,7 +100,7 @@ func (s *Store) changed(now time.Time, action entity.Action, before entity.Messa
 }
 
 // moved appends a redrive's new state to the trail.
-func (s *Store) moved(now time.Time, action entity.Action, from entity.RedriveState, r *redrive, cause entity.Cause) {
+func (s *Store) moved(now time.Time, action entity.Action, from entity.RedriveState, r *redrive, cause entity.AuditInfo) {
 	s.append(entity.AuditEntry{
 		At: now, Action: action, Kind: entity.KindRedrive, ObjectID: r.Entity.ID,
 		From: string(from), To: string(r.Entity.State), Cause: cause,

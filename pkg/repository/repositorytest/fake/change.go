@@ -12,7 +12,7 @@ import (
 )
 
 // Change implements repository.Selections.
-func (s *Store) Change(ctx context.Context, c repository.Change, cause entity.Cause) ([]uuid.UUID, error) {
+func (s *Store) Change(ctx context.Context, c repository.Change, cause entity.AuditInfo) ([]uuid.UUID, error) {
 	if c.Action == entity.RedriveMap {
 		return s.mapMessages(ctx, c, cause)
 	}

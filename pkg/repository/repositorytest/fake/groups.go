@@ -158,7 +158,7 @@ func (s *Store) ErrorGroup(
 
 // AnnotateGroup implements repository.Groups.
 func (s *Store) AnnotateGroup(
-	ctx context.Context, id uuid.UUID, a repository.Annotation, where *entity.TopicPatterns, cause entity.Cause,
+	ctx context.Context, id uuid.UUID, a repository.Annotation, where *entity.TopicPatterns, cause entity.AuditInfo,
 ) ([]string, error) {
 	var topics []string
 	err := s.Step(ctx, "annotate error group", func(now time.Time) error {

@@ -180,7 +180,7 @@ func (s *Store) arrive(a arrival, now time.Time) repository.Arrival {
 	came.ByContent = a.byContent
 	if came.Status == entity.Dead {
 		before.Status, before.LastPublishError, before.LastPublishErrorClass = "", "", ""
-		s.append(messageEntry(now, entity.ActionDead, before, came.Status, came.RetryCount, entity.Cause{
+		s.append(messageEntry(now, entity.ActionDead, before, came.Status, came.RetryCount, entity.AuditInfo{
 			Actor:  entity.ActorIngest,
 			Reason: fmt.Sprintf("came back after %d of %d attempts", came.RetryCount, came.MaxRetries),
 		}))

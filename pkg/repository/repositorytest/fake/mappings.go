@@ -33,7 +33,7 @@ func (s *Store) shownMapping() entity.Mapping {
 }
 
 // ReplaceMapping implements repository.Mappings.
-func (s *Store) ReplaceMapping(ctx context.Context, rules []entity.TopicRule, expected int64, cause entity.Cause) (entity.Mapping, error) {
+func (s *Store) ReplaceMapping(ctx context.Context, rules []entity.TopicRule, expected int64, cause entity.AuditInfo) (entity.Mapping, error) {
 	var m entity.Mapping
 	err := s.Step(ctx, "replace the mapping", func(now time.Time) error {
 		switch {
@@ -48,7 +48,7 @@ func (s *Store) ReplaceMapping(ctx context.Context, rules []entity.TopicRule, ex
 	return m, err
 }
 
-func (s *Store) replaceMapping(now time.Time, rules []entity.TopicRule, cause entity.Cause) {
+func (s *Store) replaceMapping(now time.Time, rules []entity.TopicRule, cause entity.AuditInfo) {
 	from := s.mapping.Version
 	s.mapping = entity.Mapping{Version: from + 1, UpdatedAt: now, UpdatedBy: cause.Actor}
 	if len(rules) > 0 {
@@ -83,7 +83,7 @@ func (s *Store) Unmapped(ctx context.Context, visible *entity.TopicPatterns) ([]
 }
 
 // mapMessages is Change with entity.RedriveMap.
-func (s *Store) mapMessages(ctx context.Context, c repository.Change, cause entity.Cause) ([]uuid.UUID, error) {
+func (s *Store) mapMessages(ctx context.Context, c repository.Change, cause entity.AuditInfo) ([]uuid.UUID, error) {
 	if !entity.ValidTopic(c.OriginalTopic) {
 		return nil, fmt.Errorf("map messages: original topic %q: %w", c.OriginalTopic, entity.ErrInvalid)
 	}
@@ -105,7 +105,7 @@ func (s *Store) mapMessages(ctx context.Context, c repository.Change, cause enti
 
 // mapTo sets the original topic of one message, and reports whether an operator has set it to that. The consumer
 // group that failed on the message is recorded for the topic.
-func (s *Store) mapTo(now time.Time, id uuid.UUID, c repository.Change, cause entity.Cause) bool {
+func (s *Store) mapTo(now time.Time, id uuid.UUID, c repository.Change, cause entity.AuditInfo) bool {
 	r, ok := s.Rows[id]
 	if !ok || !mappable(&r.Message) || r.Message.Origin.Confidence == entity.FromHeader && !c.OverHeader {
 		return false

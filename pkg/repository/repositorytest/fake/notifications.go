@@ -65,10 +65,10 @@ func (s *Store) keepNotice(n repository.NewNotice, k repository.KeptNotices, now
 			due = again
 		}
 	}
-	n.First, n.Last = entity.Moment(n.First), entity.Moment(n.Last)
+	n.First, n.Last = entity.TruncateTime(n.First), entity.TruncateTime(n.Last)
 	n.Topics, n.Detail = slices.Clone(n.Topics), bytes.Clone(n.Detail)
 	n.MessageIDs = slices.Clone(n.MessageIDs[:min(len(n.MessageIDs), repository.MaxNoticeMessages)])
-	due = entity.Moment(due)
+	due = entity.TruncateTime(due)
 	s.notices[n.ID] = &notice{
 		Notice: repository.Notice{NewNotice: n, CreatedAt: now}, readyAt: due, dueAt: due, open: true,
 	}
@@ -77,10 +77,10 @@ func (s *Store) keepNotice(n repository.NewNotice, k repository.KeptNotices, now
 // add adds an event to an open notice.
 func (n *notice) add(more repository.NewNotice) {
 	n.Events += more.Events
-	if first := entity.Moment(more.First); first.Before(n.First) {
+	if first := entity.TruncateTime(more.First); first.Before(n.First) {
 		n.First = first
 	}
-	if last := entity.Moment(more.Last); last.After(n.Last) {
+	if last := entity.TruncateTime(more.Last); last.After(n.Last) {
 		n.Last = last
 	}
 	for _, topic := range more.Topics {
@@ -120,9 +120,9 @@ func (s *Store) ClaimNotice(ctx context.Context, c repository.NoticeClaim) (repo
 		if claimed == nil {
 			return nil
 		}
-		s.sinks[c.Sink] = entity.Moment(now.Add(c.Pace))
+		s.sinks[c.Sink] = entity.TruncateTime(now.Add(c.Pace))
 		claimed.open, claimed.takenAt = false, now
-		claimed.claim, claimed.claimExpiresAt = c.ID, entity.Moment(now.Add(c.Lease))
+		claimed.claim, claimed.claimExpiresAt = c.ID, entity.TruncateTime(now.Add(c.Lease))
 		claimed.Attempts++
 		out = claimed.handedOut()
 		return nil
@@ -146,8 +146,8 @@ func (s *Store) SettleNotice(ctx context.Context, r repository.NoticeResult) err
 			n.endedAt = now
 			return nil
 		}
-		n.dueAt = entity.Moment(now.Add(r.RetryIn))
-		if until := entity.Moment(now.Add(r.Pause)); until.After(s.sinks[n.Sink]) {
+		n.dueAt = entity.TruncateTime(now.Add(r.RetryIn))
+		if until := entity.TruncateTime(now.Add(r.Pause)); until.After(s.sinks[n.Sink]) {
 			s.sinks[n.Sink] = until
 		}
 		return nil

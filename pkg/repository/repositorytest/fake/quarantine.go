@@ -90,7 +90,7 @@ func (s *Store) WakeQuarantined(ctx context.Context) error {
 }
 
 // RetryQuarantined implements repository.Quarantine.
-func (s *Store) RetryQuarantined(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Quarantined, error) {
+func (s *Store) RetryQuarantined(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Quarantined, error) {
 	return s.onQuarantined(ctx, id, func(q entity.Quarantined, now time.Time) {
 		s.auditQuarantine(q, entity.ActionRetry, cause, now)
 		q.RetryAt = now
@@ -99,7 +99,7 @@ func (s *Store) RetryQuarantined(ctx context.Context, id uuid.UUID, cause entity
 }
 
 // DeleteQuarantined implements repository.Quarantine.
-func (s *Store) DeleteQuarantined(ctx context.Context, id uuid.UUID, cause entity.Cause) error {
+func (s *Store) DeleteQuarantined(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) error {
 	_, err := s.onQuarantined(ctx, id, func(q entity.Quarantined, now time.Time) {
 		s.auditQuarantine(q, entity.ActionDelete, cause, now)
 		delete(s.quarantine, id)
@@ -107,7 +107,7 @@ func (s *Store) DeleteQuarantined(ctx context.Context, id uuid.UUID, cause entit
 	return err
 }
 
-func (s *Store) auditQuarantine(q entity.Quarantined, action entity.Action, cause entity.Cause, now time.Time) {
+func (s *Store) auditQuarantine(q entity.Quarantined, action entity.Action, cause entity.AuditInfo, now time.Time) {
 	s.record(entity.AuditEntry{
 		At: now, Action: action, Kind: entity.KindQuarantine, ObjectID: q.ID, LastError: q.Place() + ": SQLSTATE " + q.SQLState,
 		Topics: q.Source.Topic, Cause: cause,

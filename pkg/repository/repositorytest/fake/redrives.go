@@ -86,8 +86,8 @@ func batchSize(n repository.NewRedrive) (int, error) {
 // asAsked returns a copy of the selection as a redrive shows it: its ids are its items.
 func asAsked(s entity.Selection) entity.Selection {
 	s.IDs = nil
-	s.CreatedAfter, s.CreatedBefore = entity.Moment(s.CreatedAfter), entity.Moment(s.CreatedBefore)
-	s.RetriedAfter, s.RetriedBefore = entity.Moment(s.RetriedAfter), entity.Moment(s.RetriedBefore)
+	s.CreatedAfter, s.CreatedBefore = entity.TruncateTime(s.CreatedAfter), entity.TruncateTime(s.CreatedBefore)
+	s.RetriedAfter, s.RetriedBefore = entity.TruncateTime(s.RetriedAfter), entity.TruncateTime(s.RetriedBefore)
 	s.Statuses, s.Words, s.Key = slices.Clone(s.Statuses), slices.Clone(s.Words), bytes.Clone(s.Key)
 	s.Headers, s.Fields = slices.Clone(s.Headers), slices.Clone(s.Fields)
 	for i := range s.Headers {
@@ -164,7 +164,7 @@ func (s *Store) LeaseBatch(ctx context.Context, id, owner uuid.UUID, lease time.
 		}
 		leased = b.HandedOut(id)
 		leased.Canary = inCanary(r, b)
-		b.Owner, b.ExpiresAt = owner, entity.Moment(now.Add(lease))
+		b.Owner, b.ExpiresAt = owner, entity.TruncateTime(now.Add(lease))
 		if leased.OnlyCatchUp = !r.Entity.State.Active(); !leased.OnlyCatchUp {
 			s.pace(r, now, waiting(b))
 		}

@@ -63,7 +63,7 @@ func sortTime(by repository.Sort, r *row) time.Time {
 }
 
 func pastCursor(q repository.SearchQuery, r *row) bool {
-	return q.After == (repository.Cursor{}) || compareRows(q.Sort, r, entity.Moment(q.After.CreatedAt), q.After.ID) > 0
+	return q.After == (repository.Cursor{}) || compareRows(q.Sort, r, entity.TruncateTime(q.After.CreatedAt), q.After.ID) > 0
 }
 
 // compareRows compares a with a cursor in an order.
@@ -126,7 +126,7 @@ func (s *Store) GetArchived(ctx context.Context, id uuid.UUID, maxValue int64) (
 }
 
 // Restore implements repository.Archive. It returns the message without its bytes.
-func (s *Store) Restore(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
+func (s *Store) Restore(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Message, error) {
 	var m entity.Message
 	err := s.Step(ctx, "restore message", func(now time.Time) error {
 		r, ok := s.Archived[id]
@@ -196,7 +196,7 @@ func described(f entity.Filter, m *entity.Message) bool {
 
 // within reports whether t is from after to before; zero bounds are unlimited, and a zero t is never within.
 func within(t, after, before time.Time) bool {
-	after, before = entity.Moment(after), entity.Moment(before)
+	after, before = entity.TruncateTime(after), entity.TruncateTime(before)
 	if t.IsZero() {
 		return after.IsZero() && before.IsZero()
 	}

@@ -166,7 +166,7 @@ func ruleProblems(err error) error {
 // apply sets the original topic of stored messages, by one redrive for each dead-letter topic that the rules
 // map. A redrive's id is derived from the request's operation, so that a repeated request finds the redrives that it
 // has already created.
-func (h Mappings) apply(ctx context.Context, rules []entity.TopicRule, unmapped []repository.UnmappedTopic, cause entity.Cause) ([]uuid.UUID, error) {
+func (h Mappings) apply(ctx context.Context, rules []entity.TopicRule, unmapped []repository.UnmappedTopic, cause entity.AuditInfo) ([]uuid.UUID, error) {
 	ids := []uuid.UUID{}
 	request := cause.Operation
 	for _, u := range unmapped {

@@ -31,7 +31,7 @@ func TestMappings_ApplyAgain(t *testing.T) {
 	request, other := uuid.New(), uuid.New()
 	for _, operation := range []uuid.UUID{request, request, other} {
 		if _, err := h.apply(t.Context(), []entity.TopicRule{{Pattern: "a.*", Original: "orders"}},
-			[]repository.UnmappedTopic{{DLQTopic: "a.dlq.v1"}}, entity.Cause{Actor: "x", Operation: operation}); err != nil {
+			[]repository.UnmappedTopic{{DLQTopic: "a.dlq.v1"}}, entity.AuditInfo{Actor: "x", Operation: operation}); err != nil {
 			t.Fatal(err)
 		}
 	}

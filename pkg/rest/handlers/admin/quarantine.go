@@ -29,8 +29,8 @@ type Quarantine struct {
 // QuarantineDatabase has the quarantined records.
 type QuarantineDatabase interface {
 	Quarantined(ctx context.Context, q repository.QuarantineQuery) ([]entity.Quarantined, error)
-	RetryQuarantined(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Quarantined, error)
-	DeleteQuarantined(ctx context.Context, id uuid.UUID, cause entity.Cause) error
+	RetryQuarantined(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Quarantined, error)
+	DeleteQuarantined(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) error
 }
 
 // List sends a page of the quarantined records.

@@ -31,14 +31,14 @@ type Changes struct {
 // ChangeStore is the part of the store that changes messages.
 type ChangeStore interface {
 	Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
-	Requeue(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error)
+	Requeue(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Message, error)
 	request.Performer
 }
 
 // ChangeDatabase is the part of the database that changes messages.
 type ChangeDatabase interface {
-	Change(ctx context.Context, c repository.Change, cause entity.Cause) ([]uuid.UUID, error)
-	Restore(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error)
+	Change(ctx context.Context, c repository.Change, cause entity.AuditInfo) ([]uuid.UUID, error)
+	Restore(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Message, error)
 }
 
 // Dialects reads the headers of dead-letter producers.
@@ -78,12 +78,12 @@ func (h Changes) Requeue(w http.ResponseWriter, r *http.Request) error {
 
 // MarkDead marks a message dead.
 func (h Changes) MarkDead(w http.ResponseWriter, r *http.Request) error {
-	return h.move(w, r, h.Redriver.GiveUp, "marked dead")
+	return h.move(w, r, h.Redriver.MarkDead, "marked dead")
 }
 
 // move changes the status of a message by hand.
 func (h Changes) move(
-	w http.ResponseWriter, r *http.Request, step func(context.Context, uuid.UUID, entity.Cause) (entity.Message, error), done string,
+	w http.ResponseWriter, r *http.Request, step func(context.Context, uuid.UUID, entity.AuditInfo) (entity.Message, error), done string,
 ) error {
 	id, cause, err := h.Bodies.ReadReason(w, r, "message")
 	if err != nil {

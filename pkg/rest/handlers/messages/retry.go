@@ -38,11 +38,11 @@ type Redriver interface {
 	// attempt was made.
 	Retry(ctx context.Context, order entity.RetryOrder) (entity.RetryResult, error)
 
-	// GiveUp marks a message dead.
-	GiveUp(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error)
+	// MarkDead marks a message dead.
+	MarkDead(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Message, error)
 
 	// Delete removes a message for good.
-	Delete(ctx context.Context, id uuid.UUID, cause entity.Cause) error
+	Delete(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) error
 }
 
 // Retry makes one attempt to send a message, and waits for its end.

@@ -64,9 +64,9 @@ type Redriver interface {
 	Wait(ctx context.Context, id uuid.UUID) (entity.Redrive, error)
 
 	// Pause, Resume and Cancel change the state of a redrive.
-	Pause(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Redrive, error)
-	Resume(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Redrive, error)
-	Cancel(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Redrive, error)
+	Pause(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Redrive, error)
+	Resume(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Redrive, error)
+	Cancel(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Redrive, error)
 }
 
 // Create creates a redrive, or answers a dry run.
@@ -232,7 +232,7 @@ func (h Redrives) Cancel(w http.ResponseWriter, r *http.Request) error {
 
 // move changes the state of a redrive by a method of the redriver.
 func (h Redrives) move(
-	w http.ResponseWriter, r *http.Request, step func(context.Context, uuid.UUID, entity.Cause) (entity.Redrive, error),
+	w http.ResponseWriter, r *http.Request, step func(context.Context, uuid.UUID, entity.AuditInfo) (entity.Redrive, error),
 ) error {
 	id, cause, err := h.Bodies.ReadReason(w, r, "redrive")
 	if err != nil {
@@ -279,7 +279,7 @@ func (h Redrives) RetryTopic(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (h Redrives) beginTopic(ctx context.Context, topic string, cause entity.Cause) (entity.Redrive, error) {
+func (h Redrives) beginTopic(ctx context.Context, topic string, cause entity.AuditInfo) (entity.Redrive, error) {
 	ctx, cancel := context.WithTimeout(ctx, creationTime)
 	defer cancel()
 	return h.Redriver.Begin(ctx, repository.NewRedrive{

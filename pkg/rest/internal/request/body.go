@@ -90,20 +90,20 @@ func (b Bodies) read(w http.ResponseWriter, r *http.Request, into Fields) error 
 }
 
 // ReadChange reads the body of a change, and returns its cause.
-func (b Bodies) ReadChange(w http.ResponseWriter, r *http.Request, into Fields) (entity.Cause, error) {
+func (b Bodies) ReadChange(w http.ResponseWriter, r *http.Request, into Fields) (entity.AuditInfo, error) {
 	var reason string
 	into["reason"] = &reason
 	if err := b.read(w, r, into); err != nil {
-		return entity.Cause{}, err
+		return entity.AuditInfo{}, err
 	}
 	return NewCause(r, reason)
 }
 
 // ReadReason reads the id and the body of a change whose only field is a reason.
-func (b Bodies) ReadReason(w http.ResponseWriter, r *http.Request, what string) (uuid.UUID, entity.Cause, error) {
+func (b Bodies) ReadReason(w http.ResponseWriter, r *http.Request, what string) (uuid.UUID, entity.AuditInfo, error) {
 	id, err := ID(r, what)
 	if err != nil {
-		return id, entity.Cause{}, err
+		return id, entity.AuditInfo{}, err
 	}
 	cause, err := b.ReadChange(w, r, Fields{})
 	return id, cause, err

@@ -58,12 +58,12 @@ func RetriedMessage(r *http.Request, id uuid.UUID, load Getter) (*entity.Message
 }
 
 // NewCause returns the actor, the reason and the ids of a request.
-func NewCause(r *http.Request, reason string) (entity.Cause, error) {
+func NewCause(r *http.Request, reason string) (entity.AuditInfo, error) {
 	if err := checkReason(reason); err != nil {
-		return entity.Cause{}, err
+		return entity.AuditInfo{}, err
 	}
 	info := InfoOf(r)
-	return entity.Cause{
+	return entity.AuditInfo{
 		Actor:     access.Principal(r).Name,
 		Reason:    reason,
 		RequestID: info.ID,
@@ -73,10 +73,10 @@ func NewCause(r *http.Request, reason string) (entity.Cause, error) {
 }
 
 // QueryCause is NewCause with the reason from the query.
-func QueryCause(r *http.Request) (entity.Cause, error) {
+func QueryCause(r *http.Request) (entity.AuditInfo, error) {
 	reason, err := Text(r.URL.Query(), "reason")
 	if err != nil {
-		return entity.Cause{}, err
+		return entity.AuditInfo{}, err
 	}
 	return NewCause(r, reason)
 }

@@ -126,7 +126,7 @@ func ParseTime(name, text string) (time.Time, error) {
 	if at = at.UTC(); err != nil || at.Year() < 1970 || at.Year() > 9999 {
 		return time.Time{}, &entity.FieldError{Field: name, Reason: "must be a time such as 2026-02-20T10:30:00Z"}
 	}
-	return entity.Moment(at), nil
+	return entity.TruncateTime(at), nil
 }
 
 // PossibleText reports whether a store can hold this text: databases do not accept every byte as text.

@@ -89,7 +89,7 @@ const (
 
 // WithOperation adds an operation to a cause without one, so that the changes of a statement can be recognised when
 // the driver sends it twice.
-func WithOperation(c entity.Cause) entity.Cause {
+func WithOperation(c entity.AuditInfo) entity.AuditInfo {
 	if c.Operation == uuid.Nil {
 		c.Operation = entity.NewID()
 	}
@@ -97,7 +97,7 @@ func WithOperation(c entity.Cause) entity.Cause {
 }
 
 // CauseArgs are the arguments of CauseFrom3 and its kind.
-func CauseArgs(c entity.Cause) []any {
+func CauseArgs(c entity.AuditInfo) []any {
 	optional := func(text string) sql.NullString {
 		text = codec.Clean(text)
 		return sql.NullString{String: text, Valid: text != ""}

@@ -45,7 +45,7 @@ func (r *AttemptRow) Attempt() entity.Attempt {
 	return entity.Attempt{
 		MessageID: r.MessageID, Number: r.Number, ID: r.ID, RetryCount: r.Count,
 		RedriveID: r.RedriveID.UUID, Verdict: entity.Verdict(r.Verdict), Actor: r.Actor,
-		StartedAt: entity.Moment(r.StartedAt), EndedAt: TimeOf(r.EndedAt),
+		StartedAt: entity.TruncateTime(r.StartedAt), EndedAt: TimeOf(r.EndedAt),
 		From: entity.Status(r.From), To: entity.Status(r.To),
 		Class: entity.ErrorClass(r.Class), Error: r.Error,
 		Topic: r.Topic, TopicID: r.TopicID, Partition: r.Partition, Offset: r.Offset,

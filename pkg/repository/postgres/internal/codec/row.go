@@ -301,5 +301,5 @@ func TimeOf(t sql.NullTime) time.Time {
 	if !t.Valid {
 		return time.Time{}
 	}
-	return entity.Moment(t.Time)
+	return entity.TruncateTime(t.Time)
 }

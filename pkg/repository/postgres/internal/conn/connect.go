@@ -66,7 +66,7 @@ type OpenOption func(*connector)
 // quote from dead letters; error texts are in events, which the provider must not keep.
 func WithTracing(provider trace.TracerProvider) OpenOption {
 	return func(c *connector) {
-		if traces.Of(provider, "") != nil {
+		if traces.Tracer(provider, "") != nil {
 			c.traces = provider
 		}
 	}

@@ -28,7 +28,7 @@ func (d *DB) Clock() any {
 	if d.now == nil {
 		return nil
 	}
-	return entity.Moment(d.now())
+	return entity.TruncateTime(d.now())
 }
 
 // Prepared prepares a query once. lib/pq reads bytea as hex from plain queries and as binary from prepared ones, which

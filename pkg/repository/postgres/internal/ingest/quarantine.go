@@ -67,7 +67,7 @@ func (r *quarantineRow) quarantined() (entity.Quarantined, error) {
 			Topic: r.Topic, TopicID: r.TopicID, Incarnation: r.Incarnation, Partition: r.Partition, Offset: r.Offset,
 		},
 		SQLState: r.SQLState, Error: r.Error, Tries: r.Tries,
-		FirstTry: entity.Moment(r.FirstTry), LastTry: entity.Moment(r.LastTry), RetryAt: entity.Moment(r.RetryAt),
+		FirstTry: entity.TruncateTime(r.FirstTry), LastTry: entity.TruncateTime(r.LastTry), RetryAt: entity.TruncateTime(r.RetryAt),
 	}
 	if r.Timestamp.Valid {
 		q.Source.Timestamp, q.Source.RawTime = entity.RecordTime(r.Timestamp.Int64)
@@ -217,7 +217,7 @@ const (
 )
 
 // RetryQuarantined implements repository.Quarantine.
-func (s *Quarantine) RetryQuarantined(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Quarantined, error) {
+func (s *Quarantine) RetryQuarantined(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Quarantined, error) {
 	if err := s.onQuarantined(ctx, "retry a quarantined record", entity.ActionRetry, retryQuarantinedQuery, id, cause); err != nil {
 		return entity.Quarantined{}, err
 	}
@@ -225,11 +225,11 @@ func (s *Quarantine) RetryQuarantined(ctx context.Context, id uuid.UUID, cause e
 }
 
 // DeleteQuarantined implements repository.Quarantine.
-func (s *Quarantine) DeleteQuarantined(ctx context.Context, id uuid.UUID, cause entity.Cause) error {
+func (s *Quarantine) DeleteQuarantined(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) error {
 	return s.onQuarantined(ctx, "delete a quarantined record", entity.ActionDelete, deleteQuarantinedQuery, id, cause)
 }
 
-func (s *Quarantine) onQuarantined(ctx context.Context, where string, action entity.Action, query string, id uuid.UUID, cause entity.Cause) error {
+func (s *Quarantine) onQuarantined(ctx context.Context, where string, action entity.Action, query string, id uuid.UUID, cause entity.AuditInfo) error {
 	cause = audit.WithOperation(cause)
 	var done []uuid.UUID
 	if err := s.db.Select(ctx, &done, query, append(append([]any{id, s.db.Clock()}, audit.CauseArgs(cause)...), string(action))...); err != nil {

@@ -45,11 +45,11 @@ type auditRow struct {
 
 func (r *auditRow) entry() entity.AuditEntry {
 	return entity.AuditEntry{
-		ID: r.ID, At: entity.Moment(r.At),
+		ID: r.ID, At: entity.TruncateTime(r.At),
 		Action: entity.Action(r.Action), Kind: entity.Kind(r.Kind), ObjectID: r.ObjectID,
 		From: r.From.String, To: r.To.String, RetryCount: int(r.RetryCount.Int32),
 		Class: entity.ErrorClass(r.Class.String), LastError: r.LastError.String, Topics: r.Topics.String,
-		Cause: entity.Cause{
+		Cause: entity.AuditInfo{
 			Actor: r.Actor, Reason: r.Reason.String, RequestID: r.RequestID.String, TraceID: r.TraceID.String,
 			Operation: r.Operation.UUID,
 		},
@@ -92,7 +92,7 @@ func TrailQuery(q repository.TrailQuery, visible SeenTopics) (query string, args
 	add(q.Actor != "", "actor = $%d", codec.Clean(q.Actor))
 	add(q.Action != "", "action = $%d", codec.Clean(string(q.Action)))
 	add(q.RequestID != "", "request_id = $%d", codec.Clean(q.RequestID))
-	add(!q.After.IsZero(), "at >= $%d", entity.Moment(q.After))
+	add(!q.After.IsZero(), "at >= $%d", entity.TruncateTime(q.After))
 	add(q.Before != 0, "id < $%d", q.Before)
 	add(!visible.All, "(topics IS NULL OR topics && $%d::text[])", codec.TextArray(visible.Names))
 	if where == nil {

@@ -150,7 +150,7 @@ func (s *Activity) Events(ctx context.Context, q repository.EventQuery) (reposit
 	if err != nil {
 		return repository.Events{}, conn.Translate("find events", err)
 	}
-	found := repository.Events{Now: entity.Moment(state.Moment), Since: codec.TimeOf(state.BeganAt)}
+	found := repository.Events{Now: entity.TruncateTime(state.Moment), Since: codec.TimeOf(state.BeganAt)}
 	if err := s.trailEvents(ctx, &found, &state, q.Limit); err != nil {
 		return repository.Events{}, conn.Translate("find events", err)
 	}
@@ -197,7 +197,7 @@ func (s *Activity) trailEvents(ctx context.Context, found *repository.Events, st
 	}
 	for i := range rows {
 		r := &rows[i]
-		event := repository.Event{At: entity.Moment(r.At), Object: r.Object, Kind: r.eventKind(), Muted: r.Muted}
+		event := repository.Event{At: entity.TruncateTime(r.At), Object: r.Object, Kind: r.eventKind(), Muted: r.Muted}
 		if r.Topic != "" {
 			event.Topics = []string{r.Topic}
 		}
@@ -262,7 +262,7 @@ func (s *Activity) groupEvents(ctx context.Context, found *repository.Events, li
 	}
 	for _, r := range rows {
 		event := repository.Event{
-			Kind: repository.GroupRegressed, At: entity.Moment(r.At), Object: r.ID, Muted: r.Muted, Class: r.Class, Title: r.Title,
+			Kind: repository.GroupRegressed, At: entity.TruncateTime(r.At), Object: r.ID, Muted: r.Muted, Class: r.Class, Title: r.Title,
 			RegressedAt: codec.TimeOf(r.RegressedAt),
 		}
 		if r.New {

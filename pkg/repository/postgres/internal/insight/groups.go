@@ -196,7 +196,7 @@ const AnnotateQuery = `
 
 // AnnotateGroup implements repository.Groups.
 func (s *Groups) AnnotateGroup(
-	ctx context.Context, id uuid.UUID, a repository.Annotation, where *entity.TopicPatterns, cause entity.Cause,
+	ctx context.Context, id uuid.UUID, a repository.Annotation, where *entity.TopicPatterns, cause entity.AuditInfo,
 ) ([]string, error) {
 	about, err := s.visibleGroups(ctx, where)
 	if err != nil {

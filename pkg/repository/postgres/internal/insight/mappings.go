@@ -85,7 +85,7 @@ const replaceQuery = `
 const ReplacedQuery = `SELECT EXISTS (SELECT FROM dlq.audit WHERE operation_id = $1::uuid AND action = 'replace')`
 
 // ReplaceMapping implements repository.Mappings.
-func (s *Mappings) ReplaceMapping(ctx context.Context, rules []entity.TopicRule, expected int64, cause entity.Cause) (entity.Mapping, error) {
+func (s *Mappings) ReplaceMapping(ctx context.Context, rules []entity.TopicRule, expected int64, cause entity.AuditInfo) (entity.Mapping, error) {
 	kept := make([]ruleJSON, len(rules))
 	for i, r := range rules {
 		kept[i] = ruleJSON{Pattern: codec.Clean(r.Pattern), Original: codec.Clean(r.Original)}

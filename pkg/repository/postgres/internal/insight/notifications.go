@@ -191,9 +191,9 @@ func (r *noticeRow) notice() (repository.Notice, error) {
 	n := repository.Notice{
 		NewNotice: repository.NewNotice{
 			ID: r.ID, Sink: r.Sink, Kind: repository.EventKind(r.Kind), Object: r.Object, Events: r.Events,
-			First: entity.Moment(r.First), Last: entity.Moment(r.Last), Detail: []byte(r.Detail),
+			First: entity.TruncateTime(r.First), Last: entity.TruncateTime(r.Last), Detail: []byte(r.Detail),
 		},
-		CreatedAt: entity.Moment(r.CreatedAt), Attempts: r.Attempts, LastError: r.LastError,
+		CreatedAt: entity.TruncateTime(r.CreatedAt), Attempts: r.Attempts, LastError: r.LastError,
 	}
 	return n, errors.Join(json.Unmarshal([]byte(r.Topics), &n.Topics), json.Unmarshal([]byte(r.MessageIDs), &n.MessageIDs))
 }

@@ -60,7 +60,7 @@ func (s *Runs) LatestArchiveRuns(ctx context.Context) (last, complete *repositor
 	}
 	for _, r := range found {
 		run := &repository.ArchiveRun{
-			ID: r.ID, Result: repository.ArchiveResult(r.Result), StartedAt: entity.Moment(r.StartedAt), FinishedAt: codec.TimeOf(r.FinishedAt),
+			ID: r.ID, Result: repository.ArchiveResult(r.Result), StartedAt: entity.TruncateTime(r.StartedAt), FinishedAt: codec.TimeOf(r.FinishedAt),
 			Moved: r.Moved, Purged: r.Purged, Bookkept: r.Bookkept, Error: r.Error,
 		}
 		if r.Latest {

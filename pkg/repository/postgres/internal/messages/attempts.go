@@ -299,7 +299,7 @@ const refuteQuery = `
 		WHERE a.message_id = m.id AND NOT a.attempt_id = ANY ($1::uuid[]))`
 
 // finishArgs are the arguments of finishQuery.
-func (s *Attempts) finishArgs(results []repository.Result, cause entity.Cause, deferred bool) []any {
+func (s *Attempts) finishArgs(results []repository.Result, cause entity.AuditInfo, deferred bool) []any {
 	n := len(results)
 	ids, claimIDs := codec.NewArray(codec.OIDUUID, n, 16), codec.NewArray(codec.OIDUUID, n, 16)
 	verdicts, classes, errs := codec.NewArray(codec.OIDText, n, 12), codec.NewArray(codec.OIDText, n, 16), codec.NewArray(codec.OIDText, n, 16)
@@ -340,7 +340,7 @@ func (r *finishedRow) finished() repository.Finished {
 }
 
 // Finish implements repository.Attempts.
-func (s *Attempts) Finish(ctx context.Context, results []repository.Result, cause entity.Cause) ([]repository.Finished, error) {
+func (s *Attempts) Finish(ctx context.Context, results []repository.Result, cause entity.AuditInfo) ([]repository.Finished, error) {
 	if len(results) == 0 {
 		return nil, nil
 	}
@@ -375,7 +375,7 @@ func (s *Attempts) Finish(ctx context.Context, results []repository.Result, caus
 }
 
 // finishAndRefute ends attempts that sent nothing and deletes their returns by content, in one transaction.
-func (s *Attempts) finishAndRefute(ctx context.Context, results []repository.Result, cause entity.Cause) ([]repository.Finished, error) {
+func (s *Attempts) finishAndRefute(ctx context.Context, results []repository.Result, cause entity.AuditInfo) ([]repository.Finished, error) {
 	tx, err := s.db.Pool.BeginTxx(ctx, nil)
 	if err != nil {
 		return nil, err

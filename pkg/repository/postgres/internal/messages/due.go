@@ -64,7 +64,7 @@ type dueRow struct {
 }
 
 func (r *dueRow) cursor() repository.Cursor {
-	return repository.Cursor{CreatedAt: entity.Moment(r.CreatedAt), ID: r.ID}
+	return repository.Cursor{CreatedAt: entity.TruncateTime(r.CreatedAt), ID: r.ID}
 }
 
 // Due implements repository.Attempts. Of the messages with earlier attempts it returns those that have been due for

@@ -47,7 +47,7 @@ var MapQuery = `
 	SELECT id FROM held`
 
 // mapMessages is Change with entity.RedriveMap.
-func (s *Messages) mapMessages(ctx context.Context, c repository.Change, cause entity.Cause) ([]uuid.UUID, error) {
+func (s *Messages) mapMessages(ctx context.Context, c repository.Change, cause entity.AuditInfo) ([]uuid.UUID, error) {
 	if !entity.ValidTopic(c.OriginalTopic) {
 		return nil, fmt.Errorf("map messages: original topic %q: %w", c.OriginalTopic, entity.ErrInvalid)
 	}

@@ -55,7 +55,7 @@ const DeleteQuery = `
 	SELECT ` + codec.StateColumns + ` FROM gone m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id`
 
 // Delete implements repository.Core.
-func (s *Messages) Delete(ctx context.Context, id uuid.UUID, cause entity.Cause) error {
+func (s *Messages) Delete(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) error {
 	gone, again, err := s.operate(ctx, entity.ActionDelete, []uuid.UUID{id}, repository.Lease{}, cause)
 	if err != nil {
 		return conn.Translate("delete message", err)
@@ -92,7 +92,7 @@ const RequeueQuery = `
 	SELECT ` + codec.StateColumns + ` FROM changed m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id`
 
 // Requeue implements repository.Core.
-func (s *Messages) Requeue(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
+func (s *Messages) Requeue(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Message, error) {
 	return s.move(ctx, "requeue message", entity.ActionRequeue, entity.Pending, id, cause)
 }
 
@@ -125,13 +125,13 @@ var GiveUpQuery = `
 	)
 	SELECT ` + codec.StateColumns + ` FROM changed m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id`
 
-// GiveUp implements repository.Core.
-func (s *Messages) GiveUp(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
+// MarkDead implements repository.Core.
+func (s *Messages) MarkDead(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Message, error) {
 	return s.move(ctx, "give message up", entity.ActionDead, entity.Dead, id, cause)
 }
 
 // Change implements repository.Selections.
-func (s *Messages) Change(ctx context.Context, c repository.Change, cause entity.Cause) ([]uuid.UUID, error) {
+func (s *Messages) Change(ctx context.Context, c repository.Change, cause entity.AuditInfo) ([]uuid.UUID, error) {
 	if c.Action == entity.RedriveMap {
 		return s.mapMessages(ctx, c, cause)
 	}
@@ -155,7 +155,7 @@ func (s *Messages) Change(ctx context.Context, c repository.Change, cause entity
 // operate runs one of the statements above and returns the rows it changed, and those that the same operation changed
 // before: the driver sends a statement twice when its connection ended before the answer arrived.
 func (s *Messages) operate(
-	ctx context.Context, action entity.Action, ids []uuid.UUID, lease repository.Lease, cause entity.Cause,
+	ctx context.Context, action entity.Action, ids []uuid.UUID, lease repository.Lease, cause entity.AuditInfo,
 ) (changed []codec.Row, again []uuid.UUID, err error) {
 	query := map[entity.Action]string{
 		entity.ActionRequeue: RequeueQuery, entity.ActionDead: GiveUpQuery, entity.ActionDelete: DeleteQuery,
@@ -190,7 +190,7 @@ func without(ids []uuid.UUID, rows []codec.Row) []uuid.UUID {
 // move runs a guarded change of one message's status; when the guard prevents it, the message's present state is the
 // reason.
 func (s *Messages) move(
-	ctx context.Context, where string, action entity.Action, to entity.Status, id uuid.UUID, cause entity.Cause,
+	ctx context.Context, where string, action entity.Action, to entity.Status, id uuid.UUID, cause entity.AuditInfo,
 ) (entity.Message, error) {
 	found, again, err := s.operate(ctx, action, []uuid.UUID{id}, repository.Lease{}, cause)
 	if err != nil {

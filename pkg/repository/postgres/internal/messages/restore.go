@@ -65,7 +65,7 @@ var RestoreQuery = `
 	SELECT ` + codec.StateColumns + ` FROM back m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id`
 
 // Restore implements repository.Archive.
-func (s *Archive) Restore(ctx context.Context, id uuid.UUID, cause entity.Cause) (entity.Message, error) {
+func (s *Archive) Restore(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Message, error) {
 	cause = audit.WithOperation(cause)
 	var back []codec.Row
 	if err := s.db.Select(ctx, &back, RestoreQuery, append([]any{id, s.db.Clock()}, audit.CauseArgs(cause)...)...); err != nil {

@@ -72,8 +72,8 @@ func packSelection(s entity.Selection) (string, error) {
 		IDs: len(s.IDs), Topic: codec.Clean(s.Topic), Topics: codec.CleanAll(s.Topics.Texts()), Statuses: s.Statuses,
 		ErrorClass: codec.Clean(s.ErrorClass), ConsumerGroup: codec.Clean(s.ConsumerGroup), Dialect: codec.Clean(s.Dialect),
 		Group: s.Group, UnknownOrigin: s.UnknownOrigin,
-		CreatedAfter: entity.Moment(s.CreatedAfter), CreatedBefore: entity.Moment(s.CreatedBefore),
-		RetriedAfter: entity.Moment(s.RetriedAfter), RetriedBefore: entity.Moment(s.RetriedBefore),
+		CreatedAfter: entity.TruncateTime(s.CreatedAfter), CreatedBefore: entity.TruncateTime(s.CreatedBefore),
+		RetriedAfter: entity.TruncateTime(s.RetriedAfter), RetriedBefore: entity.TruncateTime(s.RetriedBefore),
 		Key: optionalBytes(s.Key), Words: codec.CleanAll(s.Words),
 	}
 	for _, h := range s.Headers {
@@ -101,8 +101,8 @@ func unpackSelection(text []byte) (entity.Selection, error) {
 	f := entity.Filter{
 		Topic: s.Topic, Statuses: s.Statuses, ErrorClass: s.ErrorClass, ConsumerGroup: s.ConsumerGroup, Dialect: s.Dialect,
 		Group: s.Group, UnknownOrigin: s.UnknownOrigin,
-		CreatedAfter: entity.Moment(s.CreatedAfter), CreatedBefore: entity.Moment(s.CreatedBefore),
-		RetriedAfter: entity.Moment(s.RetriedAfter), RetriedBefore: entity.Moment(s.RetriedBefore),
+		CreatedAfter: entity.TruncateTime(s.CreatedAfter), CreatedBefore: entity.TruncateTime(s.CreatedBefore),
+		RetriedAfter: entity.TruncateTime(s.RetriedAfter), RetriedBefore: entity.TruncateTime(s.RetriedBefore),
 		Words: s.Words,
 	}
 	if s.Key != nil {

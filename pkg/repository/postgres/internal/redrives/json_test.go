@@ -19,7 +19,7 @@ func fullSelection(t *testing.T) entity.Selection {
 		p := check.Must(entity.ParseTopicPatterns("topics", texts...))(t)
 		return p
 	}
-	at := entity.Moment(time.Now())
+	at := entity.TruncateTime(time.Now())
 	visible := patterns("orders", "*.dlq").And(patterns("^.*dlq$")).And(entity.TopicPatterns{})
 	return entity.Selection{Filter: entity.Filter{
 		Topic: "orders", Topics: patterns("orders*", "^pay(ments)?$"), Statuses: []entity.Status{entity.Pending, entity.Dead},
@@ -39,7 +39,7 @@ func TestRedriveJSON(t *testing.T) {
 
 	postgrestest.Parallel(t, "KeepsEveryFieldOfASelection", func(t *testing.T) {
 		want := fullSelection(t)
-		want.CreatedBefore = entity.Moment(want.CreatedBefore)
+		want.CreatedBefore = entity.TruncateTime(want.CreatedBefore)
 		filter := reflect.ValueOf(want.Filter)
 		for i := range filter.NumField() {
 			check.True(t, !filter.Field(i).IsZero(), "the test sets no %s, want every field", filter.Type().Field(i).Name)

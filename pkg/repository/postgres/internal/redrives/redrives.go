@@ -341,12 +341,12 @@ func (r *redriveRow) redrive() (entity.Redrive, error) {
 	}
 	return entity.Redrive{
 		ID: r.ID, Action: actionOf(r.Action), State: entity.RedriveState(r.State), Note: r.Note,
-		Cause: entity.Cause{
+		Cause: entity.AuditInfo{
 			Actor: r.Actor, Reason: r.Reason.String, RequestID: r.RequestID.String, TraceID: r.TraceID.String,
 			Operation: r.OperationID.UUID,
 		},
 		Selection: selection, Options: options,
-		CreatedAt: entity.Moment(r.CreatedAt), UpdatedAt: entity.Moment(r.UpdatedAt), EndedAt: codec.TimeOf(r.EndedAt),
+		CreatedAt: entity.TruncateTime(r.CreatedAt), UpdatedAt: entity.TruncateTime(r.UpdatedAt), EndedAt: codec.TimeOf(r.EndedAt),
 		Selected: r.Selected, LeftOut: leftOut,
 		Counts: entity.RedriveCounts{
 			Succeeded: r.Succeeded, Failed: r.Failed, Dead: r.Dead, InDoubt: r.InDoubt, Skipped: r.Skipped + leftOut,

@@ -100,7 +100,7 @@ func VisibleQuery(f entity.Filter, n Scope, from codec.Source) (string, []any) {
 		at   time.Time
 	}{{">=", f.CreatedAfter}, {"<", f.CreatedBefore}} {
 		if !t.at.IsZero() {
-			seen = append(seen, "(m.original_topic, m.created_at) "+t.sign+" (seen.name, "+a.Arg(entity.Moment(t.at))+"::timestamptz)")
+			seen = append(seen, "(m.original_topic, m.created_at) "+t.sign+" (seen.name, "+a.Arg(entity.TruncateTime(t.at))+"::timestamptz)")
 		}
 	}
 	visible := "SELECT m.* FROM unnest(" + a.texts(n.visibleOriginals(f)) + ") AS seen (name) CROSS JOIN LATERAL (" +

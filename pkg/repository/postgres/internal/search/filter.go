@@ -75,10 +75,10 @@ func (a *Arguments) Conditions(f entity.Filter) []string {
 		at           any
 		asked        bool
 	}{
-		{"created_at", ">=", entity.Moment(f.CreatedAfter), !f.CreatedAfter.IsZero()},
-		{"created_at", "<", entity.Moment(f.CreatedBefore), !f.CreatedBefore.IsZero()},
-		{"last_retry_at", ">=", entity.Moment(f.RetriedAfter), !f.RetriedAfter.IsZero()},
-		{"last_retry_at", "<", entity.Moment(f.RetriedBefore), !f.RetriedBefore.IsZero()},
+		{"created_at", ">=", entity.TruncateTime(f.CreatedAfter), !f.CreatedAfter.IsZero()},
+		{"created_at", "<", entity.TruncateTime(f.CreatedBefore), !f.CreatedBefore.IsZero()},
+		{"last_retry_at", ">=", entity.TruncateTime(f.RetriedAfter), !f.RetriedAfter.IsZero()},
+		{"last_retry_at", "<", entity.TruncateTime(f.RetriedBefore), !f.RetriedBefore.IsZero()},
 	}
 	for _, t := range times {
 		add(t.asked, func() string { return "m." + t.column + " " + t.sign + " " + a.Arg(t.at) + "::timestamptz" })
@@ -137,10 +137,10 @@ const documentOfM = "d.message_id = m.id AND d.created_at = m.created_at"
 func (a *Arguments) inPartitions(f entity.Filter) string {
 	var all []string
 	if !f.CreatedAfter.IsZero() {
-		all = append(all, "d.created_at >= "+a.Arg(entity.Moment(f.CreatedAfter))+"::timestamptz")
+		all = append(all, "d.created_at >= "+a.Arg(entity.TruncateTime(f.CreatedAfter))+"::timestamptz")
 	}
 	if !f.CreatedBefore.IsZero() {
-		all = append(all, "d.created_at < "+a.Arg(entity.Moment(f.CreatedBefore))+"::timestamptz")
+		all = append(all, "d.created_at < "+a.Arg(entity.TruncateTime(f.CreatedBefore))+"::timestamptz")
 	}
 	return And(all...)
 }

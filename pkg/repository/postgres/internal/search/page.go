@@ -143,7 +143,7 @@ func (a *Arguments) behind(q repository.SearchQuery) []string {
 		sign = ">"
 	}
 	return []string{"(m." + sortColumn(q.Sort) + ", m.id) " + sign +
-		" (" + a.Arg(entity.Moment(q.After.CreatedAt)) + "::timestamptz, " + a.Arg(q.After.ID) + "::uuid)"}
+		" (" + a.Arg(entity.TruncateTime(q.After.CreatedAt)) + "::timestamptz, " + a.Arg(q.After.ID) + "::uuid)"}
 }
 
 // these are known messages, in the order of their rows.

@@ -6,8 +6,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Cause is who made a change and why. The audit trail stores it with the change.
-type Cause struct {
+// AuditInfo is who made a change and why. The audit trail stores it with the change.
+type AuditInfo struct {
 	Actor     string // never empty
 	Reason    string // in the actor's words; "" when none was given
 	RequestID string // id of the HTTP request; "" for changes without a request
@@ -18,8 +18,8 @@ type Cause struct {
 	Operation uuid.UUID
 }
 
-// By returns a cause that has only an actor.
-func By(actor string) Cause { return Cause{Actor: actor} }
+// By returns an AuditInfo that has only an actor.
+func By(actor string) AuditInfo { return AuditInfo{Actor: actor} }
 
 // Actors that are not people.
 const (
@@ -83,5 +83,5 @@ type AuditEntry struct {
 	Class      ErrorClass
 	LastError  string
 	Topics     string // the topics that the change applies to, separated by commas; "": not given
-	Cause      Cause
+	Cause      AuditInfo
 }
