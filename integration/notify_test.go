@@ -201,7 +201,7 @@ func (n *notified) wantOneIDEach(events ...event) {
 	}
 }
 
-// wantSlack expects an accepted Slack text for each part.
+// wantSlack expects that Slack has accepted, for each part, a text that contains it.
 func (n *notified) wantSlack(parts ...string) {
 	n.t.Helper()
 	for _, part := range parts {

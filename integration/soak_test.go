@@ -69,7 +69,7 @@ type soak struct {
 	work, feed sync.WaitGroup // operators and archivers; producers and consumers
 }
 
-// place runs a program, one process after the other.
+// place runs one process of a program at a time.
 type place struct {
 	name    string
 	process atomic.Pointer[process]

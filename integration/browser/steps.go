@@ -18,7 +18,7 @@ import (
 //go:embed page.js
 var pageScript string
 
-// answer is the page's answer to a function of page.js.
+// answer is the result of a function of page.js.
 type answer struct {
 	Problem string
 	X, Y    float64

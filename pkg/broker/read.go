@@ -164,7 +164,7 @@ func (s *scan) run(ctx context.Context) error {
 			nothing = 0
 			continue
 		}
-		// Two empty answers although the log continues: compaction removed the rest.
+		// Two empty answers before the end of the log: compaction has removed the rest.
 		if nothing++; nothing >= 2 && high >= s.to {
 			return nil
 		}

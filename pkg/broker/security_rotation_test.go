@@ -119,7 +119,8 @@ func TestRotation_FileThatIsNotWhole(t *testing.T) {
 	v.wantServed()
 }
 
-// The connections of a replaced user are closed before its permissions end, without a request for a new connection.
+// When the file names another user, the connections of the old one are closed before it loses its permissions, even if
+// no request needs a new connection.
 func TestRotation_OtherUser(t *testing.T) {
 	t.Parallel()
 	v := newVault(t)

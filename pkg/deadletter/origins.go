@@ -26,7 +26,7 @@ type OriginRule struct {
 	Originals []string `mapstructure:"originals"`
 }
 
-// Origins are immutable declarations of original topics. The zero value declares nothing and trusts headers.
+// Origins are immutable declarations of original topics. The zero value declares no topic, and headers are believed.
 type Origins struct {
 	rules        []originRule
 	declaredOnly bool

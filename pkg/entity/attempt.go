@@ -72,7 +72,7 @@ func (v Verdict) Valid() bool {
 	return slices.Contains([]Verdict{Acknowledged, Skipped, Failed, Rejected, Refused, GivenBack, InDoubt, Rescued}, v)
 }
 
-// Attempt is one republish of a message and its end. A message's history is the list of its attempts.
+// Attempt is one try to send a message, with its result. A message's history is the list of its attempts.
 type Attempt struct {
 	MessageID uuid.UUID
 	Number    int       // only increases; a requeue does not reset it

@@ -174,7 +174,7 @@ func (w *world) deliver() {
 	}
 }
 
-// pass collects events and, when the window is over, delivers.
+// pass collects events, and delivers them when their window is over.
 func (w *world) pass() {
 	w.Helper()
 	w.collect()

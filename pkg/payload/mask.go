@@ -28,7 +28,7 @@ func newMasker(c *cursor, r rules, states []state) *masker {
 	return &masker{walk: walk{cursor: c, rules: r, states: states}, hit: make([]bool, len(r))}
 }
 
-// value skips a value whose states are those from index from on.
+// value skips a value; states[from:] are its states.
 func (m *masker) value(from int) {
 	base := len(m.states)
 	switch masked := m.enter(from); {

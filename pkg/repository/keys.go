@@ -32,7 +32,7 @@ type Key struct {
 	Owner     uuid.UUID // of this request's lease
 }
 
-// KeyState is the known state of a key.
+// KeyState says what the store knows about an Idempotency-Key.
 type KeyState struct {
 	Phase     KeyPhase
 	Operation uuid.UUID // of the work; see entity.AuditInfo

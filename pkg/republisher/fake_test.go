@@ -229,7 +229,7 @@ func claimed(t *testing.T, r *Republisher, messages ...entity.Message) []entity.
 	return claimedAs(t, r, plain(messages...)...)
 }
 
-// claimedAs is claimed for messages with edits.
+// claimedAs does the same as claimed, for messages with edits.
 func claimedAs(t *testing.T, r *Republisher, batch ...entity.Outgoing) []entity.Outgoing {
 	t.Helper()
 	for i, target := range r.Plan(t.Context(), batch, false) {

@@ -27,7 +27,7 @@ type Store interface {
 	repository.Keys
 }
 
-// Database is the part of the repository for the other routes. The in-memory store does not have it.
+// Database has the methods for the routes that need PostgreSQL. The in-memory store does not have them.
 type Database interface {
 	search.Database
 	search.ExportDatabase

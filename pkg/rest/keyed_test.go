@@ -215,7 +215,8 @@ func (f *fixture) begin(t *testing.T, target, body, name string) (operation uuid
 	return key.Operation
 }
 
-// After a crash the answer comes from the work that was started. Work that was not started is done now, once.
+// When the first request crashed, a repeat with its key answers from the work that the first one started. Work that was
+// not started is done now, once.
 func TestKey_Abandoned(t *testing.T) {
 	t.Parallel()
 	begin := func(selection entity.Selection) func(*fixture, context.Context, entity.AuditInfo) error {

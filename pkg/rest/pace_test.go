@@ -95,7 +95,7 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// Time that the server needs to make the answer does not count for the client.
+// The time that the server needs to make the answer is not counted against the client.
 func TestPace_OnlyWaitingForTheClientCounts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

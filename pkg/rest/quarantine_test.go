@@ -42,7 +42,7 @@ func TestQuarantineIsListedWithItsReason(t *testing.T) {
 	}
 }
 
-// Masked values are in no field, including the database's error text.
+// Masked values appear in no field, not even in the database's error text.
 func TestQuarantineIsMasked(t *testing.T) {
 	t.Parallel()
 	f := newFixture()

@@ -50,7 +50,7 @@ func (l *spanLimiter) OnEnd(s sdktrace.ReadOnlySpan) {
 	l.SpanProcessor.OnEnd(s)
 }
 
-// size returns the queue space of a span. It is at most the size of the queue, otherwise the span could never be sent.
+// size returns the queue space of a span. It is at most the capacity of the queue: a larger span could never be sent.
 func (l *spanLimiter) size(s sdktrace.ReadOnlySpan) int64 {
 	return min(1+int64(len(s.Links())/linksPerSpan), l.room)
 }

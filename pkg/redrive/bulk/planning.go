@@ -132,7 +132,7 @@ func (p *pass) admit(l *lease, batch []entity.Outgoing, targets []entity.Target)
 	return planned
 }
 
-// leaveOut ends the waiting for partitions, for this pass.
+// leaveOut stops waiting for the missing partitions: this pass continues without their messages.
 func (p *pass) leaveOut(ctx context.Context, missing []attempt.TopicPartition) {
 	for _, at := range missing {
 		if p.reach.unreachable[at] {

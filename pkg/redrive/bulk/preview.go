@@ -153,7 +153,8 @@ func (s *Redrives) samples(ctx context.Context, patch patcher, n repository.NewR
 	return samples, nil
 }
 
-// others returns some messages of the selection that would be taken, as far as the store finds them quickly.
+// others returns some messages of the selection that the redrive would send, for samples. When the store cannot find
+// them quickly, there are none.
 func (s *Redrives) others(ctx context.Context, n repository.NewRedrive) ([]uuid.UUID, error) {
 	if len(n.Selection.IDs) > 0 {
 		return s.othersOf(ctx, n)

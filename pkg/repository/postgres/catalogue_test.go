@@ -17,7 +17,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// finder is an indexer with its own clock.
+// finder is an indexer whose clock the test sets.
 type finder struct {
 	*testing.T
 	db    *sqlx.DB

@@ -158,7 +158,7 @@ func seedMany(t *testing.T, db *sqlx.DB) {
 			CASE WHEN n % 1000 = 7 THEN 'RETRYING' WHEN n % 5 = 0 THEN 'PENDING' WHEN n % 2 = 0 THEN 'DEAD' ELSE 'RESOLVED' END,
 			now() - n * interval '1 second', 1 + n % 2, '{"order": 1}', '\x00', now() - interval '1 minute'
 		FROM generate_series(1, 50000) n`)
-	// The archiver moves many messages at one moment.
+	// The archiver gives many messages the same archived_at.
 	exec(t, db, `INSERT INTO dlq.dlq_messages_archive (original_topic, error_message, status, archived_at)
 		SELECT 'orders', 'boom', 'DEAD', now() - n / 100 * interval '1 hour' FROM generate_series(1, 20000) n`)
 	exec(t, db, `INSERT INTO dlq.attempts (message_id, attempt_no, retry_count, attempt_id, actor, started_at, ended_at, from_status, to_status, target_topic)

@@ -64,7 +64,7 @@ func (h *harness) position(s stream, start int64) int64 {
 	return got[0].Next
 }
 
-// batch is n new messages of s from an offset on.
+// batch returns n new messages of s, the first at the given offset.
 func (h *harness) batch(s stream, from int64, n int, changes ...func(*entity.Message)) repository.Batch {
 	h.Helper()
 	b := repository.Batch{Ranges: []repository.Range{{Partition: s.partition(), From: from, To: from + int64(n)}}}

@@ -160,7 +160,7 @@ func (e *batchEncoder) varbytes(b []byte) {
 	e.body = append(e.body, b)
 }
 
-// cut ends the current piece of copied bytes.
+// cut ends the piece of bytes that is being copied; the next byte begins another one.
 func (e *batchEncoder) cut() {
 	if len(e.small) == 0 {
 		return

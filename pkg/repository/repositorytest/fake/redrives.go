@@ -83,7 +83,7 @@ func batchSize(n repository.NewRedrive) (int, error) {
 	return n.BatchSize, nil
 }
 
-// asAsked returns a copy of the selection as a redrive shows it: its ids are its items.
+// asAsked returns a copy of the selection without its ids, which a redrive shows as its items.
 func asAsked(s entity.Selection) entity.Selection {
 	s.IDs = nil
 	s.CreatedAfter, s.CreatedBefore = entity.TruncateTime(s.CreatedAfter), entity.TruncateTime(s.CreatedBefore)

@@ -203,7 +203,8 @@ func within(t, after, before time.Time) bool {
 	return (after.IsZero() || !t.Before(after)) && (before.IsZero() || t.Before(before))
 }
 
-// documented reports whether a message has a document of the present version with all terms of the filter.
+// documented reports whether a message has a search document of the present version that contains every term of the
+// filter.
 func (s *Store) documented(f entity.Filter, id uuid.UUID) bool {
 	d := s.documents[id]
 	if d == nil || !s.index.is(d.version) || s.answersFrom != nil && *s.answersFrom != d.version {

@@ -122,8 +122,8 @@ func (u Rules) maskedCondition(f entity.Filter) string {
 	return ""
 }
 
-// ErrorGroups reports whether masked texts of error groups are shown. A text may come from any topic, so the grant
-// is needed on all topics.
+// ErrorGroups reports whether the request may see the texts of error groups without masks. A text may come from any
+// topic, so the grant is needed on all topics.
 func (u Rules) ErrorGroups(r *http.Request) (unmasked bool, err error) {
 	unmask, err := request.Bool(r.URL.Query(), "unmask")
 	switch {

@@ -46,7 +46,7 @@ func TestCellsReadWhatDatabaseSQLDoes(t *testing.T) {
 	}
 }
 
-// TestScannedBytesStay: the bytes of a row stay valid after those of the driver.
+// TestScannedBytesStay: the bytes of a row stay valid when the driver reuses its buffer.
 func TestScannedBytesStay(t *testing.T) {
 	t.Parallel()
 	r := new(ScannedRow)

@@ -118,7 +118,7 @@ func (s *Payloads) FillPayloads(ctx context.Context) (filled int, found bool, er
 	return filled, true, conn.Translate("fill payloads", err)
 }
 
-// fillPayloads returns how many messages it filled and those that still wait.
+// fillPayloads returns how many payloads it filled, and which of the messages still wait for theirs.
 func (s *Payloads) fillPayloads(ctx context.Context, ids []uuid.UUID) (filled int, pending []uuid.UUID, err error) {
 	for _, query := range []string{fillPayloadsQuery, fillArchivedPayloadsQuery} {
 		if filled == len(ids) {

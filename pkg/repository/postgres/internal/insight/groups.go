@@ -400,8 +400,8 @@ func (r *groupRow) group() entity.ErrorGroup {
 	return g
 }
 
-// RecentGroupsQuery reads the ends of two indexes. The planner must know the cut-off: otherwise it expects a third of
-// all groups and reads them all.
+// RecentGroupsQuery reads only the newest entries of two indexes. The planner must know the cut-off: otherwise it
+// expects a third of all groups and reads them all.
 var RecentGroupsQuery = `
 	SELECT
 		(SELECT count(*) FROM dlq.error_groups g

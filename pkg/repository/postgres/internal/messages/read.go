@@ -20,8 +20,9 @@ type Messages struct{ db *conn.DB }
 func New(db *conn.DB) *Messages { return &Messages{db} }
 
 // A topic's messages are found by its name as original topic and as dead-letter topic: two index walks, merged in
-// order. The second leaves out what the first found, as a range of its index: the planner does not know a name's
-// number and would walk all messages. offset and size are SQL expressions.
+// order. The second walk leaves out the messages of the first. Its condition on the dead-letter topic is a range of the
+// index: the planner does not know the id of a name, and would walk all messages for an equality. offset and size are
+// SQL expressions.
 func pageOfTopic(offset, size string) string {
 	return `
 	SELECT id, created_at FROM (

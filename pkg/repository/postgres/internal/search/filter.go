@@ -158,8 +158,8 @@ func (a *Arguments) DocumentMatches(f entity.Filter) string {
 	return "(SELECT " + a.documented(f) + " FROM dlq.message_documents d WHERE " + And(documentOfM, a.inPartitions(f)) + ")"
 }
 
-// found is the same condition for words that few messages have: the documents are found first, and their messages by
-// the primary key.
+// found is the condition of words that few messages have: the documents are found first, and their messages by the
+// primary key.
 func (a *Arguments) found(f entity.Filter) string {
 	return "m.id = ANY (ARRAY(SELECT d.message_id FROM dlq.message_documents d WHERE " + And(a.inPartitions(f), a.documented(f)) + "))"
 }

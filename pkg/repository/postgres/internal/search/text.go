@@ -136,7 +136,8 @@ func (t *textSearch) runDays(ctx context.Context, days []Day) (ended bool, err e
 	}
 }
 
-// scanFor tests messages one by one for the time d. It makes progress where documents are too many for one statement.
+// scanFor tests messages one by one until the time d is over. It makes progress where documents are too many for one
+// statement.
 func (t *textSearch) scanFor(ctx context.Context, d time.Duration) error {
 	for began := time.Now(); !t.done() && time.Since(began) < d; {
 		if ended, err := t.scanOnce(ctx); err != nil || !ended {
