@@ -3353,7 +3353,7 @@ type ClientInterface interface {
 	// Annotations are kept for each original topic of the group. A change applies to the topics on which the caller is
 	// an operator and from which the group has ever had a message; `annotated_topics` in the answer names them. A
 	// caller who is operator on all topics changes all of them, including topics that the group gets later: `*`.
-	// `annotations` lists the annotations of the topics that the caller sees; a null topic stands for every topic
+	// `annotations` lists the annotations of the topics that the caller sees; a null topic means every topic
 	// without an annotation of its own. The group's own `note`, `link` and `muted` combine these: `note` and `link`
 	// are null where topics differ, and `muted` is true only when all topics are muted. Muting applies only to the
 	// messages of the muted topics: notifications for the group's other topics continue.
@@ -3371,7 +3371,7 @@ type ClientInterface interface {
 	// Annotations are kept for each original topic of the group. A change applies to the topics on which the caller is
 	// an operator and from which the group has ever had a message; `annotated_topics` in the answer names them. A
 	// caller who is operator on all topics changes all of them, including topics that the group gets later: `*`.
-	// `annotations` lists the annotations of the topics that the caller sees; a null topic stands for every topic
+	// `annotations` lists the annotations of the topics that the caller sees; a null topic means every topic
 	// without an annotation of its own. The group's own `note`, `link` and `muted` combine these: `note` and `link`
 	// are null where topics differ, and `muted` is true only when all topics are muted. Muting applies only to the
 	// messages of the muted topics: notifications for the group's other topics continue.
@@ -4286,7 +4286,7 @@ func (c *Client) GetGroup(ctx context.Context, id InGroupID, params *GetGroupPar
 // Annotations are kept for each original topic of the group. A change applies to the topics on which the caller is
 // an operator and from which the group has ever had a message; `annotated_topics` in the answer names them. A
 // caller who is operator on all topics changes all of them, including topics that the group gets later: `*`.
-// `annotations` lists the annotations of the topics that the caller sees; a null topic stands for every topic
+// `annotations` lists the annotations of the topics that the caller sees; a null topic means every topic
 // without an annotation of its own. The group's own `note`, `link` and `muted` combine these: `note` and `link`
 // are null where topics differ, and `muted` is true only when all topics are muted. Muting applies only to the
 // messages of the muted topics: notifications for the group's other topics continue.
@@ -4314,7 +4314,7 @@ func (c *Client) AnnotateGroupWithBody(ctx context.Context, id InGroupID, conten
 // Annotations are kept for each original topic of the group. A change applies to the topics on which the caller is
 // an operator and from which the group has ever had a message; `annotated_topics` in the answer names them. A
 // caller who is operator on all topics changes all of them, including topics that the group gets later: `*`.
-// `annotations` lists the annotations of the topics that the caller sees; a null topic stands for every topic
+// `annotations` lists the annotations of the topics that the caller sees; a null topic means every topic
 // without an annotation of its own. The group's own `note`, `link` and `muted` combine these: `note` and `link`
 // are null where topics differ, and `muted` is true only when all topics are muted. Muting applies only to the
 // messages of the muted topics: notifications for the group's other topics continue.
@@ -8440,7 +8440,7 @@ type ClientWithResponsesInterface interface {
 	// Annotations are kept for each original topic of the group. A change applies to the topics on which the caller is
 	// an operator and from which the group has ever had a message; `annotated_topics` in the answer names them. A
 	// caller who is operator on all topics changes all of them, including topics that the group gets later: `*`.
-	// `annotations` lists the annotations of the topics that the caller sees; a null topic stands for every topic
+	// `annotations` lists the annotations of the topics that the caller sees; a null topic means every topic
 	// without an annotation of its own. The group's own `note`, `link` and `muted` combine these: `note` and `link`
 	// are null where topics differ, and `muted` is true only when all topics are muted. Muting applies only to the
 	// messages of the muted topics: notifications for the group's other topics continue.
@@ -8458,7 +8458,7 @@ type ClientWithResponsesInterface interface {
 	// Annotations are kept for each original topic of the group. A change applies to the topics on which the caller is
 	// an operator and from which the group has ever had a message; `annotated_topics` in the answer names them. A
 	// caller who is operator on all topics changes all of them, including topics that the group gets later: `*`.
-	// `annotations` lists the annotations of the topics that the caller sees; a null topic stands for every topic
+	// `annotations` lists the annotations of the topics that the caller sees; a null topic means every topic
 	// without an annotation of its own. The group's own `note`, `link` and `muted` combine these: `note` and `link`
 	// are null where topics differ, and `muted` is true only when all topics are muted. Muting applies only to the
 	// messages of the muted topics: notifications for the group's other topics continue.
@@ -11341,7 +11341,7 @@ func (c *ClientWithResponses) GetGroupWithResponse(ctx context.Context, id InGro
 // Annotations are kept for each original topic of the group. A change applies to the topics on which the caller is
 // an operator and from which the group has ever had a message; `annotated_topics` in the answer names them. A
 // caller who is operator on all topics changes all of them, including topics that the group gets later: `*`.
-// `annotations` lists the annotations of the topics that the caller sees; a null topic stands for every topic
+// `annotations` lists the annotations of the topics that the caller sees; a null topic means every topic
 // without an annotation of its own. The group's own `note`, `link` and `muted` combine these: `note` and `link`
 // are null where topics differ, and `muted` is true only when all topics are muted. Muting applies only to the
 // messages of the muted topics: notifications for the group's other topics continue.
@@ -11365,7 +11365,7 @@ func (c *ClientWithResponses) AnnotateGroupWithBodyWithResponse(ctx context.Cont
 // Annotations are kept for each original topic of the group. A change applies to the topics on which the caller is
 // an operator and from which the group has ever had a message; `annotated_topics` in the answer names them. A
 // caller who is operator on all topics changes all of them, including topics that the group gets later: `*`.
-// `annotations` lists the annotations of the topics that the caller sees; a null topic stands for every topic
+// `annotations` lists the annotations of the topics that the caller sees; a null topic means every topic
 // without an annotation of its own. The group's own `note`, `link` and `muted` combine these: `note` and `link`
 // are null where topics differ, and `muted` is true only when all topics are muted. Muting applies only to the
 // messages of the muted topics: notifications for the group's other topics continue.
