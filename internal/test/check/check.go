@@ -123,3 +123,13 @@ func Each[E, V any](list []E, of func(E) V) []V {
 	}
 	return values
 }
+
+// FirstDifference returns the first index at which a and b differ; the length of the shorter one when it begins the other.
+func FirstDifference[T comparable](a, b []T) int {
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return min(len(a), len(b))
+}

@@ -199,7 +199,7 @@ func (s *stretches) wantPages(q repository.SearchQuery, pages int) {
 	if want = want[:min(len(want), pages*q.Limit)]; !slices.Equal(got, want) {
 		s.Errorf("%q, limit %d, archived %t, ascending %t, from %s to %s after %s %s: got %d messages, want %d; the first difference is at %d",
 			q.Filter.Words, q.Limit, q.Archived, q.Sort.Ascending, q.Filter.CreatedAfter, q.Filter.CreatedBefore, q.After.CreatedAt, q.After.ID,
-			len(got), len(want), firstDifference(got, want))
+			len(got), len(want), check.FirstDifference(got, want))
 	}
 }
 

@@ -67,19 +67,10 @@ func TestWordsPageByPage(t *testing.T) {
 					WHERE `+c.where+` ORDER BY `+search.Order(how.Sort, "created_at", "id"))
 				got := pageByPage(t, store, how, somePages)
 				check.True(t, slices.Equal(got, want[:min(len(want), somePages*how.Limit)]),
-					"got %d messages, want %d; the first that differs is the %dth", len(got), len(want), firstDifference(got, want))
+					"got %d messages, want %d; the first that differs is the %dth", len(got), len(want), check.FirstDifference(got, want))
 			})
 		}
 	}
-}
-
-func firstDifference(a, b []uuid.UUID) int {
-	for i := range min(len(a), len(b)) {
-		if a[i] != b[i] {
-			return i
-		}
-	}
-	return min(len(a), len(b))
 }
 
 // pageByPage reads the messages of that many full pages. It continues after pages that are not full.

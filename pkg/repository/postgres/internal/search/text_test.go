@@ -169,7 +169,7 @@ func TestTextSearchGoesOn(t *testing.T) {
 				}
 			}
 			if !slices.Equal(got, want) {
-				t.Errorf("seed %d: got %d messages, want %d; the first that differs is the %dth", seed, len(got), len(want), firstDifference(got, want))
+				t.Errorf("seed %d: got %d messages, want %d; the first that differs is the %dth", seed, len(got), len(want), check.FirstDifference(got, want))
 			}
 		})
 	}
@@ -202,15 +202,6 @@ func TestTextSearchHalves(t *testing.T) {
 			check.True(t, grown, "no range is longer than the one before it")
 		})
 	}
-}
-
-func firstDifference(a, b []uuid.UUID) int {
-	for i := range min(len(a), len(b)) {
-		if a[i] != b[i] {
-			return i
-		}
-	}
-	return min(len(a), len(b))
 }
 
 // TestStatementOfASearchEnds: a statement that takes too long leaves the transaction usable.
