@@ -33,7 +33,7 @@ var layers = map[string][]string{
 
 	// Layer 1: each package covers one technology or one body of knowledge.
 	"pkg/auth":              {"pkg/entity", "pkg/secret"},
-	"pkg/deadletter":        {"pkg/deadletter/internal/headervalue", "pkg/entity"},
+	"pkg/deadletter":        {"pkg/deadletter/internal/headervalue", "pkg/entity", "pkg/fingerprint"},
 	"pkg/fingerprint":       {"pkg/entity"},
 	"pkg/payload":           {"pkg/entity"},
 	"pkg/rest/openapi":      {},
@@ -58,8 +58,8 @@ var layers = map[string][]string{
 	"pkg/broker/internal/inflate":         {},
 	"pkg/deadletter/internal/headervalue": {"pkg/entity"},
 
-	// Layer 2: the product's functions. They import neither each other nor a particular store. The
-	// packages below pkg/redrive are joined by it.
+	// Layer 2: the product's functions. They import neither each other nor a particular store. The exception is
+	// pkg/redrive, which imports the packages in its folder and connects them.
 	"pkg/ingest":           {"pkg/entity", "pkg/repository", "pkg/broker", "pkg/deadletter", "pkg/traces", "pkg/wait"},
 	"pkg/republisher":      {"pkg/entity", "pkg/repository", "pkg/broker", "pkg/deadletter", "pkg/traces", "pkg/wait"},
 	"pkg/redrive":          {"pkg/redrive/attempt", "pkg/redrive/auto", "pkg/redrive/bulk", "pkg/redrive/outcomes", "pkg/traces"},
@@ -73,7 +73,7 @@ var layers = map[string][]string{
 	"pkg/notify":           {"pkg/entity", "pkg/outage", "pkg/repository", "pkg/secret", "pkg/wait"},
 
 	// The HTTP API: rest joins its handlers, which do not import one another.
-	"pkg/rest/wire":              {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/payload"},
+	"pkg/rest/wire":              {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/fingerprint", "pkg/payload"},
 	"pkg/rest/internal/respond":  {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/rest/wire"},
 	"pkg/rest/internal/access":   {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/rest/internal/respond"},
 	"pkg/rest/internal/request":  {"pkg/entity", "pkg/repository", "pkg/auth", "pkg/payload", "pkg/rest/wire", "pkg/rest/internal/respond", "pkg/rest/internal/access"},
@@ -93,8 +93,8 @@ var layers = map[string][]string{
 	"pkg/console/internal/diff":    {"pkg/console/internal/format"},
 	"pkg/console/internal/api":     {"pkg/console/internal/format", "pkg/console/internal/link", "pkg/console/internal/session"},
 	"pkg/console/internal/view":    {"pkg/console/internal/api", "pkg/console/internal/format", "pkg/console/internal/link", "pkg/console/internal/request", "pkg/console/internal/session"},
-	"pkg/console/pages/admin":      {"pkg/console/internal/api", "pkg/console/internal/diff", "pkg/console/internal/link", "pkg/console/internal/request", "pkg/console/internal/session", "pkg/console/internal/view"},
-	"pkg/console/pages/groups":     {"pkg/console/internal/api", "pkg/console/internal/format", "pkg/console/internal/link", "pkg/console/internal/request", "pkg/console/internal/session", "pkg/console/internal/view"},
+	"pkg/console/pages/admin":      {"pkg/console/internal/api", "pkg/console/internal/diff", "pkg/console/internal/format", "pkg/console/internal/link", "pkg/console/internal/request", "pkg/console/internal/session", "pkg/console/internal/view"},
+	"pkg/console/pages/groups":     {"pkg/console/internal/api", "pkg/console/internal/diff", "pkg/console/internal/format", "pkg/console/internal/link", "pkg/console/internal/request", "pkg/console/internal/session", "pkg/console/internal/view"},
 	"pkg/console/pages/message":    {"pkg/console/internal/api", "pkg/console/internal/diff", "pkg/console/internal/format", "pkg/console/internal/link", "pkg/console/internal/request", "pkg/console/internal/session", "pkg/console/internal/view"},
 	"pkg/console/pages/messages":   {"pkg/console/internal/api", "pkg/console/internal/format", "pkg/console/internal/link", "pkg/console/internal/request", "pkg/console/internal/session", "pkg/console/internal/view"},
 	"pkg/console/pages/overview":   {"pkg/console/internal/api", "pkg/console/internal/format", "pkg/console/internal/link", "pkg/console/internal/session", "pkg/console/internal/view"},

@@ -61,7 +61,7 @@ func TestTokensRotateWithoutRestart(t *testing.T) {
 	}
 	check.NoError(t, os.WriteFile(list, []byte(secondEntry+"# changed\n"), 0o600))
 	p.wait("bob let in", func() bool { return strings.HasPrefix(session(t, base, second), "200 ") })
-	// 429 after too many failed requests of bob from this address.
+	// The answer is 429 when this address has sent too many invalid tokens.
 	if got := session(t, base, first); !strings.HasPrefix(got, "401 ") && !strings.HasPrefix(got, "429 ") {
 		t.Errorf("ana afterwards: got %s, want her refused", got)
 	}

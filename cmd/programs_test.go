@@ -204,7 +204,8 @@ func TestArchiver(t *testing.T) {
 		t.Errorf("got %d rows in the archive, %v, want 25", archived, err)
 	}
 
-	// Some rows are old enough to be purged; the quarter of their partition is not.
+	// Some rows are old enough to be purged, but their partition, which holds a quarter of a year, also has younger
+	// ones.
 	db.MustExec(`UPDATE dlq.dlq_messages_archive SET archived_at = now() - interval '366 days'
 		WHERE id IN (SELECT id FROM dlq.dlq_messages_archive LIMIT 12)`)
 	whole := file(t, settings(t, at, "{port: 0}")+"archive: {batch_size: 10, purge_whole_quarters: true}\n")

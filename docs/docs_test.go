@@ -1,5 +1,5 @@
-// Package docs_test holds the pages of this folder to the code: what they name
-// exists. It knows nothing of whether a page is right.
+// Package docs_test checks that the tests, settings, log lines, metrics and workloads that the pages of this folder
+// name exist in the code. It does not check that the pages are right.
 package docs_test
 
 import (
@@ -17,7 +17,7 @@ import (
 
 const root = ".."
 
-// checked are the pages that name tests, log lines, metrics and settings.
+// checked lists the pages that name tests, log lines, metrics and settings.
 var checked = []string{"failure-modes.md", "runbook.md", "upgrade.md", "security.md"}
 
 func read(t *testing.T, path string) string {
@@ -27,7 +27,7 @@ func read(t *testing.T, path string) string {
 	return string(raw)
 }
 
-// sources joins all files of the repository with one of these endings.
+// sources joins the text of all files of the repository that keep accepts.
 func sources(t *testing.T, keep func(path string) bool) string {
 	t.Helper()
 	var all strings.Builder
@@ -60,12 +60,12 @@ func isProduct(path string) bool {
 	return strings.HasSuffix(path, ".sql") || strings.HasSuffix(path, ".go") && !isTest(path)
 }
 
-// fromTests are tests and what they are made with, such as the suites of stores.
+// fromTests reports whether a file is a test, or a helper of tests such as the suites of stores.
 func fromTests(path string) bool {
 	return isTest(path) || strings.HasSuffix(path, ".go") && strings.Contains(path, "test/")
 }
 
-// TestNamesThatExist: what a page says is proved by a test is proved by a test.
+// TestNamesThatExist: every test, log line and metric that a page names exists.
 func TestNamesThatExist(t *testing.T) {
 	t.Parallel()
 	tests := sources(t, fromTests) + read(t, filepath.Join(root, "architecture_test.go")) + read(t, filepath.Join(root, "release_test.go")) + read(t, "docs_test.go")
@@ -104,7 +104,7 @@ func TestNamesThatExist(t *testing.T) {
 	}
 }
 
-// TestSettingsThatExist: every setting that a page names is one, of whatever section.
+// TestSettingsThatExist: every setting that a page names exists in some section of the configuration.
 func TestSettingsThatExist(t *testing.T) {
 	t.Parallel()
 	settings := read(t, "configuration.md")
@@ -130,7 +130,7 @@ func TestSettingsThatExist(t *testing.T) {
 	}
 }
 
-// TestEveryAlertHasItsEntry: an alert has a severity, a summary, and a link to its entry.
+// TestEveryAlertHasItsEntry: every alert has a severity, a summary, and a link to an entry of the runbook.
 func TestEveryAlertHasItsEntry(t *testing.T) {
 	t.Parallel()
 	rules := read(t, filepath.Join(root, "deploy/k8s/components/monitoring/rules.yaml"))
@@ -168,8 +168,7 @@ func TestEveryAlertHasItsEntry(t *testing.T) {
 	}
 }
 
-// TestFencesAreFences: what begins within a line is no block, however it looks in the
-// source.
+// TestFencesAreFences: every code block begins at the start of a line, because Markdown shows others as plain text.
 func TestFencesAreFences(t *testing.T) {
 	t.Parallel()
 	pages, err := filepath.Glob("*.md")
@@ -214,8 +213,8 @@ func entriesOf(text string) map[string]string {
 	return entries
 }
 
-// TestEveryFaultIsListed: each fault from F1 on has an entry, which says what proves it
-// or that nothing does.
+// TestEveryFaultIsListed: each fault from F1 on has an entry, which names the tests that prove it or says that
+// there is none.
 func TestEveryFaultIsListed(t *testing.T) {
 	t.Parallel()
 	rows := regexp.MustCompile(`(?m)^### F(\d+)\b`).FindAllStringSubmatch(read(t, "failure-modes.md"), -1)
@@ -240,7 +239,7 @@ func TestEveryFaultIsListed(t *testing.T) {
 	}
 }
 
-// TestWorkloadsExist: commands for a cluster name what the manifests make.
+// TestWorkloadsExist: the commands for a cluster name workloads that the manifests create.
 func TestWorkloadsExist(t *testing.T) {
 	t.Parallel()
 	manifests := sources(t, func(path string) bool {

@@ -11,19 +11,19 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// gate are the faults that every run of `make test` has to try.
+// gate lists the faults that every run of `make test` must inject.
 var gate = []string{"F1", "F2", "F7", "F10", "F16", "F17", "F23", "F27"}
 
 var testName = regexp.MustCompile("`((?:Test|Fuzz)[A-Z]\\w*)")
 
-// proofs are the tests that the page names for each fault.
+// proofs returns the tests that the page names for each fault.
 func proofs(t *testing.T) map[string][]string {
 	t.Helper()
 	found := map[string][]string{}
 	for _, entry := range strings.Split(read(t, "failure-modes.md"), "\n### ")[1:] {
 		fault, rest, _ := strings.Cut(entry, " ")
 		_, proof, _ := strings.Cut(rest, "**Proved by.**")
-		proof, _, _ = strings.Cut(proof, "\n\n") // behind it is another chapter
+		proof, _, _ = strings.Cut(proof, "\n\n") // the next chapter begins there
 		for _, name := range testName.FindAllStringSubmatch(proof, -1) {
 			found[fault] = append(found[fault], name[1])
 		}
@@ -31,7 +31,7 @@ func proofs(t *testing.T) map[string][]string {
 	return found
 }
 
-// recipe is what make would do for a target, without doing it.
+// recipe returns the commands that make would run for a target.
 func recipe(t *testing.T, target string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "make", "-n", target)
@@ -43,8 +43,8 @@ func recipe(t *testing.T, target string) string {
 	return string(out)
 }
 
-// TestGateIsRun: each fault of the gate has its row in the page's table, with tests
-// that its entry names too, and `make test` runs all there are: it leaves out none.
+// TestGateIsRun: each fault of gate has a row in the page's table, whose tests are also in the fault's entry, and
+// `make test` runs all tests.
 func TestGateIsRun(t *testing.T) {
 	t.Parallel()
 	rows := map[string][]string{}
@@ -67,7 +67,7 @@ func TestGateIsRun(t *testing.T) {
 			}
 		}
 	}
-	// What a machine lacks may leave out some tests by name, none of the gate's.
+	// On a machine that lacks a tool, make leaves out some tests by name, but none of the gate's.
 	const lacking = `${left_out:+-skip "$left_out"}`
 	script := read(t, filepath.Join(root, "integration/needs.sh"))
 	for fault, names := range rows {
@@ -95,7 +95,7 @@ func TestGateIsRun(t *testing.T) {
 	}
 }
 
-// definedIn is the file of a test, "" for none.
+// definedIn returns the file of a test, "" for none.
 func definedIn(t *testing.T, name string) (found string) {
 	t.Helper()
 	for _, pattern := range []string{"cmd/*", "cmd/*/*", "pkg/*", "pkg/*/*", "pkg/*/*/*", "integration", "integration/*"} {
@@ -110,8 +110,7 @@ func definedIn(t *testing.T, name string) (found string) {
 	return ""
 }
 
-// TestFaultTargetRunsEveryProof: `make test-faults` selects each test that the page
-// names for a fault, and so it does when a name is added.
+// TestFaultTargetRunsEveryProof: `make test-faults` selects every test that the page names for a fault.
 func TestFaultTargetRunsEveryProof(t *testing.T) {
 	t.Parallel()
 	var patterns []*regexp.Regexp

@@ -12,8 +12,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// TestPromQLIsPromQL: each line of the runbook's promql blocks is an expression, by
-// Prometheus's own parser where `make rules` has brought it. PROMTOOL names another.
+// TestPromQLIsPromQL: each line of the runbook's promql blocks is a valid expression for Prometheus's own parser,
+// if `make rules` has installed promtool. The variable PROMTOOL names another promtool.
 func TestPromQLIsPromQL(t *testing.T) {
 	t.Parallel()
 	var rules strings.Builder
@@ -40,7 +40,7 @@ func TestPromQLIsPromQL(t *testing.T) {
 	}
 }
 
-// promtool is where it is; "" when it is not.
+// promtool returns the path of the program promtool; "" when it is not installed.
 func promtool(t *testing.T) string {
 	t.Helper()
 	if named := os.Getenv("PROMTOOL"); named != "" {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestArchiverLeavesWhatBecameOfIt: the API exports the result of an archive run after the archiver
-// has exited. When the result cannot be saved, the archiver still archives.
+// TestArchiverLeavesWhatBecameOfIt: the API's metrics have the result of an archive run after the archiver has
+// exited. When the result cannot be stored, the archiver still archives.
 func TestArchiverLeavesWhatBecameOfIt(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)

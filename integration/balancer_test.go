@@ -45,7 +45,7 @@ func newBalancer(t *testing.T, first ...*process) *balancer {
 	return b
 }
 
-// url returns the address for clients.
+// url returns the base URL for clients.
 func (b *balancer) url() string { return "http://" + b.listener.Addr().String() }
 
 // add adds a program, which gets connections once it is ready.
@@ -205,7 +205,7 @@ func newPatron(b *balancer) *patron {
 	return &patron{base: b.url(), client: &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Second}}}
 }
 
-// ask sends a request and returns the problem, "" for none.
+// ask sends a request, and returns the error or the answer that is not 200; "" after a 200.
 func (p *patron) ask(ctx context.Context, method, path, key string) string {
 	req, err := http.NewRequestWithContext(ctx, method, p.base+path, http.NoBody)
 	if err != nil {

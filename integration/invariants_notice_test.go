@@ -80,7 +80,7 @@ func (l *letters) wantNoticed(a *account, look func() string) {
 	}
 }
 
-// wantPositionsNoticed is I3: offsets ahead of the stored rows are reported.
+// wantPositionsNoticed checks I3: the checker reports committed offsets ahead of the stored rows.
 func (l *letters) wantPositionsNoticed(a *account) {
 	l.t.Helper()
 	if _, err := l.db.Exec(`UPDATE dlq.ingest_positions SET next_offset = next_offset - 1 WHERE next_offset > 0`); err != nil {

@@ -165,7 +165,7 @@ func header(r *kgo.Record, name string) (value string) {
 	return value
 }
 
-// digest is a hash of the key, the value and the headers that a replay keeps, in their order; null
+// digest returns a hash of the key, the value and the headers that a replay keeps, in their order; null
 // and empty differ.
 func digest(r *kgo.Record) string {
 	sum := sha256.New()

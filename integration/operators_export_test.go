@@ -20,8 +20,8 @@ func (o *operators) export(params client.ExportMessagesParams) (text []byte, cam
 	return out.Bytes(), came
 }
 
-// rocketmq-dashboard 3559, ServicePulse 332: an export contains exactly the messages that the
-// filter matches.
+// An export contains exactly the messages that the filter matches (issues rocketmq-dashboard 3559, ServicePulse
+// 332).
 func TestOperators_AnExportIsWhatTheFilterSays(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)
@@ -46,8 +46,8 @@ func TestOperators_AnExportIsWhatTheFilterSays(t *testing.T) {
 	}
 }
 
-// ServicePulse 332: the CSV export opens in a spreadsheet, has the same content as the JSON lines,
-// and contains no formula.
+// The CSV export opens in a spreadsheet, has the same content as the JSON lines, and contains no formula (issue
+// ServicePulse 332).
 func TestOperators_ATableSaysWhatTheLinesSay(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)

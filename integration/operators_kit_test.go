@@ -69,10 +69,10 @@ func (o *operators) takenIn() {
 	p := o.startReady("ingester")
 	o.waitStored()
 	p.stop()
-	o.catalogued()
+	o.indexed()
 }
 
-func (o *operators) catalogued() {
+func (o *operators) indexed() {
 	o.t.Helper()
 	eventually(o.t, time.Minute, "everything is indexed", func() bool {
 		return o.count(`NOT EXISTS (SELECT FROM dlq.message_documents d WHERE d.message_id = dlq_messages.id)`) == 0

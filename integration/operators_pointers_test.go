@@ -94,9 +94,8 @@ func TestOperators_APointerToWhatIsGoneSaysSo(t *testing.T) {
 	}
 }
 
-// A record can claim to be a pointer to any record of the cluster. It is followed only where the
-// configuration allows it and never into Kafka's internal topics, and each read is in the audit
-// trail.
+// A forged pointer can name any record of the cluster. A pointer is followed only where the configuration allows it
+// and never into Kafka's internal topics, and each read is in the audit trail.
 func TestOperators_AForgedPointerReadsNothing(t *testing.T) {
 	t.Parallel()
 	t.Run("of a dead-letter topic that is not listed", func(t *testing.T) {

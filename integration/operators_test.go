@@ -18,8 +18,8 @@ import (
 // the API through its generated client, and compare every request and answer with the API's
 // document.
 
-// hangfire 1442, mission_control-jobs 12 and others: "retry all" must mean all matching messages,
-// not only those on the page.
+// "Retry all" must mean all matching messages, not only those on the page (issues hangfire 1442,
+// mission_control-jobs 12 and others).
 func TestOperators_RetryEverythingThatMatchesBeyondThePage(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)
@@ -44,7 +44,7 @@ func TestOperators_RetryEverythingThatMatchesBeyondThePage(t *testing.T) {
 	}
 }
 
-// kafka-ui 1920, akhq 579: a header names the topic to republish to.
+// A header names the topic to republish to (issues kafka-ui 1920, akhq 579).
 func TestOperators_RedriveToTheTopicInTheHeader(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)
@@ -61,8 +61,8 @@ func TestOperators_RedriveToTheTopicInTheHeader(t *testing.T) {
 	}
 }
 
-// ServiceControl 660, ServicePulse 267: a message that arrives during the retry of an error group
-// is not part of it.
+// A message that arrives during the retry of an error group is not part of the retry (issues ServiceControl 660,
+// ServicePulse 267).
 func TestOperators_AGroupRetryCoversWhatWasSeen(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)
@@ -97,7 +97,7 @@ func TestOperators_AGroupRetryCoversWhatWasSeen(t *testing.T) {
 	}
 }
 
-// ServiceControl 4841: the second of two edits was silently ignored.
+// The second of two edits must not be ignored silently, as it was in issue ServiceControl 4841.
 func TestOperators_ASecondEditIsNeverSilentlyIgnored(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)
@@ -129,7 +129,7 @@ func TestOperators_ASecondEditIsNeverSilentlyIgnored(t *testing.T) {
 	}
 }
 
-// sidekiq 3243: "delete all" ignored the filter.
+// "Delete all" must respect the filter, which it ignored in issue sidekiq 3243.
 func TestOperators_DeleteAllObeysTheFilter(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)
@@ -151,7 +151,7 @@ func TestOperators_DeleteAllObeysTheFilter(t *testing.T) {
 	}
 }
 
-// provectus 4115, kafbat 1311: masked data must not be discoverable by guessing.
+// Masked data must not be discoverable by guessing (issues provectus 4115, kafbat 1311).
 func TestOperators_MaskedFieldsCannotBeSearched(t *testing.T) {
 	t.Parallel()
 	who := people(map[string][]grant{"viewer": {{"viewer", "*"}}, "unmask": {{"viewer", "*"}, {"unmask", "*"}}})
@@ -195,8 +195,8 @@ func TestOperators_MaskedFieldsCannotBeSearched(t *testing.T) {
 	}
 }
 
-// dev.to, "23,000 messages stuck after schema change": one patch for thousands of messages,
-// previewed on a sample.
+// One patch changes thousands of messages, after a preview on a sample (dev.to, "23,000 messages stuck after schema
+// change").
 func TestOperators_OneChangeMendsThousands(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)
@@ -263,8 +263,8 @@ func TestOperators_WhatIsArchivedCanBeFoundAndRestored(t *testing.T) {
 	}
 }
 
-// Dead letters without a usable header or topic name wait until an operator adds a mapping, once
-// for all.
+// Dead letters without a usable header or topic name wait until an operator adds a mapping, one rule for all of
+// them.
 func TestOperators_UnknownOriginsAreListedAndMapped(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)

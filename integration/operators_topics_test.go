@@ -30,7 +30,7 @@ func (o *operators) topicNow(name string) client.Topic {
 	return client.Topic{}
 }
 
-// akhq 1064, kafka-ui 2751: operators see whether a replay can work before they try it.
+// Operators see whether a replay can work before they try it (issues akhq 1064, kafka-ui 2751).
 func TestOperators_TopicsSayWhetherReplayIsPossible(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)
@@ -74,7 +74,8 @@ func TestOperators_TopicsSayWhetherReplayIsPossible(t *testing.T) {
 	})
 }
 
-// bugsink, Sentry: an error group that reappears after all of its messages were resolved is marked.
+// An error group that reappears after all of its messages were resolved is marked as regressed, as in bugsink and
+// Sentry.
 func TestOperators_AGroupThatCameBackIsMarked(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)

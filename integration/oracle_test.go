@@ -43,7 +43,7 @@ func TestOracle_CountsSayNothingAboutOtherTopics(t *testing.T) {
 	who := people(map[string][]grant{"viewer": {{"viewer", "alpha*"}}, "admin": {{"admin", "*"}}})
 	o.seedTenants()
 	o.api = o.startReady("api", withTokens(t, who)...)
-	o.catalogued()
+	o.indexed()
 	o.archiveHalf()
 	if _, err := o.db.Exec(`ANALYZE dlq.dlq_messages, dlq.dlq_messages_archive, dlq.message_documents`); err != nil {
 		t.Fatal(err)

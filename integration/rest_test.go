@@ -28,7 +28,7 @@ func TestREST(t *testing.T) {
 	})
 	t.Run("readyz returns ok", func(t *testing.T) {
 		wantJSON(t, api.call(http.MethodGet, "/readyz", 200, nil),
-			`{"status":"ready","checks":{"database":"ok","schema":"ok","kafka":"ok"}}`)
+			`{"status":"ready","checks":{"database":"ok","schema":"ok","kafka":"ok","ingester":"not running"}}`)
 	})
 	t.Run("list of an empty topic", func(t *testing.T) {
 		wantJSON(t, api.call(http.MethodGet, "/api/v1/dlq/nothing.dlq.v1", 200, nil),

@@ -206,8 +206,8 @@ func (s *soak) quiet() {
 	eventually(s.t, time.Minute, "paused redrives are cancelled", s.cancelPaused)
 }
 
-// recovers is I7: without faults, all work completes by itself. On an idle machine that takes less
-// than 60 s. The limits here are for a busy machine; the log shows the actual time.
+// recovers checks I7: without faults, all work completes by itself. On an idle machine that takes less than 60 s.
+// The limits here are for a busy machine; the log shows the actual time.
 func (s *soak) recovers(since time.Time) {
 	s.t.Helper()
 	s.db.SetMaxIdleConns(0) // closes the test's own connections, which faults may have broken

@@ -1,6 +1,5 @@
-// Package migrations embeds the SQL that makes and unmakes the database schema.
-// It sits beside the files because go:embed cannot look upwards; pkg/migrate
-// runs them.
+// Package migrations embeds the SQL that makes and unmakes the database schema. It is in the folder of these files
+// because go:embed cannot read a parent folder; pkg/migrate runs them.
 package migrations
 
 import "embed"

@@ -33,11 +33,13 @@ const (
 	ActionPass        Action = "pass"
 	ActionPause       Action = "pause"
 	ActionReadPointer Action = "read_pointer"
+	ActionRedirect    Action = "redirect"
 	ActionReplace     Action = "replace"
 	ActionRequeue     Action = "requeue"
 	ActionRestore     Action = "restore"
 	ActionResume      Action = "resume"
 	ActionRetry       Action = "retry"
+	ActionSave        Action = "save"
 	ActionStop        Action = "stop"
 	ActionUnmask      Action = "unmask"
 )
@@ -67,6 +69,8 @@ func (e Action) Valid() bool {
 		return true
 	case ActionReadPointer:
 		return true
+	case ActionRedirect:
+		return true
 	case ActionReplace:
 		return true
 	case ActionRequeue:
@@ -76,6 +80,8 @@ func (e Action) Valid() bool {
 	case ActionResume:
 		return true
 	case ActionRetry:
+		return true
+	case ActionSave:
 		return true
 	case ActionStop:
 		return true
@@ -125,6 +131,24 @@ func (e BytesEncoding) Valid() bool {
 	}
 }
 
+// Defines values for ChangeActorKind.
+const (
+	ChangeActorKindMachine ChangeActorKind = "machine"
+	ChangeActorKindPerson  ChangeActorKind = "person"
+)
+
+// Valid indicates whether the value is a known member of the ChangeActorKind enum.
+func (e ChangeActorKind) Valid() bool {
+	switch e {
+	case ChangeActorKindMachine:
+		return true
+	case ChangeActorKindPerson:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ChangeKind.
 const (
 	ChangeKindGroup      ChangeKind = "group"
@@ -132,7 +156,9 @@ const (
 	ChangeKindMapping    ChangeKind = "mapping"
 	ChangeKindMessage    ChangeKind = "message"
 	ChangeKindQuarantine ChangeKind = "quarantine"
+	ChangeKindRedirect   ChangeKind = "redirect"
 	ChangeKindRedrive    ChangeKind = "redrive"
+	ChangeKindView       ChangeKind = "view"
 )
 
 // Valid indicates whether the value is a known member of the ChangeKind enum.
@@ -148,7 +174,38 @@ func (e ChangeKind) Valid() bool {
 		return true
 	case ChangeKindQuarantine:
 		return true
+	case ChangeKindRedirect:
+		return true
 	case ChangeKindRedrive:
+		return true
+	case ChangeKindView:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ChangeRedriveAction.
+const (
+	ChangeRedriveActionDead    ChangeRedriveAction = "dead"
+	ChangeRedriveActionDelete  ChangeRedriveAction = "delete"
+	ChangeRedriveActionMap     ChangeRedriveAction = "map"
+	ChangeRedriveActionRequeue ChangeRedriveAction = "requeue"
+	ChangeRedriveActionRetry   ChangeRedriveAction = "retry"
+)
+
+// Valid indicates whether the value is a known member of the ChangeRedriveAction enum.
+func (e ChangeRedriveAction) Valid() bool {
+	switch e {
+	case ChangeRedriveActionDead:
+		return true
+	case ChangeRedriveActionDelete:
+		return true
+	case ChangeRedriveActionMap:
+		return true
+	case ChangeRedriveActionRequeue:
+		return true
+	case ChangeRedriveActionRetry:
 		return true
 	default:
 		return false
@@ -190,16 +247,17 @@ func (e DerivationSource) Valid() bool {
 
 // Defines values for ErrorErrorCode.
 const (
-	ErrorErrorCodeSYSDLQCONFLICT        ErrorErrorCode = "SYS_DLQ_CONFLICT"
-	ErrorErrorCodeSYSDLQFORBIDDEN       ErrorErrorCode = "SYS_DLQ_FORBIDDEN"
-	ErrorErrorCodeSYSDLQINTERNALERROR   ErrorErrorCode = "SYS_DLQ_INTERNAL_ERROR"
-	ErrorErrorCodeSYSDLQMISDIRECTED     ErrorErrorCode = "SYS_DLQ_MISDIRECTED"
-	ErrorErrorCodeSYSDLQNOTFOUND        ErrorErrorCode = "SYS_DLQ_NOT_FOUND"
-	ErrorErrorCodeSYSDLQPUBLISHFAILED   ErrorErrorCode = "SYS_DLQ_PUBLISH_FAILED"
-	ErrorErrorCodeSYSDLQRATELIMITED     ErrorErrorCode = "SYS_DLQ_RATE_LIMITED"
-	ErrorErrorCodeSYSDLQUNAUTHENTICATED ErrorErrorCode = "SYS_DLQ_UNAUTHENTICATED"
-	ErrorErrorCodeSYSDLQUNAVAILABLE     ErrorErrorCode = "SYS_DLQ_UNAVAILABLE"
-	ErrorErrorCodeSYSDLQVALIDATIONERROR ErrorErrorCode = "SYS_DLQ_VALIDATION_ERROR"
+	ErrorErrorCodeSYSDLQCONFLICT           ErrorErrorCode = "SYS_DLQ_CONFLICT"
+	ErrorErrorCodeSYSDLQFORBIDDEN          ErrorErrorCode = "SYS_DLQ_FORBIDDEN"
+	ErrorErrorCodeSYSDLQINTERNALERROR      ErrorErrorCode = "SYS_DLQ_INTERNAL_ERROR"
+	ErrorErrorCodeSYSDLQMISDIRECTED        ErrorErrorCode = "SYS_DLQ_MISDIRECTED"
+	ErrorErrorCodeSYSDLQNOTFOUND           ErrorErrorCode = "SYS_DLQ_NOT_FOUND"
+	ErrorErrorCodeSYSDLQPRECONDITIONFAILED ErrorErrorCode = "SYS_DLQ_PRECONDITION_FAILED"
+	ErrorErrorCodeSYSDLQPUBLISHFAILED      ErrorErrorCode = "SYS_DLQ_PUBLISH_FAILED"
+	ErrorErrorCodeSYSDLQRATELIMITED        ErrorErrorCode = "SYS_DLQ_RATE_LIMITED"
+	ErrorErrorCodeSYSDLQUNAUTHENTICATED    ErrorErrorCode = "SYS_DLQ_UNAUTHENTICATED"
+	ErrorErrorCodeSYSDLQUNAVAILABLE        ErrorErrorCode = "SYS_DLQ_UNAVAILABLE"
+	ErrorErrorCodeSYSDLQVALIDATIONERROR    ErrorErrorCode = "SYS_DLQ_VALIDATION_ERROR"
 )
 
 // Valid indicates whether the value is a known member of the ErrorErrorCode enum.
@@ -214,6 +272,8 @@ func (e ErrorErrorCode) Valid() bool {
 	case ErrorErrorCodeSYSDLQMISDIRECTED:
 		return true
 	case ErrorErrorCodeSYSDLQNOTFOUND:
+		return true
+	case ErrorErrorCodeSYSDLQPRECONDITIONFAILED:
 		return true
 	case ErrorErrorCodeSYSDLQPUBLISHFAILED:
 		return true
@@ -239,6 +299,30 @@ const (
 func (e FilterOrigin) Valid() bool {
 	switch e {
 	case FilterOriginUnknown:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GroupOffsetsState.
+const (
+	GroupOffsetsStateAbsent  GroupOffsetsState = "absent"
+	GroupOffsetsStateBehind  GroupOffsetsState = "behind"
+	GroupOffsetsStateRunning GroupOffsetsState = "running"
+	GroupOffsetsStateUnknown GroupOffsetsState = "unknown"
+)
+
+// Valid indicates whether the value is a known member of the GroupOffsetsState enum.
+func (e GroupOffsetsState) Valid() bool {
+	switch e {
+	case GroupOffsetsStateAbsent:
+		return true
+	case GroupOffsetsStateBehind:
+		return true
+	case GroupOffsetsStateRunning:
+		return true
+	case GroupOffsetsStateUnknown:
 		return true
 	default:
 		return false
@@ -773,6 +857,24 @@ func (e TopicReplayConsumerGroupsState) Valid() bool {
 	}
 }
 
+// Defines values for ViewList.
+const (
+	ViewListArchive  ViewList = "archive"
+	ViewListMessages ViewList = "messages"
+)
+
+// Valid indicates whether the value is a known member of the ViewList enum.
+func (e ViewList) Valid() bool {
+	switch e {
+	case ViewListArchive:
+		return true
+	case ViewListMessages:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ByOrigin.
 const (
 	ByOriginUnknown ByOrigin = "unknown"
@@ -890,6 +992,21 @@ func (e GetActivityParamsSpan) Valid() bool {
 	}
 }
 
+// Defines values for GetActivityParamsStep.
+const (
+	GetActivityParamsStepMinute GetActivityParamsStep = "minute"
+)
+
+// Valid indicates whether the value is a known member of the GetActivityParamsStep enum.
+func (e GetActivityParamsStep) Valid() bool {
+	switch e {
+	case GetActivityParamsStepMinute:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for SearchArchiveParamsOrigin.
 const (
 	SearchArchiveParamsOriginUnknown SearchArchiveParamsOrigin = "unknown"
@@ -973,6 +1090,7 @@ const (
 	ListChangesParamsKindMessage    ListChangesParamsKind = "message"
 	ListChangesParamsKindQuarantine ListChangesParamsKind = "quarantine"
 	ListChangesParamsKindRedrive    ListChangesParamsKind = "redrive"
+	ListChangesParamsKindView       ListChangesParamsKind = "view"
 )
 
 // Valid indicates whether the value is a known member of the ListChangesParamsKind enum.
@@ -989,6 +1107,26 @@ func (e ListChangesParamsKind) Valid() bool {
 	case ListChangesParamsKindQuarantine:
 		return true
 	case ListChangesParamsKindRedrive:
+		return true
+	case ListChangesParamsKindView:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListChangesParamsActorKind.
+const (
+	ListChangesParamsActorKindMachine ListChangesParamsActorKind = "machine"
+	ListChangesParamsActorKindPerson  ListChangesParamsActorKind = "person"
+)
+
+// Valid indicates whether the value is a known member of the ListChangesParamsActorKind enum.
+func (e ListChangesParamsActorKind) Valid() bool {
+	switch e {
+	case ListChangesParamsActorKindMachine:
+		return true
+	case ListChangesParamsActorKindPerson:
 		return true
 	default:
 		return false
@@ -1051,6 +1189,7 @@ const (
 	ListGroupsParamsSortFirstSeen ListGroupsParamsSort = "first_seen"
 	ListGroupsParamsSortLastSeen  ListGroupsParamsSort = "last_seen"
 	ListGroupsParamsSortOpen      ListGroupsParamsSort = "open"
+	ListGroupsParamsSortRecent    ListGroupsParamsSort = "recent"
 )
 
 // Valid indicates whether the value is a known member of the ListGroupsParamsSort enum.
@@ -1061,6 +1200,8 @@ func (e ListGroupsParamsSort) Valid() bool {
 	case ListGroupsParamsSortLastSeen:
 		return true
 	case ListGroupsParamsSortOpen:
+		return true
+	case ListGroupsParamsSortRecent:
 		return true
 	default:
 		return false
@@ -1235,6 +1376,42 @@ func (e ListItemsParamsOutcome) Valid() bool {
 	}
 }
 
+// Defines values for ListTopics200JSONResponseBodyMissing.
+const (
+	ListTopics200JSONResponseBodyMissingIngestLag ListTopics200JSONResponseBodyMissing = "ingest_lag"
+	ListTopics200JSONResponseBodyMissingReplay    ListTopics200JSONResponseBodyMissing = "replay"
+)
+
+// Valid indicates whether the value is a known member of the ListTopics200JSONResponseBodyMissing enum.
+func (e ListTopics200JSONResponseBodyMissing) Valid() bool {
+	switch e {
+	case ListTopics200JSONResponseBodyMissingIngestLag:
+		return true
+	case ListTopics200JSONResponseBodyMissingReplay:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SaveViewJSONBodyList.
+const (
+	SaveViewJSONBodyListArchive  SaveViewJSONBodyList = "archive"
+	SaveViewJSONBodyListMessages SaveViewJSONBodyList = "messages"
+)
+
+// Valid indicates whether the value is a known member of the SaveViewJSONBodyList enum.
+func (e SaveViewJSONBodyList) Valid() bool {
+	switch e {
+	case SaveViewJSONBodyListArchive:
+		return true
+	case SaveViewJSONBodyListMessages:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Alive200JSONResponseBodyStatus.
 const (
 	Alive200JSONResponseBodyStatusOk Alive200JSONResponseBodyStatus = "ok"
@@ -1308,9 +1485,15 @@ type BytesEncoding string
 
 // Change defines model for Change.
 type Change struct {
-	Action     Action             `json:"action"`
-	Actor      *string            `json:"actor"`
-	At         time.Time          `json:"at"`
+	Action Action  `json:"action"`
+	Actor  *string `json:"actor"`
+
+	// ActorKind Whether a principal or the program made the change.
+	ActorKind ChangeActorKind `json:"actor_kind"`
+	At        time.Time       `json:"at"`
+
+	// Entries With `by_request`: how many changes of the request the caller may see; 1001 means more than 1000.
+	Entries    *int               `json:"entries,omitempty"`
 	Error      *string            `json:"error"`
 	ErrorClass *string            `json:"error_class"`
 	From       *string            `json:"from"`
@@ -1318,17 +1501,31 @@ type Change struct {
 	Kind       ChangeKind         `json:"kind"`
 	ObjectId   openapi_types.UUID `json:"object_id"`
 	Reason     *string            `json:"reason"`
-	RequestId  *string            `json:"request_id"`
-	RetryCount *int               `json:"retry_count"`
-	To         *string            `json:"to"`
 
-	// Topics The original topics that a note, link or mute of an error group applies to; left out when it applies to all, and for other changes.
+	// Redrive With `by_request`: what the redrive that the request created was to do.
+	Redrive *struct {
+		Action ChangeRedriveAction `json:"action"`
+
+		// Selected Messages of the redrive.
+		Selected int `json:"selected"`
+	} `json:"redrive,omitempty"`
+	RequestId  *string `json:"request_id"`
+	RetryCount *int    `json:"retry_count"`
+	To         *string `json:"to"`
+
+	// Topics The original topics that a note, link or mute of an error group applies to, left out when it applies to all; the original topic of a redirect. Left out for other changes.
 	Topics  *[]string `json:"topics,omitempty"`
 	TraceId *string   `json:"trace_id"`
 }
 
+// ChangeActorKind Whether a principal or the program made the change.
+type ChangeActorKind string
+
 // ChangeKind defines model for Change.Kind.
 type ChangeKind string
+
+// ChangeRedriveAction defines model for Change.Redrive.Action.
+type ChangeRedriveAction string
 
 // Counts defines model for Counts.
 type Counts struct {
@@ -1403,15 +1600,18 @@ type Filter struct {
 	ErrorClass    *string             `json:"error_class,omitempty"`
 	GroupId       *openapi_types.UUID `json:"group_id,omitempty"`
 	Header        *[]string           `json:"header,omitempty"`
-	Key           *string             `json:"key,omitempty"`
-	KeyBase64     *string             `json:"key_base64,omitempty"`
-	Origin        *FilterOrigin       `json:"origin,omitempty"`
-	Payload       *[]string           `json:"payload,omitempty"`
-	Q             *string             `json:"q,omitempty"`
-	RetriedAfter  *time.Time          `json:"retried_after,omitempty"`
-	RetriedBefore *time.Time          `json:"retried_before,omitempty"`
-	Status        *[]Status           `json:"status,omitempty"`
-	Topic         *string             `json:"topic,omitempty"`
+
+	// Id Only these messages.
+	Id            *[]openapi_types.UUID `json:"id,omitempty"`
+	Key           *string               `json:"key,omitempty"`
+	KeyBase64     *string               `json:"key_base64,omitempty"`
+	Origin        *FilterOrigin         `json:"origin,omitempty"`
+	Payload       *[]string             `json:"payload,omitempty"`
+	Q             *string               `json:"q,omitempty"`
+	RetriedAfter  *time.Time            `json:"retried_after,omitempty"`
+	RetriedBefore *time.Time            `json:"retried_before,omitempty"`
+	Status        *[]Status             `json:"status,omitempty"`
+	Topic         *string               `json:"topic,omitempty"`
 }
 
 // FilterOrigin defines model for Filter.Origin.
@@ -1444,6 +1644,9 @@ type Group struct {
 	// Link The value for all topics that the caller sees; null where they differ.
 	Link *string `json:"link"`
 
+	// MissingTopics The topics of a single group that do not exist and are not redirected; left out when there is none, or none is known.
+	MissingTopics *[]string `json:"missing_topics,omitempty"`
+
 	// Muted Whether the group is muted in all topics that the caller sees.
 	Muted bool `json:"muted"`
 
@@ -1454,12 +1657,32 @@ type Group struct {
 	Note *string `json:"note"`
 	Open int64   `json:"open"`
 
+	// Recent The arrivals of the last fifteen minutes.
+	Recent struct {
+		// Arrived Messages that were stored from `since` on and before `counted_until`; null when `counted_until` is not after `since`.
+		Arrived *int64 `json:"arrived"`
+
+		// CountedUntil Every message that was stored before this time is counted; null until counting starts.
+		CountedUntil *time.Time `json:"counted_until"`
+
+		// Minutes The arrivals by the minute, oldest first, without minutes that have none.
+		Minutes []struct {
+			Messages int64     `json:"messages"`
+			Minute   time.Time `json:"minute"`
+		} `json:"minutes"`
+
+		// Since The beginning of the minute from which on `arrived` counts.
+		Since time.Time `json:"since"`
+	} `json:"recent"`
+
 	// Regressed A message came after all were resolved.
 	Regressed   bool       `json:"regressed"`
 	RegressedAt *time.Time `json:"regressed_at"`
 	Rule        *string    `json:"rule"`
-	Title       string     `json:"title"`
-	Topics      []struct {
+
+	// Title The innermost cause of the first failure, without the parts that differ from case to case, which are <n>, <id>, <hex>, <time>, <addr> and <email>.
+	Title  string `json:"title"`
+	Topics []struct {
 		Messages int64  `json:"messages"`
 		Topic    string `json:"topic"`
 	} `json:"topics"`
@@ -1468,6 +1691,27 @@ type Group struct {
 		Messages int64     `json:"messages"`
 	} `json:"trend"`
 }
+
+// GroupOffsets defines model for GroupOffsets.
+type GroupOffsets struct {
+	Group string `json:"group"`
+
+	// Lag Of all partitions in which the group has committed an offset.
+	Lag        *int64 `json:"lag"`
+	Partitions []struct {
+		// Committed The next offset that the group reads.
+		Committed *int64 `json:"committed"`
+
+		// End The next offset of the partition.
+		End       *int64 `json:"end"`
+		Lag       *int64 `json:"lag"`
+		Partition int32  `json:"partition"`
+	} `json:"partitions"`
+	State GroupOffsetsState `json:"state"`
+}
+
+// GroupOffsetsState defines model for GroupOffsets.State.
+type GroupOffsetsState string
 
 // Header defines model for Header.
 type Header struct {
@@ -1530,10 +1774,21 @@ type MappingRule struct {
 // Mappings defines model for Mappings.
 type Mappings struct {
 	// Configured The rules of the configuration, which apply after `rules`.
-	Configured []MappingRule         `json:"configured"`
-	Redrives   *[]openapi_types.UUID `json:"redrives,omitempty"`
-	Rules      []MappingRule         `json:"rules"`
-	Unmapped   []struct {
+	Configured []MappingRule `json:"configured"`
+
+	// Preview Of a dry run: what the rules would do with stored messages.
+	Preview *[]struct {
+		DlqTopic string  `json:"dlq_topic"`
+		Original string  `json:"original"`
+		Reasons  Reasons `json:"reasons"`
+		Selected int     `json:"selected"`
+
+		// Sendable Messages whose original topic would be set.
+		Sendable int `json:"sendable"`
+	} `json:"preview,omitempty"`
+	Redrives *[]openapi_types.UUID `json:"redrives,omitempty"`
+	Rules    []MappingRule         `json:"rules"`
+	Unmapped []struct {
 		DlqTopic string `json:"dlq_topic"`
 		Messages int64  `json:"messages"`
 
@@ -1547,6 +1802,8 @@ type Mappings struct {
 
 // Message defines model for Message.
 type Message struct {
+	// Cause What to show first, on one line: the message of the innermost cause in `stack_trace`, after its class where that is not `error_class`; else `error_message` without the wrappers of frameworks.
+	Cause            string  `json:"cause"`
 	ConsumerAttempts *int    `json:"consumer_attempts"`
 	ConsumerGroup    *string `json:"consumer_group"`
 
@@ -1564,7 +1821,9 @@ type Message struct {
 	// DlqTimestampMs The record's timestamp in milliseconds, when it lies outside the years 1970 to 9999 and `dlq_timestamp` is therefore null; else null.
 	DlqTimestampMs *int64  `json:"dlq_timestamp_ms"`
 	DlqTopic       *string `json:"dlq_topic"`
-	ErrorClass     *string `json:"error_class"`
+
+	// ErrorClass The class of the root cause, which is also that of the message's error group. Where the headers name only a wrapper, it is read from the stack trace.
+	ErrorClass *string `json:"error_class"`
 
 	// ErrorMessage The error message that the consumer wrote.
 	ErrorMessage string `json:"error_message"`
@@ -1690,6 +1949,8 @@ type MessagePayloadOmitted string
 
 // MessageDetail defines model for MessageDetail.
 type MessageDetail struct {
+	// Cause What to show first, on one line: the message of the innermost cause in `stack_trace`, after its class where that is not `error_class`; else `error_message` without the wrappers of frameworks.
+	Cause            string  `json:"cause"`
 	ConsumerAttempts *int    `json:"consumer_attempts"`
 	ConsumerGroup    *string `json:"consumer_group"`
 
@@ -1710,7 +1971,9 @@ type MessageDetail struct {
 	// DlqTimestampMs The record's timestamp in milliseconds, when it lies outside the years 1970 to 9999 and `dlq_timestamp` is therefore null; else null.
 	DlqTimestampMs *int64  `json:"dlq_timestamp_ms"`
 	DlqTopic       *string `json:"dlq_topic"`
-	ErrorClass     *string `json:"error_class"`
+
+	// ErrorClass The class of the root cause, which is also that of the message's error group. Where the headers name only a wrapper, it is read from the stack trace.
+	ErrorClass *string `json:"error_class"`
 
 	// ErrorMessage The error message that the consumer wrote.
 	ErrorMessage string `json:"error_message"`
@@ -1816,6 +2079,16 @@ type MessageDetail struct {
 	StackTrace *string            `json:"stack_trace"`
 	Status     Status             `json:"status"`
 
+	// Target Where a retry would send the message now; null for an archived message and one of unknown origin.
+	Target *struct {
+		// Exists Whether the topic exists; null when that is not known now.
+		Exists *bool `json:"exists"`
+
+		// Redirected The topic is the target of a redirect of the original topic.
+		Redirected bool   `json:"redirected"`
+		Topic      string `json:"topic"`
+	} `json:"target"`
+
 	// Undeclared The original topic contradicts kafka.origins or the mapping, or it is not declared and kafka.origin_trust is
 	// declared; checked each time the message is read. Such a message is retried one at a time only.
 	Undeclared bool `json:"undeclared"`
@@ -1849,6 +2122,20 @@ type NextCursor = string
 // committed an offset after the record, which is evidence but not proof. `returned`: it failed again and came back.
 type Outcome string
 
+// Overlap defines model for Overlap.
+type Overlap struct {
+	Action RedriveAction `json:"action"`
+
+	// Actor Who created it.
+	Actor     *string            `json:"actor"`
+	CreatedAt *time.Time         `json:"created_at"`
+	Id        openapi_types.UUID `json:"id"`
+
+	// Messages The number of messages that wait in it too.
+	Messages int          `json:"messages"`
+	State    RedriveState `json:"state"`
+}
+
 // Pagination defines model for Pagination.
 type Pagination struct {
 	HasNext    bool  `json:"has_next"`
@@ -1870,13 +2157,11 @@ type PatchOperationOp string
 
 // Preview defines model for Preview.
 type Preview struct {
-	Action RedriveAction `json:"action"`
-	Groups []struct {
-		Class    *string `json:"class"`
-		Messages int     `json:"messages"`
-		Reason   *string `json:"reason"`
-		Topic    *string `json:"topic"`
-	} `json:"groups"`
+	Action RedriveAction  `json:"action"`
+	Groups []PreviewGroup `json:"groups"`
+
+	// Overlaps Other redrives that are not over, in which some of the messages wait; null when they were not found within two seconds.
+	Overlaps *[]Overlap `json:"overlaps"`
 
 	// PatchChecked The number of messages that the patch was tried on. The others are not checked, and count as sendable.
 	PatchChecked int `json:"patch_checked"`
@@ -1895,6 +2180,17 @@ type Preview struct {
 	SearchedUntil *time.Time `json:"searched_until"`
 	Selected      int        `json:"selected"`
 	Sendable      int        `json:"sendable"`
+}
+
+// PreviewGroup defines model for PreviewGroup.
+type PreviewGroup struct {
+	Class    *string `json:"class"`
+	Messages int     `json:"messages"`
+	Reason   *string `json:"reason"`
+
+	// TargetMissing They cannot be sent because the topic to which they would go does not exist. A redirect gives them another.
+	TargetMissing bool    `json:"target_missing"`
+	Topic         *string `json:"topic"`
 }
 
 // Quarantined defines model for Quarantined.
@@ -1954,6 +2250,47 @@ type Reason = string
 
 // Reasons defines model for Reasons.
 type Reasons map[string]int
+
+// Redirect defines model for Redirect.
+type Redirect struct {
+	Reason *string `json:"reason"`
+
+	// Target The topic to which its messages are sent.
+	Target string `json:"target"`
+
+	// Topic The original topic.
+	Topic     string     `json:"topic"`
+	UpdatedAt *time.Time `json:"updated_at"`
+	UpdatedBy *string    `json:"updated_by"`
+
+	// Version For If-Match. No two changes have the same version.
+	Version int64 `json:"version"`
+}
+
+// RedirectAnswer defines model for RedirectAnswer.
+type RedirectAnswer struct {
+	// Preview The result of a dry run; null for a change.
+	Preview *RedirectPreview `json:"preview"`
+
+	// Redirect The redirect that was saved or deleted; of a dry run the present one, null where there is none.
+	Redirect *Redirect `json:"redirect"`
+}
+
+// RedirectPreview defines model for RedirectPreview.
+type RedirectPreview struct {
+	Counts  Counts         `json:"counts"`
+	Groups  []PreviewGroup `json:"groups"`
+	Reasons Reasons        `json:"reasons"`
+
+	// Selected The messages that a redrive of the topic would select.
+	Selected int `json:"selected"`
+
+	// Sendable Those that it could send.
+	Sendable int `json:"sendable"`
+
+	// Target Null for a deletion.
+	Target *string `json:"target"`
+}
 
 // Redrive defines model for Redrive.
 type Redrive struct {
@@ -2026,7 +2363,7 @@ type Redrive struct {
 	// Waiting Messages without a result yet.
 	Waiting int `json:"waiting"`
 
-	// WaitingSince Since when it cannot continue because a dependency cannot be reached, or because other database sessions lock the remaining messages; `note` gives the cause; null while it makes progress.
+	// WaitingSince Since when it cannot continue because a dependency cannot be reached, because other database sessions lock the remaining messages, or because its consumer group has not consumed the canary; `note` gives the cause; null while it makes progress.
 	WaitingSince *time.Time `json:"waiting_since"`
 }
 
@@ -2145,22 +2482,23 @@ type SessionMode string
 
 // ShownFilter The filter as the server read it. Masked values are not shown.
 type ShownFilter struct {
-	ConsumerGroup *string             `json:"consumer_group"`
-	CreatedAfter  *time.Time          `json:"created_after"`
-	CreatedBefore *time.Time          `json:"created_before"`
-	Dialect       *string             `json:"dialect"`
-	ErrorClass    *string             `json:"error_class"`
-	GroupId       *openapi_types.UUID `json:"group_id"`
-	Header        *[]string           `json:"header"`
-	Key           *string             `json:"key"`
-	KeyBase64     *string             `json:"key_base64"`
-	Origin        *string             `json:"origin"`
-	Payload       *[]string           `json:"payload"`
-	Q             *string             `json:"q"`
-	RetriedAfter  *time.Time          `json:"retried_after"`
-	RetriedBefore *time.Time          `json:"retried_before"`
-	Status        *[]Status           `json:"status"`
-	Topic         *string             `json:"topic"`
+	ConsumerGroup *string               `json:"consumer_group"`
+	CreatedAfter  *time.Time            `json:"created_after"`
+	CreatedBefore *time.Time            `json:"created_before"`
+	Dialect       *string               `json:"dialect"`
+	ErrorClass    *string               `json:"error_class"`
+	GroupId       *openapi_types.UUID   `json:"group_id"`
+	Header        *[]string             `json:"header"`
+	Id            *[]openapi_types.UUID `json:"id"`
+	Key           *string               `json:"key"`
+	KeyBase64     *string               `json:"key_base64"`
+	Origin        *string               `json:"origin"`
+	Payload       *[]string             `json:"payload"`
+	Q             *string               `json:"q"`
+	RetriedAfter  *time.Time            `json:"retried_after"`
+	RetriedBefore *time.Time            `json:"retried_before"`
+	Status        *[]Status             `json:"status"`
+	Topic         *string               `json:"topic"`
 }
 
 // ShownOptions Options that were not given are null.
@@ -2197,9 +2535,14 @@ type Topic struct {
 			Lag   *int64                         `json:"lag"`
 			State TopicReplayConsumerGroupsState `json:"state"`
 		} `json:"consumer_groups"`
+
+		// Exists Whether the topic itself exists.
 		Exists   *bool   `json:"exists"`
 		Possible bool    `json:"possible"`
 		Reason   *string `json:"reason"`
+
+		// RedirectedTo The target of its redirect, to which the other fields apply.
+		RedirectedTo *string `json:"redirected_to"`
 	} `json:"replay"`
 	Topic string `json:"topic"`
 	Total int64  `json:"total"`
@@ -2210,6 +2553,27 @@ type TopicReplayConsumerGroupsState string
 
 // TopicName defines model for TopicName.
 type TopicName = string
+
+// View defines model for View.
+type View struct {
+	Id   openapi_types.UUID `json:"id"`
+	List ViewList           `json:"list"`
+	Name string             `json:"name"`
+
+	// Owner The principal who saved it first.
+	Owner *string `json:"owner"`
+
+	// Query The parameters of the list, percent-encoded.
+	Query string `json:"query"`
+
+	// Shared All callers see it.
+	Shared    bool      `json:"shared"`
+	UpdatedAt time.Time `json:"updated_at"`
+	Version   int64     `json:"version"`
+}
+
+// ViewList defines model for View.List.
+type ViewList string
 
 // ByConsumerGroup defines model for ByConsumerGroup.
 type ByConsumerGroup = string
@@ -2225,6 +2589,9 @@ type ByGroup = openapi_types.UUID
 
 // ByHeader defines model for ByHeader.
 type ByHeader = []string
+
+// ByID defines model for ByID.
+type ByID = []openapi_types.UUID
 
 // ByKey defines model for ByKey.
 type ByKey = string
@@ -2279,6 +2646,9 @@ type InTopic = string
 
 // Limit defines model for Limit.
 type Limit = int
+
+// Minutes defines model for Minutes.
+type Minutes = bool
 
 // Omit defines model for Omit.
 type Omit string
@@ -2356,12 +2726,18 @@ type GetActivityParams struct {
 	// Span The last hour in steps of five minutes, or the last day or week in steps of an hour.
 	Span *GetActivityParamsSpan `form:"span,omitempty" json:"span,omitempty"`
 
+	// Step Steps of a minute; with span=hour only.
+	Step *GetActivityParamsStep `form:"step,omitempty" json:"step,omitempty"`
+
 	// Topic Only messages of this original topic.
 	Topic *string `form:"topic,omitempty" json:"topic,omitempty"`
 }
 
 // GetActivityParamsSpan defines parameters for GetActivity.
 type GetActivityParamsSpan string
+
+// GetActivityParamsStep defines parameters for GetActivity.
+type GetActivityParamsStep string
 
 // SearchArchiveParams defines parameters for SearchArchive.
 type SearchArchiveParams struct {
@@ -2376,6 +2752,9 @@ type SearchArchiveParams struct {
 
 	// GroupId The id of an error group.
 	GroupId *ByGroup `form:"group_id,omitempty" json:"group_id,omitempty"`
+
+	// Id Only these messages, at most 1,000. Repeated, or separated by commas.
+	Id *ByID `form:"id,omitempty" json:"id,omitempty"`
 
 	// Origin Only messages whose original topic is not known.
 	Origin *SearchArchiveParamsOrigin `form:"origin,omitempty" json:"origin,omitempty"`
@@ -2405,7 +2784,7 @@ type SearchArchiveParams struct {
 	// the number, boolean or null of that spelling; `"42"` in quotation marks matches only the string. All must match.
 	Payload *ByPayload `form:"payload,omitempty" json:"payload,omitempty"`
 
-	// Q Words of three characters or more; each must occur in the error message or in the record's text. "Two words" in quotes count as one.
+	// Q Words of three characters or more, or two in Chinese, Japanese or Korean, in upper or lower case; each must occur in the error message or in the record's text. "Two words" in quotes count as one. An export or a redrive by words of two characters only needs another condition too, such as topic or created_after.
 	Q *ByText `form:"q,omitempty" json:"q,omitempty"`
 
 	// Sort The order. Sorting by last_retry_at leaves out messages that were never retried.
@@ -2463,13 +2842,20 @@ type RestoreMessageParams struct {
 
 // ListChangesParams defines parameters for ListChanges.
 type ListChangesParams struct {
-	ObjectId  *openapi_types.UUID    `form:"object_id,omitempty" json:"object_id,omitempty"`
-	Kind      *ListChangesParamsKind `form:"kind,omitempty" json:"kind,omitempty"`
-	Actor     *string                `form:"actor,omitempty" json:"actor,omitempty"`
-	Action    *Action                `form:"action,omitempty" json:"action,omitempty"`
-	RequestId *string                `form:"request_id,omitempty" json:"request_id,omitempty"`
-	After     *time.Time             `form:"after,omitempty" json:"after,omitempty"`
-	Limit     *Limit                 `form:"limit,omitempty" json:"limit,omitempty"`
+	ObjectId  *openapi_types.UUID         `form:"object_id,omitempty" json:"object_id,omitempty"`
+	Kind      *ListChangesParamsKind      `form:"kind,omitempty" json:"kind,omitempty"`
+	Actor     *string                     `form:"actor,omitempty" json:"actor,omitempty"`
+	Action    *Action                     `form:"action,omitempty" json:"action,omitempty"`
+	ActorKind *ListChangesParamsActorKind `form:"actor_kind,omitempty" json:"actor_kind,omitempty"`
+	RequestId *string                     `form:"request_id,omitempty" json:"request_id,omitempty"`
+	After     *time.Time                  `form:"after,omitempty" json:"after,omitempty"`
+
+	// Until Only changes before this time.
+	Until *time.Time `form:"until,omitempty" json:"until,omitempty"`
+
+	// ByRequest One change for each request.
+	ByRequest *bool  `form:"by_request,omitempty" json:"by_request,omitempty"`
+	Limit     *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
 	// Cursor The `next_cursor` of an answer of the same list, with the same parameters.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
@@ -2477,6 +2863,9 @@ type ListChangesParams struct {
 
 // ListChangesParamsKind defines parameters for ListChanges.
 type ListChangesParamsKind string
+
+// ListChangesParamsActorKind defines parameters for ListChanges.
+type ListChangesParamsActorKind string
 
 // DeleteMessageParams defines parameters for DeleteMessage.
 type DeleteMessageParams struct {
@@ -2593,6 +2982,9 @@ type ExportMessagesParams struct {
 	// GroupId The id of an error group.
 	GroupId *ByGroup `form:"group_id,omitempty" json:"group_id,omitempty"`
 
+	// Id Only these messages, at most 1,000. Repeated, or separated by commas.
+	Id *ByID `form:"id,omitempty" json:"id,omitempty"`
+
 	// Origin Only messages whose original topic is not known.
 	Origin *ExportMessagesParamsOrigin `form:"origin,omitempty" json:"origin,omitempty"`
 
@@ -2621,7 +3013,7 @@ type ExportMessagesParams struct {
 	// the number, boolean or null of that spelling; `"42"` in quotation marks matches only the string. All must match.
 	Payload *ByPayload `form:"payload,omitempty" json:"payload,omitempty"`
 
-	// Q Words of three characters or more; each must occur in the error message or in the record's text. "Two words" in quotes count as one.
+	// Q Words of three characters or more, or two in Chinese, Japanese or Korean, in upper or lower case; each must occur in the error message or in the record's text. "Two words" in quotes count as one. An export or a redrive by words of two characters only needs another condition too, such as topic or created_after.
 	Q *ByText `form:"q,omitempty" json:"q,omitempty"`
 
 	// Limit The largest number of messages.
@@ -2646,11 +3038,23 @@ type ListGroupsParams struct {
 	Topic *string `form:"topic,omitempty" json:"topic,omitempty"`
 
 	// Open Only groups with messages that are not RESOLVED.
-	Open *bool                 `form:"open,omitempty" json:"open,omitempty"`
-	Sort *ListGroupsParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
+	Open *bool `form:"open,omitempty" json:"open,omitempty"`
+
+	// Status Only groups with messages in one of these states; not together with `open`.
+	Status *[]Status `form:"status,omitempty" json:"status,omitempty"`
+
+	// New Only groups that were first seen less than 24 hours ago.
+	New *bool `form:"new,omitempty" json:"new,omitempty"`
+
+	// Regressed Only groups that regressed.
+	Regressed *bool                 `form:"regressed,omitempty" json:"regressed,omitempty"`
+	Sort      *ListGroupsParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
 
 	// Trend The time range of the hourly counts.
 	Trend *ListGroupsParamsTrend `form:"trend,omitempty" json:"trend,omitempty"`
+
+	// Minutes Whether `recent` lists the last sixty minutes, and not only those that it adds up.
+	Minutes *Minutes `form:"minutes,omitempty" json:"minutes,omitempty"`
 
 	// Unmask Show the title, class and frames where they may come from masked headers. Needs the grant unmask on all topics; the audit trail records it.
 	Unmask *UnmaskGroups `form:"unmask,omitempty" json:"unmask,omitempty"`
@@ -2670,6 +3074,9 @@ type ListGroupsParamsTrend string
 type GetGroupParams struct {
 	// Trend The time range of the hourly counts.
 	Trend *GetGroupParamsTrend `form:"trend,omitempty" json:"trend,omitempty"`
+
+	// Minutes Whether `recent` lists the last sixty minutes, and not only those that it adds up.
+	Minutes *Minutes `form:"minutes,omitempty" json:"minutes,omitempty"`
 
 	// Unmask Show the title, class and frames where they may come from masked headers. Needs the grant unmask on all topics; the audit trail records it.
 	Unmask *UnmaskGroups `form:"unmask,omitempty" json:"unmask,omitempty"`
@@ -2694,6 +3101,9 @@ type AnnotateGroupJSONBody struct {
 // ReplaceMappingsJSONBody defines parameters for ReplaceMappings.
 type ReplaceMappingsJSONBody struct {
 	Apply *bool `json:"apply,omitempty"`
+
+	// DryRun Answer with the expected result, and change nothing. Default: `false`.
+	DryRun *bool `json:"dry_run,omitempty"`
 
 	// Reason The reason, for the audit trail; no control characters.
 	Reason *Reason       `json:"reason,omitempty"`
@@ -2723,6 +3133,9 @@ type SearchMessagesParams struct {
 	// GroupId The id of an error group.
 	GroupId *ByGroup `form:"group_id,omitempty" json:"group_id,omitempty"`
 
+	// Id Only these messages, at most 1,000. Repeated, or separated by commas.
+	Id *ByID `form:"id,omitempty" json:"id,omitempty"`
+
 	// Origin Only messages whose original topic is not known.
 	Origin *SearchMessagesParamsOrigin `form:"origin,omitempty" json:"origin,omitempty"`
 
@@ -2751,7 +3164,7 @@ type SearchMessagesParams struct {
 	// the number, boolean or null of that spelling; `"42"` in quotation marks matches only the string. All must match.
 	Payload *ByPayload `form:"payload,omitempty" json:"payload,omitempty"`
 
-	// Q Words of three characters or more; each must occur in the error message or in the record's text. "Two words" in quotes count as one.
+	// Q Words of three characters or more, or two in Chinese, Japanese or Korean, in upper or lower case; each must occur in the error message or in the record's text. "Two words" in quotes count as one. An export or a redrive by words of two characters only needs another condition too, such as topic or created_after.
 	Q *ByText `form:"q,omitempty" json:"q,omitempty"`
 
 	// Sort The order. Sorting by last_retry_at leaves out messages that were never retried.
@@ -2811,6 +3224,45 @@ type RetryQuarantinedParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// ListRedirectsParams defines parameters for ListRedirects.
+type ListRedirectsParams struct {
+	Limit *TopicLimit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `next_cursor` of an answer of the same list, with the same parameters.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// DeleteRedirectParams defines parameters for DeleteRedirect.
+type DeleteRedirectParams struct {
+	// Reason The reason, for the audit trail.
+	Reason *string `form:"reason,omitempty" json:"reason,omitempty"`
+
+	// DryRun Answer with the expected result, and change nothing.
+	DryRun *bool `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IfMatch The version that the caller read, in quotation marks as in `ETag`; `"0"` when there was no redirect. Another version is 412. Without it, the present version does not matter.
+	IfMatch *string `json:"If-Match,omitempty"`
+}
+
+// ReplaceRedirectJSONBody defines parameters for ReplaceRedirect.
+type ReplaceRedirectJSONBody struct {
+	// DryRun Answer with the expected result, and change nothing. Default: `false`.
+	DryRun *bool `json:"dry_run,omitempty"`
+
+	// Reason The reason, for the audit trail; no control characters.
+	Reason *Reason   `json:"reason,omitempty"`
+	Target TopicName `json:"target"`
+}
+
+// ReplaceRedirectParams defines parameters for ReplaceRedirect.
+type ReplaceRedirectParams struct {
+	// IdempotencyKey The same request with the same key is executed once; see idempotency keys.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch The version that the caller read, in quotation marks as in `ETag`; `"0"` when there was no redirect. Another version is 412. Without it, the present version does not matter.
+	IfMatch *string `json:"If-Match,omitempty"`
+}
+
 // ListRedrivesParams defines parameters for ListRedrives.
 type ListRedrivesParams struct {
 	State *RedriveState `form:"state,omitempty" json:"state,omitempty"`
@@ -2836,6 +3288,12 @@ type CancelRedriveJSONBody struct {
 type CancelRedriveParams struct {
 	// IdempotencyKey The same request with the same key is executed once; see idempotency keys.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// ListRedriveErrorsParams defines parameters for ListRedriveErrors.
+type ListRedriveErrorsParams struct {
+	// Unmask Show masked values. Needs the grant unmask; the audit trail records it.
+	Unmask *Unmask `form:"unmask,omitempty" json:"unmask,omitempty"`
 }
 
 // ListItemsParams defines parameters for ListItems.
@@ -2888,6 +3346,44 @@ type ListTopicsParams struct {
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// ListTopics200JSONResponseBodyMissing defines parameters for ListTopics.
+type ListTopics200JSONResponseBodyMissing string
+
+// DeleteViewParams defines parameters for DeleteView.
+type DeleteViewParams struct {
+	// Shared Delete the shared view of that name.
+	Shared *bool `form:"shared,omitempty" json:"shared,omitempty"`
+
+	// Reason The reason, for the audit trail.
+	Reason *string `form:"reason,omitempty" json:"reason,omitempty"`
+}
+
+// SaveViewJSONBody defines parameters for SaveView.
+type SaveViewJSONBody struct {
+	List *SaveViewJSONBodyList `json:"list,omitempty"`
+
+	// Query The parameters of the list, percent-encoded.
+	Query string `json:"query"`
+
+	// Reason The reason, for the audit trail; no control characters.
+	Reason *Reason `json:"reason,omitempty"`
+
+	// Shared All callers see the view.
+	Shared *bool `json:"shared,omitempty"`
+
+	// Version The version that the caller read; any other version is 409.
+	Version *int64 `json:"version,omitempty"`
+}
+
+// SaveViewParams defines parameters for SaveView.
+type SaveViewParams struct {
+	// IdempotencyKey The same request with the same key is executed once; see idempotency keys.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// SaveViewJSONBodyList defines parameters for SaveView.
+type SaveViewJSONBodyList string
+
 // Alive200JSONResponseBodyStatus defines parameters for Alive.
 type Alive200JSONResponseBodyStatus string
 
@@ -2921,6 +3417,9 @@ type DeleteQuarantinedJSONRequestBody DeleteQuarantinedJSONBody
 // RetryQuarantinedJSONRequestBody defines body for RetryQuarantined for application/json ContentType.
 type RetryQuarantinedJSONRequestBody RetryQuarantinedJSONBody
 
+// ReplaceRedirectJSONRequestBody defines body for ReplaceRedirect for application/json ContentType.
+type ReplaceRedirectJSONRequestBody ReplaceRedirectJSONBody
+
 // CreateRedriveJSONRequestBody defines body for CreateRedrive for application/json ContentType.
 type CreateRedriveJSONRequestBody = RedriveOrder
 
@@ -2932,6 +3431,9 @@ type PauseRedriveJSONRequestBody PauseRedriveJSONBody
 
 // ResumeRedriveJSONRequestBody defines body for ResumeRedrive for application/json ContentType.
 type ResumeRedriveJSONRequestBody ResumeRedriveJSONBody
+
+// SaveViewJSONRequestBody defines body for SaveView for application/json ContentType.
+type SaveViewJSONRequestBody SaveViewJSONBody
 
 // RequestEditorFn is the function signature for the RequestEditor callback function
 type RequestEditorFn func(ctx context.Context, req *http.Request) error
@@ -3010,16 +3512,16 @@ type ClientInterface interface {
 	// GetActivity Get the number of arrivals over time
 	//
 	// `span` is `hour` (12 steps of five minutes), `day` (24 steps of an hour, the default) or `week` (7 × 24 steps of
-	// an hour); `topic` restricts the answer to one original topic. Steps are aligned to UTC, and the last one is not
-	// over yet. `arrived` counts messages by their `created_at`, including those that came back from a replay;
-	// `returned` counts only the latter.
+	// an hour); `span=hour` with `step=minute` has 60 steps of a minute; `topic` restricts the answer to one original
+	// topic. Steps are aligned to UTC, and the last one is not over yet. `arrived` counts messages by their
+	// `created_at`, including those that came back from a replay; `returned` counts only the latter.
 	//
 	// A message is counted once, within seconds, when it is added to the search index: a message that is deleted
 	// before that is not counted. Later changes (deletion, archiving or another topic) do not change the counts. Every
 	// message that was stored before `counted_until` is counted; it is null until counting starts. Not counted are
 	// messages that were indexed before this version of the schema, and messages that were more than eight days old
-	// when they were indexed (two hours old, for steps of five minutes). Messages of unknown origin are counted for
-	// callers who see all topics.
+	// when they were indexed (two hours old for steps of five minutes, a day old for steps of a minute). Messages of
+	// unknown origin are counted for callers who see all topics.
 	//
 	// Corresponds with GET /api/v1/activity (the `GetActivity` operationId).
 	GetActivity(ctx context.Context, params *GetActivityParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3068,17 +3570,29 @@ type ClientInterface interface {
 
 	// ListChanges List the audit trail, newest first
 	//
-	// The list can be filtered by `object_id`, `kind` (`message`, `redrive`, `group`, `mapping`, `list` or
-	// `quarantine`), `actor`, `action`, `request_id` and `after` (a time, inclusive). Actions on messages are `retry`
+	// The list can be filtered by `object_id`, `kind` (`message`, `redrive`, `group`, `mapping`, `list`,
+	// `quarantine`, `view` or `redirect`), `actor`, `actor_kind`, `action`, `request_id`, `after` (a time, inclusive) and `until` (a time,
+	// exclusive). Actions on messages are `retry`
 	// (a user started an attempt), `attempt` (an attempt ended), `requeue`, `dead`, `delete`, `map` (its original
 	// topic was set), `restore`, `unmask` (a user saw masked values; for a list, `error` has the query) and
 	// `read_pointer` (the record that a pointer names was read for a user). On error groups the action is `annotate`,
-	// on the mapping `replace`. On redrives they are `create`, `pass` (its canary passed), `pause`, `resume`,
-	// `cancel`, `stop` and `finish`. The actors `settler`, `auto` and `ingest` are parts of the program, not people.
+	// on the mapping `replace`, on a shared view (kind `view`) `save` and `delete`, on a redirect `redirect` (it was created or replaced) and `delete`. On redrives they are `create`, `pass` (its canary passed), `pause`, `resume`,
+	// `cancel`, `stop` and `finish`.
+	//
+	// `actor_kind` is `person` for a change that a principal made, else `machine`: the actors `settler`, `auto`,
+	// `ingest` and `heartbeat` are parts of the program, and the actions `attempt`, `pass`, `stop` and `finish` are the
+	// program's, although their `actor` is the principal who began the attempt or the redrive.
+	//
+	// With `by_request=true` the list has one change for each request: the first of those that match. Two requests that
+	// were sent with the same `X-Request-Id` are two changes. `entries` is the number of all changes of the request, or
+	// of those of the `object_id` for a caller with roles on some topics; 1001 means more than 1000. `redrive` is what the redrive that the
+	// request created was to do, if it still exists; it also matches `action`. What that redrive changed is not in
+	// this list: `request_id` lists it. A change without a request stands alone.
+	//
 	// Changes of an error group name their `topics`, unless they apply to all topics. A caller with roles on some
 	// topics sees, by `object_id`, those that apply to all topics or to one of the caller's.
 	//
-	// `from` and `to` are statuses of a message or states of a redrive, null where there is none; `retry_count`,
+	// `from` and `to` are statuses of a message, states of a redrive or targets of a redirect, null where there is none; `retry_count`,
 	// `error_class` and `error` belong to a message.
 	//
 	// Corresponds with GET /api/v1/audit (the `ListChanges` operationId).
@@ -3331,11 +3845,15 @@ type ClientInterface interface {
 
 	// ListGroups List error groups
 	//
-	// `topic` (an original topic) and `open=true` (at least one message is not `RESOLVED`) filter the list; `sort` is
-	// `last_seen` (the default), `first_seen` or `open`. `trend` is `24h` (the default), `7d` or `none`: it lists
-	// arrivals by hour and leaves out hours without any. A group is `new` for a day, and `regressed` when a message
-	// came after all were resolved. `arrived` counts every message of the group ever, `counts` those that are stored
-	// now. A redrive with a `group_id` in its filter applies to all messages of a group.
+	// `topic` (an original topic), `open=true` (at least one message is not `RESOLVED`), `status` (at least one message
+	// is in one of these states), `new` and `regressed` filter the list. `sort` is `last_seen` (the default),
+	// `first_seen`, `open` (the number of messages in the states of `status`, or of those that are not `RESOLVED`) or
+	// `recent` (the arrivals of the last fifteen minutes, then the time of the last one). `trend` is `24h` (the default),
+	// `7d` or `none`: it lists arrivals by hour and leaves out hours without any. `recent` counts the arrivals since the
+	// beginning of the minute that was fifteen minutes ago; like the activity, a message counts within seconds, when it
+	// is added to the search index, and minutes are kept for a day. A group is `new` for a day, and `regressed` when a
+	// message came after all were resolved. `arrived` counts every message of the group ever, `counts` those that are
+	// stored now. A redrive with a `group_id` in its filter applies to all messages of a group.
 	//
 	// Corresponds with GET /api/v1/groups (the `ListGroups` operationId).
 	ListGroups(ctx context.Context, params *ListGroupsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3396,6 +3914,9 @@ type ClientInterface interface {
 	// apply to future records. With `apply`, stored messages are mapped too, by one redrive for each dead-letter
 	// topic; `redrives` lists the ids of these redrives.
 	//
+	// With `dry_run` nothing changes: `preview` has the dead-letter topics whose stored messages the rules would map,
+	// and how many messages each such redrive would select and could change.
+	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PUT /api/v1/mappings (the `ReplaceMappings` operationId).
@@ -3406,6 +3927,9 @@ type ClientInterface interface {
 	// `version` is the version that the caller read; if the rules have changed since, the answer is 409. The rules
 	// apply to future records. With `apply`, stored messages are mapped too, by one redrive for each dead-letter
 	// topic; `redrives` lists the ids of these redrives.
+	//
+	// With `dry_run` nothing changes: `preview` has the dead-letter topics whose stored messages the rules would map,
+	// and how many messages each such redrive would select and could change.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -3494,6 +4018,57 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/quarantine/{id}/retry (the `RetryQuarantined` operationId).
 	RetryQuarantined(ctx context.Context, id InQuarantinedID, params *RetryQuarantinedParams, body RetryQuarantinedJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListRedirects List the redirects of original topics
+	//
+	// A redirect sends the messages of an original topic that was renamed or deleted to another topic. The messages
+	// keep their original topic; only the target of their retries changes: of single retries, redrives, retry-all and
+	// automatic retry, unless an edit names another topic. A redirect is one step: that of its target does not
+	// follow it. At each attempt the target passes the checks of every target: it must exist, must not be a
+	// dead-letter topic, and where `kafka.republish_allow` is set, that must name it. Attempts, outcomes and returns
+	// belong to the topic to which a record was sent.
+	//
+	// The list has the redirects of the topics on which the caller is viewer, by their names.
+	//
+	// Corresponds with GET /api/v1/redirects (the `ListRedirects` operationId).
+	ListRedirects(ctx context.Context, params *ListRedirectsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DeleteRedirect Delete the redirect of a topic
+	//
+	// From then on retries go to the original topic again; attempts that were made stay as they are. The caller must
+	// be admin on the topic. A topic without a redirect is 404. With `dry_run` nothing changes: `preview` has what a
+	// redrive of the topic would send and refuse without the redirect.
+	//
+	// Corresponds with DELETE /api/v1/redirects/{topic} (the `DeleteRedirect` operationId).
+	DeleteRedirect(ctx context.Context, topic string, params *DeleteRedirectParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ReplaceRedirectWithBody Redirect an original topic
+	//
+	// Creates or replaces the redirect of a topic. The caller must be admin on the topic and operator on `target`. A
+	// target that equals the topic, is a dead-letter topic, does not exist or is refused by `kafka.republish_allow`
+	// is 400; `details` names `target`.
+	//
+	// With `dry_run` nothing changes: `preview` has the number of the topic's messages by status, and what a redrive
+	// of the topic would send and refuse with this redirect.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /api/v1/redirects/{topic} (the `ReplaceRedirect` operationId).
+	ReplaceRedirectWithBody(ctx context.Context, topic string, params *ReplaceRedirectParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ReplaceRedirect Redirect an original topic
+	//
+	// Creates or replaces the redirect of a topic. The caller must be admin on the topic and operator on `target`. A
+	// target that equals the topic, is a dead-letter topic, does not exist or is refused by `kafka.republish_allow`
+	// is 400; `details` names `target`.
+	//
+	// With `dry_run` nothing changes: `preview` has the number of the topic's messages by status, and what a redrive
+	// of the topic would send and refuse with this redirect.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /api/v1/redirects/{topic} (the `ReplaceRedirect` operationId).
+	ReplaceRedirect(ctx context.Context, topic string, params *ReplaceRedirectParams, body ReplaceRedirectJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListRedrives List redrives, newest first
 	//
 	// A caller who may not see every topic sees only the redrives that the caller created.
@@ -3574,6 +4149,16 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/redrives/{id}/cancel (the `CancelRedrive` operationId).
 	CancelRedrive(ctx context.Context, id InRedriveID, params *CancelRedriveParams, body CancelRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListRedriveErrors Group the messages of a redrive that came back by their errors
+	//
+	// The error groups of the dead letters that came back from the records of a redrive, the largest first, at most 50.
+	// Messages of the other groups, of topics that the caller may not see, without an error group, and those that were
+	// deleted or archived, are counted together as the last one, whose `group_id` is null. At most 5,000 dead letters are
+	// counted: those of the newest messages.
+	//
+	// Corresponds with GET /api/v1/redrives/{id}/errors (the `ListRedriveErrors` operationId).
+	ListRedriveErrors(ctx context.Context, id InRedriveID, params *ListRedriveErrorsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListItems List the messages of a redrive and their results
 	//
 	// Items are in the order of the selection. `result` filters the list; it is `waiting`, `succeeded`, `failed`,
@@ -3583,6 +4168,14 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /api/v1/redrives/{id}/items (the `ListItems` operationId).
 	ListItems(ctx context.Context, id InRedriveID, params *ListItemsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListOverlaps List the other redrives in which messages of this one wait
+	//
+	// Only redrives that are not over, with the number of messages that wait in both. Each message goes to the redrive
+	// that takes it first; the other one skips it as `taken`. A dry run has the same list for its selection.
+	//
+	// Corresponds with GET /api/v1/redrives/{id}/overlaps (the `ListOverlaps` operationId).
+	ListOverlaps(ctx context.Context, id InRedriveID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// PauseRedriveWithBody Pause a redrive until it is resumed
 	//
@@ -3634,11 +4227,68 @@ type ClientInterface interface {
 	// Lists every original topic that has messages, by name, up to 1000 at a time; `topic` is empty for messages of
 	// unknown origin. Counts are exact. `ingest_lag` is the number of records of its dead-letter topics that are not
 	// stored yet. `replay` gives whether messages can be sent back and, if not, the cause (`class` and `reason`). It
-	// also gives the state of each consumer group there: `running`, `behind`, `absent` or `unknown`. Values that Kafka
-	// cannot give now are null or `unknown`.
+	// also gives the state of each consumer group there: `running`, `behind`, `absent` or `unknown`; these are the
+	// groups that dead letters named and the one that `redrive.consumer_groups` names. Counts never wait for Kafka:
+	// what it does not answer within two seconds is null or `unknown`, and `missing` names the fields.
 	//
 	// Corresponds with GET /api/v1/topics (the `ListTopics` operationId).
 	ListTopics(ctx context.Context, params *ListTopicsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetTopic Get an original topic with the offsets of its consumer groups
+	//
+	// `topic` is as in the list of topics; a topic without messages that the caller may see has zero of them.
+	// `consumer_groups` has, for each consumer group, the committed offset, the end offset and the lag of every
+	// partition, as Kafka answers within two seconds: null where there is no offset or it is not known. `missing`
+	// names the fields of `topic` that Kafka did not answer.
+	//
+	// Corresponds with GET /api/v1/topics/{topic} (the `GetTopic` operationId).
+	GetTopic(ctx context.Context, topic InTopic, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListViews List the caller's saved views, and the shared ones
+	//
+	// A view is a saved filter of a list of messages: `list` names the list, `messages` or `archive`, and `query` has
+	// its parameters, percent-encoded. A view gives no rights: its list shows what the caller may see. The caller's
+	// own views come first, then the shared ones (`shared`), each by name. A view of another principal that compares
+	// with a masked value is left out.
+	//
+	// Corresponds with GET /api/v1/views (the `ListViews` operationId).
+	ListViews(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DeleteView Delete a view
+	//
+	// Deletes the caller's own view of that name, or with `shared=true` the shared one, which only its owner and
+	// admins on all topics may do.
+	//
+	// Corresponds with DELETE /api/v1/views/{name} (the `DeleteView` operationId).
+	DeleteView(ctx context.Context, name string, params *DeleteViewParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// SaveViewWithBody Save a view
+	//
+	// Creates the caller's own view of that name, or with `shared` the view that all callers see; an existing one
+	// gets the new list and query. The two kinds have names of their own. Only its owner and admins on all topics may
+	// change a shared view. With `version`, 0 for a new view, any other stored version is 409. The parameters are
+	// those of the list's filter, `sort`, and `since`, an age such as `15m`, `24h` or `7d` that a client counts back
+	// from the time at which it opens the view. A shared view must not have a masked value. A caller has at most 100
+	// views. Changes of shared views are in the audit trail with kind `view`.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /api/v1/views/{name} (the `SaveView` operationId).
+	SaveViewWithBody(ctx context.Context, name string, params *SaveViewParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// SaveView Save a view
+	//
+	// Creates the caller's own view of that name, or with `shared` the view that all callers see; an existing one
+	// gets the new list and query. The two kinds have names of their own. Only its owner and admins on all topics may
+	// change a shared view. With `version`, 0 for a new view, any other stored version is 409. The parameters are
+	// those of the list's filter, `sort`, and `since`, an age such as `15m`, `24h` or `7d` that a client counts back
+	// from the time at which it opens the view. A shared view must not have a masked value. A caller has at most 100
+	// views. Changes of shared views are in the audit trail with kind `view`.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /api/v1/views/{name} (the `SaveView` operationId).
+	SaveView(ctx context.Context, name string, params *SaveViewParams, body SaveViewJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ReadableDocument This document as a web page
 	//
@@ -3683,16 +4333,16 @@ type ClientInterface interface {
 // GetActivity Get the number of arrivals over time
 //
 // `span` is `hour` (12 steps of five minutes), `day` (24 steps of an hour, the default) or `week` (7 × 24 steps of
-// an hour); `topic` restricts the answer to one original topic. Steps are aligned to UTC, and the last one is not
-// over yet. `arrived` counts messages by their `created_at`, including those that came back from a replay;
-// `returned` counts only the latter.
+// an hour); `span=hour` with `step=minute` has 60 steps of a minute; `topic` restricts the answer to one original
+// topic. Steps are aligned to UTC, and the last one is not over yet. `arrived` counts messages by their
+// `created_at`, including those that came back from a replay; `returned` counts only the latter.
 //
 // A message is counted once, within seconds, when it is added to the search index: a message that is deleted
 // before that is not counted. Later changes (deletion, archiving or another topic) do not change the counts. Every
 // message that was stored before `counted_until` is counted; it is null until counting starts. Not counted are
 // messages that were indexed before this version of the schema, and messages that were more than eight days old
-// when they were indexed (two hours old, for steps of five minutes). Messages of unknown origin are counted for
-// callers who see all topics.
+// when they were indexed (two hours old for steps of five minutes, a day old for steps of a minute). Messages of
+// unknown origin are counted for callers who see all topics.
 //
 // Corresponds with GET /api/v1/activity (the `GetActivity` operationId).
 func (c *Client) GetActivity(ctx context.Context, params *GetActivityParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3811,17 +4461,29 @@ func (c *Client) RestoreMessage(ctx context.Context, id InMessageID, params *Res
 
 // ListChanges List the audit trail, newest first
 //
-// The list can be filtered by `object_id`, `kind` (`message`, `redrive`, `group`, `mapping`, `list` or
-// `quarantine`), `actor`, `action`, `request_id` and `after` (a time, inclusive). Actions on messages are `retry`
+// The list can be filtered by `object_id`, `kind` (`message`, `redrive`, `group`, `mapping`, `list`,
+// `quarantine`, `view` or `redirect`), `actor`, `actor_kind`, `action`, `request_id`, `after` (a time, inclusive) and `until` (a time,
+// exclusive). Actions on messages are `retry`
 // (a user started an attempt), `attempt` (an attempt ended), `requeue`, `dead`, `delete`, `map` (its original
 // topic was set), `restore`, `unmask` (a user saw masked values; for a list, `error` has the query) and
 // `read_pointer` (the record that a pointer names was read for a user). On error groups the action is `annotate`,
-// on the mapping `replace`. On redrives they are `create`, `pass` (its canary passed), `pause`, `resume`,
-// `cancel`, `stop` and `finish`. The actors `settler`, `auto` and `ingest` are parts of the program, not people.
+// on the mapping `replace`, on a shared view (kind `view`) `save` and `delete`, on a redirect `redirect` (it was created or replaced) and `delete`. On redrives they are `create`, `pass` (its canary passed), `pause`, `resume`,
+// `cancel`, `stop` and `finish`.
+//
+// `actor_kind` is `person` for a change that a principal made, else `machine`: the actors `settler`, `auto`,
+// `ingest` and `heartbeat` are parts of the program, and the actions `attempt`, `pass`, `stop` and `finish` are the
+// program's, although their `actor` is the principal who began the attempt or the redrive.
+//
+// With `by_request=true` the list has one change for each request: the first of those that match. Two requests that
+// were sent with the same `X-Request-Id` are two changes. `entries` is the number of all changes of the request, or
+// of those of the `object_id` for a caller with roles on some topics; 1001 means more than 1000. `redrive` is what the redrive that the
+// request created was to do, if it still exists; it also matches `action`. What that redrive changed is not in
+// this list: `request_id` lists it. A change without a request stands alone.
+//
 // Changes of an error group name their `topics`, unless they apply to all topics. A caller with roles on some
 // topics sees, by `object_id`, those that apply to all topics or to one of the caller's.
 //
-// `from` and `to` are statuses of a message or states of a redrive, null where there is none; `retry_count`,
+// `from` and `to` are statuses of a message, states of a redrive or targets of a redirect, null where there is none; `retry_count`,
 // `error_class` and `error` belong to a message.
 //
 // Corresponds with GET /api/v1/audit (the `ListChanges` operationId).
@@ -4244,11 +4906,15 @@ func (c *Client) ExportMessages(ctx context.Context, params *ExportMessagesParam
 
 // ListGroups List error groups
 //
-// `topic` (an original topic) and `open=true` (at least one message is not `RESOLVED`) filter the list; `sort` is
-// `last_seen` (the default), `first_seen` or `open`. `trend` is `24h` (the default), `7d` or `none`: it lists
-// arrivals by hour and leaves out hours without any. A group is `new` for a day, and `regressed` when a message
-// came after all were resolved. `arrived` counts every message of the group ever, `counts` those that are stored
-// now. A redrive with a `group_id` in its filter applies to all messages of a group.
+// `topic` (an original topic), `open=true` (at least one message is not `RESOLVED`), `status` (at least one message
+// is in one of these states), `new` and `regressed` filter the list. `sort` is `last_seen` (the default),
+// `first_seen`, `open` (the number of messages in the states of `status`, or of those that are not `RESOLVED`) or
+// `recent` (the arrivals of the last fifteen minutes, then the time of the last one). `trend` is `24h` (the default),
+// `7d` or `none`: it lists arrivals by hour and leaves out hours without any. `recent` counts the arrivals since the
+// beginning of the minute that was fifteen minutes ago; like the activity, a message counts within seconds, when it
+// is added to the search index, and minutes are kept for a day. A group is `new` for a day, and `regressed` when a
+// message came after all were resolved. `arrived` counts every message of the group ever, `counts` those that are
+// stored now. A redrive with a `group_id` in its filter applies to all messages of a group.
 //
 // Corresponds with GET /api/v1/groups (the `ListGroups` operationId).
 func (c *Client) ListGroups(ctx context.Context, params *ListGroupsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4359,6 +5025,9 @@ func (c *Client) GetMappings(ctx context.Context, reqEditors ...RequestEditorFn)
 // apply to future records. With `apply`, stored messages are mapped too, by one redrive for each dead-letter
 // topic; `redrives` lists the ids of these redrives.
 //
+// With `dry_run` nothing changes: `preview` has the dead-letter topics whose stored messages the rules would map,
+// and how many messages each such redrive would select and could change.
+//
 // Takes any type of body and a specified content type.
 //
 // Corresponds with PUT /api/v1/mappings (the `ReplaceMappings` operationId).
@@ -4379,6 +5048,9 @@ func (c *Client) ReplaceMappingsWithBody(ctx context.Context, params *ReplaceMap
 // `version` is the version that the caller read; if the rules have changed since, the answer is 409. The rules
 // apply to future records. With `apply`, stored messages are mapped too, by one redrive for each dead-letter
 // topic; `redrives` lists the ids of these redrives.
+//
+// With `dry_run` nothing changes: `preview` has the dead-letter topics whose stored messages the rules would map,
+// and how many messages each such redrive would select and could change.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4537,6 +5209,97 @@ func (c *Client) RetryQuarantined(ctx context.Context, id InQuarantinedID, param
 	return c.Client.Do(req)
 }
 
+// ListRedirects List the redirects of original topics
+//
+// A redirect sends the messages of an original topic that was renamed or deleted to another topic. The messages
+// keep their original topic; only the target of their retries changes: of single retries, redrives, retry-all and
+// automatic retry, unless an edit names another topic. A redirect is one step: that of its target does not
+// follow it. At each attempt the target passes the checks of every target: it must exist, must not be a
+// dead-letter topic, and where `kafka.republish_allow` is set, that must name it. Attempts, outcomes and returns
+// belong to the topic to which a record was sent.
+//
+// The list has the redirects of the topics on which the caller is viewer, by their names.
+//
+// Corresponds with GET /api/v1/redirects (the `ListRedirects` operationId).
+func (c *Client) ListRedirects(ctx context.Context, params *ListRedirectsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListRedirectsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeleteRedirect Delete the redirect of a topic
+//
+// From then on retries go to the original topic again; attempts that were made stay as they are. The caller must
+// be admin on the topic. A topic without a redirect is 404. With `dry_run` nothing changes: `preview` has what a
+// redrive of the topic would send and refuse without the redirect.
+//
+// Corresponds with DELETE /api/v1/redirects/{topic} (the `DeleteRedirect` operationId).
+func (c *Client) DeleteRedirect(ctx context.Context, topic string, params *DeleteRedirectParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeleteRedirectRequest(c.Server, topic, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ReplaceRedirectWithBody Redirect an original topic
+//
+// Creates or replaces the redirect of a topic. The caller must be admin on the topic and operator on `target`. A
+// target that equals the topic, is a dead-letter topic, does not exist or is refused by `kafka.republish_allow`
+// is 400; `details` names `target`.
+//
+// With `dry_run` nothing changes: `preview` has the number of the topic's messages by status, and what a redrive
+// of the topic would send and refuse with this redirect.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /api/v1/redirects/{topic} (the `ReplaceRedirect` operationId).
+func (c *Client) ReplaceRedirectWithBody(ctx context.Context, topic string, params *ReplaceRedirectParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReplaceRedirectRequestWithBody(c.Server, topic, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ReplaceRedirect Redirect an original topic
+//
+// Creates or replaces the redirect of a topic. The caller must be admin on the topic and operator on `target`. A
+// target that equals the topic, is a dead-letter topic, does not exist or is refused by `kafka.republish_allow`
+// is 400; `details` names `target`.
+//
+// With `dry_run` nothing changes: `preview` has the number of the topic's messages by status, and what a redrive
+// of the topic would send and refuse with this redirect.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /api/v1/redirects/{topic} (the `ReplaceRedirect` operationId).
+func (c *Client) ReplaceRedirect(ctx context.Context, topic string, params *ReplaceRedirectParams, body ReplaceRedirectJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReplaceRedirectRequest(c.Server, topic, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListRedrives List redrives, newest first
 //
 // A caller who may not see every topic sees only the redrives that the caller created.
@@ -4677,6 +5440,26 @@ func (c *Client) CancelRedrive(ctx context.Context, id InRedriveID, params *Canc
 	return c.Client.Do(req)
 }
 
+// ListRedriveErrors Group the messages of a redrive that came back by their errors
+//
+// The error groups of the dead letters that came back from the records of a redrive, the largest first, at most 50.
+// Messages of the other groups, of topics that the caller may not see, without an error group, and those that were
+// deleted or archived, are counted together as the last one, whose `group_id` is null. At most 5,000 dead letters are
+// counted: those of the newest messages.
+//
+// Corresponds with GET /api/v1/redrives/{id}/errors (the `ListRedriveErrors` operationId).
+func (c *Client) ListRedriveErrors(ctx context.Context, id InRedriveID, params *ListRedriveErrorsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListRedriveErrorsRequest(c.Server, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListItems List the messages of a redrive and their results
 //
 // Items are in the order of the selection. `result` filters the list; it is `waiting`, `succeeded`, `failed`,
@@ -4687,6 +5470,24 @@ func (c *Client) CancelRedrive(ctx context.Context, id InRedriveID, params *Canc
 // Corresponds with GET /api/v1/redrives/{id}/items (the `ListItems` operationId).
 func (c *Client) ListItems(ctx context.Context, id InRedriveID, params *ListItemsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListItemsRequest(c.Server, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListOverlaps List the other redrives in which messages of this one wait
+//
+// Only redrives that are not over, with the number of messages that wait in both. Each message goes to the redrive
+// that takes it first; the other one skips it as `taken`. A dry run has the same list for its selection.
+//
+// Corresponds with GET /api/v1/redrives/{id}/overlaps (the `ListOverlaps` operationId).
+func (c *Client) ListOverlaps(ctx context.Context, id InRedriveID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListOverlapsRequest(c.Server, id)
 	if err != nil {
 		return nil, err
 	}
@@ -4797,12 +5598,119 @@ func (c *Client) GetSession(ctx context.Context, reqEditors ...RequestEditorFn) 
 // Lists every original topic that has messages, by name, up to 1000 at a time; `topic` is empty for messages of
 // unknown origin. Counts are exact. `ingest_lag` is the number of records of its dead-letter topics that are not
 // stored yet. `replay` gives whether messages can be sent back and, if not, the cause (`class` and `reason`). It
-// also gives the state of each consumer group there: `running`, `behind`, `absent` or `unknown`. Values that Kafka
-// cannot give now are null or `unknown`.
+// also gives the state of each consumer group there: `running`, `behind`, `absent` or `unknown`; these are the
+// groups that dead letters named and the one that `redrive.consumer_groups` names. Counts never wait for Kafka:
+// what it does not answer within two seconds is null or `unknown`, and `missing` names the fields.
 //
 // Corresponds with GET /api/v1/topics (the `ListTopics` operationId).
 func (c *Client) ListTopics(ctx context.Context, params *ListTopicsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListTopicsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetTopic Get an original topic with the offsets of its consumer groups
+//
+// `topic` is as in the list of topics; a topic without messages that the caller may see has zero of them.
+// `consumer_groups` has, for each consumer group, the committed offset, the end offset and the lag of every
+// partition, as Kafka answers within two seconds: null where there is no offset or it is not known. `missing`
+// names the fields of `topic` that Kafka did not answer.
+//
+// Corresponds with GET /api/v1/topics/{topic} (the `GetTopic` operationId).
+func (c *Client) GetTopic(ctx context.Context, topic InTopic, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetTopicRequest(c.Server, topic)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListViews List the caller's saved views, and the shared ones
+//
+// A view is a saved filter of a list of messages: `list` names the list, `messages` or `archive`, and `query` has
+// its parameters, percent-encoded. A view gives no rights: its list shows what the caller may see. The caller's
+// own views come first, then the shared ones (`shared`), each by name. A view of another principal that compares
+// with a masked value is left out.
+//
+// Corresponds with GET /api/v1/views (the `ListViews` operationId).
+func (c *Client) ListViews(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListViewsRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeleteView Delete a view
+//
+// Deletes the caller's own view of that name, or with `shared=true` the shared one, which only its owner and
+// admins on all topics may do.
+//
+// Corresponds with DELETE /api/v1/views/{name} (the `DeleteView` operationId).
+func (c *Client) DeleteView(ctx context.Context, name string, params *DeleteViewParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeleteViewRequest(c.Server, name, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SaveViewWithBody Save a view
+//
+// Creates the caller's own view of that name, or with `shared` the view that all callers see; an existing one
+// gets the new list and query. The two kinds have names of their own. Only its owner and admins on all topics may
+// change a shared view. With `version`, 0 for a new view, any other stored version is 409. The parameters are
+// those of the list's filter, `sort`, and `since`, an age such as `15m`, `24h` or `7d` that a client counts back
+// from the time at which it opens the view. A shared view must not have a masked value. A caller has at most 100
+// views. Changes of shared views are in the audit trail with kind `view`.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /api/v1/views/{name} (the `SaveView` operationId).
+func (c *Client) SaveViewWithBody(ctx context.Context, name string, params *SaveViewParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSaveViewRequestWithBody(c.Server, name, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SaveView Save a view
+//
+// Creates the caller's own view of that name, or with `shared` the view that all callers see; an existing one
+// gets the new list and query. The two kinds have names of their own. Only its owner and admins on all topics may
+// change a shared view. With `version`, 0 for a new view, any other stored version is 409. The parameters are
+// those of the list's filter, `sort`, and `since`, an age such as `15m`, `24h` or `7d` that a client counts back
+// from the time at which it opens the view. A shared view must not have a masked value. A caller has at most 100
+// views. Changes of shared views are in the audit trail with kind `view`.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /api/v1/views/{name} (the `SaveView` operationId).
+func (c *Client) SaveView(ctx context.Context, name string, params *SaveViewParams, body SaveViewJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSaveViewRequest(c.Server, name, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -4942,6 +5850,18 @@ func NewGetActivityRequest(server string, params *GetActivityParams) (*http.Requ
 
 		}
 
+		if params.Step != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "step", *params.Step, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if params.Topic != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "topic", *params.Topic, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
@@ -5059,6 +5979,18 @@ func NewSearchArchiveRequest(server string, params *SearchArchiveParams) (*http.
 		if params.GroupId != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "group_id", *params.GroupId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Id != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "id", *params.Id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -5568,6 +6500,18 @@ func NewListChangesRequest(server string, params *ListChangesParams) (*http.Requ
 
 		}
 
+		if params.ActorKind != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "actor_kind", *params.ActorKind, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if params.RequestId != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "request_id", *params.RequestId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
@@ -5583,6 +6527,30 @@ func NewListChangesRequest(server string, params *ListChangesParams) (*http.Requ
 		if params.After != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "after", *params.After, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Until != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "until", *params.Until, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.ByRequest != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "by_request", *params.ByRequest, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -6365,6 +7333,18 @@ func NewExportMessagesRequest(server string, params *ExportMessagesParams) (*htt
 
 		}
 
+		if params.Id != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "id", *params.Id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if params.Origin != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "origin", *params.Origin, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
@@ -6575,6 +7555,42 @@ func NewListGroupsRequest(server string, params *ListGroupsParams) (*http.Reques
 
 		}
 
+		if params.Status != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "status", *params.Status, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.New != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "new", *params.New, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Regressed != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "regressed", *params.Regressed, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if params.Sort != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "sort", *params.Sort, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
@@ -6590,6 +7606,18 @@ func NewListGroupsRequest(server string, params *ListGroupsParams) (*http.Reques
 		if params.Trend != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "trend", *params.Trend, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Minutes != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "minutes", *params.Minutes, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -6687,6 +7715,18 @@ func NewGetGroupRequest(server string, id InGroupID, params *GetGroupParams) (*h
 		if params.Trend != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "trend", *params.Trend, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Minutes != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "minutes", *params.Minutes, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -6942,6 +7982,18 @@ func NewSearchMessagesRequest(server string, params *SearchMessagesParams) (*htt
 		if params.GroupId != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "group_id", *params.GroupId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Id != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "id", *params.Id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -7344,6 +8396,233 @@ func NewRetryQuarantinedRequestWithBody(server string, id InQuarantinedID, param
 	return req, nil
 }
 
+// NewListRedirectsRequest constructs an http.Request for the ListRedirects method
+func NewListRedirectsRequest(server string, params *ListRedirectsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/redirects")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewDeleteRedirectRequest constructs an http.Request for the DeleteRedirect method
+func NewDeleteRedirectRequest(server string, topic string, params *DeleteRedirectParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "topic", topic, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/redirects/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Reason != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "reason", *params.Reason, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.DryRun != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "dry_run", *params.DryRun, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewReplaceRedirectRequest calls the generic ReplaceRedirect builder with application/json body
+func NewReplaceRedirectRequest(server string, topic string, params *ReplaceRedirectParams, body ReplaceRedirectJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewReplaceRedirectRequestWithBody(server, topic, params, "application/json", bodyReader)
+}
+
+// NewReplaceRedirectRequestWithBody constructs an http.Request for the ReplaceRedirect method, with any body, and a specified content type
+func NewReplaceRedirectRequestWithBody(server string, topic string, params *ReplaceRedirectParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "topic", topic, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/redirects/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+		if params.IfMatch != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam1)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewListRedrivesRequest constructs an http.Request for the ListRedrives method
 func NewListRedrivesRequest(server string, params *ListRedrivesParams) (*http.Request, error) {
 	var err error
@@ -7573,6 +8852,67 @@ func NewCancelRedriveRequestWithBody(server string, id InRedriveID, params *Canc
 	return req, nil
 }
 
+// NewListRedriveErrorsRequest constructs an http.Request for the ListRedriveErrors method
+func NewListRedriveErrorsRequest(server string, id InRedriveID, params *ListRedriveErrorsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/redrives/%s/errors", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Unmask != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "unmask", *params.Unmask, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewListItemsRequest constructs an http.Request for the ListItems method
 func NewListItemsRequest(server string, id InRedriveID, params *ListItemsParams) (*http.Request, error) {
 	var err error
@@ -7660,6 +9000,40 @@ func NewListItemsRequest(server string, id InRedriveID, params *ListItemsParams)
 			rawQueryFragments = append(rawQueryFragments, encoded)
 		}
 		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListOverlapsRequest constructs an http.Request for the ListOverlaps method
+func NewListOverlapsRequest(server string, id InRedriveID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/redrives/%s/overlaps", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
@@ -7887,6 +9261,202 @@ func NewListTopicsRequest(server string, params *ListTopicsParams) (*http.Reques
 	return req, nil
 }
 
+// NewGetTopicRequest constructs an http.Request for the GetTopic method
+func NewGetTopicRequest(server string, topic InTopic) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "topic", topic, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/topics/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListViewsRequest constructs an http.Request for the ListViews method
+func NewListViewsRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/views")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewDeleteViewRequest constructs an http.Request for the DeleteView method
+func NewDeleteViewRequest(server string, name string, params *DeleteViewParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/views/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Shared != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "shared", *params.Shared, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Reason != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "reason", *params.Reason, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewSaveViewRequest calls the generic SaveView builder with application/json body
+func NewSaveViewRequest(server string, name string, params *SaveViewParams, body SaveViewJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewSaveViewRequestWithBody(server, name, params, "application/json", bodyReader)
+}
+
+// NewSaveViewRequestWithBody constructs an http.Request for the SaveView method, with any body, and a specified content type
+func NewSaveViewRequestWithBody(server string, name string, params *SaveViewParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/views/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewReadableDocumentRequest constructs an http.Request for the ReadableDocument method
 func NewReadableDocumentRequest(server string) (*http.Request, error) {
 	var err error
@@ -8069,16 +9639,16 @@ type ClientWithResponsesInterface interface {
 	// GetActivityWithResponse Get the number of arrivals over time
 	//
 	// `span` is `hour` (12 steps of five minutes), `day` (24 steps of an hour, the default) or `week` (7 × 24 steps of
-	// an hour); `topic` restricts the answer to one original topic. Steps are aligned to UTC, and the last one is not
-	// over yet. `arrived` counts messages by their `created_at`, including those that came back from a replay;
-	// `returned` counts only the latter.
+	// an hour); `span=hour` with `step=minute` has 60 steps of a minute; `topic` restricts the answer to one original
+	// topic. Steps are aligned to UTC, and the last one is not over yet. `arrived` counts messages by their
+	// `created_at`, including those that came back from a replay; `returned` counts only the latter.
 	//
 	// A message is counted once, within seconds, when it is added to the search index: a message that is deleted
 	// before that is not counted. Later changes (deletion, archiving or another topic) do not change the counts. Every
 	// message that was stored before `counted_until` is counted; it is null until counting starts. Not counted are
 	// messages that were indexed before this version of the schema, and messages that were more than eight days old
-	// when they were indexed (two hours old, for steps of five minutes). Messages of unknown origin are counted for
-	// callers who see all topics.
+	// when they were indexed (two hours old for steps of five minutes, a day old for steps of a minute). Messages of
+	// unknown origin are counted for callers who see all topics.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -8137,17 +9707,29 @@ type ClientWithResponsesInterface interface {
 
 	// ListChangesWithResponse List the audit trail, newest first
 	//
-	// The list can be filtered by `object_id`, `kind` (`message`, `redrive`, `group`, `mapping`, `list` or
-	// `quarantine`), `actor`, `action`, `request_id` and `after` (a time, inclusive). Actions on messages are `retry`
+	// The list can be filtered by `object_id`, `kind` (`message`, `redrive`, `group`, `mapping`, `list`,
+	// `quarantine`, `view` or `redirect`), `actor`, `actor_kind`, `action`, `request_id`, `after` (a time, inclusive) and `until` (a time,
+	// exclusive). Actions on messages are `retry`
 	// (a user started an attempt), `attempt` (an attempt ended), `requeue`, `dead`, `delete`, `map` (its original
 	// topic was set), `restore`, `unmask` (a user saw masked values; for a list, `error` has the query) and
 	// `read_pointer` (the record that a pointer names was read for a user). On error groups the action is `annotate`,
-	// on the mapping `replace`. On redrives they are `create`, `pass` (its canary passed), `pause`, `resume`,
-	// `cancel`, `stop` and `finish`. The actors `settler`, `auto` and `ingest` are parts of the program, not people.
+	// on the mapping `replace`, on a shared view (kind `view`) `save` and `delete`, on a redirect `redirect` (it was created or replaced) and `delete`. On redrives they are `create`, `pass` (its canary passed), `pause`, `resume`,
+	// `cancel`, `stop` and `finish`.
+	//
+	// `actor_kind` is `person` for a change that a principal made, else `machine`: the actors `settler`, `auto`,
+	// `ingest` and `heartbeat` are parts of the program, and the actions `attempt`, `pass`, `stop` and `finish` are the
+	// program's, although their `actor` is the principal who began the attempt or the redrive.
+	//
+	// With `by_request=true` the list has one change for each request: the first of those that match. Two requests that
+	// were sent with the same `X-Request-Id` are two changes. `entries` is the number of all changes of the request, or
+	// of those of the `object_id` for a caller with roles on some topics; 1001 means more than 1000. `redrive` is what the redrive that the
+	// request created was to do, if it still exists; it also matches `action`. What that redrive changed is not in
+	// this list: `request_id` lists it. A change without a request stands alone.
+	//
 	// Changes of an error group name their `topics`, unless they apply to all topics. A caller with roles on some
 	// topics sees, by `object_id`, those that apply to all topics or to one of the caller's.
 	//
-	// `from` and `to` are statuses of a message or states of a redrive, null where there is none; `retry_count`,
+	// `from` and `to` are statuses of a message, states of a redrive or targets of a redirect, null where there is none; `retry_count`,
 	// `error_class` and `error` belong to a message.
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -8414,11 +9996,15 @@ type ClientWithResponsesInterface interface {
 
 	// ListGroupsWithResponse List error groups
 	//
-	// `topic` (an original topic) and `open=true` (at least one message is not `RESOLVED`) filter the list; `sort` is
-	// `last_seen` (the default), `first_seen` or `open`. `trend` is `24h` (the default), `7d` or `none`: it lists
-	// arrivals by hour and leaves out hours without any. A group is `new` for a day, and `regressed` when a message
-	// came after all were resolved. `arrived` counts every message of the group ever, `counts` those that are stored
-	// now. A redrive with a `group_id` in its filter applies to all messages of a group.
+	// `topic` (an original topic), `open=true` (at least one message is not `RESOLVED`), `status` (at least one message
+	// is in one of these states), `new` and `regressed` filter the list. `sort` is `last_seen` (the default),
+	// `first_seen`, `open` (the number of messages in the states of `status`, or of those that are not `RESOLVED`) or
+	// `recent` (the arrivals of the last fifteen minutes, then the time of the last one). `trend` is `24h` (the default),
+	// `7d` or `none`: it lists arrivals by hour and leaves out hours without any. `recent` counts the arrivals since the
+	// beginning of the minute that was fifteen minutes ago; like the activity, a message counts within seconds, when it
+	// is added to the search index, and minutes are kept for a day. A group is `new` for a day, and `regressed` when a
+	// message came after all were resolved. `arrived` counts every message of the group ever, `counts` those that are
+	// stored now. A redrive with a `group_id` in its filter applies to all messages of a group.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -8485,6 +10071,9 @@ type ClientWithResponsesInterface interface {
 	// apply to future records. With `apply`, stored messages are mapped too, by one redrive for each dead-letter
 	// topic; `redrives` lists the ids of these redrives.
 	//
+	// With `dry_run` nothing changes: `preview` has the dead-letter topics whose stored messages the rules would map,
+	// and how many messages each such redrive would select and could change.
+	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /api/v1/mappings (the `ReplaceMappings` operationId).
@@ -8495,6 +10084,9 @@ type ClientWithResponsesInterface interface {
 	// `version` is the version that the caller read; if the rules have changed since, the answer is 409. The rules
 	// apply to future records. With `apply`, stored messages are mapped too, by one redrive for each dead-letter
 	// topic; `redrives` lists the ids of these redrives.
+	//
+	// With `dry_run` nothing changes: `preview` has the dead-letter topics whose stored messages the rules would map,
+	// and how many messages each such redrive would select and could change.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -8587,6 +10179,61 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/quarantine/{id}/retry (the `RetryQuarantined` operationId).
 	RetryQuarantinedWithResponse(ctx context.Context, id InQuarantinedID, params *RetryQuarantinedParams, body RetryQuarantinedJSONRequestBody, reqEditors ...RequestEditorFn) (*RetryQuarantinedResponse, error)
 
+	// ListRedirectsWithResponse List the redirects of original topics
+	//
+	// A redirect sends the messages of an original topic that was renamed or deleted to another topic. The messages
+	// keep their original topic; only the target of their retries changes: of single retries, redrives, retry-all and
+	// automatic retry, unless an edit names another topic. A redirect is one step: that of its target does not
+	// follow it. At each attempt the target passes the checks of every target: it must exist, must not be a
+	// dead-letter topic, and where `kafka.republish_allow` is set, that must name it. Attempts, outcomes and returns
+	// belong to the topic to which a record was sent.
+	//
+	// The list has the redirects of the topics on which the caller is viewer, by their names.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/redirects (the `ListRedirects` operationId).
+	ListRedirectsWithResponse(ctx context.Context, params *ListRedirectsParams, reqEditors ...RequestEditorFn) (*ListRedirectsResponse, error)
+
+	// DeleteRedirectWithResponse Delete the redirect of a topic
+	//
+	// From then on retries go to the original topic again; attempts that were made stay as they are. The caller must
+	// be admin on the topic. A topic without a redirect is 404. With `dry_run` nothing changes: `preview` has what a
+	// redrive of the topic would send and refuse without the redirect.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /api/v1/redirects/{topic} (the `DeleteRedirect` operationId).
+	DeleteRedirectWithResponse(ctx context.Context, topic string, params *DeleteRedirectParams, reqEditors ...RequestEditorFn) (*DeleteRedirectResponse, error)
+
+	// ReplaceRedirectWithBodyWithResponse Redirect an original topic
+	//
+	// Creates or replaces the redirect of a topic. The caller must be admin on the topic and operator on `target`. A
+	// target that equals the topic, is a dead-letter topic, does not exist or is refused by `kafka.republish_allow`
+	// is 400; `details` names `target`.
+	//
+	// With `dry_run` nothing changes: `preview` has the number of the topic's messages by status, and what a redrive
+	// of the topic would send and refuse with this redirect.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /api/v1/redirects/{topic} (the `ReplaceRedirect` operationId).
+	ReplaceRedirectWithBodyWithResponse(ctx context.Context, topic string, params *ReplaceRedirectParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReplaceRedirectResponse, error)
+
+	// ReplaceRedirectWithResponse Redirect an original topic
+	//
+	// Creates or replaces the redirect of a topic. The caller must be admin on the topic and operator on `target`. A
+	// target that equals the topic, is a dead-letter topic, does not exist or is refused by `kafka.republish_allow`
+	// is 400; `details` names `target`.
+	//
+	// With `dry_run` nothing changes: `preview` has the number of the topic's messages by status, and what a redrive
+	// of the topic would send and refuse with this redirect.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /api/v1/redirects/{topic} (the `ReplaceRedirect` operationId).
+	ReplaceRedirectWithResponse(ctx context.Context, topic string, params *ReplaceRedirectParams, body ReplaceRedirectJSONRequestBody, reqEditors ...RequestEditorFn) (*ReplaceRedirectResponse, error)
+
 	// ListRedrivesWithResponse List redrives, newest first
 	//
 	// A caller who may not see every topic sees only the redrives that the caller created.
@@ -8671,6 +10318,18 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/redrives/{id}/cancel (the `CancelRedrive` operationId).
 	CancelRedriveWithResponse(ctx context.Context, id InRedriveID, params *CancelRedriveParams, body CancelRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelRedriveResponse, error)
 
+	// ListRedriveErrorsWithResponse Group the messages of a redrive that came back by their errors
+	//
+	// The error groups of the dead letters that came back from the records of a redrive, the largest first, at most 50.
+	// Messages of the other groups, of topics that the caller may not see, without an error group, and those that were
+	// deleted or archived, are counted together as the last one, whose `group_id` is null. At most 5,000 dead letters are
+	// counted: those of the newest messages.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/redrives/{id}/errors (the `ListRedriveErrors` operationId).
+	ListRedriveErrorsWithResponse(ctx context.Context, id InRedriveID, params *ListRedriveErrorsParams, reqEditors ...RequestEditorFn) (*ListRedriveErrorsResponse, error)
+
 	// ListItemsWithResponse List the messages of a redrive and their results
 	//
 	// Items are in the order of the selection. `result` filters the list; it is `waiting`, `succeeded`, `failed`,
@@ -8682,6 +10341,16 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /api/v1/redrives/{id}/items (the `ListItems` operationId).
 	ListItemsWithResponse(ctx context.Context, id InRedriveID, params *ListItemsParams, reqEditors ...RequestEditorFn) (*ListItemsResponse, error)
+
+	// ListOverlapsWithResponse List the other redrives in which messages of this one wait
+	//
+	// Only redrives that are not over, with the number of messages that wait in both. Each message goes to the redrive
+	// that takes it first; the other one skips it as `taken`. A dry run has the same list for its selection.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/redrives/{id}/overlaps (the `ListOverlaps` operationId).
+	ListOverlapsWithResponse(ctx context.Context, id InRedriveID, reqEditors ...RequestEditorFn) (*ListOverlapsResponse, error)
 
 	// PauseRedriveWithBodyWithResponse Pause a redrive until it is resumed
 	//
@@ -8735,13 +10404,76 @@ type ClientWithResponsesInterface interface {
 	// Lists every original topic that has messages, by name, up to 1000 at a time; `topic` is empty for messages of
 	// unknown origin. Counts are exact. `ingest_lag` is the number of records of its dead-letter topics that are not
 	// stored yet. `replay` gives whether messages can be sent back and, if not, the cause (`class` and `reason`). It
-	// also gives the state of each consumer group there: `running`, `behind`, `absent` or `unknown`. Values that Kafka
-	// cannot give now are null or `unknown`.
+	// also gives the state of each consumer group there: `running`, `behind`, `absent` or `unknown`; these are the
+	// groups that dead letters named and the one that `redrive.consumer_groups` names. Counts never wait for Kafka:
+	// what it does not answer within two seconds is null or `unknown`, and `missing` names the fields.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/topics (the `ListTopics` operationId).
 	ListTopicsWithResponse(ctx context.Context, params *ListTopicsParams, reqEditors ...RequestEditorFn) (*ListTopicsResponse, error)
+
+	// GetTopicWithResponse Get an original topic with the offsets of its consumer groups
+	//
+	// `topic` is as in the list of topics; a topic without messages that the caller may see has zero of them.
+	// `consumer_groups` has, for each consumer group, the committed offset, the end offset and the lag of every
+	// partition, as Kafka answers within two seconds: null where there is no offset or it is not known. `missing`
+	// names the fields of `topic` that Kafka did not answer.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/topics/{topic} (the `GetTopic` operationId).
+	GetTopicWithResponse(ctx context.Context, topic InTopic, reqEditors ...RequestEditorFn) (*GetTopicResponse, error)
+
+	// ListViewsWithResponse List the caller's saved views, and the shared ones
+	//
+	// A view is a saved filter of a list of messages: `list` names the list, `messages` or `archive`, and `query` has
+	// its parameters, percent-encoded. A view gives no rights: its list shows what the caller may see. The caller's
+	// own views come first, then the shared ones (`shared`), each by name. A view of another principal that compares
+	// with a masked value is left out.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/views (the `ListViews` operationId).
+	ListViewsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListViewsResponse, error)
+
+	// DeleteViewWithResponse Delete a view
+	//
+	// Deletes the caller's own view of that name, or with `shared=true` the shared one, which only its owner and
+	// admins on all topics may do.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /api/v1/views/{name} (the `DeleteView` operationId).
+	DeleteViewWithResponse(ctx context.Context, name string, params *DeleteViewParams, reqEditors ...RequestEditorFn) (*DeleteViewResponse, error)
+
+	// SaveViewWithBodyWithResponse Save a view
+	//
+	// Creates the caller's own view of that name, or with `shared` the view that all callers see; an existing one
+	// gets the new list and query. The two kinds have names of their own. Only its owner and admins on all topics may
+	// change a shared view. With `version`, 0 for a new view, any other stored version is 409. The parameters are
+	// those of the list's filter, `sort`, and `since`, an age such as `15m`, `24h` or `7d` that a client counts back
+	// from the time at which it opens the view. A shared view must not have a masked value. A caller has at most 100
+	// views. Changes of shared views are in the audit trail with kind `view`.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /api/v1/views/{name} (the `SaveView` operationId).
+	SaveViewWithBodyWithResponse(ctx context.Context, name string, params *SaveViewParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SaveViewResponse, error)
+
+	// SaveViewWithResponse Save a view
+	//
+	// Creates the caller's own view of that name, or with `shared` the view that all callers see; an existing one
+	// gets the new list and query. The two kinds have names of their own. Only its owner and admins on all topics may
+	// change a shared view. With `version`, 0 for a new view, any other stored version is 409. The parameters are
+	// those of the list's filter, `sort`, and `since`, an age such as `15m`, `24h` or `7d` that a client counts back
+	// from the time at which it opens the view. A shared view must not have a masked value. A caller has at most 100
+	// views. Changes of shared views are in the audit trail with kind `view`.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /api/v1/views/{name} (the `SaveView` operationId).
+	SaveViewWithResponse(ctx context.Context, name string, params *SaveViewParams, body SaveViewJSONRequestBody, reqEditors ...RequestEditorFn) (*SaveViewResponse, error)
 
 	// ReadableDocumentWithResponse This document as a web page
 	//
@@ -10144,6 +11876,172 @@ func (r RetryQuarantinedResponse) ContentType() string {
 	return ""
 }
 
+type ListRedirectsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *struct {
+		// NextCursor Fetches the next page; null at the end.
+		NextCursor *NextCursor `json:"next_cursor"`
+		Redirects  []Redirect  `json:"redirects"`
+	}
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failed
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListRedirectsResponse) GetJSON200() *struct {
+	// NextCursor Fetches the next page; null at the end.
+	NextCursor *NextCursor `json:"next_cursor"`
+	Redirects  []Redirect  `json:"redirects"`
+} {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ListRedirectsResponse) GetJSONDefault() *Failed {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListRedirectsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListRedirectsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListRedirectsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListRedirectsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// DeleteRedirectResponse200Headers the declared response headers of an HTTP 200 response for DeleteRedirect
+type DeleteRedirectResponse200Headers struct {
+	ETag *string
+}
+
+type DeleteRedirectResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RedirectAnswer
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failed
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *DeleteRedirectResponse200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r DeleteRedirectResponse) GetJSON200() *RedirectAnswer {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r DeleteRedirectResponse) GetJSONDefault() *Failed {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DeleteRedirectResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DeleteRedirectResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DeleteRedirectResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DeleteRedirectResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ReplaceRedirectResponse200Headers the declared response headers of an HTTP 200 response for ReplaceRedirect
+type ReplaceRedirectResponse200Headers struct {
+	ETag *string
+}
+
+type ReplaceRedirectResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RedirectAnswer
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failed
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *ReplaceRedirectResponse200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ReplaceRedirectResponse) GetJSON200() *RedirectAnswer {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ReplaceRedirectResponse) GetJSONDefault() *Failed {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ReplaceRedirectResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ReplaceRedirectResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ReplaceRedirectResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ReplaceRedirectResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ListRedrivesResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -10351,6 +12249,68 @@ func (r CancelRedriveResponse) ContentType() string {
 	return ""
 }
 
+type ListRedriveErrorsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *struct {
+		Errors []struct {
+			Class    *string             `json:"class"`
+			GroupId  *openapi_types.UUID `json:"group_id"`
+			Messages int                 `json:"messages"`
+			Title    *string             `json:"title"`
+		} `json:"errors"`
+	}
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failed
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListRedriveErrorsResponse) GetJSON200() *struct {
+	Errors []struct {
+		Class    *string             `json:"class"`
+		GroupId  *openapi_types.UUID `json:"group_id"`
+		Messages int                 `json:"messages"`
+		Title    *string             `json:"title"`
+	} `json:"errors"`
+} {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ListRedriveErrorsResponse) GetJSONDefault() *Failed {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListRedriveErrorsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListRedriveErrorsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListRedriveErrorsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListRedriveErrorsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ListItemsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -10403,6 +12363,58 @@ func (r ListItemsResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ListItemsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListOverlapsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *struct {
+		Overlaps []Overlap `json:"overlaps"`
+	}
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failed
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListOverlapsResponse) GetJSON200() *struct {
+	Overlaps []Overlap `json:"overlaps"`
+} {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ListOverlapsResponse) GetJSONDefault() *Failed {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListOverlapsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListOverlapsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListOverlapsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListOverlapsResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -10558,6 +12570,9 @@ type ListTopicsResponse struct {
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *struct {
+		// Missing The fields of topics that Kafka did not answer in time; their values are not known.
+		Missing []ListTopics200JSONResponseBodyMissing `json:"missing"`
+
 		// NextCursor Fetches the next page; null at the end.
 		NextCursor *NextCursor `json:"next_cursor"`
 		Topics     []Topic     `json:"topics"`
@@ -10568,6 +12583,9 @@ type ListTopicsResponse struct {
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
 func (r ListTopicsResponse) GetJSON200() *struct {
+	// Missing The fields of topics that Kafka did not answer in time; their values are not known.
+	Missing []ListTopics200JSONResponseBodyMissing `json:"missing"`
+
 	// NextCursor Fetches the next page; null at the end.
 	NextCursor *NextCursor `json:"next_cursor"`
 	Topics     []Topic     `json:"topics"`
@@ -10603,6 +12621,216 @@ func (r ListTopicsResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ListTopicsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetTopicResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *struct {
+		ConsumerGroups []GroupOffsets `json:"consumer_groups"`
+		Missing        []string       `json:"missing"`
+		Topic          Topic          `json:"topic"`
+	}
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failed
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetTopicResponse) GetJSON200() *struct {
+	ConsumerGroups []GroupOffsets `json:"consumer_groups"`
+	Missing        []string       `json:"missing"`
+	Topic          Topic          `json:"topic"`
+} {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetTopicResponse) GetJSONDefault() *Failed {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetTopicResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetTopicResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetTopicResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetTopicResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListViewsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *struct {
+		Views []View `json:"views"`
+	}
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failed
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListViewsResponse) GetJSON200() *struct {
+	Views []View `json:"views"`
+} {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ListViewsResponse) GetJSONDefault() *Failed {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListViewsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListViewsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListViewsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListViewsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type DeleteViewResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *struct {
+		Message string `json:"message"`
+		Success bool   `json:"success"`
+	}
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failed
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r DeleteViewResponse) GetJSON200() *struct {
+	Message string `json:"message"`
+	Success bool   `json:"success"`
+} {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r DeleteViewResponse) GetJSONDefault() *Failed {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DeleteViewResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DeleteViewResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DeleteViewResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DeleteViewResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type SaveViewResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *View
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failed
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r SaveViewResponse) GetJSON200() *View {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r SaveViewResponse) GetJSONDefault() *Failed {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r SaveViewResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r SaveViewResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r SaveViewResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r SaveViewResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -10814,16 +13042,16 @@ func (r ReadinessResponse) ContentType() string {
 // GetActivityWithResponse Get the number of arrivals over time
 //
 // `span` is `hour` (12 steps of five minutes), `day` (24 steps of an hour, the default) or `week` (7 × 24 steps of
-// an hour); `topic` restricts the answer to one original topic. Steps are aligned to UTC, and the last one is not
-// over yet. `arrived` counts messages by their `created_at`, including those that came back from a replay;
-// `returned` counts only the latter.
+// an hour); `span=hour` with `step=minute` has 60 steps of a minute; `topic` restricts the answer to one original
+// topic. Steps are aligned to UTC, and the last one is not over yet. `arrived` counts messages by their
+// `created_at`, including those that came back from a replay; `returned` counts only the latter.
 //
 // A message is counted once, within seconds, when it is added to the search index: a message that is deleted
 // before that is not counted. Later changes (deletion, archiving or another topic) do not change the counts. Every
 // message that was stored before `counted_until` is counted; it is null until counting starts. Not counted are
 // messages that were indexed before this version of the schema, and messages that were more than eight days old
-// when they were indexed (two hours old, for steps of five minutes). Messages of unknown origin are counted for
-// callers who see all topics.
+// when they were indexed (two hours old for steps of five minutes, a day old for steps of a minute). Messages of
+// unknown origin are counted for callers who see all topics.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -10924,17 +13152,29 @@ func (c *ClientWithResponses) RestoreMessageWithResponse(ctx context.Context, id
 
 // ListChangesWithResponse List the audit trail, newest first
 //
-// The list can be filtered by `object_id`, `kind` (`message`, `redrive`, `group`, `mapping`, `list` or
-// `quarantine`), `actor`, `action`, `request_id` and `after` (a time, inclusive). Actions on messages are `retry`
+// The list can be filtered by `object_id`, `kind` (`message`, `redrive`, `group`, `mapping`, `list`,
+// `quarantine`, `view` or `redirect`), `actor`, `actor_kind`, `action`, `request_id`, `after` (a time, inclusive) and `until` (a time,
+// exclusive). Actions on messages are `retry`
 // (a user started an attempt), `attempt` (an attempt ended), `requeue`, `dead`, `delete`, `map` (its original
 // topic was set), `restore`, `unmask` (a user saw masked values; for a list, `error` has the query) and
 // `read_pointer` (the record that a pointer names was read for a user). On error groups the action is `annotate`,
-// on the mapping `replace`. On redrives they are `create`, `pass` (its canary passed), `pause`, `resume`,
-// `cancel`, `stop` and `finish`. The actors `settler`, `auto` and `ingest` are parts of the program, not people.
+// on the mapping `replace`, on a shared view (kind `view`) `save` and `delete`, on a redirect `redirect` (it was created or replaced) and `delete`. On redrives they are `create`, `pass` (its canary passed), `pause`, `resume`,
+// `cancel`, `stop` and `finish`.
+//
+// `actor_kind` is `person` for a change that a principal made, else `machine`: the actors `settler`, `auto`,
+// `ingest` and `heartbeat` are parts of the program, and the actions `attempt`, `pass`, `stop` and `finish` are the
+// program's, although their `actor` is the principal who began the attempt or the redrive.
+//
+// With `by_request=true` the list has one change for each request: the first of those that match. Two requests that
+// were sent with the same `X-Request-Id` are two changes. `entries` is the number of all changes of the request, or
+// of those of the `object_id` for a caller with roles on some topics; 1001 means more than 1000. `redrive` is what the redrive that the
+// request created was to do, if it still exists; it also matches `action`. What that redrive changed is not in
+// this list: `request_id` lists it. A change without a request stands alone.
+//
 // Changes of an error group name their `topics`, unless they apply to all topics. A caller with roles on some
 // topics sees, by `object_id`, those that apply to all topics or to one of the caller's.
 //
-// `from` and `to` are statuses of a message or states of a redrive, null where there is none; `retry_count`,
+// `from` and `to` are statuses of a message, states of a redrive or targets of a redirect, null where there is none; `retry_count`,
 // `error_class` and `error` belong to a message.
 //
 // Returns a wrapper object for the known response body format(s).
@@ -11303,11 +13543,15 @@ func (c *ClientWithResponses) ExportMessagesWithResponse(ctx context.Context, pa
 
 // ListGroupsWithResponse List error groups
 //
-// `topic` (an original topic) and `open=true` (at least one message is not `RESOLVED`) filter the list; `sort` is
-// `last_seen` (the default), `first_seen` or `open`. `trend` is `24h` (the default), `7d` or `none`: it lists
-// arrivals by hour and leaves out hours without any. A group is `new` for a day, and `regressed` when a message
-// came after all were resolved. `arrived` counts every message of the group ever, `counts` those that are stored
-// now. A redrive with a `group_id` in its filter applies to all messages of a group.
+// `topic` (an original topic), `open=true` (at least one message is not `RESOLVED`), `status` (at least one message
+// is in one of these states), `new` and `regressed` filter the list. `sort` is `last_seen` (the default),
+// `first_seen`, `open` (the number of messages in the states of `status`, or of those that are not `RESOLVED`) or
+// `recent` (the arrivals of the last fifteen minutes, then the time of the last one). `trend` is `24h` (the default),
+// `7d` or `none`: it lists arrivals by hour and leaves out hours without any. `recent` counts the arrivals since the
+// beginning of the minute that was fifteen minutes ago; like the activity, a message counts within seconds, when it
+// is added to the search index, and minutes are kept for a day. A group is `new` for a day, and `regressed` when a
+// message came after all were resolved. `arrived` counts every message of the group ever, `counts` those that are
+// stored now. A redrive with a `group_id` in its filter applies to all messages of a group.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -11404,6 +13648,9 @@ func (c *ClientWithResponses) GetMappingsWithResponse(ctx context.Context, reqEd
 // apply to future records. With `apply`, stored messages are mapped too, by one redrive for each dead-letter
 // topic; `redrives` lists the ids of these redrives.
 //
+// With `dry_run` nothing changes: `preview` has the dead-letter topics whose stored messages the rules would map,
+// and how many messages each such redrive would select and could change.
+//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PUT /api/v1/mappings (the `ReplaceMappings` operationId).
@@ -11420,6 +13667,9 @@ func (c *ClientWithResponses) ReplaceMappingsWithBodyWithResponse(ctx context.Co
 // `version` is the version that the caller read; if the rules have changed since, the answer is 409. The rules
 // apply to future records. With `apply`, stored messages are mapped too, by one redrive for each dead-letter
 // topic; `redrives` lists the ids of these redrives.
+//
+// With `dry_run` nothing changes: `preview` has the dead-letter topics whose stored messages the rules would map,
+// and how many messages each such redrive would select and could change.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -11554,6 +13804,85 @@ func (c *ClientWithResponses) RetryQuarantinedWithResponse(ctx context.Context, 
 	return ParseRetryQuarantinedResponse(rsp)
 }
 
+// ListRedirectsWithResponse List the redirects of original topics
+//
+// A redirect sends the messages of an original topic that was renamed or deleted to another topic. The messages
+// keep their original topic; only the target of their retries changes: of single retries, redrives, retry-all and
+// automatic retry, unless an edit names another topic. A redirect is one step: that of its target does not
+// follow it. At each attempt the target passes the checks of every target: it must exist, must not be a
+// dead-letter topic, and where `kafka.republish_allow` is set, that must name it. Attempts, outcomes and returns
+// belong to the topic to which a record was sent.
+//
+// The list has the redirects of the topics on which the caller is viewer, by their names.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/redirects (the `ListRedirects` operationId).
+func (c *ClientWithResponses) ListRedirectsWithResponse(ctx context.Context, params *ListRedirectsParams, reqEditors ...RequestEditorFn) (*ListRedirectsResponse, error) {
+	rsp, err := c.ListRedirects(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListRedirectsResponse(rsp)
+}
+
+// DeleteRedirectWithResponse Delete the redirect of a topic
+//
+// From then on retries go to the original topic again; attempts that were made stay as they are. The caller must
+// be admin on the topic. A topic without a redirect is 404. With `dry_run` nothing changes: `preview` has what a
+// redrive of the topic would send and refuse without the redirect.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /api/v1/redirects/{topic} (the `DeleteRedirect` operationId).
+func (c *ClientWithResponses) DeleteRedirectWithResponse(ctx context.Context, topic string, params *DeleteRedirectParams, reqEditors ...RequestEditorFn) (*DeleteRedirectResponse, error) {
+	rsp, err := c.DeleteRedirect(ctx, topic, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeleteRedirectResponse(rsp)
+}
+
+// ReplaceRedirectWithBodyWithResponse Redirect an original topic
+//
+// Creates or replaces the redirect of a topic. The caller must be admin on the topic and operator on `target`. A
+// target that equals the topic, is a dead-letter topic, does not exist or is refused by `kafka.republish_allow`
+// is 400; `details` names `target`.
+//
+// With `dry_run` nothing changes: `preview` has the number of the topic's messages by status, and what a redrive
+// of the topic would send and refuse with this redirect.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /api/v1/redirects/{topic} (the `ReplaceRedirect` operationId).
+func (c *ClientWithResponses) ReplaceRedirectWithBodyWithResponse(ctx context.Context, topic string, params *ReplaceRedirectParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReplaceRedirectResponse, error) {
+	rsp, err := c.ReplaceRedirectWithBody(ctx, topic, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReplaceRedirectResponse(rsp)
+}
+
+// ReplaceRedirectWithResponse Redirect an original topic
+//
+// Creates or replaces the redirect of a topic. The caller must be admin on the topic and operator on `target`. A
+// target that equals the topic, is a dead-letter topic, does not exist or is refused by `kafka.republish_allow`
+// is 400; `details` names `target`.
+//
+// With `dry_run` nothing changes: `preview` has the number of the topic's messages by status, and what a redrive
+// of the topic would send and refuse with this redirect.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /api/v1/redirects/{topic} (the `ReplaceRedirect` operationId).
+func (c *ClientWithResponses) ReplaceRedirectWithResponse(ctx context.Context, topic string, params *ReplaceRedirectParams, body ReplaceRedirectJSONRequestBody, reqEditors ...RequestEditorFn) (*ReplaceRedirectResponse, error) {
+	rsp, err := c.ReplaceRedirect(ctx, topic, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReplaceRedirectResponse(rsp)
+}
+
 // ListRedrivesWithResponse List redrives, newest first
 //
 // A caller who may not see every topic sees only the redrives that the caller created.
@@ -11674,6 +14003,24 @@ func (c *ClientWithResponses) CancelRedriveWithResponse(ctx context.Context, id 
 	return ParseCancelRedriveResponse(rsp)
 }
 
+// ListRedriveErrorsWithResponse Group the messages of a redrive that came back by their errors
+//
+// The error groups of the dead letters that came back from the records of a redrive, the largest first, at most 50.
+// Messages of the other groups, of topics that the caller may not see, without an error group, and those that were
+// deleted or archived, are counted together as the last one, whose `group_id` is null. At most 5,000 dead letters are
+// counted: those of the newest messages.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/redrives/{id}/errors (the `ListRedriveErrors` operationId).
+func (c *ClientWithResponses) ListRedriveErrorsWithResponse(ctx context.Context, id InRedriveID, params *ListRedriveErrorsParams, reqEditors ...RequestEditorFn) (*ListRedriveErrorsResponse, error) {
+	rsp, err := c.ListRedriveErrors(ctx, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListRedriveErrorsResponse(rsp)
+}
+
 // ListItemsWithResponse List the messages of a redrive and their results
 //
 // Items are in the order of the selection. `result` filters the list; it is `waiting`, `succeeded`, `failed`,
@@ -11690,6 +14037,22 @@ func (c *ClientWithResponses) ListItemsWithResponse(ctx context.Context, id InRe
 		return nil, err
 	}
 	return ParseListItemsResponse(rsp)
+}
+
+// ListOverlapsWithResponse List the other redrives in which messages of this one wait
+//
+// Only redrives that are not over, with the number of messages that wait in both. Each message goes to the redrive
+// that takes it first; the other one skips it as `taken`. A dry run has the same list for its selection.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/redrives/{id}/overlaps (the `ListOverlaps` operationId).
+func (c *ClientWithResponses) ListOverlapsWithResponse(ctx context.Context, id InRedriveID, reqEditors ...RequestEditorFn) (*ListOverlapsResponse, error) {
+	rsp, err := c.ListOverlaps(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListOverlapsResponse(rsp)
 }
 
 // PauseRedriveWithBodyWithResponse Pause a redrive until it is resumed
@@ -11774,8 +14137,9 @@ func (c *ClientWithResponses) GetSessionWithResponse(ctx context.Context, reqEdi
 // Lists every original topic that has messages, by name, up to 1000 at a time; `topic` is empty for messages of
 // unknown origin. Counts are exact. `ingest_lag` is the number of records of its dead-letter topics that are not
 // stored yet. `replay` gives whether messages can be sent back and, if not, the cause (`class` and `reason`). It
-// also gives the state of each consumer group there: `running`, `behind`, `absent` or `unknown`. Values that Kafka
-// cannot give now are null or `unknown`.
+// also gives the state of each consumer group there: `running`, `behind`, `absent` or `unknown`; these are the
+// groups that dead letters named and the one that `redrive.consumer_groups` names. Counts never wait for Kafka:
+// what it does not answer within two seconds is null or `unknown`, and `missing` names the fields.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -11786,6 +14150,98 @@ func (c *ClientWithResponses) ListTopicsWithResponse(ctx context.Context, params
 		return nil, err
 	}
 	return ParseListTopicsResponse(rsp)
+}
+
+// GetTopicWithResponse Get an original topic with the offsets of its consumer groups
+//
+// `topic` is as in the list of topics; a topic without messages that the caller may see has zero of them.
+// `consumer_groups` has, for each consumer group, the committed offset, the end offset and the lag of every
+// partition, as Kafka answers within two seconds: null where there is no offset or it is not known. `missing`
+// names the fields of `topic` that Kafka did not answer.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/topics/{topic} (the `GetTopic` operationId).
+func (c *ClientWithResponses) GetTopicWithResponse(ctx context.Context, topic InTopic, reqEditors ...RequestEditorFn) (*GetTopicResponse, error) {
+	rsp, err := c.GetTopic(ctx, topic, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetTopicResponse(rsp)
+}
+
+// ListViewsWithResponse List the caller's saved views, and the shared ones
+//
+// A view is a saved filter of a list of messages: `list` names the list, `messages` or `archive`, and `query` has
+// its parameters, percent-encoded. A view gives no rights: its list shows what the caller may see. The caller's
+// own views come first, then the shared ones (`shared`), each by name. A view of another principal that compares
+// with a masked value is left out.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/views (the `ListViews` operationId).
+func (c *ClientWithResponses) ListViewsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListViewsResponse, error) {
+	rsp, err := c.ListViews(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListViewsResponse(rsp)
+}
+
+// DeleteViewWithResponse Delete a view
+//
+// Deletes the caller's own view of that name, or with `shared=true` the shared one, which only its owner and
+// admins on all topics may do.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /api/v1/views/{name} (the `DeleteView` operationId).
+func (c *ClientWithResponses) DeleteViewWithResponse(ctx context.Context, name string, params *DeleteViewParams, reqEditors ...RequestEditorFn) (*DeleteViewResponse, error) {
+	rsp, err := c.DeleteView(ctx, name, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeleteViewResponse(rsp)
+}
+
+// SaveViewWithBodyWithResponse Save a view
+//
+// Creates the caller's own view of that name, or with `shared` the view that all callers see; an existing one
+// gets the new list and query. The two kinds have names of their own. Only its owner and admins on all topics may
+// change a shared view. With `version`, 0 for a new view, any other stored version is 409. The parameters are
+// those of the list's filter, `sort`, and `since`, an age such as `15m`, `24h` or `7d` that a client counts back
+// from the time at which it opens the view. A shared view must not have a masked value. A caller has at most 100
+// views. Changes of shared views are in the audit trail with kind `view`.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /api/v1/views/{name} (the `SaveView` operationId).
+func (c *ClientWithResponses) SaveViewWithBodyWithResponse(ctx context.Context, name string, params *SaveViewParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SaveViewResponse, error) {
+	rsp, err := c.SaveViewWithBody(ctx, name, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSaveViewResponse(rsp)
+}
+
+// SaveViewWithResponse Save a view
+//
+// Creates the caller's own view of that name, or with `shared` the view that all callers see; an existing one
+// gets the new list and query. The two kinds have names of their own. Only its owner and admins on all topics may
+// change a shared view. With `version`, 0 for a new view, any other stored version is 409. The parameters are
+// those of the list's filter, `sort`, and `since`, an age such as `15m`, `24h` or `7d` that a client counts back
+// from the time at which it opens the view. A shared view must not have a masked value. A caller has at most 100
+// views. Changes of shared views are in the audit trail with kind `view`.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /api/v1/views/{name} (the `SaveView` operationId).
+func (c *ClientWithResponses) SaveViewWithResponse(ctx context.Context, name string, params *SaveViewParams, body SaveViewJSONRequestBody, reqEditors ...RequestEditorFn) (*SaveViewResponse, error) {
+	rsp, err := c.SaveView(ctx, name, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSaveViewResponse(rsp)
 }
 
 // ReadableDocumentWithResponse This document as a web page
@@ -12794,6 +15250,135 @@ func ParseRetryQuarantinedResponse(rsp *http.Response) (*RetryQuarantinedRespons
 	return response, nil
 }
 
+// ParseListRedirectsResponse parses an HTTP response from a ListRedirectsWithResponse call
+func ParseListRedirectsResponse(rsp *http.Response) (*ListRedirectsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListRedirectsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest struct {
+			// NextCursor Fetches the next page; null at the end.
+			NextCursor *NextCursor `json:"next_cursor"`
+			Redirects  []Redirect  `json:"redirects"`
+		}
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseDeleteRedirectResponse parses an HTTP response from a DeleteRedirectWithResponse call
+func ParseDeleteRedirectResponse(rsp *http.Response) (*DeleteRedirectResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DeleteRedirectResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RedirectAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers DeleteRedirectResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseReplaceRedirectResponse parses an HTTP response from a ReplaceRedirectWithResponse call
+func ParseReplaceRedirectResponse(rsp *http.Response) (*ReplaceRedirectResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ReplaceRedirectResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RedirectAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers ReplaceRedirectResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
 // ParseListRedrivesResponse parses an HTTP response from a ListRedrivesWithResponse call
 func ParseListRedrivesResponse(rsp *http.Response) (*ListRedrivesResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -12937,6 +15522,46 @@ func ParseCancelRedriveResponse(rsp *http.Response) (*CancelRedriveResponse, err
 	return response, nil
 }
 
+// ParseListRedriveErrorsResponse parses an HTTP response from a ListRedriveErrorsWithResponse call
+func ParseListRedriveErrorsResponse(rsp *http.Response) (*ListRedriveErrorsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListRedriveErrorsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest struct {
+			Errors []struct {
+				Class    *string             `json:"class"`
+				GroupId  *openapi_types.UUID `json:"group_id"`
+				Messages int                 `json:"messages"`
+				Title    *string             `json:"title"`
+			} `json:"errors"`
+		}
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseListItemsResponse parses an HTTP response from a ListItemsWithResponse call
 func ParseListItemsResponse(rsp *http.Response) (*ListItemsResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -12957,6 +15582,41 @@ func ParseListItemsResponse(rsp *http.Response) (*ListItemsResponse, error) {
 
 			// NextCursor Fetches the next page; null at the end.
 			NextCursor *NextCursor `json:"next_cursor"`
+		}
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListOverlapsResponse parses an HTTP response from a ListOverlapsWithResponse call
+func ParseListOverlapsResponse(rsp *http.Response) (*ListOverlapsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListOverlapsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest struct {
+			Overlaps []Overlap `json:"overlaps"`
 		}
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
@@ -13090,10 +15750,154 @@ func ParseListTopicsResponse(rsp *http.Response) (*ListTopicsResponse, error) {
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest struct {
+			// Missing The fields of topics that Kafka did not answer in time; their values are not known.
+			Missing []ListTopics200JSONResponseBodyMissing `json:"missing"`
+
 			// NextCursor Fetches the next page; null at the end.
 			NextCursor *NextCursor `json:"next_cursor"`
 			Topics     []Topic     `json:"topics"`
 		}
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetTopicResponse parses an HTTP response from a GetTopicWithResponse call
+func ParseGetTopicResponse(rsp *http.Response) (*GetTopicResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetTopicResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest struct {
+			ConsumerGroups []GroupOffsets `json:"consumer_groups"`
+			Missing        []string       `json:"missing"`
+			Topic          Topic          `json:"topic"`
+		}
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListViewsResponse parses an HTTP response from a ListViewsWithResponse call
+func ParseListViewsResponse(rsp *http.Response) (*ListViewsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListViewsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest struct {
+			Views []View `json:"views"`
+		}
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseDeleteViewResponse parses an HTTP response from a DeleteViewWithResponse call
+func ParseDeleteViewResponse(rsp *http.Response) (*DeleteViewResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DeleteViewResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest struct {
+			Message string `json:"message"`
+			Success bool   `json:"success"`
+		}
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseSaveViewResponse parses an HTTP response from a SaveViewWithResponse call
+func ParseSaveViewResponse(rsp *http.Response) (*SaveViewResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &SaveViewResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest View
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -33,6 +34,7 @@ type parts struct {
 	db      *sqlx.DB        // nil: in memory
 	cluster *broker.Cluster // nil: no Kafka
 	labels  *telemetry.TopicLabels
+	topics  *topics // nil: no Kafka
 	service *redrive.Service
 	heart   *heartbeat.Heart // nil: no heartbeats are sent
 
@@ -102,10 +104,15 @@ func (p *parts) buildServer(store repository.Core) error {
 	warnUndeclaredAuto(cfg, base.Log)
 	p.service = redrive.New(cfg.Redrive, store, p.publisher, base.Registry, base.Log, redrive.WithTracing(base.Tracing.Provider()),
 		redrive.WithTopicLabels(p.labels.Label), redrive.WithOrigins(judge.Standing))
-	p.server = rest.New(cfg.Server, store, p.service, p.checks(), base.Registry, base.Log,
-		rest.WithDialects(decoder), rest.WithFetcher(p.publisher), rest.WithInspector(p.publisher),
+	options := []rest.Option{
+		rest.WithDialects(decoder), rest.WithFetcher(p.publisher), rest.WithInspector(p.publisher), rest.WithTargets(p.publisher),
 		rest.WithMasks(masks), rest.WithDerivedMasks(derived), rest.WithOrigins(judge),
-		rest.WithAuth(p.authenticator, cfg.Auth.Mode), rest.WithSigner(p.signer), rest.WithTracing(base.Tracing.Provider()))
+		rest.WithAuth(p.authenticator, cfg.Auth.Mode), rest.WithSigner(p.signer), rest.WithTracing(base.Tracing.Provider()),
+	}
+	if p.topics != nil {
+		options = append(options, rest.WithTopics(p.topics))
+	}
+	p.server = rest.New(cfg.Server, store, p.service, p.checks(), base.Registry, base.Log, options...)
 	base.Registry.MustRegister(newAuthDisabled(cfg.Auth.Mode))
 	p.buildHeart(store)
 	return p.mountConsole()
@@ -153,6 +160,7 @@ type publisher interface {
 	redrive.Offsets
 	rest.Fetcher
 	rest.Inspector
+	rest.Targets
 }
 
 func (p *parts) buildPublisher() (publisher, error) {
@@ -171,16 +179,21 @@ func (p *parts) buildPublisher() (publisher, error) {
 	if p.cluster, err = broker.Open(cfg.Kafka.Broker); err != nil {
 		return nil, err
 	}
+	p.topics = newTopics()
 	producer := p.cluster.NewProducer(broker.ProducerConfig{Timeout: cfg.Kafka.Republish.Timeout})
 	pointers, err := cfg.Kafka.DeadLetter.Pointers()
 	if err != nil {
 		return nil, err
 	}
-	return republisher.New(cfg.Kafka.Republish, patterns, p.cluster, producer,
+	made, err := republisher.New(cfg.Kafka.Republish, patterns, p.cluster, producer,
 		republisher.WithStrip(decoder.Strip), republisher.WithPointers(pointers), republisher.WithTracing(p.base.Tracing.Provider()))
+	if err == nil {
+		p.topics.inspector = made
+	}
+	return made, err
 }
 
-// checks are the readiness checks. Kafka's state is shown but never makes the API unready: reads
+// checks returns the readiness checks. Kafka's state is shown but never makes the API unready: reads
 // work without Kafka, and a retry reports by itself that it cannot be made.
 func (p *parts) checks() []rest.Check {
 	database := rest.Check{Name: "database", Probe: alive, Passed: "in memory"}
@@ -191,11 +204,38 @@ func (p *parts) checks() []rest.Check {
 	if p.db != nil {
 		checks = append(checks, program.SchemaCheck(p.db))
 	}
-	kafka := rest.Check{Name: "kafka", Probe: alive, Passed: "not configured"}
-	if p.cluster != nil {
-		kafka = rest.Check{Name: "kafka", Probe: p.cluster.Ping}
+	if p.cluster == nil {
+		return append(checks, rest.Check{Name: "kafka", Probe: alive, Passed: "not configured"})
 	}
-	return append(checks, kafka)
+	return append(checks, rest.Check{Name: "kafka", Probe: p.cluster.Ping}, rest.Check{
+		Name: "ingester", Public: func(error) bool { return true },
+		Probe: func(ctx context.Context) error {
+			group := p.base.Config.Kafka.ConsumerGroup
+			states, err := p.cluster.GroupStates(ctx)
+			if err == nil && states[group] == "" { // it does not exist, or is hidden from this user
+				err = p.cluster.CheckDescribe(ctx, group)
+			}
+			return ingesterFault(states, err, group)
+		},
+	})
+}
+
+var (
+	errNoIngester      = errors.New("not running")
+	errUnknownIngester = errors.New("not known")
+)
+
+// ingesterFault derives from the states of consumer groups whether any ingester runs. The texts are public.
+func ingesterFault(states map[string]string, err error, group string) error {
+	if err != nil {
+		return errUnknownIngester
+	}
+	switch states[group] {
+	case "", "Empty", "Dead":
+		return errNoIngester
+	default:
+		return nil
+	}
 }
 
 func alive(context.Context) error { return nil }
@@ -215,7 +255,7 @@ func (p *parts) wait(ctx context.Context) error {
 func (p *parts) workers(ctx context.Context) {
 	var all sync.WaitGroup
 	if p.cluster != nil {
-		all.Go(func() { watchTopics(ctx, p.cluster, p.labels) })
+		all.Go(func() { p.topics.watch(ctx, p.cluster, p.labels.SetTopics) })
 	}
 	all.Go(func() { p.service.RunSettler(ctx) })
 	all.Go(func() { p.service.RunRedrives(ctx) })
@@ -230,28 +270,6 @@ func (p *parts) workers(ctx context.Context) {
 		all.Go(func() { p.heart.Run(ctx) })
 	}
 	all.Wait()
-}
-
-// topicsInterval is the time between two queries of the cluster's topics.
-const topicsInterval = 15 * time.Second
-
-// watchTopics updates labels with the topics of the cluster until ctx ends.
-func watchTopics(ctx context.Context, cluster *broker.Cluster, labels *telemetry.TopicLabels) {
-	ticker := time.NewTicker(topicsInterval)
-	defer ticker.Stop()
-	for ctx.Err() == nil {
-		if topics, err := cluster.Topics(ctx); err == nil {
-			names := make([]string, len(topics))
-			for i, t := range topics {
-				names[i] = t.Name
-			}
-			labels.SetTopics(names)
-		}
-		select {
-		case <-ctx.Done():
-		case <-ticker.C:
-		}
-	}
 }
 
 func (p *parts) close() {

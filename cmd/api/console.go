@@ -1,8 +1,11 @@
 package main
 
 import (
+	"net/http"
+
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/console"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
 )
 
 // mountConsole adds the console's pages to the server of the API.
@@ -15,6 +18,9 @@ func (p *parts) mountConsole() error {
 	settings.Name, settings.Environment = cfg.App.Name, cfg.App.Environment
 	settings.ApplicationFrames = cfg.Groups.Frames
 	var options []console.Option
+	if p.db != nil {
+		options = append(options, console.WithDrafts(postgres.NewDrafts(p.db, console.DraftLife)))
+	}
 	if cfg.Auth.Mode != auth.ModeNone {
 		options = append(options, console.WithAuthentication(), console.WithSessions(p.sessions), console.WithSignIns(p.server.SignIns()))
 	}
@@ -32,5 +38,6 @@ func (p *parts) mountConsole() error {
 	for _, route := range pages.Routes() {
 		p.server.Mount(route.Method, route.Path, route.Handler)
 	}
+	p.server.MountMissing(pages.Missing(http.StatusNotFound), pages.Missing(http.StatusMethodNotAllowed))
 	return nil
 }

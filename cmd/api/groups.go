@@ -11,11 +11,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// recentGroups is the period in which a group that first appeared, or reappeared, counts as recent.
+// recentGroups is the period in which an error group that first appeared, or reappeared, counts as recent.
 const recentGroups = time.Hour
 
-// groupsCollector counts the error groups that an operator may need to examine. Every replica
-// reports the same numbers.
+// groupsCollector counts the error groups that an operator may need to examine. Every replica reports the same
+// counts.
 type groupsCollector struct {
 	store  repository.RecentGroups
 	except []uuid.UUID

@@ -10,8 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
 )
 
-// stateCollector reports the number of messages and the creation time of the oldest PENDING one.
-// Every replica reports the same numbers: aggregate them with max, not sum.
+// stateCollector reports the number of messages and the creation time of the oldest PENDING one. Every replica
+// reports the same values: aggregate them with max, not sum.
 type stateCollector struct {
 	store interface {
 		TopicTotals(ctx context.Context, names []string) ([]repository.TopicTotal, error)
@@ -37,8 +37,8 @@ func (c *stateCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- c.oldest
 }
 
-// Collect implements prometheus.Collector. While the store does not answer, it exports no numbers,
-// rather than old ones.
+// Collect implements prometheus.Collector. While the store does not answer, it exports no values, rather than old
+// ones.
 func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	topics, _ := c.topics.current(func(ctx context.Context) ([]repository.TopicTotal, error) {
 		return c.store.TopicTotals(ctx, c.labels.Topics())

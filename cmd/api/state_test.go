@@ -31,8 +31,8 @@ func (h *hungTopics) TopicTotals(context.Context, []string) ([]repository.TopicT
 	}}, nil
 }
 
-// A scrape is answered while the store hangs, only one query is pending at a time, and the numbers
-// return when the store answers again.
+// A scrape is answered while the store hangs, only one query is pending at a time, and the metrics are exported
+// again when the store answers again.
 func TestStateCollector_StoreThatHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

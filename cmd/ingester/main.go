@@ -44,7 +44,8 @@ func run(ctx context.Context, args, environ []string, stdout io.Writer) error {
 	if !base.Config.HasKafka() {
 		return errors.New("the configuration names no kafka.brokers: there is nothing to read from")
 	}
-	// Batches of megabytes come and go: at worst, the buffered bytes are in memory twice.
+	// Batches of megabytes are allocated and dropped all the time: at worst, the buffered bytes are in memory
+	// twice.
 	program.NeedMemory(2*base.Config.Ingest.BufferBytes + 48<<20)
 	if base, err = base.WithTracing(ctx, "ingester"); err != nil {
 		return err
@@ -112,8 +113,7 @@ func serve(ctx context.Context, base program.Base) error {
 	return nil
 }
 
-// both combines a check that asks the dependency with the error that the ingester met when using
-// it.
+// both combines a probe of a dependency with the last error of the ingester's own use of it.
 func both(probe func(context.Context) error, learnt func() error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if err := learnt(); err != nil {

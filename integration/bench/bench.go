@@ -247,7 +247,7 @@ func attempt(work func()) (err error) {
 	return nil
 }
 
-// compares reports whether the programs are compared with other products, rather than with a base.
+// compares reports whether the run has no base commit: then it compares the programs with other products.
 func (b *bench) compares() bool { return len(b.sides) == 1 }
 
 // stop stops the servers and removes all files; after a failure it keeps the logs.

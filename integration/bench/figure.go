@@ -114,8 +114,8 @@ func quotient(a, b float64) float64 {
 	return a / b
 }
 
-// quantile returns the smallest value that is at least as large as the given share of values; 0 for
-// none.
+// quantile returns the smallest of values that the given share of them does not exceed: the median for 0.5. It
+// returns 0 without values.
 func quantile(values []time.Duration, share float64) time.Duration {
 	if len(values) == 0 {
 		return 0

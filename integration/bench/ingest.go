@@ -65,7 +65,8 @@ func (b *bench) fillTopics(ctx context.Context) {
 	}
 }
 
-// messages returns the relation with the bytes of messages: a view, in commits that have it.
+// messages returns the name of the table or view that has the keys, values and headers of messages. It depends on
+// the commit that is measured: a view in later ones, the table of messages before.
 func (d *database) messages(ctx context.Context) string {
 	if d.has(ctx, "dlq.messages") {
 		return "dlq.messages"

@@ -129,7 +129,7 @@ func sumMetric(text io.Reader, name string) (sum float64) {
 // awaitIndexed waits until searches include everything that was stored before the call.
 func (p program) awaitIndexed(ctx context.Context) {
 	now := time.Now()
-	await(ctx, time.Hour, time.Second, "complete searches", func() bool {
+	await(ctx, 4*time.Hour, time.Second, "complete searches", func() bool {
 		p.alive()
 		var answer struct {
 			SearchedUntil *time.Time `json:"searched_until"`

@@ -36,6 +36,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 )
 
@@ -52,7 +53,7 @@ type Browser struct {
 	faults *faults
 }
 
-// Open opens a tab without cookies, 1280 by 800, in light colours. base is the URL to which paths
+// Open opens a tab without cookies, 1440 by 900, in light colours. base is the URL to which paths
 // are relative, without a slash at the end. The tab closes at the end of the test, which fails then
 // if one of the tab's pages had an error.
 func Open(t testing.TB, base string) *Browser {
@@ -91,6 +92,36 @@ func (b *Browser) Visit(path string) {
 	defer cancel()
 	if err := chromedp.Do(ctx, chromedp.Navigate(b.base+path)); err != nil {
 		b.t.Fatalf("visit %s: %v", path, err)
+	}
+}
+
+// Scripts allows or forbids the scripts of the pages that are opened from now on.
+func (b *Browser) Scripts(on bool) {
+	b.t.Helper()
+	ctx, cancel := b.bounded()
+	defer cancel()
+	if _, err := chromedp.Call(ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: !on}); err != nil {
+		b.t.Fatalf("allow scripts: %t: %v", on, err)
+	}
+}
+
+// Zone sets the time zone of the pages, such as Asia/Kolkata.
+func (b *Browser) Zone(name string) {
+	b.t.Helper()
+	ctx, cancel := b.bounded()
+	defer cancel()
+	if _, err := chromedp.Call(ctx, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: name}); err != nil {
+		b.t.Fatalf("set the time zone %s: %v", name, err)
+	}
+}
+
+// Back goes back in the tab's history, and waits until the page has loaded.
+func (b *Browser) Back() {
+	b.t.Helper()
+	ctx, cancel := b.bounded()
+	defer cancel()
+	if err := chromedp.Do(ctx, chromedp.NavigateBack()); err != nil {
+		b.t.Fatalf("back: %v", err)
 	}
 }
 

@@ -12,13 +12,21 @@ func TestFlows(t *testing.T) {
 	t.Run("day", func(t *testing.T) {
 		for name, flow := range map[string]func(*testing.T, *Site){
 			"messages": messages,
+			"audit":    auditing,
+			"views":    sharing,
 			"edit":     editing,
 			"redrive":  redriving,
 			"groups":   groups,
 			"topics":   topics,
+			"silence":  silence,
+			"redirect": redirecting,
 			"hostile":  hostile,
 			"large":    large,
 			"tokens":   tokens,
+			"search":   searching,
+			"keyboard": keyboard,
+			"palette":  palette,
+			"plain":    plainPages,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()

@@ -18,7 +18,7 @@ func groups(t *testing.T, site *Site) {
 	b.WaitPath("/groups?")
 	b.WaitText("no listener")
 	b.Look("groups")
-	b.Click("Unheard")
+	b.Click("no listener")
 	b.WaitPath("/groups/")
 	here := b.Path()
 	b.Fill("Note", "known since the move; ask the mail team")
@@ -29,6 +29,13 @@ func groups(t *testing.T, site *Site) {
 	if got, want := b.Value("Note"), "known since the move; ask the mail team"; got != want {
 		t.Errorf("the note is %q, want %q", got, want)
 	}
+
+	b.Click("Compare the two")
+	b.WaitPath(here + "/compare?a=")
+	b.WaitText("The payloads are equal")
+	b.WaitText("kafka_dlt-original-offset")
+	b.Look("compare")
+	b.Visit(here)
 
 	b.In(".deeds").Click("Delete …")
 	b.WaitPath("/redrives/new?action=delete")

@@ -24,7 +24,7 @@ var faulty = map[string]string{
 		<p><button>Send it</button></p><button type="button" disabled>Send it later</button></form></main>`,
 }
 
-// pages serves them with a policy as strict as the console's.
+// pages serves the pages of faulty with a Content-Security-Policy as strict as the console's.
 func pages(t *testing.T) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

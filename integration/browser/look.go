@@ -17,8 +17,8 @@ type screen struct {
 }
 
 var (
-	desk = screen{"desk", 1280, 800}
-	hand = screen{"hand", 375, 800}
+	desk = screen{"desk", 1440, 900}
+	hand = screen{"hand", 390, 844}
 )
 
 // show sets the size and colours of the window. Animations are off, so that screenshots are stable.
@@ -35,6 +35,16 @@ func (b *Browser) show(s screen, colours string) {
 	}})
 	if err != nil {
 		b.t.Fatalf("choose %s colours: %v", colours, err)
+	}
+}
+
+// WithoutScripts turns off the scripts of pages.
+func (b *Browser) WithoutScripts() {
+	b.t.Helper()
+	ctx, cancel := b.bounded()
+	defer cancel()
+	if _, err := chromedp.Call(ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}); err != nil {
+		b.t.Fatalf("turn off scripts: %v", err)
 	}
 }
 

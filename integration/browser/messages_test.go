@@ -1,6 +1,7 @@
 package browser
 
 import (
+	"encoding/csv"
 	"fmt"
 	"strings"
 	"testing"
@@ -24,9 +25,10 @@ func messages(t *testing.T, site *Site) {
 	b.Press("/", "l", "a", "t", "e", "Enter")
 	b.WaitPath("/messages?q=late")
 	b.Visit("/messages")
+	b.Click("Filters")
 	b.Fill("Topic", dead)
 	b.Fill("Error class", "com.acme.Late")
-	b.Click("Search")
+	b.Click("Apply filters")
 	b.WaitPath("/messages?")
 	b.WaitText("60 match")
 	for _, want := range []string{"topic=" + dead, "error_class=com.acme.Late"} {
@@ -39,11 +41,14 @@ func messages(t *testing.T, site *Site) {
 		t.Errorf("%d rows on the first page, want 50", got)
 	}
 	byKeys(b)
+	copying(b)
+	exactTimes(b)
 	b.Visit(list)
 	b.WaitText("60 match")
 	arriving(b, func() { site.Fail("lists", late(many)) })
 	all(b)
 	paging(b, list)
+	selecting(b, list)
 	views(b, list)
 	export(t, b, list)
 	chooseColumns(b)
@@ -90,6 +95,43 @@ func byKeys(b *Browser) {
 	b.Look("message")
 }
 
+// copying copies the facts of a message, and its payload from the tree.
+func copying(b *Browser) {
+	const copied = `navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve(); }`
+	measure[bool](b, "Boolean("+copied+")")
+	for what, want := range map[string]string{
+		"Copy the key": `=== "late-59"`, "Copy the id": `=== location.pathname.split("/").pop()`, "Copy the offset": `=== "59"`,
+		"Copy the topic": `.endsWith("lists.events.v1")`,
+	} {
+		b.Click(what)
+		b.Wait(what, "window.copied"+want)
+	}
+	b.In("#payload").Click("Copy")
+	b.Wait("the payload is copied as the producer wrote it", "window.copied === '{\"n\": 59}'")
+}
+
+// exactTimes checks that relative times are updated, and that a tap or the keyboard shows the exact time, in UTC and in
+// the browser's time zone.
+func exactTimes(b *Browser) {
+	b.Zone("Asia/Kolkata")
+	const one = `document.querySelector("dl.strip time")`
+	measure[bool](b, one+`.dateTime = new Date(Date.now() - 3 * 3600e3 - 1000).toISOString(), true`)
+	b.Wait("the time ticks", one+`.textContent === "3 h ago"`)
+	b.Hand()
+	b.Click(".strip time")
+	b.WaitText(" UTC")
+	b.WaitText("GMT+5:30")
+	b.Press("Escape")
+	b.WaitGone("GMT+5:30")
+	measure[bool](b, one+`.blur(), `+one+`.focus(), true`)
+	b.WaitText("GMT+5:30")
+	b.Desk()
+	b.Scripts(false)
+	b.Visit(b.Path())
+	b.Wait("the exact time is shown without scripts", `getComputedStyle(`+one+`, "::after").content.includes("UTC")`)
+	b.Scripts(true)
+}
+
 // arriving checks that the page announces new messages without moving the rows.
 func arriving(b *Browser, arrive func()) {
 	where := `JSON.stringify([document.querySelector("[data-row] a").href, document.querySelector("[data-row]").getBoundingClientRect().top])`
@@ -107,6 +149,7 @@ func arriving(b *Browser, arrive func()) {
 
 // all selects all matching messages, not only those on the page.
 func all(b *Browser) {
+	b.Click("[data-all]")
 	b.Click(`.chosen [value="all"]`)
 	b.WaitText("All 61 that match are selected, not only the 50 on this page")
 	b.Click("Retry…")
@@ -128,8 +171,10 @@ func paging(b *Browser, list string) {
 
 func views(b *Browser, list string) {
 	b.Visit(list)
+	b.Click("Save as a view")
 	b.Fill("Name of the view", "Late ones")
 	b.Click("Save view")
+	b.WaitText("The view was saved")
 	b.Visit("/messages")
 	b.Click("Late ones")
 	b.WaitText("61 match")
@@ -163,4 +208,42 @@ func chooseColumns(b *Browser) {
 	b.Click("Columns")
 	b.Click("Reset to default")
 	b.Wait("there is no column of sizes", `!document.querySelector("th.c-size")`)
+}
+
+// selecting keeps the selection while the pages of the list are turned.
+func selecting(b *Browser, list string) {
+	measure[bool](b, `sessionStorage.clear(), true`) // what the steps before have selected
+	b.Visit(list)
+	b.chooseFirst("1 of the 50 on this page is selected")
+	b.Click("Next page")
+	b.WaitText("1 is selected, 1 of them on other pages")
+	b.chooseFirst("2 are selected, 1 of them on other pages")
+	b.Screenshot("messages-selected")
+	exported := measure[string](b, `(() => {
+		const form = document.getElementById("chosen");
+		const body = new URLSearchParams(new FormData(form));
+		body.set("action", "csv");
+		return fetch(form.getAttribute("action"), { method: "POST", body }).then((r) => r.text());
+	})()`)
+	rows, err := csv.NewReader(strings.NewReader(exported)).ReadAll()
+	if err != nil || len(rows) != 3 {
+		b.t.Errorf("the export of the selection has %d rows, %v; want the names and two messages: %.300s", len(rows), err, exported)
+	}
+	b.Click("Retry…")
+	b.WaitPath("/redrives/new")
+	b.WaitText("selected 2")
+	b.Back()
+	b.WaitText("2 are selected, 1 of them on other pages")
+	b.Click("clear the selection")
+	b.WaitGone("on other pages") // the bar is gone too
+}
+
+// chooseFirst selects the first message until the page says so: a press before the scripts of a page run is lost.
+func (b *Browser) chooseFirst(said string) {
+	b.t.Helper()
+	b.Wait("the first message to be selected", fmt.Sprintf(`(() => {
+		if (document.body.innerText.includes(%q)) return true;
+		document.querySelector("tbody input[type=checkbox]").click();
+		return document.body.innerText.includes(%q);
+	})()`, said, said))
 }

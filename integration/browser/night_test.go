@@ -14,10 +14,10 @@ func night(t *testing.T, site *Site) {
 	b.Visit("/")
 	t.Logf("first paint of the overview: %.0f ms", b.FirstPaint())
 	b.WaitText("Read timed out")
-	b.Wait("the charts are drawn", `document.querySelector(".uplot canvas")`)
+	b.Wait("the chart leads to the messages of a minute", `document.querySelector(".arrivals svg a[href*=created_after]")`)
 
-	b.Wait("the group that fails most is the first of the new ones",
-		`[...document.querySelectorAll(".causes tbody td.number")].every((e, _, all) => Number(e.innerText) <= Number(all[0].innerText))`)
+	b.Wait("the groups are sorted by their arrivals in fifteen minutes",
+		`(rates => rates.length > 1 && rates.every((n, i) => i === 0 || n <= rates[i-1]))([...document.querySelectorAll(".causes tbody tr > td:nth-child(3)")].map(e => Number(e.innerText)))`)
 	b.In(".causes").Click("Read timed out")
 	b.WaitPath("/groups/")
 	b.WaitText("What fails")
@@ -41,7 +41,7 @@ func retryOne(b *Browser, site *Site) (id string) {
 	b.WaitPath("/messages/")
 	b.WaitText("com.example.shop.payments.PaymentProviderTimeoutException")
 	b.WaitText("java.net.SocketTimeoutException")
-	b.WaitText("one of Read timed out")
+	b.WaitText("Error group Read timed out")
 	id = b.Path()[len("/messages/"):]
 
 	site.Shop.Recover()
@@ -80,8 +80,14 @@ func giveUpTheBroken(t *testing.T, b *Browser, site *Site) {
 	b.Click("Overview")
 	b.WaitPath("/")
 	b.In(".topics").Click(site.Prefix + shop.PaymentsTopic)
+	b.WaitPath("/topics/")
+	b.WaitText("Retry all pending")
+	b.In("[aria-labelledby=consumers]").WaitText(site.Prefix + shop.PaymentsGroup)
+	b.Look("topic")
+	b.In(".figures").Click("Pending")
 	b.WaitPath("/messages?")
 	b.WaitText("2 match")
+	b.Click("[data-all]")
 	b.Click(`.chosen [value="all"]`)
 	b.WaitText("All 2 that match are selected")
 	b.Click("Retry…")
@@ -107,7 +113,7 @@ func giveUpTheBroken(t *testing.T, b *Browser, site *Site) {
 
 	b.Visit("/messages?status=PENDING&topic=" + site.Prefix + shop.PaymentsTopic)
 	b.WaitText("2 match")
-	b.Click("select the 2")
+	b.Click("[data-all]")
 	b.WaitText("2 of the 2 on this page are selected")
 	b.Click("Mark dead…")
 	b.WaitPath("/redrives/new")

@@ -6,9 +6,12 @@
   const visible = (e) => e.checkVisibility({ visibilityProperty: true }) && e.getClientRects().length > 0;
   const isSelector = (what) => /^[#.[]/.test(what);
   const root = (scope) => (scope === "" ? document.documentElement : document.querySelector(scope));
+  // Shadow roots are searched too.
+  const all = (r, selector) => [...r.querySelectorAll(selector),
+    ...[...r.querySelectorAll("*")].flatMap((e) => (e.shadowRoot ? all(e.shadowRoot, selector) : []))];
   const within = (scope, selector) => {
     const r = root(scope);
-    return r ? [...r.querySelectorAll(selector)].filter(visible) : [];
+    return r ? all(r, selector).filter(visible) : [];
   };
   const clickable = "a[href], button, summary, label, input[type=submit], input[type=button], " +
     "[role=button], [role=link], [role=tab], [role=menuitem], [role=option]";
@@ -77,12 +80,15 @@
         changed();
         return e.value === text ? { done: true } : { problem: "it took " + e.value };
       }
+      if (e.isContentEditable) document.execCommand("selectAll");
       e.select?.();
       return { done: false };
     },
     value(scope, what) {
       const { element: e, problem } = pick(scope, what, fillable);
-      return problem ? { problem } : { text: e.type === "checkbox" ? String(e.checked) : e.value };
+      if (problem) return { problem };
+      if (e.isContentEditable) return { text: [...e.querySelectorAll(".cm-line")].map((line) => line.textContent).join("\n") };
+      return { text: e.type === "checkbox" ? String(e.checked) : e.value };
     },
     text(scope, selector) {
       const [e] = within(scope, selector);

@@ -2,6 +2,7 @@ package browser
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -29,35 +30,52 @@ func redriving(t *testing.T, site *Site) {
 	one.Fill("Canary", "")
 	one.Fill("Wait", "")
 	one.Fill("Rate", "fast")
-	one.Allow("status of 400")
 	one.Click("Refresh preview")
 	one.WaitText("must be a number")
+	one.Visit("/messages")
+	one.Back()
+	one.WaitText("must be a number")
+	if rate := one.Value("Rate"); rate != "fast" {
+		t.Errorf("after Back the rate is %q, want what was typed", rate)
+	}
 	one.Fill("Rate", "1")
 	one.Click("Refresh preview")
 	one.WaitText("can be sent 60")
+	other.Visit(one.Path())
+	other.WaitText("can be sent 60")
 	one.Click("Retry 60 messages")
 	one.WaitText("Redrive started")
 	one.In("#progress").WaitText("running")
+	one.In("#items").WaitText("b-1")
+	one.In("#items").WaitText("too slow")
+	one.In("#items").WaitText("published") // the table is live
+
+	other.Click("Retry 60 messages") // of a preview that was made before
+	other.WaitText("Another redrive has some of these")
+	other.WaitText("started a redrive over")
+	other.Look("redrive-overlap")
 
 	other.Visit(one.Path())
 	other.In("#progress").WaitText("running")
-	move(one, "Pause")
+	one.In("#moves").Click("Pause") // one click
 	one.WaitText("The redrive was paused")
 	one.In("#progress").WaitText("paused")
 	other.In("#progress").WaitText("paused")
 	one.Look("redrive-paused")
-	move(other, "Resume")
+	if offered := one.Text("#moves"); strings.Contains(offered, "Pause") {
+		t.Errorf("a paused redrive offers %q, want no Pause", offered)
+	}
+	other.In("#moves").Click("Resume")
 	other.WaitText("The redrive was resumed")
 	one.In("#progress").WaitText("running")
 
+	other.In("#moves").Click("Cancel") // a form that is open stays
 	move(one, "Cancel")
 	one.WaitText("The redrive was cancelled")
 	other.In("#progress").WaitText("cancelled")
-	other.Allow("status of 409")
-	move(other, "Resume") // this page is out of date
-	other.WaitText("Not possible now")
-	other.WaitText("is cancelled and cannot become")
-	other.Look("redrive-refused")
+	other.Click("Cancel the redrive") // this page is out of date, and the redrive is as wanted
+	other.WaitText("The redrive was cancelled")
+	other.Look("redrive-cancelled")
 }
 
 // move opens the dialog of a redrive's button and confirms it.

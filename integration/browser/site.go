@@ -31,7 +31,7 @@ var sites atomic.Int64
 // Site is an installation with its own database and topics: the API with the console, an ingester,
 // and a shop whose consumers have dead-lettered some records for several everyday reasons.
 type Site struct {
-	// URL is the address of the API and the console, without a slash at the end.
+	// URL is the base URL of the API and the console, without a slash at the end.
 	URL string
 
 	// Prefix is the prefix of the shop's topics and consumer groups (shop.OrdersDeadLetters and so
@@ -79,15 +79,15 @@ func (s *Site) writeConfig(database string) {
 	}
 }
 
-// For returns the same site for a subtest, which failures then belong to.
+// For returns the same site for a subtest: a method that fails then ends the subtest.
 func (s *Site) For(t testing.TB) *Site {
 	inner := *s
 	inner.t = t
 	return &inner
 }
 
-// Another starts one more API on the same database and Kafka, with other settings, and returns its
-// URL. It ends with the test.
+// Another starts one more API on the same database and Kafka, with other settings, and returns its URL. The API
+// ends with the test.
 func (s *Site) Another(environ ...string) (address string) {
 	s.t.Helper()
 	return s.start("api", environ...).URL

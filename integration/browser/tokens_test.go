@@ -45,10 +45,7 @@ func tokens(t *testing.T, site *Site) {
 	b.WaitText("read only")
 	b.WaitText("needs the role operator on " + original)
 	b.WaitText("***")
-	for _, name := range []string{"Retry", "Edit and retry", "Requeue", "Mark dead", "Delete"} {
-		b.Wait(name+" is there and cannot be used", fmt.Sprintf(
-			`[...document.querySelectorAll(".acts button")].some((e) => e.innerText === %q && e.disabled)`, name))
-	}
+	b.Wait("no action is offered", `!document.querySelector(".acts button, .acts summary")`)
 	b.Look("message-viewer")
 	for _, path := range []string{message, message + "?view=text", message + "?unmask=true", "/messages?topic=" + original, message + "/edit"} {
 		b.Allow("status of 403")
@@ -58,6 +55,7 @@ func tokens(t *testing.T, site *Site) {
 		}
 	}
 	b.Visit("/messages?topic=" + original)
+	b.Click("[data-all]")
 	b.WaitText("needs the role operator")
 	exported := measure[string](b, `fetch([...document.querySelectorAll("a[download]")][0].href).then((r) => r.text())`)
 	if strings.Contains(exported, "4111222233334444") || strings.Contains(exported, "hunter2") || !strings.Contains(exported, stored[0].ID) {
@@ -65,6 +63,7 @@ func tokens(t *testing.T, site *Site) {
 	}
 	b.Visit("/topics/mapping")
 	b.WaitText("needs the role admin")
+	b.Click("Menu")
 	b.Click("Sign out")
 	b.WaitText("You are signed out")
 	b.Visit("/messages")

@@ -1,6 +1,10 @@
 package browser
 
-import "testing"
+import (
+	"testing"
+
+	servers "github.com/dlq-manager/dlq-manager/integration/stack"
+)
 
 // topics: an operator sees for each topic whether its messages can be republished, and adds a rule
 // for messages whose original topic is unknown.
@@ -21,7 +25,7 @@ func topics(t *testing.T, site *Site) {
 	b.In("[aria-labelledby=unmapped]").WaitText(dead)
 	b.Allow("status of 400")
 	b.Fill("Rules", "nonsense")
-	b.Click("Replace the rules")
+	b.Click("Preview")
 	b.WaitText("Invalid request")
 	if got := b.Value("Rules"); got != "nonsense" {
 		t.Errorf("the rules that were typed are %q now, want them kept", got)
@@ -31,10 +35,49 @@ func topics(t *testing.T, site *Site) {
 		t.Errorf("setting the topic of stored messages is %s, want it proposed", got)
 	}
 	b.Fill("Reason", "as the team said")
+	b.Click("Preview")
+	b.In("#preview").WaitText("2 get this original topic")
+	b.Look("mapping-preview")
 	b.Click("Replace the rules")
 	b.WaitText("The rules were replaced")
+	b.In("#started").WaitText("redrive")
 	b.Look("mapping")
 	site.AwaitMessages("the lost messages belong somewhere", original, func(all []Stored) bool { return len(all) == 2 })
-	b.Visit("/messages?topic=" + original)
+	b.Visit("/topics")
+	b.Click(original)
+	b.WaitPath("/topics/" + original)
+	b.In(".figures").WaitText("Pending 2")
+	b.In("[aria-labelledby=origin]").WaitText(dead)
+	b.In(".actions").Click("Messages")
+	b.WaitPath("/messages?")
 	b.WaitText("2 match")
+	b.Visit("/topics/" + site.Prefix + "nothing")
+	b.WaitText("This topic has no messages")
+	b.WaitText("It does not exist in Kafka")
+}
+
+// silence: what Kafka does not answer is a dash with its reason on the page of a topic, and the numbers of the database
+// are there.
+func silence(t *testing.T, site *Site) {
+	original, _ := site.Topics("silent")
+	site.Fail("silent", Letter{Value: `{"n":1}`, Group: "silent-readers"})
+	b := Open(t, site.URL)
+	b.Visit("/topics/" + original)
+	b.In("[aria-labelledby=consumers]").WaitText("silent-readers absent")
+
+	own, err := servers.Start(t.Context(), servers.Options{Kafka: true, Own: true, Fast: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = own.Stop() })
+	address := site.Another("DLQ_KAFKA_BROKERS=" + own.Brokers()[0])
+	if err := own.PauseKafka(); err != nil {
+		t.Fatal(err)
+	}
+	b = Open(t, address)
+	b.Visit("/topics/" + original)
+	b.In(".figures").WaitText("Pending 1")
+	b.In("[aria-labelledby=consumers]").WaitText("silent-readers –")
+	b.Wait("the dash has its reason", `[...document.querySelectorAll("[aria-labelledby=consumers] .none")].every((e) => e.title.includes("not known"))`)
+	b.Look("topic-without-kafka")
 }

@@ -319,7 +319,7 @@ func processes(dir string) map[int]string {
 	return found
 }
 
-// leftovers returns the files below dir, except the lock that starters share.
+// leftovers returns the files that remain below dir, except the lock file that all processes use to start servers.
 func leftovers(t *testing.T, dir string) []string {
 	t.Helper()
 	var files []string

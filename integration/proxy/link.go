@@ -169,7 +169,7 @@ func (l *link) deliver(b []byte) bool {
 	if how == lost {
 		l.answer = append(l.answer, b...)
 		whole = len(l.until) == 0 || bytes.Contains(l.answer, l.until)
-		// A mark that spans two pieces needs no more than this.
+		// To find a text that spans two pieces, no more bytes of the earlier piece are needed.
 		l.answer = l.answer[max(0, len(l.answer)-len(l.until)):]
 	}
 	l.mu.Unlock()

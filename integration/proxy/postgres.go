@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 )
 
-// ReadyForQuery is the end of PostgreSQL's answer to a statement outside a transaction: the changes
+// ReadyForQuery returns the end of PostgreSQL's answer to a statement outside a transaction: the changes
 // of the statement have been committed.
 func ReadyForQuery() []byte { return []byte{'Z', 0, 0, 0, 5, 'I'} }
 

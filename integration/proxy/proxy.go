@@ -50,7 +50,7 @@ func Listen(matcher func() Matcher) (*Proxy, error) {
 // Addr returns the address for clients, as host:port.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Port is the port of Addr.
+// Port returns the port of Addr.
 func (p *Proxy) Port() int { return p.listener.Addr().(*net.TCPAddr).Port }
 
 // To sets the upstream of later connections, as host:port; an empty address closes them at once.

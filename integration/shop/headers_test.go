@@ -145,7 +145,7 @@ func TestDeadLetterIsUnderstood(t *testing.T) {
 	t.Parallel()
 	patterns, err := deadletter.ParsePatterns("*.dlq.v1")
 	check.NoError(t, err)
-	decoder, err := deadletter.New(patterns, nil)
+	decoder, err := deadletter.New(deadletter.Config{}, patterns)
 	check.NoError(t, err)
 	w := newWorld(DefaultConfig(), time.Now)
 	w.open()

@@ -67,7 +67,8 @@ func openDir(t *testing.T) string {
 	return dir
 }
 
-// variables returns the environment with some variables replaced.
+// variables returns a replacement of os.Getenv: it reads the environment of the process, with some variables
+// replaced.
 func variables(replaced map[string]string) func(string) string {
 	return func(name string) string {
 		if value, ok := replaced[name]; ok {

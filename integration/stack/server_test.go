@@ -80,7 +80,7 @@ func kafkaOn(t *testing.T, folder *dataFolder, port int) *server {
 	return n.server(address(port))
 }
 
-// crashing is a server that prints words and exits.
+// crashing returns a server that prints words and exits.
 func crashing(logFile, words string) *server {
 	return &server{
 		command: func() *exec.Cmd { return exec.Command("sh", "-c", "echo '"+words+"' >&2; exit 1") },

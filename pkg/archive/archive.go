@@ -155,16 +155,17 @@ func (a *Archiver) account(r Report, err error) {
 	a.log.Info("archive run is complete", fields...)
 }
 
-// A run must end within 24 seconds of its signal: three times five and the two pauses are
-// 18. If recording the start fails, recording the end inserts the whole run.
+// The end of a run is recorded with three tries of five seconds each, with pauses of one and two seconds between
+// them: 18 of the 24 seconds that a run may take after a signal. If recording the start fails, recording the end
+// inserts the whole run.
 const (
 	noteTimeout = 5 * time.Second
 	notePause   = time.Second
 	endNotes    = 3
 )
 
-// note records a run in the store, with that many tries. If the store has no table for it yet, or is unavailable, the
-// failure is logged.
+// note records a run in the store; it tries at most tries times. If the store has no table for it yet, or is
+// unavailable, the failure is logged.
 func (a *Archiver) note(ctx context.Context, run repository.ArchiveRun, tries int) {
 	ctx = context.WithoutCancel(ctx)
 	err := a.keep(ctx, run)

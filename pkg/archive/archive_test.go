@@ -111,7 +111,7 @@ func newFixture(store *fakeStore, opts ...Option) fixture {
 	return f
 }
 
-// ticking is a clock that moves two seconds each time it is read.
+// ticking returns a clock that moves two seconds each time it is read.
 func ticking() Option {
 	at := time.Unix(1_000_000_000, 0)
 	return WithClock(func() time.Time { at = at.Add(2 * time.Second); return at })

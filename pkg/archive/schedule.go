@@ -87,13 +87,14 @@ type Config struct {
 	Schedule           string `mapstructure:"schedule"`   // five cron fields in UTC; empty: one run
 }
 
-// DefaultConfig is 30 days live, a year in the archive, two years of audit.
+// DefaultConfig keeps finished messages 30 days in the live table and a year in the archive, and audit entries two
+// years.
 func DefaultConfig() Config {
 	return Config{RetentionDays: 30, BatchSize: 1000, PurgeDays: 365, AuditDays: 730}
 }
 
 const (
-	// maxDays keeps every cut-off inside the range of PostgreSQL's timestamps.
+	// maxDays is so small that every date computed from a setting fits PostgreSQL's timestamps.
 	maxDays = 365_000
 	// minAuditDays is the minimum time for which the store keeps the audit trail: the record of a change must outlive
 	// the change.

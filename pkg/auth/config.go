@@ -104,7 +104,7 @@ var algorithms = []string{
 }
 
 // reserved are the names that the audit trail uses for the program itself.
-var reserved = []string{Anonymous, entity.ActorSettler, entity.ActorAuto, entity.ActorIngest}
+var reserved = []string{Anonymous, entity.ActorSettler, entity.ActorAuto, entity.ActorIngest, entity.ActorHeartbeat}
 
 // DefaultConfig turns authentication off.
 func DefaultConfig() Config {
@@ -245,7 +245,7 @@ func (c OIDCConfig) problems(key string) (errs []error) {
 	return errs
 }
 
-// plainURL reports whether a URL is believable and consists of only a host and a path.
+// plainURL reports whether a URL is believable (see there) and has nothing but scheme, host and path.
 func plainURL(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && u.RawQuery == "" && !u.ForceQuery && u.Fragment == "" && u.User == nil && believable(text)
@@ -263,7 +263,7 @@ func thisMachine(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// checkName keeps names different from reserved ones, and safe to show.
+// checkName refuses reserved names and names that are not safe to show.
 func checkName(name string) error {
 	switch {
 	case strings.TrimSpace(name) == "" || utf8.RuneCountInString(name) > maxName || !utf8.ValidString(name):

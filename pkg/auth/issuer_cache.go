@@ -40,7 +40,8 @@ type issuerCache[T any] struct {
 	asking  chan struct{} // closed when the request under way has ended; nil for none
 }
 
-// get returns an answer that satisfies enough, or the issuer's latest. The error is of kind entity.ErrUnavailable.
+// get returns an answer for which enough is true, or else the issuer's latest answer. The error is of kind
+// entity.ErrUnavailable.
 func (c *issuerCache[T]) get(ctx context.Context, enough func(T) bool) (T, error) {
 	var none T
 	if asking := c.refresh(enough); asking != nil {
@@ -81,8 +82,7 @@ func (c *issuerCache[T]) has(enough func(T) bool) bool {
 	return !c.gotAt.IsZero() && c.now().Sub(c.gotAt) < c.stale && enough(c.answer)
 }
 
-// question sends the request. It does not end with the request of a caller, because all waiting callers share the
-// answer.
+// question sends the request. It uses no caller's context, because all waiting callers share the answer.
 func (c *issuerCache[T]) question(done chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
 	defer cancel()

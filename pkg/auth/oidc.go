@@ -68,7 +68,7 @@ func (i *issuer) Authenticate(ctx context.Context, r *http.Request) (Principal, 
 	return i.principal(claims)
 }
 
-// life implements bearers: a token ends with its session, because it is not used after signing out.
+// life implements bearers. An issuer's token ends with its session, because it is useless after signing out.
 func (i *issuer) life(ctx context.Context, raw string) (ends time.Time, withSession []Digest, err error) {
 	claims, err := i.counting(ctx, raw)
 	if err != nil {
@@ -78,7 +78,7 @@ func (i *issuer) life(ctx context.Context, raw string) (ends time.Time, withSess
 	return ends.Add(i.cfg.Leeway), digestsOf(raw), nil
 }
 
-// counting is check plus the refusal of revoked tokens.
+// counting returns the claims of a valid token, and refuses revoked tokens.
 func (i *issuer) counting(ctx context.Context, raw string) (map[string]any, error) {
 	claims, err := i.check(ctx, raw)
 	if err != nil {

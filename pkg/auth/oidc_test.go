@@ -163,7 +163,7 @@ func (f *fakeIssuer) claims(change ...func(map[string]any)) map[string]any {
 	return c
 }
 
-// with returns valid claims with another value of one, or without it when the value is nil.
+// with returns valid claims in which one claim has another value, or is missing when value is nil.
 func (f *fakeIssuer) with(name string, value any) map[string]any {
 	return f.claims(func(c map[string]any) {
 		if c[name] = value; value == nil {
@@ -363,7 +363,7 @@ func TestOIDC_SilentIssuer(t *testing.T) {
 	}
 }
 
-// newSilentIssuer is an issuer that never answers. The channel receives a value per request.
+// newSilentIssuer returns an issuer that never answers, and a channel that receives a value for each request.
 func newSilentIssuer(t *testing.T) (*fakeIssuer, <-chan struct{}) {
 	t.Helper()
 	release, asked := make(chan struct{}), make(chan struct{}, 16)

@@ -31,7 +31,7 @@ type Digest = [sha256.Size]byte
 // EndedStore stores the ended sessions for all replicas. While it is unreachable its errors are of kind
 // entity.ErrUnavailable.
 type EndedStore interface {
-	// EndSessions stores the digests at least until then.
+	// EndSessions stores the digests; they may be deleted after the time until.
 	EndSessions(ctx context.Context, digests []Digest, until time.Time) error
 	// EndedSessions returns which of the digests are stored.
 	EndedSessions(ctx context.Context, digests []Digest) ([]Digest, error)
@@ -129,7 +129,8 @@ func (r *Revocations) end(ctx context.Context, digests []Digest, until time.Time
 	return nil
 }
 
-// remember makes room by removing outdated answers, and then, with a store, all answers.
+// remember caches answers. If the cache is full, it first removes outdated answers and then all; without a store it
+// removes only outdated ones, because the cache is then the only record of ended sessions.
 func (r *Revocations) remember(digests []Digest, answer func(Digest) answered) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -146,8 +147,8 @@ func (r *Revocations) remember(digests []Digest, answer func(Digest) answered) {
 }
 
 type bearers interface {
-	// life returns when a valid token expires, and the digests that end with its session; none when the token stays
-	// valid.
+	// life returns when a valid token expires, and the digests of the token that become invalid when its session
+	// ends; none when the token outlives its sessions.
 	life(ctx context.Context, raw string) (ends time.Time, withSession []Digest, err error)
 }
 
@@ -163,8 +164,8 @@ func NewSessions(a Authenticator, revoked *Revocations) *Sessions {
 	return &Sessions{tokens, revoked}
 }
 
-// Ended reports whether a session was ended at any replica, at least two seconds ago. The error is of kind
-// entity.ErrUnavailable.
+// Ended reports whether a session was ended. It notices an end at another replica within two seconds. The error is
+// of kind entity.ErrUnavailable.
 func (s *Sessions) Ended(ctx context.Context, id string) (bool, error) {
 	d := sha256.Sum256([]byte(id))
 	if s.revoked.listsDigest(d) {

@@ -56,7 +56,7 @@ func (s *sharedStore) EndedSessions(_ context.Context, digests []Digest) (found 
 	return found, nil
 }
 
-// replica is a process with its own cache of answers.
+// replica returns a process with its own cache of answers.
 func replica(t *testing.T, cfg Config, store EndedStore, at *clock) (Authenticator, *Sessions) {
 	t.Helper()
 	revoked, err := NewRevocations(cfg, store, zap.NewNop(), WithClock(at.now))

@@ -53,9 +53,10 @@ func NewSignIn(cfg Config, log *zap.Logger, change ...Option) (*SignIn, error) {
 	return s, nil
 }
 
-// Begin returns the address to send the browser to, and the nonce and verifier that Finish needs when the browser
+// Begin returns the URL to send the browser to, and the nonce and verifier that Finish needs when the browser
 // returns with a code and the state; the caller stores both for that browser only. It returns within the issuer's
-// timeout. The error is of kind entity.ErrUnavailable; while the issuer is unavailable it is cached for some seconds.
+// timeout. The error is of kind entity.ErrUnavailable; while the issuer is unavailable it is cached for some
+// seconds.
 func (s *SignIn) Begin(ctx context.Context, state string) (address, nonce, verifier string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()

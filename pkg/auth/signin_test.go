@@ -46,7 +46,7 @@ func (f *fakeIssuer) signIn(t *testing.T, cfg Config) *SignIn {
 	return s
 }
 
-// begin opens the sign-in address as a browser would.
+// begin opens the sign-in URL as a browser would.
 func (f *fakeIssuer) begin(t *testing.T, s *SignIn) (query url.Values, nonce, verifier string) {
 	t.Helper()
 	address, nonce, verifier, err := s.Begin(t.Context(), "state-1")

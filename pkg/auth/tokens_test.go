@@ -60,7 +60,7 @@ func authenticator(t *testing.T, cfg Config, at *clock, change ...Option) Authen
 	return a
 }
 
-// must returns a value whose error only a mistake in the test can cause.
+// must returns v and panics on an error, which only a mistake in the test can cause.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)

@@ -31,7 +31,8 @@ func Open(cfg Config, opts ...Option) (*Cluster, error) {
 	return &Cluster{pool: pool, leaders: newLeaders(pool)}, nil
 }
 
-// Close closes all connections, those in use after their request. Later calls fail with ErrClosed. Groups stay open.
+// Close closes all connections; one that is in use is closed when its request ends. Later calls fail with
+// ErrClosed. Consumer groups stay open.
 func (c *Cluster) Close() error {
 	c.pool.Close()
 	return nil

@@ -13,13 +13,15 @@ import (
 var (
 	// ErrOutOfRange means that the log does not have the requested offset: it starts later, or ends earlier.
 	ErrOutOfRange = protocol.ErrOutOfRange
-	// ErrNotLeader means that the broker asked does not lead the partition (any more); ask Topics again.
+	// ErrNotLeader means that the request went to a broker that does not, or no longer, lead the partition; read
+	// the leader again with Topics.
 	ErrNotLeader = protocol.ErrNotLeader
 	// ErrNoLeader means that the partition has no leader at the moment.
 	ErrNoLeader = protocol.ErrNoLeader
 	// ErrUnknownTopic means that the topic or the partition does not exist.
 	ErrUnknownTopic = protocol.ErrUnknownTopic
-	// ErrUnauthorized means that the cluster refuses the operation to the user, or refuses the user.
+	// ErrUnauthorized means that the user's sign-in failed, or that the user lacks the permission for the
+	// operation.
 	ErrUnauthorized = protocol.ErrUnauthorized
 	// ErrUnavailable means that the broker cannot serve now and may later.
 	ErrUnavailable = protocol.ErrUnavailable

@@ -71,7 +71,7 @@ func TestFetch_Transactions(t *testing.T) {
 	}
 }
 
-// transactionsEnd is the end of the log after writeTransactions.
+// transactionsEnd is the end offset of a log that writeTransactions has written.
 const transactionsEnd = 14
 
 // writeTransactions interleaves committed transactions (a, c) with aborted ones (b, d), the second pair from the
@@ -240,7 +240,7 @@ func TestScan(t *testing.T) {
 			t.Errorf("Scan(%d, %d) = %q, %v, want %q, %v", test.from, test.to, got, err, test.want, test.err)
 		}
 	}
-	// Past the end it waits for more until its context ends.
+	// A fetch past the end waits for records until its context ends.
 	ctx, cancel := context.WithCancel(testContext(t))
 	defer cancel()
 	last := int64(-1)
@@ -264,7 +264,7 @@ func TestScan_MarkersAreNotRecords(t *testing.T) {
 		}
 	}
 	check.Equal(t, texts(records), "plain a0 b0 b1 a1 b2 c0 c1 d0 tail", "Scan")
-	// At 6 and 7 there are only the ends of two transactions.
+	// Offsets 6 and 7 hold only the end markers of two transactions.
 	var markers int
 	err := c.Scan(testContext(t), tp, 6, 8, "", func(r broker.Record) bool {
 		if r.Control {

@@ -3,6 +3,7 @@ package broker
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -91,6 +92,24 @@ func (c *Cluster) GroupStates(ctx context.Context) (map[string]string, error) {
 		return nil, failed
 	}
 	return states, nil
+}
+
+// CheckDescribe returns an error unless the user may see a consumer group, whether it exists or not: GroupStates leaves
+// out a group that it may not see.
+func (c *Cluster) CheckDescribe(ctx context.Context, group string) error {
+	if err := c.pool.Closed(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, conn.RequestTimeout)
+	defer cancel()
+	res, err := c.pool.Client().FindCoordinator(ctx, &kafka.FindCoordinatorRequest{Key: group, KeyType: kafka.CoordinatorKeyTypeConsumer})
+	if err == nil {
+		err = res.Error
+	}
+	if err != nil && !errors.Is(err, kafka.GroupCoordinatorNotAvailable) { // a new cluster has none before its first group
+		return fmt.Errorf("find the coordinator of group %s: %w", group, conn.NetworkError(err))
+	}
+	return nil
 }
 
 func errorLogger(log func(string)) kafka.Logger {

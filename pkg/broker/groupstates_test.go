@@ -4,14 +4,16 @@ import (
 	"context"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 )
 
-// member joins a group and has read a record when this returns.
+// member joins a consumer group, and returns when it has read a record.
 func member(t *testing.T, group, topic string, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	cl := check.Must(kgo.NewClient(append(opts, kgo.SeedBrokers(stacktest.Kafka(t)...), kgo.ConsumerGroup(group),
@@ -21,6 +23,18 @@ func member(t *testing.T, group, topic string, opts ...kgo.Opt) *kgo.Client {
 		t.Fatalf("PollRecords = %d records, %v, want one", fetches.NumRecords(), fetches.Err())
 	}
 	return cl
+}
+
+func TestGroupThatTheUserMayNotSee(t *testing.T) {
+	t.Parallel()
+	cluster := fakeKafka(t, kfake.EnableSASL(), kfake.EnableACLs(), kfake.User("PLAIN", "alice", "right", kfake.ACL{
+		Resource: kmsg.ACLResourceTypeGroup, Name: "seen", Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: kmsg.ACLOperationDescribe, Allow: true,
+	}))
+	cfg := broker.Config{Brokers: cluster.ListenAddrs(), SecurityProtocol: "SASL_PLAINTEXT"}
+	cfg.SASL = broker.SASLConfig{Mechanism: "PLAIN", Username: "alice", Password: "right"}
+	c := openWith(t, cfg)
+	check.NoError(t, c.CheckDescribe(testContext(t), "seen"))
+	check.Is(t, c.CheckDescribe(testContext(t), "hidden"), broker.ErrUnauthorized, "a hidden group")
 }
 
 func TestGroupStates(t *testing.T) {

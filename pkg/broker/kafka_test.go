@@ -50,7 +50,7 @@ func uniqueName(t testing.TB) string {
 	return fmt.Sprintf("broker.%s.%s", name, uuid.NewString()[:8])
 }
 
-// onePartition is a real cluster and the partition of a new topic.
+// onePartition returns a real cluster and the partition of a new topic.
 func onePartition(t testing.TB) (*broker.Cluster, broker.TopicPartition) {
 	t.Helper()
 	return open(t, stacktest.Kafka(t)), broker.TopicPartition{Topic: createTopic(t, 1)}

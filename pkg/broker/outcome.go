@@ -20,7 +20,8 @@ type Fate int
 const (
 	// NotSent: the record is not in the log and never will be from this call. Another try may succeed.
 	NotSent Fate = iota + 1
-	// RecordRejected: the broker permanently refuses this record. Others of the call may be written.
+	// RecordRejected: the broker permanently refuses this record. Other records of the same call may have been
+	// written.
 	RecordRejected
 	// TopicRefused: the topic does not exist, or the user may not write to it. Nothing was written.
 	TopicRefused

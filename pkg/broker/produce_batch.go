@@ -31,8 +31,8 @@ type write struct {
 	throttledUntil time.Time // the broker asks for no requests until then
 }
 
-// waitForThrottle waits until the broker accepts requests again; a batch that is sent earlier would end in doubt,
-// unread.
+// waitForThrottle waits until the broker accepts requests again; the broker would not read a batch that is sent
+// earlier, and the batch would end in doubt.
 func (w *write) waitForThrottle(ctx context.Context) *ProduceError {
 	if left := time.Until(w.throttledUntil); left > 0 && !wait.Sleep(ctx, left) {
 		err := fmt.Errorf("%w: %w", ErrNotTried, kafka.ThrottlingQuotaExceeded)
@@ -142,7 +142,8 @@ func (w *write) try(ctx context.Context, records []Record) (produce.ResponsePart
 	}
 }
 
-// refused turns a final answer into an error; it is not final if an earlier try may have been appended.
+// refused turns the broker's refusal into an error. If an earlier try may have been appended, the batch is in doubt
+// instead.
 func (w *write) refused(v verdict, doubt bool, err error) *ProduceError {
 	switch {
 	case doubt:

@@ -99,7 +99,7 @@ func (c *Cluster) NewProducer(cfg ProducerConfig) *Producer {
 // OffsetUnknown is the offset of a record that is in the log, but whose offset the broker no longer knew at a resend.
 const OffsetUnknown = -1
 
-// RecordResult is a record's result: in all in-sync replicas at Offset, or Err is a *ProduceError.
+// RecordResult is the result for one record: all in-sync replicas have it at Offset, or Err is a *ProduceError.
 type RecordResult struct {
 	Offset int64
 	Err    error
@@ -156,7 +156,7 @@ func (p *Producer) Produce(ctx context.Context, tp TopicPartition, records []Rec
 	return out
 }
 
-// unsent is the error of the records after one that failed with err.
+// unsent returns the error of the records after one that failed with err.
 func unsent(err *ProduceError) *ProduceError {
 	if err.Fate == TopicRefused {
 		return err
@@ -182,7 +182,7 @@ func batchEnd(records []Record, start, limit int) int {
 	return len(records)
 }
 
-// lane serializes the writes to a partition. Its fields belong to the holder of the turn.
+// lane serializes the writes to a partition. Only the goroutine whose value is in turn may use its other fields.
 type lane struct {
 	tp   TopicPartition
 	turn chan struct{}
@@ -221,7 +221,7 @@ func (l *lane) identify(ctx context.Context, pool *conn.Pool, leader int32, time
 	return nil
 }
 
-// advance moves the sequence past n records, around its end as brokers do.
+// advance adds n to the sequence, which starts again at 0 after its largest value, as brokers expect.
 func (l *lane) advance(n int) {
 	if left := math.MaxInt32 - int(l.sequence); n > left {
 		l.sequence = int32(n - left - 1)

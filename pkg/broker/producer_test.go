@@ -180,7 +180,7 @@ func TestProduce_SequenceSurvivesAThousandBatches(t *testing.T) {
 	check.Equal(t, network.count(protocol.InitProducerId), 1, "producer ids asked for")
 }
 
-// fates returns the fate of each record, 0 for a written one.
+// wantFates checks the fate of each record; 0 means that it was written.
 func wantFates(t *testing.T, res broker.ProduceResult, fates ...broker.Fate) {
 	t.Helper()
 	check.Require(t, len(res.Records) == len(fates), "%d results, want %d", len(res.Records), len(fates))

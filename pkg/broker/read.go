@@ -30,7 +30,7 @@ const (
 	ReadLimit = 128 << 20
 )
 
-// readLimits are the limits of ReadAt.
+// readLimits returns the limits of ReadAt.
 func readLimits() Limits {
 	return Limits{RecordBytes: ReadLimit, Headers: 100_000, HeaderBytes: 16 << 20, BatchBytes: DefaultLimits().BatchBytes}
 }

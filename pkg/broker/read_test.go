@@ -16,7 +16,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/broker/internal/protocol"
 )
 
-// TestReads_EndWithTheirContext: between two portions of a batch.
+// TestReads_EndWithTheirContext: a read ends between two portions of a batch when its context ends.
 func TestReads_EndWithTheirContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -39,7 +39,7 @@ func TestSecurity_SASL(t *testing.T) {
 	}
 }
 
-// joinOnce checks that a group's own connections are secured too.
+// joinOnce joins a consumer group once, which shows that the group's own connections are secured too.
 func joinOnce(t *testing.T, c *broker.Cluster) {
 	t.Helper()
 	group := check.Must(c.Group(broker.GroupConfig{ID: "g", Topics: []string{"seeded"}}))(t)

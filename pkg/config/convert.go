@@ -121,7 +121,7 @@ func listOf(text string, item reflect.Type) ([]any, error) {
 	return list, nil
 }
 
-// either replaces an error, whose text would hold the value.
+// either returns instead in place of an error, whose text would hold the value.
 func either(err, instead error) error {
 	if err != nil {
 		return instead

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/link"
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/session"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/view"
 )
 
 const (
@@ -22,8 +23,9 @@ const (
 )
 
 // endSession removes all that the browser keeps of its session.
-func endSession(w http.ResponseWriter) {
+func endSession(w http.ResponseWriter, r *http.Request) {
 	session.Drop(w)
+	view.ForgetDrafts(w, r)
 	session.RemoveCookie(w, attemptCookie)
 	session.RemoveCookie(w, issuerCookie)
 }

@@ -41,7 +41,8 @@ type Console struct {
 	issuer   SignIn   // nil: only tokens can be used to sign in
 	sessions Sessions // nil: signing out is not remembered on the server
 	signIns  SignIns  // nil: unlimited
-	needAuth bool     // people must sign in
+	drafts   Drafts
+	needAuth bool // people must sign in
 }
 
 // Option configures a console.
@@ -64,12 +65,21 @@ func WithSessions(s Sessions) Option { return func(c *Console) { c.sessions = s 
 // WithSignIns limits failed sign-ins at the issuer. The API itself limits pasted tokens.
 func WithSignIns(l SignIns) Option { return func(c *Console) { c.signIns = l } }
 
+// Drafts keeps forms that are shown again, for all replicas.
+type Drafts = view.Drafts
+
+// DraftLife is how long Drafts keeps a draft.
+const DraftLife = view.DraftLife
+
+// WithDrafts sets where drafts are kept. Without it they are kept in memory, for a program without replicas.
+func WithDrafts(d Drafts) Option { return func(c *Console) { c.drafts = d } }
+
 // New returns the console of an API. It calls the API in the process, with the credentials of each request.
 func New(cfg Config, handler http.Handler, logger *zap.Logger, options ...Option) (*Console, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	c := &Console{cfg: cfg, api: api.Client{Handler: handler}, logger: logger, now: time.Now}
+	c := &Console{cfg: cfg, api: api.Client{Handler: handler}, logger: logger, now: time.Now, drafts: &view.MemoryDrafts{}}
 	for _, option := range options {
 		option(c)
 	}
@@ -78,7 +88,7 @@ func New(cfg Config, handler http.Handler, logger *zap.Logger, options ...Option
 		return nil, err
 	}
 	site := view.Site{Name: cfg.Name, Environment: cfg.Environment, Offers: view.Offers{Needed: c.needAuth, Issuer: c.issuer != nil}}
-	if c.renderer, err = view.NewRenderer(templates, site, c.assets, c.now); err != nil {
+	if c.renderer, err = view.NewRenderer(templates, site, c.assets, c.drafts, c.now); err != nil {
 		return nil, err
 	}
 	return c, nil

@@ -41,6 +41,7 @@ func withPages(t *testing.T, server *rest.Server, options ...console.Option) htt
 	for _, route := range pages.Routes() {
 		server.Mount(route.Method, route.Path, route.Handler)
 	}
+	server.MountMissing(pages.Missing(http.StatusNotFound), pages.Missing(http.StatusMethodNotAllowed))
 	return server.Handler()
 }
 

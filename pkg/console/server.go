@@ -44,7 +44,12 @@ func (s *server) page(h view.Handler) http.Handler {
 			return err
 		}
 		r = session.WithViewer(r, &viewer)
-		if err := h(w, r); err != nil && r.Context().Err() == nil {
+		shown, err := s.renderer.WithDraft(r)
+		if err == nil {
+			r = shown
+			err = h(w, r)
+		}
+		if err != nil && r.Context().Err() == nil {
 			s.fail(w, r, err) // render the error with the navigation
 		}
 		return nil
@@ -106,6 +111,13 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	if shown.RequestID == "" {
 		shown.RequestID = r.Header.Get("X-Request-Id")
+	}
+	if session.ViewerOf(r) != nil && view.IsForm(r) {
+		err := s.renderer.ShowAgain(w, r, &shown)
+		if err == nil {
+			return
+		}
+		s.logger.Warn("cannot show a form again", zap.String("request_id", r.Header.Get("X-Request-Id")), zap.Error(err))
 	}
 	if err := s.renderer.Render(w, r, status, "error", view.Page{Title: shown.Title, Data: shown}); err != nil {
 		s.logger.Error("cannot render the error page", zap.Error(err))

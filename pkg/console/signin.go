@@ -33,7 +33,7 @@ type Sessions interface {
 	// Ended reports whether a session was ended. An error means that this is unknown.
 	Ended(ctx context.Context, id string) (bool, error)
 
-	// End ends a session on every replica, for as long as its token is valid.
+	// End ends a session on every replica: none accepts its cookie again.
 	End(ctx context.Context, id, token string) error
 }
 
@@ -60,11 +60,14 @@ type signInPages struct {
 	needAuth bool
 }
 
-// ask redirects a page to the sign-in. It refuses a form at once, since nothing was done, and also a
-// script, which must not mistake the sign-in page for its answer.
+// ask redirects a page or a form to the sign-in, which leads back to it. It refuses a script at once, which must not
+// mistake the sign-in page for its answer.
 func (s *signInPages) ask(w http.ResponseWriter, r *http.Request) {
-	if r.Method == http.MethodGet && request.Navigates(r) {
+	if r.Method == http.MethodGet && request.Navigates(r) || view.IsForm(r) {
 		pairs := []string{"return", link.Return(r.URL.RequestURI())}
+		if r.Method != http.MethodGet {
+			pairs = []string{"return", link.Return(s.pageOf(w, r)), "failed", "unsent"}
+		}
 		if s.issuer != nil && mayReturn(r, s.now()) {
 			pairs = append(pairs, "with", "issuer-again")
 		}
@@ -78,6 +81,21 @@ func (s *signInPages) ask(w http.ResponseWriter, r *http.Request) {
 		s.logger.Error("cannot render the sign-in page", zap.Error(err))
 		http.Error(w, "not signed in", http.StatusUnauthorized)
 	}
+}
+
+// pageOf returns the page of a form, with the form as a draft. Only a browser that had a session gets one kept: each
+// of its requests counts as a failed sign-in, so the drafts of an address are limited too.
+func (s *signInPages) pageOf(w http.ResponseWriter, r *http.Request) string {
+	if session.Of(r).Token == "" {
+		return view.PageOf(r)
+	}
+	problem := view.Problem{Title: "Nothing was done", Message: "You were not signed in. Check the form and send it again."}
+	address, err := s.renderer.KeepDraft(w, r, &problem)
+	if err != nil {
+		s.logger.Warn("cannot keep a draft", zap.String("request_id", r.Header.Get("X-Request-Id")), zap.Error(err))
+		return view.PageOf(r)
+	}
+	return address
 }
 
 // tooSoon is the shortest time between automatic visits to the issuer: an earlier visit would not help.
@@ -113,6 +131,12 @@ var signInFailures = map[string]*view.Problem{
 	"unkept": {
 		Title: "The browser did not keep the session", Message: "Sessions need cookies, and https unless the server is on this machine.",
 	},
+	"unsent":    {Title: "You are not signed in", Message: "Nothing was done. Sign in and send the form again."},
+	"no-token":  {Title: "This is not a token", Message: "A token is one word of letters, digits and a few signs."},
+	"invalid":   {Title: "Invalid or expired token", Message: "It is unknown, has expired, or is for another service."},
+	"too-many":  {Title: "Too many invalid tokens", Message: "They came from this address. Try again in a minute."},
+	"too-long":  {Title: "The token is too long", Message: "A browser cannot keep it."},
+	"here-only": {Title: "Signed out in this browser only", Message: "The server could not record it. A copy of the session is valid until its token expires."},
 }
 
 // show shows the page, begins a sign-in at the issuer, or completes one: only the next request shows whether
@@ -215,27 +239,21 @@ func (s *signInPages) takeToken(w http.ResponseWriter, r *http.Request) error {
 		return view.Redirect(w, r, p.Return)
 	}
 	token := tokenIn(request.Text(r, "token"))
+	again := func(why string) error { return view.Redirect(w, r, link.SignIn, "failed", why, "return", p.Return) }
 	if !tokenForm.MatchString(token) {
-		p.Problem = &view.Problem{Title: "This is not a token", Message: "A token is one word of letters, digits and a few signs."}
-		return s.render(w, r, http.StatusBadRequest, p)
-	}
-	status, err := s.checkToken(r, token)
-	if status == http.StatusUnauthorized {
-		p.Problem = &view.Problem{Title: "Invalid or expired token", Message: "It is unknown, has expired, or is for another service."}
-		return s.render(w, r, status, p)
+		return again("no-token")
 	}
 	var refused *api.Error
-	if errors.As(err, &refused) && tooManyTokens(refused) {
-		w.Header().Set("Retry-After", refused.RetryAfter)
-		p.Problem = &view.Problem{Title: "Too many invalid tokens", Message: "They came from this address. Try again in a minute."}
-		return s.render(w, r, status, p)
-	}
-	if err != nil {
+	switch status, err := s.checkToken(r, token); {
+	case status == http.StatusUnauthorized:
+		return again("invalid")
+	case errors.As(err, &refused) && tooManyTokens(refused):
+		return again("too-many")
+	case err != nil:
 		return err
 	}
 	if err := session.Keep(w, token, 0); err != nil {
-		p.Problem = &view.Problem{Title: "The token is too long", Message: "A browser cannot keep it."}
-		return s.render(w, r, http.StatusBadRequest, p)
+		return again("too-long")
 	}
 	session.RemoveCookie(w, issuerCookie) // after a token sign-in, the browser must not be sent to the issuer
 	return view.Redirect(w, r, link.SignIn, "kept", "1", "return", p.Return)
@@ -264,13 +282,11 @@ func (s *signInPages) checkToken(r *http.Request, token string) (status int, err
 // signOut ends the session on every replica. A session at the issuer itself may continue.
 func (s *signInPages) signOut(w http.ResponseWriter, r *http.Request) error {
 	current := session.Of(r)
-	endSession(w)
+	endSession(w, r)
 	if s.sessions != nil && current.Token != "" {
 		if err := s.sessions.End(r.Context(), current.ID, current.Token); err != nil {
 			s.logger.Warn("a session was ended only in its browser", zap.String("request_id", r.Header.Get("X-Request-Id")), zap.Error(err))
-			return s.render(w, r, http.StatusServiceUnavailable, signInPage{Return: "/", Problem: &view.Problem{
-				Title: "Signed out in this browser only", Message: "The server could not record it. A copy of the session is valid until its token expires.",
-			}})
+			return view.Redirect(w, r, link.SignIn, "failed", "here-only")
 		}
 	}
 	return view.RedirectDone(w, r, "signed-out", link.SignIn)

@@ -18,7 +18,7 @@ func BenchmarkRecord(b *testing.B) { recordtest.Benchmark(b, recordPaths(b)) }
 func recordPaths(tb testing.TB) []recordtest.Path {
 	tb.Helper()
 	patterns := check.Must(ParsePatterns("*.dlq.v1"))(tb)
-	decoder := check.Must(New(patterns, nil))(tb)
+	decoder := check.Must(New(Config{}, patterns))(tb)
 	at, exists := time.Now(), func(string) bool { return true }
 	spring := entity.Record{Key: []byte("order-1"), Value: []byte(`{"order_id":1}`), Headers: springLetter()}
 	bare := entity.Record{Value: []byte(`{"order_id":1}`)}

@@ -10,9 +10,10 @@ import (
 
 // A record that failed more than once has several sets of headers. This file finds the latest and the first.
 
-// latestFirst orders the dialects of one record by time, latest first. The dialect whose topic this dead-letter topic
-// is named after wrote last; else a failure in a dead-letter or retry topic came after one in a plain topic; else the
-// dialect later in the list, because producers append.
+// latestFirst orders the dialects of one record by time, latest first. Of two dialects, the one whose original
+// topic gave this dead-letter topic its name wrote last. If that does not decide, a failure in a dead-letter or
+// retry topic is later than one in another topic. If that does not decide either, the dialect with the later
+// headers wrote last, because producers append.
 func (c *decoding) latestFirst(hops []*dialect) {
 	if len(hops) < 2 {
 		return
@@ -48,8 +49,8 @@ func (d *dialect) latestTopic(h headers) string {
 	return ""
 }
 
-// position returns the index in the list at which the dialect wrote last. For a dialect that writes in front, the
-// index has no meaning.
+// position returns the index of the last header that the dialect wrote. For a dialect that writes in front of other
+// headers, the index has no meaning.
 func (d *dialect) position(h headers) int {
 	last := -1
 	if d.newestFirst {
@@ -105,8 +106,9 @@ func (d *dialect) occurrence(age, count int) int {
 	return age
 }
 
-// groupOfOrigin returns the consumer group of the origin's hop: a replay goes to that hop's topic, which this group
-// reads. latest is the latest hop's group; it is used where there is one hop, or none that names a topic.
+// groupOfOrigin returns the consumer group of the origin's hop: a replay goes to that hop's topic, which this
+// consumer group reads. It returns latest, the consumer group of the latest hop, if there is only one hop or if no
+// hop names a topic.
 func (c *decoding) groupOfOrigin(latest string) string {
 	m := c.root
 	if m.dialect == nil || latest != "" && m.dialect.name == genericName || m.dialect == c.hops[0] && c.h.count(m.dialect.topic) < 2 {
@@ -120,7 +122,7 @@ func (c *decoding) groupOfOrigin(latest string) string {
 	return group
 }
 
-// groupOf returns the group of one hop and its header's index, counted from 1; 0 for none.
+// groupOf returns the consumer group of one hop and the index of its header, counted from 1; 0 for none.
 func (c *decoding) groupOf(m mention) (at int32, group string) {
 	d := m.dialect
 	count := c.h.count(d.topic)

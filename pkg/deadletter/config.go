@@ -61,9 +61,9 @@ type DialectConfig struct {
 // DefaultConfig maps nothing, declares nothing and trusts headers.
 func DefaultConfig() Config { return Config{OriginTrust: TrustHeader} }
 
-// Validate reports every error except originals that are dead-letter topics, which FromConfig refuses.
+// Validate reports every error except originals that are dead-letter topics, which New refuses.
 func (c Config) Validate() error {
-	_, errDecoder := FromConfig(c, Patterns{})
+	_, errDecoder := New(c, Patterns{})
 	_, errOrigins := NewOrigins(c)
 	_, errPointers := c.Pointers()
 	return errors.Join(errDecoder, errOrigins, errPointers)

@@ -71,7 +71,7 @@ func TestTheLastOfManyDialectsIsRead(t *testing.T) {
 		name := "d" + string(rune('a'+i%26)) + string(rune('a'+i/26))
 		list = append(list, DialectConfig{Name: name, Anchors: []string{name}, Topic: name})
 	}
-	d := check.Must(FromConfig(Config{Dialects: list}, Patterns{}))(t)
+	d := check.Must(New(Config{Dialects: list}, Patterns{}))(t)
 	last := list[maxDialects-1].Name
 	for dialect, h := range map[string][]entity.Header{
 		last:   {{Key: last, Value: []byte("orders")}},
@@ -85,7 +85,7 @@ func TestTheLastOfManyDialectsIsRead(t *testing.T) {
 
 func TestDialectsListsConfiguredOnesFirst(t *testing.T) {
 	t.Parallel()
-	d := check.Must(FromConfig(Config{Dialects: []DialectConfig{{Name: "mine", Anchors: []string{"a"}, Topic: "t"}}}, Patterns{}))(t)
+	d := check.Must(New(Config{Dialects: []DialectConfig{{Name: "mine", Anchors: []string{"a"}, Topic: "t"}}}, Patterns{}))(t)
 	got, want := d.Dialects(), append([]string{"mine"}, Dialects()...)
 	check.True(t, slices.Equal(got, want), "Dialects() = %v, want %v", got, want)
 }

@@ -1,7 +1,8 @@
 package deadletter
 
 // connect is a Kafka Connect sink with errors.deadletterqueue.context.headers.enable. Any of its names is enough,
-// since the prefix is reserved. The message can be a null header. The record's timestamp is the original's.
+// since the prefix is reserved. The header of the error message can be null. The record's timestamp is the
+// original's.
 var connect = dialect{
 	name: "connect",
 	anchors: [][]string{

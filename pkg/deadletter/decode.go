@@ -8,7 +8,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/fingerprint"
 )
 
 // Reading is the decoded dead letter. Every text is bounded valid UTF-8 without NUL; headers keep their bytes.
@@ -42,7 +44,7 @@ func (d *Decoder) Decode(topic string, rec entity.Record, ts time.Time, exists f
 	return c.read(rec, ts, room[:0])
 }
 
-// decoding is one call of Decode. hops are the dialects that claim the record, the latest failure first.
+// decoding is one call of Decode. hops are the dialects that the record matches, the latest failure first.
 type decoding struct {
 	d      *Decoder
 	topic  string
@@ -66,6 +68,9 @@ func (c *decoding) read(rec entity.Record, ts time.Time, room []*dialect) Readin
 	r := Reading{Returned: lineage(rec.Headers), Pointer: IsPointer(rec)}
 	f := c.failure()
 	r.Failure, r.ErrorMessage = f.Failure, f.message
+	if root := fingerprint.RootClass(f.Class, f.StackTrace); root != f.Class {
+		r.Failure.Class, c.trail[fieldClass] = headervalue.Text([]byte(root), MaxErrorClass), c.trail[fieldStack]
+	}
 	if r.ErrorMessage == "" {
 		r.ErrorMessage = entity.UnknownError
 		c.trail[fieldMessage] = trace{}

@@ -18,14 +18,9 @@ type Decoder struct {
 	strips     map[string]ownNames
 }
 
-// New returns a decoder with the built-in dialects; see FromConfig.
-func New(patterns Patterns, rules []MapRule) (*Decoder, error) {
-	return FromConfig(Config{TopicMap: rules}, patterns)
-}
-
-// FromConfig returns a decoder. Patterns say which topics are dead-letter topics: such a topic is never an origin.
+// New returns a decoder. Patterns say which topics are dead-letter topics: such a topic is never an origin.
 // Rules are tried in order. Errors name every fault and are of kind entity.ErrInvalid.
-func FromConfig(cfg Config, patterns Patterns) (*Decoder, error) {
+func New(cfg Config, patterns Patterns) (*Decoder, error) {
 	rules, errRules := compileRules("kafka.topic_map", patterns, cfg.TopicMap)
 	own, errDialects := compileDialects(cfg.Dialects)
 	uber, errUber := compileUber(cfg.UberDLQTopics)

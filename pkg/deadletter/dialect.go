@@ -33,7 +33,8 @@ type dialect struct {
 	// unwrap, when set, extracts a field from a header's value.
 	unwrap func(field, []byte) []byte
 
-	// They take and return values, because a pointer passed to an unknown function would escape to the heap.
+	// Hooks for what the table cannot express. They take and return values, because a pointer that is passed to an
+	// unknown function would escape to the heap.
 	refinePlace   func(headers, place) place
 	refineFailure func(headers, failure) failure
 }
@@ -108,8 +109,8 @@ func (d *dialect) value(f field, raw []byte) []byte {
 	return d.unwrap(f, raw)
 }
 
-// recognise appends the dialects that claim the record, latest first; the user's come first, weak and generic ones
-// last.
+// recognise appends the dialects that the record matches: first the user's, then the built-in ones, latest first,
+// and weak or generic ones only if there is no other.
 func (c *decoding) recognise(hops []*dialect) []*dialect {
 	var seen dialectSet
 	for i := range c.h {
@@ -131,7 +132,7 @@ func (c *decoding) recognise(hops []*dialect) []*dialect {
 	return hops
 }
 
-// claiming appends the dialects of the set that pass the filter and claim the record.
+// claiming appends the dialects of the set that pass the filter and match the record.
 func (c *decoding) claiming(hops []*dialect, set dialectSet, asked func(*dialect) bool) []*dialect {
 	for i, d := range c.d.dialects {
 		if set&(1<<i) != 0 && asked(d) && d.claims(c.h, c.key) {
@@ -148,11 +149,6 @@ func builtIn(others []*dialect) []*dialect {
 		all = append(all, &dialects[i])
 	}
 	return all
-}
-
-// noError reports whether the dialect has no headers for the error.
-func (d *dialect) noError() bool {
-	return len(d.causes)+len(d.classes)+len(d.messages)+len(d.stacks) == 0
 }
 
 // lacks reports whether the dialect has no header for a field of a failure.

@@ -48,7 +48,8 @@ func (d *dialect) failure(h headers) failure {
 	return f
 }
 
-// pick returns the latest value of the first key that has one, and its index. part starts at from in the list.
+// pick returns the latest value in part of the first key that has one, and its index in the whole list, in which
+// part begins at from.
 func (f *failure) pick(d *dialect, part headers, from int, of field, keys []string) []byte {
 	for _, key := range keys {
 		i := d.latestIndex(part, key)
@@ -83,12 +84,13 @@ func (c *decoding) failure() failure {
 	return f
 }
 
-// supplement takes fields for which latest has no header from other dialects.
+// supplement takes from other dialects the fields for which latest has no header. A dialect that has no header for the
+// message describes no failure, so the failure is read from hand-written headers.
 func (c *decoding) supplement(f failure, latest *dialect) failure {
 	if latest.configured && len(c.hops) > 1 {
 		f = c.borrow(f, latest, c.hops[1], fieldClass, fieldMessage, fieldStack, fieldGroup, fieldAttempts)
 	}
-	if latest.noError() && f.message == "" && latest.name != genericName {
+	if latest.lacks(fieldMessage) && f.message == "" && latest.name != genericName {
 		if d := generic(c.h); d != nil {
 			f = c.borrow(f, latest, d, fieldClass, fieldMessage, fieldStack)
 		}
@@ -96,11 +98,12 @@ func (c *decoding) supplement(f failure, latest *dialect) failure {
 	return f
 }
 
-// borrow takes the fields for which latest has no header from another dialect.
+// borrow takes from other the fields that latest did not find; if latest is a user's dialect, only fields for which it
+// has no header.
 func (c *decoding) borrow(f failure, latest, other *dialect, fields ...field) failure {
 	from := other.failure(c.h)
 	takes := func(of field) bool {
-		if from.at[of] == 0 || !latest.lacks(of) || !slices.Contains(fields, of) {
+		if from.at[of] == 0 || f.at[of] > 0 || latest.configured && !latest.lacks(of) || !slices.Contains(fields, of) {
 			return false
 		}
 		c.noteFailure(from, other, of)

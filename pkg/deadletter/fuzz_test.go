@@ -38,7 +38,7 @@ func FuzzDecode(f *testing.F) {
 
 func fuzzDecoder(f *testing.F) *Decoder {
 	patterns := check.Must(ParsePatterns("*.dlq.v1", "^.*-dlt$"))(f)
-	d := check.Must(FromConfig(Config{
+	d := check.Must(New(Config{
 		TopicMap:      []MapRule{{"mapped-*", "$1"}},
 		UberDLQTopics: []string{"uber*", "orders*"},
 		Dialects: []DialectConfig{

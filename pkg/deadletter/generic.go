@@ -1,6 +1,7 @@
 package deadletter
 
-// genericName is reported for hand-written headers that no dialect claims but whose names are self-explanatory.
+// genericName is the dialect reported for hand-written headers that match no dialect but whose names say what they
+// hold.
 const genericName = "generic"
 
 // field is the meaning of a generic alias.

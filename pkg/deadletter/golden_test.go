@@ -157,7 +157,7 @@ func TestGolden(t *testing.T) {
 func (g golden) decoder(t *testing.T) *Decoder {
 	t.Helper()
 	patterns := check.Must(ParsePatterns(g.Patterns...))(t)
-	return check.Must(FromConfig(Config{TopicMap: g.Map, Dialects: g.Dialects, UberDLQTopics: g.Uber}, patterns))(t)
+	return check.Must(New(Config{TopicMap: g.Map, Dialects: g.Dialects, UberDLQTopics: g.Uber}, patterns))(t)
 }
 
 func checkGolden(t *testing.T, g golden) {
@@ -201,5 +201,5 @@ func TestEveryGoldenFolderNamesADialect(t *testing.T) {
 func decoder(t testing.TB, patterns []string, rules ...MapRule) *Decoder {
 	t.Helper()
 	p := check.Must(ParsePatterns(patterns...))(t)
-	return check.Must(New(p, rules))(t)
+	return check.Must(New(Config{TopicMap: rules}, p))(t)
 }

@@ -39,7 +39,8 @@ const (
 	hexkitFirstEvent = "original_event_id"
 )
 
-// eventID splits the value into at most one part too many, which makes it malformed. at is the header's index.
+// eventID splits the value into its four parts; a fifth part shows that the value is malformed. at is the header's
+// index, counted from 1.
 func eventID(h headers) (parts [][]byte, at int32) {
 	i := h.lastIndex(hexkitEvent)
 	if i < 0 {

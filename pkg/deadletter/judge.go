@@ -30,7 +30,8 @@ func NewJudge(decoder *Decoder, origins Origins, mapping func(context.Context) (
 	return &Judge{origins: origins, mapping: mapping, decoder: decoder, now: time.Now}
 }
 
-// Standing reads the mapping, whose errors it returns. The returned function is for one caller at a time.
+// Standing reads the mapping and returns a function that judges the original topic of a message. One goroutine at a
+// time may call that function. Its own error is that of the read.
 func (j *Judge) Standing(ctx context.Context) (func(*entity.Message) entity.OriginStanding, error) {
 	at := j.now()
 	m, err := j.mapping(ctx)
@@ -75,7 +76,8 @@ func (j *Judge) judging(decoder *Decoder) func(*entity.Message) entity.OriginSta
 	}
 }
 
-// withRules compiles each version of the rules once; unusable rules declare nothing. at is the time of the read of m.
+// withRules returns the decoder with the rules of m, which was read at the time at. It compiles each version of the
+// rules once; rules that cannot be compiled are ignored.
 func (j *Judge) withRules(m entity.Mapping, at time.Time) *Decoder {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -92,7 +94,7 @@ func (j *Judge) withRules(m entity.Mapping, at time.Time) *Decoder {
 	return decoder
 }
 
-// claim is an original topic that records of a dead-letter topic name.
+// claim is a dead-letter topic and an original topic that its records name.
 type claim struct{ dlqTopic, original string }
 
 // judge treats a mapping of the dead-letter topic as a declaration of one original topic.

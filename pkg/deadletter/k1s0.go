@@ -1,11 +1,14 @@
 package deadletter
 
 // k1s0's library writes only the topic and the error. Other dialects use the same topic header, with companion
-// headers.
+// headers. The names besides topic and error are those that hand-written producers use with this topic header.
 var k1s0 = dialect{
 	name:     "k1s0",
 	anchors:  [][]string{{"original_topic", "error"}},
 	accept:   func(h headers, key []byte) bool { return !hexkit.claims(h, key) && !karafkaLegacy.claims(h, key) },
 	topic:    "original_topic",
+	classes:  []string{"error_class"},
 	messages: []string{"error"},
+	stacks:   []string{"stack_trace"},
+	groups:   []string{"consumer_group"},
 }

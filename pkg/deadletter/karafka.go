@@ -17,7 +17,9 @@ var karafka = dialect{
 	attempts:  []string{"source_attempts"},
 }
 
-// karafkaLegacy is Karafka Pro before 2.5. It replaced the record's key by the partition's number; see ReplayKey.
+// karafkaLegacy is Karafka Pro before 2.5. It replaced the record's key by the partition's number; see ReplayKey. Its
+// names are plain words, so it also reads what producers that are written by hand add to them; the message then comes
+// from a hand-written header.
 var karafkaLegacy = dialect{
 	name: "karafka-legacy",
 	anchors: [][]string{
@@ -29,7 +31,9 @@ var karafkaLegacy = dialect{
 	topic:     "original_topic",
 	partition: "original_partition",
 	offset:    "original_offset",
-	groups:    []string{"original_consumer_group"},
+	classes:   []string{"error_class"},
+	stacks:    []string{"stack_trace"},
+	groups:    []string{"original_consumer_group", "consumer_group"},
 	attempts:  []string{"original_attempts"},
 }
 

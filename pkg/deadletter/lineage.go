@@ -23,7 +23,7 @@ func ours(key string) bool {
 	return false
 }
 
-// lineage reads these headers, the last of each. If one is missing or malformed, all are ignored.
+// lineage reads the dlq- headers, the last of each name. If one is missing or malformed, all are ignored.
 func lineage(h headers) *Lineage {
 	redrive := h.last(HeaderRedriveID)
 	if redrive == nil {

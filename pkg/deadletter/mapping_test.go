@@ -71,7 +71,7 @@ func TestNewSaysWhatIsWrong(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := New(patterns, []MapRule{{"ok", "ok"}, tt.rule})
+			_, err := New(Config{TopicMap: []MapRule{{"ok", "ok"}, tt.rule}}, patterns)
 			check.Require(t, errors.Is(err, entity.ErrInvalid), "New = %v, want an error of kind ErrInvalid", err)
 			for _, part := range tt.says {
 				check.True(t, strings.Contains(err.Error(), part), "New: %q does not say %q", err, part)

@@ -18,7 +18,7 @@ const (
 	TrustDeclared = "declared"
 )
 
-// OriginRule declares which original topics the records of dead-letter topics may claim.
+// OriginRule declares which original topics the records of dead-letter topics may name.
 type OriginRule struct {
 	// DLQ is a glob of dead-letter topics.
 	DLQ string `mapstructure:"dlq"`
@@ -90,7 +90,7 @@ func checkOriginals(original string, groups int) error {
 	return nil
 }
 
-// Declaration says whether records of a dead-letter topic may claim an original topic.
+// Declaration says whether records of a dead-letter topic may name an original topic.
 func (o Origins) Declaration(dlqTopic, original string) entity.Declaration {
 	found := entity.NotDeclared
 	for _, rule := range o.rules {

@@ -67,12 +67,12 @@ func TestOrigins_WrongFieldsAreNamed(t *testing.T) {
 	}
 }
 
-// judged returns the result of a judge with these declarations, and this mapping of gamma.dlq.v1, for a message of
-// that topic.
+// judged returns what a judge with these declarations says about a message of the topic gamma.dlq.v1, which an
+// operator has mapped to the topic mapped.
 func judged(t *testing.T, cfg Config, mapped string, m entity.Message) entity.OriginStanding {
 	t.Helper()
 	origins := check.Must(NewOrigins(cfg))(t)
-	decoder := check.Must(FromConfig(cfg, Patterns{}))(t)
+	decoder := check.Must(New(cfg, Patterns{}))(t)
 	mapping := entity.Mapping{Version: 1}
 	if mapped != "" {
 		mapping.Rules = []entity.TopicRule{{Pattern: "gamma.dlq.v1", Original: mapped}}
@@ -128,7 +128,7 @@ func TestJudge(t *testing.T) {
 // Standing uses the current mapping, not one that was read earlier.
 func TestJudge_FollowsTheMapping(t *testing.T) {
 	t.Parallel()
-	decoder := check.Must(FromConfig(Config{}, Patterns{}))(t)
+	decoder := check.Must(New(Config{}, Patterns{}))(t)
 	origins := check.Must(NewOrigins(Config{OriginTrust: TrustDeclared}))(t)
 	var mapping entity.Mapping
 	var failure error
@@ -154,7 +154,7 @@ func TestJudge_FollowsTheMapping(t *testing.T) {
 // Recent needs no statement for each page, and uses a changed mapping within a second.
 func TestJudgeRecent(t *testing.T) {
 	t.Parallel()
-	decoder := check.Must(FromConfig(Config{}, Patterns{}))(t)
+	decoder := check.Must(New(Config{}, Patterns{}))(t)
 	origins := check.Must(NewOrigins(Config{OriginTrust: TrustDeclared}))(t)
 	reads, mapping := 0, entity.Mapping{}
 	judge := NewJudge(decoder, origins, func(context.Context) (entity.Mapping, error) {

@@ -21,7 +21,7 @@ func (d *Decoder) StackTrace(topic string, rec entity.Record) string {
 		return ""
 	}
 	latest := c.hops[0]
-	if latest.configured || latest.noError() || latest.refineFailure != nil {
+	if latest.configured || latest.lacks(fieldMessage) || latest.refineFailure != nil {
 		return c.failure().StackTrace // other dialects may be read too
 	}
 	var f failure

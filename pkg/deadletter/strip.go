@@ -124,14 +124,14 @@ var strippedAlways = set(
 
 // strippedFor are names that are removed only when their dialect was recognised.
 var strippedFor = map[string]ownNames{
-	k1s0.name: {names: set(sharedNames, family("", "error"))},
+	k1s0.name: {names: set(sharedNames, plainFailure)},
 	hexkit.name: {
 		names: set(sharedNames, family("", hexkitEvent, hexkitFirstEvent, "service")),
 		saved: hexkitFirstEvent, restored: hexkitEvent,
 	},
 	genericName:        {names: set(family("x-", "error-message", "error-type", "stack-trace", "consumer-group"))},
 	karafka.name:       {names: set(sharedNames)},
-	karafkaLegacy.name: {names: set(sharedNames)},
+	karafkaLegacy.name: {names: set(sharedNames, plainFailure)},
 	karafkaHyphenated.name: {names: set(family("original-",
 		"topic", "partition", "offset", "consumer-group", "key", "attempts"))},
 	uberDLQ.name:   {prefixes: []string{uberPrefix}},
@@ -145,7 +145,7 @@ var strippedFor = map[string]ownNames{
 	},
 }
 
-// ownNames returns the names that a dialect removes, including those under which it saved a header that is restored.
+// ownNames holds the names that a dialect removes, including those under which it saved a header that is restored.
 type ownNames struct {
 	names           map[string]bool
 	prefixes        []string
@@ -157,6 +157,9 @@ var sharedNames = append(
 	family("source_", "topic", "partition", "offset", "consumer_group", "attempts", "trace_id"),
 	family("original_", "topic", "partition", "offset", "consumer_group", "key", "attempts")...,
 )
+
+// plainFailure are headers in which hand-written producers describe a failure, in addition to sharedNames.
+var plainFailure = family("", "error", "error_class", "error_message", "stack_trace", "consumer_group")
 
 func family(prefix string, names ...string) []string {
 	out := make([]string, len(names))

@@ -92,8 +92,8 @@ type Attempt struct {
 	TopicID    string // Kafka's id of the topic's incarnation at that time; "" when unknown
 	Partition  int32
 	Offset     int64 // -1 when not known
-	// ConsumerGroup is the group of the message's failure. It is set for attempts of redrives only; "" when it is not
-	// known or the message no longer exists.
+	// ConsumerGroup is the consumer group that failed on the message. It is set for attempts of redrives only; ""
+	// when it is not known or the message no longer exists.
 	ConsumerGroup string
 	Edit          *Edit // how the sent record differed from the message; nil: unchanged
 }

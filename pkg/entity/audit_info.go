@@ -1,6 +1,7 @@
 package entity
 
 import (
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -10,12 +11,15 @@ import (
 type AuditInfo struct {
 	Actor     string // never empty
 	Reason    string // in the actor's words; "" when none was given
-	RequestID string // id of the HTTP request; "" for changes without a request
+	RequestID string // id of the HTTP request, which the client may choose; "" for changes without a request
 	TraceID   string // trace id of the request, 32 hex digits; "" for none
 
 	// Operation identifies the work of one request: when the request is sent again after a crash, it finds the work
 	// that it started. It becomes the id of the attempt or of the redrive. uuid.Nil: the request will not be repeated.
 	Operation uuid.UUID
+
+	// Call is made by the server for each HTTP request; uuid.Nil for changes without a request.
+	Call uuid.UUID
 }
 
 // By returns an AuditInfo that has only an actor.
@@ -26,6 +30,17 @@ const (
 	ActorSettler = "settler" // settles attempts whose own process did not end them
 	ActorAuto    = "auto"    // automatic retry
 	ActorIngest  = "ingest"  // stores incoming records
+
+	ActorHeartbeat = "heartbeat" // deletes the messages of heartbeats
+)
+
+// ActorKind is whether a person or dlq-manager itself made a change.
+type ActorKind string
+
+// The kinds of actors.
+const (
+	ActorPerson  ActorKind = "person" // a principal
+	ActorMachine ActorKind = "machine"
 )
 
 // Action names a change in the audit trail. The set is closed.
@@ -55,6 +70,8 @@ const (
 
 	ActionAnnotate Action = "annotate" // an error group's note, link or mute
 	ActionReplace  Action = "replace"  // the topic mapping
+	ActionSave     Action = "save"     // a shared view
+	ActionRedirect Action = "redirect" // the redirect of an original topic was created or replaced
 )
 
 // Kind is the kind of object that an entry of the audit trail belongs to.
@@ -68,7 +85,9 @@ const (
 	KindMapping Kind = "mapping" // of topics; there is one, and it has no id
 	// KindQuarantine is a record that could not be stored; LastError has its position.
 	KindQuarantine Kind = "quarantine"
-	KindList       Kind = "list" // a search or an export; LastError has its query
+	KindList       Kind = "list"     // a search or an export; LastError has its query
+	KindView       Kind = "view"     // a shared view; LastError has its name and query
+	KindRedirect   Kind = "redirect" // of an original topic, whose name is in Topics
 )
 
 // AuditEntry is one entry of the audit trail. Entries are never changed.
@@ -84,4 +103,23 @@ type AuditEntry struct {
 	LastError  string
 	Topics     string // the topics that the change applies to, separated by commas; "": not given
 	Cause      AuditInfo
+
+	// Set only where an entry represents all entries of its request; see repository.TrailQuery.ByRequest:
+	Entries  int           // of the request, up to one more than MaxRequestEntries
+	Redrive  RedriveAction // of the redrive that it created; "": none, or it is deleted
+	Selected int           // messages of that redrive
+}
+
+// MaxRequestEntries is the number up to which the entries of a request are counted.
+const MaxRequestEntries = 1000
+
+// ActorKind reports who made the change. dlq-manager itself makes attempts and ends redrives, although
+// the cause of these names the person who started them.
+func (e AuditEntry) ActorKind() ActorKind {
+	machine := slices.Contains([]Action{ActionAttempt, ActionPass, ActionStop, ActionFinish}, e.Action) ||
+		slices.Contains([]string{ActorSettler, ActorAuto, ActorIngest, ActorHeartbeat}, e.Cause.Actor)
+	if machine {
+		return ActorMachine
+	}
+	return ActorPerson
 }

@@ -44,6 +44,7 @@ func (e *Edit) Apply(r Record) Record {
 
 // PatchSample shows one message's payload before and after a redrive's patch.
 type PatchSample struct {
+	Topic         string // original
 	MessageID     uuid.UUID
 	Before, After []byte // JSON; After is nil when the patch cannot be applied
 	Reason        string // why it cannot be applied; "" when it can

@@ -16,6 +16,8 @@ var (
 	ErrInvalid = errors.New("invalid")
 	// ErrConflict: the object exists but its state forbids the request.
 	ErrConflict = errors.New("conflict")
+	// ErrChanged: the object is no longer in the version that the request expects.
+	ErrChanged = errors.New("changed since it was read")
 	// ErrUnavailable: a dependency did not answer; trying later may work.
 	ErrUnavailable = errors.New("unavailable")
 	// ErrRefused: the store rejects the data permanently; a repeated try fails too, unless the store itself is changed.
@@ -90,8 +92,9 @@ func (e *ClaimedError) Is(target error) bool { return target == ErrConflict }
 // RefusedError is a replay that was refused before an attempt was counted: the message is unchanged. Its kind is
 // ErrConflict.
 type RefusedError struct {
-	Class  ErrorClass // LoopRefused, UnknownTopic, Unauthorized or BadRecord
-	Reason string     // one sentence for the operator
+	Class   ErrorClass // LoopRefused, UnknownTopic, Unauthorized or BadRecord
+	Reason  string     // one sentence for the operator
+	Missing bool       // the target topic does not exist
 }
 
 func (e *RefusedError) Error() string { return e.Reason }
@@ -119,3 +122,19 @@ func (e *RedriveNotFoundError) Error() string { return "redrive not found: " + e
 
 // Is makes the error's kind ErrNotFound.
 func (e *RedriveNotFoundError) Is(target error) bool { return target == ErrNotFound }
+
+// ChangedError says that an object has another version than the request expects. Its kind is ErrChanged.
+type ChangedError struct {
+	What    string
+	Version int64 // of the present object; 0: it does not exist
+}
+
+func (e *ChangedError) Error() string {
+	if e.Version == 0 {
+		return e.What + " does not exist any more; read it again"
+	}
+	return e.What + " has changed since it was read; read it again"
+}
+
+// Is makes the error's kind ErrChanged.
+func (e *ChangedError) Is(target error) bool { return target == ErrChanged }

@@ -12,6 +12,7 @@ import (
 // Filter selects the messages that meet all conditions that are set. Searches, exports, the archive and redrives
 // interpret it in the same way.
 type Filter struct {
+	MessageIDs    []uuid.UUID   // only these messages; empty: any
 	Topic         string        // original or dead-letter topic, by its exact name
 	Topics        TopicPatterns // patterns for the original or dead-letter topic; the zero value: any
 	Statuses      []Status      // empty: any; for a redrive: the statuses that its action applies to
@@ -30,7 +31,7 @@ type Filter struct {
 	Key     []byte        // record key; nil: any
 	Headers []HeaderMatch // each must be among the record's headers
 	Fields  []FieldMatch  // each must occur in the record's JSON
-	Words   []string      // lower case; each is part of the error message or of the record's text
+	Words   []string      // each is part of the error message or of the record's text, in upper or lower case
 
 	// Visible restricts the filter to the topics that the caller may see, by TopicPatterns.Sees; nil: all.
 	Visible *TopicPatterns
@@ -52,12 +53,12 @@ type FieldMatch struct {
 // Narrow reports whether the filter has a condition other than times and statuses. Without one it could select every
 // message.
 func (f Filter) Narrow() bool {
-	return f.Topic != "" || len(f.Topics.list) > 0 || f.ErrorClass != "" || f.ConsumerGroup != "" || f.Dialect != "" ||
-		f.Group != uuid.Nil || f.UnknownOrigin || f.Catalogued()
+	return len(f.MessageIDs) > 0 || f.Topic != "" || len(f.Topics.list) > 0 || f.ErrorClass != "" || f.ConsumerGroup != "" || f.Dialect != "" ||
+		f.Group != uuid.Nil || f.UnknownOrigin || f.NeedsSearchIndex()
 }
 
-// Catalogued reports whether the filter needs the search index.
-func (f Filter) Catalogued() bool {
+// NeedsSearchIndex reports whether the filter has a condition on keys, headers, fields or words.
+func (f Filter) NeedsSearchIndex() bool {
 	return f.Key != nil || len(f.Headers) > 0 || len(f.Fields) > 0 || len(f.Words) > 0
 }
 

@@ -1,6 +1,7 @@
 package entity
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"slices"
@@ -13,15 +14,19 @@ import (
 // Fingerprint holds the texts that failures with the same cause share.
 type Fingerprint struct {
 	Class  string   // root error class; "" when not known
-	Title  string   // the error message without the parts that differ from case to case
+	Title  string   // the innermost cause without the parts that differ from case to case
 	Frames []string // of the application, innermost first; empty without a stack trace
 	Rule   string   // name of the configured rule that matched; "" when none did
+
+	// Message is the error message without the parts that differ, where Title is only its cause. It is part of the id
+	// and not stored.
+	Message string
 }
 
 // ID returns the id of the fingerprint's error group. Equal fingerprints always have the same id, on every machine.
 func (f Fingerprint) ID() uuid.UUID {
 	h := sha256.New()
-	for _, part := range append([]string{f.Class, f.Title, f.Rule}, f.Frames...) {
+	for _, part := range append([]string{f.Class, cmp.Or(f.Message, f.Title), f.Rule}, f.Frames...) {
 		fmt.Fprintf(h, "%d:%s", len(part), part)
 	}
 	var id uuid.UUID
@@ -31,7 +36,7 @@ func (f Fingerprint) ID() uuid.UUID {
 	return id
 }
 
-// Unclassified is the error group of the messages of a dead-letter topic that created
+// Unclassified returns the error group of the messages of a dead-letter topic that created
 // too many new groups, until the indexer classifies them.
 func Unclassified(dlqTopic string) Fingerprint {
 	return Fingerprint{Title: "unclassified: too many new errors in " + dlqTopic, Rule: "unclassified"}
@@ -50,6 +55,9 @@ type ErrorGroup struct {
 	Arrived     int64            // ever
 	Topics      []TopicShare     // by original topic, of the live table; largest first
 	Trend       []HourCount      // arrivals in the requested time range, oldest first; without hours that have none
+	Minutes     []MinuteCount    // arrivals since the requested minute, oldest first; without minutes that have none
+	// CountedUntil is the time until which Minutes are complete; zero until counting starts.
+	CountedUntil time.Time
 	// Annotations are the operators' notes, links and mutes: first that of AllTopics, if there is one, then those of
 	// topics, by name.
 	Annotations []GroupAnnotation
@@ -118,6 +126,12 @@ type TopicShare struct {
 // HourCount is the number of messages that arrived in the hour that begins at Hour.
 type HourCount struct {
 	Hour     time.Time
+	Messages int64
+}
+
+// MinuteCount is the number of messages that arrived in the minute that begins at Minute.
+type MinuteCount struct {
+	Minute   time.Time
 	Messages int64
 }
 

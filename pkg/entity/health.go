@@ -24,6 +24,15 @@ type GroupHealth struct {
 	// Lag is the number of records between the group's committed offsets and the ends, in the partitions in which it
 	// has committed an offset; nil when not known.
 	Lag *int64
+
+	Partitions []GroupPartition // of the topic; none when they are not known
+}
+
+// GroupPartition is the progress of a consumer group in a partition.
+type GroupPartition struct {
+	Partition int32
+	Committed *int64 // the next offset that the group reads; nil: none, or not known
+	End       *int64 // nil: not known
 }
 
 // GroupState is the state of a consumer group in a topic.

@@ -40,8 +40,8 @@ type Message struct {
 	// Both are uuid.Nil when the message is its own root.
 	Parent uuid.UUID
 	Root   uuid.UUID
-	// Return names the replay that the record's own headers claim, which is no proof. The store checks it when it
-	// inserts the message, and keeps Parent instead.
+	// Return identifies the replay that the record's own headers name. That proves nothing: the store checks it
+	// when it inserts the message, and then sets Parent.
 	Return *Return
 	// UnconfirmedReturn: the message arrived in a dead-letter topic that is neither its parent's nor declared for the
 	// topic of the attempt. It continues its parent's retry count, but does not change the outcome of the parent's
@@ -51,7 +51,7 @@ type Message struct {
 	// Unsettled: the message is RETRYING, and it cannot be determined whether the attempt's record is in the target
 	// log.
 	Unsettled bool
-	// NextAttemptAt binds automatic retry only.
+	// NextAttemptAt is when automatic retry may send the message; an operator may send it earlier.
 	NextAttemptAt         time.Time
 	LastPublishError      string
 	LastPublishErrorClass ErrorClass
@@ -199,8 +199,8 @@ type Claim struct {
 	RedriveID uuid.UUID // of the redrive that made the attempt; uuid.Nil for none
 }
 
-// Return identifies the attempt that a record's headers claim to come from. It is no proof: any producer may write
-// these headers, and frameworks copy them to other records.
+// Return identifies the attempt that a record's headers name as the one that sent the record. It proves nothing:
+// any producer may write these headers, and frameworks copy them to other records.
 type Return struct {
 	Parent  uuid.UUID // dlq-message-id
 	Attempt uuid.UUID // dlq-redrive-id
@@ -219,8 +219,8 @@ const (
 	Returned Outcome = "returned"
 )
 
-// Consumption is the evidence for Consumed: the group has committed an offset after the record's. It is no proof,
-// because groups may skip records.
+// Consumption is the evidence for Consumed: the consumer group has committed an offset after the record's. It is no
+// proof, because consumers may skip records.
 type Consumption struct {
 	Group  string
 	Offset int64 // committed

@@ -2,8 +2,8 @@ package entity
 
 import "fmt"
 
-// Declaration says whether operators have declared an original topic for a dead-letter topic. A record's headers only
-// claim an original topic; a declaration confirms the claim.
+// Declaration says whether operators have declared an original topic for a dead-letter topic. A record's headers
+// only name an original topic; a declaration confirms it.
 type Declaration int
 
 const (

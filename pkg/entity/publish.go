@@ -28,6 +28,8 @@ type Outgoing struct {
 	Message Message
 	Target  Target
 	Edit    *Edit // nil: send the record unchanged
+	// Redirect is the target of the redirect of the message's original topic; "" for none. An edit's topic overrides it.
+	Redirect string
 }
 
 // Delivery is the broker's answer to one Outgoing.
@@ -57,8 +59,8 @@ type RetryOrder struct {
 	Edit *Edit
 	// Cause.Operation, if set, becomes the id of the attempt.
 	Cause AuditInfo
-	// Resumed: a process that died may have started the same operation before. The result of that attempt is then
-	// returned.
+	// Resumed: a process that died may have started an attempt of the same operation. If it has, the retry starts
+	// no other attempt and returns the result of that one.
 	Resumed bool
 }
 

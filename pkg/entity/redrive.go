@@ -26,7 +26,8 @@ type Redrive struct {
 	Counts   RedriveCounts
 	// CanaryPassed: the first messages were sent and succeeded, or no canary was requested.
 	CanaryPassed bool
-	// Forgiven holds the counts that the shares of failures and returns ignore since an operator resumed the redrive.
+	// Forgiven holds the counts at the time when an operator last resumed the redrive. The shares of failures and
+	// returns ignore what was counted before.
 	Forgiven Tally
 	// WaitingSince is the time since which no process could continue: a dependency could not be reached, other database
 	// sessions lock all remaining messages, or the canary is not consumed. It is zero while the redrive makes progress.
@@ -58,7 +59,8 @@ const (
 	RedriveRunning RedriveState = "running"
 	// RedrivePaused waits for an operator's resume.
 	RedrivePaused RedriveState = "paused"
-	// RedriveStopped stopped itself: too many messages, or the canary, failed or came back. An operator may resume it.
+	// RedriveStopped: the redrive stopped itself, because its canary or too many of its messages failed or came
+	// back. An operator may resume it.
 	RedriveStopped RedriveState = "stopped"
 	// RedriveCancelled was ended by an operator. Messages that were still waiting stay unchanged. Final.
 	RedriveCancelled RedriveState = "cancelled"
@@ -199,7 +201,30 @@ type Preview struct {
 	Reasons map[string]int
 	Groups  []PreviewGroup
 	// Samples show the patch, if there is one, applied to some of the messages.
-	Samples []PatchSample
+	Samples  []PatchSample
+	Overlaps []Overlap // nil: not known
+}
+
+// Overlap is another redrive that is not over, and the number of messages that wait in it too. Each of them goes to the
+// redrive that takes it first; the other skips it.
+type Overlap struct {
+	ID        uuid.UUID
+	Action    RedriveAction
+	State     RedriveState
+	Actor     string
+	CreatedAt time.Time
+	Messages  int
+}
+
+// ReturnedError is an error with which messages of a redrive came back. Topic and DLQTopic are those of the messages,
+// and decide who may see it.
+type ReturnedError struct {
+	Group    uuid.UUID // error group; uuid.Nil when it is unknown, or the messages were deleted or archived
+	Class    string
+	Title    string
+	Topic    string
+	DLQTopic string
+	Messages int
 }
 
 // PreviewGroup counts messages of a topic that would be sent, or would not be sent for the same reason.
@@ -208,4 +233,5 @@ type PreviewGroup struct {
 	Messages int
 	Class    string // error class or reason; "" when they would be sent
 	Reason   string // a sentence for operators
+	Missing  bool   // the topic to which they would be sent does not exist
 }

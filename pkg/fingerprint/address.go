@@ -2,7 +2,7 @@ package fingerprint
 
 import "strings"
 
-// ip4 takes 10.0.0.1, and a port or the length of a network after it.
+// ip4 consumes an IPv4 address, and a port or the length of a network after it.
 func (t *titler) ip4() bool {
 	end := ip4End(t.s, t.i)
 	if end == 0 {
@@ -35,7 +35,7 @@ func portEnd(s string, i int) int {
 	return i
 }
 
-// ip6 takes addresses with eight groups, or with :: and a digit.
+// ip6 consumes an IPv6 address with eight groups, or with :: and a digit.
 func (t *titler) ip6() bool {
 	end := ip6End(t.s, t.i)
 	if end == 0 {
@@ -111,7 +111,7 @@ func (t *titler) bracketed() bool {
 	return true
 }
 
-// email takes an address whose mailbox ends at an @.
+// email consumes an e-mail address whose mailbox ends at end.
 func (t *titler) email(end int) bool {
 	domain := end + 1
 	stop := run(t.s, domain, isChunk)
@@ -126,7 +126,7 @@ func (t *titler) email(end int) bool {
 	return true
 }
 
-// host takes a host with a port: a name with dots, or localhost, before a colon.
+// host consumes a host with a port: a name with dots, or localhost, before a colon.
 func (t *titler) host(end int) bool {
 	name := t.s[t.i:end]
 	port := digits(t.s, end+1, 6)
@@ -141,7 +141,8 @@ func (t *titler) host(end int) bool {
 	return true
 }
 
-// isSource reports whether files of programs end so: what follows them is a line.
+// isSource reports whether a file with this extension is source code: a number after its name is then a line, not a
+// port.
 func isSource(extension string) bool {
 	switch strings.ToLower(extension) {
 	case "java", "kt", "kts", "scala", "groovy", "clj", "py", "js", "mjs", "cjs", "ts", "tsx", "jsx", "go", "rb", "php", "cs", "fs", "vb",
@@ -151,8 +152,8 @@ func isSource(extension string) bool {
 	return false
 }
 
-// url takes the scheme and what comes before an @, which may be a password. Host and path are like other text; a
-// query is dropped.
+// url consumes the scheme of a URL and, because it may be a password, everything before an @. It leaves host and
+// path to the other methods, and drops the query.
 func (t *titler) url(end int) bool {
 	t.out = append(t.out, t.s[t.i:end+3]...)
 	t.i, t.word = end+3, ""

@@ -2,6 +2,11 @@ package fingerprint
 
 import "strings"
 
+const (
+	maxClass = 512
+	maxStack = 256 << 10
+)
+
 func isDigit(b byte) bool { return b >= '0' && b <= '9' }
 
 // isLetter treats every byte beyond ASCII as a letter.

@@ -2,16 +2,17 @@ package fingerprint
 
 import "strings"
 
-// rootClass returns the class of the root cause: the given one, unless the stack trace has a more precise one.
-func rootClass(class, stack string) string {
-	class = clean(class, maxClass)
-	if class != "" && !isWrapper(class) {
+// RootClass returns the class of the root cause: the given one, unless that is empty or only a wrapper and the stack
+// trace has a more precise one.
+func RootClass(class, stack string) string {
+	known := clean(class, maxClass)
+	if known != "" && !isWrapper(known) {
 		return class
 	}
 	if root := causedBy(stack); root != "" {
 		return root
 	}
-	if class == "" {
+	if known == "" {
 		return headClass(stack)
 	}
 	return class
@@ -58,14 +59,17 @@ func causedBy(stack string) string {
 
 // headClass returns the class that a stack trace without causes begins with or, in Python, ends with.
 func headClass(stack string) string {
-	stack = strings.TrimSpace(stack)
-	line, _ := nextLine(stack)
+	return leadingClass(headLine(stack))
+}
+
+// headLine returns the line of a stack trace with the outermost error.
+func headLine(stack string) string {
+	line, _ := nextLine(strings.TrimSpace(stack))
 	if strings.HasPrefix(line, "Traceback (most recent call last)") {
-		line = strings.TrimSpace(stack[strings.LastIndexAny(stack, "\n\r")+1:])
+		line = lastLine(stack)
 	}
 	line = strings.TrimPrefix(line, `Exception in thread "main" `)
-	line = strings.TrimPrefix(line, "Uncaught ")
-	return leadingClass(line)
+	return strings.TrimPrefix(line, "Uncaught ")
 }
 
 func leadingClass(text string) string {

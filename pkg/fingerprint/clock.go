@@ -2,7 +2,7 @@ package fingerprint
 
 import "strings"
 
-// clock takes a timestamp, a date or a time of day that begins with a digit.
+// clock consumes a timestamp, a date or a time of day that begins with a digit.
 func (t *titler) clock() bool {
 	end := dateEnd(t.s, t.i)
 	if end == 0 {
@@ -107,7 +107,8 @@ func zoneEnd(s string, i int) int {
 	return i
 }
 
-// writtenDate takes Sat Nov 21 10:00:00 UTC 2026, Sat, 21 Nov 2026 10:00:00 GMT, 21-Nov-2026, Nov 21 10:00:00.
+// writtenDate consumes dates with the name of a month: Sat Nov 21 10:00:00 UTC 2026, Sat, 21 Nov 2026 10:00:00 GMT,
+// 21-Nov-2026, Nov 21 10:00:00.
 func (t *titler) writtenDate() bool {
 	s, i := t.s, t.i
 	if isName(s, i, weekdays) {

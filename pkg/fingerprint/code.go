@@ -73,7 +73,7 @@ func isUpper(b byte) bool { return isDigit(b) || b >= 'A' && b <= 'Z' }
 // maxKeyValue is the largest length of key values that are recognised.
 const maxKeyValue = 256
 
-// keyValue takes the values of a key in a database's error: (id)=(5).
+// keyValue consumes the values of a key in a database's error: (id)=(5).
 func (t *titler) keyValue() bool {
 	if t.i < 2 || t.s[t.i-1] != '=' || t.s[t.i-2] != ')' {
 		return false

@@ -16,14 +16,14 @@ type Config struct {
 	Frames []string `mapstructure:"frames"`
 }
 
-// Rule assigns every matching error message to the group of the rule's title.
+// Rule assigns every matching error message to the error group of the rule's title.
 type Rule struct {
 	Name    string `mapstructure:"name"`    // unique; a new name makes new groups
 	Pattern string `mapstructure:"pattern"` // RE2, searched for in the error message
 	Title   string `mapstructure:"title"`   // may use groups of the pattern: $1, ${name}; empty: the rule's name
 }
 
-// DefaultConfig has no rules, and ignores the frames of known frameworks.
+// DefaultConfig returns settings without rules, which ignore the frames of known frameworks.
 func DefaultConfig() Config { return Config{} }
 
 // Validate reports every problem at once.

@@ -5,6 +5,7 @@
 // Reading order:
 //   - fingerprint.go: computes the fingerprint of a failure
 //   - config.go: the settings, and which frames are the application's
+//   - cause.go: the text of the innermost cause
 //   - class.go: the class of the root cause
 //   - stack.go: the application's frames of a stack trace
 //   - frames.go: the frames of each language

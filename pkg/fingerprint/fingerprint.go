@@ -6,11 +6,6 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-const (
-	maxClass = 512
-	maxStack = 256 << 10
-)
-
 // Fingerprinter computes fingerprints. It is immutable and safe for concurrent use.
 type Fingerprinter struct {
 	rules  []rule
@@ -22,7 +17,7 @@ type rule struct {
 	pattern     *regexp.Regexp
 }
 
-// New returns the maker of a valid configuration.
+// New returns the Fingerprinter of a valid configuration.
 func New(cfg Config) (*Fingerprinter, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -42,15 +37,19 @@ func New(cfg Config) (*Fingerprinter, error) {
 // give the same fingerprint, in time linear in their length.
 //
 // The class is the given one or, if that is empty or names only a wrapper, that of the root cause in the stack trace.
-// If a rule matches, it gives the title, and frames are ignored. Else the title is Title of the message, and the
-// frames are the innermost five of the application.
+// If a rule matches, it gives the title, and frames are ignored. Else the title is Title of the cause, and the
+// frames are the innermost five of the application. What identifies the failure is Title of its message, because a
+// group's id must not depend on how well its cause is found.
 func (m *Fingerprinter) Fingerprint(class, message, stack string) entity.Fingerprint {
 	stack = stack[:min(len(stack), maxStack)]
-	f := entity.Fingerprint{Class: rootClass(class, stack)}
+	f := entity.Fingerprint{Class: clean(RootClass(class, stack), maxClass)}
 	if m.applyRule(&f, message) {
 		return f
 	}
 	f.Title = Title(message)
+	if cause := Cause(f.Class, message, stack); cause != message {
+		f.Message, f.Title = f.Title, Title(cause)
+	}
 	f.Frames = m.framesOf(stack)
 	return f
 }

@@ -2,7 +2,8 @@ package fingerprint
 
 import "strings"
 
-// readFrame reads a line of a stack trace. Where a frame has two lines, used is the length of its part in rest.
+// readFrame reads a frame from a line of a stack trace. A frame may continue on the line below: used is how many
+// bytes of rest, the text after line, belong to it.
 func readFrame(line, rest string) (f frame, used int, ok bool) {
 	switch {
 	case strings.HasPrefix(line, "at "):

@@ -2,7 +2,8 @@ package fingerprint
 
 import "strings"
 
-// number takes a number with its decimals, exponent and unit, a version, or a mixture that begins with a digit.
+// number consumes a number with its decimals, exponent and unit, a version, or a mixture of digits and letters that
+// begins with a digit.
 func (t *titler) number() {
 	end := run(t.s, t.i, isDigit)
 	whole := end - t.i
@@ -24,7 +25,8 @@ func (t *titler) number() {
 	}
 }
 
-// plain takes a number without a unit. A version does not part HTTP from its status.
+// plain consumes a number without a unit. The 1.1 of HTTP/1.1 does not separate the word HTTP from the status after
+// it.
 func (t *titler) plain(end int) {
 	word := t.word
 	version := at(t.s, t.i-1) == '/' && strings.EqualFold(word, "http")
@@ -33,7 +35,7 @@ func (t *titler) plain(end int) {
 	}
 }
 
-// mixture takes a number that letters follow.
+// mixture consumes a number that letters follow.
 func (t *titler) mixture(end int) {
 	if e := end + 1; t.s[end]|0x20 == 'e' {
 		if b := at(t.s, e); b == '-' || b == '+' {

@@ -70,7 +70,7 @@ func (t *titler) next() {
 	}
 }
 
-// placeholder keeps a replacement of an earlier pass.
+// placeholder copies a placeholder that an earlier pass wrote.
 func (t *titler) placeholder() bool {
 	n := placeholderAt(t.s, t.i)
 	switch p := t.s[t.i : t.i+n]; p {

@@ -4,7 +4,9 @@ import "bytes"
 
 const maxTitle = 512 // bytes
 
-// titler processes a text once. Each look-ahead is bounded or consumes what it has read, so that the time is linear.
+// titler processes a text once. Its methods consume text at i: they append it, or a placeholder, to out and move i
+// past it; the bool says whether they found their kind of text. Each look-ahead is bounded or consumes what it has
+// read, so that the time is linear.
 type titler struct {
 	s    string
 	i    int    // how much of s is processed

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// token takes the letters and digits at i, and more where they begin an address, a timestamp and the like.
+// token consumes the letters and digits at i, and more where they begin an address, a timestamp and the like.
 func (t *titler) token() {
 	if t.i == 0 || !isChunk(t.s[t.i-1]) {
 		if t.chunk() {
@@ -31,7 +31,7 @@ func (t *titler) token() {
 	}
 }
 
-// chunk takes addresses, which are recognized by their middle.
+// chunk consumes addresses, which are recognised by a character in their middle.
 func (t *titler) chunk() bool {
 	end := run(t.s, t.i, isChunk)
 	switch at(t.s, end) {
@@ -53,7 +53,7 @@ func (t *titler) chunk() bool {
 // isChunk reports whether a byte may be part of a host or mailbox name.
 func isChunk(b byte) bool { return isAlnum(b) || b == '.' || b == '-' || b == '_' || b == '+' }
 
-// name takes a text that begins with a letter.
+// name consumes a text that begins with a letter.
 func (t *titler) name(text string) {
 	letters := run(text, 0, isLetter)
 	tail := text[letters:]
@@ -79,7 +79,7 @@ func (t *titler) keep(word string) {
 	t.i += len(word)
 }
 
-// technical are words that have digits in them.
+// technical reports whether a text is a known technical word with digits in it.
 func technical(text string) bool {
 	switch strings.ToLower(text) {
 	case "utf8", "utf16", "utf32", "sha1", "sha256", "sha384", "sha512", "md5", "base32", "base64", "x509", "ipv4", "ipv6",
@@ -90,8 +90,8 @@ func technical(text string) bool {
 	return false
 }
 
-// isHash: at least eight hexadecimal digits, with a digit or as many as hashes have, but no number: not digits alone,
-// 12345678B or 1234567e8.
+// isHash reports whether a text is a hash: hexadecimal letters and digits, at least eight together, or letters
+// alone in the length of a usual hash. A number is no hash: digits alone, 12345678B, 1234567e8.
 func isHash(text string) bool {
 	n := countDigits(text)
 	if n == 0 {
@@ -101,7 +101,7 @@ func isHash(text string) bool {
 	return len(text) >= 8 && n < len(text) && allHex(text) && !bytes && !isExponent(text)
 }
 
-// isExponent: 12345e10 is a number.
+// isExponent reports whether a text is a number with an exponent, such as 12345e10.
 func isExponent(text string) bool {
 	at := run(text, 0, isDigit)
 	return at > 0 && at < len(text) && text[at]|0x20 == 'e' && at+1 < len(text) && run(text, at+1, isDigit) == len(text) && len(text)-at <= 4
@@ -123,7 +123,7 @@ func (t *titler) uuid() bool {
 	return true
 }
 
-// identity takes what follows an @ outside of e-mail addresses: the identity of an object, or an offset.
+// identity consumes what follows an @ outside of e-mail addresses: the identity of an object, or an offset.
 func (t *titler) identity() bool {
 	end := run(t.s, t.i+1, isHex)
 	text := t.s[t.i+1 : end]
@@ -135,7 +135,7 @@ func (t *titler) identity() bool {
 	return true
 }
 
-// quoted takes a quote, and a code within: 'C-4711'. Words in quotes are taken like others.
+// quoted consumes a quotation mark, and a code after it: 'C-4711'. Words in quotes are treated like others.
 func (t *titler) quoted() {
 	end := t.i + 1
 	lower, letters, numbers := 0, 0, 0

@@ -31,7 +31,7 @@ const (
 	Message = "A heartbeat of dlq-manager, which measures how fresh the list is"
 )
 
-// The names of the headers for both; every decoder reads them.
+// The names of the headers for class and message. They belong to the generic dialect, so every decoder reads them.
 const (
 	classHeader   = "error-class"
 	messageHeader = "error-message"
@@ -156,7 +156,7 @@ func (h *Heart) meet(ctx context.Context, m *entity.Message, now time.Time) {
 	case now.Sub(m.CreatedAt) < h.cfg.LostAfter:
 		return // another process waits for it
 	}
-	if err := h.store.Delete(ctx, m.ID, entity.By("heartbeat")); err != nil {
+	if err := h.store.Delete(ctx, m.ID, entity.By(entity.ActorHeartbeat)); err != nil {
 		h.log.Debug("cannot delete a heartbeat now", zap.Stringer("message_id", m.ID), zap.Error(err))
 	}
 }

@@ -23,7 +23,7 @@ func BenchmarkRecord(b *testing.B) { recordtest.Benchmark(b, recordPaths(b)) }
 func recordPaths(tb testing.TB) []recordtest.Path {
 	tb.Helper()
 	patterns := check.Must(deadletter.ParsePatterns("*.dlq.v1"))(tb)
-	decoder := check.Must(deadletter.New(patterns, nil))(tb)
+	decoder := check.Must(deadletter.New(deadletter.Config{}, patterns))(tb)
 	maker := check.Must(fingerprint.New(fingerprint.DefaultConfig()))(tb)
 	of := func(options ...Option) *Ingester {
 		return New(DefaultConfig(), "group", patterns, nil, decoder, nil, prometheus.NewRegistry(), zap.NewNop(), options...)

@@ -16,9 +16,9 @@ type chunk struct {
 	done     func() // called when the chunk is stored; may be nil
 }
 
-// The largest size of a batch and of a chunk. Inserts a second hardly grow beyond a thousand rows, and a few
-// megabytes keep one statement short. More rows are slower again: PostgreSQL keeps a statement's rows for its
-// triggers in memory only up to work_mem, whose default holds about a thousand rows of 1 KB.
+// The largest size of a batch and of a chunk. More than a thousand rows in a statement hardly store more rows in a
+// second, and a limit of a few megabytes keeps a statement short. More rows are slower again: PostgreSQL keeps a
+// statement's rows for its triggers in memory only up to work_mem, whose default holds about a thousand rows of 1 KB.
 const (
 	batchRows  = 1000
 	batchBytes = 4 << 20
@@ -42,7 +42,8 @@ func cut(p *partition, got broker.FetchedPartition) []chunk {
 	return append(chunks, c)
 }
 
-// split returns the first rows of c, and the rest or nil. Each part holds its share of the reserved memory.
+// split returns the first rows of c, and a chunk with the rest, or nil when there is no rest. Each part holds its
+// share of the reserved memory.
 func (c chunk) split(rows int) (first chunk, rest *chunk) {
 	if len(c.records) <= rows {
 		return c, nil

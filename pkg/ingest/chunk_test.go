@@ -177,7 +177,7 @@ func TestMessageKeepsEveryByte(t *testing.T) {
 	}
 }
 
-// same also distinguishes null from empty.
+// same reports whether two values are equal; null and empty are not.
 func same(a, b []byte) bool { return bytes.Equal(a, b) && (a == nil) == (b == nil) }
 
 func TestMessageOfARecordOverALimit(t *testing.T) {

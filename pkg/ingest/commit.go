@@ -13,7 +13,7 @@ import (
 
 const commitInterval = time.Second
 
-// commitFunc commits the next offsets of the group, by topic and partition.
+// commitFunc commits the next offsets of the consumer group, by topic and partition.
 type commitFunc func(map[string]map[int]int64) error
 
 // committer commits the store's positions for lag tools. Ingest never reads these offsets.

@@ -13,12 +13,14 @@ import (
 type Config struct {
 	// MaxRetries is the attempt limit of a new message.
 	MaxRetries int `mapstructure:"max_retries"`
-	// MaxRecordBytes limits key and value together; of a larger record, the position, the headers and the SHA-256 are
-	// stored.
+	// MaxRecordBytes limits key and value together; of a larger record, the offset, the headers and the SHA-256 of
+	// its value are stored.
 	MaxRecordBytes int64 `mapstructure:"max_record_bytes"`
-	// MaxHeaders limits the number of a record's headers. Of more, the first ones are stored, and the SHA-256.
+	// MaxHeaders limits the number of a record's headers. Of a record with more, the first headers are stored, and
+	// the SHA-256 of its value.
 	MaxHeaders int `mapstructure:"max_headers"`
-	// MaxHeaderBytes limits the headers' names and values. Of more, the first ones are stored, and the SHA-256.
+	// MaxHeaderBytes limits the names and values of a record's headers together. Of a record with more, the first
+	// headers are stored, and the SHA-256 of its value.
 	MaxHeaderBytes int64 `mapstructure:"max_header_bytes"`
 	// MaxBatchBytes limits a batch's decompressed size; records beyond it cannot be read. It limits time, not memory.
 	MaxBatchBytes int64 `mapstructure:"max_batch_bytes"`
@@ -96,5 +98,5 @@ func (c Config) largest() int64 {
 	return c.MaxRecordBytes + c.MaxHeaderBytes + 3*int64(broker.HeaderMemory*c.MaxHeaders) + 1<<20
 }
 
-// unit is the size of one answer, and of one portion of a large batch.
+// unit returns the size of one answer, and of one portion of a large batch.
 func (c Config) unit() int64 { return min(fetchBytes, c.BufferBytes/4) }

@@ -9,8 +9,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// batch converts chunks to the store's form, with the causes of their error groups. The chunks of a partition form
-// one range.
+// batch converts chunks to the store's form, and returns the error groups of their messages. The chunks of a
+// partition form one range.
 func (i *Ingester) batch(chunks []chunk) (repository.Batch, map[topicErrorGroup]entity.Fingerprint) {
 	rows := 0
 	for _, c := range chunks {
@@ -37,7 +37,7 @@ func (i *Ingester) batch(chunks []chunk) (repository.Batch, map[topicErrorGroup]
 	return b, errorGroups.found
 }
 
-// empty is a batch without records.
+// empty returns a batch without records.
 func (i *Ingester) empty(decoder *deadletter.Decoder) repository.Batch {
 	return repository.Batch{ReturnWindow: i.cfg.ReturnWindow, Declared: func(m *entity.Message) bool {
 		return i.origins.Declaration(m.Source.Topic, m.OriginalTopic) == entity.Declared || decoder.Mapped(m.Source.Topic) == m.OriginalTopic

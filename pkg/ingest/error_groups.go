@@ -101,8 +101,8 @@ func (f *fingerprints) remember(ids []uuid.UUID) {
 	}
 }
 
-// admitErrorGroups creates a batch's error groups in the store before it, and moves messages of refused error groups
-// into entity.Unclassified of their topic. The error is that ctx ended.
+// admitErrorGroups creates a batch's error groups in the store before it, and moves messages of refused error
+// groups into entity.Unclassified of their topic. Its only error is that of ctx.
 func (i *Ingester) admitErrorGroups(ctx context.Context, messages []entity.Message, found map[topicErrorGroup]entity.Fingerprint) error {
 	fresh := i.fingerprints.unknown(found)
 	if len(fresh) == 0 {

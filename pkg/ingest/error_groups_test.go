@@ -173,12 +173,12 @@ func TestWithoutAFingerprinterThereAreNoGroups(t *testing.T) {
 func benchIngester(b *testing.B, options ...Option) *Ingester {
 	b.Helper()
 	patterns := check.Must(deadletter.ParsePatterns("*.dlq.v1"))(b)
-	decoder := check.Must(deadletter.New(patterns, nil))(b)
+	decoder := check.Must(deadletter.New(deadletter.Config{}, patterns))(b)
 	return New(DefaultConfig(), "group", patterns, newFakeCluster(), decoder, faultyStore{&fakeStore{}},
 		prometheus.NewRegistry(), zap.NewNop(), options...)
 }
 
-// BenchmarkBatch makes a batch of 1000 records of a Spring application, with and without groups.
+// BenchmarkBatch makes a batch of 1000 records of a Spring application, with and without error groups.
 func BenchmarkBatch(b *testing.B) {
 	records := springLike(1000)
 	for i := range records {

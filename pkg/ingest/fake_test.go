@@ -437,7 +437,7 @@ type world struct {
 func newWorld(t *testing.T, change ...func(*Config)) *world {
 	t.Helper()
 	patterns := check.Must(deadletter.ParsePatterns("*.dlq.v1"))(t)
-	decoder := check.Must(deadletter.New(patterns, nil))(t)
+	decoder := check.Must(deadletter.New(deadletter.Config{}, patterns))(t)
 	cfg := DefaultConfig()
 	for _, c := range change {
 		c(&cfg)
@@ -495,7 +495,7 @@ func (w *world) start(parts ...broker.TopicPartition) (ended <-chan error, stop 
 	return done, stop
 }
 
-// messages returns the stored messages of a dead-letter topic, by position.
+// messages returns the stored messages of a dead-letter topic, ordered by partition and offset.
 func (w *world) messages(topic string) []entity.Message {
 	w.t.Helper()
 	var out []entity.Message

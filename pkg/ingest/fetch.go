@@ -115,8 +115,8 @@ func (f *fetcher) release() {
 func (f *fetcher) poll(ctx context.Context) {
 	limit := f.i.cfg.unit()
 	if f.quiet > 0 {
-		// Other leaders' records need the memory meanwhile. After the first record, answers are requested in full
-		// size.
+		// The last answer was empty, so this one may take long, and other leaders' records need the memory
+		// meanwhile. After the first record, answers are requested in full size again.
 		limit = min(limit, f.i.cfg.BufferBytes/idleShare)
 	}
 	reserved := limit + limit/2
@@ -234,7 +234,7 @@ func (f *fetcher) fetch(ctx context.Context, req broker.FetchRequest, reserved *
 	return res.Throttle
 }
 
-// unpack hands a partition to an unpacker, which returns it to the reader.
+// unpack passes a partition to an unpacker, which returns it to the reader.
 func (f *fetcher) unpack(ctx context.Context, p *partition, size int64) {
 	f.away[p] = true
 	f.r.unpacking.Go(func() error {

@@ -5,13 +5,14 @@ import (
 	"sync"
 )
 
-// health is the last known state of the ingester's dependencies, by use. A use that never failed is healthy.
+// health is the last known state of each use of a dependency, such as storing records in the database. A use that
+// never failed is healthy.
 type health struct {
 	mu   sync.Mutex
 	errs map[string]error
 }
 
-// The uses are separate, so that the success of one does not hide the failure of another.
+// The uses of the dependencies. They are separate, so that the success of one does not hide the failure of another.
 const (
 	topicsHealth        = "topics"
 	consumerGroupHealth = "group"

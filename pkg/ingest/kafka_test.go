@@ -81,7 +81,7 @@ func (p *plant) produce(topic string, partition int32, n int) {
 func (p *plant) ingester(options ...Option) *Ingester {
 	p.t.Helper()
 	patterns := check.Must(deadletter.ParsePatterns(p.prefix + ".*.dlq.v1"))(p.t)
-	decoder := check.Must(deadletter.New(patterns, nil))(p.t)
+	decoder := check.Must(deadletter.New(deadletter.Config{}, patterns))(p.t)
 	cfg := DefaultConfig()
 	cfg.DiscoveryInterval, cfg.SessionTimeout = 250*time.Millisecond, 6*time.Second
 	return New(cfg, p.prefix, patterns, p.cluster, decoder, postgres.New(p.db), prometheus.NewRegistry(), zap.NewNop(), options...)

@@ -18,7 +18,7 @@ func (w *world) wantMetric(what string, metric prometheus.Collector, want float6
 	telemetrytest.Want(w.t, what, metric, want)
 }
 
-// onlyTopic names one topic.
+// onlyTopic makes metrics name one topic only.
 type onlyTopic string
 
 func (onlyTopic) SetTopics([]string) {}

@@ -16,7 +16,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// inQuarantine is a record of a.dlq.v1 that is tried again in an hour.
+// inQuarantine returns a record of a.dlq.v1 that is tried again in an hour.
 func inQuarantine(offset int64) entity.Quarantined {
 	return entity.Quarantined{
 		ID:     entity.NewID(),
@@ -37,7 +37,7 @@ func (w *world) trying() (stop func()) {
 	return func() { cancel(); ended.Wait() }
 }
 
-// TestQuarantinedRecordIsReadAsIfItHadJustCome: at the start, and later when it is due.
+// TestQuarantinedRecordIsReadAsIfItHadJustCome: it is tried at the start, and later when it is due.
 func TestQuarantinedRecordIsReadAsIfItHadJustCome(t *testing.T) {
 	bubble(func(w *world) {
 		first, second := inQuarantine(7), inQuarantine(8)
@@ -64,7 +64,7 @@ func TestQuarantinedRecordIsReadAsIfItHadJustCome(t *testing.T) {
 	})(t)
 }
 
-// TestTopicWithTooManyInQuarantineRests: the others are read.
+// TestTopicWithTooManyInQuarantineRests: a topic with too many records in quarantine is not read; other topics are.
 func TestTopicWithTooManyInQuarantineRests(t *testing.T) {
 	bubble(func(w *world) {
 		a, b := part("a.dlq.v1", 0), part("b.dlq.v1", 0)

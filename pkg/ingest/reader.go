@@ -38,7 +38,7 @@ type reader struct {
 }
 
 // maxUnpackers bounds the large batches decoded at once, each with up to 25 MB in addition to the budget. A topic
-// has one, which its producer can keep busy for minutes.
+// has at most one, because its producer can keep an unpacker busy for minutes.
 const maxUnpackers = 2
 
 func newReader(i *Ingester, total int, budget *semaphore.Weighted, commits *committer) *reader {
@@ -97,7 +97,7 @@ func (r *reader) deal(ctx context.Context, g *errgroup.Group, idle []*partition)
 	return nil
 }
 
-// assign hands partitions to their leaders' fetchers and returns those that have none.
+// assign passes partitions to their leaders' fetchers and returns the partitions without a leader.
 func (r *reader) assign(ctx context.Context, g *errgroup.Group, due []*partition) (left []*partition, err error) {
 	if len(due) == 0 {
 		return nil, nil

@@ -16,7 +16,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// failing is a dead letter of a Spring application with the group billing.
+// failing returns a dead letter of a Spring application whose consumer group is billing.
 func failing(key, value string, headers ...entity.Header) broker.Record {
 	return broker.Record{Key: []byte(key), Value: []byte(value), Headers: append([]entity.Header{
 		{Key: "kafka_dlt-original-topic", Value: []byte("orders")},
@@ -130,7 +130,8 @@ func TestReturns(t *testing.T) {
 			children := slices.DeleteFunc(all, func(m entity.Message) bool { return m.Parent == uuid.Nil })
 			check.True(w.t, len(children) == 1, "%d messages are returns of one attempt, want 1", len(children))
 		},
-		// A Kafka Streams application copies the headers of its input to its output: other records, in other topics.
+		// A Kafka Streams application copies the headers of its input to its output, which is other records in
+		// other topics.
 		"ForeignHeadersAreShownNeverCountedAndNeverKill": func(w *world) {
 			w.i.cfg.MaxRetries = 1
 			first := w.arrive(a, failing("k", "v"))[0]

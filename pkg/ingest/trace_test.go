@@ -19,7 +19,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces/tracestest"
 )
 
-// inTrace is a record that was part of trace number n, which is above 0.
+// inTrace returns a record that was part of trace number n, which must be above 0.
 func inTrace(n int) broker.Record {
 	return broker.Record{Key: []byte("secret-key"), Value: []byte("secret-value"), Headers: []entity.Header{
 		{Key: "traceparent", Value: fmt.Appendf(nil, "00-%032x-%016x-01", n, n)}, {Key: "tracestate", Value: []byte("vendor=1")},

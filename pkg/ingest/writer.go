@@ -49,8 +49,9 @@ func (w *writer) run(ctx context.Context) error {
 	return nil
 }
 
-// gather adds waiting chunks up to a full batch, without waiting for more. It takes the first rows of a chunk that is
-// too long: a fetch returns about six hundred records of 1 KB, and such small batches cost more.
+// gather adds waiting chunks up to a full batch, without waiting for more. If a chunk does not fit, it takes the
+// first rows of it: a fetch returns about six hundred records of 1 KB, so batches of whole chunks would be little
+// more than half full, and cost more.
 func (w *writer) gather(first chunk) (batch []chunk, held *chunk) {
 	batch = []chunk{first}
 	rows, bytes := len(first.records), first.bytes

@@ -1,14 +1,14 @@
 // Package migrate brings the database schema to the version that this program was built with, and back. Package
 // migrations has the SQL; the caller connects to the database.
 //
-// Every migration runs in one transaction together with the change of the version, so a migrator that is killed
-// leaves the schema unchanged, and the next one continues from there. A file must therefore hold no BEGIN or COMMIT
-// of its own outside function bodies. A file whose first line is
+// Each migration has a transaction of its own, which also writes the new version: a migrator that is killed leaves
+// schema and version as the last complete migration made them, and the next migrator continues from there. A file
+// must therefore hold no BEGIN or COMMIT outside function bodies. The exception is a file whose first line is
 //
 //	-- migrate:no-transaction
 //
-// holds a single statement that PostgreSQL refuses in a transaction, such as
-// CREATE INDEX CONCURRENTLY; only such a file can leave a dirty version.
+// It holds a single statement that PostgreSQL refuses in a transaction, such as CREATE INDEX CONCURRENTLY; only such
+// a file can leave a dirty version.
 package migrate
 
 import (

@@ -336,7 +336,7 @@ func TestOurOwnMigrations(t *testing.T) {
 	check.NoError(t, Check(within(t), db))
 }
 
-// first returns the program's first steps, without the mark of the numbering.
+// first returns the program's first steps, without the comment that identifies the numbering.
 func first(t *testing.T, steps uint) runner {
 	t.Helper()
 	set := fstest.MapFS{}
@@ -414,8 +414,8 @@ func wantTables(t *testing.T, db *sql.DB, want string) {
 	check.Same(t, got, want, "tables")
 }
 
-// within is the test's context with a deadline, so that a lock that is never released fails one test instead of
-// blocking all.
+// within returns the test's context with a deadline, so that a lock that is never released fails one test instead
+// of blocking all.
 func within(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

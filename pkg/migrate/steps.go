@@ -25,8 +25,8 @@ type steps struct {
 	failure error
 }
 
-// Unlock does nothing: closing the connection releases the lock. After a cancelled statement it could only add a
-// second error.
+// Unlock does nothing: closing the connection releases the lock. A statement that unlocks would only add a second
+// error after a cancelled statement.
 func (s *steps) Unlock() error { return nil }
 
 // SetVersion is called before a migration (dirty) and after it.
@@ -69,7 +69,8 @@ func (s *steps) keep(err error) error {
 	return err
 }
 
-// bare marks the version as dirty first, because the statement cannot be rolled back.
+// bare runs a statement outside a transaction. It marks the version as dirty first, because the statement cannot be
+// rolled back.
 func (s *steps) bare(body string) error {
 	if err := s.Postgres.SetVersion(s.target, true); err != nil {
 		return err

@@ -11,8 +11,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// collect makes notices from new events. more reports that there may be more events. If another process was faster,
-// the store keeps that one's notices.
+// collect makes notifications from new events. more reports that there may be more events. If another process was
+// faster, the store keeps that one's notifications.
 func (n *Notifier) collect(ctx context.Context, spikes bool) (more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -27,8 +27,8 @@ func (n *Notifier) collect(ctx context.Context, spikes bool) (more bool, err err
 	if len(found.List) == 0 && !spikes { // a search for spikes is saved even without events
 		return false, nil
 	}
-	_, err = n.store.KeepNotices(ctx, repository.KeptNotices{
-		Seen: found, Notices: n.notices(found), Window: n.cfg.Window, Repeat: n.cfg.Repeat,
+	_, err = n.store.KeepNotifications(ctx, repository.KeptNotifications{
+		Seen: found, Notifications: n.notifications(found), Window: n.cfg.Window, Repeat: n.cfg.Repeat,
 	})
 	return found.More, err
 }
@@ -39,9 +39,9 @@ type about struct {
 	object string
 }
 
-func (n *Notifier) notices(found repository.Events) []repository.NewNotice {
+func (n *Notifier) notifications(found repository.Events) []repository.NewNotification {
 	places := map[about]int{}
-	var all []repository.NewNotice
+	var all []repository.NewNotification
 	for _, e := range found.List {
 		if n.silent(e, found) {
 			continue
@@ -55,7 +55,7 @@ func (n *Notifier) notices(found repository.Events) []repository.NewNotice {
 			if !known {
 				at = len(all)
 				places[key] = at
-				all = append(all, repository.NewNotice{
+				all = append(all, repository.NewNotification{
 					ID: entity.NewID(), Sink: s.name, Kind: e.Kind, Object: key.object, First: e.At, Last: e.At,
 				})
 			}
@@ -65,7 +65,8 @@ func (n *Notifier) notices(found repository.Events) []repository.NewNotice {
 	return all
 }
 
-// silent leaves out muted groups, known spikes, Quiet events, and events that are too old.
+// silent reports whether an event causes no notification: its error group is muted, its spike is known, it is
+// Quiet, or it is too old.
 func (n *Notifier) silent(e repository.Event, found repository.Events) bool {
 	since := found.Now.Add(-n.cfg.GiveUp)
 	if found.Since.After(since) {
@@ -95,14 +96,14 @@ func objectOf(e repository.Event) string {
 	return ""
 }
 
-func add(n *repository.NewNotice, e repository.Event) {
+func add(n *repository.NewNotification, e repository.Event) {
 	n.Events++
 	n.First = slices.MinFunc([]time.Time{n.First, e.At}, time.Time.Compare)
 	n.Last = slices.MaxFunc([]time.Time{n.Last, e.At}, time.Time.Compare)
 	n.Topics = append(n.Topics, e.Topics...)
 	slices.Sort(n.Topics)
 	n.Topics = slices.Compact(n.Topics)
-	if ofMessages(e.Kind) && e.Object != uuid.Nil && len(n.MessageIDs) < repository.MaxNoticeMessages {
+	if ofMessages(e.Kind) && e.Object != uuid.Nil && len(n.MessageIDs) < repository.MaxNotificationMessages {
 		n.MessageIDs = append(n.MessageIDs, e.Object)
 	}
 	n.Detail = packDetail(e)

@@ -22,17 +22,17 @@ const (
 // Config holds the receivers of notifications, and the intervals and timeouts.
 type Config struct {
 	Sinks    []SinkConfig  `mapstructure:"sinks"`    // none: notifications are off
-	Interval time.Duration `mapstructure:"interval"` // between two queries for events, and for notices of a sink
-	Window   time.Duration `mapstructure:"window"`   // for how long similar events are collected into one notice
-	Repeat   time.Duration `mapstructure:"repeat"`   // shortest time between two notices about the same object
-	GiveUp   time.Duration `mapstructure:"give_up"`  // how long a notice is tried
+	Interval time.Duration `mapstructure:"interval"` // between two queries for events, and for notifications of a sink
+	Window   time.Duration `mapstructure:"window"`   // for how long similar events are collected into one notification
+	Repeat   time.Duration `mapstructure:"repeat"`   // shortest time between two notifications about the same object
+	GiveUp   time.Duration `mapstructure:"give_up"`  // how long a notification is tried
 	Timeout  time.Duration `mapstructure:"timeout"`  // of one try
 	// Backoff is the pause after the first failed try, doubled after each further one up to BackoffMax.
 	Backoff    time.Duration `mapstructure:"backoff"`
 	BackoffMax time.Duration `mapstructure:"backoff_max"`
 	Spike      SpikeConfig   `mapstructure:"spike"`
 	Source     string        `mapstructure:"source"`
-	// ConsoleURL is the console's URL for people; "" for notices without links.
+	// ConsoleURL is the console's URL for people; "" for notifications without links.
 	ConsoleURL string `mapstructure:"console_url"`
 }
 
@@ -46,17 +46,18 @@ type SpikeConfig struct {
 type SinkConfig struct {
 	Name string `mapstructure:"name"`
 	Type string `mapstructure:"type"`
-	// URL, or a file that holds it and is read for every notice, since the URL of an incoming webhook is a secret.
+	// URL, or a file that holds it and is read for every notification, since the URL of an incoming webhook is a
+	// secret.
 	URL     string `mapstructure:"url"`
 	URLFile string `mapstructure:"url_file"`
-	// SecretFile holds the secrets that sign a webhook, one per line, and is read for every notice; "" for no
+	// SecretFile holds the secrets that sign a webhook, one per line, and is read for every notification; "" for no
 	// signature.
 	SecretFile string `mapstructure:"secret_file"`
 	// Kinds and Topics select what is sent; empty Kinds means all. Events of unknown topics are sent only to sinks
 	// without Topics.
 	Kinds     []string `mapstructure:"kinds"`
 	Topics    []string `mapstructure:"topics"`
-	PerMinute int      `mapstructure:"per_minute"` // maximum number of notices; 0: defaultPerMinute
+	PerMinute int      `mapstructure:"per_minute"` // maximum number of notifications; 0: defaultPerMinute
 }
 
 const (
@@ -65,7 +66,7 @@ const (
 	maxSinks         = 50
 )
 
-// DefaultConfig has no sinks.
+// DefaultConfig returns settings without receivers.
 func DefaultConfig() Config {
 	return Config{
 		Interval: 2 * time.Second, Window: 30 * time.Second, Repeat: 15 * time.Minute, GiveUp: 24 * time.Hour,
@@ -84,7 +85,7 @@ func (c Config) Validate() error {
 	}
 	between("interval", c.Interval, 100*time.Millisecond, time.Minute)
 	between("window", c.Window, 0, time.Hour)
-	between("repeat", c.Repeat, 0, repository.NoticeLife)
+	between("repeat", c.Repeat, 0, repository.NotificationLife)
 	between("give_up", c.GiveUp, 10*time.Minute, 7*24*time.Hour)
 	between("timeout", c.Timeout, 100*time.Millisecond, time.Minute)
 	between("backoff", c.Backoff, 100*time.Millisecond, time.Hour)

@@ -48,9 +48,9 @@ func newMetrics(registry prometheus.Registerer, names []string) *metrics {
 	return m
 }
 
-// wait sets the waiting notices, also of sinks that are no longer configured.
-func (m *metrics) wait(all []repository.WaitingNotices) {
-	waiting := map[string]repository.WaitingNotices{}
+// wait sets the waiting notifications, also of sinks that are no longer configured.
+func (m *metrics) wait(all []repository.WaitingNotifications) {
+	waiting := map[string]repository.WaitingNotifications{}
 	for _, w := range all {
 		waiting[w.Sink] = w
 		if !slices.Contains(m.names, w.Sink) {
@@ -58,7 +58,7 @@ func (m *metrics) wait(all []repository.WaitingNotices) {
 		}
 	}
 	for _, name := range m.names {
-		m.waiting.WithLabelValues(name).Set(float64(waiting[name].Notices))
+		m.waiting.WithLabelValues(name).Set(float64(waiting[name].Notifications))
 		m.overdue.WithLabelValues(name).Set(waiting[name].Overdue.Seconds())
 	}
 }

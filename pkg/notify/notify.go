@@ -21,12 +21,13 @@ import (
 
 const (
 	eventLimit = 500
-	// chores is the time between two searches for spikes, checks for expired notices, and counts of waiting ones.
+	// chores is the time between two searches for spikes, checks for expired notifications, and counts of waiting
+	// ones.
 	chores      = time.Minute
 	callTimeout = 10 * time.Second
 )
 
-// Notifier sends notices about events to sinks.
+// Notifier sends notifications about events to sinks.
 type Notifier struct {
 	cfg     Config
 	store   repository.Notifications
@@ -51,7 +52,8 @@ type sink struct {
 	failures int // consecutive failures in this process; used only by serve
 }
 
-// Quiet lists what causes no notice: error groups, and events of only these topics.
+// Quiet lists error groups and topics. An event of such an error group, or whose topics are all in Topics, causes
+// no notification.
 type Quiet struct {
 	Groups []uuid.UUID
 	Topics []string
@@ -115,8 +117,8 @@ func (s *sink) wants(e repository.Event) bool {
 	return s.topics == nil || slices.ContainsFunc(e.Topics, s.topics.Match)
 }
 
-// Run works until ctx ends, and returns when no notice is being sent. A store that is unavailable is logged once and
-// tried until it answers. A sink that does not answer does not delay the others.
+// Run works until ctx ends, and returns when no notification is being sent. A store that is unavailable is logged
+// once and tried until it answers. A sink that does not answer does not delay the others.
 func (n *Notifier) Run(ctx context.Context) {
 	if len(n.sinks) == 0 {
 		return
@@ -146,7 +148,7 @@ func (n *Notifier) Run(ctx context.Context) {
 func (n *Notifier) chores(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	ended, err := n.store.GiveUpNotices(ctx, n.cfg.GiveUp, eventLimit)
+	ended, err := n.store.GiveUpNotifications(ctx, n.cfg.GiveUp, eventLimit)
 	if err != nil {
 		return err
 	}
@@ -156,7 +158,7 @@ func (n *Notifier) chores(ctx context.Context) error {
 			zap.String("object", e.Object), zap.Int64("events", e.Events), zap.Time("since", e.CreatedAt),
 			zap.Int("attempts", e.Attempts), zap.String("last_error", e.LastError))
 	}
-	waiting, err := n.store.WaitingNotices(ctx)
+	waiting, err := n.store.WaitingNotifications(ctx)
 	if err != nil {
 		return err
 	}

@@ -157,7 +157,7 @@ func (w *world) collect() {
 	}
 }
 
-// deliver sends every due notice to its sink, as fast as its pace allows.
+// deliver sends every due notification to its sink, as fast as its pace allows.
 func (w *world) deliver() {
 	w.Helper()
 	for _, s := range w.notifier.sinks {
@@ -193,7 +193,7 @@ func (w *world) dead(topic string, n int) []uuid.UUID {
 	return ids
 }
 
-// put adds a pending message, of a group if one is given.
+// put adds a pending message, of an error group if one is given.
 func (w *world) put(topic string, f entity.Fingerprint) uuid.UUID {
 	w.Helper()
 	m := entity.NewMessage(topic, "boom", w.clock.Now())
@@ -241,7 +241,7 @@ func TestNotifier(t *testing.T) {
 				}
 				events[e.Subject] = e.Data
 			}
-			if got := events["orders"]; got.Events != 12 || !slices.Equal(got.MessageIDs, ids[:repository.MaxNoticeMessages]) {
+			if got := events["orders"]; got.Events != 12 || !slices.Equal(got.MessageIDs, ids[:repository.MaxNotificationMessages]) {
 				w.Errorf("got %+v, want 12 with the first messages", got)
 			}
 			if events["payments"].Events != 1 {
@@ -282,14 +282,14 @@ func TestNotifier(t *testing.T) {
 		},
 		"LosesNothingWhenItIsKilled": func(w *world, r *receiver) {
 			w.dead("orders", 1)
-			w.start() // before any notice was stored
+			w.start() // before any notification was stored
 			w.collect()
-			w.start() // before any notice was sent
+			w.start() // before any notification was sent
 			w.clock.advance(w.cfg.Window)
 			s := w.notifier.sinks[0]
-			n, found, err := w.store.ClaimNotice(w.Context(), repository.NoticeClaim{Sink: "ops", ID: uuid.New(), Lease: time.Minute, Pace: s.pace})
+			n, found, err := w.store.ClaimNotification(w.Context(), repository.NotificationClaim{Sink: "ops", ID: uuid.New(), Lease: time.Minute, Pace: s.pace})
 			if err != nil || !found {
-				w.Fatalf("ClaimNotice = %v, %v, want one", found, err)
+				w.Fatalf("ClaimNotification = %v, %v, want one", found, err)
 			}
 			if err := s.sender.send(w.Context(), n); err != nil {
 				w.Fatal(err)
@@ -398,7 +398,7 @@ func TestNotifier(t *testing.T) {
 	}
 }
 
-// mute mutes a group, for all topics or for some.
+// mute mutes an error group, for all topics or for some.
 func (w *world) mute(f entity.Fingerprint, topics ...string) {
 	w.Helper()
 	var scope *entity.TopicPatterns

@@ -68,19 +68,19 @@ func TestReplicas(t *testing.T) {
 		case id := <-came:
 			told[id]++
 		case <-time.After(time.Minute):
-			t.Fatalf("got %d notices, want %d", len(told), topics)
+			t.Fatalf("got %d notifications, want %d", len(told), topics)
 		}
 		if len(told) == topics/4 {
 			stopFirst()
 		}
 	}
 	for id, n := range told {
-		if n > 2 { // a process that is stopped while it sends may not learn that the notice was accepted
+		if n > 2 { // a process that is stopped while it sends may not learn that the notification was accepted
 			t.Errorf("%s was sent %d times, want once", id, n)
 		}
 	}
 	var kept int
 	if err := db.Get(&kept, `SELECT count(*) FROM dlq.notifications`); err != nil || kept != topics {
-		t.Errorf("%d notices were kept, %v, want %d", kept, err, topics)
+		t.Errorf("%d notifications were kept, %v, want %d", kept, err, topics)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Events that the program itself causes make no notices, however they are found, and do not suppress others.
+// Events that the program itself causes make no notifications, however they are found, and do not suppress others.
 func TestNotifier_SaysNothingOfWhatIsQuiet(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t)

@@ -18,9 +18,9 @@ import (
 // maxRetryAfter limits the pause that a receiver may ask for.
 const maxRetryAfter = time.Hour
 
-// sender sends a notice to one receiver. Its errors contain no URL and no secret.
+// sender sends a notification to one receiver. Its errors contain no URL and no secret.
 type sender interface {
-	send(ctx context.Context, n repository.Notice) error
+	send(ctx context.Context, n repository.Notification) error
 }
 
 const (
@@ -58,7 +58,7 @@ func (e *refusedError) Error() string {
 	return fmt.Sprintf("the receiver answered %d: %q", e.status, e.text)
 }
 
-// busy reports whether the receiver would refuse any notice now.
+// busy reports whether the receiver would refuse any notification now.
 func (e *refusedError) busy() bool {
 	return e.status >= 500 || e.status == http.StatusTooManyRequests || e.status == http.StatusRequestTimeout
 }
@@ -69,7 +69,7 @@ type target struct {
 	urlFile string
 }
 
-// address reads the file every time, as its content may have changed.
+// address reads the file with the URL every time, as its content may have changed.
 func (t target) address() (*url.URL, error) {
 	text := t.url
 	if t.urlFile != "" {

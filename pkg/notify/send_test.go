@@ -17,7 +17,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-func aNotice(changes ...func(*repository.Event)) repository.Notice {
+func aNotification(changes ...func(*repository.Event)) repository.Notification {
 	e := repository.Event{
 		Kind: repository.GroupNew, At: time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC), Object: uuid.MustParse("0198c5b6-0000-8000-8000-000000000001"),
 		Topics: []string{"orders"}, Class: "java.io.IOException", Title: "out of\nstock",
@@ -25,15 +25,15 @@ func aNotice(changes ...func(*repository.Event)) repository.Notice {
 	for _, change := range changes {
 		change(&e)
 	}
-	return noticeOf(e)
+	return notificationOf(e)
 }
 
-func noticeOf(e repository.Event) repository.Notice {
-	n := repository.NewNotice{
+func notificationOf(e repository.Event) repository.Notification {
+	n := repository.NewNotification{
 		ID: uuid.MustParse("0198c5b6-0000-7000-8000-000000000002"), Sink: "ops", Kind: e.Kind, Object: objectOf(e), First: e.At, Last: e.At,
 	}
 	add(&n, e)
-	return repository.Notice{NewNotice: n, Attempts: 1}
+	return repository.Notification{NewNotification: n, Attempts: 1}
 }
 
 func webhookTo(t *testing.T, r *receiver, secretFile string) *webhook {
@@ -47,7 +47,7 @@ func webhookTo(t *testing.T, r *receiver, secretFile string) *webhook {
 func TestWebhook_SendsACloudEvent(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t)
-	check.NoError(t, webhookTo(t, r, "").send(t.Context(), aNotice()))
+	check.NoError(t, webhookTo(t, r, "").send(t.Context(), aNotification()))
 	got := r.want(t, "one", 1)[0]
 	kind, signature := got.header.Get("Content-Type"), got.header.Get(headerSignature)
 	if kind != "application/cloudevents+json; charset=utf-8" || signature != "" {
@@ -76,13 +76,13 @@ func TestWebhook_Signs(t *testing.T) {
 	r := newReceiver(t)
 	first, second := []byte("sixteen or more b"), []byte("the old one")
 	file := secretFile(t, "whsec_"+base64.StdEncoding.EncodeToString(first)+"\n\nthe old one\n")
-	check.NoError(t, webhookTo(t, r, file).send(t.Context(), aNotice()))
+	check.NoError(t, webhookTo(t, r, file).send(t.Context(), aNotification()))
 	got := r.want(t, "one", 1)[0]
 	id, at, signature := got.header.Get(headerID), got.header.Get(headerTimestamp), got.header.Get(headerSignature)
 	if want := sign([][]byte{first, second}, id, "1700000000", []byte(got.body)); at != "1700000000" || signature != want {
 		t.Errorf("got %s at %s, want %s with each secret, at the seconds", signature, at, want)
 	}
-	// The example of the standard.
+	// The example in the specification of Standard Webhooks.
 	key, err := base64.StdEncoding.DecodeString("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	example := sign([][]byte{key, key}, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", []byte(`{"test": 2432232314}`))
 	const want = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
@@ -90,7 +90,7 @@ func TestWebhook_Signs(t *testing.T) {
 		t.Errorf("got %s, %v, want %s twice", example, err, want)
 	}
 	for _, file := range []string{"/does/not/exist", secretFile(t, "\n"), secretFile(t, "whsec_***\n")} {
-		if err := webhookTo(t, r, file).send(t.Context(), aNotice()); err == nil {
+		if err := webhookTo(t, r, file).send(t.Context(), aNotification()); err == nil {
 			t.Errorf("send with %s: no error", file)
 		}
 	}
@@ -101,14 +101,14 @@ func TestTarget_TrustsNoAnswer(t *testing.T) {
 	t.Parallel()
 	r, elsewhere := newReceiver(t), newReceiver(t)
 	r.answers(http.StatusTemporaryRedirect, "", "Location", elsewhere.URL)
-	err := webhookTo(t, r, "").send(t.Context(), aNotice())
+	err := webhookTo(t, r, "").send(t.Context(), aNotification())
 	var refused *refusedError
 	if !errors.As(err, &refused) || refused.status != http.StatusTemporaryRedirect {
 		t.Errorf("got %v, want it refused", err)
 	}
 	elsewhere.want(t, "the other place", 0)
 	r.answers(http.StatusBadRequest, "no\x1b[31m"+strings.Repeat("x", 10<<20))
-	err = webhookTo(t, r, "").send(t.Context(), aNotice())
+	err = webhookTo(t, r, "").send(t.Context(), aNotification())
 	if err == nil || len(err.Error()) > 400 || strings.Contains(err.Error(), "\x1b") {
 		t.Errorf("got %.500v, want a short error", err)
 	}
@@ -118,7 +118,7 @@ func TestTarget_TrustsNoAnswer(t *testing.T) {
 	silent.answer = func(http.ResponseWriter) { <-hang }
 	hook := webhookTo(t, silent, "")
 	hook.target.client = newClient(50 * time.Millisecond)
-	if err := hook.send(t.Context(), aNotice()); err == nil || strings.Contains(err.Error(), silent.URL) {
+	if err := hook.send(t.Context(), aNotification()); err == nil || strings.Contains(err.Error(), silent.URL) {
 		t.Errorf("got %v, want an error that does not show the URL", err)
 	}
 }
@@ -132,16 +132,16 @@ func TestTarget_ReadsTheURLsFileEveryTime(t *testing.T) {
 		t.Helper()
 		check.NoError(t, os.WriteFile(hook.target.urlFile, []byte(text), 0o600))
 	}
-	if err := hook.send(t.Context(), aNotice()); err == nil {
+	if err := hook.send(t.Context(), aNotification()); err == nil {
 		t.Error("got it sent where nothing listens")
 	}
 	write(r.URL)
-	if err := hook.send(t.Context(), aNotice()); err != nil {
+	if err := hook.send(t.Context(), aNotification()); err != nil {
 		t.Error(err)
 	}
 	r.want(t, "the new place", 1)
 	write("http://example.com/secret")
-	if err := hook.send(t.Context(), aNotice()); err == nil || strings.Contains(err.Error(), "example.com") {
+	if err := hook.send(t.Context(), aNotification()); err == nil || strings.Contains(err.Error(), "example.com") {
 		t.Errorf("got %v, want it refused without showing the URL", err)
 	}
 }
@@ -150,7 +150,7 @@ func TestSlack(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t)
 	s := slack{target: target{client: newClient(time.Second), url: r.URL}, words: words{console: "https://dlq.example.com"}}
-	err := s.send(t.Context(), aNotice(func(e *repository.Event) {
+	err := s.send(t.Context(), aNotification(func(e *repository.Event) {
 		e.Title = "<!channel> & <https://evil.example|click> @here \u202efdp\n*bold*"
 	}))
 	check.NoError(t, err)
@@ -191,7 +191,7 @@ func TestSummary(t *testing.T) {
 			Kind: repository.RedriveStopped, Topics: []string{"orders"}, Redrive: stopped,
 		},
 	} {
-		n := noticeOf(e)
+		n := notificationOf(e)
 		d, err := words{}.unpack(n)
 		if got := summary(n, d); err != nil || got != want {
 			t.Errorf("got %s, %v, want %s", got, err, want)
@@ -199,19 +199,19 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// The texts of groups may come from masked headers: no receiver gets them, not even in notices stored before masks
-// were configured.
+// The texts of error groups may come from masked headers: no receiver gets them, not even in notifications that
+// were stored before masks were configured.
 func TestGroupsAreMasked(t *testing.T) {
 	t.Parallel()
-	notice := noticeOf(repository.Event{
+	notification := notificationOf(repository.Event{
 		Kind: repository.GroupNew, Class: "com.acme.Secret", Title: "a secret failure",
 		Topics: []string{"orders"},
 	})
-	d, err := words{masked: true}.unpack(notice)
-	if got := summary(notice, d); err != nil || got != "New error group in orders: ***" {
+	d, err := words{masked: true}.unpack(notification)
+	if got := summary(notification, d); err != nil || got != "New error group in orders: ***" {
 		t.Errorf("the summary is %q, %v, want it masked", got, err)
 	}
-	body, err := words{masked: true}.cloudEvent(notice)
+	body, err := words{masked: true}.cloudEvent(notification)
 	if err != nil || strings.Contains(strings.ToLower(string(body)), "secret") {
 		t.Errorf("the event is %s, %v, want it masked", body, err)
 	}
@@ -226,7 +226,7 @@ func TestLink(t *testing.T) {
 		"https://dlq.example.com/":                              {Kind: repository.LoopStopped},
 		"https://dlq.example.com/redrives/" + uuid.Nil.String(): {Kind: repository.RedriveStopped},
 	} {
-		if got := w.link(noticeOf(e)); got != want {
+		if got := w.link(notificationOf(e)); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}

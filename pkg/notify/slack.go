@@ -22,7 +22,7 @@ type slackMessage struct {
 	Markdown    bool   `json:"mrkdwn"`
 }
 
-func (s *slack) send(ctx context.Context, n repository.Notice) error {
+func (s *slack) send(ctx context.Context, n repository.Notification) error {
 	d, err := s.words.unpack(n)
 	if err != nil {
 		return err

@@ -30,7 +30,7 @@ const (
 	headerSignature = "Webhook-Signature"
 )
 
-func (w *webhook) send(ctx context.Context, n repository.Notice) error {
+func (w *webhook) send(ctx context.Context, n repository.Notification) error {
 	body, err := w.words.cloudEvent(n)
 	if err != nil {
 		return err

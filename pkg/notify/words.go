@@ -17,7 +17,8 @@ import (
 
 const titleLength = 200
 
-// detail holds the fields of particular kinds of notices. It contains no part of a record: no key, header or payload.
+// detail holds the fields of particular kinds of notifications. It contains no part of a record: no key, header or
+// payload.
 type detail struct {
 	Group   *groupDetail   `json:"group,omitempty"`
 	Spike   *spikeDetail   `json:"spike,omitempty"`
@@ -84,7 +85,7 @@ const maskedText = "***"
 
 const eventTypes = "com.github.dlq-manager."
 
-// cloudEvent is a notice as a CloudEvent 1.0 in structured mode.
+// cloudEvent is a notification as a CloudEvent 1.0 in structured mode.
 type cloudEvent struct {
 	SpecVersion     string    `json:"specversion"`
 	ID              string    `json:"id"`
@@ -108,7 +109,7 @@ type data struct {
 	URL string `json:"url,omitempty"`
 }
 
-func (w words) cloudEvent(n repository.Notice) ([]byte, error) {
+func (w words) cloudEvent(n repository.Notification) ([]byte, error) {
 	d, err := w.unpack(n)
 	if err != nil {
 		return nil, err
@@ -123,10 +124,10 @@ func (w words) cloudEvent(n repository.Notice) ([]byte, error) {
 	})
 }
 
-// unpack also masks notices that were stored before masks were configured.
-func (w words) unpack(n repository.Notice) (d detail, err error) {
+// unpack also masks notifications that were stored before masks were configured.
+func (w words) unpack(n repository.Notification) (d detail, err error) {
 	if err := json.Unmarshal(n.Detail, &d); err != nil {
-		return d, fmt.Errorf("read a notice: %w", err)
+		return d, fmt.Errorf("read a notification: %w", err)
 	}
 	if w.masked && d.Group != nil {
 		d.Group.Class, d.Group.Title = "", maskedText
@@ -134,7 +135,7 @@ func (w words) unpack(n repository.Notice) (d detail, err error) {
 	return d, nil
 }
 
-func summary(n repository.Notice, d detail) string {
+func summary(n repository.Notification, d detail) string {
 	in := topicsOf(n)
 	switch {
 	case n.Kind == repository.GroupNew && d.Group != nil:
@@ -178,7 +179,7 @@ func messages(n int64) string {
 	return fmt.Sprintf("%d messages", n)
 }
 
-func topicsOf(n repository.Notice) string {
+func topicsOf(n repository.Notification) string {
 	const most = 3
 	switch topics := n.Topics; {
 	case len(topics) == 0:
@@ -190,7 +191,7 @@ func topicsOf(n repository.Notice) string {
 	}
 }
 
-func (w words) link(n repository.Notice) string {
+func (w words) link(n repository.Notification) string {
 	if w.console == "" {
 		return ""
 	}

@@ -60,7 +60,7 @@ func (r rules) at(pointer string) []state {
 	return states
 }
 
-// tokens are the parts of a JSON Pointer (RFC 6901).
+// tokens returns the parts of a JSON Pointer (RFC 6901).
 func tokens(pointer string) []string {
 	if pointer == "" {
 		return nil

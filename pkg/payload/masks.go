@@ -48,7 +48,7 @@ func (m *Masks) rules() rules {
 // Empty reports whether nothing is masked.
 func (m *Masks) Empty() bool { return m == nil || len(m.paths)+len(m.headers) == 0 }
 
-// Version is a hash of the masks. It changes whenever the text that may be searched changes.
+// Version returns a hash of the masks. It changes whenever the text that may be searched changes.
 func (m *Masks) Version() uint64 {
 	h := sha256.New()
 	for _, p := range m.rules() {

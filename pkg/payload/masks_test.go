@@ -164,7 +164,7 @@ func FuzzMask(f *testing.F) {
 	})
 }
 
-// leaks reads masked values in the way most readers do.
+// leaks reports whether most readers of JSON would find an unmasked value of a member named a.
 func leaks(doc any) bool {
 	switch d := doc.(type) {
 	case []any:

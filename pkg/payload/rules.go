@@ -5,8 +5,8 @@ import "slices"
 // rules are the masked paths. Each state says how many steps of one rule have matched from the root; a rule that has
 // matched covers the value and everything in it.
 //
-// Where producers vary, the rules mask more rather than less: a rule with a name also looks into an array at that
-// position, and [*] also covers a value without its array.
+// Where producers vary, the rules mask more rather than less: a step with a name also matches in the elements of an
+// array that a producer writes there, and [*] also matches a value that is not in an array.
 type rules []Path
 
 type state struct{ rule, at int }
@@ -23,7 +23,7 @@ func (r rules) finished(s state) bool { return s.at == len(r[s.rule].steps) }
 
 func (r rules) next(s state) step { return r[s.rule].steps[s.at] }
 
-// single is the state at a value that is not an array.
+// single returns the state at a value that is not an array.
 func (r rules) single(s state) state {
 	for !r.finished(s) && r.next(s).each {
 		s.at++
@@ -31,7 +31,7 @@ func (r rules) single(s state) state {
 	return s
 }
 
-// element is the state at an element of the array at s.
+// element returns the state at an element of the array at s.
 func (r rules) element(s state) state {
 	if !r.finished(s) && r.next(s).each {
 		s.at++
@@ -39,7 +39,7 @@ func (r rules) element(s state) state {
 	return s
 }
 
-// member is the state at a member of the object at s; ok is false when the rule does not match it.
+// member returns the state at a member of the object at s; ok is false when the rule does not match it.
 func (r rules) member(s state, is func(name string) bool) (next state, ok bool) {
 	if s = r.single(s); r.finished(s) {
 		return s, true
@@ -70,7 +70,8 @@ func (r rules) follow(states []state, name string, member, element bool) []state
 	return all
 }
 
-// walk is a cursor with the states of its position. The states of the value at the cursor are the last ones.
+// walk is a cursor with the states of the values that contain it. The last ones are those of the value at the
+// cursor.
 type walk struct {
 	*cursor
 	rules  rules

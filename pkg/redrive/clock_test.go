@@ -20,8 +20,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// outside is a real store for a process in a synctest bubble, whose clock is far off. The store and its database have
-// the right time, because every call is made by a goroutine outside the bubble.
+// outside is a real store for a process in a synctest bubble, which has a wrong clock. The store and its database
+// have the right time, because every call is made by a goroutine outside the bubble.
 type outside struct {
 	*postgres.Store
 	lost  bool // results get lost
@@ -104,8 +104,8 @@ func (accepting) FindMany(_ context.Context, claims []entity.Claim) []entity.Del
 	return findings
 }
 
-// TestReplicaWithAWrongClock: the clock of one process is decades behind or ahead. Its claims are as good as any
-// other's, and no process takes a live claim for an expired one: the database's clock decides.
+// TestReplicaWithAWrongClock: the clock of one process is decades behind or ahead. Its claims are valid, and no
+// process treats a valid claim as an expired one, because the database's clock decides.
 func TestReplicaWithAWrongClock(t *testing.T) {
 	const year = 365 * 24 * time.Hour
 	t.Run("Behind", func(t *testing.T) { replicaWithClock(t, 0) }) // a bubble begins in the year 2000

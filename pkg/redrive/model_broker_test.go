@@ -24,7 +24,7 @@ const (
 	forbidden weather = "forbidding"       // accepts no record of one topic
 )
 
-// weathers are the states with a fault.
+// weathers are the states in which the broker has a fault.
 var weathers = []weather{noBroker, noLeader, failing, silent, forbidden}
 
 const (
@@ -35,7 +35,8 @@ const (
 	late = 3 * time.Second
 )
 
-// poison begins the value of records that every broker refuses, refused that of those which every plan refuses.
+// The beginnings of special values: the broker refuses every record that begins with poison, and Plan refuses every
+// message that begins with refused.
 var poison, refused = []byte("poison"), []byte("refused")
 
 func refusable(r entity.Record) bool { return bytes.HasPrefix(r.Value, refused) }

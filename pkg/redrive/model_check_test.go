@@ -11,8 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// shadow is a message as the model knows it, only from the entries of the audit trail and the verdicts of its
-// attempts.
+// shadow is the model's copy of a message. It is derived only from the audit trail and the verdicts of attempts.
 type shadow struct {
 	id      uuid.UUID
 	status  entity.Status
@@ -103,7 +102,7 @@ func (w *world) history(id uuid.UUID) []entity.Attempt {
 	return h
 }
 
-// check compares the whole state with the model.
+// check compares the store and the logs with the model.
 func (w *world) check() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 // modelOnPostgres is the number of sequences that are played on the real store.
 const modelOnPostgres = 3
 
-// TestModelPostgres plays some of the sequences on PostgreSQL. Only the clock is not the database's: time stands
-// still during a statement, and between statements jumps to the next timer.
+// TestModelPostgres plays some of the sequences on PostgreSQL. The only difference is that the test sets the
+// database's clock: it does not move during a statement, and between statements it jumps to the next timer.
 func TestModelPostgres(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(modelOnPostgres) {

@@ -201,7 +201,7 @@ func ask[T any](ctx context.Context, p *process, do func(ctx context.Context) (T
 	return askAt(ctx, p, p.point, p.loses, do)
 }
 
-// look is ask for polling of loops: it passes no points.
+// look is ask for the polls of loops, during which the process neither dies nor is suspended.
 func look[T any](ctx context.Context, p *process, do func(ctx context.Context) (T, error)) (T, error) {
 	return askAt(ctx, p, p.isDead, func() bool { return false }, do)
 }

@@ -56,6 +56,10 @@ func (s *modelStore) Counts(ctx context.Context) ([]repository.Count, error) {
 	return look(ctx, s.p, s.store.Counts)
 }
 
+func (s *modelStore) Redirects(ctx context.Context) ([]entity.Redirect, error) {
+	return look(ctx, s.p, s.store.Redirects)
+}
+
 func (s *modelStore) Stuck(ctx context.Context, age time.Duration) (int64, error) {
 	return look(ctx, s.p, func(ctx context.Context) (int64, error) { return s.store.Stuck(ctx, age) })
 }
@@ -154,6 +158,10 @@ func (s *modelStore) PreviewRedrive(ctx context.Context, n repository.NewRedrive
 	return ask(ctx, s.p, func(ctx context.Context) ([]repository.SelectionCount, error) { return s.store.PreviewRedrive(ctx, n) })
 }
 
+func (s *modelStore) Overlaps(ctx context.Context, n repository.NewRedrive) ([]entity.Overlap, error) {
+	return ask(ctx, s.p, func(ctx context.Context) ([]entity.Overlap, error) { return s.store.Overlaps(ctx, n) })
+}
+
 func (s *modelStore) Redrive(ctx context.Context, id uuid.UUID) (entity.Redrive, error) {
 	return look(ctx, s.p, func(ctx context.Context) (entity.Redrive, error) { return s.store.Redrive(ctx, id) })
 }
@@ -224,7 +232,8 @@ func (w *world) unlocked(claims []repository.Claim) []repository.Claim {
 	return slices.DeleteFunc(slices.Clone(claims), func(c repository.Claim) bool { return time.Now().Before(w.locked[c.MessageID]) })
 }
 
-// watchTaken checks that a message which is skipped as taken is not only locked: it changed since it was selected.
+// watchTaken checks that a message which is skipped as taken has changed since it was selected; a lock alone is no
+// reason to skip it.
 func (w *world) watchTaken(ctx context.Context, redrive uuid.UUID, item entity.RedriveItem) {
 	if item.Result != entity.ItemSkipped || item.Reason != repository.SkippedTaken {
 		return

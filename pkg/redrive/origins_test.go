@@ -26,8 +26,8 @@ func (b *bench) declareByMapping(dlq, topic string) {
 	check.Must(b.Store.ReplaceMapping(context.Background(), rules, 0, entity.By("admin")))(b)
 }
 
-// The permission matrix of claimed origins: a record in gamma's dead-letter topic says that it failed in beta's
-// topic. Who may send it?
+// The permission matrix of original topics that only a header names: a record in gamma's dead-letter topic says
+// that it failed in beta's topic. Who may send it?
 func TestClaimedOrigins(t *testing.T) {
 	t.Parallel()
 	const sent, undeclared = "", "UNDECLARED" // why it is skipped

@@ -17,7 +17,8 @@ import (
 )
 
 // Store is the part of a repository that attempts and retries of whole topics need. A store that is also a
-// bulk.Selections supports all redrives, and one that is also an outcomes.Store keeps outcomes.
+// bulk.Selections supports all redrives, one that is also an outcomes.Store keeps outcomes, and one with RedirectTargets
+// redirects.
 type Store interface {
 	attempt.Store
 	bulk.Store
@@ -69,6 +70,11 @@ func New(cfg Config, store Store, publisher Publisher, registry prometheus.Regis
 		c(&o)
 	}
 	o.attempt.Tracer = traces.Tracer(o.tracing, "github.com/dlq-manager/dlq-manager/pkg/redrive")
+	if redirected, ok := store.(interface {
+		RedirectTargets(ctx context.Context, topics []string) (map[string]string, error)
+	}); ok {
+		o.attempt.Redirects = redirected.RedirectTargets
+	}
 	parts := attempt.New(attempt.Config{
 		ClaimExpiry: cfg.ClaimExpiry, SettleInterval: cfg.SettleInterval, StuckAfter: cfg.StuckAfter,
 		Backoff: cfg.Auto.RetryBackoff(),

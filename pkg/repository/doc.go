@@ -11,7 +11,7 @@
 //   - redrives.go: redrives and their batches, and changes of many messages
 //   - keys.go: Idempotency-Keys
 //   - search.go: searches, counts, exports and the archive
-//   - notifications.go: events and notices
+//   - notifications.go: events and notifications
 //   - groups.go: error groups
 //   - cursor.go: a position in a list
 //   - memory.go: how much memory readers may use

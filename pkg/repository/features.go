@@ -22,9 +22,10 @@ type Activity interface {
 	Arrivals(ctx context.Context, q ArrivalsQuery) (Arrivals, error)
 }
 
-// ArrivalsQuery selects the steps from Since on that begin before Until. Step is FineArrivalsStep or a multiple of
-// ArrivalsStep, and Since is a multiple of Step since 1970. Counts older than FineArrivalsLife or ArrivalsLife may be
-// deleted; a message already older than that when its document was made was never counted.
+// ArrivalsQuery selects the steps from Since on that begin before Until. Step is ArrivalsMinute, FineArrivalsStep or a
+// multiple of ArrivalsStep, and Since is a multiple of Step since 1970. Counts older than ArrivalsMinuteLife,
+// FineArrivalsLife or ArrivalsLife may be deleted; a message already older than that when its document was made was
+// never counted.
 type ArrivalsQuery struct {
 	Visible *entity.TopicPatterns // nil: all topics
 	Topic   string                // only this original topic; "": all
@@ -33,8 +34,11 @@ type ArrivalsQuery struct {
 	Step    time.Duration
 }
 
-// The two step lengths of the counts, and the minimum time for which the counts of each are kept.
+// The step lengths of the counts, and the minimum time for which the counts of each are kept.
 const (
+	ArrivalsMinute     = time.Minute
+	ArrivalsMinuteLife = 24 * time.Hour
+
 	FineArrivalsStep = 5 * time.Minute
 	FineArrivalsLife = 2 * time.Hour
 
@@ -42,8 +46,17 @@ const (
 	ArrivalsLife = 8 * 24 * time.Hour
 )
 
-// Fine reports whether the steps of the query are shorter than ArrivalsStep.
-func (q ArrivalsQuery) Fine() bool { return q.Step < ArrivalsStep }
+// Kept returns the step length of the counts that the query adds up.
+func (q ArrivalsQuery) Kept() time.Duration {
+	switch {
+	case q.Step < FineArrivalsStep:
+		return ArrivalsMinute
+	case q.Step < ArrivalsStep:
+		return FineArrivalsStep
+	default:
+		return ArrivalsStep
+	}
+}
 
 // Arrivals are the counts and IndexedUntil as of the same moment: messages stored after it may not be counted yet.
 type Arrivals struct {
@@ -81,7 +94,7 @@ func (q ArrivalsQuery) Add(points []ArrivalsPoint, at time.Time, arrived, return
 // Topics describes the original topics of the stored messages.
 type Topics interface {
 	// TopicSummaries returns the visible original topics that have messages, in byte order of their names. The name
-	// "" is used for messages of unknown origin; those of visible dead-letter topics are counted.
+	// "" is used for messages of unknown origin, of which only those in visible dead-letter topics are counted.
 	TopicSummaries(ctx context.Context, q TopicQuery) ([]TopicSummary, error)
 
 	// TopicTotals counts the messages of each named original topic that has any, those without an original topic as
@@ -142,8 +155,7 @@ type Outcomes interface {
 	// give the outcomes of records that are sent there.
 	SaveConsumerGroups(ctx context.Context, groups []TopicGroup) error
 
-	// WatchedGroups returns the consumer groups and topics that have messages which
-	// were sent.
+	// WatchedGroups returns the consumer groups, noted or configured, of topics that have messages which were sent.
 	WatchedGroups(ctx context.Context) ([]TopicGroup, error)
 
 	// ConfigureGroups sets the consumer group of topics whose messages name none, and replaces earlier settings.
@@ -193,7 +205,14 @@ type TrailQuery struct {
 	Action    entity.Action
 	RequestID string
 	After     time.Time // inclusive
-	Before    int64     // only entries with a lower id; 0: all
+	Until     time.Time // exclusive; zero: no end
+	ActorKind entity.ActorKind
+	Before    int64 // only entries with a lower id; 0: all
+
+	// ByRequest returns only the first of the matching entries of each request (entity.AuditInfo.Call), with its number
+	// of entries; with Visible, that of the ObjectID. A redrive is represented by its creation, which also matches the
+	// redrive's own action; the entries of its messages are returned only with an ObjectID or a RequestID.
+	ByRequest bool
 	// Visible leaves out entries that name topics if none of these topics matches; nil leaves out none.
 	Visible *entity.TopicPatterns
 	Limit   int
@@ -213,10 +232,42 @@ type Mappings interface {
 	Unmapped(ctx context.Context, visible *entity.TopicPatterns) ([]UnmappedTopic, error)
 }
 
+// Redirects are the original topics whose replays go to another topic.
+type Redirects interface {
+	// Redirects returns all redirects, by the names of their topics in byte order.
+	Redirects(ctx context.Context) ([]entity.Redirect, error)
+
+	// RedirectTargets returns the targets of those of the topics that are redirected.
+	RedirectTargets(ctx context.Context, topics []string) (map[string]string, error)
+
+	// SaveRedirect creates or replaces the redirect of a topic, by the cause's actor and for its reason. If expected is
+	// given and is not the version of the present redirect, 0 for none, the error is a *entity.ChangedError. The audit
+	// entry has the earlier and the new target.
+	SaveRedirect(ctx context.Context, topic, target string, expected *int64, cause entity.AuditInfo) (entity.Redirect, error)
+
+	// DeleteRedirect deletes the redirect of a topic and returns it. For a topic without one the error is a
+	// *entity.RedirectNotFoundError, for another version than expected a *entity.ChangedError.
+	DeleteRedirect(ctx context.Context, topic string, expected *int64, cause entity.AuditInfo) (entity.Redirect, error)
+}
+
 // UnmappedTopic is a dead-letter topic with messages of unknown origin; "" for rows that were inserted by SQL.
 type UnmappedTopic struct {
 	DLQTopic string
 	Messages int64
+}
+
+// Views are the saved filters of lists of messages.
+type Views interface {
+	// Views returns the owner's own views and then all shared ones, each in byte order of their names.
+	Views(ctx context.Context, owner string) ([]entity.View, error)
+
+	// SaveView stores a view whose Version is 0, or changes the list and the query of the view with that id and
+	// Version; if it has another version, or the name is taken, the error is an *entity.ViewConflictError. Changes of
+	// shared views are in the audit trail.
+	SaveView(ctx context.Context, v entity.View, cause entity.AuditInfo) (entity.View, error)
+
+	// DeleteView deletes a view; it is no error if it does not exist.
+	DeleteView(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) error
 }
 
 // maxRulesText is the maximum length of the rules in the audit trail, in bytes.
@@ -239,9 +290,9 @@ func RulesText(rules []entity.TopicRule) string {
 // ArchiveRuns stores the runs of the archiver and their results. The archiver ends after a run and cannot be asked,
 // so it stores the result here.
 type ArchiveRuns interface {
-	// KeepArchiveRun stores a run, or updates the result, numbers and error of the run with the same id. StartedAt
-	// and FinishedAt are ignored: a run starts when it is first stored, or, if it has ended by then, Took earlier. A
-	// run ends when its result is first not ArchiveRunning; later calls change nothing.
+	// KeepArchiveRun stores a run, or updates the result, the counts and the error of the run with the same id.
+	// StartedAt and FinishedAt are ignored: a run starts when it is first stored, or, if it has ended by then, Took
+	// earlier. A run ends when its result is first not ArchiveRunning; later calls change nothing.
 	KeepArchiveRun(ctx context.Context, run ArchiveRun) error
 
 	// LatestArchiveRuns returns the run that started last and the complete run that finished last, which may be the

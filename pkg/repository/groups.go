@@ -59,24 +59,41 @@ type TopicFailure struct {
 type GroupQuery struct {
 	Visible *entity.TopicPatterns // nil: all topics
 	Topic   string                // only groups with live messages of this original topic; "": all
-	Open    bool                  // only groups with messages that are not RESOLVED; if Topic is set, in that topic
-	Sort    GroupSort
-	After   *GroupCursor // only groups after it in the order
-	Limit   int
-	Trend   Trend
+	// Statuses: only groups with messages in one of these states; if Topic is set, in that topic. Empty: all.
+	Statuses   []entity.Status
+	FirstAfter time.Time // only groups whose first message arrived after it; zero: all
+	Regressed  bool      // only groups that regressed and have messages that are not RESOLVED
+	Sort       GroupSort
+	Recent     time.Time    // beginning of the minute from which on GroupsByRecent counts arrivals
+	After      *GroupCursor // only groups after it in the order
+	Limit      int
+	Trend      Trend
 }
+
+// OpenStatuses are the states of messages that are not RESOLVED.
+var OpenStatuses = []entity.Status{entity.Pending, entity.Retrying, entity.Dead}
 
 // GroupSort is an order of groups.
 type GroupSort int
 
 const (
-	// GroupsByLastSeen sorts by the arrival of the latest message; for all topics that is exact to a minute.
+	// GroupsByLastSeen sorts by the arrival of the latest message.
 	GroupsByLastSeen GroupSort = iota
 	// GroupsByFirstSeen sorts by the arrival of the first message.
 	GroupsByFirstSeen
-	// GroupsByOpen sorts by the number of messages that are not RESOLVED.
+	// GroupsByOpen sorts by the number of messages in one of GroupQuery.Statuses; if there are none, by the number of
+	// those that are not RESOLVED.
 	GroupsByOpen
+	// GroupsByRecent sorts by the number of arrivals since GroupQuery.Recent, then by the arrival of the latest message,
+	// to the second.
+	GroupsByRecent
 )
+
+// RecentKey is the sort key of GroupsByRecent.
+func RecentKey(arrived int64, lastSeen time.Time) int64 {
+	const most, seconds = 1<<30 - 1, 33
+	return min(arrived, most)<<seconds + lastSeen.Unix()
+}
 
 // ListedGroup is a group and its position in the list.
 type ListedGroup struct {
@@ -91,9 +108,11 @@ type GroupCursor struct {
 	ID  uuid.UUID
 }
 
-// Trend is the time range of hourly counts: from the hour of Since to the last hour that begins before Until. The
-// zero value asks for none. Hours older than TrendLife may be deleted.
-type Trend struct{ Since, Until time.Time }
+// Trend is the time range of hourly counts: from the hour of Since to the last hour that begins before Until. Minutes is
+// the beginning of the first minute to count by the minute. Zero values ask for none. Hours older than TrendLife and
+// minutes older than ArrivalsMinuteLife may be deleted. Hours are counted when a message is stored, minutes like
+// Activity.
+type Trend struct{ Since, Until, Minutes time.Time }
 
 // Annotation has the fields of a group that an operator sets.
 type Annotation struct {
@@ -134,7 +153,7 @@ func BoundFingerprint(f entity.Fingerprint) entity.Fingerprint {
 	for _, frame := range f.Frames[:min(len(f.Frames), maxGroupFrames)] {
 		frames = append(frames, bound(frame, maxGroupName))
 	}
-	f.Frames = frames
+	f.Frames, f.Message = frames, ""
 	return f
 }
 

@@ -13,19 +13,19 @@ import (
 // redelivered, also after messages were deleted or archived. Positions move in the same step as the messages are
 // stored.
 type Ingest interface {
-	// OpenTopics returns the store's numbers for dead-letter topics, in the order of topics, and assigns numbers to
-	// new ones.
+	// OpenTopics returns the store's ids of dead-letter topics, in the order of topics, and assigns ids to new
+	// ones.
 	OpenTopics(ctx context.Context, topics []Topic) ([]TopicRef, error)
 
 	// OpenPosition returns the next offset to store for each partition, in the
 	// order of starts; a partition without a position gets its start.
 	OpenPosition(ctx context.Context, starts []Position) ([]Position, error)
 
-	// Mark returns the last mark that SaveMark stored for a partition, nil when there is none.
+	// Mark returns the last Mark that SaveMark stored for a partition, nil when there is none.
 	Mark(ctx context.Context, p Partition) (*Mark, error)
 
-	// SaveMark stores the mark of a record below the position. Marks identify the log where its broker gives topics
-	// no ids. For a partition without a position nothing is stored.
+	// SaveMark stores the Mark of a record that is stored already. It identifies the log where the broker gives
+	// topics no ids. For a partition without a position nothing is stored.
 	SaveMark(ctx context.Context, p Partition, m Mark) error
 
 	// Store appends a batch. A range counts only when the partition's position is exactly its From
@@ -60,7 +60,7 @@ type Ingest interface {
 // is deleted and created again gets another id).
 type Topic struct{ Name, Incarnation string }
 
-// TopicRef has the store's numbers of a topic's name and of its present incarnation.
+// TopicRef has the store's ids of a topic's name and of its present incarnation.
 type TopicRef struct{ TopicID, Incarnation int32 }
 
 // Partition is one partition of one incarnation of a dead-letter topic.

@@ -36,8 +36,8 @@ const (
 	headerOverhead  = 40
 )
 
-// SizeInMemory is the approximate number of bytes that a message takes in memory, with everything that was loaded of
-// it.
+// SizeInMemory returns approximately how many bytes a message takes in memory, with the parts of its record that
+// were loaded.
 func SizeInMemory(m *entity.Message) int64 {
 	n := messageOverhead + len(m.ErrorMessage) + len(m.Record.Key) + len(m.Record.Value) + headerOverhead*len(m.Record.Headers)
 	for _, h := range m.Record.Headers {
@@ -46,7 +46,7 @@ func SizeInMemory(m *entity.Message) int64 {
 	return int64(n)
 }
 
-// EditSizeInMemory is the approximate number of bytes that an attempt's edit takes; 0 for none.
+// EditSizeInMemory returns approximately how many bytes an attempt's edit takes in memory; 0 for none.
 func EditSizeInMemory(e *entity.Edit) int64 {
 	if e == nil {
 		return 0

@@ -9,32 +9,32 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Notifications finds events in the stored changes and keeps notices, which are events on their way to a sink. No
-// event is lost while a process polls from time to time, also over a crash; a notice may be sent twice, with the same
-// id and content.
+// Notifications finds events in the stored changes and keeps notifications, which are events on their way to a
+// sink. No event is lost while a process polls from time to time, also over a crash; a notification may be sent
+// twice, with the same id and content.
 type Notifications interface {
 	// Events returns the events that were not kept yet. It changes nothing, unless no process has called it for
 	// q.Patience: then all earlier events are skipped for good. An event is found once its transaction, and all that
 	// began earlier, have ended.
 	Events(ctx context.Context, q EventQuery) (Events, error)
 
-	// KeepNotices completes a call of Events: the events of k.Seen are not found again, and the notices are stored.
-	// An open notice for the same sink, kind and object absorbs a new one. It returns false, and stores nothing, when
-	// another process was faster.
-	KeepNotices(ctx context.Context, k KeptNotices) (bool, error)
+	// KeepNotifications completes a call of Events: the events of k.Seen are not found again, and the notifications
+	// are stored. An open notification for the same sink, kind and object absorbs a new one. It returns false, and
+	// stores nothing, when another process was faster.
+	KeepNotifications(ctx context.Context, k KeptNotifications) (bool, error)
 
-	// ClaimNotice claims the notice that has been due longest, for c.Lease; from then on no event is added to it. No
-	// notice is claimed before c.Pace has passed since any process last claimed one for that sink.
-	ClaimNotice(ctx context.Context, c NoticeClaim) (n Notice, found bool, err error)
+	// ClaimNotification claims the notification that has been due longest, for c.Lease; from then on no event is
+	// added to it. Between two claims for the same sink, whichever processes make them, at least c.Pace passes.
+	ClaimNotification(ctx context.Context, c NotificationClaim) (n Notification, found bool, err error)
 
-	// SettleNotice stores the result of a claim. A claim that no longer holds the notice changes nothing.
-	SettleNotice(ctx context.Context, r NoticeResult) error
+	// SettleNotification stores the result of a claim. A claim that no longer holds the notification changes nothing.
+	SettleNotification(ctx context.Context, r NotificationResult) error
 
-	// GiveUpNotices ends up to limit notices that are older than after and not claimed, and returns them.
-	GiveUpNotices(ctx context.Context, after time.Duration, limit int) ([]Notice, error)
+	// GiveUpNotifications ends up to limit notifications that are older than after and not claimed, and returns them.
+	GiveUpNotifications(ctx context.Context, after time.Duration, limit int) ([]Notification, error)
 
-	// WaitingNotices counts the open notices of each sink, ordered by the name of the sink.
-	WaitingNotices(ctx context.Context) ([]WaitingNotices, error)
+	// WaitingNotifications counts the open notifications of each sink, ordered by the name of the sink.
+	WaitingNotifications(ctx context.Context) ([]WaitingNotifications, error)
 }
 
 // EventKind is the kind of an event. The set is closed.
@@ -97,7 +97,7 @@ type Events struct {
 type Event struct {
 	Kind EventKind
 	At   time.Time
-	// Object is the id of the group, the message or the redrive; uuid.Nil for a spike.
+	// Object is the id of the error group, the message or the redrive; uuid.Nil for a spike.
 	Object uuid.UUID
 	// Topics are the topics of the event: original topics or, for a message of unknown origin, its dead-letter topic.
 	// Empty when they are unknown.
@@ -123,23 +123,23 @@ type RedriveEnd struct {
 	Selected, Succeeded, Failed, InDoubt, Skipped int
 }
 
-// KeptNotices are the notices made of the events in Seen.
-type KeptNotices struct {
-	Seen    Events
-	Notices []NewNotice
-	// Window is how long a notice collects events before it is sent. Repeat is the minimum time between two notices
-	// on the same object for one sink; at most NoticeLife.
+// KeptNotifications are the notifications made of the events in Seen.
+type KeptNotifications struct {
+	Seen          Events
+	Notifications []NewNotification
+	// Window is how long a notification collects events before it is sent. Repeat is the minimum time between two
+	// notifications on the same object for one sink; at most NotificationLife.
 	Window, Repeat time.Duration
 }
 
-// NoticeLife is the minimum time for which a sent notice is remembered.
-const NoticeLife = 24 * time.Hour
+// NotificationLife is the minimum time for which a sent notification is remembered.
+const NotificationLife = 24 * time.Hour
 
-// MaxNoticeMessages is the maximum number of message ids in a notice.
-const MaxNoticeMessages = 10
+// MaxNotificationMessages is the maximum number of message ids in a notification.
+const MaxNotificationMessages = 10
 
-// NewNotice is a notice for a sink. Within one call, no two may have the same sink, kind and object.
-type NewNotice struct {
+// NewNotification is a notification for a sink. Within one call, no two may have the same sink, kind and object.
+type NewNotification struct {
 	ID         uuid.UUID
 	Sink       string
 	Kind       EventKind
@@ -148,43 +148,43 @@ type NewNotice struct {
 	Events     int64
 	First      time.Time // when the first of the events happened
 	Last       time.Time
-	MessageIDs []uuid.UUID // some of the messages; the first MaxNoticeMessages are stored
+	MessageIDs []uuid.UUID // some of the messages; the first MaxNotificationMessages are stored
 	Detail     []byte      // JSON; a later value replaces it
 }
 
-// Notice is a notice on its way to a sink.
-type Notice struct {
-	NewNotice
+// Notification is a notification on its way to a sink.
+type Notification struct {
+	NewNotification
 	CreatedAt time.Time
 	Attempts  int // claims, including this one
 	LastError string
 }
 
-// NoticeClaim asks for a notice. ID is new for every claim.
-type NoticeClaim struct {
+// NotificationClaim asks for a notification. ID is new for every claim.
+type NotificationClaim struct {
 	Sink  string
 	ID    uuid.UUID
 	Lease time.Duration
 	Pace  time.Duration
 }
 
-// NoticeResult ends a claim. Unless Sent, the notice is due again in RetryIn, and no notice is claimed for the sink
-// during Pause.
-type NoticeResult struct {
-	Notice  uuid.UUID
-	Claim   uuid.UUID
-	Sent    bool
-	Error   string
-	RetryIn time.Duration
-	Pause   time.Duration
+// NotificationResult ends a claim. Unless Sent, the notification is due again in RetryIn, and no notification is
+// claimed for the sink during Pause.
+type NotificationResult struct {
+	Notification uuid.UUID
+	Claim        uuid.UUID
+	Sent         bool
+	Error        string
+	RetryIn      time.Duration
+	Pause        time.Duration
 }
 
-// WaitingNotices counts the open notices of one sink. Overdue is how long ago the oldest of them should have been
-// sent; zero when none is overdue.
-type WaitingNotices struct {
-	Sink    string
-	Notices int64
-	Overdue time.Duration
+// WaitingNotifications counts the open notifications of one sink. Overdue is how long ago the oldest of them should
+// have been sent; zero when none is overdue.
+type WaitingNotifications struct {
+	Sink          string
+	Notifications int64
+	Overdue       time.Duration
 }
 
 // EndOf returns the progress of a redrive that entered state.

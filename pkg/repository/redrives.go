@@ -22,8 +22,8 @@ type Redrives interface {
 	// there is none, here and below.
 	Redrive(ctx context.Context, id uuid.UUID) (entity.Redrive, error)
 
-	// ActiveRedrives returns the ids of redrives that need work from a process, oldest first: active ones, and
-	// inactive ones of which a process died while it held a batch.
+	// ActiveRedrives returns the ids of redrives that need work from a process, oldest first: active redrives, and
+	// inactive ones with a batch whose owner died before it saved the batch.
 	ActiveRedrives(ctx context.Context) ([]uuid.UUID, error)
 
 	// MoveRedrive changes a redrive's state; a move that its state does not allow is a *entity.RedriveStateError. It
@@ -49,12 +49,26 @@ type Redrives interface {
 	SaveBatch(ctx context.Context, r BatchResults) (bool, error)
 }
 
+// MaxReturnedErrors limits the messages that ReturnedErrors reads.
+const MaxReturnedErrors = 5000
+
 // Selections are the redrives other than a retry of the messages of a topic. CreateRedrive of a store without them
 // accepts only that retry and returns *NeedsDatabaseError for any other.
 type Selections interface {
 	// PreviewRedrive previews what CreateRedrive would select, without storing anything: groups of messages with the same
 	// properties, the largest first. Messages that would be skipped at once are groups with a Reason.
 	PreviewRedrive(ctx context.Context, r NewRedrive) ([]SelectionCount, error)
+
+	// Overlaps returns the other redrives that are not over and in which messages wait that r would select, the oldest
+	// first.
+	Overlaps(ctx context.Context, r NewRedrive) ([]entity.Overlap, error)
+
+	// RedriveOverlaps does the same for the waiting messages of a redrive.
+	RedriveOverlaps(ctx context.Context, id uuid.UUID) ([]entity.Overlap, error)
+
+	// ReturnedErrors groups the messages that came back from a redrive by their error group and topics, the largest
+	// group first. It reads at most MaxReturnedErrors messages: those of the newest messages that were sent.
+	ReturnedErrors(ctx context.Context, id uuid.UUID) ([]entity.ReturnedError, error)
 
 	// Change applies the action RedriveRequeue, RedriveDead, RedriveDelete or RedriveMap to each message, as the
 	// method for one message would, and returns those it changed. Messages that are deleted, or in a state that

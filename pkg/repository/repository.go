@@ -25,9 +25,10 @@ type Repository interface {
 // of an attempt, every change by hand, every message stored as DEAD, and every change of a redrive's state; for a
 // claim when Claiming.Audit is set.
 //
-// A change that the same operation (entity.AuditInfo) has already made is no error and gets no second entry: Delete
-// answers nil, methods that return a message or a redrive return its present state, Change counts it as changed. For
-// a cause without an operation, a store may choose one itself.
+// When the same operation (entity.AuditInfo) requests a change that it has already made, the change is not made
+// again, gets no second entry, and is no error: Delete answers nil, methods that return a message or a redrive
+// return its present state, Change counts the message as changed. A store may choose an operation itself for a
+// cause that has none.
 type Core interface {
 	Reader
 	Attempts
@@ -65,6 +66,8 @@ type Features interface {
 	Groups
 	Topics
 	Mappings
+	Views
+	Redirects
 	SearchIndex
 	Activity
 	Notifications
@@ -154,7 +157,7 @@ const KeyLimit = HeaderBytesLimit
 // Page selects a part of a list. Number counts from 1; both must be positive.
 type Page struct{ Number, Size int }
 
-// Offset is the number of messages on earlier pages.
+// Offset returns the number of messages on earlier pages.
 func (p Page) Offset() int64 { return int64(p.Number-1) * int64(p.Size) }
 
 // List is one page and the number of all matching messages.

@@ -75,7 +75,7 @@ type Counting int
 const (
 	// CountEstimate uses the numbers that the store has without counting rows.
 	CountEstimate Counting = iota
-	// CountExact counts rows, for some seconds at most.
+	// CountExact counts rows. When that takes more than some seconds, an estimate takes its place.
 	CountExact
 )
 
@@ -115,7 +115,7 @@ func (e *TooBroadError) Error() string {
 // Is makes the error's kind entity.ErrInvalid.
 func (e *TooBroadError) Is(target error) bool { return target == entity.ErrInvalid }
 
-// Archive keeps messages in a final state after the live table. Searcher finds them there.
+// Archive holds messages in a final state that were moved out of the live table. Searcher finds them there.
 type Archive interface {
 	// GetArchived returns one message of the archive, as Get does of the live table.
 	GetArchived(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)

@@ -22,7 +22,7 @@ const (
 // maxTimeout bounds one publish: an attempt must end before another process can settle its claim.
 const maxTimeout = 5 * time.Second
 
-// Config limits which messages may be sent back, and sets how. Its keys live under `kafka`.
+// Config limits which messages may be sent back, and sets how. Its keys are under `kafka`.
 type Config struct {
 	// RepublishKey is KeyOriginal or KeyUUID.
 	RepublishKey string `mapstructure:"republish_key"`
@@ -80,7 +80,7 @@ func parseAllowed(list []string) (allowed, error) {
 	return a, nil
 }
 
-// reason is the error of a pattern without the name of the setting.
+// reason returns the error of a pattern without the name of the setting.
 func reason(err error) string {
 	var field *entity.FieldError
 	if errors.As(err, &field) {
@@ -92,5 +92,6 @@ func reason(err error) string {
 // topic reports whether the list allows the topic.
 func (a allowed) topic(name string) bool { return !a.limited || a.all.Match(name) }
 
-// names reports whether the list names a topic that starts with an underscore; a matching glob is not enough.
+// names reports whether the list allows a topic whose name begins with an underscore: only a pattern that begins
+// with an underscore too does.
 func (a allowed) names(topic string) bool { return a.internal.Match(topic) }

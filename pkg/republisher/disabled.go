@@ -34,6 +34,9 @@ func (d *Disabled) Plan(_ context.Context, batch []entity.Outgoing, _ bool) []en
 	return targets
 }
 
+// CheckTarget accepts every topic: nothing is sent.
+func (d *Disabled) CheckTarget(context.Context, string) error { return nil }
+
 func (d *Disabled) refusal() error {
 	if !d.required {
 		return nil

@@ -12,7 +12,7 @@ import (
 
 const fixed = "orders.fixed"
 
-// edited is a message with an edit.
+// edited returns a message with an edit.
 func edited(m entity.Message, e entity.Edit) entity.Outgoing {
 	return entity.Outgoing{Message: m, Edit: &e}
 }

@@ -22,7 +22,7 @@ func delivery(partition int32, result broker.RecordResult) entity.Delivery {
 	return d
 }
 
-// verdict translates a record's fate as the broker package reports it.
+// verdict translates the broker package's error for a record into a verdict and an error class.
 func verdict(err error) (entity.Verdict, entity.ErrorClass) {
 	var produce *broker.ProduceError
 	if !errors.As(err, &produce) {
@@ -59,7 +59,7 @@ func classOf(err error) entity.ErrorClass { return entity.ErrorClass(broker.Clas
 func targetError(topic string, err error) error {
 	switch {
 	case errors.Is(err, broker.ErrUnknownTopic):
-		return refuse(entity.UnknownTopic, "topic %q does not exist", topic)
+		return &entity.RefusedError{Class: entity.UnknownTopic, Reason: fmt.Sprintf("topic %q does not exist", topic), Missing: true}
 	case errors.Is(err, broker.ErrUnauthorized):
 		return refuse(entity.Unauthorized, "the cluster does not permit the use of topic %q", topic)
 	default:
@@ -114,7 +114,8 @@ var (
 	errLaterRecord = errors.New("the record at this offset was written after the dead letter: the topic was deleted and created again")
 )
 
-// unreadable returns the finding for an unreadable partition: permanent if the cluster's error is, else temporary.
+// unreadable returns the result of FindMany for a claim whose partition cannot be read: permanent if the cluster's
+// error is permanent, else temporary.
 func unreadable(c entity.Claim, err error) entity.Delivery {
 	d := entity.Delivery{Verdict: entity.InDoubt, Class: doubtful(classOf(err)), Err: err, Partition: c.Partition, Offset: broker.OffsetUnknown}
 	if errors.Is(err, broker.ErrUnknownTopic) || errors.Is(err, broker.ErrUnauthorized) {

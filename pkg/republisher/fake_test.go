@@ -202,7 +202,7 @@ func newRepublisher(t *testing.T, l *logs, changes ...func(*Config)) *Republishe
 	return r
 }
 
-// message is a dead letter of topic orders that can be replayed.
+// message returns a dead letter of topic orders that can be replayed.
 func message(changes ...func(*entity.Message)) entity.Message {
 	m := entity.NewMessage(orders, "boom", clock)
 	m.Origin.Confidence = entity.FromHeader

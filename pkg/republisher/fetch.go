@@ -25,8 +25,8 @@ type source struct {
 	inspect bool // whether it can be sent is known only after it is read
 }
 
-// sourceOf returns the position from which to fetch the record, nowhere if unknown; false when the message or its
-// edit has the record.
+// sourceOf returns the partition and offset from which to fetch the record, nowhere if they are unknown; false when
+// the message or its edit has the record.
 func sourceOf(out *entity.Outgoing) (source, bool) {
 	m := &out.Message
 	setValue := out.Edit != nil && out.Edit.SetValue
@@ -44,7 +44,7 @@ func sourceOf(out *entity.Outgoing) (source, bool) {
 	}
 }
 
-// lacksMore reports whether a record over a limit lacks a key or headers that an edit does not set.
+// lacksMore reports whether a record over a limit lacks a key or headers and the edit does not set them.
 func lacksMore(out *entity.Outgoing) bool {
 	r, e := &out.Message.Record, out.Edit
 	return !r.KeepsHeaders() && (e == nil || !e.SetHeaders) || r.Key == nil && r.Limit != "" && (e == nil || !e.SetKey)
@@ -124,8 +124,8 @@ func recordOf(found broker.Record) entity.Record {
 	return entity.Record{Key: found.Key, Value: found.Value, Headers: found.Headers, Size: int64(len(found.Value))}
 }
 
-// pointedTo returns the record of a pointer that was written at that time. A record that is newer than the dead
-// letter is a different one.
+// pointedTo returns the record that a pointer names. A record that is newer than the pointer, which was written at
+// dead, is a different one: the log was replaced.
 func pointedTo(found broker.Record, dead time.Time) (entity.Record, error) {
 	if !dead.IsZero() && found.Time.After(dead.Add(clockSkew)) {
 		return entity.Record{}, fmt.Errorf("fetch the record: %w", errLaterRecord)
@@ -197,8 +197,9 @@ func (r *Republisher) checkValues(ctx context.Context, batch []entity.Outgoing, 
 	}
 }
 
-// readFirst reads the records of pointers, and those over a limit of headers, one at a time, and chooses their
-// targets: only a read shows which records no longer exist or are too large. An unreachable partition is tried once.
+// readFirst reads from Kafka, one at a time, the records of messages that are stored without a value or without all
+// headers, and chooses their targets: only the read shows whether a record still exists and is small enough. An
+// unreachable partition is tried once.
 func (r *Republisher) readFirst(ctx context.Context, batch []entity.Outgoing, targets []entity.Target, topics map[string]broker.Topic) {
 	away := map[broker.TopicPartition]error{}
 	for i := range batch {

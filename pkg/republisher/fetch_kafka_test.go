@@ -33,7 +33,7 @@ func produced(t *testing.T, cluster *broker.Cluster, topic string, records ...br
 	return first
 }
 
-// pointing is a pointer to a record of a topic, written now.
+// pointing returns a pointer to a record of a topic, written now.
 func pointing(topic string, offset int64) entity.Message {
 	return message(to(topic), pointer(offset), func(m *entity.Message) {
 		m.Record.Headers[0].Value = []byte(topic)

@@ -151,7 +151,7 @@ func redriveID(record broker.Record) (uuid.UUID, bool) {
 	return uuid.Nil, false
 }
 
-// finding returns the result of a search for one claim. A found record counts even if the search failed later.
+// finding returns the result of FindMany for one claim. A found record counts even if the search failed later.
 func finding(c entity.Claim, log extent, t searchResult, err error) entity.Delivery {
 	if neverSent(c) {
 		return absent(c)
@@ -179,7 +179,8 @@ func absent(c entity.Claim) entity.Delivery {
 	return entity.Delivery{Verdict: entity.GivenBack, Partition: c.Partition, Offset: broker.OffsetUnknown}
 }
 
-// unsettleable returns the finding for a claim whose absence from the log proves nothing, now or later.
+// unsettleable returns the result of FindMany for a claim whose record was not found in a log that may have lost
+// it.
 func unsettleable(c entity.Claim, why error) entity.Delivery {
 	return entity.Delivery{
 		Verdict: entity.InDoubt, Class: entity.UnknownClass, Err: why, Partition: c.Partition, Offset: broker.OffsetUnknown,

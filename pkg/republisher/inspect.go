@@ -1,6 +1,7 @@
 package republisher
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -24,7 +25,8 @@ const (
 	factsFresh = 5 * time.Second
 )
 
-// facts caches recent answers of the cluster. The holder of the turn sends requests; the others wait for the answers.
+// facts caches recent answers of the cluster. One caller at a time, which has taken the turn, sends requests; the
+// others wait for the answers.
 type facts struct {
 	turn    *semaphore.Weighted
 	replays map[string]replayFact
@@ -223,7 +225,7 @@ func (s *inspection) answer(q entity.ReplayQuestion) entity.ReplayHealth {
 	return h
 }
 
-// objection returns the class and text of an error of Plan.
+// objection returns the class and the text of Plan's error for a topic.
 func objection(err error) (class, reason string) {
 	var refused *entity.RefusedError
 	switch {
@@ -237,7 +239,7 @@ func objection(err error) (class, reason string) {
 }
 
 func (s *inspection) group(topic, group string) entity.GroupHealth {
-	h := entity.GroupHealth{Group: group, State: entity.GroupUnknown, Lag: s.lag(topic, group)}
+	h := entity.GroupHealth{Group: group, State: entity.GroupUnknown, Lag: s.lag(topic, group), Partitions: s.partitions(topic, group)}
 	if s.states == nil {
 		return h
 	}
@@ -251,6 +253,21 @@ func (s *inspection) group(topic, group string) entity.GroupHealth {
 		h.State = entity.GroupRunning
 	}
 	return h
+}
+
+func (s *inspection) partitions(topic, group string) (list []entity.GroupPartition) {
+	known := func(offsets map[broker.TopicPartition]int64, tp broker.TopicPartition) *int64 {
+		if offset, ok := offsets[tp]; ok {
+			return &offset
+		}
+		return nil
+	}
+	for _, p := range s.topics[topic].Partitions {
+		tp := broker.TopicPartition{Topic: topic, Partition: p.ID}
+		list = append(list, entity.GroupPartition{Partition: p.ID, Committed: known(s.committed[group].offsets, tp), End: known(s.ends, tp)})
+	}
+	slices.SortFunc(list, func(a, b entity.GroupPartition) int { return cmp.Compare(a.Partition, b.Partition) })
+	return list
 }
 
 // lag returns nil when the group has committed nothing, or an end is not known.
@@ -272,7 +289,7 @@ func (s *inspection) lag(topic, group string) *int64 {
 	return lag
 }
 
-// Inspect returns whether retries may resolve messages; without Kafka nothing more is known.
+// Inspect returns whether retries may resolve messages. Without Kafka, everything else is unknown.
 func (d *Disabled) Inspect(_ context.Context, questions []entity.ReplayQuestion) []entity.ReplayHealth {
 	answers := make([]entity.ReplayHealth, len(questions))
 	for i, q := range questions {

@@ -163,7 +163,8 @@ func transact(t *testing.T, topic string, partition int32, end kgo.TransactionEn
 	check.NoError(t, cl.EndTransaction(t.Context(), end))
 }
 
-// remake deletes the topic and creates it again. The controller confirms it before the broker knows.
+// remake deletes the topic and creates it again. It waits until the broker has the new topic, because the
+// controller confirms the creation earlier.
 func remake(t *testing.T, cluster *broker.Cluster, topic string) {
 	t.Helper()
 	id := func() string {

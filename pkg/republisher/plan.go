@@ -16,7 +16,8 @@ import (
 // reached; the partition is then -1 when it could not be chosen. Messages must include their bytes; the targets in
 // batch are ignored. bulk means that no person looked at each message; then a guessed original topic is refused.
 //
-// With an edit, the edited record is checked. An edit's topic must be named by republish_allow. When an edit sets the
+// With an edit, the edited record is checked. An edit's topic must be named by republish_allow; a redirect's must be
+// named only if that list is not empty. When an edit sets the
 // value, nothing is fetched, and the record of a pointer is sent without a key unless the edit has one.
 //
 // All end offsets are requested at once. Records of pointers are read one after the other.
@@ -64,7 +65,7 @@ func (r *Republisher) refusal(out *entity.Outgoing, bulk bool) error {
 	switch {
 	case m.Record.State == entity.ValueUnreadable: // an edit cannot make it a record either
 		return valueRefusal(m)
-	case elsewhere(out):
+	case retargeted(out):
 		if !r.allowed.limited {
 			return refuse(entity.Unauthorized, "only topics that republish_allow names may be the target of an edit, and it names none")
 		}
@@ -95,6 +96,16 @@ func (r *Republisher) topicRefusal(topic string) error {
 		return refuse(entity.Unauthorized, "topic %q is not in republish_allow", topic)
 	}
 	return nil
+}
+
+// CheckTarget returns why nothing can be sent to a topic now, by the rules of Plan; nil when records can be sent.
+func (r *Republisher) CheckTarget(ctx context.Context, topic string) error {
+	if err := r.topicRefusal(topic); err != nil {
+		return err
+	}
+	target := []entity.Target{{Topic: topic}}
+	r.queryTopics(ctx, target)
+	return target[0].Err
 }
 
 // valueRefusal returns why there is no value to send.

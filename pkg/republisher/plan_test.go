@@ -20,7 +20,7 @@ func state(s entity.ValueState) func(*entity.Message) {
 	return func(m *entity.Message) { m.Record.State = s }
 }
 
-// withoutSource is the dead letter of a Kafka Streams punctuator.
+// withoutSource returns the dead letter of a Kafka Streams punctuator.
 func withoutSource(value []byte) func(*entity.Message) {
 	return func(m *entity.Message) {
 		m.Record = entity.Record{Value: value, Size: int64(len(value)), Headers: []entity.Header{
@@ -30,6 +30,77 @@ func withoutSource(value []byte) func(*entity.Message) {
 			{Key: "__streams.errors.offset", Value: []byte("-1")},
 		}}
 	}
+}
+
+// A redirect's target passes the checks of every target; a list of allowed topics must name it only if there is one.
+func TestPlanOfARedirect(t *testing.T) {
+	t.Parallel()
+	guessed := func(m *entity.Message) { m.Origin.Confidence = entity.FromName }
+	cases := []struct {
+		name   string
+		change func(*entity.Message)
+		target string
+		edit   *entity.Edit
+		allow  []string
+		bulk   bool
+		class  entity.ErrorClass // "" when it is not refused
+		sent   string            // topic
+	}{
+		{"OfATopicThatDoesNotExist", to("gone"), orders, nil, nil, true, "", orders},
+		{"WithoutAList", to("payments"), orders, nil, nil, true, "", orders},
+		{"TargetOfTheList", to("gone"), orders, nil, []string{orders}, true, "", orders},
+		{"TargetOutsideTheList", to("payments"), orders, nil, []string{"payments"}, true, entity.Unauthorized, orders},
+		{"TargetThatDoesNotExist", to(orders), "gone", nil, nil, true, entity.UnknownTopic, "gone"},
+		{"DeadLetterTopic", to(orders), deadLetter, nil, nil, true, entity.LoopRefused, deadLetter},
+		{"InternalTopic", to(orders), "_internal", nil, nil, true, entity.Unauthorized, "_internal"},
+		{"GuessedOriginInBulk", guessed, orders, nil, nil, true, entity.UnknownTopic, orders},
+		{"GuessedOriginAlone", guessed, orders, nil, nil, false, "", orders},
+		{"EditWithoutATopic", to("gone"), orders, &entity.Edit{SetValue: true}, nil, false, "", orders},
+		{"EditOfTheOriginalTopic", to("gone"), orders, &entity.Edit{Topic: "gone"}, nil, false, "", orders},
+		{"EditOfAnotherTopic", to("gone"), orders, &entity.Edit{Topic: fixed}, nil, false, entity.Unauthorized, fixed},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			l := newLogs()
+			l.topics[fixed] = 4
+			r := newRepublisher(t, l, func(cfg *Config) { cfg.RepublishAllow = c.allow })
+			out := entity.Outgoing{Message: message(c.change), Redirect: c.target, Edit: c.edit}
+			target := r.Plan(t.Context(), []entity.Outgoing{out}, c.bulk)[0]
+			check.Equal(t, target.Topic, c.sent, "target topic")
+			if c.class == "" {
+				check.NoError(t, target.Err)
+				return
+			}
+			refused := check.As[*entity.RefusedError](t, target.Err, "Plan")
+			check.True(t, refused.Class == c.class && refused.Missing == (c.target == "gone"), "refused = %+v, want %s", refused, c.class)
+		})
+	}
+}
+
+// In the target of a redirect the original partition means nothing: the key decides.
+func TestPlanPartitionOfARedirect(t *testing.T) {
+	t.Parallel()
+	l := newLogs()
+	l.topics[fixed] = 2
+	m := message(func(m *entity.Message) { m.Origin.Partition = new(int32(1)) })
+	target := newRepublisher(t, l).Plan(t.Context(), []entity.Outgoing{{Message: m, Redirect: fixed}}, true)[0]
+	check.Equal(t, target.Partition, broker.Murmur2Partition(m.Record.Key, 2), "partition")
+}
+
+func TestCheckTarget(t *testing.T) {
+	t.Parallel()
+	l := newLogs()
+	r := newRepublisher(t, l)
+	check.NoError(t, r.CheckTarget(t.Context(), orders))
+	for topic, class := range map[string]entity.ErrorClass{
+		"gone": entity.UnknownTopic, deadLetter: entity.LoopRefused, "_internal": entity.Unauthorized, "a b": entity.UnknownTopic,
+	} {
+		refused := check.As[*entity.RefusedError](t, r.CheckTarget(t.Context(), topic), topic)
+		check.Equal(t, refused.Class, class, topic)
+	}
+	l.mute = broker.ErrUnavailable
+	check.Is(t, r.CheckTarget(t.Context(), orders), entity.ErrUnavailable, "CheckTarget without an answer")
 }
 
 func TestPlanRefuses(t *testing.T) {

@@ -12,12 +12,13 @@ import (
 
 var errTooLate = errors.New("it was not sent in time")
 
-// Publish sends claimed messages and answers in their order. It sends to partitions in parallel, and in order within
-// a partition.
+// Publish sends claimed messages, and returns the results in their order. It sends to partitions in parallel, and
+// in order within a partition.
 //
-// When ctx ends (a drain, or the age of a claim), nothing more is sent, and unsent messages are GivenBack; a send in
-// progress ends within the configured timeout. Messages after a failed one of their partition are GivenBack with its
-// class. Delivery.Throttle is the longest time that the broker asked for during the send.
+// When ctx ends (because of a drain, or because the claims are too old to send), nothing more is sent, and unsent
+// messages are GivenBack; a send in progress ends within the configured timeout. Messages after a failed one of
+// their partition are GivenBack with its class. Delivery.Throttle is the longest time that the broker asked for
+// during the send.
 func (r *Republisher) Publish(ctx context.Context, batch []entity.Outgoing) []entity.Delivery {
 	deliveries := make([]entity.Delivery, len(batch))
 	var all sync.WaitGroup

@@ -58,8 +58,9 @@ func (r *Republisher) uuidKey(message uuid.UUID, attempt int) []byte {
 	return []byte(id.String())
 }
 
-// partition chooses one of n partitions for a key: the original one if it still exists, else that of Java's default
-// partitioner. Messages without a key are spread. With a new key or another topic, only the key decides.
+// partition chooses one of n partitions: the original one if it still exists, else the one that Java's default
+// partitioner chooses for the key. For a new key or another topic it ignores the original partition. Messages
+// without a key are spread over all partitions.
 func (r *Republisher) partition(out *entity.Outgoing, key []byte, n int) int32 {
 	m := &out.Message
 	kept := r.cfg.RepublishKey == KeyOriginal && !elsewhere(out) && (out.Edit == nil || !out.Edit.SetKey)
@@ -84,15 +85,22 @@ func (r *Republisher) record(out *entity.Outgoing, source entity.Record) broker.
 	}
 }
 
-// topicOf returns the topic to which a message is to be sent.
+// topicOf returns the topic to which a message is to be sent: that of its edit, else of the redirect, else its original
+// one.
 func topicOf(out *entity.Outgoing) string {
-	if elsewhere(out) {
+	switch {
+	case retargeted(out):
 		return out.Edit.Topic
+	case out.Redirect != "":
+		return out.Redirect
 	}
 	return out.Message.OriginalTopic
 }
 
-// elsewhere reports whether an edit sends the message to a topic other than its original one.
-func elsewhere(out *entity.Outgoing) bool {
+// elsewhere reports whether the message is sent to a topic other than its original one.
+func elsewhere(out *entity.Outgoing) bool { return topicOf(out) != out.Message.OriginalTopic }
+
+// retargeted reports whether an edit sends the message to a topic other than its original one.
+func retargeted(out *entity.Outgoing) bool {
 	return out.Edit != nil && out.Edit.Topic != "" && out.Edit.Topic != out.Message.OriginalTopic
 }

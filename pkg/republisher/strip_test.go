@@ -12,7 +12,7 @@ import (
 func TestReplaysLeaveTheHeadersOfConfiguredDialectsBehind(t *testing.T) {
 	t.Parallel()
 	patterns := check.Must(deadletter.ParsePatterns("*.dlq.v1"))(t)
-	decoder := check.Must(deadletter.FromConfig(deadletter.Config{Dialects: []deadletter.DialectConfig{
+	decoder := check.Must(deadletter.New(deadletter.Config{Dialects: []deadletter.DialectConfig{
 		{Name: "acme", Anchors: []string{"acme-topic"}, Topic: "acme-topic", Strip: []string{"acme-tmp-*"}},
 	}}, patterns))(t)
 	r := check.Must(New(DefaultConfig(), patterns, nil, nil, WithStrip(decoder.Strip)))(t)

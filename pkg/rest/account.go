@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// Each answer has pageReservation from its beginning, and largeReservation once that is not enough: about twice the
+	// The bytes that are reserved for each answer at its beginning, and for one that needs more: about twice the
 	// largest page of a store.
 	pageReservation  = 1 << 20
 	largeReservation = repository.ListPageLimit + repository.ListPageLimit/4
@@ -29,8 +29,8 @@ var (
 	errNoMemory = errors.New("no memory for the answer now")
 )
 
-// limits are shared by all requests: the numbers of answers and exports in progress, the bytes of answers in memory,
-// and one value that is larger than a principal's share.
+// limits are shared by all requests. They limit the number of answers in progress, the number of exports in
+// progress, and the bytes of answers in memory, and let one value at a time be larger than a principal's share.
 type limits struct {
 	pages, exports, bytes, large *budget
 }
@@ -61,7 +61,7 @@ func accountOf(ctx context.Context) *account {
 	return a
 }
 
-// enter takes a slot, and room for a small answer, on its first call.
+// enter, when it is first called, waits for a slot and reserves memory for a small answer.
 func (a *account) enter(ctx context.Context, who string, slots *budget) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -97,13 +97,13 @@ func (a *account) Take(n int64) error {
 	return errNoMemory
 }
 
-// reserveMore waits for the room that the last read lacked. The read is repeated from mark, the bytes that were taken
-// before it.
+// reserveMore waits for the memory that the last read lacked. The read is repeated from mark, the bytes that were
+// taken before it.
 func (a *account) reserveMore(ctx context.Context, mark int64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.taken = mark
-	// To avoid deadlock, all reserved room is released before the wait.
+	// To avoid deadlock, all reserved memory is released before the wait.
 	kept := max(mark, pageReservation)
 	a.limits.bytes.release(a.who, a.reserved-min(a.reserved, kept))
 	a.reserved = min(a.reserved, kept)
@@ -114,7 +114,7 @@ func (a *account) reserveMore(ctx context.Context, mark int64) error {
 	return nil
 }
 
-// takeValue reserves room for a value that is held completely in memory. Only one value larger than a principal's
+// takeValue reserves memory for a value that is held completely in memory. Only one value larger than a principal's
 // share is in memory at a time.
 func (a *account) takeValue(ctx context.Context, size int64) error {
 	if size <= a.limits.bytes.share/2 {
@@ -132,7 +132,7 @@ func (a *account) takeValue(ctx context.Context, size int64) error {
 	return nil
 }
 
-// settle releases the room that was reserved and not used, after everything was read.
+// settle releases the memory that was reserved and not used, after everything was read.
 func (a *account) settle() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -200,7 +200,7 @@ func (a *account) refusal(err error, of *budget) error {
 	}
 }
 
-// reserve waits until a value of this size may be held in memory; -1: of up to a principal's share.
+// reserve waits until a value of this size may be held in memory; -1 means any size up to a principal's share.
 func (l limits) reserve(ctx context.Context, size int64) error {
 	if size < 0 {
 		size = l.bytes.share

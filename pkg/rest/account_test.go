@@ -125,7 +125,7 @@ func (namedBy) Authenticate(_ context.Context, r *http.Request) (auth.Principal,
 	return auth.Principal{Name: name, Grants: []auth.Grant{{Role: auth.Admin, All: true}}}, nil
 }
 
-// Other clients are served however many answers one client does not read, and that client is told which limit it has
+// Other clients are served however many answers one client does not read, and that client learns which limit it has
 // reached.
 func TestPages_ReadersThatReadNothing(t *testing.T) {
 	t.Parallel()
@@ -181,8 +181,8 @@ func TestPages_ReadersThatReadNothing(t *testing.T) {
 	}
 }
 
-// pageStore answers searches with a number of messages of a given size, reserves their bytes from the context's room
-// as stores do, and counts the searches.
+// pageStore answers searches with a number of messages of a given size, reserves their bytes in the context's
+// reservation as stores do, and counts the searches.
 func pageStore(s *fake.Store, messages int, bytes int64) (store *hooked, reads *int) {
 	store, reads = hook(s), new(int)
 	store.search = func(ctx context.Context, _ repository.SearchQuery) (found repository.SearchPage, err error) {
@@ -198,8 +198,9 @@ func pageStore(s *fake.Store, messages int, bytes int64) (store *hooked, reads *
 	return store, reads
 }
 
-// A large page waits for room without holding a connection of the store, reads again, and is refused when there is no
-// room for a long time. A page that is larger than a share is refused at once, and not tried again for ever.
+// A large page waits for memory without holding a connection of the store, reads again, and is refused when no
+// memory is free for a long time. A page that is larger than a share is refused at once, and not tried again for
+// ever.
 func TestPages_LargeOnesWaitForRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

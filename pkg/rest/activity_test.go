@@ -24,7 +24,7 @@ func activityFixture() *fixture {
 			}))
 		}
 	}
-	f.catalogue(nil)
+	f.index(nil)
 	return f
 }
 
@@ -67,6 +67,7 @@ func TestActivity(t *testing.T) {
 		{"", "day", 24, hour, 12, 3, 6},
 		{"?span=day", "day", 24, hour, 12, 3, 6},
 		{"?span=hour", "hour", 12, five, 6, 2, 3},
+		{"?span=hour&step=minute", "hour", 60, 60, 9, 3, 3},
 		{"?span=week", "week", 7 * 24, hour, 18, 3, 6},
 		{"?span=week&topic=" + topicA, "week", 7 * 24, hour, 6, 1, 2},
 		{"?topic=nobody", "day", 24, hour, 0, 0, 0},

@@ -34,8 +34,9 @@ func (p proxies) has(address netip.Addr) bool {
 	return slices.ContainsFunc(p, func(network netip.Prefix) bool { return network.Contains(address) })
 }
 
-// client returns the address of the client: the peer's or, of a trusted proxy, the last address in X-Forwarded-For that
-// is not one; a client can forge those to the left. A peer without an address, such as a socket, has the zero Addr.
+// client returns the address of the client: the peer's address or, if the peer is a trusted proxy, the last address
+// in X-Forwarded-For that is no trusted proxy. A client can forge the addresses to the left of that. A peer without
+// an address, such as a socket, has the zero Addr.
 func (p proxies) client(r *http.Request) netip.Addr {
 	address := parseAddress(r.RemoteAddr)
 	if !p.has(address) {
@@ -66,8 +67,8 @@ func parseAddress(text string) netip.Addr {
 	return address.Unmap().WithZone("")
 }
 
-// clientNetwork returns what attempts are counted by: the client's address, or its /64 of IPv6, which usually belongs
-// to one customer.
+// clientNetwork returns the network for which failed sign-ins are counted: the client's address or, for IPv6, its
+// /64, which usually belongs to one customer.
 func clientNetwork(r *http.Request) netip.Prefix {
 	address := exchangeOf(r).address
 	bits := address.BitLen()

@@ -41,7 +41,7 @@ type fetching struct {
 	fetched *int // counts; or nil
 }
 
-// pointers are records with headers alone.
+// pointers is a Dialects for which records without key and value are pointers.
 type pointers struct{ noDialects }
 
 func (pointers) IsPointer(m *entity.Message) bool {
@@ -78,7 +78,7 @@ func TestGet_Derived(t *testing.T) {
 	wantWithout(t, f.do("GET", "/api/v1/messages", ""), `"derived"`)
 }
 
-// The archive serves values and histories like the live table, with its own addresses.
+// The archive serves values and histories like the live table, under its own paths.
 func TestArchive_PayloadAndHistory(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idB, in(entity.Dead, 3), withValue("\xff\x00"))).open()

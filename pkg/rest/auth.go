@@ -178,8 +178,8 @@ func (a *attempts) level(client netip.Prefix, now time.Time) float64 {
 	return max(0, f.level-float64(now.Sub(f.at))/float64(attemptPause))
 }
 
-// SignIns limits the failed sign-ins of each address on mounted pages, together with invalid tokens. The
-// request must come from the server.
+// SignIns limits the failed sign-ins of each address on mounted pages, counted together with its requests with
+// invalid tokens. The request must come from the server.
 type SignIns struct{ attempts *attempts }
 
 // Wait returns how long the sender of the request has to wait; 0 for no wait.

@@ -34,7 +34,7 @@ func ids(t *testing.T, w *reply, list string) []string {
 	return found
 }
 
-// numbered is the nth message of a shared dead-letter topic.
+// numbered returns the nth message of a shared dead-letter topic.
 func numbered(n int, original string) entity.Message {
 	m := message(uuid.MustParse(fmt.Sprintf("550e8400-e29b-41d4-a716-%012d", n)), at(noon.Add(-time.Duration(n)*time.Second)))
 	m.OriginalTopic, m.Source.Topic, m.Source.Offset = original, "shared.dlq.v1", int64(n)
@@ -58,8 +58,8 @@ func sharedFixture(people ...auth.Principal) *fixture {
 	return newFixture(list...).guarded(people...)
 }
 
-// In a dead-letter topic that teams share, each caller gets pages of the visible messages only: without gaps, with
-// their own counts, and in the same order.
+// In a dead-letter topic that teams share, each caller gets pages of the messages that the caller may see: without
+// gaps, in the order of the whole list, and with a total of these messages only.
 func TestSharedTopicIsListedByWhatOneSees(t *testing.T) {
 	t.Parallel()
 	f := sharedFixture(person("ana", "orders.*", auth.Viewer), person("shared", "shared.*", auth.Viewer), person("root", "*", auth.Viewer))
@@ -86,7 +86,7 @@ func TestSharedTopicIsListedByWhatOneSees(t *testing.T) {
 	}
 }
 
-// A retry of a topic, or of a selection, takes no message of another's topics.
+// A retry of a topic, or of a selection, takes no message of topics on which its creator has no role.
 func TestRedrivesTakeOnlyWhatOneMay(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -122,7 +122,7 @@ func TestRedrivesTakeOnlyWhatOneMay(t *testing.T) {
 	}
 }
 
-// What a redrive does must be allowed to its creator, on each of its topics.
+// A redrive is refused unless its creator has the needed role on each of its topics.
 func TestNarrowOrder(t *testing.T) {
 	t.Parallel()
 	deletes := repository.NewRedrive{Action: entity.RedriveDelete}

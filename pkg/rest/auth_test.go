@@ -31,7 +31,7 @@ func (p people) Authenticate(_ context.Context, r *http.Request) (auth.Principal
 	return found, nil
 }
 
-// person is a principal with the roles on the topics; "*" is everything.
+// person returns a principal with the roles on the topics; "*" is everything.
 func person(name string, topics string, roles ...auth.Role) auth.Principal {
 	p := auth.Principal{Name: name}
 	for _, role := range roles {
@@ -48,7 +48,7 @@ func person(name string, topics string, roles ...auth.Role) auth.Principal {
 	return p
 }
 
-// grants is a person with all grants of others.
+// grants returns a person with all grants of others.
 func grants(name string, of ...auth.Principal) auth.Principal {
 	p := auth.Principal{Name: name}
 	for _, one := range of {
@@ -57,7 +57,7 @@ func grants(name string, of ...auth.Principal) auth.Principal {
 	return p
 }
 
-// guarded is the fixture, open, with an authenticator.
+// guarded returns the fixture, open, with an authenticator.
 func (f *fixture) guarded(list ...auth.Principal) *fixture {
 	known := people{}
 	for _, p := range list {
@@ -107,7 +107,7 @@ func TestSession(t *testing.T) {
 		`{"name":"root","mode":"token","grants":[{"role":"admin","topics":["*"]},{"role":"unmask","topics":["*"]}],"masking":false}`)
 	wantAnswer(t, f.by("new", "GET", "/api/v1/session", ""), 200, `{"name":"new","mode":"token","grants":[],"masking":false}`)
 
-	// A request without credentials sees that none are needed.
+	// The session of a request without credentials says that none are needed.
 	wantAnswer(t, newFixture().open().do("GET", "/api/v1/session", ""), 200,
 		`{"name":"anonymous","mode":"none","grants":[{"role":"admin","topics":["*"]},{"role":"unmask","topics":["*"]}],"masking":false}`)
 }

@@ -129,7 +129,7 @@ func (c Config) Validate() error {
 	return errors.Join(append(problems, badHosts, badProxies)...)
 }
 
-// Address is the address to listen on.
+// Address returns the address to listen on.
 func (c Config) Address() string { return net.JoinHostPort(c.Host, strconv.Itoa(c.Port)) }
 
 func (c Config) bodies() request.Bodies {

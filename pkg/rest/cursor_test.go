@@ -94,6 +94,11 @@ func TestLists(t *testing.T) {
 		{audit + "after=2026-02-20T10:30:00.000+00:00", "changes", "id", entries},
 		{audit + "after=2026-02-20T10:30:00.001Z", "changes", "id", nil},
 		{audit + "object_id=" + ids[1], "changes", "object_id", ids[1:2]},
+		{audit + "until=2026-02-20T10:30:00.001Z&actor_kind=person", "changes", "id", entries},
+		{audit + "until=2026-02-20T10:30:00.000Z", "changes", "id", nil},
+		{audit + "actor_kind=machine", "changes", "id", nil},
+		{audit + "by_request=true&action=retry", "changes", "id", entries},
+		{audit + "by_request=true&action=pause", "changes", "id", nil},
 		{audit + "kind=message", "changes", "id", nil},
 		{audit + "action=delete", "changes", "id", nil},
 		{audit + "actor=bob", "changes", "id", nil},
@@ -146,7 +151,8 @@ func TestLists_BadParameters(t *testing.T) {
 		redrivesPath + "/" + redrive.String() + "/items": {"limit": {"limit=x"}, "result": {"result=good", "result=", "result=failed&result=dead"}},
 		"/api/v1/audit": {
 			"limit": {"limit=-1"}, "object_id": {"object_id=x", "object_id="}, "kind": {"kind=topic", "kind=message&kind=message"},
-			"action": {"action=archive"}, "after": {"after=yesterday", "after=10000-01-01T00:00:00Z"}, "actor": {"actor=a&actor=b"},
+			"action": {"action=archive"}, "actor_kind": {"actor_kind=robot", "actor_kind="}, "by_request": {"by_request=1"},
+			"until": {"until=tomorrow"}, "after": {"after=yesterday", "after=10000-01-01T00:00:00Z"}, "actor": {"actor=a&actor=b"},
 			"request_id": {"request_id=a&request_id=b"},
 		},
 		"/api/v1/groups": {
@@ -168,6 +174,7 @@ func TestLists_BadParameters(t *testing.T) {
 		}
 	}
 	wantEnvelope(t, f.do("GET", "/api/v1/activity?span=x&topic=", ""), 400, "span", "topic") // both problems are reported
+	wantEnvelope(t, f.do("GET", "/api/v1/activity?span=week&step=minute", ""), 400, "step")
 }
 
 func TestAudit(t *testing.T) {
@@ -180,10 +187,16 @@ func TestAudit(t *testing.T) {
 	wantAnswer(t, f.do("GET", "/api/v1/audit", ""), 200, `{"changes":[`+
 		`{"id":2,"at":"2026-02-20T10:30:00.000+00:00","action":"create","kind":"redrive","object_id":"`+redrive.String()+
 		`","from":null,"to":"running",`+
-		`"retry_count":null,"error_class":null,"error":null,"actor":"anonymous","reason":null,"request_id":"test-1","trace_id":null},`+
+		`"retry_count":null,"error_class":null,"error":null,"actor":"anonymous","reason":null,"request_id":"test-1","trace_id":null,"actor_kind":"person"},`+
 		`{"id":1,"at":"2026-02-20T10:30:00.000+00:00","action":"dead","kind":"message","object_id":"`+idA.String()+
 		`","from":"PENDING","to":"DEAD",`+
-		`"retry_count":1,"error_class":"NETWORK_TIMEOUT","error":"timed out","actor":"anonymous","reason":"too old","request_id":"test-1","trace_id":"`+clientTrace+`"}`+
+		`"retry_count":1,"error_class":"NETWORK_TIMEOUT","error":"timed out","actor":"anonymous","reason":"too old","request_id":"test-1","trace_id":"`+clientTrace+`","actor_kind":"person"}`+
 		`],"next_cursor":null}`)
 	wantStatus(t, f.do("HEAD", "/api/v1/audit", ""), 200)
+	wantAnswer(t, f.do("GET", "/api/v1/audit?by_request=true&actor_kind=person&action=delete", ""), 200, `{"changes":[`+
+		`{"id":2,"at":"2026-02-20T10:30:00.000+00:00","action":"create","kind":"redrive","object_id":"`+redrive.String()+
+		`","from":null,"to":"running",`+
+		`"retry_count":null,"error_class":null,"error":null,"actor":"anonymous","reason":null,"request_id":"test-1","trace_id":null,`+
+		`"actor_kind":"person","entries":1,"redrive":{"action":"delete","selected":1}}],"next_cursor":null}`)
+	wantStatus(t, f.do("GET", "/api/v1/audit?by_request=true", ""), 200, `"action":"create"`, `"action":"dead"`) // with one X-Request-Id
 }

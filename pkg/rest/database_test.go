@@ -12,7 +12,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/respond"
 )
 
-// withoutDatabase is a server over the store in memory.
+// withoutDatabase returns a server over the store in memory.
 func withoutDatabase(messages ...entity.Message) *fixture {
 	store := memory.New(func() time.Time { return noon })
 	for _, m := range messages {

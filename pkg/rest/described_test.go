@@ -37,13 +37,13 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// undocumented is for tests that deliberately send requests that the document does not have.
+// undocumented returns a fixture for requests that deliberately deviate from the API's document.
 func (f *fixture) undocumented() *fixture {
 	f.undescribed = true
 	return f
 }
 
-// remembered is a request's body that can be read again.
+// remembered returns a request's body that can be read again.
 func remembered(r *http.Request) []byte {
 	if r.Body == nil {
 		return nil

@@ -55,10 +55,11 @@ func readDocument(t *testing.T) string {
 	return string(text)
 }
 
-// The message of unknown origin, the archived message and the error group of the document's examples.
+// The message of unknown origin, the archived message, the view and the error group of the document's examples.
 var (
 	idUnknown  = uuid.MustParse("550e8400-e29b-41d4-a716-446655440002")
 	idArchived = uuid.MustParse("550e8400-e29b-41d4-a716-446655440003")
+	idView     = uuid.MustParse("0198a4c2-7e10-7c3a-9d2f-3b1e5a6c7d92")
 	failure    = entity.Fingerprint{
 		Class: "java.net.SocketTimeoutException", Title: "processing failed",
 		Frames: []string{"com.acme.Stock.reserve"},
@@ -98,7 +99,7 @@ func documentFixture() *fixture {
 	f.memory.Archive(idArchived)
 	signer := signerOf(bytes.Repeat([]byte("a"), auth.KeySize))
 	f.with(WithDialects(suffixMapper{}), WithInspector(cluster{}), WithSigner(signer))
-	f.catalogue(nil)
+	f.index(nil)
 	for _, id := range []uuid.UUID{idRunning, idPaused} {
 		_, err := f.memory.CreateRedrive(context.Background(), repository.NewRedrive{
 			ID: id, Action: entity.RedriveRetry, BatchSize: 1, Selection: entity.Selection{Filter: entity.Filter{Topic: "orders.dlq.v1"}},
@@ -110,6 +111,13 @@ func documentFixture() *fixture {
 		if err != nil {
 			panic(err) // a fault of the test itself
 		}
+	}
+	view := entity.View{ID: idView, Name: "Dead orders", Owner: anonymous, Shared: true, List: "messages", Query: "status=DEAD&topic=orders.*"}
+	if _, err := f.memory.SaveView(ctx, view, entity.By(anonymous)); err != nil {
+		panic(err)
+	}
+	if _, err := f.memory.SaveRedirect(ctx, "stock.events.v1", "stock.events.v2", nil, entity.AuditInfo{Actor: anonymous, Reason: "renamed"}); err != nil {
+		panic(err)
 	}
 	f.checks = []Check{{Name: "database", Required: true, Probe: func(context.Context) error { return nil }}}
 	return f.open()

@@ -1,7 +1,10 @@
 package rest
 
 import (
+	"bytes"
+	"compress/gzip"
 	"net/http"
+	"strings"
 	"sync"
 
 	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi"
@@ -20,23 +23,64 @@ func serveDocument(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-// serveReadable answers with the document as a web page, which is rendered once.
+// colours is the cookie in which the console keeps the colours that its user has chosen.
+const colours = "dlq-theme"
+
+// readable is the document as a web page, plain and compressed.
+type readable struct {
+	plain, compressed []byte
+	policy            string
+}
+
+// serveReadable answers with the document as a web page, in the colours of the console. The page is rendered
+// once for each choice of colours.
 func serveReadable() handler {
-	var policy string
-	made := sync.OnceValues(func() (text []byte, err error) {
-		text, policy, err = openapi.Page()
-		return text, err
-	})
-	return func(w http.ResponseWriter, _ *http.Request) error {
-		text, err := made()
+	pages := map[string]func() (readable, error){}
+	for _, theme := range []string{"", "light", "dark"} {
+		pages[theme] = sync.OnceValues(func() (readable, error) { return makeReadable(theme) })
+	}
+	return func(w http.ResponseWriter, r *http.Request) error {
+		made := pages[""]
+		if chosen, err := r.Cookie(colours); err == nil && pages[chosen.Value] != nil {
+			made = pages[chosen.Value]
+		}
+		page, err := made()
 		if err != nil {
 			return err
 		}
 		header := w.Header()
 		header.Set("Content-Type", "text/html; charset=utf-8")
-		header.Set("Content-Security-Policy", policy)
+		header.Set("Content-Security-Policy", page.policy)
 		header.Set("Referrer-Policy", "no-referrer")
-		_, _ = w.Write(text)
+		header.Set("Vary", "Accept-Encoding, Cookie")
+		text := page.plain
+		if acceptsGzip(r) {
+			header.Set("Content-Encoding", "gzip")
+			text = page.compressed
+		}
+		_, _ = w.Write(text) // the client may have left
 		return nil
 	}
+}
+
+func makeReadable(theme string) (page readable, err error) {
+	if page.plain, page.policy, err = openapi.Page(theme); err != nil {
+		return page, err
+	}
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	_, _ = z.Write(page.plain) // a bytes.Buffer never fails
+	_ = z.Close()
+	page.compressed = packed.Bytes()
+	return page, nil
+}
+
+func acceptsGzip(r *http.Request) bool {
+	for part := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
+		name, weight, _ := strings.Cut(strings.TrimSpace(part), ";")
+		if name == "gzip" && strings.ReplaceAll(weight, " ", "") != "q=0" {
+			return true
+		}
+	}
+	return false
 }

@@ -16,7 +16,7 @@ func orderingFixture(messages ...entity.Message) (*fixture, *stub) {
 	return f, orders
 }
 
-// The body of the request is sent, byte for byte.
+// The payload in the body of the request is sent byte for byte.
 func TestEdit_IsSentByteForByte(t *testing.T) {
 	t.Parallel()
 	value := func(text string) entity.Edit { return entity.Edit{SetValue: true, Value: []byte(text)} }
@@ -98,7 +98,7 @@ func TestEdit_Bad(t *testing.T) {
 	}
 }
 
-// An edit needs a grant on both topics.
+// An edit needs the role on the original topic and on the topic that it sets.
 func TestEdit_NeedsItsOwnGrant(t *testing.T) {
 	t.Parallel()
 	f, orders := orderingFixture(message(idA))

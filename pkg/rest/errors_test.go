@@ -87,7 +87,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// interruptedJSON is the answer about an interrupted redrive.
+// interruptedJSON returns the answer about an interrupted redrive.
 func interruptedJSON(selected, resolved, failed, dead, inDoubt, skipped, waiting int) string {
 	return fmt.Sprintf(`[{"field":"redrive_id","reason":"%s"},{"field":"selected","reason":"%d"},{"field":"resolved","reason":"%d"},`+
 		`{"field":"failed","reason":"%d"},{"field":"dead","reason":"%d"},{"field":"in_doubt","reason":"%d"},{"field":"skipped","reason":"%d"},`+
@@ -95,7 +95,7 @@ func interruptedJSON(selected, resolved, failed, dead, inDoubt, skipped, waiting
 		redrive, selected, resolved, failed, dead, inDoubt, skipped, waiting)
 }
 
-// wantLogged: the cause of a 5xx is in the log once, under the request id.
+// wantLogged checks that the cause of a 5xx answer is in the log once, with the request id.
 func wantLogged(t *testing.T, logs *observer.ObservedLogs, want bool) {
 	t.Helper()
 	failed := logs.FilterMessage("request failed").FilterField(zap.String("request_id", testID)).All()

@@ -118,8 +118,8 @@ func (x *exchange) endSpan() {
 	x.span.End()
 }
 
-// ids returns the ids for a log line about the exchange, followed by the line's own fields. Without spans they are
-// those of the request's trace.
+// ids returns the trace and span ids for a log line about the exchange, followed by the line's own fields. Without
+// spans, the trace id is that of the request.
 func (x *exchange) ids(more ...zap.Field) []zap.Field {
 	fields := append(make([]zap.Field, 0, len(more)+3), zap.String("request_id", x.info.ID))
 	if at := x.spanContext(); at.IsValid() {
@@ -152,7 +152,7 @@ func (t tracer) traced(r *http.Request) *http.Request {
 	ctx, x.span = t.Start(ctx, r.Method+" "+x.route, trace.WithSpanKind(kind)) //nolint:spancheck // observe ends it
 	x.info.TraceID = traceID(r.Header, x.spanContext())
 	if x.span.IsRecording() {
-		// Without the query, because users may search for secrets.
+		// The span has no query, because users may search for secrets.
 		x.span.SetAttributes(
 			attribute.String("http.request.method", r.Method),
 			attribute.String("http.route", x.route),
@@ -194,7 +194,7 @@ func newPace(w http.ResponseWriter, rate int64, whole time.Duration) *pace {
 	return p
 }
 
-// begin starts the client's time for the answer.
+// begin starts the time in which the client must read the answer.
 func (p *pace) begin() {
 	if p.until.IsZero() {
 		p.until = time.Now().Add(p.whole)
@@ -205,7 +205,7 @@ func (p *pace) begin() {
 // endAt sets the deadline of the whole answer; the zero time clears it.
 func (p *pace) endAt(at time.Time) { p.until = at }
 
-// allow extends the deadline by n bytes, and returns their time at the rate.
+// allow extends the deadline by the time that n bytes take at the minimum rate, and returns that time.
 func (p *pace) allow(n int) time.Duration {
 	cost := time.Duration(n) * time.Second / time.Duration(p.rate)
 	at := time.Now().Add(writeGrace - p.late + cost)

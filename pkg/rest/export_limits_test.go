@@ -68,7 +68,8 @@ func TestExport_OnlySoManyAtATime(t *testing.T) {
 	})
 }
 
-// A client that reads slowly does not hold the store's connection for ever: the whole export has a time limit.
+// A client that reads slowly does not hold a connection to the store for ever: an export as a whole has a time
+// limit.
 func TestExport_WholeOfItHasItsTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -93,7 +94,8 @@ func TestExport_WholeOfItHasItsTime(t *testing.T) {
 	})
 }
 
-// A message adds no cells in spreadsheets that use other separators either.
+// A message's text does not split a cell, also in spreadsheets that separate cells by another character than the
+// comma.
 func TestExport_CellsOfOtherSeparators(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"a;=1+1", "a\t=1+1", "x; y", "  =1", " \u00a0@x"} {

@@ -106,7 +106,7 @@ func TestExport_NoFormulas(t *testing.T) {
 			if wire.Formula(cell) {
 				t.Errorf("%q: column %s begins with a formula: %q", evil, rows[0][i], cell)
 			}
-			if cell == "'"+strings.ReplaceAll(evil, "\r\n", "\n") {
+			if rows[0][i] != "cause" && cell == "'"+strings.ReplaceAll(evil, "\r\n", "\n") {
 				n++
 			}
 		}

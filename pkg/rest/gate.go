@@ -82,7 +82,7 @@ func (g *responseGate) SetReadDeadline(t time.Time) error {
 	return http.NewResponseController(g.w).SetReadDeadline(t)
 }
 
-// enter says whether the handler may write.
+// enter reports whether the handler may write.
 func (g *responseGate) enter() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/respond"
 )
 
-// A store that hangs costs the client no more than the request's time, and a later answer of the handler reaches no
-// client.
+// When the store hangs, a client waits no longer than the time limit of requests, and a later answer of the handler
+// reaches no client.
 func TestRequestTimeout_StoreThatHangs(t *testing.T) {
 	t.Parallel()
 	path := strings.NewReplacer("{topic}", "orders.dlq.v1", "{id}", idA.String())
@@ -53,8 +53,8 @@ func TestRequestTimeout_ProbesLimitThemselves(t *testing.T) {
 	})
 }
 
-// An answer that has started is not cut by the request's time: only the client can delay it, and a limit of its own
-// applies.
+// The time limit of requests does not cut an answer that has started: only the client can delay it, and a limit of
+// its own applies.
 func TestRequestTimeout_AnswerThatHasBegun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -74,7 +74,7 @@ func (w *slowWriter) Write(b []byte) (int, error) {
 	return w.ResponseRecorder.Write(b)
 }
 
-// Over a real connection: the timeout's answer leaves the connection usable.
+// A real connection stays usable after the answer that says that the request timed out.
 func TestServe_RequestTimeout(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA))

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,13 +12,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
 )
 
 func fingerprint(i int) entity.Fingerprint {
 	return entity.Fingerprint{Class: "Boom", Title: fmt.Sprintf("failure %d of \u202e<number>", i), Frames: []string{"a.b"}}
 }
 
-// groupsFixture has five groups, the later ones larger, the last one resolved.
+// groupsFixture has five error groups, the later ones larger, the last one resolved.
 func groupsFixture(t *testing.T) *fixture {
 	t.Helper()
 	f, n := newFixture(), 0
@@ -38,7 +40,10 @@ func groupsFixture(t *testing.T) *fixture {
 func TestGroups(t *testing.T) {
 	t.Parallel()
 	f := groupsFixture(t)
-	for query, want := range map[string]int{"": 5, "?open=true": 4, "?open=false": 5, "?topic=orders.events.v1": 5, "?topic=orders.dlq.v1": 0, "?sort=open": 5, "?sort=first_seen&trend=none": 5} {
+	for query, want := range map[string]int{
+		"": 5, "?open=true": 4, "?open=false": 5, "?topic=orders.events.v1": 5, "?topic=orders.dlq.v1": 0, "?sort=open": 5, "?sort=first_seen&trend=none": 5,
+		"?status=PENDING": 4, "?status=DEAD,RETRYING": 0, "?status=RESOLVED&status=DEAD": 1, "?new=true": 5, "?regressed=true": 0, "?sort=recent&minutes=true": 5,
+	} {
 		found, _ := walk(t, f, "/api/v1/groups"+query, "groups", "id")
 		slices.Sort(found)
 		if len(found) != want || len(slices.Compact(found)) != want {
@@ -47,6 +52,34 @@ func TestGroups(t *testing.T) {
 	}
 	if found, _ := walk(t, f, "/api/v1/groups?sort=open&open=true", "groups", "open"); fmt.Sprint(found) != "[4 3 2 1]" {
 		t.Errorf("by open: %v, want 4 3 2 1", found)
+	}
+}
+
+// The groups with the most arrivals in the last fifteen minutes come first; the minutes are those of the last hour.
+func TestGroups_ByRecentArrivals(t *testing.T) {
+	t.Parallel()
+	f := newFixture()
+	for g, ago := range map[int][]time.Duration{0: {0, time.Minute}, 1: {20 * time.Minute, 21 * time.Minute, 21 * time.Minute}, 2: {time.Minute, 15 * time.Minute, 59 * time.Minute, time.Hour}, 3: {0}} {
+		check.NoError(t, f.memory.SaveFingerprints(t.Context(), []entity.Fingerprint{fingerprint(g)}))
+		for _, d := range ago {
+			f.memory.Insert(message(entity.NewID(), at(noon.Add(-d)), func(m *entity.Message) { m.Group = fingerprint(g).ID() }))
+		}
+	}
+	f.index(nil)
+	f.guarded(person("root", "*", auth.Viewer))
+	var answer struct{ Groups []wire.ErrorGroup }
+	check.NoError(t, json.Unmarshal(f.by("root", "GET", "/api/v1/groups?sort=recent&minutes=true", "").Body.Bytes(), &answer))
+	var got []string
+	for _, g := range answer.Groups {
+		got = append(got, fmt.Sprint(g.Title[8:9], " ", *g.Recent.Arrived, " of ", len(g.Recent.Minutes)))
+	}
+	check.Equal(t, strings.Join(got, ", "), "0 2 of 2, 2 2 of 3, 3 1 of 1, 1 0 of 2", "groups, with their arrivals and minutes")
+	f.memory.Insert(message(entity.NewID(), at(noon.Add(-16*time.Minute)), func(m *entity.Message) { m.Group = fingerprint(0).ID() }))
+	wantStatus(t, f.by("root", "GET", "/api/v1/groups/"+fingerprint(0).ID().String(), ""), 200, `"arrived":null,"counted_until":"`)
+	for query, field := range map[string]string{
+		"?open=true&status=DEAD": "open", "?status=GONE": "status", "?status=": "status", "?new=x": "new", "?regressed=1": "regressed", "?minutes=2": "minutes",
+	} {
+		wantEnvelope(t, f.by("root", "GET", "/api/v1/groups"+query, ""), 400, field)
 	}
 }
 
@@ -59,7 +92,8 @@ func TestGroup(t *testing.T) {
 		`{"id":"`+id+`","class":"Boom","title":"failure 1 of \u202e<number>","frames":["a.b"],"rule":null,`+
 			`"first_seen_at":"2026-02-20T08:30:00.000+00:00","last_seen_at":"2026-02-20T09:30:00.000+00:00","regressed_at":null,"new":true,"regressed":false,`+
 			`"counts":{"DEAD":0,"PENDING":2,"RESOLVED":0,"RETRYING":0},"open":2,"arrived":2,"topics":[{"topic":"orders.events.v1","messages":2}],`+
-			`"trend":[{"hour":"2026-02-20T08:00:00.000+00:00","messages":1},{"hour":"2026-02-20T09:00:00.000+00:00","messages":1}],"note":null,"link":null,"muted":false,"annotations":[]}`)
+			`"trend":[{"hour":"2026-02-20T08:00:00.000+00:00","messages":1},{"hour":"2026-02-20T09:00:00.000+00:00","messages":1}],`+
+			`"recent":{"since":"2026-02-20T10:15:00.000+00:00","arrived":null,"counted_until":null,"minutes":[]},"note":null,"link":null,"muted":false,"annotations":[]}`)
 	wantEnvelope(t, f.do("GET", "/api/v1/groups/"+idGone.String(), ""), 404)
 	wantEnvelope(t, f.do("GET", "/api/v1/groups/x", ""), 400)
 }
@@ -95,8 +129,9 @@ func TestGroup_Annotate(t *testing.T) {
 	wantEnvelope(t, f.do("PATCH", "/api/v1/groups/"+idGone.String(), `{"muted":true}`), 404)
 }
 
-// An operator of some topics of a group annotates only these: callers of other topics neither see nor lose anything,
-// and each caller sees who changed the annotations of the caller's topics.
+// An operator of some topics of an error group annotates only these. The annotations of other topics do not change,
+// callers of other topics do not see the new ones, and each caller sees who changed the annotations of the caller's
+// topics.
 func TestGroup_AnnotationsAreByTopic(t *testing.T) {
 	t.Parallel()
 	f := newFixture()

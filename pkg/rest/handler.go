@@ -87,13 +87,26 @@ func (s *Server) workContext(r *http.Request, k kind) (context.Context, context.
 }
 
 func (s *Server) routeNotFound(w http.ResponseWriter, r *http.Request) {
+	if s.notFound != nil && wantsPage(r) {
+		s.notFound.ServeHTTP(w, r)
+		return
+	}
 	s.report.fail(w, r, respond.Refused(entity.ErrNotFound, "route not found"))
 }
 
 func (s *Server) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
 	allowed := strings.Join(s.allowedMethods(r), ", ")
 	w.Header().Set("Allow", allowed)
+	if s.notAllowed != nil && wantsPage(r) {
+		s.notAllowed.ServeHTTP(w, r)
+		return
+	}
 	s.report.fail(w, r, respond.Refused(respond.ErrMethod, "method not allowed: "+respond.Clip(r.Method)+"; allowed here: "+allowed))
+}
+
+// wantsPage reports whether a browser asks for a page, not for an answer of the API.
+func wantsPage(r *http.Request) bool {
+	return !strings.HasPrefix(r.URL.Path, apiPrefix) && strings.Contains(r.Header.Get("Accept"), "text/html")
 }
 
 func (s *Server) allowedMethods(r *http.Request) []string {
@@ -165,9 +178,19 @@ var knownMethods = []string{http.MethodGet, http.MethodHead, http.MethodPost, ht
 // the API that h makes with a request's context count as one answer until h returns. It must not be called once the
 // server serves.
 func (s *Server) Mount(method, path string, h http.Handler) {
-	s.router.Handle(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s.router.Handle(path, s.mounted(path, h)).Methods(methods(method)...)
+}
+
+// MountMissing sets the pages that browsers get, instead of JSON, for a path without a route and for a method that a
+// path does not have.
+func (s *Server) MountMissing(notFound, notAllowed http.Handler) {
+	s.notFound, s.notAllowed = s.mounted("", notFound), s.mounted("", notAllowed)
+}
+
+func (s *Server) mounted(path string, h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		exchangeOf(r).route = path
-		if !strings.HasPrefix(path, staticPath) {
+		if path != "" && !strings.HasPrefix(path, staticPath) {
 			r = s.tracer.traced(r)
 		}
 		setPathValues(r)
@@ -181,7 +204,7 @@ func (s *Server) Mount(method, path string, h http.Handler) {
 		answer := &account{limits: s.limits}
 		defer answer.close()
 		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), accountKey{}, answer)))
-	})).Methods(methods(method)...)
+	})
 }
 
 // promptBody is a body with a deadline. The deadline is cleared at the end of the body; else it would end the

@@ -17,6 +17,7 @@ import (
 type handlers struct {
 	lists                            search.Lists
 	exports                          search.Exports
+	views                            search.Views
 	live, archived                   messages.Reader
 	livePayloads, archivedPayloads   messages.Payloads
 	liveHistories, archivedHistories messages.Histories
@@ -27,6 +28,7 @@ type handlers struct {
 	activity                         groups.Activity
 	topics                           groups.Topics
 	mappings                         admin.Mappings
+	redirects                        admin.Redirects
 	audit                            admin.Audit
 	quarantine                       admin.Quarantine
 	session                          admin.Session
@@ -43,7 +45,8 @@ func (s *Server) handlers() handlers {
 		exports: search.Exports{
 			Database: s.db, Show: show, Unmask: rules, Now: now, Timeout: s.cfg.ExportTimeout, MessageTimeout: s.cfg.RequestTimeout,
 		},
-		live: messages.Reader{Load: s.store.Get, Show: show, Unmask: rules},
+		views: search.Views{Database: s.db, Masking: masking, Bodies: bodies},
+		live:  messages.Reader{Load: s.store.Get, Redirects: s.db, Topics: s.topics, Show: show, Unmask: rules},
 		livePayloads: messages.Payloads{
 			Load: s.store.Get, Store: s.store, Fetcher: s.fetcher, Dialects: s.dialects, Unmask: rules, Reserve: s.limits.reserve,
 			Timeout: s.cfg.RequestTimeout,
@@ -58,13 +61,16 @@ func (s *Server) handlers() handlers {
 		redrives: redrives.Redrives{
 			Store: s.store, Database: s.db, Redriver: s.redriver, Unmask: rules, Cursors: cursors, Bodies: bodies, Now: now,
 		},
-		errorGroups: groups.ErrorGroups{Database: s.db, Unmask: rules, Cursors: cursors, Bodies: bodies, Now: now},
+		errorGroups: groups.ErrorGroups{Database: s.db, Topics: s.topics, Unmask: rules, Cursors: cursors, Bodies: bodies, Now: now},
 		activity:    groups.Activity{Database: s.db, Now: now},
 		topics:      groups.Topics{Database: s.db, Inspector: s.inspector, Derived: s.derived, Cursors: cursors},
 		mappings:    admin.Mappings{Database: s.db, Redriver: s.redriver, Origins: s.origins, Dialects: s.dialects, Bodies: bodies},
-		audit:       admin.Audit{Store: s.store, Database: s.db, Cursors: cursors},
-		quarantine:  admin.Quarantine{Database: s.db, Show: show, Cursors: cursors, Bodies: bodies},
-		session:     admin.Session{Mode: s.authentication.mode, Masks: s.masks},
+		redirects: admin.Redirects{
+			Database: s.db, Redriver: s.redriver, Targets: s.targets, Cursors: cursors, Bodies: bodies,
+		},
+		audit:      admin.Audit{Store: s.store, Database: s.db, Masking: masking, Cursors: cursors},
+		quarantine: admin.Quarantine{Database: s.db, Show: show, Cursors: cursors, Bodies: bodies},
+		session:    admin.Session{Mode: s.authentication.mode, Masks: s.masks},
 	}
 	h.archived, h.archivedPayloads, h.archivedHistories = h.live, h.livePayloads, h.liveHistories
 	if s.db != nil {

@@ -22,7 +22,7 @@ type dependency struct {
 
 func (d *dependency) probe(context.Context) error { d.asked++; return d.err }
 
-// healthFixture is a server of these checks, whose clock now is.
+// healthFixture returns a server of these checks, whose clock now is.
 func healthFixture(checks ...Check) (f *fixture, now *time.Time) {
 	f, now = newFixture(), new(noon)
 	f.checks = checks

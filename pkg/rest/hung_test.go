@@ -14,8 +14,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/respond"
 )
 
-// slowly is a store whose exports return a number of messages, one each pause, and then wait until ctx ends, unless
-// they are complete.
+// slowly returns a store whose exports return a number of messages, one each pause, and then wait until ctx ends,
+// unless they are complete.
 func slowly(s *fake.Store, given int, pause time.Duration, whole bool) *hooked {
 	store := hook(s)
 	store.export = func(ctx context.Context, _ repository.ExportQuery, yield func(*entity.Message) error) error {
@@ -56,7 +56,7 @@ func TestExport_StoreThatSaysNothingMore(t *testing.T) {
 	}
 }
 
-// An export that goes on is not ended by the time of a request.
+// The time limit of requests does not end an export that makes progress.
 func TestExport_MayTakeLong(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -163,7 +163,7 @@ func FuzzRequest(f *testing.F) {
 			return
 		}
 		f := newFixture(message(idA), message(idB, in(entity.Dead, 3)))
-		f.catalogue(nil)
+		f.index(nil)
 		w := f.open().do(method, target, body)
 		if w.Code >= 500 || w.Code >= 300 && w.Code < 400 {
 			t.Fatalf("%s %q %q = %d %s, want no fault and no redirect", method, target, body, w.Code, w.Body)

@@ -31,6 +31,7 @@ type Store interface {
 type Database interface {
 	search.Database
 	search.ExportDatabase
+	search.ViewDatabase
 	messages.ChangeDatabase
 	redrives.Database
 	groups.Database
@@ -39,6 +40,7 @@ type Database interface {
 	admin.QuarantineDatabase
 	repository.Activity
 	repository.Mappings
+	admin.RedirectDatabase
 	policyDatabase
 }
 
@@ -46,6 +48,7 @@ type Database interface {
 type Redriver interface {
 	messages.Redriver
 	redrives.Redriver
+	admin.RedirectPreviewer
 }
 
 // Origins checks the original topics of messages against the configuration and the mapping. Its errors are those of
@@ -71,6 +74,10 @@ type (
 	Fetcher = messages.Fetcher
 	// Inspector describes the topics of the cluster.
 	Inspector = groups.Inspector
+	// Targets checks targets of replays.
+	Targets = admin.Targets
+	// Topics knows which topics exist.
+	Topics = messages.Topics
 )
 
 // noDialects derives nothing: only stored fields are shown.

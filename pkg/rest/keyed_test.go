@@ -317,7 +317,8 @@ func TestKey_RetryGivenBack(t *testing.T) {
 	}
 }
 
-// endingAs makes an attempt whose caller does not get its verdict.
+// endingAs makes an attempt that ends with verdict, and returns an error to its caller instead, as when the answer is
+// lost.
 type endingAs struct {
 	Redriver // nil
 	store    *fake.Store

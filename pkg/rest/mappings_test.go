@@ -87,6 +87,21 @@ func TestMappings_Apply(t *testing.T) {
 	}
 }
 
+// A dry run changes nothing, and says which stored messages the rules would map.
+func TestMappings_DryRun(t *testing.T) {
+	t.Parallel()
+	f, orders := mappingFixture()
+	orders.preview = entity.Preview{Selected: 2, Sendable: 1, Reasons: map[string]int{"taken": 1}}
+	body := `{"version":0,"rules":[{"pattern":"a.*","original":"orders"}],"apply":true,"dry_run":true}`
+	wantStatus(t, f.do("PUT", mappings, body), 200, `"version":0,`, `"rules":[],`,
+		`"preview":[{"dlq_topic":"a.dlq.v1","original":"orders","selected":2,"sendable":1,"reasons":{"taken":1}}]`)
+	if len(orders.begun) > 0 || len(orders.previewed) != 1 || orders.previewed[0].Action != entity.RedriveMap {
+		t.Errorf("begun %v, previewed %+v, want one preview", orders.begun, orders.previewed)
+	}
+	wantStatus(t, f.do("GET", mappings, ""), 200, `"version":0,`)
+	wantStatus(t, f.do("PUT", mappings, `{"version":3,"rules":[],"dry_run":true}`), 409, "changed")
+}
+
 func TestMappings_Bad(t *testing.T) {
 	t.Parallel()
 	f, _ := mappingFixture()

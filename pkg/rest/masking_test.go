@@ -48,7 +48,7 @@ func maskedFixture(t *testing.T) *fixture {
 	}}))
 	f.guarded(person("ana", "*", auth.Admin), person("root", "*", auth.Admin, auth.Unmask),
 		grants("eve", person("", "*", auth.Admin), person("", "payments.*", auth.Unmask)))
-	f.catalogue(masks)
+	f.index(masks)
 	return f
 }
 
@@ -215,7 +215,7 @@ func TestSearchOfMaskedFields_ByGrantsWrittenDifferently(t *testing.T) {
 	}
 }
 
-// unrecorded is a store whose audit trail refuses entries.
+// unrecorded returns a store whose audit trail refuses entries.
 func unrecorded(s *fake.Store) *hooked {
 	store := hook(s)
 	store.record = func(context.Context, entity.AuditEntry) error { return entity.ErrUnavailable }
@@ -292,7 +292,7 @@ func TestPatch_SamplesAreMasked(t *testing.T) {
 	wantEnvelope(t, f.by("ana", "POST", redrivesPath, strings.Replace(order, "/order", "/card/number", 1)), 403, "patch")
 }
 
-// A read that had no room is repeated, and makes one entry of the audit trail.
+// A read for which no memory was free is repeated, and makes one entry of the audit trail.
 func TestUnmaskedReadIsRecordedOnce(t *testing.T) {
 	t.Parallel()
 	f := newFixture(secretMessage()).with(WithMasks(maskOf("$.card.number")))
@@ -306,7 +306,7 @@ func TestUnmaskedReadIsRecordedOnce(t *testing.T) {
 	}
 }
 
-// roomlessStore reports no room for the first history that is read.
+// roomlessStore reports that no memory is free for the first history that is read.
 type roomlessStore struct {
 	*fake.Store
 	asked int

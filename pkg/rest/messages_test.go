@@ -27,10 +27,10 @@ const messageA = `{"id":"550e8400-e29b-41d4-a716-446655440000","original_topic":
 	`"dialect":null,"origin_confidence":"header","undeclared":false,"undeclared_reason":null,"group_id":null,"parent_id":null,"return_confirmed":null,` +
 	`"root_id":"550e8400-e29b-41d4-a716-446655440000","outcome":null,"outcome_group":null,"outcome_offset":null,"next_attempt_at":null,"finished_at":null,` +
 	`"last_publish_error":null,"last_publish_error_class":null,"key":{"encoding":"utf8","data":"order-123"},` +
-	`"key_omitted":null,"key_size":9,"headers":[],"headers_omitted":null,"payload_omitted":null,"payload_size":19,"payload_url":null,"limit_exceeded":null,"unreadable_reason":null,"last_offset":null,"masked":[]}`
+	`"key_omitted":null,"key_size":9,"headers":[],"headers_omitted":null,"payload_omitted":null,"payload_size":19,"payload_url":null,"limit_exceeded":null,"unreadable_reason":null,"last_offset":null,"cause":"processing failed","masked":[]}`
 
 // nothingDerived ends the JSON of a single message whose fields have no known source.
-const nothingDerived = `,"derived":{"consumer_attempts":` + notDerived + `,"consumer_group":` + notDerived + `,"error_class":` +
+const nothingDerived = `,"target":{"topic":"orders.events.v1","redirected":false,"exists":null},"derived":{"consumer_attempts":` + notDerived + `,"consumer_group":` + notDerived + `,"error_class":` +
 	notDerived +
 	`,"error_message":` + notDerived + `,"original_offset":` + notDerived + `,"original_partition":` + notDerived +
 	`,"original_timestamp":` + notDerived + `,"original_topic":` + notDerived + `,"stack_trace":` + notDerived + `},"hops":[]}`
@@ -68,7 +68,7 @@ func TestList(t *testing.T) {
 		errorJSON("SYS_DLQ_INTERNAL_ERROR", "internal error", "[]"))
 }
 
-// broken is a store whose lists fail.
+// broken returns a store whose lists fail.
 func broken(s *fake.Store) *hooked {
 	store := hook(s)
 	store.list = func(context.Context, string, repository.Page) (repository.List, error) {
@@ -118,7 +118,7 @@ func TestGet_EveryField(t *testing.T) {
 			`"last_publish_error":"too <large>","last_publish_error_class":"BAD_RECORD","key":{"encoding":"base64","data":"/wA="},`+
 			`"key_omitted":null,"key_size":2,"headers":[{"key":"a","value":null},{"key":"a","value":{"encoding":"utf8","data":""}},`+
 			`{"key":"\ufffd","key_base64":"/w==","value":{"encoding":"base64","data":"/g=="}}],`+
-			`"headers_omitted":null,"payload_omitted":null,"payload_size":19,"payload_url":null,"limit_exceeded":null,"unreadable_reason":null,"last_offset":null,"masked":[]`+nothingDerived)
+			`"headers_omitted":null,"payload_omitted":null,"payload_size":19,"payload_url":null,"limit_exceeded":null,"unreadable_reason":null,"last_offset":null,"cause":"processing failed","masked":[]`+nothingDerived)
 }
 
 // A few records with very long keys, which any producer of a dead-letter topic can send, do not use up the memory for
@@ -146,7 +146,7 @@ func TestGet_WhatIsNotThere(t *testing.T) {
 			`"dlq_topic":null,"dlq_partition":null,"dlq_offset":null,"dlq_timestamp":null,"dlq_timestamp_ms":null`, `"payload":null`,
 			`"bad \ufffd text"`,
 			`"key":null,"key_omitted":null,"key_size":null,"headers":[],"headers_omitted":null,"payload_omitted":null,"payload_size":null,` +
-				`"payload_url":null,"limit_exceeded":null,"unreadable_reason":null,"last_offset":null,"masked":[],`,
+				`"payload_url":null,"limit_exceeded":null,"unreadable_reason":null,"last_offset":null,"cause":"bad � text","masked":[],`,
 		}},
 		"Tombstone": {func(m *entity.Message) { m.Record.Value = nil }, []string{`"payload_omitted":null,"payload_size":null,"payload_url":null`}},
 		"LeftOut": {
@@ -227,11 +227,12 @@ const attemptA = `{"number":1,"redrive_id":"0198a4c2-7e10-7c3a-9d2f-3b1e5a6c7d8e
 	`"actor":"anonymous","started_at":"2026-02-20T10:30:00.000+00:00","ended_at":"2026-02-20T10:30:00.000+00:00",` +
 	`"from_status":"RETRYING","to_status":"RESOLVED","error_class":null,"error":null,"topic":"orders.events.v1","partition":3,"offset":7,"edit":null}`
 
-// changeA is an entry of the audit trail for message idA.
+// changeA returns an entry of the audit trail for message idA.
 func changeA(number int, action, from, to string) string {
+	by := map[string]string{"retry": "person", "attempt": "machine"}[action]
 	return fmt.Sprintf(`{"id":%d,"at":"2026-02-20T10:30:00.000+00:00","action":"%s","kind":"message","object_id":"%s","from":"%s","to":"%s",`+
-		`"retry_count":1,"error_class":null,"error":null,"actor":"anonymous","reason":null,"request_id":"test-1","trace_id":null}`, number,
-		action, idA, from, to)
+		`"retry_count":1,"error_class":null,"error":null,"actor":"anonymous","reason":null,"request_id":"test-1","trace_id":null,"actor_kind":"%s"}`, number,
+		action, idA, from, to, by)
 }
 
 func TestHistory(t *testing.T) {

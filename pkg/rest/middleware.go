@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/request"
 )
 
@@ -28,11 +29,11 @@ type instrumentation struct {
 func (o *instrumentation) observe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := &exchange{
-			ResponseWriter: w, info: request.Info{ID: requestID(r), TraceID: traceID(r.Header, trace.SpanContext{})}, route: unmatched,
+			ResponseWriter: w, info: request.Info{ID: requestID(r), Call: entity.NewID(), TraceID: traceID(r.Header, trace.SpanContext{})}, route: unmatched,
 			address: o.proxies.client(r), client: r.Context(), asked: r.Header,
 		}
 		if outer, ok := r.Context().Value(exchangeKey{}).(*exchange); ok {
-			x.pace, x.inner, x.address = outer.pace, true, outer.address
+			x.pace, x.inner, x.address, x.info.Call = outer.pace, true, outer.address, outer.info.Call
 		} else {
 			x.pace = newPace(w, o.minWriteRate, o.writeTimeout)
 		}

@@ -13,13 +13,13 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
 )
 
-// attacked is a server as the programs build it, including masks, on a store with objects of every kind. The tests
-// check the exchanges against the document.
+// attacked returns a server as the programs build it, including masks, on a store with objects of every kind. The
+// tests check the exchanges against the document.
 func attacked(t *testing.T) *fixture {
 	t.Helper()
 	patterns, err := deadletter.ParsePatterns("*.dlq.v1")
 	check.NoError(t, err)
-	decoder, err := deadletter.New(patterns, nil)
+	decoder, err := deadletter.New(deadletter.Config{}, patterns)
 	check.NoError(t, err)
 	masks := maskOf("$.card.number", "authorization")
 	f := newFixture(
@@ -27,7 +27,7 @@ func attacked(t *testing.T) *fixture {
 		message(sixth(1), unknown("a.dlq.v1", 1)), message(sixth(2), withValue("\xff")),
 		message(sixth(3), withValue(`{"card":{"number":4111}}`)),
 	)
-	f.catalogue(masks)
+	f.index(masks)
 	return f.with(WithMasks(masks), WithDialects(decoder)).undocumented().open()
 }
 

@@ -1,8 +1,10 @@
 package rest
 
 import (
+	"compress/gzip"
 	"encoding/json"
 	"errors"
+	"io"
 	"maps"
 	"reflect"
 	"slices"
@@ -70,6 +72,26 @@ func TestOpenAPI_IsServed(t *testing.T) {
 	}
 }
 
+// The page is compressed, leads back to the console, and has its colours.
+func TestOpenAPI_PageBelongsToTheConsole(t *testing.T) {
+	t.Parallel()
+	f := newFixture().starting()
+	plain := f.do("GET", "/docs", "")
+	w := f.do("GET", "/docs", "", "Accept-Encoding", "br, gzip", "Cookie", "dlq-theme=dark")
+	if w.Header().Get("Content-Encoding") != "gzip" || plain.Header().Get("Content-Encoding") != "" || 4*w.Body.Len() > plain.Body.Len() {
+		t.Errorf("%d bytes as %q, want a quarter of %d at most, in gzip", w.Body.Len(), w.Header().Get("Content-Encoding"), plain.Body.Len())
+	}
+	z, err := gzip.NewReader(w.Body)
+	check.NoError(t, err)
+	dark, err := io.ReadAll(z)
+	check.NoError(t, err)
+	for page, want := range map[string]string{string(dark): `<html lang="en" data-theme="dark">`, plain.Body.String(): `<html lang="en">`} {
+		if !strings.Contains(page, want) || !strings.Contains(page, `<a href="/">`) {
+			t.Errorf("a page begins with %.200s, want %s and a way back", page, want)
+		}
+	}
+}
+
 // Every field of an answer is in the document, and every field of the document is in the answer.
 func TestOpenAPI_FieldsAreThoseOfTheDocument(t *testing.T) {
 	t.Parallel()
@@ -87,8 +109,9 @@ func TestOpenAPI_FieldsAreThoseOfTheDocument(t *testing.T) {
 	for name, answer := range map[string]any{
 		"Activity": wire.Activity{}, "Attempt": wire.Attempt{}, "Change": wire.Change{}, "Group": wire.ErrorGroup{}, "History": wire.History{},
 		"Item": wire.RedriveItem{}, "MappingRule": wire.MappingRule{}, "Mappings": wire.Mapping{}, "Pagination": wire.Pagination{}, "Preview": wire.Preview{},
+		"PreviewGroup": wire.PreviewGroup{}, "Redirect": wire.Redirect{}, "RedirectAnswer": wire.RedirectAnswer{}, "RedirectPreview": wire.RedirectPreview{},
 		"Readiness": readinessJSON{}, "Redrive": wire.Redrive{}, "RetryAllResult": wire.RetryAllResult{}, "RetryResult": wire.RetryResult{},
-		"SentEdit": wire.Edit{}, "Session": wire.Session{}, "ShownFilter": wire.Filter{}, "ShownOptions": wire.RedriveOptions{}, "Topic": wire.Topic{},
+		"SentEdit": wire.Edit{}, "Session": wire.Session{}, "ShownFilter": wire.Filter{}, "ShownOptions": wire.RedriveOptions{}, "Topic": wire.Topic{}, "View": wire.SavedView{},
 	} {
 		fields, always := jsonFields(reflect.TypeOf(answer))
 		check(name, fields, always)
@@ -101,7 +124,7 @@ func TestOpenAPI_FieldsAreThoseOfTheDocument(t *testing.T) {
 	}
 	fields := slices.Collect(maps.Keys(derivation))
 	check("Derivation", fields, fields)
-	want := append(slices.Collect(maps.Keys(doc.Components.Schemas["Message"].Value.Properties)), "derived", "hops")
+	want := append(slices.Collect(maps.Keys(doc.Components.Schemas["Message"].Value.Properties)), "target", "derived", "hops")
 	if got := slices.Sorted(maps.Keys(shown)); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
 		t.Errorf("a message has %v, want %v", got, want)
 	}

@@ -36,7 +36,7 @@ var (
 	undeclaredOrigin = entity.OriginStanding{Declaration: entity.Contradicted, Undeclared: "gamma may not claim it"}
 )
 
-// claimed is a message of gamma's dead-letter topic whose header names orders.events.v1.
+// claimed returns a message of gamma's dead-letter topic whose header names orders.events.v1.
 func claimed() entity.Message {
 	return message(idA, func(m *entity.Message) {
 		m.Source.Topic, m.OriginalTopic, m.Origin.Confidence = "gamma.dlq.v1", topicA, entity.FromHeader

@@ -43,6 +43,8 @@ func (c policy) permit(n permission, r *http.Request) error {
 		return access.Require(p.Anywhere(n.role), n.role, access.AnyTopic)
 	case oneTopic:
 		return permitTopic(p, n.role, request.Topic(r))
+	case namedTopic:
+		return access.MayTopic(r, n.role, request.Topic(r))
 	case oneMessage:
 		return permitMessage(p, n.role, r, c.store.Get)
 	case oneRetried:

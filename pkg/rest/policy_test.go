@@ -64,13 +64,21 @@ var matrix = map[string]expectation{
 	"POST /api/v1/quarantine/{id}/retry": {permission{auth.Operator, oneQuarantined}, "", "the quarantine"},
 	"DELETE /api/v1/quarantine/{id}":     {permission{auth.Admin, oneQuarantined}, `{"reason":"a test record"}`, "the quarantine"},
 
-	"GET /api/v1/topics":        {permission{auth.Viewer, someTopics}, "", "the list of topics"},
-	"GET /api/v1/activity":      {permission{auth.Viewer, someTopics}, "", "the number of arrivals"},
-	"GET /api/v1/groups":        {permission{auth.Viewer, someTopics}, "", "the list of error groups"},
-	"GET /api/v1/groups/{id}":   {permission{auth.Viewer, oneErrorGroup}, "", "an error group"},
-	"PATCH /api/v1/groups/{id}": {permission{auth.Operator, oneErrorGroup}, `{"muted":true}`, "an error group"},
-	"GET /api/v1/mappings":      {permission{auth.Viewer, everything}, "", "the topic mapping"},
-	"PUT /api/v1/mappings":      {permission{auth.Admin, everything}, `{"version":0,"rules":[]}`, "the topic mapping"},
+	"GET /api/v1/topics":         {permission{auth.Viewer, someTopics}, "", "the list of topics"},
+	"GET /api/v1/topics/{topic}": {permission{auth.Viewer, oneTopic}, "", "a topic"},
+	"GET /api/v1/activity":       {permission{auth.Viewer, someTopics}, "", "the number of arrivals"},
+	"GET /api/v1/groups":         {permission{auth.Viewer, someTopics}, "", "the list of error groups"},
+	"GET /api/v1/groups/{id}":    {permission{auth.Viewer, oneErrorGroup}, "", "an error group"},
+	"PATCH /api/v1/groups/{id}":  {permission{auth.Operator, oneErrorGroup}, `{"muted":true}`, "an error group"},
+	"GET /api/v1/mappings":       {permission{auth.Viewer, everything}, "", "the topic mapping"},
+	"PUT /api/v1/mappings":       {permission{auth.Admin, everything}, `{"version":0,"rules":[]}`, "the topic mapping"},
+	"GET /api/v1/redirects":      {permission{auth.Viewer, someTopics}, "", "the list of redirects"},
+	"PUT /api/v1/redirects/{topic}": {
+		permission{auth.Admin, namedTopic},
+		`{"target":"orders.moved.v1","dry_run":true}`,
+		"a redirect",
+	},
+	"DELETE /api/v1/redirects/{topic}": {permission{auth.Admin, namedTopic}, "", "a redirect"},
 
 	"GET /api/v1/redrives": {permission{auth.Viewer, someTopics}, "", "the list of redrives"},
 	"POST /api/v1/redrives": {
@@ -78,11 +86,17 @@ var matrix = map[string]expectation{
 		`{"filter":{"topic":"orders.events.v1"}}`,
 		"a redrive of a selection",
 	},
-	"GET /api/v1/redrives/{id}":         {permission{auth.Viewer, oneRedrive}, "", ""},
-	"GET /api/v1/redrives/{id}/items":   {permission{auth.Viewer, oneRedrive}, "", "the list of a redrive's messages"},
-	"POST /api/v1/redrives/{id}/pause":  {permission{auth.Operator, oneRedrive}, "", ""},
-	"POST /api/v1/redrives/{id}/resume": {permission{auth.Operator, oneRedrive}, "", ""},
-	"POST /api/v1/redrives/{id}/cancel": {permission{auth.Operator, oneRedrive}, "", ""},
+	"GET /api/v1/redrives/{id}":          {permission{auth.Viewer, oneRedrive}, "", ""},
+	"GET /api/v1/redrives/{id}/items":    {permission{auth.Viewer, oneRedrive}, "", "the list of a redrive's messages"},
+	"GET /api/v1/redrives/{id}/errors":   {permission{auth.Viewer, oneRedrive}, "", "the errors of a redrive's messages"},
+	"GET /api/v1/redrives/{id}/overlaps": {permission{auth.Viewer, oneRedrive}, "", "a comparison of redrives"},
+	"POST /api/v1/redrives/{id}/pause":   {permission{auth.Operator, oneRedrive}, "", ""},
+	"POST /api/v1/redrives/{id}/resume":  {permission{auth.Operator, oneRedrive}, "", ""},
+	"POST /api/v1/redrives/{id}/cancel":  {permission{auth.Operator, oneRedrive}, "", ""},
+
+	"GET /api/v1/views":           {permission{auth.Viewer, someTopics}, "", "saved views"},
+	"PUT /api/v1/views/{name}":    {permission{auth.Viewer, someTopics}, `{"query":"status=DEAD"}`, "saved views"},
+	"DELETE /api/v1/views/{name}": {permission{auth.Viewer, someTopics}, "", "saved views"},
 
 	"GET /api/v1/audit": {permission{auth.Viewer, someTopics}, "", "the audit trail"},
 }
@@ -155,10 +169,17 @@ func matrixFixture(t *testing.T, p auth.Principal) *fixture {
 		}
 		f.memory.Insert(m)
 	}
+	_, err := f.memory.SaveView(t.Context(), entity.View{ID: idA, Name: "mine", Owner: p.Name, List: "messages", Query: "q=slow"}, entity.By(p.Name))
+	check.NoError(t, err)
 	f.memory.Quarantine(quarantined(idA, "orders.dlq.v1"))
 	f.memory.Quarantine(quarantined(idB, "payments.dlq.v1"))
 	f.memory.Archive(archivedA)
 	f.memory.Archive(archivedB)
+	for _, topic := range []string{topicA, topicB} {
+		if _, err := f.memory.SaveRedirect(t.Context(), topic, topic+".moved", nil, entity.By("tester")); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for id, actor := range map[uuid.UUID]string{redriveA: p.Name, redriveB: "somebody else"} {
 		order := repository.NewRedrive{
 			ID: id, Action: entity.RedriveRetry, BatchSize: 10, Cause: entity.By(actor),
@@ -196,7 +217,7 @@ func (p place) target(template string) string {
 	case strings.Contains(template, "/groups/"):
 		id = p.group
 	}
-	target := strings.NewReplacer("{topic}", p.topic, "{id}", id.String()).Replace(template)
+	target := strings.NewReplacer("{topic}", p.topic, "{name}", "mine", "{id}", id.String()).Replace(template)
 	if template == "/api/v1/audit" {
 		target += "?object_id=" + p.message.String()
 	}
@@ -215,6 +236,11 @@ func verdict(e expectation, p auth.Principal, at place) int {
 		return 0
 	case e.scope == everything:
 		if !p.Everywhere(e.role) {
+			return 403
+		}
+		return 0
+	case e.scope == namedTopic:
+		if !has {
 			return 403
 		}
 		return 0
@@ -291,8 +317,9 @@ func TestListsHoldNothingOfOthers(t *testing.T) {
 	unknown.OriginalTopic, unknown.Source = "", entity.Source{Topic: "payments.dlq.v1", Offset: 77}
 	for rt, e := range matrix {
 		method, template, _ := strings.Cut(rt, " ")
-		if method != http.MethodGet || e.scope != someTopics || template == "/api/v1/audit" || template == "/api/v1/activity" {
-			continue // the audit trail and answers with only numbers have tests of their own
+		if method != http.MethodGet || e.scope != someTopics ||
+			template == "/api/v1/audit" || template == "/api/v1/activity" || template == "/api/v1/views" {
+			continue // the audit trail, views and answers with only numbers have tests of their own
 		}
 		t.Run(template, func(t *testing.T) {
 			t.Parallel()

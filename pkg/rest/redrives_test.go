@@ -115,6 +115,9 @@ func TestRedrive_Orders(t *testing.T) {
 		f.open()
 		wantStatus(t, f.do("POST", redrivesPath, `{`+c.body+`,"dry_run":false}`), 202)
 		wantStatus(t, f.do("POST", redrivesPath, `{`+c.body+`,"dry_run":true}`), 200)
+		for _, order := range []*repository.NewRedrive{&orders.begun[0], &orders.previewed[0]} {
+			order.Cause.Call = uuid.Nil
+		}
 		c.want.Cause = entity.AuditInfo{Actor: "anonymous", RequestID: testID}
 		if want := []repository.NewRedrive{c.want}; !reflect.DeepEqual(orders.begun, want) || !reflect.DeepEqual(orders.previewed, want) {
 			t.Errorf("%s: begun %+v and previewed %+v, want %+v", c.name, orders.begun, orders.previewed, want)
@@ -158,17 +161,19 @@ func TestRedrive_DryRun(t *testing.T) {
 	f, found := orderingFixture()
 	f.open()
 	wantAnswer(t, f.do("POST", redrivesPath, `{"filter":{"topic":"orders"},"dry_run":true,"action":"dead"}`), 200,
-		`{"action":"dead","selected":0,"sendable":0,"reasons":{},"groups":[],"samples":[],"patch_checked":0,"patch_failed":0,"searched_until":null}`)
+		`{"action":"dead","selected":0,"sendable":0,"reasons":{},"groups":[],"samples":[],"patch_checked":0,"patch_failed":0,"overlaps":null,"searched_until":null}`)
 	found.preview = entity.Preview{
+		Overlaps: []entity.Overlap{},
 		Selected: 9, Sendable: 7, Reasons: map[string]int{"UNKNOWN_TOPIC": 2},
-		Groups: []entity.PreviewGroup{{Topic: "orders", Messages: 7}, {Messages: 2, Class: "UNKNOWN_TOPIC", Reason: "its topic does not exist"}},
+		Groups: []entity.PreviewGroup{{Topic: "orders", Messages: 7}, {Messages: 2, Class: "UNKNOWN_TOPIC", Reason: "its topic does not exist", Missing: true}},
 	}
 	w := f.do("POST", redrivesPath, `{"filter":{"topic":"orders"},"dry_run":true}`)
 	wantAnswer(t, w, 200, `{"action":"retry","selected":9,"sendable":7,"reasons":{"UNKNOWN_TOPIC":2},"groups":[`+
-		`{"topic":"orders","messages":7,"class":null,"reason":null},`+
-		`{"topic":null,"messages":2,"class":"UNKNOWN_TOPIC","reason":"its topic does not exist"}],"samples":[],"patch_checked":0,"patch_failed":0,"searched_until":null}`)
+		`{"topic":"orders","messages":7,"class":null,"reason":null,"target_missing":false},`+
+		`{"topic":null,"messages":2,"class":"UNKNOWN_TOPIC","reason":"its topic does not exist","target_missing":true}],"samples":[],"patch_checked":0,"patch_failed":0,"overlaps":[],"searched_until":null}`)
 	wantHeader(t, w.Header(), "Location", "")
-	// It returns the number of messages that a patch was tried on, and of those to which it could not be applied.
+	// The answer has the number of messages on which the patch was tried, and of those to which it could not be
+	// applied.
 	fits := entity.PatchSample{MessageID: idA, Before: []byte(`{}`), After: []byte(`{"a":1}`)}
 	found.preview = entity.Preview{Sendable: 900, Samples: []entity.PatchSample{
 		fits,
@@ -212,7 +217,7 @@ func TestRedrive_ShowsWhatWasAsked(t *testing.T) {
 		`"min_sample":3,"keep_key_order":true,"requeue":true}`
 	wantStatus(t, newFixture().open().do("POST", redrivesPath, order), 202,
 		`"selection":{"by":"filter","filter":{"topic":"t","status":["DEAD"],"error_class":"Boom","consumer_group":"g",`+
-			`"dialect":null,"group_id":null,"origin":null,"created_after":"2026-02-20T10:30:00.000+00:00","created_before":"2026-02-20T10:31:00.000+00:00",`+
+			`"dialect":null,"group_id":null,"id":null,"origin":null,"created_after":"2026-02-20T10:30:00.000+00:00","created_before":"2026-02-20T10:31:00.000+00:00",`+
 			`"retried_after":null,"retried_before":null,"key":null,"key_base64":null,"header":null,"payload":null,"q":null}}`,
 		`"options":{"canary":2,"canary_wait":"1m30s","rate":0.5,"max_failure_share":1,"max_return_share":0.25,"min_sample":3,`+
 			`"keep_key_order":true,"requeue":true,"original_topic":null,"patch":null}`)

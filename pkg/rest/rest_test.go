@@ -200,7 +200,7 @@ func wantWithout(t *testing.T, w *reply, texts ...string) {
 // codeOf maps the statuses of errors to their codes.
 var codeOf = map[int]string{
 	400: respond.CodeValidation, 401: respond.CodeUnauthenticated, 403: respond.CodeForbidden, 404: respond.CodeNotFound, 405: respond.CodeValidation, 409: respond.CodeConflict,
-	413: respond.CodeValidation,
+	412: respond.CodePrecondition, 413: respond.CodeValidation,
 	415: respond.CodeValidation, 421: respond.CodeMisdirected, 429: respond.CodeRateLimited, 500: respond.CodeInternal, 502: respond.CodePublishFailed, 503: respond.CodeUnavailable,
 }
 
@@ -330,11 +330,16 @@ func (a acknowledging) Begin(ctx context.Context, n repository.NewRedrive) (enti
 	return a.store.CreateRedrive(ctx, n)
 }
 
+// PreviewRedirected reports that every message would be sent.
+func (a acknowledging) PreviewRedirected(ctx context.Context, n repository.NewRedrive, _ map[string]string) (entity.Preview, error) {
+	return a.Preview(ctx, n)
+}
+
 // Preview reports that every message would be sent.
 func (a acknowledging) Preview(ctx context.Context, n repository.NewRedrive) (entity.Preview, error) {
 	n.BatchSize = 500
 	groups, err := a.store.PreviewRedrive(ctx, n)
-	p := entity.Preview{Reasons: map[string]int{}}
+	p := entity.Preview{Reasons: map[string]int{}, Overlaps: []entity.Overlap{}}
 	for _, g := range groups {
 		p.Selected += g.Messages
 		p.Groups = append(p.Groups, entity.PreviewGroup{Topic: g.Topic, Messages: g.Messages, Class: g.Reason})
@@ -439,7 +444,7 @@ func (s *stub) Preview(_ context.Context, n repository.NewRedrive) (entity.Previ
 	return s.preview, nil
 }
 
-// failing is a redriver that fails with this error.
+// failing returns a redriver that fails with this error.
 func failing(err error) *stub {
 	return &stub{do: func(context.Context) (entity.Redrive, error) { return entity.Redrive{}, err }}
 }

@@ -56,6 +56,7 @@ const (
 	self                        // every authenticated caller
 	someTopics                  // on any topic; the handler restricts itself to the principal's topics
 	oneTopic                    // on the topic of the path
+	namedTopic                  // on the topic of the path, also if it has no messages
 	oneMessage                  // on the message of the path
 	oneRetried                  // on the message of the path, which request.RetriedMessage keeps after reading it
 	oneArchived                 // on the archived message of the path

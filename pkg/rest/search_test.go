@@ -71,7 +71,7 @@ func searchFixture(t *testing.T) *fixture {
 		f.memory.Insert(message(sixth(i), at(noon.Add(time.Duration(i)*time.Minute)), change))
 	}
 	f.open()
-	f.catalogue(nil)
+	f.index(nil)
 	return f
 }
 
@@ -184,7 +184,7 @@ func TestSearch_Count(t *testing.T) {
 	for query, want := range map[string]string{
 		"": "null", "?count=none": "null", "?count=exact&limit=1": `{"messages":6,"exact":true}`,
 		"?count=exact&topic=payments.dlq.v1": `{"messages":1,"exact":true}`, "?count=estimate": `{"messages":`,
-		// With a list of retried messages, only these are counted.
+		// A list sorted by last_retry_at has only messages that were retried, and only these are counted.
 		"?count=exact&sort=last_retry_at": `{"messages":2,`, "?count=exact&sort=-last_retry_at": `{"messages":2,`,
 		"?count=exact&sort=created_at":                                       `{"messages":6,`,
 		"?count=exact&sort=last_retry_at&retried_after=2026-02-20T12:00:00Z": `{"messages":1,`,
@@ -193,7 +193,7 @@ func TestSearch_Count(t *testing.T) {
 	}
 }
 
-// Callers who see only some topics never get a number above the limit, whatever its source.
+// For callers who see only some topics, no count exceeds repository.CountLimit, whichever way the store finds it.
 func TestSearch_CountOfSomeTopicsIsLimited(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -233,7 +233,7 @@ func TestSearch_TooBroadIsTheFiltersFault(t *testing.T) {
 	store.export = func(context.Context, repository.ExportQuery, func(*entity.Message) error) error {
 		return fmt.Errorf("export: %w", &repository.TooBroadError{})
 	}
-	f.catalogue(nil)
+	f.index(nil)
 	f.over(store).open()
 	for _, target := range []string{"/api/v1/messages?q=abc", "/api/v1/archive?q=abc", "/api/v1/export?q=abc"} {
 		w := f.do("GET", target, "")
@@ -242,7 +242,7 @@ func TestSearch_TooBroadIsTheFiltersFault(t *testing.T) {
 	}
 }
 
-// A list does not include a payload of ten megabytes, but its size and its address.
+// A list does not include a payload of ten megabytes, but its size and its URL.
 func TestTenMegabytesAreNotShippedInLists(t *testing.T) {
 	t.Parallel()
 	big, payload := `"`+strings.Repeat("x", 10<<20)+`"`, oneA+"/payload"

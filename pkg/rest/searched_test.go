@@ -43,7 +43,7 @@ func lateStore(s *fake.Store, until *time.Time) (*hooked, *[]string) {
 func TestSearched_GoesOnWhereItsTimeWasOver(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA))
-	f.catalogue(nil)
+	f.index(nil)
 	place := repository.Cursor{CreatedAt: noon.Add(-time.Hour), ID: idGone}
 	store, after := hook(f.memory), repository.Cursor{}
 	store.search = func(ctx context.Context, q repository.SearchQuery) (repository.SearchPage, error) {
@@ -87,7 +87,7 @@ func TestSearched_WhatIsMissingIsSaid(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(message(idA))
-			f.catalogue(nil)
+			f.index(nil)
 			store, asked := lateStore(f.memory, &c.until)
 			f.over(store).open()
 			until := string(wire.Encode(wire.Stamp(c.until)))
@@ -152,7 +152,7 @@ func TestSearched_OnlyWhereItIsNeeded(t *testing.T) {
 func TestSearched_RefusedRedriveLeavesItsKey(t *testing.T) {
 	t.Parallel()
 	f, until := newFixture(message(idA)), time.Time{}
-	f.catalogue(nil)
+	f.index(nil)
 	store, _ := lateStore(f.memory, &until)
 	f.over(store).open()
 	order := `{"filter":{"q":"failed"}}`
@@ -161,4 +161,32 @@ func TestSearched_RefusedRedriveLeavesItsKey(t *testing.T) {
 	made := wantStatus(t, f.do("POST", redrivesPath, order, keyHeader, "k"), 202, `"selected":1`)
 	until = time.Time{}
 	wantAnswer(t, f.do("POST", redrivesPath, order, keyHeader, "k"), 202, made)
+}
+
+// Redrives and exports would read every message for a word that no index finds.
+func TestSearched_WordsOfTwoCharactersNeedAnotherCondition(t *testing.T) {
+	t.Parallel()
+	f := newFixture(message(idA))
+	f.index(nil)
+	f.open()
+	for filter, refused := range map[string]bool{
+		`{"q":"注文"}`: true,
+		`{"q":"注文 주문","status":["DEAD"]}`:                    true,
+		`{"q":"注文 failed"}`:                                  false,
+		`{"q":"注文","topic":"orders"}`:                        false,
+		`{"q":"注文","topic":"orders*"}`:                       true,
+		`{"q":"注文","header":["a=b"]}`:                        false,
+		`{"q":"注文","created_after":"2026-02-20T10:30:00Z"}`:  false,
+		`{"q":"注文","created_before":"2026-02-20T10:30:00Z"}`: true,
+	} {
+		w := f.do("POST", redrivesPath, `{"dry_run":true,"filter":`+filter+`}`)
+		if refused {
+			wantEnvelope(t, w, 400, "filter.q")
+		} else {
+			wantStatus(t, w, 200)
+		}
+	}
+	wantEnvelope(t, f.do("GET", "/api/v1/export?q=%E6%B3%A8%E6%96%87", ""), 400, "q")
+	wantStatus(t, f.do("GET", "/api/v1/export?q=%E6%B3%A8%E6%96%87&topic=orders", ""), 200)
+	wantStatus(t, f.do("GET", "/api/v1/messages?q=%E6%B3%A8%E6%96%87", ""), 200)
 }

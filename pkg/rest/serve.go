@@ -13,8 +13,8 @@ import (
 )
 
 // Serve answers requests from listener, which it closes, until ctx ends. Then it drains: readiness turns 503, no
-// connection is accepted, running requests finish within the drain time, and later ones are cut off and logged. It
-// returns nil after a drain. It also serves /metrics at Config.MetricsPort, if that is set.
+// connection is accepted, running requests may finish within the drain time, and those that take longer are cut off
+// and logged. It returns nil after a drain. It also serves /metrics at Config.MetricsPort, if that is set.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	stopMetrics, err := s.serveMetrics(ctx)
 	if err != nil {

@@ -34,9 +34,14 @@ type Server struct {
 	derived   DerivedMasks
 	fetcher   Fetcher   // nil: values that are not stored are not available
 	inspector Inspector // nil: the cluster is unknown
+	topics    Topics    // nil: no topic is known to exist or not to exist
+	targets   Targets   // nil: targets of redirects are not checked
 	origins   Origins
 	signer    *auth.Signer
-	logger    *zap.Logger
+
+	notFound, notAllowed http.Handler // pages for browsers; nil: JSON
+
+	logger *zap.Logger
 
 	router          *mux.Router
 	instrumentation *instrumentation
@@ -71,6 +76,12 @@ func WithFetcher(f Fetcher) Option { return func(s *Server) { s.fetcher = f } }
 
 // WithInspector sets the source of the cluster's topics.
 func WithInspector(i Inspector) Option { return func(s *Server) { s.inspector = i } }
+
+// WithTopics sets the source of the names of the cluster's topics.
+func WithTopics(t Topics) Option { return func(s *Server) { s.topics = t } }
+
+// WithTargets sets the check of the targets of redirects.
+func WithTargets(t Targets) Option { return func(s *Server) { s.targets = t } }
 
 // WithSigner sets the signer of cursors. Without it cursors are valid in this process only.
 func WithSigner(signer *auth.Signer) Option { return func(s *Server) { s.signer = signer } }
@@ -139,7 +150,7 @@ func newServer(cfg Config, checks []Check, registry *prometheus.Registry, logger
 		reporter: s.report, authenticator: auth.Nobody{}, mode: auth.ModeNone, timeout: cfg.RequestTimeout, hosts: hosts,
 		crossSite: http.NewCrossOriginProtection(), attempts: newAttempts(func() time.Time { return s.now() }),
 	}
-	// It reads no file, so it cannot fail.
+	// NewSigner reads no file with this configuration, so it cannot fail.
 	s.signer, _ = auth.NewSigner(auth.Config{}, logger)
 	s.work, s.stopWork = context.WithCancel(context.Background())
 	return s

@@ -4,8 +4,11 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
+	"github.com/dlq-manager/dlq-manager/pkg/auth"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
@@ -42,21 +45,79 @@ func TestTopics(t *testing.T) {
 	const seen = `"oldest_pending_at":"2026-02-20T10:30:00.000+00:00","last_seen_at":"2026-02-20T10:30:00.000+00:00",`
 	wantAnswer(t, f.open().do("GET", "/api/v1/topics", ""), 200, `{"topics":[`+
 		`{"topic":"","dlq_topics":["shared.dlq.v1"],"counts":{"DEAD":0,"PENDING":1,"RESOLVED":0,"RETRYING":0},"total":1,`+seen+
-		`"ingest_lag":4,"replay":{"possible":false,"reason":"not known","class":"UNKNOWN_TOPIC","exists":null,"allowed":false,"consumer_groups":[]}},`+
+		`"ingest_lag":4,"replay":{"possible":false,"reason":"not known","class":"UNKNOWN_TOPIC","exists":null,"allowed":false,"redirected_to":null,"consumer_groups":[]}},`+
 		`{"topic":"gone","dlq_topics":["gone.dlq.v1"],"counts":{"DEAD":0,"PENDING":1,"RESOLVED":0,"RETRYING":0},"total":1,`+seen+
 		`"ingest_lag":null,`+
-		`"replay":{"possible":false,"reason":"topic gone does not exist","class":"UNKNOWN_TOPIC","exists":false,"allowed":true,"consumer_groups":[]}},`+
+		`"replay":{"possible":false,"reason":"topic gone does not exist","class":"UNKNOWN_TOPIC","exists":false,"allowed":true,"redirected_to":null,"consumer_groups":[]}},`+
 		`{"topic":"orders.events.v1","dlq_topics":["orders.dlq.v1","shared.dlq.v1"],"counts":{"DEAD":1,"PENDING":1,"RESOLVED":0,"RETRYING":0},"total":2,`+seen+
-		`"ingest_lag":7,"replay":{"possible":true,"reason":null,"class":null,"exists":true,"allowed":true,`+
-		`"consumer_groups":[{"group":"billing","state":"behind","lag":7},{"group":"x","state":"absent","lag":null}]}}],"next_cursor":null}`)
+		`"ingest_lag":7,"replay":{"possible":true,"reason":null,"class":null,"exists":true,"allowed":true,"redirected_to":null,`+
+		`"consumer_groups":[{"group":"billing","state":"behind","lag":7},{"group":"x","state":"absent","lag":null}]}}],"next_cursor":null,"missing":[]}`)
 }
 
-// Without Kafka the answer has the store's numbers, and reports the rest as unknown.
+// One topic has the offsets of its consumer groups, and zero messages when there are none.
+func TestTopic(t *testing.T) {
+	t.Parallel()
+	offset := func(n int64) *int64 { return &n }
+	f := newFixture(message(sixth(0)), message(sixth(1), func(m *entity.Message) { m.OriginalTopic = "a/b" })).
+		with(WithInspector(toldCluster{map[string]entity.ReplayHealth{
+			"orders.events.v1": {Exists: new(true), Allowed: true, Groups: []entity.GroupHealth{
+				{Group: "billing", State: entity.GroupBehind, Lag: offset(7), Partitions: []entity.GroupPartition{
+					{Partition: 0, Committed: offset(3), End: offset(10)}, {Partition: 1, End: offset(5)}, {Partition: 2},
+				}},
+			}},
+		}, nil})).guarded(person("root", "*", auth.Viewer), person("ana", "payments.*", auth.Viewer))
+	const one, groups = "/api/v1/topics/orders.events.v1", `"consumer_groups":[{"group":"billing","state":"behind","lag":7,"partitions":[` +
+		`{"partition":0,"committed":3,"end":10,"lag":7},{"partition":1,"committed":null,"end":5,"lag":null},` +
+		`{"partition":2,"committed":null,"end":null,"lag":null}]}]`
+	wantStatus(t, f.by("root", "GET", one, ""), 200, `"topic":"orders.events.v1"`, `"PENDING":1`, groups, `"missing":[]`)
+	wantStatus(t, f.by("root", "GET", "/api/v1/topics/a%2Fb", ""), 200, `"topic":"a/b"`, `"PENDING":1`)
+	wantStatus(t, f.by("root", "GET", "/api/v1/topics/payments.v1", ""), 200, `"topic":"payments.v1"`, `"total":0`, `"consumer_groups":[]`)
+	hidden := wantStatus(t, f.by("ana", "GET", one, ""), 200, `"total":0`, `"exists":null`)
+	check.True(t, !strings.Contains(hidden, "billing"), "a topic that ana may not see is shown as %s", hidden)
+}
+
+// A redirected topic can be replayed when its target can, and exists or not by itself.
+func TestTopics_Redirected(t *testing.T) {
+	t.Parallel()
+	f := newFixture(message(idA)).with(WithInspector(toldCluster{map[string]entity.ReplayHealth{
+		"orders.events.v1": {Exists: new(false), Class: "UNKNOWN_TOPIC", Reason: "no"}, "moved": {Exists: new(true), Allowed: true},
+	}, nil})).open()
+	check.Must(f.memory.SaveRedirect(t.Context(), "orders.events.v1", "moved", nil, entity.By("alice")))(t)
+	wantStatus(t, f.do("GET", "/api/v1/topics", ""), 200, `"topic":"orders.events.v1"`,
+		`"replay":{"possible":true,"reason":null,"class":null,"exists":false,"allowed":true,"redirected_to":"moved","consumer_groups":[]}`)
+}
+
+// Without Kafka the answer has the counts of the store, and reports the state of the cluster as unknown.
 func TestTopics_WithoutKafka(t *testing.T) {
 	t.Parallel()
 	wantStatus(t, newFixture(message(idA)).open().do("GET", "/api/v1/topics", ""), 200, `"PENDING":1`,
 		`"ingest_lag":null,"replay":{"possible":false,"reason":"not known: Kafka is not configured","class":"UNKNOWN","exists":null`)
-	wantAnswer(t, newFixture().open().do("GET", "/api/v1/topics", ""), 200, `{"topics":[],"next_cursor":null}`)
+	wantAnswer(t, newFixture().open().do("GET", "/api/v1/topics", ""), 200, `{"topics":[],"next_cursor":null,"missing":[]}`)
+}
+
+// silentCluster answers after half a minute, whatever the limit.
+type silentCluster struct{}
+
+func (silentCluster) Inspect(context.Context, []entity.ReplayQuestion) []entity.ReplayHealth {
+	<-time.After(30 * time.Second) // fake time
+	return nil
+}
+
+func (silentCluster) IngestLag(context.Context, []repository.IngestPosition) map[string]int64 {
+	<-time.After(30 * time.Second)
+	return nil
+}
+
+// Counts come from the store, whatever Kafka does.
+func TestTopics_KafkaThatHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f, began := newFixture(message(idA)).with(WithInspector(silentCluster{})), time.Now()
+		wantStatus(t, f.open().do("GET", "/api/v1/topics", ""), 200, `"PENDING":1`, `"ingest_lag":null`,
+			`"reason":"Kafka has not answered in time","class":"BROKER_UNAVAILABLE"`, `"missing":["replay"`)
+		check.Equal(t, time.Since(began), 2*time.Second, "time until the answer")
+		<-time.After(time.Minute) // until Kafka has answered
+	})
 }
 
 // A cursor continues by name, also when its topic no longer exists.
@@ -74,5 +135,5 @@ func TestTopics_Pages(t *testing.T) {
 		t.Errorf("topics %q, want all", got)
 	}
 	check.NoError(t, f.memory.Delete(t.Context(), sixth(2), entity.By("x")))
-	wantStatus(t, f.do("GET", onwards, ""), 200, `{"topics":[{"topic":"c",`, `},{"topic":"d",`, `"next_cursor":null}`)
+	wantStatus(t, f.do("GET", onwards, ""), 200, `{"topics":[{"topic":"c",`, `},{"topic":"d",`, `"next_cursor":null,`)
 }

@@ -142,7 +142,7 @@ func TestTracing_Errors(t *testing.T) {
 	}
 }
 
-// Without spans the log has the trace that a request came with, as the audit trail has.
+// Without spans, the log and the audit trail have the trace id that the request carries.
 func TestTracing_LogWithoutSpans(t *testing.T) {
 	t.Parallel()
 	for parent, want := range map[string]bool{traceparent: true, traceparent[:54]: false, "": false} {

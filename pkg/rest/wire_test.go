@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The answers of the HTTP library itself match the API document.
+// Answers that net/http gives by itself match the API document.
 func TestServe_WhatNeverReachesUs(t *testing.T) {
 	t.Parallel()
 	url, _, _ := newFixture().open().serve(t)

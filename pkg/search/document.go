@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// format is raised when the content of documents changes: all messages are then indexed again.
+	// format must be raised when the content of documents changes; all messages are then indexed again.
 	format = 1
 
 	maxFields       = 500     // indexed values of a record's JSON
@@ -23,7 +23,7 @@ const (
 	maxErrorMessage = 16 << 10
 )
 
-// version is a hash of everything that documents depend on except messages.
+// version returns a hash of everything that documents depend on except messages.
 func version(cfg Config, masks *payload.Masks) int64 {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d %d %d", format, masks.Version(), cfg.PayloadBytes))
 	return int64(binary.BigEndian.Uint64(sum[:])) //nolint:gosec // any 64 bits will do
@@ -39,7 +39,7 @@ func (w *Worker) document(m *entity.Message) entity.Document {
 	return d
 }
 
-// text is the error message and the record's text, on separate lines so that no phrase matches across both.
+// text returns the error message and the record's text, on separate lines so that no phrase matches across both.
 func (w *Worker) text(m *entity.Message) string {
 	message := m.ErrorMessage
 	if w.hidden(m).ErrorMessage {

@@ -45,15 +45,14 @@ type Store interface {
 	AcquireIndexerLease(ctx context.Context, owner uuid.UUID, version int64, lease time.Duration) (bool, error)
 	// SetIndexVersion limits the searches of this process to documents of that version.
 	SetIndexVersion(version int64)
-	// Unindexed returns messages without a document of that version or without
-	// a group.
+	// Unindexed returns messages without a document of that version, or without an error group.
 	Unindexed(ctx context.Context, version int64, limit int, maxBytes, maxValue int64) ([]entity.Message, error)
 	// StoreDocuments stores documents and replaces earlier ones.
 	StoreDocuments(ctx context.Context, version int64, documents []entity.Document) error
-	// Unclassified returns messages of entity.Unclassified that may get their own group.
+	// Unclassified returns messages of entity.Unclassified that may get an error group of their own.
 	Unclassified(ctx context.Context, limit int, maxBytes int64) ([]entity.Message, error)
-	// AdmitFingerprints creates groups within the limits of dead-letter topics, and
-	// returns the failures that it refused.
+	// AdmitFingerprints creates error groups within the limits of dead-letter topics, and returns the failures that
+	// it refused.
 	AdmitFingerprints(ctx context.Context, failures []repository.TopicFailure) ([]repository.TopicFailure, error)
 	// Classify moves messages out of entity.Unclassified.
 	Classify(ctx context.Context, moves []repository.Classification) error
@@ -85,10 +84,10 @@ type Worker struct {
 	asked, warned time.Time // last check for a stall, and last warning about one
 }
 
-// New returns a worker. decode reads the input of a message's error group, and is called only for messages without a
-// group. hidden reports which fields of a message come from masked headers: they are left out of its text. The
-// metrics are registered with registry. From then on the searches of the store use only documents that match cfg and
-// masks.
+// New returns a worker. decode reads the input of a message's error group, and is called only for messages without
+// an error group. hidden reports which fields of a message come from masked headers: they are left out of its text.
+// The metrics are registered with registry. From then on the searches of the store use only documents that match
+// cfg and masks.
 func New(cfg Config, store Store, decode func(entity.Message) (class, message, stack string), maker *fingerprint.Fingerprinter,
 	masks *payload.Masks, hidden func(*entity.Message) entity.MaskedFields, registry prometheus.Registerer, log *zap.Logger,
 ) *Worker {
@@ -120,7 +119,7 @@ func (w *Worker) Run(ctx context.Context) {
 	}
 }
 
-// step indexes one batch. more reports that there is certainly more.
+// step indexes one batch. more reports that further messages wait.
 func (w *Worker) step(ctx context.Context) (worked, more bool, err error) {
 	if ok, err := w.hold(ctx); err != nil || !ok {
 		w.metrics.lag.Set(0)
@@ -272,8 +271,8 @@ func (p *pace) rest(ctx context.Context, store loadReporter, took time.Duration)
 // classifyInterval is the time between two queries for unclassified messages when the last one found none.
 const classifyInterval = 10 * time.Second
 
-// classify moves messages from entity.Unclassified to their own group, as far as the limits of their dead-letter
-// topics allow. It reports whether it moved any.
+// classify moves messages from entity.Unclassified to error groups of their own, as far as the limits of their
+// dead-letter topics allow. It reports whether it moved any.
 func (w *Worker) classify(ctx context.Context) (moved bool, err error) {
 	if time.Since(w.classified) < classifyInterval {
 		return false, nil
@@ -298,7 +297,7 @@ func (w *Worker) classify(ctx context.Context) (moved bool, err error) {
 	return true, w.store.Classify(ctx, moves)
 }
 
-// classifications returns the groups of the messages whose failure was admitted.
+// classifications returns the error groups of the messages whose failure was admitted.
 func classifications(messages []entity.Message, failures, refused []repository.TopicFailure) []repository.Classification {
 	type key struct {
 		topic string

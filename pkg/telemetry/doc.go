@@ -4,7 +4,7 @@
 // The files, in reading order:
 //
 //   - logger.go: the logger
-//   - metrics.go: the registry, and its HTTP handler
+//   - metrics.go: the registry
 //   - credentials.go: metrics of credentials files
 //   - database.go: metrics of a connection pool
 //   - topic_labels.go: which topics become labels

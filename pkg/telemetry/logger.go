@@ -18,7 +18,7 @@ type LogConfig struct {
 	Format string `mapstructure:"format"` // json, one object per line, or console, for people
 }
 
-// DefaultLogConfig logs info and above as JSON.
+// DefaultLogConfig returns settings that log level info and above as JSON.
 func DefaultLogConfig() LogConfig { return LogConfig{Level: "info", Format: "json"} }
 
 // Validate reports every invalid setting.

@@ -1,11 +1,8 @@
 package telemetry
 
 import (
-	"net/http"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // NewRegistry returns a new registry with the metrics of the Go runtime and the process, go_build_info, and
@@ -30,14 +27,4 @@ func NewRegistry(d Deployment) *prometheus.Registry {
 		info,
 	)
 	return reg
-}
-
-// Handler serves the registry's metrics. A failing collector leaves out its own metrics only.
-func Handler(reg *prometheus.Registry) http.Handler {
-	return promhttp.HandlerFor(reg, promhttp.HandlerOpts{
-		Registry:      reg,
-		ErrorHandling: promhttp.ContinueOnError,
-
-		EnableOpenMetrics: true,
-	})
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
@@ -85,7 +86,7 @@ func TestRegistry(t *testing.T) {
 	t.Parallel()
 
 	answer := httptest.NewRecorder()
-	Handler(NewRegistry(someDeployment)).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	promhttp.HandlerFor(NewRegistry(someDeployment), promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	if answer.Code != http.StatusOK {
 		t.Fatalf("got status %d, want 200", answer.Code)
 	}

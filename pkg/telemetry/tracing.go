@@ -99,8 +99,8 @@ func (t *Tracing) Stop(ctx context.Context) {
 }
 
 // newSampler decides which traces are recorded. A child span follows its parent, and a trace that its remote sender
-// does not record is not recorded here. One that the sender records is recorded if cfg trusts senders; otherwise the
-// ratio decides, as for traces that begin here, because any client can write the header.
+// does not record is not recorded here. A trace that its sender records is recorded here if cfg trusts senders.
+// Otherwise the ratio decides, as for traces that begin here, because any client can write the header.
 func newSampler(cfg TracingConfig) sdktrace.Sampler {
 	var options []sdktrace.ParentBasedSamplerOption
 	if !cfg.TrustParent {

@@ -18,8 +18,8 @@ type TracingConfig struct {
 	SampleRatio float64 `mapstructure:"sample_ratio"`
 	// TrustParent records every trace that its sender records, whatever SampleRatio.
 	TrustParent bool `mapstructure:"trust_parent"`
-	// Queue is how many spans may wait for the collector; further ones are dropped. A span counts as one more for
-	// every eight links.
+	// Queue is how many spans may wait for the collector; further ones are dropped. A span with links to other
+	// traces counts as several: one with 16 links counts as three, because every eight links add one.
 	Queue int `mapstructure:"queue"`
 	// Timeout limits one export, including retries.
 	Timeout time.Duration `mapstructure:"timeout"`
@@ -35,7 +35,7 @@ const (
 	tracingBatch    = 512
 )
 
-// DefaultTracingConfig turns tracing off.
+// DefaultTracingConfig returns settings with tracing off.
 func DefaultTracingConfig() TracingConfig {
 	return TracingConfig{SampleRatio: 1, Queue: 2048, Timeout: 10 * time.Second}
 }

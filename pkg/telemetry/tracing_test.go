@@ -113,7 +113,7 @@ func TestTracing_QueueIsBounded(t *testing.T) {
 	})
 }
 
-// A span with links counts as several.
+// In the limit of the queue, a span with links counts as several spans.
 func TestTracing_QueueIsBoundedInLinks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -270,7 +270,8 @@ func TestTracing_Ratio(t *testing.T) {
 	}
 }
 
-// A sender that chooses its trace id cannot choose that the trace is recorded: this id is below every ratio.
+// Senders choose trace ids, and must not choose thereby which traces are recorded. A sampler that compares the id
+// with the ratio would record this id at every ratio.
 func TestTracing_RatioIsNotTheSendersToChoose(t *testing.T) {
 	t.Parallel()
 	to := tracetest.NewInMemoryExporter()
@@ -284,7 +285,7 @@ func TestTracing_RatioIsNotTheSendersToChoose(t *testing.T) {
 	}
 }
 
-// asked makes the span of a request that came with a trace.
+// asked makes the span of a request that carries a trace context.
 func (b bench) asked(flags trace.TraceFlags) {
 	from := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: flags, Remote: true})
 	_, s := b.Provider().Tracer("test").Start(trace.ContextWithRemoteSpanContext(context.Background(), from), "asked")
@@ -339,7 +340,8 @@ func TestTracing_TriesAgain(t *testing.T) {
 	}
 }
 
-// A collector that accepts a part, or only warns, has not refused the rest.
+// When a collector rejects a part of the spans, or accepts all with a warning, only the rejected spans count as
+// failed.
 func TestTracing_TakenInPart(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

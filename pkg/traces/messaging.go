@@ -30,7 +30,7 @@ const (
 	RedriveBatch = attribute.Key("dlq.redrive.batch")
 	// Messages is the number of messages that a span is about.
 	Messages = attribute.Key("dlq.messages")
-	// Failed is how many of them failed, if any did.
+	// Failed is how many of the span's messages failed, if any did.
 	Failed = attribute.Key("dlq.messages.failed")
 	// RequestTraceID is the trace of the request that started a redrive.
 	RequestTraceID = attribute.Key("dlq.request.trace_id")

@@ -24,7 +24,7 @@ func Quiet(ctx context.Context) context.Context {
 }
 
 // Try returns the context for try number n, from 0, of work that is repeated until a server answers. Only the first
-// tries are recorded, because hours of equal tries would fill the trace. Told records how many there were.
+// tries are recorded, because hours of equal tries would fill the trace. RecordTries records how many there were.
 func Try(ctx context.Context, n int) context.Context {
 	if n < maxTries {
 		return ctx

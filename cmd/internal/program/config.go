@@ -141,7 +141,7 @@ func (k *Kafka) DeadLetters() (deadletter.Patterns, *deadletter.Decoder, error) 
 	if err != nil {
 		return deadletter.Patterns{}, nil, err
 	}
-	decoder, err := deadletter.FromConfig(k.DeadLetter, patterns)
+	decoder, err := deadletter.New(k.DeadLetter, patterns)
 	return patterns, decoder, err
 }
 

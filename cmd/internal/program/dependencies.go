@@ -113,7 +113,7 @@ func (b Base) waitForKafka(ctx context.Context, cluster *broker.Cluster) error {
 		strings.Join(b.Config.Kafka.Broker.Brokers, ","), b.Config.Server.StartupTimeout, last)
 }
 
-// SchemaCheck is the readiness check of the schema, which must be at least the version that this
+// SchemaCheck returns the readiness check of the schema, which must be at least the version that this
 // program was built for. Its errors about versions are public; connection errors name hosts and are
 // not.
 func SchemaCheck(db *sqlx.DB) rest.Check {

@@ -20,10 +20,11 @@ type Parts struct {
 
 // Options holds what is optional.
 type Options struct {
-	Judge  Judge                     // nil: every original topic counts as declared
-	Label  func(topic string) string // returns the label of a topic in metrics; nil: the topic
-	Tracer trace.Tracer              // of settled claims; nil: there are no spans
-	Random func() float64            // chooses waits within their jitter, from [0, 1); nil: at random
+	Judge     Judge                     // nil: every original topic counts as declared
+	Redirects Redirects                 // nil: there are none
+	Label     func(topic string) string // returns the label of a topic in metrics; nil: the topic
+	Tracer    trace.Tracer              // of settled claims; nil: there are no spans
+	Random    func() float64            // chooses waits within their jitter, from [0, 1); nil: at random
 }
 
 // New returns the parts of attempts, whose metrics are in registry.
@@ -38,7 +39,7 @@ func New(cfg Config, store Store, publisher Publisher, registry prometheus.Regis
 		o.Random = rand.Float64
 	}
 	p := &Parts{
-		Planner: &Planner{publisher: publisher, store: store, judge: o.Judge},
+		Planner: &Planner{publisher: publisher, store: store, judge: o.Judge, redirects: o.Redirects},
 		Loader:  newLoader(store),
 		Executor: &Executor{
 			cfg: cfg, store: store, publisher: publisher, log: log, metrics: newMetrics(registry, o.Label),

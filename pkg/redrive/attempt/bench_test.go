@@ -46,11 +46,11 @@ func (b *bench) build(store Store) {
 	parts := New(Config{
 		ClaimExpiry: 30 * time.Second, SettleInterval: 5 * time.Second, StuckAfter: 10 * time.Minute,
 		Backoff: wait.Backoff{Base: 2 * time.Second, Max: 256 * time.Second, Jitter: 0.1},
-	}, store, b.Kafka, prometheus.NewRegistry(), b.Logger, Options{Judge: b.Origins, Random: func() float64 { return 0.5 }})
+	}, store, b.Kafka, prometheus.NewRegistry(), b.Logger, Options{Judge: b.Origins, Redirects: b.Store.RedirectTargets, Random: func() float64 { return 0.5 }})
 	b.Retrier, b.Settler, b.Executor = parts.Retrier, parts.Settler, parts.Executor
 }
 
-// another is a second process on the same store and log.
+// another returns a second process on the same store and log.
 func (b *bench) another() *bench {
 	other := *b
 	other.build(b.Store)

@@ -19,10 +19,10 @@ type Config struct {
 	Backoff        wait.Backoff  // until the next automatic attempt on a message that failed
 }
 
-// SendWindow is the maximum age of a claim at which its record may be sent.
+// SendWindow returns the maximum age of a claim at which its record may be sent.
 func (c Config) SendWindow() time.Duration { return c.ClaimExpiry / 2 }
 
-// finishWindow is the maximum age of a claim at which its result is stored: less than the claim's expiry.
+// finishWindow returns the maximum age of a claim at which its result is stored: less than the claim's expiry.
 func (c Config) finishWindow() time.Duration { return c.ClaimExpiry * 2 / 3 }
 
 // Store is the part of a repository that attempts need. Its methods keep the promises of repository.Core, return soon

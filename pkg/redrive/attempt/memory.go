@@ -54,7 +54,7 @@ type Reservation struct {
 	held int64
 }
 
-// reserve waits for memory: for at most all of it, when bytes is more.
+// reserve waits for that much memory; if there is not that much in total, for all of it.
 func (l *Loader) reserve(ctx context.Context, bytes int64) (*Reservation, error) {
 	r := &Reservation{of: l.memory, held: min(bytes, bytesUnderWay)}
 	if err := l.memory.Acquire(ctx, r.held); err != nil {

@@ -79,5 +79,5 @@ func (m *metrics) ended(o Outcome, now time.Time) {
 	}
 }
 
-// verdictLabel is the label of a verdict in metrics and logs.
+// verdictLabel returns the label of a verdict in metrics and logs.
 func verdictLabel(v entity.Verdict) string { return cmp.Or(string(v), "unknown") }

@@ -2,7 +2,10 @@ package attempt
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
@@ -18,6 +21,9 @@ func everyOriginDeclared(context.Context) (func(*entity.Message) entity.OriginSt
 	return func(*entity.Message) entity.OriginStanding { return declared }, nil
 }
 
+// Redirects returns the targets of those of the topics that are redirected.
+type Redirects func(ctx context.Context, topics []string) (map[string]string, error)
+
 // SkippedNotPermitted is the reason for which a redrive skips a message whose original topic is not declared when the
 // redrive's creator has no role on the dead-letter topic.
 const SkippedNotPermitted = "not_permitted"
@@ -27,6 +33,7 @@ type Planner struct {
 	publisher Publisher
 	store     Store
 	judge     Judge
+	redirects Redirects
 }
 
 // PlanOptions holds the circumstances of a plan.
@@ -36,13 +43,18 @@ type PlanOptions struct {
 	Visible *entity.TopicPatterns // the topics on which the redrive's creator has the needed role; nil for all
 	// Cause of the reads during planning; without an actor they are on behalf of no user and are not audited.
 	Cause entity.AuditInfo
+	// Redirects, by topic, are used instead of the stored ones, for a preview of a redirect; nil: the stored ones.
+	Redirects map[string]string
 }
 
 // Plan plans messages as Publisher.Plan does, and refuses those whose original topic is not declared well enough
-// for the sender. Planning reads the records that pointers refer to, which is audited. The error is that of the
-// store.
+// for the sender. It sets the redirects in batch, for which it reads the store once. Planning reads the records that
+// pointers refer to, which is audited. The error is that of the store.
 func (p *Planner) Plan(ctx context.Context, batch []entity.Outgoing, how PlanOptions) ([]entity.Target, error) {
 	targets, open, err := p.RefuseOrigins(ctx, batch, how)
+	if err == nil {
+		err = p.redirect(ctx, batch, how.Redirects)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -61,8 +73,39 @@ func (p *Planner) Plan(ctx context.Context, batch []entity.Outgoing, how PlanOpt
 		if targets[i].Err == nil {
 			targets[i].Err = p.recordRead(ctx, &batch[i], how.Cause)
 		}
+		targets[i].Err = redirected(targets[i].Err, &batch[i])
 	}
 	return targets, nil
+}
+
+// redirect sets where the messages of redirected topics go.
+func (p *Planner) redirect(ctx context.Context, batch []entity.Outgoing, targets map[string]string) error {
+	if targets == nil && p.redirects != nil {
+		topics := map[string]bool{}
+		for i := range batch {
+			topics[batch[i].Message.OriginalTopic] = true
+		}
+		delete(topics, "")
+		var err error
+		if targets, err = p.redirects(ctx, slices.Collect(maps.Keys(topics))); err != nil {
+			return fmt.Errorf("read redirects: %w", err)
+		}
+	}
+	for i := range batch {
+		batch[i].Redirect = targets[batch[i].Message.OriginalTopic]
+	}
+	return nil
+}
+
+// redirected adds the redirect to a refusal that concerns its target.
+func redirected(err error, out *entity.Outgoing) error {
+	var refused *entity.RefusedError
+	if out.Redirect == "" || !errors.As(err, &refused) || refused.Class.OfMessage() || refused.Class == SkippedNotPermitted {
+		return err
+	}
+	why := *refused
+	why.Reason += fmt.Sprintf(" (%s is redirected to %s)", out.Message.OriginalTopic, out.Redirect)
+	return &why
 }
 
 // RefuseOrigins returns a target with an error for each refused message, and the indexes of the others. It refuses no
@@ -107,8 +150,9 @@ func originRefusal(m *entity.Message, is entity.OriginStanding, how PlanOptions)
 	return nil
 }
 
-// OriginRefused reports whether a message was skipped for a reason of originRefusal. Anyone who can write to a
-// dead-letter topic can claim another team's topic and key, so such a message blocks no key.
+// OriginRefused reports whether a message was skipped for a reason of originRefusal. Where a redrive keeps the
+// order of keys, such a message does not stop later messages with its key: anyone who can write to a dead-letter
+// topic can name another team's topic and key.
 func OriginRefused(reason string) bool {
 	return reason == string(entity.Undeclared) || reason == SkippedNotPermitted
 }

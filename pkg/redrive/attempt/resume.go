@@ -16,10 +16,10 @@ import (
 const resumePause = 200 * time.Millisecond
 
 // resume finds the result of an order that an earlier process may have begun. found reports that it had; then the
-// result, or the error, is that of its attempt. While the attempt's claim lives, resume waits.
+// result, or the error, is that of its attempt. resume waits until the attempt ends or its claim expires.
 func (r *Retrier) resume(ctx context.Context, order entity.RetryOrder) (result entity.RetryResult, found bool, err error) {
 	for {
-		// In this order: an attempt that ends between the two reads is in the history.
+		// The claim is read first and then the history, which has an attempt that ends between the two reads.
 		held, err := r.holds(ctx, order.ID, order.Cause.Operation)
 		if err != nil {
 			return entity.RetryResult{}, false, err

@@ -30,8 +30,8 @@ type Retrier struct {
 }
 
 // Retry makes one attempt on one message and waits for its end. A nil error means RESOLVED: by this attempt, or,
-// for an order without an edit, by an earlier one that turns out to have arrived. An edit is never taken for done
-// that was not sent. Otherwise it is
+// for an order without an edit, by an earlier one whose record is found in the target log. An order with an edit
+// succeeds only when that edit was sent. Other errors are
 //   - *entity.NotFoundError,
 //   - *entity.NotRetryableError or *entity.ClaimedError: the state forbids it,
 //     or another attempt has it,

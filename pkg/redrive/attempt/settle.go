@@ -271,7 +271,8 @@ const (
 	notSettled = "not_settled"   // its error: a claim could not be read; the next turn tries again
 )
 
-// settling is the span of settled claims; span is nil while it is made only if a claim is settled.
+// settling is the span of settled claims. span is nil until the first claim is settled, if only success gets a
+// span.
 type settling struct {
 	s      *Settler
 	ctx    context.Context //nolint:containedctx // of a span that may be made later

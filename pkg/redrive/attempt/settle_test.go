@@ -18,7 +18,7 @@ func (b *bench) crash(id uuid.UUID, written bool) {
 	b.crashIn(entity.RetryOrder{ID: id, Cause: entity.By("tester")}, written)
 }
 
-// crashIn is crash during an order.
+// crashIn leaves the claim of a process that dies while it executes order; written as for crash.
 func (b *bench) crashIn(order entity.RetryOrder, written bool) {
 	b.Helper()
 	planned := check.Must(b.planOne(context.Background(), order))(b)
@@ -29,7 +29,7 @@ func (b *bench) crashIn(order entity.RetryOrder, written bool) {
 	}
 }
 
-// crashed is a new message with the claim of a dead process; written as for crash.
+// crashed adds a message with the claim of a dead process; written as for crash.
 func (b *bench) crashed(written bool) uuid.UUID {
 	b.Helper()
 	id := b.Add(1)[0]
@@ -37,7 +37,7 @@ func (b *bench) crashed(written bool) uuid.UUID {
 	return id
 }
 
-// abandoned is crashed after the claim has expired.
+// abandoned adds a message with an expired claim of a dead process; written as for crash.
 func (b *bench) abandoned(written bool) uuid.UUID {
 	b.Helper()
 	defer elapse(b.cfg.ClaimExpiry)
@@ -255,7 +255,8 @@ func TestSettleGetsPastWhatItCannotRead(t *testing.T) {
 	}))
 }
 
-// unsettleable is a message whose record was written by a process that died, and whose target log no longer has it.
+// unsettleable adds a message whose record was written by a process that died, and whose target log no longer has
+// it.
 func (b *bench) unsettleable(changes ...func(*entity.Message)) uuid.UUID {
 	b.Helper()
 	id := b.Add(1, changes...)[0]

@@ -81,7 +81,7 @@ type dispatcher struct {
 	mu          sync.Mutex // guards the fields below
 	limiter     *limiter
 	health      *health
-	unreachable map[string]int // consecutive batches whose topic was unreachable
+	unreachable map[string]int // consecutive batches in which the target of an original topic was unreachable
 	warned      map[warningKey]bool
 	outage      outage.Log // of the store
 }
@@ -227,7 +227,7 @@ func (d *dispatcher) admit(ctx context.Context, batch []entity.Outgoing, targets
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := time.Now()
-	d.recordReach(targets, now)
+	d.recordReach(batch, targets, now)
 	planned := batch[:0]
 	for i, t := range targets {
 		m := batch[i].Message
@@ -305,17 +305,19 @@ func (d *dispatcher) clearWarnings(at attempt.TopicPartition) {
 	}
 }
 
-// recordReach records which topics are reachable, and pauses a topic that was unreachable for several batches.
-func (d *dispatcher) recordReach(targets []entity.Target, now time.Time) {
+// recordReach records whether the targets of original topics are reachable, and pauses a topic whose target was
+// unreachable for several batches.
+func (d *dispatcher) recordReach(batch []entity.Outgoing, targets []entity.Target, now time.Time) {
 	reached, lost := map[string]bool{}, map[string]bool{}
-	for _, t := range targets {
+	for i, t := range targets {
+		original := batch[i].Message.OriginalTopic
 		var refused *entity.RefusedError
 		switch {
 		case t.Err == nil:
-			reached[t.Topic] = true
+			reached[original] = true
 			d.recovered(attempt.TopicPartition{Topic: t.Topic, Partition: -1})
 		case !errors.As(t.Err, &refused):
-			lost[t.Topic] = lost[t.Topic] || t.Partition < 0
+			lost[original] = lost[original] || t.Partition < 0
 		}
 	}
 	for topic := range reached {
@@ -368,10 +370,11 @@ func (d *dispatcher) learn(ctx context.Context, batch []entity.Outgoing, deliver
 			bad = true // a record before it failed
 		case entity.Refused:
 			taken[at] = true
-			d.pauseTopic(ctx, batch[i].Target.Topic, string(delivery.Class), delivery.Err)
+			d.pauseTopic(ctx, batch[i].Message.OriginalTopic, string(delivery.Class), delivery.Err)
 		case entity.Acknowledged, entity.Skipped, entity.Rejected, entity.Rescued, entity.Abandoned:
 			taken[at] = true
 			d.clearWarnings(at)
+			d.clearWarnings(attempt.TopicPartition{Topic: batch[i].Message.OriginalTopic, Partition: -1})
 		}
 		n.sent++
 		if bad {

@@ -80,6 +80,20 @@ func TestAuto(t *testing.T) {
 		b.WantStates(no, map[entity.Status]int{entity.Pending: 6})
 	}, func(a *Config) { a.Topics = []string{"orders.*", "^bills$"} }))
 
+	t.Run("SendsToTheTargetOfARedirect", automatic(func(b *bench) {
+		check.Must(b.Store.SaveRedirect(context.Background(), orders, "payments", nil, entity.By("alice")))(b)
+		ids := b.Add(3)
+		b.Kafka.Deliver = except(unauthorized, ids[0])
+		b.autoFor(refusedPause / 2)
+		b.WantState(ids[0], entity.Pending, 0, entity.Unauthorized)
+		sent := len(b.Kafka.Sent("payments"))
+		b.Add(1)
+		b.Kafka.Deliver = nil
+		b.autoFor(refusedPause / 4)
+		check.Len(b, b.Kafka.Sent(orders), 0, "records of the original topic")
+		check.True(b, sent == 2, "%d records of the target, want 2: its refusal pauses the original topic", sent)
+	}))
+
 	t.Run("LeavesAloneWhatAnOperatorHandles", automatic(func(b *bench) {
 		busy := make(chan struct{})
 		defer close(busy)
@@ -263,7 +277,7 @@ func TestAutoFailures(t *testing.T) {
 // TestAutoBrokerAway: when an unreachable broker comes back, no message is DEAD and each is sent once.
 func TestAutoBrokerAway(t *testing.T) {
 	t.Parallel()
-	// how an unreachable broker shows.
+	// outages are the errors that an unreachable broker causes.
 	outages := map[string]struct {
 		plan    error
 		deliver entity.Delivery
@@ -391,7 +405,7 @@ func TestAutoPlan(t *testing.T) {
 	}))
 }
 
-// nowhereKafka resolves without sending, as without a configured Kafka.
+// nowhereKafka behaves as if no Kafka were configured: messages are resolved without being sent.
 type nowhereKafka struct{ *redrivetest.Kafka }
 
 func (n nowhereKafka) Plan(ctx context.Context, batch []entity.Outgoing, bulk bool) []entity.Target {

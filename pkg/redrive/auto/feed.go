@@ -105,7 +105,8 @@ func (f *feed) take(ctx context.Context, n int) (ids []uuid.UUID, wait time.Dura
 	return nil, f.sleep(), true, nil
 }
 
-// poll queries the store. more means that the walk has not reached its end and should continue at once.
+// poll queries the store. Messages without an attempt are read in walks, each from the oldest to the newest in
+// several queries; more means that the walk has not reached its end and should continue at once.
 func (f *feed) poll(ctx context.Context, n int) (more bool, err error) {
 	if err := f.refresh(ctx); err != nil {
 		return false, err
@@ -172,7 +173,8 @@ func (f *feed) openTopics() []string {
 	return slices.Compact(topics)
 }
 
-// startWalk restarts the walk when walkAgain has passed, or when a topic was added whose messages it may have passed.
+// startWalk starts a new walk when the last one ended walkAgain ago, or when the present one may have passed
+// messages that can now be sent, such as those of an added topic.
 func (f *feed) startWalk(topics []string) {
 	joined := slices.ContainsFunc(topics, func(t string) bool { return !slices.Contains(f.open, t) })
 	late := !f.endedAt.IsZero() && time.Since(f.endedAt) >= walkAgain
@@ -229,7 +231,8 @@ func (f *feed) fromSpare(n int) []uuid.UUID {
 	return ids
 }
 
-// putBack returns messages to the feed. The unseen ones, which the caller did not read, are handed out first.
+// putBack returns messages to the feed. The unseen ones, which the caller did not read, are returned first by the
+// next take.
 func (f *feed) putBack(ids, unseen []uuid.UUID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -243,7 +246,8 @@ func (f *feed) putBack(ids, unseen []uuid.UUID) {
 	}
 }
 
-// hold keeps a message back until then, or until its partition recovers. It returns false when heldMax is reached.
+// hold keeps a message back until then, or until its partition recovers. It returns false, and holds nothing, when it
+// holds heldMax messages already.
 func (f *feed) hold(id uuid.UUID, at attempt.TopicPartition, until time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -276,8 +280,9 @@ func (f *feed) pauseTopic(topic string, until time.Time) {
 	}
 }
 
-// leaveOut makes the store exclude, until then, messages of a dead-letter topic that claim an original topic, so that
-// forged claims do not delay that topic's other messages. It returns false when exceptMax is reached.
+// leaveOut excludes from queries, until the given time, the messages of a dead-letter topic that name an original
+// topic, so that forged origins do not delay that topic's other messages. It returns false when exceptMax is
+// reached.
 func (f *feed) leaveOut(pair repository.TopicPair, until time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -115,7 +115,7 @@ func (l *limiter) fill(now time.Time) {
 	}
 }
 
-// capacity is the maximum number of tokens: one second's worth, at most a batch.
+// capacity returns the maximum number of tokens: one second's worth, at most a batch.
 func (l *limiter) capacity() float64 { return min(max(1, l.rate), l.batch) }
 
 func (l *limiter) unlimited() bool { return math.IsInf(l.rate, 1) }

@@ -41,7 +41,7 @@ var (
 	value        = redrivetest.Value
 )
 
-// bench is both sides of redrives, and the parts of attempts, over the memory store and the fake log.
+// bench has Redrives, a Runner and the parts of attempts, on the memory store and the fake log.
 type bench struct {
 	*redrivetest.Bench
 	*Redrives
@@ -68,13 +68,13 @@ func (b *bench) build(store interface {
 		ClaimExpiry: claimExpiry, SettleInterval: 5 * time.Second, StuckAfter: 10 * time.Minute,
 		Backoff: wait.Backoff{Base: 2 * time.Second, Max: 256 * time.Second, Jitter: 0.1},
 	}, store, b.Kafka, b.registry, b.Logger, attempt.Options{
-		Judge: b.Origins, Random: func() float64 { return 0.5 }, Tracer: tracer,
+		Judge: b.Origins, Redirects: b.Store.RedirectTargets, Random: func() float64 { return 0.5 }, Tracer: tracer,
 	})
 	b.Retrier = b.parts.Retrier
 	b.Redrives, b.runner = New(Config{Workers: 4, ClaimExpiry: claimExpiry}, store, b.parts, b.registry, b.Logger, tracer)
 }
 
-// another is a second process on the same store and log.
+// another returns a second process on the same store and log.
 func (b *bench) another() *bench {
 	other := *b
 	other.build(b.Store, nil)
@@ -92,7 +92,7 @@ func (b *bench) retry(id uuid.UUID) error {
 	return err
 }
 
-// claim claims messages for attempts of a redrive, uuid.Nil for none, as a process that dies after it.
+// claim claims messages like a process that dies afterwards, for attempts of a redrive; uuid.Nil means none.
 func (b *bench) claim(redrive uuid.UUID, ids ...uuid.UUID) attempt.Batch {
 	b.Helper()
 	messages, taken, err := b.Store.Load(context.Background(), ids, 1<<20)

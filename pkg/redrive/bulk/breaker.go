@@ -2,6 +2,7 @@ package bulk
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
@@ -23,7 +24,7 @@ func excess(r entity.Redrive) string {
 		{"failed again", c.Returned - r.Forgiven.Returned, o.MaxReturnShare},
 	} {
 		if share.limit > 0 && float64(share.n) > share.limit*float64(sent) {
-			return fmt.Sprintf("%d of %d messages %s, more than a share of %g", share.n, sent, share.what, share.limit)
+			return fmt.Sprintf("%d of %d messages %s, more than %g %%", share.n, sent, share.what, math.Round(share.limit*1e6)/1e4)
 		}
 	}
 	return ""

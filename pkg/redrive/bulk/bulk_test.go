@@ -55,7 +55,7 @@ func (b *bench) wantItems(id uuid.UUID, want ...string) {
 	check.Equal(b, b.items(id), want, "items")
 }
 
-// lease leases a batch of a redrive, as a process that dies after it.
+// lease leases a batch of a redrive like a process that dies afterwards.
 func (b *bench) lease(redrive uuid.UUID) *repository.RedriveBatch {
 	b.Helper()
 	l, err := b.Store.LeaseBatch(context.Background(), redrive, uuid.New(), b.deps.cfg.ClaimExpiry)
@@ -109,6 +109,22 @@ func TestPreview(t *testing.T) {
 		found, err := b.Store.Redrives(context.Background(), repository.RedriveQuery{Limit: 10})
 		check.True(b, err == nil && len(found) == 0, "there are %d redrives, %v, want none", len(found), err)
 	}))
+
+	t.Run("HasNoOverlapsWhenTheyTakeTooLong", scenario(func(b *bench) {
+		b.Add(3)
+		order := repository.NewRedrive{Action: entity.RedriveRetry, Selection: entity.Selection{Filter: entity.Filter{Topic: deadLetter}}}
+		check.True(b, check.Must(b.Preview(context.Background(), order))(b).Overlaps != nil, "overlaps are not known, want none")
+		b.build(slowOverlaps{b.Store}, nil)
+		p := check.Must(b.Preview(context.Background(), order))(b)
+		check.True(b, p.Selected == 3 && p.Overlaps == nil, "Preview = %+v, want 3 messages, and overlaps that are not known", p)
+	}))
+}
+
+type slowOverlaps struct{ *redrivetest.Store }
+
+func (slowOverlaps) Overlaps(ctx context.Context, _ repository.NewRedrive) ([]entity.Overlap, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
 }
 
 func TestPauseResumeCancel(t *testing.T) {
@@ -176,7 +192,7 @@ func TestTakeOver(t *testing.T) {
 		dead := b.another()
 		r := b.begin()
 		l := dead.lease(r.ID)
-		// It claimed a hundred, sent fifty of them, stored the results of ten, and died.
+		// The first process claimed a hundred messages, sent fifty of them, stored the results of ten, and died.
 		var claimed []uuid.UUID
 		for _, item := range l.Items[:100] {
 			claimed = append(claimed, item.MessageID)
@@ -286,7 +302,7 @@ func TestLimits(t *testing.T) {
 		defer b.carry()()
 		r := b.begin(options(func(o *entity.RedriveOptions) { o.MaxFailureShare = 0.3 }))
 		check.Is(b, check.Err(b.Wait(ctx, r.ID)), entity.ErrUnavailable, "Wait")
-		stopped := b.wantRedrive(r.ID, entity.RedriveStopped, "failed, more than a share of 0.3")
+		stopped := b.wantRedrive(r.ID, entity.RedriveStopped, "failed, more than 30 %")
 		elapse(time.Minute)
 		broken = false
 		check.Must(b.Resume(ctx, r.ID, entity.By("alice")))(b)

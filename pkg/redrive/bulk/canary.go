@@ -7,8 +7,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// canaryQuiet is how long a canary still waits for returns after all of it was consumed: a consumer may commit its
-// offset at the moment in which it writes the dead letter, which must be ingested first.
+// canaryQuiet is how long a canary still waits for returns after all its records were consumed. A consumer may
+// commit its offset at the same moment as it writes a dead letter, and that dead letter is known only when it has
+// been ingested.
 const canaryQuiet = 5 * time.Second
 
 // canary holds times about a redrive's first messages in this process. After a restart the waiting begins again, so
@@ -88,7 +89,7 @@ func (c *canary) decide(t tally, o entity.RedriveOptions, now time.Time) (pass b
 	return true, were(t.sent, "consumed, none failed again")
 }
 
-// were describes the outcome of n messages.
+// were formats a count with its verb: "1 message was", "3 messages were", and what happened.
 func were(n int, what string) string {
 	if n == 1 {
 		return "1 message was " + what

@@ -26,7 +26,7 @@ func newKeyOrder() *keyOrder {
 	return &keyOrder{blocked: map[recordKey]int{}, open: map[recordKey]int{}}
 }
 
-// keepFirst keeps the lowest number for a key.
+// keepFirst sets the number of a key in first, unless a lower one is set.
 func keepFirst(first map[recordKey]int, key recordKey, number int) {
 	if n, known := first[key]; !known || number < n {
 		first[key] = number
@@ -65,7 +65,7 @@ func (k *keyOrder) wave(planned []entity.Outgoing, items *items) (now, later []e
 	return now, later
 }
 
-// block makes the messages of the same key after m be skipped. m has that number and did not succeed.
+// block records that m, the message with this number, did not succeed: later messages with its key are skipped.
 func (k *keyOrder) block(m entity.Message, number int) {
 	key, ordered := keyOf(m)
 	if k == nil || !ordered {
@@ -76,7 +76,7 @@ func (k *keyOrder) block(m entity.Message, number int) {
 	keepFirst(k.blocked, key, number)
 }
 
-// hold keeps back the messages of the same key after m. m has that number and no result yet.
+// hold records that m, the message with this number, has no result yet: later messages with its key wait.
 func (k *keyOrder) hold(m entity.Message, number int) {
 	key, ordered := keyOf(m)
 	if k == nil || !ordered {
@@ -87,7 +87,8 @@ func (k *keyOrder) hold(m entity.Message, number int) {
 	keepFirst(k.open, key, number)
 }
 
-// learn keeps back the messages after those that a wave sent without success.
+// learn reads the results of a wave: later messages with the key of one that failed are skipped, and those with the
+// key of one without a result wait.
 func (k *keyOrder) learn(items *items) {
 	if k == nil {
 		return

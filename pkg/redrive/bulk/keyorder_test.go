@@ -14,8 +14,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// A record in another team's dead-letter topic that claims a topic and a key does not hold the messages of that key
-// back, neither in one run nor in another that continues it.
+// A record in another team's dead-letter topic that names a topic and a key does not hold back the messages of that
+// topic and key, neither in one run nor in another that continues it.
 func TestRefusedOriginsBlockNoKey(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

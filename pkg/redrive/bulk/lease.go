@@ -191,7 +191,8 @@ func (l *lease) settle(ctx context.Context) bool {
 	}
 }
 
-// queryResults records the results of attempts, or of changes, on messages, and returns how many are still open.
+// queryResults reads from the store what became of the messages' attempts or changes, keeps the results in the lease,
+// and returns the number of attempts that have no result yet.
 func (l *lease) queryResults(ctx context.Context, ids []uuid.UUID) (open int, err error) {
 	if l.pass.redrive.Action != entity.RedriveRetry {
 		return 0, l.queryChanges(ctx, ids)

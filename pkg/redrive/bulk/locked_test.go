@@ -12,7 +12,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// failElsewhere makes the session that locks a message make a failing attempt and unlock.
+// failElsewhere stores a failed attempt on the locked message, as if the session that holds the lock had made it,
+// and unlocks the message.
 func (b *bench) failElsewhere(id uuid.UUID) {
 	b.Helper()
 	b.Store.Locks = nil
@@ -21,7 +22,8 @@ func (b *bench) failElsewhere(id uuid.UUID) {
 	b.Kafka.Deliver = nil
 }
 
-// TestLockedRows: a message that another session only locks is attempted before its redrive ends.
+// TestLockedRows: when another session locks a message but makes no attempt on it, the redrive waits for the lock
+// and then sends the message.
 func TestLockedRows(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -95,7 +95,7 @@ func (p *pass) watch(ctx context.Context, over <-chan struct{}) {
 	}
 }
 
-// walk leases batches and hands them to the workers, part by part.
+// walk leases batches and passes them to the workers, part by part.
 func (p *pass) walk(ctx context.Context, parts chan<- part) error {
 	first := make(chan struct{})
 	close(first)
@@ -128,7 +128,7 @@ func (p *pass) walk(ctx context.Context, parts chan<- part) error {
 	return ctx.Err()
 }
 
-// split loads a lease's messages as memory allows, plans them, and hands them to the workers.
+// split loads a lease's messages as memory allows, plans them, and passes them to the workers.
 func (p *pass) split(ctx context.Context, l *lease, parts chan<- part, turn <-chan struct{}) (<-chan struct{}, error) {
 	for ids := l.items.todo; len(ids) > 0; {
 		messages, taken, memory, err := p.deps.parts.Loader.Load(ctx, ids, p.copies())

@@ -55,7 +55,8 @@ func (p *pass) plan(ctx context.Context, l *lease, messages []entity.Message) ([
 	}
 }
 
-// planOptions returns the circumstances of the redrive's creator. Its reads are audited once per message.
+// planOptions returns the options for planning on behalf of the redrive's creator. Reads of referenced records are
+// audited once per message.
 func (p *pass) planOptions() attempt.PlanOptions {
 	cause := p.redrive.Cause
 	cause.Operation = p.redrive.ID
@@ -181,7 +182,8 @@ func (p *pass) applyPatch(ctx context.Context, l *lease, batch []entity.Outgoing
 	return fitting, nil
 }
 
-// withoutTaken removes messages that others attempted under a lock, except given-back attempts of this redrive.
+// withoutTaken removes messages that were found locked and on which another caller has made an attempt since.
+// Attempts of this redrive, which were then given back, do not count.
 func (p *pass) withoutTaken(ctx context.Context, l *lease, messages []entity.Message) ([]entity.Message, error) {
 	attempted := p.run.locked.attempted(messages)
 	if len(attempted) == 0 {

@@ -8,16 +8,20 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
+	"go.uber.org/zap"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/redrive/attempt"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// maxSamples is the number of messages on which a preview shows a patch.
-const maxSamples = 5
+const (
+	maxSamples     = 5 // messages on which a preview shows a patch
+	overlapTimeout = 2 * time.Second
+)
 
 var errTooLargeToShow = errors.New("the value is too large to be shown")
 
@@ -26,6 +30,11 @@ var errTooLargeToShow = errors.New("the value is too large to be shown")
 // records cannot be predicted. With a patch it shows the result for some messages; whether the patch applies to the
 // others is known when their turn comes. Errors are those of Begin.
 func (s *Redrives) Preview(ctx context.Context, n repository.NewRedrive) (entity.Preview, error) {
+	return s.PreviewRedirected(ctx, n, nil)
+}
+
+// PreviewRedirected is Preview with these redirects, by topic, instead of the stored ones; nil uses those.
+func (s *Redrives) PreviewRedirected(ctx context.Context, n repository.NewRedrive, redirects map[string]string) (entity.Preview, error) {
 	if s.deps.selected == nil {
 		return entity.Preview{}, &repository.NeedsDatabaseError{Feature: "a preview"}
 	}
@@ -38,9 +47,9 @@ func (s *Redrives) Preview(ctx context.Context, n repository.NewRedrive) (entity
 	if err != nil {
 		return entity.Preview{}, fmt.Errorf("survey messages: %w", err)
 	}
-	p := entity.Preview{Reasons: map[string]int{}}
+	p := entity.Preview{Reasons: map[string]int{}, Overlaps: s.overlaps(ctx, n)}
 	for _, g := range groups {
-		shown, err := s.previewOf(ctx, n, g)
+		shown, err := s.previewOf(ctx, n, g, redirects)
 		if err != nil {
 			return entity.Preview{}, err
 		}
@@ -53,10 +62,40 @@ func (s *Redrives) Preview(ctx context.Context, n repository.NewRedrive) (entity
 		p.Groups = append(p.Groups, shown)
 	}
 	if patch != nil && n.Action == entity.RedriveRetry {
-		p.Samples, err = s.samples(ctx, patch, n, sendable(groups, p.Groups))
+		if p.Samples, err = s.samples(ctx, patch, n, sendable(groups, p.Groups)); err != nil {
+			return entity.Preview{}, err
+		}
+		leaveOut(&p)
 	}
 	p.Groups = mergeGroups(p.Groups)
-	return p, err
+	return p, nil
+}
+
+// overlaps returns nil when it cannot find the overlaps in time: a preview is useful without them.
+func (s *Redrives) overlaps(ctx context.Context, n repository.NewRedrive) []entity.Overlap {
+	ctx, cancel := context.WithTimeout(ctx, overlapTimeout)
+	defer cancel()
+	overlaps, err := s.deps.selected.Overlaps(ctx, n)
+	if err != nil {
+		s.deps.log.Warn("a preview has no overlaps", zap.Error(err))
+		return nil
+	}
+	return append([]entity.Overlap{}, overlaps...)
+}
+
+// leaveOut counts the samples to which the patch does not apply as skipped: they would be.
+func leaveOut(p *entity.Preview) {
+	for _, s := range p.Samples {
+		i := slices.IndexFunc(p.Groups, func(g entity.PreviewGroup) bool { return g.Class == "" && g.Topic == s.Topic && g.Messages > 0 })
+		if s.Reason == "" || s.Reason == errTooLargeToShow.Error() || i < 0 {
+			continue
+		}
+		p.Sendable--
+		p.Reasons[SkippedPatchFailed]++
+		p.Groups[i].Messages--
+		p.Groups = append(p.Groups, entity.PreviewGroup{Topic: s.Topic, Messages: 1, Class: SkippedPatchFailed})
+	}
+	p.Groups = slices.DeleteFunc(p.Groups, func(g entity.PreviewGroup) bool { return g.Messages == 0 })
 }
 
 // mergeGroups adds up the groups with equal topic, class and reason, in order of size.
@@ -76,7 +115,9 @@ func mergeGroups(groups []entity.PreviewGroup) []entity.PreviewGroup {
 	return sums
 }
 
-func (s *Redrives) previewOf(ctx context.Context, n repository.NewRedrive, g repository.SelectionCount) (entity.PreviewGroup, error) {
+func (s *Redrives) previewOf(
+	ctx context.Context, n repository.NewRedrive, g repository.SelectionCount, redirects map[string]string,
+) (entity.PreviewGroup, error) {
 	shown := entity.PreviewGroup{Topic: g.Topic, Messages: g.Messages, Class: g.Reason}
 	if g.Reason != "" || n.Action != entity.RedriveRetry && n.Action != entity.RedriveMap {
 		return shown, nil
@@ -96,7 +137,9 @@ func (s *Redrives) previewOf(ctx context.Context, n repository.NewRedrive, g rep
 	if len(messages) == 0 { // deleted since; the group is counted without it
 		return shown, nil
 	}
-	targets, err := s.deps.parts.Planner.Plan(ctx, attempt.OutgoingOf(messages), attempt.PlanOptions{Bulk: true, Visible: n.Selection.Visible, Cause: n.Cause})
+	targets, err := s.deps.parts.Planner.Plan(ctx, attempt.OutgoingOf(messages), attempt.PlanOptions{
+		Bulk: true, Visible: n.Selection.Visible, Cause: n.Cause, Redirects: redirects,
+	})
 	if err != nil {
 		return shown, err
 	}
@@ -104,7 +147,7 @@ func (s *Redrives) previewOf(ctx context.Context, n repository.NewRedrive, g rep
 	switch err := targets[0].Err; {
 	case err == nil:
 	case errors.As(err, &refused):
-		shown.Class, shown.Reason = string(refused.Class), refused.Reason
+		shown.Class, shown.Reason, shown.Missing = string(refused.Class), refused.Reason, refused.Missing
 	default:
 		shown.Class, shown.Reason = string(entity.BrokerUnavailable), "its partitions cannot be reached now; a redrive waits for them"
 	}
@@ -196,7 +239,7 @@ func (s *Redrives) othersOf(ctx context.Context, n repository.NewRedrive) ([]uui
 
 // sample shows the result of the patch on a message.
 func sample(patch patcher, m entity.Message) entity.PatchSample {
-	shown := entity.PatchSample{MessageID: m.ID}
+	shown := entity.PatchSample{MessageID: m.ID, Topic: m.OriginalTopic}
 	if len(m.Record.Value) > repository.ListValueLimit {
 		shown.Reason = errTooLargeToShow.Error()
 		return shown

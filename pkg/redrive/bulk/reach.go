@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	// maxFailedBatches is how many batches in a row may fail wholly: at one partition, which is then left out, or at
-	// all, which ends the pass. The broker then counts as unavailable, so that messages keep their attempts.
+	// maxFailedBatches is how many batches in a row may fail wholly. If they fail at one partition, it is left out;
+	// if they fail at every partition, the pass ends. The broker then counts as unavailable, so that messages keep
+	// their attempts.
 	maxFailedBatches = 2
 
 	// maxUnreachableBatches is how many batches in a row may find no reachable leader before any other was reached. It
@@ -36,8 +37,8 @@ func newReach() reach {
 	}
 }
 
-// update records which targets are reachable. It returns unreachable ones that were not waited for yet, an error of
-// one, and whether any is reachable.
+// update records which targets are reachable. It returns the unreachable ones that the pass has not waited for yet,
+// the error of one of them, and whether any target is reachable.
 func (r *reach) update(targets []entity.Target) (missing []attempt.TopicPartition, some bool, err error) {
 	for _, t := range targets {
 		at := attempt.PartitionOf(t)

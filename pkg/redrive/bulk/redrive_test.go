@@ -362,7 +362,7 @@ func TestRetryAllGoesOnWithoutOnePlace(t *testing.T) {
 		b.wantAll(counted{
 			Selected: batchMessages + len(bad) + len(here), Succeeded: batchMessages + len(here),
 			Failed: maxFailedBatches * batchMessages, Skipped: len(bad) - maxFailedBatches*batchMessages,
-			// Failed and skipped messages together.
+			// The reasons of failed and of skipped messages are counted together.
 			Reasons: reasons{"BROKER_UNAVAILABLE": len(bad)},
 		})
 		check.True(b, tried == maxFailedBatches*batchMessages, "tried %d times, want %d", tried, maxFailedBatches*batchMessages)

@@ -42,8 +42,8 @@ type Redrives struct {
 	draining atomic.Bool
 }
 
-// New returns the two sides of redrives: for operators, and for the work on active ones. cfg must be valid. tracer
-// makes the spans of batches; nil: none. The metrics are in registry.
+// New returns Redrives, with which operators create and change redrives, and the Runner, which works on the active
+// ones. cfg must be valid. tracer makes the spans of batches; nil: none. The metrics are in registry.
 func New(cfg Config, store Store, parts *attempt.Parts, registry prometheus.Registerer, log *zap.Logger, tracer trace.Tracer) (*Redrives, *Runner) {
 	d := &dependencies{cfg: cfg, store: store, parts: parts, log: log, tracer: tracer}
 	d.selected, _ = store.(Selections)

@@ -193,7 +193,7 @@ func (p *pass) recordEnded(l *lease, o attempt.Outcome) {
 	}
 	item.Group = o.Outgoing.Message.Failure.ConsumerGroup
 	if o.Delivery.Verdict == entity.Refused {
-		p.refuse(o.Outgoing.Target.Topic, o.Delivery.Class)
+		p.refuse(o.Outgoing.Message.OriginalTopic, o.Delivery.Class)
 	}
 	l.items.set(item)
 }

@@ -65,7 +65,7 @@ type pass struct {
 	stop    context.CancelCauseFunc // stops taking and sending
 
 	mu          sync.Mutex                   // guards the fields below
-	refused     map[string]entity.ErrorClass // target topics that refuse records, with the class
+	refused     map[string]entity.ErrorClass // original topics whose targets refuse records, with the class
 	reach       reach
 	parked      []*lease
 	someLocked  bool  // another session locked some message
@@ -74,7 +74,7 @@ type pass struct {
 	worked      bool
 }
 
-// part is a set of planned messages of one lease, for a worker.
+// part holds planned messages of one leased batch, which a worker claims and sends together.
 type part struct {
 	lease   *lease
 	planned []entity.Outgoing
@@ -103,7 +103,7 @@ func (p *pass) canSend() bool {
 	return len(p.reach.reached) > 0 && p.reach.failedBatches < maxFailedBatches
 }
 
-// cause is the cause of the changes that the redrive makes.
+// cause returns who is responsible for the changes that the redrive makes: its creator.
 func (p *pass) cause() entity.AuditInfo {
 	c := p.redrive.Cause
 	c.Operation = uuid.Nil

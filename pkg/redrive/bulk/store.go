@@ -26,6 +26,7 @@ type Store interface {
 // Selections is the part of a store for redrives with a selection or another action than retry.
 type Selections interface {
 	PreviewRedrive(ctx context.Context, n repository.NewRedrive) ([]repository.SelectionCount, error)
+	Overlaps(ctx context.Context, n repository.NewRedrive) ([]entity.Overlap, error)
 	Search(ctx context.Context, q repository.SearchQuery) (repository.SearchPage, error)
 	Change(ctx context.Context, c repository.Change, cause entity.AuditInfo) ([]uuid.UUID, error)
 	PerformedOn(ctx context.Context, operation uuid.UUID, action entity.Action, ids []uuid.UUID) ([]uuid.UUID, error)
@@ -38,7 +39,7 @@ type Config struct {
 	ClaimExpiry time.Duration // duration of a lease, as of a claim
 }
 
-// dependencies are what the types of this package work with.
+// dependencies are shared by the types of this package.
 type dependencies struct {
 	cfg      Config
 	store    Store

@@ -31,9 +31,10 @@ type Store interface {
 	WatchedGroups(ctx context.Context) ([]repository.TopicGroup, error)
 	ConfigureGroups(ctx context.Context, groups []repository.TopicGroup) error
 	SaveCommitted(ctx context.Context, offsets []repository.Committed) error
+	Redirects(ctx context.Context) ([]entity.Redirect, error)
 }
 
-// jitter keeps replicas that started together from asking at the same time.
+// jitter varies the interval, so that replicas that started together do not send their requests at the same time.
 const jitter = 0.2
 
 // Rule names the consumer group of topics whose dead letters name none.
@@ -108,13 +109,18 @@ func (t *Tracker) Run(ctx context.Context, offsets Offsets) {
 // followGroups makes one request for every consumer group of topics with sent records. A failure does not stop the
 // others.
 func (t *Tracker) followGroups(ctx context.Context, rules Rules, offsets Offsets) error {
-	if err := t.configureGroups(ctx, rules); err != nil {
+	redirects, err := t.store.Redirects(ctx)
+	if err != nil {
+		return fmt.Errorf("list redirects: %w", err)
+	}
+	if err := t.configureGroups(ctx, rules, redirects); err != nil {
 		return err
 	}
 	watched, err := t.store.WatchedGroups(ctx)
 	if err != nil {
 		return fmt.Errorf("list consumer groups: %w", err)
 	}
+	watched = withTargets(watched, t.configured, redirects)
 	topics := map[string][]string{}
 	for _, w := range watched {
 		topics[w.Group] = append(topics[w.Group], w.Topic)
@@ -138,6 +144,28 @@ func (t *Tracker) followGroups(ctx context.Context, rules Rules, offsets Offsets
 	return cause
 }
 
+// withTargets adds the groups of the targets of redirects: those of the redirected topic, which read the target after a
+// rename, and those that are configured for the target.
+func withTargets(watched, configured []repository.TopicGroup, redirects []entity.Redirect) []repository.TopicGroup {
+	all := slices.Clone(watched)
+	for _, r := range redirects {
+		for _, g := range watched {
+			if g.Topic == r.Topic {
+				all = append(all, repository.TopicGroup{Topic: r.Target, Group: g.Group})
+			}
+		}
+		for _, g := range configured {
+			if g.Topic == r.Target {
+				all = append(all, g)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b repository.TopicGroup) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Group, b.Group))
+	})
+	return slices.Compact(all)
+}
+
 // progressOf removes offsets that this process has saved before.
 func (t *Tracker) progressOf(all []repository.Committed) []repository.Committed {
 	return slices.DeleteFunc(all, func(c repository.Committed) bool {
@@ -158,22 +186,28 @@ func withoutOffset(c repository.Committed) repository.Committed {
 	return c
 }
 
-// configureGroups applies the rules to the topics that have resolved messages.
-func (t *Tracker) configureGroups(ctx context.Context, rules Rules) error {
+// configureGroups applies the rules to the topics that have messages, and to the targets of their redirects: groups are
+// shown before anything was sent there.
+func (t *Tracker) configureGroups(ctx context.Context, rules Rules, redirects []entity.Redirect) error {
 	counts, err := t.store.Counts(ctx)
 	if err != nil {
 		return fmt.Errorf("list topics: %w", err)
 	}
-	var groups []repository.TopicGroup
+	var topics []string
 	for _, c := range counts {
-		if c.Status != entity.Resolved || c.Messages == 0 {
-			continue
+		if c.Messages > 0 && c.OriginalTopic != "" {
+			topics = append(topics, c.OriginalTopic)
 		}
-		for _, r := range rules {
-			if r.topics.Match(c.OriginalTopic) {
-				groups = append(groups, repository.TopicGroup{Topic: c.OriginalTopic, Group: r.consumerGroup})
-				break
-			}
+	}
+	for _, r := range redirects {
+		if slices.Contains(topics, r.Topic) {
+			topics = append(topics, r.Target)
+		}
+	}
+	var groups []repository.TopicGroup
+	for _, topic := range topics {
+		if i := slices.IndexFunc(rules, func(r rule) bool { return r.topics.Match(topic) }); i >= 0 {
+			groups = append(groups, repository.TopicGroup{Topic: topic, Group: rules[i].consumerGroup})
 		}
 	}
 	slices.SortFunc(groups, func(a, b repository.TopicGroup) int { return cmp.Compare(a.Topic, b.Topic) })

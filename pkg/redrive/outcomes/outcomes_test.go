@@ -2,6 +2,8 @@ package outcomes
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -26,11 +28,12 @@ type groups struct {
 	err       map[string]error
 }
 
-func (g *groups) Committed(_ context.Context, group string, _ []string) ([]repository.Committed, error) {
+func (g *groups) Committed(_ context.Context, group string, topics []string) ([]repository.Committed, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.asked[group]++
-	return append([]repository.Committed{}, g.committed[group]...), g.err[group]
+	found := slices.DeleteFunc(slices.Clone(g.committed[group]), func(c repository.Committed) bool { return !slices.Contains(topics, c.Topic) })
+	return found, g.err[group]
 }
 
 const orders = redrivetest.Orders
@@ -49,7 +52,7 @@ func scenario(do func(b *bench)) func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := &bench{Bench: redrivetest.NewBench(t), cfg: Config{Interval: 5 * time.Second}}
 			b.retrier = attempt.New(attempt.Config{ClaimExpiry: 30 * time.Second}, b.Store, b.Kafka,
-				prometheus.NewRegistry(), b.Logger, attempt.Options{}).Retrier
+				prometheus.NewRegistry(), b.Logger, attempt.Options{Redirects: b.Store.RedirectTargets}).Retrier
 			do(b)
 		})
 	}
@@ -60,7 +63,7 @@ func (b *bench) retry(id uuid.UUID) error {
 	return err
 }
 
-// TestRunOutcomes: one request per group, whose answer becomes the outcome of the messages.
+// TestRunOutcomes: one request is made per consumer group, and its answer becomes the outcome of the messages.
 func TestRunOutcomes(t *testing.T) {
 	t.Parallel()
 
@@ -89,6 +92,31 @@ func TestRunOutcomes(t *testing.T) {
 		b.follow().commit("billing", 7)
 		redrivetest.Elapse(2 * b.cfg.Interval)
 		b.wantOutcome(id, entity.Consumed)
+	}))
+
+	t.Run("ConfiguredGroupIsShownBeforeAnythingIsSent", scenario(func(b *bench) {
+		b.cfg.Rules = []Rule{{Topic: "ord*", Group: "billing"}}
+		b.Add(1)
+		b.follow()
+		redrivetest.Elapse(2 * b.cfg.Interval)
+		topics := check.Must(b.Store.TopicSummaries(context.Background(), repository.TopicQuery{}))(b)
+		check.Equal(b, fmt.Sprint(topics[0].ConsumerGroups), "[billing]", "consumer groups")
+	}))
+
+	t.Run("GroupsOfARedirectedTopicTellOfItsTarget", scenario(func(b *bench) {
+		b.cfg.Rules = []Rule{{Topic: "orders.v2", Group: "shipping"}}
+		named := b.Add(1, func(m *entity.Message) { m.Failure.ConsumerGroup = "billing" })[0]
+		nameless := b.Add(1)[0]
+		check.NoError(b, b.Store.SaveConsumerGroups(context.Background(), []repository.TopicGroup{{Topic: orders, Group: "billing"}}))
+		check.Must(b.Store.SaveRedirect(context.Background(), orders, "orders.v2", nil, entity.By("alice")))(b)
+		check.NoError(b, b.retry(named))
+		check.NoError(b, b.retry(nameless))
+		kafka := b.follow()
+		kafka.commitIn("orders.v2", "billing", 1)
+		kafka.commitIn("orders.v2", "shipping", 7)
+		redrivetest.Elapse(2 * b.cfg.Interval)
+		b.wantOutcome(named, entity.Consumed)
+		b.wantOutcome(nameless, entity.Consumed)
 	}))
 
 	t.Run("GroupThatCannotBeAskedDoesNotHideTheOthers", scenario(func(b *bench) {
@@ -124,11 +152,13 @@ func (b *bench) follow() *groups {
 	return kafka
 }
 
-func (g *groups) commit(group string, offset int64) {
+func (g *groups) commit(group string, offset int64) { g.commitIn(orders, group, offset) }
+
+func (g *groups) commitIn(topic, group string, offset int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.committed[group] = []repository.Committed{{
-		TopicGroup: repository.TopicGroup{Topic: orders, Group: group}, TopicID: "id of " + orders, Offset: offset,
+		TopicGroup: repository.TopicGroup{Topic: topic, Group: group}, TopicID: "id of " + topic, Offset: offset,
 	}}
 }
 

@@ -1,5 +1,5 @@
-// Package redrivetest has what the tests of pkg/redrive share: a Kafka and a store in memory that fail as they are
-// told, and messages in them.
+// Package redrivetest has what the tests of pkg/redrive share: a Kafka and a store in memory whose failures the
+// test chooses, and messages in them.
 package redrivetest
 
 import (
@@ -51,6 +51,9 @@ func TopicOf(out entity.Outgoing) string {
 	if out.Edit != nil && out.Edit.Topic != "" {
 		return out.Edit.Topic
 	}
+	if out.Redirect != "" {
+		return out.Redirect
+	}
 	return out.Message.OriginalTopic
 }
 
@@ -58,6 +61,7 @@ func TopicOf(out entity.Outgoing) string {
 // failures; nil causes none.
 type Kafka struct {
 	PlanError    func(entity.Message) error
+	PlanOf       func(target string) error
 	NoPartitions bool // the partitions are unknown
 	Deliver      func(entity.Outgoing) (written bool, d entity.Delivery)
 	Find         func(entity.Claim) *entity.Delivery
@@ -80,6 +84,9 @@ func (k *Kafka) Plan(_ context.Context, batch []entity.Outgoing, _ bool) []entit
 		}
 		if k.PlanError != nil {
 			targets[i].Err = k.PlanError(m)
+		}
+		if k.PlanOf != nil {
+			targets[i].Err = k.PlanOf(topic)
 		}
 		if k.NoPartitions {
 			targets[i].Partition, targets[i].Err = -1, entity.ErrUnavailable
@@ -162,12 +169,12 @@ var (
 	Unauthorized = entity.Delivery{Verdict: entity.Refused, Class: entity.Unauthorized, Err: ErrBroken}
 )
 
-// Failure is a send that failed.
+// Failure returns the result of a send that failed.
 func Failure(class entity.ErrorClass) entity.Delivery {
 	return entity.Delivery{Verdict: entity.Failed, Class: class, Err: ErrBroken}
 }
 
-// InDoubt is a send whose result is unknown.
+// InDoubt returns the result of a send that may or may not have arrived.
 func InDoubt(class entity.ErrorClass) entity.Delivery {
 	return entity.Delivery{Verdict: entity.InDoubt, Class: class, Err: ErrBroken}
 }
@@ -177,7 +184,7 @@ func Always(d entity.Delivery, written bool) func(entity.Outgoing) (bool, entity
 	return func(entity.Outgoing) (bool, entity.Delivery) { return written, d }
 }
 
-// Except answers d for these messages, which are not written, and acknowledges the others.
+// Except answers d for these messages and does not write them; it writes and acknowledges the others.
 func Except(d entity.Delivery, ids ...uuid.UUID) func(entity.Outgoing) (bool, entity.Delivery) {
 	return func(out entity.Outgoing) (bool, entity.Delivery) {
 		if slices.Contains(ids, out.Message.ID) {
@@ -187,7 +194,7 @@ func Except(d entity.Delivery, ids ...uuid.UUID) func(entity.Outgoing) (bool, en
 	}
 }
 
-// NotTo is a plan that fails for one original topic.
+// NotTo returns a PlanError that fails for one original topic.
 func NotTo(topic string, err error) func(entity.Message) error {
 	return func(m entity.Message) error {
 		if m.OriginalTopic == topic {
@@ -224,7 +231,7 @@ func (f *Store) saw(ctx context.Context, method string) {
 	}
 }
 
-// read is saw for a read, which fails while the database does not answer.
+// read records a call like saw, and fails while the database does not answer.
 func (f *Store) read(ctx context.Context, method string) error {
 	f.saw(ctx, method)
 	return f.silent(ctx, method)
@@ -339,7 +346,7 @@ func NewBench(t *testing.T) *Bench {
 	}
 }
 
-// Origins judges original topics as Judge does at the time of the call.
+// Origins judges original topics with the Judge that is set at the time of the call.
 func (b *Bench) Origins(ctx context.Context) (func(*entity.Message) entity.OriginStanding, error) {
 	return b.Judge(ctx)
 }
@@ -588,7 +595,7 @@ const (
 	BetaTopic  = "beta.events.v1"
 )
 
-// ClaimingTopic makes a message of a dead-letter topic whose header claims an original topic.
+// ClaimingTopic makes a message of a dead-letter topic whose header names an original topic.
 func ClaimingTopic(dlq, original string) func(*entity.Message) {
 	return func(m *entity.Message) {
 		m.Source.Topic, m.OriginalTopic, m.Origin.Confidence = dlq, original, entity.FromHeader
@@ -600,7 +607,7 @@ func (b *Bench) Declare(trust string, rules ...deadletter.OriginRule) {
 	b.Helper()
 	cfg := deadletter.Config{Origins: rules, OriginTrust: trust}
 	origins := check.Must(deadletter.NewOrigins(cfg))(b)
-	decoder := check.Must(deadletter.FromConfig(cfg, deadletter.Patterns{}))(b)
+	decoder := check.Must(deadletter.New(cfg, deadletter.Patterns{}))(b)
 	b.Judge = deadletter.NewJudge(decoder, origins, b.Store.Mapping).Standing
 }
 

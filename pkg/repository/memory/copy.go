@@ -8,7 +8,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// whole loads values whatever their size.
+// whole, as a limit, loads values of any size.
 const whole = -1
 
 // clone returns a deep copy of m. It keeps nil and empty apart: a null key is not an empty one.

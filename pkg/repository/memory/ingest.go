@@ -26,7 +26,7 @@ func (s *messages) OpenTopics(ctx context.Context, topics []repository.Topic) ([
 	return refs, nil
 }
 
-// ref returns the numbers of a topic and assigns new ones. They count from 1, so that 0 means "none".
+// ref returns the ids of a topic and assigns new ones. They count from 1, so that 0 means "none".
 func (s *messages) ref(t repository.Topic) repository.TopicRef {
 	id, ok := s.topicIDs[t.Name]
 	if !ok {
@@ -136,7 +136,7 @@ func (s *messages) counting(messages []entity.Message, steps map[repository.Part
 	return out, nil
 }
 
-// NewRow makes the row of a message, with the name that the store has for the number of its topic.
+// NewRow makes the row of a message, with the name that the store has for the id of its topic.
 func (s *messages) NewRow(m entity.Message) *Row {
 	if name, ok := s.topicNames[m.Source.TopicID]; ok {
 		m.Source.Topic = name
@@ -144,8 +144,8 @@ func (s *messages) NewRow(m entity.Message) *Row {
 	return &Row{Message: kept(m)}
 }
 
-// Insert stores a message unchanged, in any state, and replaces one with the same id. It is for tests and development
-// and not part of the contract. A source that has a topic's name and no numbers gets them.
+// Insert stores a message unchanged, in any state, and replaces one with the same id. It is for tests and
+// development and not part of the contract. A source that has a topic's name and no ids gets them.
 func (s *messages) Insert(m entity.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

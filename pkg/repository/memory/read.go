@@ -147,7 +147,7 @@ func OldestFirst(all map[uuid.UUID]*Row, matches func(*entity.Message) bool) []*
 	return rows
 }
 
-// Size is the number of bytes of a record's key, value and headers.
+// Size returns the number of bytes of a record's key, value and headers.
 func Size(r *entity.Record) int64 {
 	n := len(r.Key) + len(r.Value)
 	for _, h := range r.Headers {

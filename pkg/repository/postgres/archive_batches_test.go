@@ -2,19 +2,17 @@ package postgres
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/jmoiron/sqlx"
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
-	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/insight"
 )
 
-// TestArchiveBatches: a row that is being archived is locked only briefly, and the archiver stays fast all the same.
-// A wait in this test lasts at least its time on any machine; that something is quick is required of only one batch
-// of many.
+// TestArchiveBatches: a row that is being archived is locked only briefly, and the archiver stays fast all the
+// same. The test checks minimum durations, which hold on any machine. It requires only one of many batches to be
+// quick, because a machine may be slow at times.
 func TestArchiveBatches(t *testing.T) {
 	t.Parallel()
 
@@ -61,7 +59,7 @@ func archiveAll(t *testing.T, db *sqlx.DB, want int64) {
 	check.Require(t, err == nil && moved == want, "got %d, %v, want %d that are archived", moved, err, want)
 }
 
-// archivedAtOnce is how many messages of a topic each transaction moved, in the order
+// archivedAtOnce returns how many messages of a topic each transaction moved, in the order
 // of time.
 func archivedAtOnce(t *testing.T, db *sqlx.DB, topic string) (sizes []int) {
 	t.Helper()
@@ -97,8 +95,8 @@ func TestArchiveWalk(t *testing.T) {
 	}
 }
 
-// seedAged inserts n final messages that are not due, half of them backdated, and eleven that are: in natural order,
-// aged by hand, and with impossible or infinite times.
+// seedAged inserts n final messages that are not due for the archive, half of them backdated, and eleven that are
+// due: some in natural order, some aged by hand, and some with impossible or infinite times.
 func seedAged(t *testing.T, db *sqlx.DB, n int) {
 	t.Helper()
 	exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, status, created_at, updated_at)
@@ -115,7 +113,7 @@ func seedAged(t *testing.T, db *sqlx.DB, n int) {
 		UNION ALL SELECT 'orders', 'boom', 'RESOLVED', now(), '-infinity'`)
 }
 
-// visits is how many rows of the messages' table, and entries of its indexes, have been read so far.
+// visits returns how many rows of the messages' table, and entries of its indexes, have been read so far.
 func visits(t *testing.T, db *sqlx.DB) (n int64) {
 	t.Helper()
 	exec(t, db, `SELECT pg_stat_force_next_flush()`)
@@ -144,33 +142,4 @@ func TestArchiveRuns(t *testing.T) {
 			t.Errorf("got %+v, %+v, %v, want the incomplete one of late and the last complete one", last, complete, err)
 		}
 	})
-
-	withDB(t, "AreReadByTheirIndexes", func(t *testing.T, db *sqlx.DB) {
-		exec(t, db, `INSERT INTO dlq.archive_runs (id, started_at, finished_at, result)
-			SELECT gen_random_uuid(), now() - n * interval '1 minute', now() - n * interval '1 minute', CASE WHEN n % 3 = 0 THEN 'complete' ELSE 'incomplete' END
-			FROM generate_series(1, 20000) n`)
-		exec(t, db, `ANALYZE dlq.archive_runs`)
-		wantWalks(t, planned(t, db, insight.LatestArchiveRunsQuery, nil), "archive_runs", []string{"idx_archive_runs_started_at", "idx_archive_runs_complete"})
-	})
-}
-
-// TestRecentGroupsAreReadByTheirIndexes: the cost of metrics must not grow with the number of all groups.
-func TestRecentGroupsAreReadByTheirIndexes(t *testing.T) {
-	db := freshDB(t)
-	db.SetMaxOpenConns(1)
-	// In no order, like groups that regress.
-	exec(t, db, `INSERT INTO dlq.error_groups (id, first_seen, last_seen, regressed_at)
-		SELECT gen_random_uuid(), now() - n * interval '1 minute', now(), CASE WHEN n % 2 = 0 THEN now() - n * interval '1 minute' END
-		FROM generate_series(1, 20000) n ORDER BY random()`)
-	exec(t, db, `ANALYZE dlq.error_groups`)
-	exec(t, db, `PREPARE recent AS `+insight.RecentGroupsQuery)
-	for range 10 { // by then the server has chosen between a generic and a custom plan
-		exec(t, db, `EXECUTE recent (NULL, 3600000000, '{}')`)
-	}
-	lines := getAll[string](t, db, `EXPLAIN EXECUTE recent (NULL, 3600000000, '{}')`)
-	plan := strings.Join(lines, "\n")
-	for _, index := range []string{"idx_error_groups_first_seen", "idx_error_groups_regressed_at"} {
-		check.True(t, strings.Contains(plan, index) && !strings.Contains(plan, "Seq Scan"),
-			"the plan does not use %s alone:\n%s", index, plan)
-	}
 }

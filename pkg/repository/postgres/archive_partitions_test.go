@@ -25,7 +25,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestArchiveMigration: the step that replaces the archive of 003, and its way down.
+// TestArchiveMigration tests, up and down, the migration that replaces the archive of migration 003.
 func TestArchiveMigration(t *testing.T) {
 	t.Parallel()
 	const before = 9
@@ -58,7 +58,7 @@ func TestArchiveMigration(t *testing.T) {
 		check.NoError(t, migrate.Down(t.Context(), db.DB, int(migrate.Latest()-before)))
 		want := catalogue(t, db)
 		reader := begin(t, db)
-		getOne[int](t, reader, `SELECT count(*) FROM dlq.dlq_messages_archive`)
+		postgrestest.Get[int](t, reader, `SELECT count(*) FROM dlq.dlq_messages_archive`)
 		check.Says(t, migrate.Up(t.Context(), db.DB), "lock timeout", "during a read, want the lock timeout")
 		wantLines(t, "during a read", catalogue(t, db), want)
 		check.NoError(t, reader.Rollback())
@@ -72,7 +72,7 @@ func TestCreateArchivePartitions(t *testing.T) {
 		WHERE until_at > date_trunc('quarter', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'`
 	wantQuarters := func(t *testing.T, db *sqlx.DB, want int) {
 		t.Helper()
-		check.Same(t, getOne[int](t, db, following), want, "quarters from now on")
+		check.Same(t, postgrestest.Get[int](t, db, following), want, "quarters from now on")
 	}
 
 	withDB(t, "MakesWhatIsMissingAndNothingElse", func(t *testing.T, db *sqlx.DB) {
@@ -82,7 +82,7 @@ func TestCreateArchivePartitions(t *testing.T) {
 			check.Same(t, check.Must(store.CreatePartitions(t.Context(), c.ahead))(t), int64(c.made), "%d ahead", c.ahead)
 		}
 		wantQuarters(t, db, 5)
-		wrong := getOne[int](t, db, `SELECT count(*) FROM dlq.archive_partitions
+		wrong := postgrestest.Get[int](t, db, `SELECT count(*) FROM dlq.archive_partitions
 			WHERE name <> to_char((until_at - interval '1 day') AT TIME ZONE 'UTC', '"dlq_messages_archive_"YYYY"q"Q')
 			   OR NOT EXISTS (SELECT FROM pg_inherits WHERE inhparent = 'dlq.dlq_messages_archive'::regclass AND inhrelid = ('dlq.' || name)::regclass)`)
 		check.Same(t, wrong, 0, "partitions have another name than their quarter or are none")
@@ -104,9 +104,9 @@ func TestCreateArchivePartitions(t *testing.T) {
 			 WHERE conrelid = ('dlq.' || $1)::regclass`,
 		} {
 			var alike []string
-			parts := getAll[string](t, db, `SELECT name FROM dlq.archive_partitions ORDER BY until_at`)
+			parts := postgrestest.All[string](t, db, `SELECT name FROM dlq.archive_partitions ORDER BY until_at`)
 			for _, part := range parts {
-				is := getOne[string](t, db, of, part)
+				is := postgrestest.Get[string](t, db, of, part)
 				alike = append(alike, is)
 			}
 			check.True(t, alike[0] != "" && len(slices.Compact(alike)) == 1, "got %q, want the same of each", alike)
@@ -178,7 +178,7 @@ func TestPurgePartitions(t *testing.T) {
 		wantKeptIDs(t, db)
 		got := count(t, db, "archive_partitions WHERE until_at <= now() - interval '365 days'")
 		check.Same(t, got, 0, "partitions that are due")
-		tables := getOne[int](t, db, `SELECT count(*) FROM pg_tables WHERE schemaname = 'dlq' AND tablename LIKE 'dlq_messages_archive_2%'`)
+		tables := postgrestest.Get[int](t, db, `SELECT count(*) FROM pg_tables WHERE schemaname = 'dlq' AND tablename LIKE 'dlq_messages_archive_2%'`)
 		check.Same(t, tables, count(t, db, "archive_partitions"), "tables, want the partitions")
 		check.Same(t, check.Must(store.PurgePartitions(t.Context(), 365, 3))(t), 0, "again")
 		check.Same(t, check.Must(store.PurgeArchive(t.Context(), 365, 3))(t), int64(partly), "by rows")
@@ -192,10 +192,10 @@ func TestPurgePartitions(t *testing.T) {
 		db := quarters(t)
 		seedQuarters(t, db, 5)
 		whole, partly, young := due(t, db)
-		gone := getOne[uuid.UUID](t, db, `SELECT id FROM dlq.dlq_messages_archive ORDER BY archived_at LIMIT 1`)
+		gone := postgrestest.Get[uuid.UUID](t, db, `SELECT id FROM dlq.dlq_messages_archive ORDER BY archived_at LIMIT 1`)
 		store := New(db)
 
-		taken := getOne[int](t, db, `SELECT dlq.detach_archive_partitions(365)`)
+		taken := postgrestest.Get[int](t, db, `SELECT dlq.detach_archive_partitions(365)`)
 		check.Require(t, taken >= 2, "got %d partitions, want some", taken)
 		wantMoved(t, db, 0, partly+young) // no longer in any list
 		check.Is(t, check.Err(store.GetArchived(t.Context(), gone, 0)), entity.ErrNotFound,
@@ -204,7 +204,7 @@ func TestPurgePartitions(t *testing.T) {
 			"restore of it, want that there is none")
 		wantOf(t, db, whole+partly+young)
 
-		n := getOne[int](t, db, `SELECT dlq.purge_detached(3)`)
+		n := postgrestest.Get[int](t, db, `SELECT dlq.purge_detached(3)`)
 		check.Same(t, n, 3, "want a batch of 3")
 		wantOf(t, db, whole+partly+young-3)
 
@@ -225,7 +225,7 @@ func TestPurgePartitions(t *testing.T) {
 		seedQuarters(t, db, 2)
 		whole, partly, young := due(t, db)
 		reader := begin(t, db)
-		getOne[int](t, reader, `SELECT count(*) FROM dlq.dlq_messages_archive`)
+		postgrestest.Get[int](t, reader, `SELECT count(*) FROM dlq.dlq_messages_archive`)
 		store := New(db)
 		check.Same(t, check.Must(store.PurgePartitions(t.Context(), 365, 10))(t), 0, "during a read")
 		check.Same(t, check.Must(store.PurgeArchive(t.Context(), 365, 10))(t), int64(whole+partly), "by rows")
@@ -309,7 +309,7 @@ func TestArchivedIDs(t *testing.T) {
 	postgrestest.Parallel(t, "FollowEveryChange", func(t *testing.T) {
 		db := quarters(t)
 		seedQuarters(t, db, 4)
-		some := getAll[uuid.UUID](t, db, `SELECT id FROM dlq.dlq_messages_archive ORDER BY id LIMIT 3`)
+		some := postgrestest.All[uuid.UUID](t, db, `SELECT id FROM dlq.dlq_messages_archive ORDER BY id LIMIT 3`)
 		for _, change := range []string{
 			`UPDATE dlq.dlq_messages_archive SET outcome = 'returned'`,
 			`UPDATE dlq.dlq_messages_archive SET archived_at = archived_at + interval '80 days' WHERE archived_at < now() - interval '100 days'`,
@@ -377,7 +377,7 @@ func TestArchivedIDs(t *testing.T) {
 		check.NoError(t, errors.Join(errs...))
 		wantKeptIDs(t, db)
 		wantExactCounters(t, db)
-		both := getOne[int](t, db, `SELECT count(*) FROM dlq.dlq_messages JOIN dlq.dlq_messages_archive USING (id)`)
+		both := postgrestest.Get[int](t, db, `SELECT count(*) FROM dlq.dlq_messages JOIN dlq.dlq_messages_archive USING (id)`)
 		check.Same(t, both, 0, "rows in both tables")
 	})
 }
@@ -389,7 +389,7 @@ func TestArchivePruning(t *testing.T) {
 	db.SetMaxOpenConns(1)
 	seedQuarters(t, db, 50)
 	exec(t, db, `ANALYZE dlq.dlq_messages_archive, dlq.archive_ids`)
-	id := getOne[uuid.UUID](t, db, `SELECT id FROM dlq.dlq_messages_archive ORDER BY archived_at OFFSET 100 LIMIT 1`)
+	id := postgrestest.Get[uuid.UUID](t, db, `SELECT id FROM dlq.dlq_messages_archive ORDER BY archived_at OFFSET 100 LIMIT 1`)
 	one := "'" + id.String() + "'"
 	page, args := search.PageQuery(messages.FromArchive, search.Listed(messages.FromArchive, repository.SearchQuery{Archived: true, Limit: 1}, search.Scope{}, search.LeaveOut))
 	for i, arg := range args {
@@ -417,7 +417,7 @@ func TestArchivePruning(t *testing.T) {
 				}
 				tx := db.MustBegin()
 				defer func() { _ = tx.Rollback() }()
-				lines := getAll[string](t, tx, `EXPLAIN (ANALYZE, TIMING OFF, SUMMARY OFF, COSTS OFF) EXECUTE pruned`+with)
+				lines := postgrestest.All[string](t, tx, `EXPLAIN (ANALYZE, TIMING OFF, SUMMARY OFF, COSTS OFF) EXECUTE pruned`+with)
 				scans := 0
 				for _, line := range lines {
 					if partitionScan.MatchString(line) && !strings.Contains(line, "never executed") {
@@ -473,18 +473,19 @@ func seedQuarters(t *testing.T, db *sqlx.DB, each int) {
 		FROM public.began b, generate_series(0, 8) q, generate_series(1, $1::int) n,
 			LATERAL (SELECT least(b.at - interval '10 days' + q * interval '3 months' + n * interval '1 second', now()) AS moment) x`, each)
 	seedAttempts(t, db, 1)
-	storeDocuments(t, db, `''`, `'{}'`, `dlq.dlq_messages_archive m`)
+	postgrestest.StoreDocuments(t, db, `''`, `'{}'`, `dlq.dlq_messages_archive m`)
 }
 
 // wantKeptIDs compares the stored ids of archived messages with the archive.
 func wantKeptIDs(t *testing.T, db *sqlx.DB) {
 	t.Helper()
-	wrong := getOne[int](t, db, `SELECT count(*) FROM dlq.archive_ids i FULL JOIN dlq.dlq_messages_archive a USING (id, archived_at)
+	wrong := postgrestest.Get[int](t, db, `SELECT count(*) FROM dlq.archive_ids i FULL JOIN dlq.dlq_messages_archive a USING (id, archived_at)
 		WHERE i.id IS NULL OR a.error_message IS NULL`)
 	check.Same(t, wrong, 0, "ids are not kept as the archive has them")
 }
 
-// TestDeletesByPlaceAreRefused: they would also delete rows of other partitions.
+// TestDeletesByPlaceAreRefused: a DELETE by ctid is refused, because it would also delete rows with that ctid in
+// other partitions.
 func TestDeletesByPlaceAreRefused(t *testing.T) {
 	db := freshDB(t)
 	exec(t, db, `INSERT INTO dlq.dlq_messages_archive (id, original_topic, error_message, archived_at)

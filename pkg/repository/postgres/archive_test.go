@@ -53,7 +53,7 @@ func TestArchiveProcedure(t *testing.T) {
 			db := open(t)
 			seedFinal(t, db, 105, "RESOLVED")
 			exec(t, db, `CALL dlq.archive_old_dlq_messages(p_retention_days := 30, p_batch_size := 10)`)
-			sizes := getAll[int](t, db, `SELECT count(*) FROM dlq.dlq_messages_archive GROUP BY xmin ORDER BY 1`)
+			sizes := postgrestest.All[int](t, db, `SELECT count(*) FROM dlq.dlq_messages_archive GROUP BY xmin ORDER BY 1`)
 			if len(sizes) < 11 || slices.Max(sizes) > 10 { // fewer when the machine is slow
 				t.Errorf("got transactions of %v rows, want at most 10 in each", sizes)
 			}
@@ -61,13 +61,14 @@ func TestArchiveProcedure(t *testing.T) {
 	}
 }
 
-// archiveUnderLocks: 1,500 rows are due, another session has locked 600 of them, four archivers work at once.
+// archiveUnderLocks: four archivers at once move all due rows except those that another session has locked, 600 of
+// 1,500.
 func archiveUnderLocks(t *testing.T, db *sqlx.DB) {
 	seedFinal(t, db, 750, "RESOLVED")
 	seedFinal(t, db, 750, "DEAD")
 	before := allIDs(t, db, "dlq_messages")
 	holder := check.Must(db.Beginx())(t)
-	locked := getAll[uuid.UUID](t, holder, `SELECT id FROM dlq.dlq_messages ORDER BY md5(id::text) LIMIT 600 FOR UPDATE`)
+	locked := postgrestest.All[uuid.UUID](t, holder, `SELECT id FROM dlq.dlq_messages ORDER BY md5(id::text) LIMIT 600 FOR UPDATE`)
 
 	atOnce(t, 4, func(int) error {
 		return check.Err(db.ExecContext(t.Context(), `CALL dlq.archive_old_dlq_messages(30, 100)`))
@@ -123,7 +124,7 @@ func TestArchiveOld(t *testing.T) {
 		check.Require(t, err == nil && n == 2, "got %d, %v, want 2", n, err)
 		after := rowsAsText(t, db, "dlq_messages_archive", "to_jsonb(m) - 'archived_at'")
 		check.Same(t, after, before, "rows of the archive")
-		written := getOne[int](t, db, `SELECT count(*) FROM dlq.dlq_messages_archive WHERE archived_at BETWEEN now() - interval '1 minute' AND now()`)
+		written := postgrestest.Get[int](t, db, `SELECT count(*) FROM dlq.dlq_messages_archive WHERE archived_at BETWEEN now() - interval '1 minute' AND now()`)
 		check.Same(t, written, 2, "archived_at is the time of the move in rows")
 	})
 
@@ -270,7 +271,7 @@ func TestPurgeBookkeeping(t *testing.T) {
 		}
 		// Unfinished redrives, and returns whose attempts exist, are kept.
 		wantRows(t, db, 2*25, 6*25+4*25, 2*(6*25+4*25), 6*25+4*25, 5*25)
-		most := getAll[string](t, db, `SELECT t || ' ' || max(n) FROM public.deletes GROUP BY t ORDER BY 1`)
+		most := postgrestest.All[string](t, db, `SELECT t || ' ' || max(n) FROM public.deletes GROUP BY t ORDER BY 1`)
 		if want := []string{"audit 10", "idempotency_keys 10", "redrive_batches 20", "redrives 10", "returns 10"}; !slices.Equal(most, want) {
 			t.Errorf("most rows by one statement: got %q, want %q", most, want)
 		}
@@ -300,7 +301,7 @@ func TestPurgeBookkeeping(t *testing.T) {
 	withDB(t, "LeavesKeysThatSomebodyHolds", func(t *testing.T, db *sqlx.DB) {
 		seedBookkeeping(t, db, 3, "2d")
 		holder := begin(t, db)
-		getAll[string](t, holder, `SELECT key FROM dlq.idempotency_keys LIMIT 1 FOR UPDATE`)
+		postgrestest.All[string](t, holder, `SELECT key FROM dlq.idempotency_keys LIMIT 1 FOR UPDATE`)
 		check.Same(t, check.Must(New(db).PurgeBookkeeping(t.Context(), 365, 730, 10))(t), 2, "want the 2 others")
 	})
 

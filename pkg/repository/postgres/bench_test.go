@@ -46,20 +46,6 @@ func BenchmarkStore(b *testing.B) {
 	b.ReportMetric(float64(next)/b.Elapsed().Seconds(), "rows/s")
 }
 
-// storeDocuments stores documents by SQL, of messages in a FROM clause m, with the columns text and terms.
-func storeDocuments(t testing.TB, db *sqlx.DB, text, terms, from string, args ...any) {
-	t.Helper()
-	for _, s := range []struct {
-		query string
-		args  []any
-	}{
-		{`SELECT dlq.create_document_partitions(ARRAY(SELECT m.created_at FROM ` + from + `))`, nil},
-		{`INSERT INTO dlq.message_documents (message_id, created_at, version, text, terms) SELECT m.id, m.created_at, 1, ` + text + `, ` + terms + ` FROM ` + from, args},
-	} {
-		check.Must(db.Exec(s.query, s.args...))(t)
-	}
-}
-
 // BenchmarkStoreDocuments stores documents of 660 random letters and digits, 500 at a time. The table already has
 // those of earlier messages.
 func BenchmarkStoreDocuments(b *testing.B) {
@@ -89,7 +75,7 @@ func BenchmarkSearchBehindAFlood(b *testing.B) {
 				SELECT 'old', 'order cannot be charged', now() - interval '1 hour' - n * interval '1 second' FROM generate_series(1, 10000) n`); err != nil {
 				b.Fatal(err)
 			}
-			storeDocuments(b, db, `error_message`, `'{}'`, `dlq.dlq_messages m`)
+			postgrestest.StoreDocuments(b, db, `error_message`, `'{}'`, `dlq.dlq_messages m`)
 			ids := floodOf(b, db, flood)
 			random := rand.New(rand.NewPCG(1, 2))
 			for from := 0; from < flood; from += 500 {
@@ -134,8 +120,8 @@ func documentsOf(random *rand.Rand, ids []uuid.UUID) []entity.Document {
 	return documents
 }
 
-// BenchmarkAttempts claims batches of 500 messages and stores their results, with the record unchanged and with its
-// value replaced by one of 1 KB.
+// BenchmarkAttempts claims batches of 500 messages and finishes their attempts. One case sends the records
+// unchanged, the other with an edit that sets a value of 1 KB.
 func BenchmarkAttempts(b *testing.B) {
 	b.Run("AsTheyAre", func(b *testing.B) { attempts(b, nil) })
 	b.Run("Edited", func(b *testing.B) {
@@ -148,7 +134,7 @@ func attempts(b *testing.B, edit *entity.Edit) {
 	db := postgrestest.Open(b)
 	store := New(db)
 	pending(b, db, "orders", total)
-	ids := getAll[uuid.UUID](b, db, `SELECT id FROM dlq.dlq_messages ORDER BY created_at`)
+	ids := postgrestest.All[uuid.UUID](b, db, `SELECT id FROM dlq.dlq_messages ORDER BY created_at`)
 	var claiming, finishing time.Duration
 	batches := 0
 	for b.Loop() {
@@ -194,6 +180,9 @@ func benchmarkCounters(b *testing.B, db *sqlx.DB) {
 		`INSERT INTO dlq.group_arrivals
 			SELECT md5(g::text)::uuid, coalesce(date_trunc('hour', now()) - h * interval '1 hour', '-infinity'), 'topic' || (g * 3 + t) % 200, s, 10, now() - interval '30 days', now()
 			FROM generate_series(0, 999) g, generate_series(0, 2) t, (SELECT generate_series(0, 167) AS h UNION ALL SELECT NULL) h, generate_series(0, 1) s`,
+		`INSERT INTO dlq.group_minutes
+			SELECT md5(g::text)::uuid, date_trunc('minute', now()) - m * interval '1 minute', 'topic' || (g * 3 + t) % 200, 1 + (g + m) % 7
+			FROM generate_series(0, 999) g, generate_series(0, 2) t, generate_series(0, 59) m`,
 		`VACUUM ANALYZE`,
 	} {
 		check.Must(db.Exec(statement))(b)
@@ -207,16 +196,19 @@ func BenchmarkGroups(b *testing.B) {
 	store := New(db)
 	some := check.Must(entity.ParseTopicPatterns("topics", "topic1*"))(b)
 	day := repository.Trend{Since: time.Now().Add(-24 * time.Hour), Until: time.Now()}
+	quarter, hour := time.Now().Truncate(time.Minute).Add(-15*time.Minute), time.Now().Truncate(time.Minute).Add(-59*time.Minute)
 	for _, c := range []struct {
 		name string
 		q    repository.GroupQuery
 	}{
 		{"LastSeen", repository.GroupQuery{}},
 		{"LastSeenTrend", repository.GroupQuery{Trend: day}},
-		{"OpenTrend", repository.GroupQuery{Open: true, Trend: day}},
-		{"ByOpenTrend", repository.GroupQuery{Open: true, Sort: repository.GroupsByOpen, Trend: day}},
-		{"VisibleTrend", repository.GroupQuery{Open: true, Trend: day, Visible: &some}},
-		{"TopicTrend", repository.GroupQuery{Open: true, Trend: day, Topic: "topic7"}},
+		{"OpenTrend", repository.GroupQuery{Statuses: repository.OpenStatuses, Trend: day}},
+		{"ByOpenTrend", repository.GroupQuery{Statuses: repository.OpenStatuses, Sort: repository.GroupsByOpen, Trend: day}},
+		{"ByRecent", repository.GroupQuery{Statuses: repository.OpenStatuses, Sort: repository.GroupsByRecent, Recent: quarter, Trend: repository.Trend{Minutes: hour}}},
+		{"VisibleByRecent", repository.GroupQuery{Statuses: repository.OpenStatuses, Sort: repository.GroupsByRecent, Recent: quarter, Trend: repository.Trend{Minutes: hour}, Visible: &some}},
+		{"VisibleTrend", repository.GroupQuery{Statuses: repository.OpenStatuses, Trend: day, Visible: &some}},
+		{"TopicTrend", repository.GroupQuery{Statuses: repository.OpenStatuses, Trend: day, Topic: "topic7"}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			c.q.Limit = 100

@@ -98,7 +98,7 @@ func TestContentionThatGoesOnIsNoOutage(t *testing.T) {
 	if !errors.Is(err, entity.ErrContended) || errors.Is(err, entity.ErrUnavailable) || strings.Contains(err.Error(), "unavailable") {
 		t.Errorf("Store = %v after %s, want that other sessions change the same rows", err, time.Since(began))
 	}
-	check.Same(t, getOne[int](t, db, `SELECT last_value FROM public.tries`), conn.StatementTries, "the batch was sent times")
+	check.Same(t, postgrestest.Get[int](t, db, `SELECT last_value FROM public.tries`), conn.StatementTries, "the batch was sent times")
 }
 
 // TestStoreInOppositeOrders: an ingester that does not know that it lost its partitions stores the same ranges as the
@@ -132,8 +132,8 @@ func TestStoreInOppositeOrders(t *testing.T) {
 	}
 }
 
-// TestDocumentsInOppositeOrders: two indexers give the same messages a group, each in
-// its own order, half of them live and half of them archived.
+// TestDocumentsInOppositeOrders: two indexers assign error groups to the same messages at the same time, each in
+// its own order. Half of the messages are live, half are archived.
 func TestDocumentsInOppositeOrders(t *testing.T) {
 	db := freshDB(t)
 	indexers := []*Store{New(db), New(db)}
@@ -142,7 +142,7 @@ func TestDocumentsInOppositeOrders(t *testing.T) {
 		exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, status, created_at, updated_at)
 			SELECT 'orders', 'boom', (ARRAY['PENDING', 'RESOLVED'])[1 + n % 2], '2001-01-01', '2001-01-01' FROM generate_series(1, 120) n`)
 		check.NoError(t, check.Err(indexers[0].ArchiveOld(t.Context(), 1, 1000)))
-		ids := getAll[uuid.UUID](t, db, `SELECT id FROM (
+		ids := postgrestest.All[uuid.UUID](t, db, `SELECT id FROM (
 			SELECT id FROM dlq.dlq_messages WHERE group_id IS NULL UNION ALL
 			SELECT id FROM dlq.dlq_messages_archive WHERE group_id IS NULL) m ORDER BY md5(id::text)`)
 		check.Require(t, len(ids) == 120, "round %d: %d messages without a group, want 120", round, len(ids))
@@ -159,7 +159,7 @@ func TestDocumentsInOppositeOrders(t *testing.T) {
 		)
 		check.Require(t, errs == nil, "round %d: got %v, want no deadlock", round, errs)
 	}
-	left := getOne[int](t, db, `SELECT count(*) FROM dlq.dlq_messages_archive WHERE group_id IS NULL`)
+	left := postgrestest.Get[int](t, db, `SELECT count(*) FROM dlq.dlq_messages_archive WHERE group_id IS NULL`)
 	check.True(t, left <= 0, "%d archived messages have no group, want none", left)
 	wantExactCounters(t, db)
 }
@@ -241,11 +241,11 @@ func TestStatementSentTwice(t *testing.T) {
 			var lost atomic.Int32
 			db := sqlx.NewDb(sql.OpenDB(losing{connector, &lost}), "postgres")
 			defer func() { _ = db.Close() }()
-			id := getOne[uuid.UUID](t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, status)
+			id := postgrestest.Get[uuid.UUID](t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, status)
 				VALUES ('orders', 'boom', $1) RETURNING id`, c.status)
 			check.NoError(t, c.do(t.Context(), New(db), id))
 			check.True(t, lost.Load() != 0, "no answer was lost, want one")
-			lines := getOne[int](t, db, `SELECT count(*) FROM dlq.audit WHERE action <> 'create'`)
+			lines := postgrestest.Get[int](t, db, `SELECT count(*) FROM dlq.audit WHERE action <> 'create'`)
 			want := 1
 			check.True(t, name == "OpenKey" || lines == want, "the audit trail has %d lines, want %d", lines, want)
 		})

@@ -15,6 +15,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
 func TestCounters(t *testing.T) {
@@ -343,7 +344,8 @@ func (m *mix) wantCounts(t *testing.T) {
 	check.Same(t, told, there, "messages in Counts")
 }
 
-// wantArrivals checks that each message that ever got a group has arrived in it once, whatever happened to it later.
+// wantArrivals checks that each message that ever got an error group was counted once as its arrival, whatever
+// happened to the message later.
 func (m *mix) wantArrivals(t *testing.T) {
 	t.Helper()
 	var told, grouped int64
@@ -367,7 +369,7 @@ func (m *mix) wantArrivals(t *testing.T) {
 // wantExactCounters compares every counter with the rows.
 func wantExactCounters(t *testing.T, db *sqlx.DB) bool {
 	t.Helper()
-	wrong := getAll[string](t, db, `
+	wrong := postgrestest.All[string](t, db, `
 		SELECT format('%s, dead-letter topic %s, %s: counter %s, rows %s', original_topic, dlq_topic_id, status, told, there)
 		FROM (SELECT original_topic, dlq_topic_id, status, sum(messages) AS told
 		      FROM dlq.message_counters GROUP BY 1, 2, 3) c
@@ -381,8 +383,8 @@ func wantExactCounters(t *testing.T, db *sqlx.DB) bool {
 	return len(wrong) == 0
 }
 
-// wrongGroups compares every counter of a group with the rows, and all arrivals with the hourly ones, which are no
-// fewer than the stored messages.
+// wrongGroups returns the differences between the counters of error groups and the rows. The count of all arrivals
+// must equal the sum of the hourly counts, and be no less than the number of stored messages.
 func wrongGroups(t *testing.T, db *sqlx.DB) (wrong []string) {
 	t.Helper()
 	check.NoError(t, db.Select(&wrong, `

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -10,7 +9,6 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
-	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/insight"
 )
 
 const deadEntry = `INSERT INTO dlq.audit (at, action, kind, object_id, to_state, actor)
@@ -20,7 +18,7 @@ const deadEntry = `INSERT INTO dlq.audit (at, action, kind, object_id, to_state,
 func findEvents(t *testing.T, s *Store) (objects []uuid.UUID) {
 	t.Helper()
 	found := check.Must(s.Events(t.Context(), repository.EventQuery{Limit: 10, Patience: time.Hour}))(t)
-	kept := check.Must(s.KeepNotices(t.Context(), repository.KeptNotices{Seen: found}))(t)
+	kept := check.Must(s.KeepNotifications(t.Context(), repository.KeptNotifications{Seen: found}))(t)
 	check.Require(t, kept, "another process kept the events")
 	for _, e := range found.List {
 		objects = append(objects, e.Object)
@@ -76,26 +74,4 @@ func TestEvents(t *testing.T) {
 		exec(t, db, deadEntry, id)
 		eventuallyFind(t, s, id)
 	})
-
-	withDB(t, "AreFoundByIndexes", func(t *testing.T, db *sqlx.DB) {
-		exec(t, db, `INSERT INTO dlq.audit (at, action, kind, object_id, to_state, actor)
-			SELECT clock_timestamp(), 'attempt', 'message', gen_random_uuid(), CASE WHEN n % 1000 = 0 THEN 'DEAD' ELSE 'RESOLVED' END, 'a'
-			FROM generate_series(1, 20000) n`)
-		exec(t, db, `INSERT INTO dlq.error_groups (id, first_seen, new_notified) SELECT md5(n::text)::uuid, now(), n % 1000 > 0 FROM generate_series(1, 20000) n`)
-		exec(t, db, `ANALYZE dlq.audit, dlq.error_groups`)
-		wantPlan(t, db, insight.TrailEventsQuery, "idx_audit_notified", "'3', 0, 100")
-		wantPlan(t, db, insight.GroupEventsQuery, "idx_error_groups_unnotified", "100")
-	})
-}
-
-func wantPlan(t *testing.T, db *sqlx.DB, query, index, args string) {
-	t.Helper()
-	tx := db.MustBegin()
-	defer func() { _ = tx.Rollback() }()
-	tx.MustExec(`SET LOCAL plan_cache_mode = force_generic_plan`)
-	tx.MustExec("PREPARE asked AS " + query)
-	defer func() { _, _ = tx.Exec(`DEALLOCATE asked`) }()
-	lines := getAll[string](t, tx, "EXPLAIN EXECUTE asked ("+args+")")
-	plan := strings.Join(lines, "\n")
-	check.True(t, strings.Contains(plan, index), "the plan does not use %s:\n%s", index, plan)
 }

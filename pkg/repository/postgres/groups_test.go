@@ -1,18 +1,13 @@
 package postgres
 
 import (
-	"fmt"
-	"slices"
 	"testing"
-	"time"
 
-	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
-	"github.com/dlq-manager/dlq-manager/pkg/repository"
-	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/insight"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
 func TestErrorGroups(t *testing.T) {
@@ -50,7 +45,8 @@ func TestErrorGroups(t *testing.T) {
 		exec(t, db, `UPDATE dlq.dlq_messages SET outcome = 'returned'`)
 		later := put("2026-01-01 10:01:01+00")
 		check.True(t, later != first, "a message after a minute left the group's row at %s, want it written", later)
-		// Sessions must not queue for the row of a hot group: a session that holds it blocks no other.
+		// Sessions must not queue for the row of a frequent error group: a session that has locked it blocks no
+		// other.
 		tx := begin(t, db)
 		tx.MustExec(`SELECT FROM dlq.error_groups FOR UPDATE`)
 		check.Same(t, put("2026-01-01 10:01:02+00"), later, "while it was locked")
@@ -120,7 +116,7 @@ func TestPurgeGroups(t *testing.T) {
 		put(t, db, "old", "91d", false)
 		put(t, db, "other", "91d", true)
 		tx := begin(t, db)
-		gone := getOne[int](t, tx, `SELECT dlq.purge_groups(90, 2)`)
+		gone := postgrestest.Get[int](t, tx, `SELECT dlq.purge_groups(90, 2)`)
 		check.Require(t, gone == 1, "purged %d groups, want 1", gone)
 		done := make(chan error, 1)
 		go func() {
@@ -140,70 +136,4 @@ func TestPurgeGroups(t *testing.T) {
 			"got %d arrivals, %d messages and %d new groups, want 1 of each", arrived, counted, fresh)
 		wantExactCounters(t, db)
 	})
-}
-
-// seedGroups inserts 1,000 groups and topics with the messages of seedMany.
-func seedGroups(t *testing.T, db *sqlx.DB) {
-	t.Helper()
-	exec(t, db, `INSERT INTO dlq.error_groups (id, title) SELECT md5((n)::text)::uuid, 'group ' || n FROM generate_series(0, 999) n`)
-	seedMany(t, db)
-	exec(t, db, `UPDATE dlq.dlq_messages SET group_id = md5((abs(hashtext(id::text)) % 1000)::text)::uuid`)
-	for _, table := range []string{"dlq_messages", "error_groups", "group_counters", "group_arrivals", "message_counters", "audit"} {
-		exec(t, db, `VACUUM ANALYZE dlq.`+table)
-	}
-}
-
-// TestGroupPlans: queries for groups and topics do not scan messages nor, except for the order by open messages, all
-// of the counters or arrivals.
-func TestGroupPlans(t *testing.T) {
-	db := freshDB(t)
-	db.SetMaxOpenConns(1)
-	seedGroups(t, db)
-	day := repository.Trend{Since: time.Now().Add(-24 * time.Hour), Until: time.Now()}
-	all, some := insight.SeenTopics{All: true}, insight.SeenTopics{Names: []string{"topic1", "topic2", "rare"}}
-	place := &repository.GroupCursor{Key: time.Now().Add(-time.Minute).UnixMicro(), ID: uuid.New()}
-	for _, c := range []struct {
-		name    string
-		made    *insight.GroupsQuery
-		sums    bool // over all counters
-		indexes []string
-	}{
-		{"FirstPage", insight.PageOfGroups(repository.GroupQuery{Limit: 20, Trend: day}, all), false, []string{"idx_error_groups_last_seen", "group_counters_pkey", "group_arrivals_pkey"}},
-		{"OpenOnes", insight.PageOfGroups(repository.GroupQuery{Limit: 20, Open: true}, all), false, []string{"idx_error_groups_last_seen", "group_counters_pkey"}},
-		{"OpenOnesBehindAPlace", insight.PageOfGroups(repository.GroupQuery{Limit: 20, Open: true, After: place}, all), false, []string{"idx_error_groups_last_seen", "group_counters_pkey"}},
-		{"OpenOnesOfSomeTopics", insight.PageOfGroups(repository.GroupQuery{Limit: 20, Open: true, After: place}, some), false, []string{"idx_group_arrivals_hour", "group_counters_pkey"}},
-		{"ByFirstSeen", insight.PageOfGroups(repository.GroupQuery{Limit: 20, Sort: repository.GroupsByFirstSeen, After: place}, all), false, []string{"idx_error_groups_first_seen"}},
-		{"OfARareTopic", insight.PageOfGroups(repository.GroupQuery{Limit: 20, Topic: "rare", Open: true}, some), false, []string{"idx_group_counters_topic"}},
-		{"ByOpen", insight.PageOfGroups(repository.GroupQuery{Limit: 20, Sort: repository.GroupsByOpen, Open: true}, all), true, []string{"group_arrivals_pkey"}},
-		{"One", insight.OneGroup(uuid.New(), some, day), false, []string{"error_groups_pkey", "group_counters_pkey", "group_arrivals_pkey"}},
-	} {
-		tables := []string{"dlq_messages", "group_arrivals", "audit"}
-		if !c.sums {
-			tables = append(tables, "group_counters")
-		}
-		wantPlans(t, db, tables, []plan{{c.name, c.made.Text, literals(c.made.Args), c.indexes}})
-	}
-	wantPlans(t, db, []string{"dlq_messages", "audit"}, []plan{
-		{"Topics", insight.TopicsQuery, []string{"NULL", "NULL", "NULL", "1001", "100"}, []string{"idx_dlq_messages_pending", "idx_dlq_messages_original_topic"}},
-		{"SomeTopics", insight.TopicsQuery, []string{"'{topic1,rare}'", "'{1}'", "NULL", "1001", "100"}, []string{"idx_dlq_messages_pending", "idx_dlq_messages_original_topic"}},
-		{"Annotate", insight.AnnotateQuery, slices.Concat([]string{"'" + uuid.NewString() + "'", "NULL", "'a'", "NULL", "NULL", "NULL"}, []string{"'" + uuid.NewString() + "'", "'note'", "NULL", "true", "'x'", "NULL"}), []string{"error_groups_pkey", "idx_audit_operation"}},
-	})
-}
-
-// literals formats arguments as SQL.
-func literals(args []any) []string {
-	all := make([]string, len(args))
-	for i, arg := range args {
-		switch arg := arg.(type) {
-		case []byte: // the only list
-			all[i] = "'{topic1,topic2,rare}'"
-		case time.Time:
-			all[i] = "'" + arg.Format(time.RFC3339Nano) + "'"
-		case int, int64:
-			all[i] = fmt.Sprint(arg)
-		default:
-			all[i] = fmt.Sprintf("'%v'", arg)
-		}
-	}
-	return all
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"reflect"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -117,4 +118,37 @@ func TestEndedSessions(t *testing.T) {
 	cancel()
 	err := check.Err(s.EndedSessions(gone, [][32]byte{a}))
 	check.True(t, errors.Is(err, context.Canceled) || errors.Is(err, entity.ErrUnavailable), "without an answer: got %v, want no result", err)
+}
+
+func TestDrafts(t *testing.T) {
+	db := freshDB(t)
+	drafts := insight.NewDrafts(db, 24*time.Hour)
+	keep := func(id, owner string, size int) {
+		t.Helper()
+		check.NoError(t, drafts.KeepDraft(t.Context(), id, owner, bytes.Repeat([]byte(id[:1]), size)))
+	}
+	wantKept := func(id string, size int) {
+		t.Helper()
+		check.Len(t, check.Must(drafts.Draft(t.Context(), id))(t), size, "bytes of the draft %s", id)
+	}
+	keep("of bob", "bob", 9)
+	for i := range 120 {
+		keep("small "+strconv.Itoa(i), "alice", 1)
+	}
+	check.Same(t, count(t, db, "console_drafts WHERE owner = 'alice'"), 100, "drafts of alice")
+	for i := range 6 {
+		keep("large "+strconv.Itoa(i), "alice", 8<<20)
+	}
+	check.Same(t, count(t, db, "console_drafts WHERE owner = 'alice'"), 4, "drafts of 8 MiB, want 32 MiB of them")
+	for i := range 3 {
+		keep("unowned "+strconv.Itoa(i), "", 4<<20)
+	}
+	check.Same(t, count(t, db, "console_drafts WHERE owner = ''"), 2, "drafts of 4 MiB without an owner, want 8 MiB of them")
+	wantKept("large 1", 0)
+	wantKept("large 5", 8<<20)
+	wantKept("of bob", 9)
+	wantKept("unknown\x00", 0)
+	exec(t, db, `UPDATE dlq.console_drafts SET created_at = now() - interval '25 hours' WHERE owner = 'bob'`)
+	wantKept("of bob", 0)
+	check.Same(t, check.Must(New(db).PurgeBookkeeping(t.Context(), 365, 730, 10))(t), 1, "purged, want the one that has expired")
 }

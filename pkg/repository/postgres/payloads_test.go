@@ -78,9 +78,9 @@ func TestFillPayloads_LatestFirst(t *testing.T) {
 	db := freshDB(t)
 	store := New(db)
 	pendingMessages(t, store, "orders.dlq", 450)
-	between := getOne[time.Time](t, db, `SELECT clock_timestamp()`)
+	between := postgrestest.Get[time.Time](t, db, `SELECT clock_timestamp()`)
 	newer := append(pendingMessages(t, store, "orders.dlq", ingest.PayloadMessages-3), pendingMessages(t, store, "orders.dlq", 3)...)
-	changed := getOne[time.Time](t, db, `SELECT max(updated_at) FROM dlq.dlq_messages`)
+	changed := postgrestest.Get[time.Time](t, db, `SELECT max(updated_at) FROM dlq.dlq_messages`)
 
 	wantFilled(t, store, ingest.PayloadMessages, true)
 	wantProjection(t, db, newer[0], "", `{"n": 0}`)
@@ -96,7 +96,7 @@ func TestFillPayloads_LatestFirst(t *testing.T) {
 		t.Errorf("got %+v, want all filled, until about %s", p, between)
 	}
 	check.Same(t, check.Must(store.PayloadLag(t.Context()))(t), 0, "lag")
-	still := getOne[time.Time](t, db, `SELECT max(updated_at) FROM dlq.dlq_messages`)
+	still := postgrestest.Get[time.Time](t, db, `SELECT max(updated_at) FROM dlq.dlq_messages`)
 	check.True(t, still.Equal(changed), "got updated_at %s, want it as it was, %s", still, changed)
 }
 
@@ -125,7 +125,7 @@ func TestFillPayloads_MovingRows(t *testing.T) {
 	if p := payloadsOf(t, db, "dlq_messages"); p.Filled != 6 || p.Pending != 0 {
 		t.Errorf("got %+v, want 6 filled", p)
 	}
-	status := getOne[string](t, db, `SELECT status FROM dlq.dlq_messages WHERE id = $1`, ids[4])
+	status := postgrestest.Get[string](t, db, `SELECT status FROM dlq.dlq_messages WHERE id = $1`, ids[4])
 	check.Same(t, status, "RETRYING", "want the claim untouched")
 }
 
@@ -166,7 +166,7 @@ func TestFillPayloads_ManyCallers(t *testing.T) {
 	check.True(t, total == 105 && p.Filled == 105 && p.Pending == 0, "got %d filled and %+v, want 105", total, p)
 }
 
-// When the payload is never filled, nothing is queued and the reason is stored.
+// In the mode that never fills payloads, nothing is queued, and the reason for the empty payload is stored.
 func TestPayloadNever(t *testing.T) {
 	t.Parallel()
 	for name, option := range map[string]Option{
@@ -326,7 +326,7 @@ func FuzzProjectable(f *testing.F) {
 // wantTaken casts a value as the store does and checks the size of the result.
 func wantTaken(t *testing.T, db *sqlx.DB, value []byte) {
 	t.Helper()
-	size := getOne[int](t, db, `SELECT octet_length((convert_from($1::bytea, 'UTF8')::jsonb)::text)`, value)
+	size := postgrestest.Get[int](t, db, `SELECT octet_length((convert_from($1::bytea, 'UTF8')::jsonb)::text)`, value)
 	bound := 1100*len(value) + 1000
 	check.Require(t, size <= bound, "%.200q became %d bytes of text, want at most %d", value, size, bound)
 }
@@ -417,8 +417,8 @@ func latin1(t *testing.T) *sqlx.DB {
 	t.Helper()
 	postgrestest.URL(t)
 	name := fmt.Sprintf("latin1_%x", entity.NewID())
-	asAdmin(t, "CREATE DATABASE "+name+" ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
-	t.Cleanup(func() { asAdmin(t, "DROP DATABASE "+name+" WITH (FORCE)") })
+	postgrestest.AsAdmin(t, "CREATE DATABASE "+name+" ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+	t.Cleanup(func() { postgrestest.AsAdmin(t, "DROP DATABASE "+name+" WITH (FORCE)") })
 	db := check.Must(sqlx.Connect("postgres", urlOf(t, stacktest.Postgres(t), name)))(t)
 	t.Cleanup(func() { _ = db.Close() })
 	check.NoError(t, migrate.Up(t.Context(), db.DB))
@@ -457,7 +457,7 @@ func TestPatchedRetry(t *testing.T) {
 			Selection: entity.Selection{Filter: entity.Filter{Topic: "orders"}}, Options: entity.RedriveOptions{Patch: c.patch},
 		})
 		check.NoError(t, err)
-		stored := getOne[string](t, db, `SELECT action FROM dlq.redrives WHERE id = $1`, made.ID)
+		stored := postgrestest.Get[string](t, db, `SELECT action FROM dlq.redrives WHERE id = $1`, made.ID)
 		check.Same(t, stored, c.stored, "%s: stored as", c.name)
 		listed := check.Must(store.Redrives(t.Context(), repository.RedriveQuery{Limit: 1}))(t)
 		for _, got := range append(listed, made) {

@@ -10,7 +10,7 @@
 //   - ingest: incoming records, their returns, quarantine, payloads
 //   - search: filters, scopes of topics, pages, counts, exports, the search index
 //   - redrives: selections, redrives, batches, results
-//   - insight: error groups, topics, activity, audit trail, keys, notifications, mapping, runs of the archiver
+//   - insight: error groups, topics, activity, audit trail, keys, notifications, mapping, redirects, runs of the archiver
 package postgres
 
 import (
@@ -57,6 +57,8 @@ type Store struct {
 	*insight.Keys
 	*insight.Notifications
 	*insight.Mappings
+	*insight.SavedViews
+	*insight.RedirectStore
 	*insight.Runs
 	*insight.Bookkeeping
 }
@@ -87,8 +89,7 @@ func WithPayload(mode PayloadMode, maxBytes int) Option {
 	return func(o *options) { o.payloadMode, o.payloadLimit = mode, maxBytes }
 }
 
-// New returns a Store on a database that Open connected, whose schema has been
-// migrated. It does not close db.
+// New returns a Store on a database that Open returned and whose schema has been migrated. It does not close db.
 func New(db *sqlx.DB, with ...Option) *Store {
 	o := options{payloadMode: ingest.PayloadBackground, payloadLimit: ingest.DefaultPayloadLimit}
 	for _, change := range with {
@@ -125,6 +126,8 @@ func New(db *sqlx.DB, with ...Option) *Store {
 		Keys:          insight.NewKeys(d),
 		Notifications: insight.NewNotifications(d),
 		Mappings:      insight.NewMappings(d),
+		SavedViews:    insight.NewSavedViews(d),
+		RedirectStore: insight.NewRedirectStore(d),
 		Runs:          insight.NewRuns(d),
 		Bookkeeping:   insight.NewBookkeeping(d),
 	}
@@ -139,7 +142,7 @@ func (s *Store) Ping(ctx context.Context) error {
 // Config is where the database is, and how to sign in.
 type Config = conn.Config
 
-// DefaultConfig has a small pool without TLS. Host, Name and User have no default.
+// DefaultConfig returns settings for a small pool without TLS. Host, Name and User have no default.
 func DefaultConfig() Config { return conn.DefaultConfig() }
 
 // OpenOption changes the connections of Open.
@@ -159,5 +162,11 @@ func WaitReady(ctx context.Context, db *sqlx.DB, timeout time.Duration) error {
 // Sessions stores what replicas of the API share: the keys that sign cursors, and ended sessions.
 type Sessions = insight.Sessions
 
-// NewSessions uses a database that Open connected, whose schema has been migrated.
+// NewSessions returns the Sessions of a database that Open returned and whose schema has been migrated.
 func NewSessions(db *sqlx.DB) *Sessions { return insight.NewSessions(db) }
+
+// Drafts keeps the drafts of the console for all replicas.
+type Drafts = insight.Drafts
+
+// NewDrafts uses a database that Open connected, whose schema has been migrated. A draft is kept for as long as life.
+func NewDrafts(db *sqlx.DB, life time.Duration) *Drafts { return insight.NewDrafts(db, life) }

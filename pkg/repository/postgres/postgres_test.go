@@ -20,25 +20,18 @@ import (
 
 func TestMain(m *testing.M) { stacktest.Main(m) }
 
+// Short names of helpers that these tests use very often.
+var (
+	exec       = postgrestest.Exec
+	freshDB    = postgrestest.Fresh
+	begin      = postgrestest.Begin
+	eventually = postgrestest.Eventually
+)
+
 // withDB runs a subtest as postgrestest.Parallel does, with a database of its own.
 func withDB(t *testing.T, name string, test func(t *testing.T, db *sqlx.DB)) {
 	t.Helper()
 	postgrestest.Parallel(t, name, func(t *testing.T) { test(t, postgrestest.Open(t)) })
-}
-
-// freshDB returns a database for a test, which runs at the same time as others.
-func freshDB(t *testing.T) *sqlx.DB {
-	t.Helper()
-	t.Parallel()
-	return postgrestest.Open(t)
-}
-
-// begin returns a transaction that ends with the test at the latest.
-func begin(t testing.TB, db *sqlx.DB) *sqlx.Tx {
-	t.Helper()
-	tx := check.Must(db.Beginx())(t)
-	t.Cleanup(func() { _ = tx.Rollback() })
-	return tx
 }
 
 // atOnce runs do n times at once, and ends the test when one of them fails.
@@ -51,26 +44,6 @@ func atOnce(t testing.TB, n int, do func(i int) error) {
 	}
 	all.Wait()
 	check.NoError(t, errors.Join(errs...))
-}
-
-// getOne returns the only value that a query answers.
-func getOne[T any](t testing.TB, db interface {
-	Get(dest any, query string, args ...any) error
-}, query string, args ...any,
-) (v T) {
-	t.Helper()
-	check.NoError(t, db.Get(&v, query, args...))
-	return v
-}
-
-// getAll returns the values that a query answers.
-func getAll[T any](t testing.TB, db interface {
-	Select(dest any, query string, args ...any) error
-}, query string, args ...any,
-) (v []T) {
-	t.Helper()
-	check.NoError(t, db.Select(&v, query, args...))
-	return v
 }
 
 // TestRepository tests the whole contract as the login of the programs, which has only dlq_rw.

@@ -24,8 +24,8 @@ func refuse(t testing.TB, db *sqlx.DB) {
 	db.MustExec(`ALTER TABLE dlq.records ADD CONSTRAINT chk_test CHECK (position('refused'::bytea IN value) = 0) NOT VALID`)
 }
 
-// twoPartitions is a batch of two partitions with n records each; the values at the indexes in refused, counted over
-// both, are refused.
+// twoPartitions returns a batch of two partitions with n records each. PostgreSQL refuses the records at the
+// indexes in refused, counted over both partitions.
 func twoPartitions(t testing.TB, f *feed, n int, refused ...int) repository.Batch {
 	t.Helper()
 	_, err := f.store.OpenPosition(t.Context(), []repository.Position{{Partition: repository.Partition{Incarnation: f.ref.Incarnation, Partition: 1}}})
@@ -53,8 +53,8 @@ func wantCounts(t *testing.T, db *sqlx.DB, messages, quarantined int) {
 	}
 }
 
-// TestRefusedRecordGoesIntoQuarantine: 199 of 200 are stored at once, the last one with all of its data when it is
-// tried after the constraint is gone.
+// TestRefusedRecordGoesIntoQuarantine: 199 of 200 records are stored at once. The refused one is stored, with all
+// of its data, when it is tried again after the constraint is gone.
 func TestRefusedRecordGoesIntoQuarantine(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -133,7 +133,7 @@ func TestEveryPermanentRefusal(t *testing.T) {
 			stored, err := f.store.Store(t.Context(), twoPartitions(t, f, 8, 0, 7, 15))
 			check.Require(t, err == nil && len(stored.Ranges) == 2, "Store = %+v, %v, want both ranges", stored, err)
 			wantCounts(t, db, 13, 3)
-			states := getAll[string](t, db, `SELECT DISTINCT sqlstate FROM dlq.quarantine`)
+			states := postgrestest.All[string](t, db, `SELECT DISTINCT sqlstate FROM dlq.quarantine`)
 			check.True(t, slices.Equal(states, []string{state}), "refused with %v, want %s", states, state)
 		})
 	}
@@ -202,8 +202,8 @@ func TestQuarantineOfVisibleTopics(t *testing.T) {
 		"QuarantineCounts = %+v, want 3 of one topic", counts)
 }
 
-// TestRefusedBatchThatFails: Store returns what was stored together with the error, and the rest can be stored from
-// the positions.
+// TestRefusedBatchThatFails: when Store fails in the middle of a batch with a refused record, it returns the error
+// and the stored part; the caller can store the rest, from the present positions on.
 func TestRefusedBatchThatFails(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -228,7 +228,8 @@ func TestRefusedBatchThatFails(t *testing.T) {
 	wantCounts(t, db, 14, 2)
 }
 
-// TestRefusedBatchAsksAboutEachValueOnce: values are not checked again for each half.
+// TestRefusedBatchAsksAboutEachValueOnce: when a refused batch is bisected, its values are not checked again for
+// each half.
 func TestRefusedBatchAsksAboutEachValueOnce(t *testing.T) {
 	t.Parallel()
 	db, count := postgrestest.OpenCounted(t)
@@ -245,8 +246,8 @@ func TestRefusedBatchAsksAboutEachValueOnce(t *testing.T) {
 	wantCounts(t, db, n-1, 1)
 }
 
-// TestQuarantineIsListedWithinItsRoom: a long key is not loaded, and the memory of what is read is reserved in the
-// caller's room.
+// TestQuarantineIsListedWithinItsRoom: a long key is not loaded, and the records that are read reserve their memory
+// in the caller's reservation.
 func TestQuarantineIsListedWithinItsRoom(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -281,7 +282,7 @@ func TestQuarantineIsListedWithinItsRoom(t *testing.T) {
 
 var errFullRoom = errors.New("the room is full")
 
-// countedRoom counts reserved bytes until it is full.
+// countedRoom is a memory reservation that counts reserved bytes until it is full.
 type countedRoom struct {
 	taken int64
 	full  bool

@@ -12,11 +12,12 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
 func wantRecords(t *testing.T, db *sqlx.DB, when string, want int) {
 	t.Helper()
-	check.Same(t, getOne[int](t, db, `SELECT count(*) FROM dlq.records`), want, "%s there are records", when)
+	check.Same(t, postgrestest.Get[int](t, db, `SELECT count(*) FROM dlq.records`), want, "%s there are records", when)
 }
 
 // The bytes of a record are written once: they are not moved when the message is archived and restored, and are
@@ -83,11 +84,11 @@ func TestOnlyBytesLieOutOfLine(t *testing.T) {
 	inline := func(when string) {
 		t.Helper()
 		for _, column := range texts {
-			out := getOne[bool](t, db, `SELECT coalesce(bool_or(pg_column_toast_chunk_id(`+column+`) IS NOT NULL), false)
+			out := postgrestest.Get[bool](t, db, `SELECT coalesce(bool_or(pg_column_toast_chunk_id(`+column+`) IS NOT NULL), false)
 				FROM dlq.dlq_messages`)
 			check.True(t, !out, "%s: %s lies out of line, want it in its row", when, column)
 		}
-		bytes := getOne[int](t, db, `SELECT count(pg_column_toast_chunk_id(value)) + count(pg_column_toast_chunk_id(headers))
+		bytes := postgrestest.Get[int](t, db, `SELECT count(pg_column_toast_chunk_id(value)) + count(pg_column_toast_chunk_id(headers))
 			FROM dlq.dlq_messages`)
 		check.Same(t, bytes, 2, "%s: of value and headers lie out of line", when)
 	}

@@ -121,7 +121,8 @@ func TestReturnsAreNoted(t *testing.T) {
 	}
 }
 
-// TestArchivedParentIsKnownByContent: its attempt is kept when it is archived.
+// TestArchivedParentIsKnownByContent: a return by content is recognised after its parent was archived, because the
+// attempt is kept.
 func TestArchivedParentIsKnownByContent(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -131,11 +132,12 @@ func TestArchivedParentIsKnownByContent(t *testing.T) {
 	back, stored := f.put(t, time.Hour, records(0, 1)...)
 	check.Require(t, len(stored.Returns) == 1 && stored.Returns[0].Parent == sent[0].ID && stored.Returns[0].MessageID == back[0].ID,
 		"Store found the returns %+v, want %s of %s", stored.Returns, back[0].ID, sent[0].ID)
-	outcome := getOne[string](t, db, `SELECT outcome FROM dlq.dlq_messages_archive WHERE id = $1`, sent[0].ID)
+	outcome := postgrestest.Get[string](t, db, `SELECT outcome FROM dlq.dlq_messages_archive WHERE id = $1`, sent[0].ID)
 	check.Same(t, outcome, string(entity.Returned), "outcome in the archive, want returned")
 }
 
-// TestEqualNumbersAreNoProof: equal hashes are not enough, the bytes are compared.
+// TestEqualNumbersAreNoProof: equal hashes of two records do not make one a return of the other, because the bytes
+// are compared too.
 func TestEqualNumbersAreNoProof(t *testing.T) {
 	db := freshDB(t)
 	f := newFeed(t, New(db))
@@ -161,7 +163,7 @@ func TestStoreLooksAgain(t *testing.T) {
 	f.send(t, uuid.Nil, sent...)
 
 	tx := db.MustBegin() // the other batch: it has stored the latest attempt's return, and is not committed
-	latest := getOne[uuid.UUID](t, tx, `
+	latest := postgrestest.Get[uuid.UUID](t, tx, `
 		INSERT INTO dlq.returns SELECT attempt_id, message_id, $1, NULL, true, now() FROM dlq.attempts
 		ORDER BY ended_at DESC, message_id DESC LIMIT 1 RETURNING parent_id`, uuid.New())
 	other := sent[0].ID
@@ -238,7 +240,7 @@ func TestAttemptThatSentNothingEndsWithItsReturns(t *testing.T) {
 	exec(t, db, `CREATE TRIGGER stop BEFORE DELETE ON dlq.returns EXECUTE FUNCTION public.stop()`)
 	wantState := func(want string) {
 		t.Helper()
-		got := getOne[string](t, db, `SELECT concat_ws(' ', status, outcome) FROM dlq.dlq_messages WHERE id = $1`, sent[0].ID)
+		got := postgrestest.Get[string](t, db, `SELECT concat_ws(' ', status, outcome) FROM dlq.dlq_messages WHERE id = $1`, sent[0].ID)
 		check.Same(t, got, want, "the message")
 	}
 	check.True(t, check.Err(f.store.Finish(t.Context(), results(claims, entity.GivenBack), entity.By("a"))) != nil,

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -85,16 +86,16 @@ func TestRoles(t *testing.T) {
 
 	postgrestest.Parallel(t, "ReportsReadEverythingAndChangeNothing", func(t *testing.T) {
 		db := connect(t, "dlq_ro")
-		tables := getAll[string](t, admin, `SELECT schemaname || '.' || tablename FROM pg_tables WHERE schemaname IN ('dlq', 'dlq_migrations')`)
+		tables := postgrestest.All[string](t, admin, `SELECT schemaname || '.' || tablename FROM pg_tables WHERE schemaname IN ('dlq', 'dlq_migrations')`)
 		check.Require(t, len(tables) >= 15, "got tables %v, want all", tables)
 		denied := foreign
 		for _, table := range tables {
-			if table == "dlq.signing_keys" || table == "dlq.revoked_sessions" {
+			if slices.Contains([]string{"dlq.signing_keys", "dlq.revoked_sessions", "dlq.console_drafts"}, table) {
 				denied = append(denied, `SELECT * FROM `+table)
 			} else {
 				exec(t, db, `SELECT * FROM `+table)
 			}
-			column := getOne[string](t, admin, `SELECT attname FROM pg_attribute WHERE attrelid = $1::regclass AND attnum = 1`, table)
+			column := postgrestest.Get[string](t, admin, `SELECT attname FROM pg_attribute WHERE attrelid = $1::regclass AND attnum = 1`, table)
 			denied = append(denied, `DELETE FROM `+table, `INSERT INTO `+table+` DEFAULT VALUES`, `TRUNCATE `+table,
 				`UPDATE `+table+` SET `+column+` = DEFAULT`)
 		}
@@ -122,10 +123,10 @@ func TestRoles(t *testing.T) {
 	})
 
 	postgrestest.Parallel(t, "OwnNothing", func(t *testing.T) {
-		owned := getOne[int](t, admin, `SELECT count(*) FROM pg_shdepend d JOIN pg_roles r ON r.oid = d.refobjid
+		owned := postgrestest.Get[int](t, admin, `SELECT count(*) FROM pg_shdepend d JOIN pg_roles r ON r.oid = d.refobjid
 			WHERE d.deptype = 'o' AND r.rolname IN ('dlq_rw', 'dlq_ro')`)
 		check.Same(t, owned, 0, "dlq_rw and dlq_ro own things")
-		logins := getOne[int](t, admin, `SELECT count(*) FROM pg_roles WHERE rolname IN ('dlq_owner', 'dlq_rw', 'dlq_ro')
+		logins := postgrestest.Get[int](t, admin, `SELECT count(*) FROM pg_roles WHERE rolname IN ('dlq_owner', 'dlq_rw', 'dlq_ro')
 			AND (rolcanlogin OR rolsuper OR rolcreaterole OR rolcreatedb OR rolbypassrls)`)
 		check.Same(t, logins, 0, "of the roles may sign in or more")
 	})
@@ -159,20 +160,20 @@ func TestRoles(t *testing.T) {
 		first, second := login(t, "dlq_rw"), login(t, "dlq_rw")
 		cfg := configOf(t, at)
 		cfg.User, cfg.CredentialsFile = "", filepath.Join(t.TempDir(), "credentials")
-		writeSecret(t, cfg.CredentialsFile, "username: "+first+"\npassword: p\n")
+		postgrestest.WriteSecret(t, cfg.CredentialsFile, "username: "+first+"\npassword: p\n")
 		db := openConfig(t, cfg)
 		store := New(db)
 		for range 3 { // fills the pool, and prepares the statement on each connection
-			held := holdConnection(t, db)
+			held := postgrestest.HoldConnection(t, db)
 			defer held.Close()
 			check.Must(store.Counts(t.Context()))(t)
 		}
-		wantUser(t, db, first)
+		postgrestest.WantUser(t, db, first)
 
-		writeSecret(t, cfg.CredentialsFile, "username: "+second+"\npassword: p\n")
-		asAdmin(t, "DROP ROLE "+first)
+		postgrestest.WriteSecret(t, cfg.CredentialsFile, "username: "+second+"\npassword: p\n")
+		postgrestest.AsAdmin(t, "DROP ROLE "+first)
 		check.Must(store.Counts(t.Context()))(t)
-		wantUser(t, db, second)
+		postgrestest.WantUser(t, db, second)
 		check.Same(t, db.Stats().MaxOpenConnections, cfg.MaxOpenConns, "the pool has at most connections, want as before")
 	})
 }
@@ -251,10 +252,10 @@ func login(t *testing.T, group string) string {
 	t.Helper()
 	postgrestest.URL(t) // its migrations create the groups
 	role := "login_" + strings.ReplaceAll(uuid.NewString(), "-", "")
-	asAdmin(t, "CREATE ROLE "+role+" LOGIN PASSWORD 'p'")
-	t.Cleanup(func() { asAdmin(t, "DROP ROLE IF EXISTS "+role) })
+	postgrestest.AsAdmin(t, "CREATE ROLE "+role+" LOGIN PASSWORD 'p'")
+	t.Cleanup(func() { postgrestest.AsAdmin(t, "DROP ROLE IF EXISTS "+role) })
 	if group != "" {
-		asAdmin(t, "GRANT "+group+" TO "+role)
+		postgrestest.AsAdmin(t, "GRANT "+group+" TO "+role)
 	}
 	return role
 }
@@ -271,8 +272,8 @@ func dropOwned(t *testing.T, at, role string) {
 func configOf(t *testing.T, at string) conn.Config {
 	t.Helper()
 	u := check.Must(url.Parse(at))(t)
-	cfg := goodConfig()
-	cfg.Host, cfg.Name, cfg.Password, cfg.PasswordFile = u.Hostname(), strings.TrimPrefix(u.Path, "/"), "", ""
+	cfg := conn.DefaultConfig()
+	cfg.Host, cfg.Name = u.Hostname(), strings.TrimPrefix(u.Path, "/")
 	cfg.Port = check.Must(strconv.Atoi(u.Port()))(t)
 	return cfg
 }

@@ -72,7 +72,7 @@ func TestSchema(t *testing.T) {
 	withDB(t, "GivesUpBehindALongReaderAndSucceedsWhenRunAgain", func(t *testing.T, db *sqlx.DB) {
 		check.NoError(t, migrate.Down(t.Context(), db.DB, int(migrate.Latest()-3)))
 		reader := begin(t, db)
-		getOne[int](t, reader, `SELECT count(*) FROM dlq.dlq_messages`)
+		postgrestest.Get[int](t, reader, `SELECT count(*) FROM dlq.dlq_messages`)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // else it would wait without limit
 		defer cancel()
 		if err := migrate.Up(ctx, db.DB); err == nil || !strings.Contains(err.Error(), "migration to version 4") ||
@@ -85,7 +85,7 @@ func TestSchema(t *testing.T) {
 	})
 
 	postgrestest.Parallel(t, "BuildsIndexesOfFullTablesBesideTheirWriters", func(t *testing.T) {
-		blocking := regexp.MustCompile(`CREATE (UNIQUE )?INDEX (IF NOT EXISTS )?\w+\s+ON dlq\.dlq_messages`)
+		blocking := regexp.MustCompile(`CREATE (UNIQUE )?INDEX (IF NOT EXISTS )?\w+\s+ON dlq\.(dlq_messages|audit) `)
 		for _, s := range steps(t) {
 			check.True(t, s.name < "012" || !blocking.MatchString(s.up+s.down),
 				"step %s builds an index and blocks writers, want it built concurrently", s.name)
@@ -151,7 +151,7 @@ func TestUpdatedAt(t *testing.T) {
 	moved := func(t *testing.T, set string) bool {
 		t.Helper()
 		id := seedTen(t, db, "DEAD", old)
-		stayed := getOne[bool](t, db, `UPDATE dlq.dlq_messages SET `+set+` WHERE id = $1 RETURNING updated_at = $2::timestamptz`, id, old)
+		stayed := postgrestest.Get[bool](t, db, `UPDATE dlq.dlq_messages SET `+set+` WHERE id = $1 RETURNING updated_at = $2::timestamptz`, id, old)
 		return !stayed
 	}
 
@@ -184,7 +184,7 @@ func TestUpdatedAt(t *testing.T) {
 	postgrestest.Parallel(t, "CanBeSetByHand", func(t *testing.T) {
 		id := seedTen(t, db, "DEAD", old)
 		for _, set := range []string{"updated_at = '1999-09-09 09:09:09+00'", "status = 'PENDING', updated_at = '1999-09-09 09:09:10+00'"} {
-			year := getOne[int](t, db, `UPDATE dlq.dlq_messages SET `+set+` WHERE id = $1 RETURNING extract(year FROM updated_at)::int`, id)
+			year := postgrestest.Get[int](t, db, `UPDATE dlq.dlq_messages SET `+set+` WHERE id = $1 RETURNING extract(year FROM updated_at)::int`, id)
 			check.Same(t, year, 1999, "%s: got the year", set)
 		}
 	})
@@ -265,11 +265,11 @@ func bare(t *testing.T) *sqlx.DB {
 }
 
 // catalogue describes everything that migrations create, one sorted line for each object. Columns are numbered by
-// their order, since the numbers of dropped ones are never used again; missing privileges are listed.
+// their order, since PostgreSQL never reuses the numbers of dropped columns; missing privileges are listed.
 func catalogue(t *testing.T, db *sqlx.DB) []string {
 	t.Helper()
 	const acl = `(SELECT string_agg(a::text, ' ' ORDER BY a::text) FROM unnest(coalesce(%s)) a)`
-	lines := getAll[string](t, db, `
+	lines := postgrestest.All[string](t, db, `
 		WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname = 'dlq')
 		SELECT concat_ws(' | ', 'schema', nspname, pg_get_userbyid(nspowner), obj_description(oid, 'pg_namespace'),
 			`+strings.Replace(acl, "%s", "nspacl, acldefault('n', nspowner)", 1)+`)
@@ -308,12 +308,12 @@ func catalogue(t *testing.T, db *sqlx.DB) []string {
 	return lines
 }
 
-// outline is the catalogue without partitions, which have dates in their names, without the
+// outline returns the catalogue without partitions, which have dates in their names, without the
 // bodies of functions, and without the name of the server's user.
 func outline(t *testing.T, db *sqlx.DB) []string {
 	t.Helper()
-	user := getOne[string](t, db, `SELECT current_user`)
-	partitions := getAll[string](t, db, `SELECT relname FROM pg_class WHERE relispartition AND relkind = 'r'`)
+	user := postgrestest.Get[string](t, db, `SELECT current_user`)
+	partitions := postgrestest.All[string](t, db, `SELECT relname FROM pg_class WHERE relispartition AND relkind = 'r'`)
 	owner := regexp.MustCompile(`\b` + regexp.QuoteMeta(user) + `\b`)
 	body := regexp.MustCompile(`(?s)^(function \| [^\n]*)\n.*\n\s*(\|[^\n]*)$`)
 	var lines []string
@@ -343,12 +343,12 @@ type columnOf struct {
 
 func columnsOf(t *testing.T, db *sqlx.DB, table string) []columnOf {
 	t.Helper()
-	columns := getAll[columnOf](t, db, `SELECT attname AS name, format_type(atttypid, NULL) AS type FROM pg_attribute
+	columns := postgrestest.All[columnOf](t, db, `SELECT attname AS name, format_type(atttypid, NULL) AS type FROM pg_attribute
 		WHERE attrelid = ('dlq.' || $1)::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum`, table)
 	return columns
 }
 
-// sample is a value for the column, as an SQL expression that is different for each column and is not copied by
+// sample returns a value for the column, as an SQL expression that is different for each column and is not copied by
 // accident.
 func (c columnOf) sample() string {
 	seed := "hashtext('" + c.Name + "')"
@@ -392,30 +392,7 @@ func tenOf(t *testing.T, db *sqlx.DB, id uuid.UUID) (text string) {
 	return text
 }
 
-func exec(t *testing.T, db *sqlx.DB, query string, args ...any) {
-	t.Helper()
-	_, err := db.Exec(query, args...)
-	check.Require(t, err == nil, "%.60s: %v", query, err)
-}
-
-// eventually runs the query until it is true; the database, not the test, waits between two tries.
-func eventually(t *testing.T, db *sqlx.DB, what, query string, args ...any) {
-	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for range 20_000 {
-		yes := getOne[bool](t, db, query, args...)
-		if yes {
-			return
-		}
-		if time.Now().After(deadline) {
-			break
-		}
-		exec(t, db, `SELECT pg_sleep(0.003)`)
-	}
-	t.Fatalf("%s: not within a minute", what)
-}
-
-// urlOf is the server's URL with another database and the settings that the
+// urlOf returns the server's URL with another database and the settings that the
 // store relies on.
 func urlOf(t *testing.T, server, database string) string {
 	t.Helper()

@@ -6,21 +6,18 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jmoiron/sqlx"
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
-	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
-	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/search"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestSearchBehindTheCatalogue: while the index is incomplete, a search for words finds all messages up to the
+// TestSearchWithAnIncompleteIndex: while the index is incomplete, a search for words finds all messages up to the
 // indexer's position, and those of its present batch, in one order.
-func TestSearchBehindTheCatalogue(t *testing.T) {
+func TestSearchWithAnIncompleteIndex(t *testing.T) {
 	db := freshDB(t)
-	newest := seedBehind(t, db)
+	newest := postgrestest.SeedBehind(t, db)
 	store := New(db)
 	store.SetIndexVersion(1)
 	page := func(t *testing.T, q repository.SearchQuery) (ids []uuid.UUID) {
@@ -74,7 +71,7 @@ func TestSearchBehindTheCatalogue(t *testing.T) {
 // rebuilt.
 func TestSearchWithoutAMark(t *testing.T) {
 	db := freshDB(t)
-	newest := seedBehind(t, db)
+	newest := postgrestest.SeedBehind(t, db)
 	exec(t, db, `UPDATE dlq.search_index SET walked_at = '-infinity', found_until = NULL`)
 	found, err := New(db).Search(t.Context(), repository.SearchQuery{Limit: 100, Filter: entity.Filter{Words: []string{"boom"}}})
 	check.NoError(t, err)
@@ -85,8 +82,8 @@ func TestSearchWithoutAMark(t *testing.T) {
 // leaves out a message that other pages show around it.
 func TestSearchInTheMiddleOfABatch(t *testing.T) {
 	db := freshDB(t)
-	seedBehind(t, db)
-	storeDocuments(t, db, `'boom'`, `'{}'`, `dlq.dlq_messages m WHERE error_message::int BETWEEN 1006 AND 1400`)
+	postgrestest.SeedBehind(t, db)
+	postgrestest.StoreDocuments(t, db, `'boom'`, `'{}'`, `dlq.dlq_messages m WHERE error_message::int BETWEEN 1006 AND 1400`)
 	store := New(db)
 	q := repository.SearchQuery{Limit: 30, Filter: entity.Filter{Words: []string{"boom"}}}
 	next := 1400
@@ -102,9 +99,9 @@ func TestSearchInTheMiddleOfABatch(t *testing.T) {
 	check.True(t, next == 965, "the pages end after message %d, want 966", next+1)
 }
 
-// TestSearchWhileTheCatalogueGoesBack: found messages are still found while the indexer returns to a message that was
+// TestSearchWhileTheIndexerGoesBack: found messages are still found while the indexer returns to a message that was
 // stored late.
-func TestSearchWhileTheCatalogueGoesBack(t *testing.T) {
+func TestSearchWhileTheIndexerGoesBack(t *testing.T) {
 	t.Parallel()
 	f := newFinder(t)
 	f.store.SetIndexVersion(1)
@@ -132,34 +129,7 @@ func TestSearchWhileTheCatalogueGoesBack(t *testing.T) {
 	check.NoError(t, late.Commit())
 	f.now = f.now.Add(5 * time.Minute)
 	if got := f.look(); len(got) != 1 || got[0] != missed {
-		t.Fatalf("the catalogue found %d messages, want the one that was stored late", len(got))
+		t.Fatalf("the indexer found %d messages, want the one that was stored late", len(got))
 	}
 	check.Same(t, newest(), "2000", "meanwhile: got message first")
-}
-
-// TestExportBehindTheCatalogue: an export reads all messages, so messages without a document are no reason to test
-// each one.
-func TestExportBehindTheCatalogue(t *testing.T) {
-	db := freshDB(t)
-	seedBehind(t, db)
-	exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message) SELECT 'orders', 'new' FROM generate_series(1, $1)`, search.ExportSample)
-	tx := begin(t, db)
-	q := repository.ExportQuery{Filter: entity.Filter{Words: []string{"boom"}}, Limit: 1000}
-	how := check.Must(search.HowToExport(t.Context(), tx, codec.SourceOf(false), q, search.Scope{}))(t)
-	check.Same(t, how, search.FindFirst, "want that documents are found first")
-}
-
-// seedBehind inserts 2,000 messages; the indexer's position is after the first half, and the next five have documents
-// too. It returns those with documents, newest first.
-func seedBehind(t *testing.T, db *sqlx.DB) (newest []uuid.UUID) {
-	t.Helper()
-	exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, error_class, created_at)
-		SELECT 'orders', n::text, 'x', now() - (3000 - n) * interval '1 second' FROM generate_series(1, 2000) n`)
-	storeDocuments(t, db, `'boom'`, `'{}'`, `dlq.dlq_messages m WHERE error_message::int BETWEEN 966 AND 1005`)
-	exec(t, db, `UPDATE dlq.search_index SET version = 1, found_until = m.created_at, walked_at = m.created_at
-		FROM dlq.dlq_messages m WHERE m.error_message = '1001'`)
-	check.NoError(t, db.Select(&newest, `SELECT m.id FROM dlq.dlq_messages m JOIN dlq.message_documents d ON d.message_id = m.id
-		ORDER BY m.created_at DESC`))
-	check.Require(t, len(newest) == 40, "%d documents, want 40", len(newest))
-	return newest
 }

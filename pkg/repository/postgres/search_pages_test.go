@@ -16,7 +16,6 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
-	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/search"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
@@ -89,7 +88,7 @@ func (s *stretches) keep(documents []entity.Document) {
 
 func repeated(second, n int) []int { return slices.Repeat([]int{second}, n) }
 
-// at is the time of a second of the stretches.
+// at returns the time of a second of the stretches.
 func (s *stretches) at(second int) time.Time { return s.began.Add(time.Duration(second) * time.Second) }
 
 // messages inserts a message for each second and returns their documents, of which half have the word of their
@@ -137,7 +136,7 @@ func (s *stretches) text(word string) string {
 	return strings.Join(text, " ")
 }
 
-// askedWords are words that occur in all stretches, in one, and in none.
+// askedWords returns words that occur in all stretches, in one, and in none.
 func askedWords() [][]string {
 	return [][]string{
 		{"early"},
@@ -188,7 +187,7 @@ func (s *stretches) expected(q repository.SearchQuery) (ids []uuid.UUID) {
 		where += " AND (m.created_at, m.id) " + sign + " (" + arg(q.After.CreatedAt) + "::timestamptz, " + arg(q.After.ID) + "::uuid)"
 	}
 	check.NoError(s.T, s.db.Select(&ids, `SELECT m.id FROM `+codec.SourceOf(q.Archived).Table+` m JOIN dlq.message_documents d ON d.message_id = m.id
-		WHERE `+where+` ORDER BY `+search.Order(q.Sort, "m.created_at", "m.id"), args...))
+		WHERE `+where+` ORDER BY `+orderOf(q.Sort, "m.created_at", "m.id"), args...))
 	return ids
 }
 
@@ -203,7 +202,8 @@ func (s *stretches) wantPages(q repository.SearchQuery, pages int) {
 	}
 }
 
-// place is a start of a page: after a message of either table, or the beginning.
+// place returns a cursor at which a page may start: after a message of either table, or at the beginning of the
+// list.
 func (s *stretches) place(known []repository.Cursor) repository.Cursor {
 	ids := []uuid.UUID{{}, uuid.Max, uuid.New()}
 	switch p := known[s.random.IntN(len(known))]; s.random.IntN(4) {
@@ -300,4 +300,12 @@ func (s *stretches) wantAllPages() {
 			}
 		}
 	})
+}
+
+// orderOf returns the SQL order of a list.
+func orderOf(s repository.Sort, at, id string) string {
+	if s.Ascending {
+		return at + ", " + id
+	}
+	return at + " DESC, " + id + " DESC"
 }

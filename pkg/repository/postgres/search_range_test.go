@@ -14,7 +14,6 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
-	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/search"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
@@ -63,8 +62,8 @@ func TestWordsPageByPage(t *testing.T) {
 			postgrestest.Parallel(t, fmt.Sprintf("%s/%v%v%d", name, how.Archived, how.Sort.Ascending, how.Limit), func(t *testing.T) {
 				how.Filter = c.f
 				table := codec.SourceOf(how.Archived).Table
-				want := getAll[uuid.UUID](t, db, `SELECT id FROM (SELECT *, split_part(error_message, ' ', 2)::int AS n FROM `+table+`) m
-					WHERE `+c.where+` ORDER BY `+search.Order(how.Sort, "created_at", "id"))
+				want := postgrestest.All[uuid.UUID](t, db, `SELECT id FROM (SELECT *, split_part(error_message, ' ', 2)::int AS n FROM `+table+`) m
+					WHERE `+c.where+` ORDER BY `+orderOf(how.Sort, "created_at", "id"))
 				got := pageByPage(t, store, how, somePages)
 				check.True(t, slices.Equal(got, want[:min(len(want), somePages*how.Limit)]),
 					"got %d messages, want %d; the first that differs is the %dth", len(got), len(want), check.FirstDifference(got, want))
@@ -109,7 +108,7 @@ func seedTimes(t *testing.T, db *sqlx.DB) {
 	exec(t, db, `INSERT INTO dlq.dlq_messages`+rows)
 	exec(t, db, `INSERT INTO dlq.dlq_messages_archive`+rows)
 	for _, table := range []string{"dlq_messages", "dlq_messages_archive"} {
-		storeDocuments(t, db, `concat_ws(' ', CASE WHEN n % 2 = 1 THEN 'odd' ELSE 'even' END, CASE WHEN n > 6000 THEN 'old' END,
+		postgrestest.StoreDocuments(t, db, `concat_ws(' ', CASE WHEN n % 2 = 1 THEN 'odd' ELSE 'even' END, CASE WHEN n > 6000 THEN 'old' END,
 			CASE WHEN n % 700 = 0 THEN 'rare' END, CASE WHEN n BETWEEN 7000 AND 9999 THEN 'instant' END,
 			CASE WHEN n > 11000 THEN 'zq' END)`, `CASE WHEN n > 6000 THEN ARRAY[$1::bigint] ELSE '{}' END`,
 			`(SELECT id, created_at, split_part(error_message, ' ', 2)::int AS n FROM dlq.`+table+`) m ORDER BY n DESC`, entity.HeaderTerm("h", nil))
@@ -135,7 +134,7 @@ func TestWordsReadLittle(t *testing.T) {
 	store.SetIndexVersion(1)
 	words := func(list ...string) entity.Filter { return entity.Filter{Words: list} }
 	ascending := repository.Sort{Ascending: true}
-	middle := getOne[time.Time](t, db, `SELECT created_at FROM dlq.dlq_messages ORDER BY created_at OFFSET 20000 LIMIT 1`)
+	middle := postgrestest.Get[time.Time](t, db, `SELECT created_at FROM dlq.dlq_messages ORDER BY created_at OFFSET 20000 LIMIT 1`)
 	deep := repository.Cursor{CreatedAt: middle, ID: uuid.Max}
 	none := words("oldword")
 	none.Topic = "few"
@@ -184,7 +183,7 @@ func seedHalves(t *testing.T, db *sqlx.DB) {
 		exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, error_class, status, created_at, value, headers)
 			SELECT CASE WHEN n % 120 = 0 THEN 'few' ELSE 'topic' END, 'boom ' || n, 'class' || n % 10, 'DEAD', now() - n * interval '0.5 second', '{"order": 1}', '\x00'
 			FROM generate_series(`+part+`) n ORDER BY n DESC`)
-		storeDocuments(t, db, `concat_ws(' ', 'boom', n, CASE WHEN original_topic = 'few' THEN 'fewword' WHEN n > 30000 THEN 'oldword' ELSE 'newword' END,
+		postgrestest.StoreDocuments(t, db, `concat_ws(' ', 'boom', n, CASE WHEN original_topic = 'few' THEN 'fewword' WHEN n > 30000 THEN 'oldword' ELSE 'newword' END,
 			CASE WHEN n % 500 = 0 THEN 'rarething' END)`, `'{}'`,
 			`(SELECT *, split_part(error_message, ' ', 2)::int AS n FROM dlq.dlq_messages) m WHERE n BETWEEN `+strings.ReplaceAll(part, ",", " AND ")+` ORDER BY n DESC`)
 		exec(t, db, `ANALYZE dlq.dlq_messages`)
@@ -197,12 +196,13 @@ func seedHalves(t *testing.T, db *sqlx.DB) {
 	exec(t, db, `ANALYZE dlq.search_index`)
 }
 
-// TestDocumentsHaveTheTimeOfTheirMessage: whichever statement made the message or changed it.
+// TestDocumentsHaveTheTimeOfTheirMessage: a document has the created_at of its message, whichever statement
+// inserted or changed the message.
 func TestDocumentsHaveTheTimeOfTheirMessage(t *testing.T) {
 	t.Parallel()
 	wantDated := func(t *testing.T, db *sqlx.DB, documents int) {
 		t.Helper()
-		dated := getOne[int](t, db, `SELECT count(*) FROM dlq.message_documents d
+		dated := postgrestest.Get[int](t, db, `SELECT count(*) FROM dlq.message_documents d
 			JOIN (SELECT id, created_at FROM dlq.dlq_messages UNION ALL SELECT id, created_at FROM dlq.dlq_messages_archive) m
 			ON m.id = d.message_id AND m.created_at = d.created_at`)
 		check.True(t, dated == documents && count(t, db, "message_documents") == documents,
@@ -238,7 +238,7 @@ func TestDocumentsHaveTheTimeOfTheirMessage(t *testing.T) {
 	postgrestest.Parallel(t, "NoneHasNoFiniteOne", func(t *testing.T) {
 		f := newFinder(t)
 		exec(t, f.db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, created_at) VALUES ('o', 'e', 'infinity'), ('o', 'e', '-infinity')`)
-		check.Len(t, f.look(), 0, "messages to catalogue")
+		check.Len(t, f.look(), 0, "messages to index")
 	})
 }
 
@@ -260,7 +260,7 @@ func insertAt(t *testing.T, db *sqlx.DB, at string) (id uuid.UUID) {
 	return id
 }
 
-// TestDocumentsOfAnyTime: a message may be older than every partition, or newer.
+// TestDocumentsOfAnyTime: documents are stored for messages that are older or newer than every partition.
 func TestDocumentsOfAnyTime(t *testing.T) {
 	t.Parallel()
 	f := newFinder(t)
@@ -326,34 +326,4 @@ func TestEmptyPartitionsAreDropped(t *testing.T) {
 	want("of nothing")
 	f.keep([]uuid.UUID{insertAt(t, f.db, "2026-01-02 13:00Z")})
 	want("late", "20260102")
-}
-
-// TestNewDayIsSearchedByItsWords although PostgreSQL has not analyzed the partition yet.
-func TestNewDayIsSearchedByItsWords(t *testing.T) {
-	t.Parallel()
-	db := postgrestest.Open(t)
-	db.SetMaxOpenConns(1)
-	exec(t, db, `SELECT dlq.create_document_partitions(ARRAY['2026-01-02 12:00Z'::timestamptz])`)
-	exec(t, db, `ALTER TABLE dlq.message_documents_20260102 SET (autovacuum_enabled = off)`)
-	exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, created_at)
-		SELECT 'orders', repeat(md5(n::text), 20), '2026-01-02 12:00Z'::timestamptz + n * interval '1 second' FROM generate_series(1, 5000) n`)
-	storeDocuments(t, db, `error_message`, `'{}'`, `dlq.dlq_messages m`)
-	exec(t, db, `SET enable_seqscan = off`)
-	q := repository.SearchQuery{Filter: entity.Filter{Words: []string{"nowhere"}}, Limit: 20}
-	noon := search.Micros(time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC))
-	today := noon / search.DayLength * search.DayLength
-	for index, plan := range map[string]func() (string, []any){
-		"20260102_text_terms_idx": func() (string, []any) {
-			return search.RangeQuery(codec.SourceOf(false), q, search.Scope{}, search.TimeRange{From: today, To: noon + search.DayLength/3}, []search.Day{{Table: "dlq.message_documents_20260102"}})
-		},
-		"20260102_pkey": func() (string, []any) {
-			return search.RangeQuery(codec.SourceOf(false), q, search.Scope{}, search.TimeRange{From: noon, To: noon + search.DayLength/24}, nil)
-		},
-	} {
-		query, args := plan()
-		if got := planned(t, db, query, args); !strings.Contains(got, "on message_documents_"+index) && !strings.Contains(got, "using message_documents_"+index) ||
-			strings.Count(got, " message_documents_20260102_") != 1 {
-			t.Errorf("got this plan, want %s alone:\n%s", index, got)
-		}
-	}
 }

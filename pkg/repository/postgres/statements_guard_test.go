@@ -29,7 +29,7 @@ func TestStatements(t *testing.T) {
 		{"OpenKnownTopics", 1, func(g *statementGuard) int64 { g.open(n, 0); return g.open(n, 0) }},
 		{"Ingest", 2, func(g *statementGuard) int64 { return g.store(n) }},
 		{"ClaimAndFinish", 4, func(g *statementGuard) int64 { return g.attempts(n, 500) }},
-		{"Catalogue", 3, func(g *statementGuard) int64 { return g.catalogue(n) }},
+		{"SearchIndex", 3, func(g *statementGuard) int64 { return g.index(n) }},
 		{"List", 1, (*statementGuard).list},
 		{"Get", 1, (*statementGuard).get},
 		{"Archive", 3, func(g *statementGuard) int64 { return g.archive(n) }},
@@ -47,7 +47,8 @@ func TestStatements(t *testing.T) {
 	}
 }
 
-// statementGuard repeats an operation in rounds; the results of earlier rounds stay in the store.
+// statementGuard counts the statements of operations, which it repeats in rounds; the results of earlier rounds
+// stay in the store.
 type statementGuard struct {
 	*testing.T
 	db       *sqlx.DB
@@ -133,8 +134,8 @@ func (g *statementGuard) attempts(n, batch int) int64 {
 	})
 }
 
-// catalogue stores documents, counts arrivals and assigns groups.
-func (g *statementGuard) catalogue(n int) int64 {
+// index stores documents, which also counts arrivals and assigns error groups.
+func (g *statementGuard) index(n int) int64 {
 	held, err := g.s.AcquireIndexerLease(g.Context(), uuid.Nil, 1, time.Hour)
 	g.must(held, err, "AcquireIndexerLease", held)
 	var documents []entity.Document

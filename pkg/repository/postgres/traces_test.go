@@ -93,7 +93,7 @@ func TestWithTracing(t *testing.T) {
 	postgrestest.Parallel(t, "OpensConnectionsInTheirTrace", func(t *testing.T) {
 		spans := tracestest.Record()
 		db, name := openTraced(t, spans)
-		holdConnection(t, db)
+		postgrestest.HoldConnection(t, db)
 		check.NoError(t, New(db).Ping(spans.Begin(t.Context())))
 		check.Same(t, spans.Names(), []string{"connect " + name, "ping " + name}, "spans")
 	})

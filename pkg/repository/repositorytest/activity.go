@@ -233,14 +233,20 @@ func activityUntil(h *harness) {
 	if got := h.arrivals(h.lastWeek()).Until; !got.Equal(m.CreatedAt.Truncate(time.Microsecond)) {
 		h.Errorf("until %v, want the message's %v", got, m.CreatedAt)
 	}
+	group := func() entity.ErrorGroup {
+		return check.Must(h.Repository.ErrorGroup(h.Context(), someGroup, nil, repository.Trend{}))(h)
+	}
+	check.True(h, group().CountedUntil.Equal(m.CreatedAt.Truncate(time.Microsecond)), "minutes of the group until %v, want the message's %v", group().CountedUntil, m.CreatedAt)
 	h.documented(1, m.ID)
 	h.unindexed(1)
+	check.True(h, group().CountedUntil.Equal(h.until()), "minutes of the group until %v, want the search index's", group().CountedUntil)
 	if got, want := h.arrivals(h.lastWeek()).Until, h.until(); !got.Equal(want) || want.Before(m.CreatedAt) {
-		h.Errorf("until %v, want the catalogue's %v", got, want)
+		h.Errorf("until %v, want the search index's %v", got, want)
 	}
 }
 
-// activityTogether: several workers each believe that they hold the lease.
+// activityTogether: several indexers, each of which believes that it holds the lease, store documents of the same
+// messages.
 func activityTogether(h *harness) {
 	const workers = 4
 	ids := h.puts(100)

@@ -116,7 +116,8 @@ func againChange(h *harness) {
 	}
 }
 
-// againChangeRest: all batches of a redrive change messages under its one operation.
+// againChangeRest: one operation may change messages in several calls, since all batches of a redrive use the
+// redrive's operation.
 func againChangeRest(h *harness) {
 	for _, way := range byHand {
 		cause := fullCause()

@@ -24,7 +24,7 @@ func archivedPromises() []promise {
 		{"RestoreAgainIsNoError", archivedAgain},
 		{"RestoreOfNothingIsNotFound", archivedNothing},
 		{"OneOfManyRestores", archivedRace},
-		{"RestoredBeforeItWasCataloguedIsFoundLater", archivedUnindexed},
+		{"RestoredBeforeItWasIndexedIsFoundLater", archivedUnindexed},
 	}
 }
 
@@ -38,7 +38,7 @@ func (h *harness) restore(id uuid.UUID) entity.Message {
 	return check.Must(h.Repository.Restore(h.Context(), id, entity.By("alice")))(h)
 }
 
-// archived is a message in the archive with all of its fields set.
+// archived returns a message in the archive with all of its fields set.
 func (h *harness) archived() entity.Message {
 	h.Helper()
 	m := h.put(func(m *entity.Message) {

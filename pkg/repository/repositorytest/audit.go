@@ -29,6 +29,9 @@ func auditPromises() []promise {
 		{"GoesOnBelowAnEntry", auditPages},
 		{"EachFilterHolds", auditFilters},
 		{"FiltersHoldTogether", auditFilterPairs},
+		{"HasOneEntryForEachRequest", auditByRequest},
+		{"HasAnEntryForEachRequestWithTheSameID", auditReusedRequestID},
+		{"CountsForSomeTopicsOnlyEntriesOfTheObject", auditCountsVisible},
 		{"UnknownObjectIsEmpty", auditUnknown},
 		{"OutlivesItsMessage", auditOutlives},
 	}
@@ -52,16 +55,15 @@ func (h *harness) trail(q repository.TrailQuery) []entity.AuditEntry {
 	return check.Must(h.Repository.Trail(h.Context(), q))(h)
 }
 
-// fullCause is a cause with all of its fields set.
+// fullCause returns a cause with all of its fields set.
 func fullCause() entity.AuditInfo {
 	return entity.AuditInfo{
 		Actor: "alice", Reason: "the consumer is fixed", RequestID: "req_0123456789ab",
-		TraceID: "0af7651916cd43dd8448eb211c80319c", Operation: uuid.New(),
+		TraceID: "0af7651916cd43dd8448eb211c80319c", Operation: uuid.New(), Call: uuid.New(),
 	}
 }
 
-// wantEntries checks the entries of one object, oldest first. Their numbers must
-// count up; want has none.
+// wantEntries checks the entries of one object, oldest first. Their ids must increase; those in want are 0.
 func (h *harness) wantEntries(id uuid.UUID, want ...entity.AuditEntry) {
 	h.Helper()
 	got := h.trail(repository.TrailQuery{ObjectID: id})
@@ -77,7 +79,7 @@ func (h *harness) wantEntries(id uuid.UUID, want ...entity.AuditEntry) {
 	check.Same(h, got, want, "trail of %s", id)
 }
 
-// auditEntry is the expected entry of a change that happens now.
+// auditEntry returns the expected entry of a change that happens now.
 func (h *harness) auditEntry(action entity.Action, id uuid.UUID, from, to entity.Status, count int, cause entity.AuditInfo) entity.AuditEntry {
 	return entity.AuditEntry{
 		At: h.clock.Kept(), Action: action, Kind: entity.KindMessage, ObjectID: id,
@@ -91,7 +93,7 @@ func withError(e entity.AuditEntry) entity.AuditEntry {
 	return e
 }
 
-// entriesOf returns the entries of an object, oldest first, without numbers.
+// entriesOf returns the entries of an object, oldest first, without ids.
 func (h *harness) entriesOf(id uuid.UUID) []entity.AuditEntry {
 	h.Helper()
 	entries := h.trail(repository.TrailQuery{ObjectID: id})
@@ -232,7 +234,7 @@ func auditChange(h *harness) {
 	}
 }
 
-// auditNothing requests changes that are not possible.
+// auditNothing: a change that the store refuses adds no entry.
 func auditNothing(h *harness) {
 	resolved, claimed, unknown := h.in(entity.Resolved), h.in(entity.Retrying), uuid.New()
 	before := h.trail(repository.TrailQuery{})
@@ -370,6 +372,9 @@ func trailFilters(e entity.AuditEntry) map[string]func(*repository.TrailQuery) {
 		"action":  func(q *repository.TrailQuery) { q.Action = e.Action },
 		"request": func(q *repository.TrailQuery) { q.RequestID = "req_1" },
 		"after":   func(q *repository.TrailQuery) { q.After = e.At.In(time.FixedZone("IST", 19800)) },
+		"until":   func(q *repository.TrailQuery) { q.Until = e.At.In(time.FixedZone("IST", 19800)) },
+		"people":  func(q *repository.TrailQuery) { q.ActorKind = entity.ActorPerson },
+		"machine": func(q *repository.TrailQuery) { q.ActorKind = entity.ActorMachine },
 		"before":  func(q *repository.TrailQuery) { q.Before = e.ID },
 		"other":   func(q *repository.TrailQuery) { q.Kind = entity.KindRedrive },
 		"nobody":  func(q *repository.TrailQuery) { q.Actor = "nobody" },
@@ -385,6 +390,9 @@ func trailHolds(e entity.AuditEntry, q repository.TrailQuery) bool {
 		q.Action != "" && q.Action != e.Action,
 		q.RequestID != "" && q.RequestID != e.Cause.RequestID,
 		e.At.Before(q.After),
+		!q.Until.IsZero() && !e.At.Before(q.Until),
+		q.ActorKind == entity.ActorPerson && e.Action == entity.ActionAttempt,
+		q.ActorKind == entity.ActorMachine && e.Action != entity.ActionAttempt,
 		q.Before != 0 && q.Before <= e.ID:
 		return false
 	}
@@ -426,6 +434,97 @@ func auditFilterPairs(h *harness) {
 		ObjectID: e.ObjectID, Kind: e.Kind, Actor: e.Cause.Actor, Action: e.Action,
 		RequestID: e.Cause.RequestID, After: e.At, Before: e.ID + 1, Limit: 5,
 	})
+}
+
+// auditByRequest: a request that changes many messages is one entry, also when the trail is read page by page.
+func auditByRequest(h *harness) {
+	by := func(actor, request string) entity.AuditInfo {
+		return entity.AuditInfo{Actor: actor, RequestID: request, Call: uuid.NewSHA1(uuid.Nil, []byte(actor+request))}
+	}
+	single := h.put()
+	h.dyings(single.ID, 1, by("alice", "req_1"))
+	r, ids := h.began(3, func(n *repository.NewRedrive) { n.Action, n.Cause = entity.RedriveDead, by("bob", "req_2") })
+	batch := h.lease(r.ID, uuid.New())
+	for _, id := range ids {
+		h.clock.Advance(time.Second)
+		change := repository.Change{Action: entity.RedriveDead, IDs: []uuid.UUID{id}, Lease: repository.Lease{RedriveID: r.ID, Number: batch.Number, Owner: batch.owner}}
+		check.Must(h.Repository.Change(h.Context(), change, by("bob", "req_2")))(h)
+	}
+	h.dyings(single.ID, 1, entity.By("carol")) // two changes without a request
+	c := h.claim(single.ID)
+	check.Must(h.Repository.Finish(h.Context(), []repository.Result{result(c, entity.Failed)}, entity.By(entity.ActorAuto)))(h)
+
+	type row struct {
+		actor    string
+		action   entity.Action
+		entries  int
+		redrive  entity.RedriveAction
+		selected int
+	}
+	machine, dead := row{entity.ActorAuto, entity.ActionAttempt, 1, "", 0}, row{"carol", entity.ActionDead, 1, "", 0}
+	requeue, bulk := row{"carol", entity.ActionRequeue, 1, "", 0}, row{"bob", entity.ActionCreate, 4, entity.RedriveDead, 4}
+	alice := row{"alice", entity.ActionDead, 2, "", 0}
+	started := h.redrive(r.ID).CreatedAt
+	for name, c := range map[string]struct {
+		q    repository.TrailQuery
+		want []row
+	}{
+		"everything":      {repository.TrailQuery{}, []row{machine, requeue, dead, bulk, alice}},
+		"of people":       {repository.TrailQuery{ActorKind: entity.ActorPerson}, []row{requeue, dead, bulk, alice}},
+		"of the machine":  {repository.TrailQuery{ActorKind: entity.ActorMachine}, []row{machine}},
+		"of one person":   {repository.TrailQuery{ActorKind: entity.ActorPerson, Actor: "bob"}, []row{bulk}},
+		"of an action":    {repository.TrailQuery{Action: entity.ActionDead}, []row{dead, bulk, alice}},
+		"of a later one":  {repository.TrailQuery{Action: entity.ActionRequeue}, []row{requeue, {"alice", entity.ActionRequeue, 2, "", 0}}},
+		"of a time":       {repository.TrailQuery{After: started, Until: started.Add(time.Millisecond)}, []row{bulk}},
+		"of its messages": {repository.TrailQuery{After: started.Add(time.Millisecond), ActorKind: entity.ActorPerson, Actor: "bob"}, nil},
+		"of a message":    {repository.TrailQuery{ObjectID: ids[0]}, []row{{"bob", entity.ActionDead, 4, "", 0}}},
+		"of a request":    {repository.TrailQuery{RequestID: "req_2"}, []row{bulk}},
+	} {
+		c.q.ByRequest = true
+		var got []row
+		for c.q.Limit = 1; ; {
+			page := h.trail(c.q)
+			if len(page) == 0 {
+				break
+			}
+			e := page[0]
+			got = append(got, row{e.Cause.Actor, e.Action, e.Entries, e.Redrive, e.Selected})
+			c.q.Before = e.ID
+		}
+		check.Same(h, got, c.want, "requests %s", name)
+	}
+}
+
+// auditReusedRequestID: a client chooses the id of its request, and may choose that of another one.
+func auditReusedRequestID(h *harness) {
+	m := h.put()
+	var want []string
+	for _, actor := range []string{"alice", "bob", "alice"} {
+		check.Must(h.Repository.MarkDead(h.Context(), m.ID, entity.AuditInfo{Actor: actor, RequestID: "req_1", Call: uuid.New()}))(h)
+		check.Must(h.Repository.Requeue(h.Context(), m.ID, entity.AuditInfo{Actor: actor, RequestID: "req_1"}))(h) // before calls were recorded
+		want = append(want, actor+" dead", actor+" requeue")
+	}
+	var got []string
+	for _, e := range slices.Backward(h.trail(repository.TrailQuery{ByRequest: true})) {
+		check.Same(h, e.Entries, 1, "entries of the request that did %s", e.Action)
+		got = append(got, e.Cause.Actor+" "+string(e.Action))
+	}
+	check.Same(h, got, want, "requests with one id")
+}
+
+// auditCountsVisible: entries of messages name no topic, so a caller with roles on some topics learns only of the object
+// that the query names.
+func auditCountsVisible(h *harness) {
+	ids := h.puts(3)
+	h.change(entity.RedriveDead, entity.AuditInfo{Actor: "alice", Call: uuid.New()}, ids...)
+	for _, c := range []struct {
+		visible *entity.TopicPatterns
+		want    int
+	}{{nil, 3}, {&entity.TopicPatterns{}, 1}} {
+		found := h.trail(repository.TrailQuery{ObjectID: ids[0], ByRequest: true, Visible: c.visible})
+		check.Require(h, len(found) == 1, "got %d entries of a message, want 1", len(found))
+		check.Same(h, found[0].Entries, c.want, "entries of the request for a caller who sees %+v", c.visible)
+	}
 }
 
 func auditUnknown(h *harness) {

@@ -166,7 +166,7 @@ func changeInvalid(h *harness) {
 	h.wantStatus(m.ID, entity.Pending)
 }
 
-// changeRace: callers name the same messages in opposite orders.
+// changeRace: of callers that change the same messages at once, in opposite orders, only one changes each message.
 func changeRace(h *harness) {
 	for _, way := range byHand {
 		var forth []uuid.UUID
@@ -379,7 +379,8 @@ func giveUpLive(h *harness) {
 	h.wantUnchanged(m)
 }
 
-// giveUpExpired: it is not yet known whether the record was published.
+// giveUpExpired: a message with an expired claim cannot be marked dead, because it is not yet known whether its
+// record was published.
 func giveUpExpired(h *harness) {
 	m := h.in(entity.Retrying)
 	h.clock.Advance(100 * expiry)

@@ -196,7 +196,8 @@ func claimTakeOver(h *harness) {
 	h.wantFinished(h.finish(c, entity.Acknowledged), entity.Resolved, 2)
 }
 
-// claimTakeOverLimit: there must be a way to end a last attempt in doubt, too.
+// claimTakeOverLimit: TakeOver also claims a message whose last allowed attempt is in doubt, because there must be
+// a way to end that attempt.
 func claimTakeOverLimit(h *harness) {
 	m := h.put(func(m *entity.Message) { m.MaxRetries = 1 })
 	h.unsettleable(m.ID)

@@ -76,7 +76,7 @@ func raceFinish(h *harness) {
 	}
 }
 
-// raceVerdicts: a late publisher and the settler of its claim.
+// raceVerdicts: when a late publisher and the settler end the same claim at once, one result counts.
 func raceVerdicts(h *harness) {
 	for range rounds {
 		m := h.put()

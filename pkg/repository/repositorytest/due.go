@@ -42,7 +42,7 @@ func (h *harness) wantDue(topics []string, want ...uuid.UUID) {
 	check.Same(h, next, (repository.Cursor{}), "Due goes on at, want the end")
 }
 
-// backingOff is a message that failed once and waits.
+// backingOff returns a message that failed once and waits.
 func (h *harness) backingOff(wait time.Duration, changes ...func(*entity.Message)) entity.Message {
 	h.Helper()
 	m := h.put(changes...)

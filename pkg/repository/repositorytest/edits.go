@@ -11,7 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// editsPromises are about attempts whose record differs from the message's own.
+// editsPromises returns the promises about attempts that send an edited record.
 func editsPromises() []promise {
 	return []promise{
 		{"HistoryShowsThemWhole", editsWhole},
@@ -43,7 +43,7 @@ func fullEdit() *entity.Edit {
 	}
 }
 
-// edited is an attempt on a message with that edit.
+// edited returns an attempt on a message with that edit.
 func edited(id uuid.UUID, e *entity.Edit) repository.Claim {
 	c := intent(id)
 	c.Edit = e
@@ -65,7 +65,7 @@ func (h *harness) wantEdits(id uuid.UUID, want ...*entity.Edit) {
 	}
 }
 
-// sendEdited is a whole attempt with an edit.
+// sendEdited makes a whole attempt with an edit.
 func (h *harness) sendEdited(c repository.Claim, verdict entity.Verdict) {
 	h.Helper()
 	taken := h.claimAll(c)
@@ -251,7 +251,7 @@ func editsAttemptsOf(h *harness) {
 	}
 }
 
-// sentAs is a message with key "k" and value "v" whose attempt was acknowledged with that edit and its hash.
+// sentAs returns a message with key "k" and value "v" whose attempt was acknowledged with that edit and its hash.
 func (h *harness) sentAs(e *entity.Edit) entity.Message {
 	h.Helper()
 	messages, _ := h.arrives(1)
@@ -314,8 +314,8 @@ func editsNoHash(h *harness) {
 	h.wantNoReturn(got, came, messages[0].ID)
 }
 
-// editsOtherAttempts: of two attempts on a message the edited one failed, or was
-// never sent.
+// editsOtherAttempts: a message had an edited attempt, which failed or was never sent, and then one without an edit.
+// Only the second one can return: a dead letter with the edited value is no return of it.
 func editsOtherAttempts(h *harness) {
 	e := &entity.Edit{SetValue: true, Value: []byte("new")}
 	for _, first := range []entity.Verdict{entity.Failed, entity.GivenBack} {

@@ -42,7 +42,7 @@ var endings = []entity.Verdict{
 	entity.Acknowledged, entity.Skipped, entity.Failed, entity.Rejected, entity.Refused, entity.GivenBack,
 }
 
-// verdicts are all of them.
+// verdicts returns every verdict.
 func verdicts() []entity.Verdict { return append(slices.Clone(endings), entity.InDoubt) }
 
 func (h *harness) wantFinished(got repository.Finished, status entity.Status, retryCount int) {
@@ -71,7 +71,7 @@ func finishSkipped(h *harness) {
 	h.wantOutcome(m.ID, "")
 }
 
-// finishOutcome: a record comes back before its publish was acknowledged.
+// finishOutcome: a record comes back before its publish is acknowledged, and the outcome stays returned.
 func finishOutcome(h *harness) {
 	m := h.put(full)
 	c := repository.Claim{MessageID: m.ID, ID: m.Claim.ID}

@@ -21,7 +21,7 @@ func failures(topic, name string, n int) []repository.TopicFailure {
 	return list
 }
 
-// refused is how many of the failures are refused.
+// refused returns how many of the failures are refused.
 func (h *harness) refused(list []repository.TopicFailure) int {
 	h.Helper()
 	refused := check.Must(h.Repository.AdmitFingerprints(h.Context(), list))(h)
@@ -33,7 +33,7 @@ func (h *harness) wantRefused(what string, list []repository.TopicFailure, want 
 	check.Same(h, h.refused(list), want, "%s: failures are refused", what)
 }
 
-// untilNextHour is the time left in the hour of the store's clock.
+// untilNextHour returns the time left in the hour of the store's clock.
 func (h *harness) untilNextHour() time.Duration {
 	now := h.clock.Now()
 	return now.Truncate(time.Hour).Add(time.Hour).Sub(now)

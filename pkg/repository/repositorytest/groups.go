@@ -145,6 +145,7 @@ func groupsBounded(h *harness) {
 	for range 40 {
 		long.Frames = append(long.Frames, strings.Repeat("f", 1000))
 	}
+	long.Message = "the message of which the title is only the cause"
 	odd := entity.Fingerprint{Title: "\u202e odd \" \\ ' {} [\u0001]", Frames: []string{`a"b\c`, "", "{x,y}"}}
 	check.NoError(h, h.Repository.SaveFingerprints(h.Context(), []entity.Fingerprint{long, odd}))
 	h.came(long, 1)
@@ -236,8 +237,8 @@ func groupsOfTopic(h *harness) {
 	h.wantGroups("of a name that no topic has", repository.GroupQuery{Topic: "no\x00body"})
 	h.attempt(resolved, entity.Acknowledged)
 	h.wantGroups("of a topic, all resolved", repository.GroupQuery{Topic: "payments"}, "b")
-	h.wantGroups("of a topic, open, all resolved", repository.GroupQuery{Topic: "payments", Open: true})
-	h.wantGroups("by what is open, of a topic, all resolved", repository.GroupQuery{Topic: "payments", Open: true, Sort: repository.GroupsByOpen})
+	h.wantGroups("of a topic, open, all resolved", repository.GroupQuery{Topic: "payments", Statuses: repository.OpenStatuses})
+	h.wantGroups("by what is open, of a topic, all resolved", repository.GroupQuery{Topic: "payments", Statuses: repository.OpenStatuses, Sort: repository.GroupsByOpen})
 	check.NoError(h, h.Repository.Delete(h.Context(), resolved, entity.By("alice")))
 	h.wantGroups("of a topic, all deleted", repository.GroupQuery{Topic: "payments"})
 	got := h.group(b, repository.Trend{})
@@ -280,14 +281,14 @@ func groupsByOpen(h *harness) {
 	}
 	h.wantGroups("by what is open, one resolved", by, "a", "c", "b")
 	h.wantPaged(by, "a", "c", "b")
-	by.Open = true
+	by.Statuses = repository.OpenStatuses
 	h.wantPaged(by, "a", "c")
-	h.wantGroups("that are open", repository.GroupQuery{Open: true, Sort: repository.GroupsByFirstSeen}, titles(a, c)...)
+	h.wantGroups("that are open", repository.GroupQuery{Statuses: repository.OpenStatuses, Sort: repository.GroupsByFirstSeen}, titles(a, c)...)
 	by.Topic = "payments"
 	h.wantPaged(by, "c")
 }
 
-// titles are those of fingerprints that arrived at one moment, in the order of lists.
+// titles returns the titles of fingerprints that arrived at one moment, in the order of lists.
 func titles(f ...entity.Fingerprint) []string {
 	slices.SortFunc(f, func(a, b entity.Fingerprint) int { return compareIDs(b.ID(), a.ID()) })
 	all := check.Each(f, func(one entity.Fingerprint) string { return one.Title })
@@ -308,7 +309,7 @@ func groupsVisible(h *harness) {
 	seen := h.visible("payments.*", "unused")
 	for _, sort := range []repository.GroupSort{repository.GroupsByLastSeen, repository.GroupsByFirstSeen, repository.GroupsByOpen} {
 		h.wantPaged(repository.GroupQuery{Visible: seen, Sort: sort}, "a")
-		h.wantPaged(repository.GroupQuery{Visible: seen, Sort: sort, Topic: "payments.eu", Open: true}, "a")
+		h.wantPaged(repository.GroupQuery{Visible: seen, Sort: sort, Topic: "payments.eu", Statuses: repository.OpenStatuses}, "a")
 		h.wantGroups("of a topic that is not visible", repository.GroupQuery{Visible: seen, Sort: sort, Topic: original})
 		h.wantGroups("for a user who sees nothing", repository.GroupQuery{Visible: h.visible("nobody"), Sort: sort})
 		h.wantGroups("for a user without patterns", repository.GroupQuery{Visible: &entity.TopicPatterns{}, Sort: sort})
@@ -333,7 +334,7 @@ func groupsVisible(h *harness) {
 		check.NoError(h, h.Repository.Delete(h.Context(), id, entity.By("alice")))
 	}
 	h.wantGroups("of which the messages are gone", repository.GroupQuery{Visible: seen}, "a")
-	h.wantGroups("that are open, of which the messages are gone", repository.GroupQuery{Visible: seen, Open: true})
+	h.wantGroups("that are open, of which the messages are gone", repository.GroupQuery{Visible: seen, Statuses: repository.OpenStatuses})
 }
 
 // groupsHiddenTimes: neither the order nor any time reveals when an invisible message arrived.
@@ -350,7 +351,7 @@ func groupsHiddenTimes(h *harness) {
 	for _, sort := range []repository.GroupSort{repository.GroupsByLastSeen, repository.GroupsByFirstSeen} {
 		h.wantPaged(repository.GroupQuery{Sort: sort}, "b", "a")
 		h.wantPaged(repository.GroupQuery{Sort: sort, Visible: seen}, "a", "b")
-		h.wantPaged(repository.GroupQuery{Sort: sort, Visible: seen, Open: true}, "a", "b")
+		h.wantPaged(repository.GroupQuery{Sort: sort, Visible: seen, Statuses: repository.OpenStatuses}, "a", "b")
 		h.wantPaged(repository.GroupQuery{Sort: sort, Visible: seen, Topic: "payments"}, "b")
 		for _, g := range h.groups(repository.GroupQuery{Sort: sort, Visible: seen}) {
 			if g.Cursor.Key != g.LastSeen.UnixMicro() || !g.FirstSeen.Equal(g.LastSeen) {
@@ -424,7 +425,7 @@ func groupsRegress(h *harness) {
 	want("when it came back again", at, true)
 }
 
-// searched are the messages of a group that can be claimed.
+// searched returns the messages of a group that can be claimed.
 func (h *harness) searched(f entity.Fingerprint) []uuid.UUID {
 	h.Helper()
 	found := check.Must(h.Repository.Search(h.Context(), repository.SearchQuery{

@@ -66,7 +66,7 @@ func (h *harness) puts(n int, changes ...func(*entity.Message)) []uuid.UUID {
 	return ids
 }
 
-// source is a position in partition 0 of the first incarnation of a topic.
+// source returns a position in partition 0 of the first incarnation of a topic.
 func (h *harness) source(topic string, offset int64) entity.Source {
 	h.Helper()
 	ref, ok := h.refs[topic]
@@ -94,7 +94,7 @@ func (h *harness) list(topic string, page repository.Page) repository.List {
 	return check.Must(h.Repository.List(h.Context(), topic, page))(h)
 }
 
-// claimable is how many messages of the topic can be claimed at this moment.
+// claimable returns how many messages of the topic can be claimed at this moment.
 func (h *harness) claimable(topic string) int {
 	h.Helper()
 	free, err := h.Repository.Claimable(h.Context(), ids(h.list(topic, repository.Page{Number: 1, Size: everything}).Messages))
@@ -113,7 +113,7 @@ func (h *harness) expired(limit int) []uuid.UUID {
 	return ids(messages)
 }
 
-// intent is a new attempt on a message.
+// intent returns a new attempt on a message.
 func intent(id uuid.UUID) repository.Claim {
 	return repository.Claim{MessageID: id, ID: uuid.New(), Topic: original, Partition: 2, EndOffset: 40}
 }
@@ -176,7 +176,7 @@ func (h *harness) finish(c repository.Claim, verdict entity.Verdict) repository.
 	return finished[0]
 }
 
-// attempt is a whole attempt that lasts a second.
+// attempt makes a whole attempt that lasts a second.
 func (h *harness) attempt(id uuid.UUID, verdict entity.Verdict) repository.Finished {
 	h.Helper()
 	c := h.claim(id)

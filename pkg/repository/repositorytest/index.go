@@ -18,13 +18,13 @@ func indexPromises() []promise {
 		{"AnotherVersionIsNotFound", indexVersions},
 		{"AnotherVersionIsNotKept", indexStale},
 		{"AnswersAreFromOnesOwnVersion", indexAnswers},
-		{"UncataloguedIsOldestFirstWithBytes", indexUnindexed},
-		{"UncataloguedIsBounded", indexBounded},
+		{"UnindexedIsOldestFirstWithBytes", indexUnindexed},
+		{"UnindexedIsBounded", indexBounded},
 		{"WhatIsStoredIsNotAskedForAgain", indexStored},
 		{"WithoutAGroupIsAskedForWhateverItsAge", indexUngrouped},
 		{"DocumentGivesAGroupOnce", indexGroups},
 		{"WhatComesLateIsNotMissed", indexLate},
-		{"ArchivedMessagesAreCataloguedToo", indexArchived},
+		{"ArchivedMessagesAreIndexedToo", indexArchived},
 		{"DeletedMessagesLoseTheirDocument", indexDeleted},
 		{"UntilIsTheOldestThatIsMissing", indexUntil},
 	}
@@ -104,7 +104,8 @@ func indexVersions(h *harness) {
 	h.wantIDs("unindexed", h.unindexed(8), []uuid.UUID{b.ID})
 }
 
-// indexStale: a worker that does not know yet that it lost the lease.
+// indexStale: documents of another version are not stored. They come from an indexer that does not know yet that it
+// lost the lease.
 func indexStale(h *harness) {
 	a, b := h.put(grouped), h.put(grouped)
 	h.indexed(a)

@@ -178,7 +178,7 @@ func ingestCreatedAt(h *harness) {
 	}
 }
 
-// ingestState: the lineage of the message has used its attempts up.
+// ingestState: a message may be DEAD when it arrives, because its lineage has used up its attempts.
 func ingestState(h *harness) {
 	parent, root := uuid.New(), uuid.New()
 	b := h.batch(h.open(deadLetter, 0, 0), 0, 1, func(m *entity.Message) {

@@ -42,14 +42,14 @@ func keysPromises() []promise {
 
 const keyLease = 30 * time.Second
 
-// keyRequest is a new request with a key.
+// keyRequest returns a new request with a key.
 func keyRequest(key string) repository.Key {
 	return repository.Key{
 		Principal: "alice", Key: key, Request: sha256.Sum256([]byte("POST /x")), Operation: uuid.New(), Owner: uuid.New(),
 	}
 }
 
-// sentAgain is the same request, repeated.
+// sentAgain returns the same request, repeated.
 func sentAgain(k repository.Key) repository.Key {
 	k.Operation, k.Owner = uuid.New(), uuid.New()
 	return k
@@ -108,7 +108,8 @@ func keysAtWork(h *harness) {
 	}
 }
 
-// keysAgain: the driver of a database may send a statement twice.
+// keysAgain: the owner of a key gets the same answer when it repeats a call, because a driver may send a statement
+// twice.
 func keysAgain(h *harness) {
 	k := h.begin("k")
 	h.clock.Advance(keyLease - time.Second)

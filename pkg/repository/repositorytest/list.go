@@ -335,7 +335,8 @@ func (r *smallReservation) Take(n int64) error {
 	return nil
 }
 
-// readsReserveMemory: a read reserves its memory in its caller's reservation, and stops when there is none left.
+// readsReserveMemory: a read reserves memory for the messages that it loads in the reservation of its context, and
+// ends with an error when none is left.
 func readsReserveMemory(h *harness) {
 	id := h.puts(3, func(m *entity.Message) { m.Record.Value = bytes.Repeat([]byte("x"), 10_000) })[0]
 	for name, read := range map[string]func(context.Context) error{

@@ -16,7 +16,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// mapPromises are about original topics that operators set.
+// mapPromises returns the promises about original topics that operators set.
 func mapPromises() []promise {
 	return []promise{
 		{"SetsTheTopicAndSaysWhoKnowsIt", mapSets},
@@ -235,7 +235,7 @@ func mapReturns(h *harness) {
 	h.wantReturn(got, child[0], messages[0].ID, 1)
 }
 
-// mapRace: callers name the same messages in opposite orders.
+// mapRace: of callers that map the same messages at once, in opposite orders, only one changes each message.
 func mapRace(h *harness) {
 	forth := h.puts(10, unknownOrigin)
 	back := slices.Clone(forth)
@@ -420,7 +420,7 @@ func (h *harness) wantUnmapped(visible *entity.TopicPatterns, want ...repository
 	check.True(h, err == nil && slices.Equal(got, want), "Unmapped = %v, %v, want %v", got, err, want)
 }
 
-// from is an unknown origin in a dead-letter topic.
+// from returns an unknown origin in a dead-letter topic.
 func (h *harness) from(topic string, offset int64) func(*entity.Message) {
 	return func(m *entity.Message) {
 		unknownOrigin(m)

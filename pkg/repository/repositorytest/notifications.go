@@ -34,22 +34,22 @@ func eventsPromises() []promise {
 	}
 }
 
-func noticesPromises() []promise {
+func notificationsPromises() []promise {
 	return []promise{
-		{"AreHandedOutAsTheyWereKept", noticesKept},
-		{"WaitForTheWindow", noticesWindow},
-		{"TakeUpMoreOfTheSame", noticesGrouped},
-		{"StayApartBySinkKindAndObject", noticesApart},
-		{"SayTheSameOnceTaken", noticesFrozen},
-		{"AreNotRepeatedSoon", noticesRepeat},
-		{"AreTakenAtAPace", noticesPace},
-		{"AreTakenOnce", noticesTogether},
-		{"AreTakenAgainWhenTheClaimExpires", noticesExpired},
-		{"AreTriedAgain", noticesRetried},
-		{"PauseTheirSinkOnly", noticesPause},
-		{"KeepTheirClaim", noticesForeignClaim},
-		{"AreGivenUp", noticesGivenUp},
-		{"AreCounted", noticesWaiting},
+		{"AreHandedOutAsTheyWereKept", notificationsKept},
+		{"WaitForTheWindow", notificationsWindow},
+		{"TakeUpMoreOfTheSame", notificationsGrouped},
+		{"StayApartBySinkKindAndObject", notificationsApart},
+		{"SayTheSameOnceTaken", notificationsFrozen},
+		{"AreNotRepeatedSoon", notificationsRepeat},
+		{"AreTakenAtAPace", notificationsPace},
+		{"AreTakenOnce", notificationsTogether},
+		{"AreTakenAgainWhenTheClaimExpires", notificationsExpired},
+		{"AreTriedAgain", notificationsRetried},
+		{"PauseTheirSinkOnly", notificationsPause},
+		{"KeepTheirClaim", notificationsForeignClaim},
+		{"AreGivenUp", notificationsGivenUp},
+		{"AreCounted", notificationsWaiting},
 	}
 }
 
@@ -82,15 +82,15 @@ func (h *harness) watch() {
 	h.clock.Advance(time.Second)
 }
 
-func (h *harness) keep(seen repository.Events, notices ...repository.NewNotice) {
+func (h *harness) keep(seen repository.Events, notifications ...repository.NewNotification) {
 	h.Helper()
-	h.keepIn(repository.KeptNotices{Seen: seen, Notices: notices})
+	h.keepIn(repository.KeptNotifications{Seen: seen, Notifications: notifications})
 }
 
-func (h *harness) keepIn(k repository.KeptNotices) {
+func (h *harness) keepIn(k repository.KeptNotifications) {
 	h.Helper()
-	ok := check.Must(h.Repository.KeepNotices(h.Context(), k))(h)
-	check.Require(h, ok, "KeepNotices = %v, want it kept", ok)
+	ok := check.Must(h.Repository.KeepNotifications(h.Context(), k))(h)
+	check.Require(h, ok, "KeepNotifications = %v, want it kept", ok)
 }
 
 // news finds events, keeps them, and returns those that are to be reported.
@@ -330,11 +330,11 @@ func eventsOnce(h *harness) {
 	h.watch()
 	h.in(entity.Dead)
 	first, second := h.look(1), h.look(1)
-	h.keep(first, h.notice())
-	ok, err := h.Repository.KeepNotices(h.Context(), repository.KeptNotices{Seen: second, Notices: []repository.NewNotice{h.notice()}})
-	check.True(h, err == nil && !ok, "KeepNotices of the second = %v, %v, want it refused", ok, err)
+	h.keep(first, h.notification())
+	ok, err := h.Repository.KeepNotifications(h.Context(), repository.KeptNotifications{Seen: second, Notifications: []repository.NewNotification{h.notification()}})
+	check.True(h, err == nil && !ok, "KeepNotifications of the second = %v, %v, want it refused", ok, err)
 	if n, _ := h.take("ops", 0); n.Events != 1 {
-		h.Errorf("the notice has %d events, want the one of who was first", n.Events)
+		h.Errorf("the notification has %d events, want the one of who was first", n.Events)
 	}
 }
 
@@ -352,8 +352,8 @@ func eventsTogether(h *harness) {
 	seen := h.look(1)
 	var kept atomic.Int32
 	together(8, func(int) {
-		ok, err := h.Repository.KeepNotices(h.Context(), repository.KeptNotices{Seen: seen, Notices: []repository.NewNotice{h.notice()}})
-		check.True(h, err == nil, "KeepNotices: %v", err)
+		ok, err := h.Repository.KeepNotifications(h.Context(), repository.KeptNotifications{Seen: seen, Notifications: []repository.NewNotification{h.notification()}})
+		check.True(h, err == nil, "KeepNotifications: %v", err)
 		if ok {
 			kept.Add(1)
 		}
@@ -361,9 +361,9 @@ func eventsTogether(h *harness) {
 	check.Same(h, kept.Load(), 1, "kept the events")
 }
 
-// notice is a new notice.
-func (h *harness) notice(changes ...func(*repository.NewNotice)) repository.NewNotice {
-	n := repository.NewNotice{
+// notification returns a new notification.
+func (h *harness) notification(changes ...func(*repository.NewNotification)) repository.NewNotification {
+	n := repository.NewNotification{
 		ID: uuid.New(), Sink: "ops", Kind: repository.MessageDead, Object: original, Topics: []string{original}, Events: 1,
 		First: h.clock.Kept(), Last: h.clock.Kept(), MessageIDs: []uuid.UUID{uuid.New()}, Detail: []byte(`{"a": 1}`),
 	}
@@ -373,25 +373,25 @@ func (h *harness) notice(changes ...func(*repository.NewNotice)) repository.NewN
 	return n
 }
 
-// keepNotice keeps a notice and returns it.
-func (h *harness) keepNotice(changes ...func(*repository.NewNotice)) repository.NewNotice {
+// keepNotification keeps a notification and returns it.
+func (h *harness) keepNotification(changes ...func(*repository.NewNotification)) repository.NewNotification {
 	h.Helper()
-	n := h.notice(changes...)
+	n := h.notification(changes...)
 	h.keep(h.look(0), n)
 	return n
 }
 
-const noticeLease = time.Minute
+const notificationLease = time.Minute
 
-func (h *harness) take(sink string, pace time.Duration) (n repository.Notice, claim uuid.UUID) {
+func (h *harness) take(sink string, pace time.Duration) (n repository.Notification, claim uuid.UUID) {
 	h.Helper()
 	claim = uuid.New()
-	n, _, err := h.Repository.ClaimNotice(h.Context(), repository.NoticeClaim{Sink: sink, ID: claim, Lease: noticeLease, Pace: pace})
-	check.Require(h, err == nil, "ClaimNotice: %v", err)
+	n, _, err := h.Repository.ClaimNotification(h.Context(), repository.NotificationClaim{Sink: sink, ID: claim, Lease: notificationLease, Pace: pace})
+	check.Require(h, err == nil, "ClaimNotification: %v", err)
 	return n, claim
 }
 
-// wantTaken claims a notice, which must be that one; uuid.Nil for none.
+// wantTaken claims a notification, which must be that one; uuid.Nil for none.
 func (h *harness) wantTaken(what string, want uuid.UUID) uuid.UUID {
 	h.Helper()
 	n, claim := h.take("ops", 0)
@@ -399,12 +399,12 @@ func (h *harness) wantTaken(what string, want uuid.UUID) uuid.UUID {
 	return claim
 }
 
-func (h *harness) settle(r repository.NoticeResult) {
+func (h *harness) settle(r repository.NotificationResult) {
 	h.Helper()
-	check.NoError(h, h.Repository.SettleNotice(h.Context(), r))
+	check.NoError(h, h.Repository.SettleNotification(h.Context(), r))
 }
 
-func (h *harness) wantNotice(got repository.Notice, want repository.NewNotice) {
+func (h *harness) wantNotification(got repository.Notification, want repository.NewNotification) {
 	h.Helper()
 	var detail, wanted map[string]any
 	_ = json.Unmarshal(got.Detail, &detail)
@@ -413,57 +413,57 @@ func (h *harness) wantNotice(got repository.Notice, want repository.NewNotice) {
 	b, _ := json.Marshal(detail)
 	check.True(h, string(a) == string(b), "Detail = %s, want %s", b, a)
 	got.Detail, want.Detail = nil, nil
-	a, _ = json.Marshal(got.NewNotice)
+	a, _ = json.Marshal(got.NewNotification)
 	b, _ = json.Marshal(want)
-	check.True(h, string(a) == string(b), "got notice\n%s, want\n%s", a, b)
+	check.True(h, string(a) == string(b), "got notification\n%s, want\n%s", a, b)
 }
 
-func noticesKept(h *harness) {
-	want := h.keepNotice(func(n *repository.NewNotice) {
+func notificationsKept(h *harness) {
+	want := h.keepNotification(func(n *repository.NewNotification) {
 		n.Topics, n.Events, n.Last = []string{"a", "b"}, 7, n.First.Add(time.Minute)
 		n.Detail = []byte(`{"title": "it's \"broken\"", "n": [1, 2]}`)
 	})
 	at := h.clock.Kept()
 	got, _ := h.take("ops", 0)
-	h.wantNotice(got, want)
+	h.wantNotification(got, want)
 	check.True(h, got.CreatedAt == at && got.Attempts == 1 && got.LastError == "",
 		"got %+v, want it made at %s, its first attempt", got, at)
-	none := h.keepNotice(func(n *repository.NewNotice) { n.Object, n.Topics, n.MessageIDs = "x", []string{}, []uuid.UUID{} })
+	none := h.keepNotification(func(n *repository.NewNotification) { n.Object, n.Topics, n.MessageIDs = "x", []string{}, []uuid.UUID{} })
 	got, _ = h.take("ops", 0)
-	h.wantNotice(got, none)
+	h.wantNotification(got, none)
 }
 
-func noticesWindow(h *harness) {
-	n := h.notice()
-	h.keepIn(repository.KeptNotices{Seen: h.look(0), Notices: []repository.NewNotice{n}, Window: time.Minute})
+func notificationsWindow(h *harness) {
+	n := h.notification()
+	h.keepIn(repository.KeptNotifications{Seen: h.look(0), Notifications: []repository.NewNotification{n}, Window: time.Minute})
 	h.clock.Advance(59 * time.Second)
 	h.wantTaken("before the window ends", uuid.Nil)
 	h.clock.Advance(2 * time.Second)
 	h.wantTaken("after it", n.ID)
 }
 
-func noticesGrouped(h *harness) {
-	first := h.keepNotice(func(n *repository.NewNotice) { n.Topics = []string{"b"} })
+func notificationsGrouped(h *harness) {
+	first := h.keepNotification(func(n *repository.NewNotification) { n.Topics = []string{"b"} })
 	h.clock.Advance(time.Second)
-	more := h.keepNotice(func(n *repository.NewNotice) {
+	more := h.keepNotification(func(n *repository.NewNotification) {
 		n.Topics, n.Events, n.Detail = []string{"a", "b"}, 20, []byte(`{"a": 2}`)
-		for len(n.MessageIDs) < 2*repository.MaxNoticeMessages {
+		for len(n.MessageIDs) < 2*repository.MaxNotificationMessages {
 			n.MessageIDs = append(n.MessageIDs, uuid.New())
 		}
 	})
 	want := first
 	want.Topics, want.Events, want.Last, want.Detail = []string{"a", "b"}, 21, more.Last, more.Detail
-	want.MessageIDs = append(want.MessageIDs, more.MessageIDs...)[:repository.MaxNoticeMessages]
+	want.MessageIDs = append(want.MessageIDs, more.MessageIDs...)[:repository.MaxNotificationMessages]
 	got, _ := h.take("ops", 0)
-	h.wantNotice(got, want)
+	h.wantNotification(got, want)
 	h.wantTaken("after the one", uuid.Nil)
 }
 
-func noticesApart(h *harness) {
-	h.keep(h.look(0), h.notice(),
-		h.notice(func(n *repository.NewNotice) { n.Sink = "team" }),
-		h.notice(func(n *repository.NewNotice) { n.Kind = repository.LoopStopped }),
-		h.notice(func(n *repository.NewNotice) { n.Object = "payments" }))
+func notificationsApart(h *harness) {
+	h.keep(h.look(0), h.notification(),
+		h.notification(func(n *repository.NewNotification) { n.Sink = "team" }),
+		h.notification(func(n *repository.NewNotification) { n.Kind = repository.LoopStopped }),
+		h.notification(func(n *repository.NewNotification) { n.Object = "payments" }))
 	for sink, want := range map[string]int{"ops": 3, "team": 1, "nobody": 0} {
 		got := 0
 		for range 5 {
@@ -471,42 +471,42 @@ func noticesApart(h *harness) {
 				got++
 			}
 		}
-		check.Same(h, got, want, "%s: took notices", sink)
+		check.Same(h, got, want, "%s: took notifications", sink)
 	}
 }
 
-func noticesFrozen(h *harness) {
-	first := h.keepNotice()
+func notificationsFrozen(h *harness) {
+	first := h.keepNotification()
 	taken, claim := h.take("ops", 0)
-	second := h.keepNotice()
-	h.settle(repository.NoticeResult{Notice: taken.ID, Claim: claim})
+	second := h.keepNotification()
+	h.settle(repository.NotificationResult{Notification: taken.ID, Claim: claim})
 	again, _ := h.take("ops", 0)
 	other, _ := h.take("ops", 0)
 	if again.ID == second.ID {
 		again, other = other, again
 	}
-	h.wantNotice(again, first)
-	h.wantNotice(other, second)
+	h.wantNotification(again, first)
+	h.wantNotification(other, second)
 }
 
-func noticesRepeat(h *harness) {
-	n := h.keepNotice()
-	h.settle(repository.NoticeResult{Notice: n.ID, Claim: h.wantTaken("the first", n.ID), Sent: true})
+func notificationsRepeat(h *harness) {
+	n := h.keepNotification()
+	h.settle(repository.NotificationResult{Notification: n.ID, Claim: h.wantTaken("the first", n.ID), Sent: true})
 	h.clock.Advance(time.Minute)
-	next := h.notice()
-	other := h.notice(func(n *repository.NewNotice) { n.Object = "payments" })
-	h.keepIn(repository.KeptNotices{
-		Seen: h.look(0), Notices: []repository.NewNotice{next, other}, Repeat: 10 * time.Minute,
+	next := h.notification()
+	other := h.notification(func(n *repository.NewNotification) { n.Object = "payments" })
+	h.keepIn(repository.KeptNotifications{
+		Seen: h.look(0), Notifications: []repository.NewNotification{next, other}, Repeat: 10 * time.Minute,
 	})
-	h.settle(repository.NoticeResult{Notice: other.ID, Claim: h.wantTaken("about something else", other.ID), Sent: true})
+	h.settle(repository.NotificationResult{Notification: other.ID, Claim: h.wantTaken("about something else", other.ID), Sent: true})
 	h.clock.Advance(9*time.Minute - time.Second)
 	h.wantTaken("before it may be repeated", uuid.Nil)
 	h.clock.Advance(2 * time.Second)
 	h.wantTaken("when it may", next.ID)
 }
 
-func noticesPace(h *harness) {
-	h.keep(h.look(0), h.notice(), h.notice(func(n *repository.NewNotice) { n.Object = "payments" }))
+func notificationsPace(h *harness) {
+	h.keep(h.look(0), h.notification(), h.notification(func(n *repository.NewNotification) { n.Object = "payments" }))
 	if n, _ := h.take("ops", time.Second); n.ID == uuid.Nil {
 		h.Errorf("took none, want the first")
 	}
@@ -518,48 +518,48 @@ func noticesPace(h *harness) {
 	}
 }
 
-func noticesTogether(h *harness) {
-	h.keepNotice()
+func notificationsTogether(h *harness) {
+	h.keepNotification()
 	var taken atomic.Int32
 	together(8, func(int) {
 		if n, _ := h.take("ops", 0); n.ID != uuid.Nil {
 			taken.Add(1)
 		}
 	})
-	check.Same(h, taken.Load(), 1, "took the notice")
+	check.Same(h, taken.Load(), 1, "took the notification")
 }
 
-func noticesExpired(h *harness) {
-	n := h.keepNotice()
+func notificationsExpired(h *harness) {
+	n := h.keepNotification()
 	h.wantTaken("at first", n.ID)
-	h.clock.Advance(noticeLease - time.Second)
+	h.clock.Advance(notificationLease - time.Second)
 	h.wantTaken("before the claim expires", uuid.Nil)
 	h.clock.Advance(2 * time.Second)
 	if got, _ := h.take("ops", 0); got.ID != n.ID || got.Attempts != 2 {
-		h.Errorf("took %+v, want the notice the second time", got)
+		h.Errorf("took %+v, want the notification the second time", got)
 	}
 }
 
-func noticesRetried(h *harness) {
-	n := h.keepNotice()
-	h.settle(repository.NoticeResult{Notice: n.ID, Claim: h.wantTaken("at first", n.ID), Error: "refused", RetryIn: time.Minute})
+func notificationsRetried(h *harness) {
+	n := h.keepNotification()
+	h.settle(repository.NotificationResult{Notification: n.ID, Claim: h.wantTaken("at first", n.ID), Error: "refused", RetryIn: time.Minute})
 	h.clock.Advance(59 * time.Second)
 	h.wantTaken("too early", uuid.Nil)
 	h.clock.Advance(2 * time.Second)
 	got, claim := h.take("ops", 0)
 	check.True(h, got.ID == n.ID && got.Attempts == 2 && got.LastError == "refused",
-		"took %+v, want the notice that was refused", got)
-	h.settle(repository.NoticeResult{Notice: n.ID, Claim: claim, Sent: true})
+		"took %+v, want the notification that was refused", got)
+	h.settle(repository.NotificationResult{Notification: n.ID, Claim: claim, Sent: true})
 	h.clock.Advance(time.Hour)
 	h.wantTaken("after it was sent", uuid.Nil)
 }
 
-func noticesPause(h *harness) {
-	one := h.keepNotice()
-	two := h.keepNotice(func(n *repository.NewNotice) { n.Object = "payments" })
-	other := h.keepNotice(func(n *repository.NewNotice) { n.Sink = "team" })
+func notificationsPause(h *harness) {
+	one := h.keepNotification()
+	two := h.keepNotification(func(n *repository.NewNotification) { n.Object = "payments" })
+	other := h.keepNotification(func(n *repository.NewNotification) { n.Sink = "team" })
 	n, claim := h.take("ops", 0)
-	h.settle(repository.NoticeResult{Notice: n.ID, Claim: claim, RetryIn: time.Hour, Pause: time.Minute})
+	h.settle(repository.NotificationResult{Notification: n.ID, Claim: claim, RetryIn: time.Hour, Pause: time.Minute})
 	h.wantTaken("in the pause", uuid.Nil)
 	if n, _ := h.take("team", 0); n.ID != other.ID {
 		h.Errorf("another sink: took %s, want %s", n.ID, other.ID)
@@ -572,24 +572,24 @@ func noticesPause(h *harness) {
 	h.wantTaken("after it", left)
 }
 
-func noticesForeignClaim(h *harness) {
-	n := h.keepNotice()
+func notificationsForeignClaim(h *harness) {
+	n := h.keepNotification()
 	h.wantTaken("at first", n.ID)
-	h.settle(repository.NoticeResult{Notice: n.ID, Claim: uuid.New(), Sent: true})
-	h.clock.Advance(noticeLease)
+	h.settle(repository.NotificationResult{Notification: n.ID, Claim: uuid.New(), Sent: true})
+	h.clock.Advance(notificationLease)
 	h.wantTaken("after another claim's settling", n.ID)
 }
 
-func noticesGivenUp(h *harness) {
-	old := h.keepNotice()
+func notificationsGivenUp(h *harness) {
+	old := h.keepNotification()
 	h.clock.Advance(time.Hour)
-	h.keepNotice(func(n *repository.NewNotice) { n.Object = "payments" })
-	taken := h.keepNotice(func(n *repository.NewNotice) { n.Sink = "team" })
+	h.keepNotification(func(n *repository.NewNotification) { n.Object = "payments" })
+	taken := h.keepNotification(func(n *repository.NewNotification) { n.Sink = "team" })
 	giveUp := func(want ...uuid.UUID) {
 		h.Helper()
-		ended := check.Must(h.Repository.GiveUpNotices(h.Context(), time.Hour-time.Second, 10))(h)
-		got := check.Each(ended, func(n repository.Notice) uuid.UUID { return n.ID })
-		h.wantIDs("GiveUpNotices", got, want)
+		ended := check.Must(h.Repository.GiveUpNotifications(h.Context(), time.Hour-time.Second, 10))(h)
+		got := check.Each(ended, func(n repository.Notification) uuid.UUID { return n.ID })
+		h.wantIDs("GiveUpNotifications", got, want)
 	}
 	giveUp(old.ID)
 	giveUp()
@@ -597,21 +597,21 @@ func noticesGivenUp(h *harness) {
 	if n, _ := h.take("team", 0); n.ID != taken.ID {
 		h.Errorf("took %s, want %s", n.ID, taken.ID)
 	}
-	if ended, err := h.Repository.GiveUpNotices(h.Context(), time.Hour-time.Second, 10); err != nil || len(ended) != 1 {
-		h.Errorf("GiveUpNotices = %v, %v, want only the unclaimed one", ended, err)
+	if ended, err := h.Repository.GiveUpNotifications(h.Context(), time.Hour-time.Second, 10); err != nil || len(ended) != 1 {
+		h.Errorf("GiveUpNotifications = %v, %v, want only the unclaimed one", ended, err)
 	}
 }
 
-func noticesWaiting(h *harness) {
-	h.keep(h.look(0), h.notice(func(n *repository.NewNotice) { n.Sink = "team" }))
-	n := h.keepNotice()
-	h.keepIn(repository.KeptNotices{
+func notificationsWaiting(h *harness) {
+	h.keep(h.look(0), h.notification(func(n *repository.NewNotification) { n.Sink = "team" }))
+	n := h.keepNotification()
+	h.keepIn(repository.KeptNotifications{
 		Seen: h.look(0), Window: time.Hour,
-		Notices: []repository.NewNotice{h.notice(func(n *repository.NewNotice) { n.Sink, n.Object = "late", "x" })},
+		Notifications: []repository.NewNotification{h.notification(func(n *repository.NewNotification) { n.Sink, n.Object = "late", "x" })},
 	})
 	h.clock.Advance(time.Minute)
-	h.settle(repository.NoticeResult{Notice: n.ID, Claim: h.wantTaken("ops", n.ID), Sent: true})
-	got, err := h.Repository.WaitingNotices(h.Context())
-	want := []repository.WaitingNotices{{Sink: "late", Notices: 1}, {Sink: "team", Notices: 1, Overdue: time.Minute}}
-	check.True(h, err == nil && slices.Equal(got, want), "WaitingNotices = %+v, %v, want %+v", got, err, want)
+	h.settle(repository.NotificationResult{Notification: n.ID, Claim: h.wantTaken("ops", n.ID), Sent: true})
+	got, err := h.Repository.WaitingNotifications(h.Context())
+	want := []repository.WaitingNotifications{{Sink: "late", Notifications: 1}, {Sink: "team", Notifications: 1, Overdue: time.Minute}}
+	check.True(h, err == nil && slices.Equal(got, want), "WaitingNotifications = %+v, %v, want %+v", got, err, want)
 }

@@ -27,15 +27,15 @@ func outcomePromises() []promise {
 		{"CommittedOffsetNeverGoesBack", committedBack},
 		{"GreatestOfACallCounts", committedTwice},
 		{"WatchesNotedGroupsOfTopicsWithSentMessages", watchedSaved},
-		{"WatchesConfiguredGroups", watchedConfigured},
+		{"WatchesConfiguredGroupsOfTopicsWithSentMessages", watchedConfigured},
 		{"ConfiguringReplacesWhatWasSaidBefore", configuredReplaced},
 	}
 }
 
 const billing = "billing"
 
-// sentBy is a message whose consumer group is group, sent to partition 2 at offset 41 of one topic id of its original
-// topic.
+// sentBy returns a message whose consumer group is group, sent to partition 2 at offset 41 of one topic id of its
+// original topic.
 func (h *harness) sentBy(group, life string) entity.Message {
 	h.Helper()
 	m := h.put(func(m *entity.Message) { m.Failure.ConsumerGroup = group })
@@ -231,8 +231,11 @@ func watchedSaved(h *harness) {
 }
 
 func watchedConfigured(h *harness) {
-	a := repository.TopicGroup{Topic: "nothing-yet", Group: billing}
+	a := repository.TopicGroup{Topic: original, Group: billing}
 	h.configure(a, a)
+	h.in(entity.Pending)
+	h.wantWatched()
+	h.in(entity.Resolved)
 	h.wantWatched(a)
 }
 

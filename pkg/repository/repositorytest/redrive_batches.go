@@ -33,6 +33,8 @@ func redriveBatchesPromises() []promise {
 		{"ItemsTellWhatBecameOfTheirRecords", itemsOutcomes},
 		{"ConfiguredGroupTellsOfItemsThatNameNone", itemsConfigured},
 		{"OutcomesOfTheCanaryAlone", outcomesCanary},
+		{"OverlapsCountWhatWaitsInOthers", overlapsCounted},
+		{"ReturnsAreGroupedByTheirErrors", returnsGrouped},
 		{"AttemptsOfFindsTheLastOfEach", attemptsOf},
 		{"AttemptsOfShowsClaims", attemptsOfClaims},
 		{"ManyOwnersNeverShareABatch", raceLeases},
@@ -79,7 +81,7 @@ func (h *harness) wantLease(id uuid.UUID, number int) *held {
 	return b
 }
 
-// itemWith is a message of a batch with a result as it usually looks.
+// itemWith returns a message of a batch with a result as it usually looks.
 func itemWith(number int, id uuid.UUID, result entity.ItemResult) entity.RedriveItem {
 	item := entity.RedriveItem{
 		Number: number, MessageID: id, Result: result,
@@ -465,7 +467,7 @@ func (h *harness) attemptsOf(redrive uuid.UUID, ids ...uuid.UUID) map[uuid.UUID]
 	return found
 }
 
-// attemptFor is a whole attempt of a redrive.
+// attemptFor makes a whole attempt of a redrive.
 func (h *harness) attemptFor(redrive, id uuid.UUID, verdict entity.Verdict) repository.Claim {
 	h.Helper()
 	c := intent(id)
@@ -600,7 +602,7 @@ func racePause(h *harness) {
 	}
 }
 
-// raceFinishRedrive: two processes save the last two batches and both move the redrive.
+// raceFinishRedrive: two processes save the last two batches and then both finish the redrive; it is finished once.
 func raceFinishRedrive(h *harness) {
 	for range rounds {
 		r := h.create(retryAll(func(n *repository.NewRedrive) {
@@ -614,7 +616,7 @@ func raceFinishRedrive(h *harness) {
 				Items: []entity.RedriveItem{itemWith(i, b.Items[0].MessageID, entity.ItemSucceeded)},
 			})
 			check.True(h, err == nil && saved, "SaveBatch = %v, %v, want true", saved, err)
-			// For the loser it is still open, or already finished.
+			// One of the two moves fails: the other batch is still open, or the redrive is already finished.
 			_, _ = h.Repository.MoveRedrive(h.Context(), r.ID, repository.RedriveMove{
 				To: entity.RedriveFinished, Action: entity.ActionFinish, Cause: entity.By("alice"),
 			})
@@ -670,4 +672,56 @@ func leaseInactiveOfTheDead(h *harness) {
 			h.Errorf("%s: ActiveRedrives = %v, %v, want it gone", state, active, err)
 		}
 	}
+}
+
+func overlapsCounted(h *harness) {
+	r, ids := h.began(6)
+	n := retryAll(func(n *repository.NewRedrive) { n.ID = uuid.New() })
+	want := func(when string, count int) {
+		h.Helper()
+		var wanted []entity.Overlap
+		if count > 0 {
+			now := h.redrive(r.ID)
+			wanted = []entity.Overlap{{ID: r.ID, Action: now.Action, State: now.State, Actor: now.Cause.Actor, CreatedAt: now.CreatedAt, Messages: count}}
+		}
+		check.Same(h, check.Must(h.Repository.Overlaps(h.Context(), n))(h), wanted, "%s: overlaps of a selection", when)
+	}
+	want("at first", 6)
+	h.save(h.wantLease(r.ID, 0), entity.ItemSucceeded, entity.ItemSkipped)
+	want("with two results", 4)
+	only := retryAll(func(n *repository.NewRedrive) { n.ID, n.Selection = uuid.New(), entity.Selection{IDs: ids[4:]} })
+	check.Same(h, check.Must(h.Repository.Overlaps(h.Context(), only))(h)[0].Messages, 2, "of two ids")
+	other := h.create(n)
+	check.Same(h, check.Must(h.Repository.RedriveOverlaps(h.Context(), other.ID))(h)[0].Messages, 4, "of a redrive")
+	check.Same(h, check.Must(h.Repository.RedriveOverlaps(h.Context(), r.ID))(h)[0].ID, other.ID, "of the first redrive")
+	h.move(other.ID, repository.RedriveMove{To: entity.RedriveCancelled})
+	h.move(r.ID, repository.RedriveMove{To: entity.RedrivePaused})
+	want("while it is paused", 4)
+	h.move(r.ID, repository.RedriveMove{To: entity.RedriveCancelled})
+	want("when it is over", 0)
+	check.Len(h, check.Must(h.Repository.RedriveOverlaps(h.Context(), other.ID))(h), 0, "redrives that are over")
+}
+
+func returnsGrouped(h *harness) {
+	r, ids := h.began(4)
+	f := entity.Fingerprint{Class: "Timeout", Title: "timed out"}
+	check.NoError(h, h.Repository.SaveFingerprints(h.Context(), []entity.Fingerprint{f}))
+	for i, id := range ids[:3] {
+		c := intent(id)
+		c.RedriveID = r.ID
+		h.claimAll(c)
+		h.acknowledge(c)
+		h.comeBack(id, c.ID, func(m *entity.Message) {
+			if i > 0 {
+				m.Group = f.ID()
+			}
+		})
+	}
+	h.returned(uuid.New(), ids[3]) // of another redrive
+	got := check.Must(h.Repository.ReturnedErrors(h.Context(), r.ID))(h)
+	want := []entity.ReturnedError{
+		{Group: f.ID(), Class: "Timeout", Title: "timed out", Topic: original, DLQTopic: "returns.dlq", Messages: 2},
+		{Topic: original, DLQTopic: "returns.dlq", Messages: 1},
+	}
+	check.Same(h, got, want, "errors of the messages that came back")
 }

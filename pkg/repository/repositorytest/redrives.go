@@ -34,7 +34,7 @@ func redrivesPromises() []promise {
 	}
 }
 
-// retryAll is a retry of all messages that the other promises store.
+// retryAll returns a retry of all messages that the other promises store.
 func retryAll(changes ...func(*repository.NewRedrive)) repository.NewRedrive {
 	n := repository.NewRedrive{
 		ID: uuid.New(), Action: entity.RedriveRetry, Selection: entity.Selection{Filter: entity.Filter{Topic: original}},
@@ -194,6 +194,8 @@ func redriveUnknown(h *harness) {
 			return err
 		},
 		"RedriveItems":    func() error { _, err := repo.RedriveItems(ctx, id, repository.ItemQuery{Limit: 1}); return err },
+		"RedriveOverlaps": func() error { _, err := repo.RedriveOverlaps(ctx, id); return err },
+		"ReturnedErrors":  func() error { _, err := repo.ReturnedErrors(ctx, id); return err },
 		"RedriveOutcomes": func() error { _, err := repo.RedriveOutcomes(ctx, id, false); return err },
 	} {
 		h.wantNoRedrive(name, id, call())

@@ -17,8 +17,9 @@ import (
 type Fixture struct {
 	Repository repository.Repository
 
-	// Insert stores a message exactly as given: state, times, claim, source. The numbers in its source come from
-	// OpenTopics. A message without a source is a row inserted by SQL, whose value is the payload's text.
+	// Insert stores a message exactly as given: state, times, claim, source. The topic id and the incarnation in
+	// the message's source are ids that OpenTopics returned. A message without a source is a row inserted by SQL,
+	// whose value is the payload's text.
 	Insert func(t *testing.T, m entity.Message)
 
 	// Archive moves a message to the archive unchanged, whatever its state and age.
@@ -78,21 +79,24 @@ func themes() []theme {
 		{"Operations", operationsPromises()},
 		{"Record", recordPromises()},
 		{"Mapping", mappingPromises()},
+		{"Views", viewsPromises()},
+		{"Redirects", redirectsPromises()},
 		{"Keys", keysPromises()},
 		{"Due", duePromises()},
 		{"Outcomes", outcomePromises()},
 		{"Redrives", redrivesPromises()},
 		{"RedriveSelection", redriveSelectionPromises()},
 		{"Groups", groupsPromises()},
+		{"GroupMinutes", groupMinutesPromises()},
 		{"TopicSummaries", topicSummariesPromises()},
 		{"Search", searchPromises()},
 		{"Count", matchingPromises()},
 		{"Export", exportPromises()},
 		{"ArchiveReading", archivedPromises()},
-		{"Catalogue", indexPromises()},
+		{"SearchIndex", indexPromises()},
 		{"Activity", activityPromises()},
 		{"Events", eventsPromises()},
-		{"Notices", noticesPromises()},
+		{"Notifications", notificationsPromises()},
 		{"ArchiveRuns", archiveRunsPromises()},
 		{"RecentGroups", recentGroupsPromises()},
 		{"RedriveBatches", redriveBatchesPromises()},
@@ -123,7 +127,7 @@ type CoreFixture struct {
 	Insert func(t *testing.T, m entity.Message) // as Fixture.Insert
 }
 
-// RunCore tests the promises of repository.Core, as Run tests all.
+// RunCore tests the promises of repository.Core only; Run tests those of repository.Repository.
 func RunCore(t *testing.T, open func(t *testing.T, clock *Clock) CoreFixture) {
 	t.Helper()
 	for _, theme := range themes() {
@@ -201,8 +205,8 @@ var beyondCore = map[string][]string{
 	"RedriveBatches": {
 		"CanaryHandsOutTheCanaryOnly", "ConfiguredGroupTellsOfItemsThatNameNone", "ItemsComeByPageAndResult",
 		"ItemsTellWhatBecameOfTheirRecords", "KeyOrderIsOneBatchAfterTheOther", "NothingIsLeasedBehindAPause",
-		"OneOfManyCreates", "OneOfManyFinishes", "OneOfManyTakesOver", "OutcomesOfTheCanaryAlone",
-		"RateHoldsForManyOwners", "RateLetsNoMoreThroughAndHasNoBurst", "RestOfABatchCountsForTheRate",
+		"OneOfManyCreates", "OneOfManyFinishes", "OneOfManyTakesOver", "OutcomesOfTheCanaryAlone", "OverlapsCountWhatWaitsInOthers",
+		"RateHoldsForManyOwners", "RateLetsNoMoreThroughAndHasNoBurst", "RestOfABatchCountsForTheRate", "ReturnsAreGroupedByTheirErrors",
 		"SaveInPartsComesTogether", "WhatTheDeadHadIsHandedOutInEveryState",
 	},
 	"RetryAll":    nil,

@@ -14,7 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// returnsPromises are about records that come back without the headers of dlq-manager.
+// returnsPromises returns the promises about records that come back without the headers of dlq-manager.
 func returnsPromises() []promise {
 	return []promise{
 		{"SameKeyAndValueIsTheChild", returnsChild},
@@ -74,7 +74,7 @@ func (h *harness) arrive(b repository.Batch) []repository.Arrival {
 	return stored.Returns
 }
 
-// sent is a message that was not a return and whose attempt was acknowledged.
+// sent returns a message that was not a return and whose attempt was acknowledged.
 func (h *harness) sent(changes ...func(*entity.Message)) entity.Message {
 	h.Helper()
 	messages, returns := h.arrives(1, changes...)
@@ -451,8 +451,8 @@ func returnsUnconfirmedLine(h *harness) {
 	h.wantStatus(last.ID, entity.Dead)
 }
 
-// returnsConfirmedFirst: the later attempt is that of a message of another dead-letter
-// topic.
+// returnsConfirmedFirst: of two attempts that sent the record, the return belongs to the one for which it is
+// confirmed. The later attempt is on a message of another dead-letter topic.
 func returnsConfirmedFirst(h *harness) {
 	m := h.sent()
 	other, _ := h.arrivesIn(foreign, false, func(m *entity.Message) { m.Return = &entity.Return{} })
@@ -498,7 +498,7 @@ func returnsHeaders(h *harness) {
 	check.True(h, len(got) == 0, "Store found %+v, want none: the attempt has a return", got)
 	h.wantForeign(h.get(second[0].ID))
 
-	// Headers that name an attempt again are accepted again.
+	// A second return is accepted for an attempt if its headers name the attempt.
 	third, got := h.arrives(1, say)
 	check.True(h, len(got) == 1 && h.get(third[0].ID).Parent == c.MessageID && h.get(first[0].ID).Parent == c.MessageID,
 		"Store found %+v, want another child of %s", got, c.MessageID)
@@ -527,7 +527,8 @@ func returnsLimit(h *harness) {
 	check.Same(h, got[0].Status, entity.Dead, "status of the child")
 }
 
-// returnsLine is a record that always fails and whose consumer drops headers.
+// returnsLine: a lineage also ends at the limit of attempts when the consumer drops all headers of a record that
+// always fails.
 func returnsLine(h *harness) {
 	m, _ := h.arrives(1)
 	root := m[0].ID
@@ -565,7 +566,7 @@ func returnsStale(h *harness) {
 	h.wantReturn(got, child[0], m.ID, 1)
 }
 
-// returnsConcurrent: several partitions store equal records at one moment.
+// returnsConcurrent: when several partitions store equal records at once, one of them is the return of an attempt.
 func returnsConcurrent(h *harness) {
 	const attempts, callers = 3, 8
 	sent, _ := h.arrives(attempts)

@@ -138,6 +138,7 @@ func (h *harness) filterCases(a assorted) []filterCase {
 	orders := []string{"plain", "dead", "resolved", "sql"}
 	return []filterCase{
 		{"nothing", entity.Filter{}, a.order},
+		{"ids", entity.Filter{MessageIDs: append(a.ids("sql", "plain"), uuid.New())}, []string{"plain", "sql"}},
 		{"topic", entity.Filter{Topic: original}, orders},
 		{"dead-letter topic", entity.Filter{Topic: "payments.dlq"}, []string{"payments", "retrying"}},
 		{"no such topic", entity.Filter{Topic: "orders_"}, nil},
@@ -201,7 +202,7 @@ func searchFilters(h *harness) {
 
 // together2 joins two filters that set no field in common.
 func together2(a, b entity.Filter) (entity.Filter, bool) {
-	clash := a.Topic != "" && b.Topic != "" || len(a.Topics.Texts()) > 0 && len(b.Topics.Texts()) > 0 ||
+	clash := len(a.MessageIDs) > 0 && len(b.MessageIDs) > 0 || a.Topic != "" && b.Topic != "" || len(a.Topics.Texts()) > 0 && len(b.Topics.Texts()) > 0 ||
 		len(a.Statuses) > 0 && len(b.Statuses) > 0 || a.ErrorClass != "" && b.ErrorClass != "" ||
 		a.ConsumerGroup != "" && b.ConsumerGroup != "" || a.Dialect != "" && b.Dialect != "" ||
 		a.Group != uuid.Nil && b.Group != uuid.Nil || a.Key != nil && b.Key != nil || a.Visible != nil && b.Visible != nil ||
@@ -211,6 +212,7 @@ func together2(a, b entity.Filter) (entity.Filter, bool) {
 		return entity.Filter{}, false
 	}
 	f := a
+	f.MessageIDs = append(slices.Clone(a.MessageIDs), b.MessageIDs...)
 	f.Topic += b.Topic
 	if len(b.Topics.Texts()) > 0 {
 		f.Topics = b.Topics
@@ -413,10 +415,11 @@ func searchLiteralWords(h *harness) {
 		return m.ID
 	}
 	percent, underscore, backslash, quote := text("at 100% of it"), text("a_b_c"), text(`c:\temp`), text(`it's "so"`)
+	order := text("注文番号 42")
 	text("at 1005 of it, axbxc, c:temp, its so")
 	for word, want := range map[string][]uuid.UUID{
 		"100%": {percent}, "0% of": {percent}, "a_b": {underscore}, `c:\t`: {backslash}, `\`: {backslash}, "it's": {quote},
-		`"so"`: {quote}, "%%": nil, "_%_": nil, `\%`: nil, "%": {percent},
+		`"so"`: {quote}, "A_B": {underscore}, "注文": {order}, "番注": nil, "%%": nil, "_%_": nil, `\%`: nil, "%": {percent},
 	} {
 		h.wantFound(fmt.Sprintf("word %q", word), entity.Filter{Words: []string{word}}, false, want)
 	}

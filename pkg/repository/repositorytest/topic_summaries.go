@@ -93,7 +93,7 @@ func summariesEmpty(h *harness) {
 	})
 }
 
-// summariesGroups: records may name any number of consumer groups.
+// summariesGroups: a summary has a limited number of consumer groups, because records may name any number.
 func summariesGroups(h *harness) {
 	const most = repository.MaxTopicGroups
 	h.in(entity.Resolved)
@@ -231,7 +231,8 @@ func topicsNewLife(h *harness) {
 	check.Same(h, h.topic("a.dlq", "1"), old, "life 1 is later")
 }
 
-// topicsIncarnations: brokers without topic ids, so that all topics have the same one.
+// topicsIncarnations: two topics have different incarnations also where the broker gives topics no ids, so that all
+// have the same id.
 func topicsIncarnations(h *harness) {
 	refs := h.topics(repository.Topic{Name: "a.dlq"}, repository.Topic{Name: "b.dlq"})
 	check.True(h, refs[0].Incarnation != refs[1].Incarnation && refs[0].TopicID != refs[1].TopicID,

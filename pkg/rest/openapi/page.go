@@ -22,15 +22,16 @@ var (
 )
 
 // Page returns the document as an HTML page without scripts, and the Content-Security-Policy that it needs.
-func Page() (page []byte, policy string, err error) {
+// theme is light, dark, or "" for the system's colours.
+func Page(theme string) (page []byte, policy string, err error) {
 	sum := sha256.Sum256([]byte(pageStyle))
 	policy = "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
 		"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-	page, err = render(Document)
+	page, err = render(Document, theme)
 	return page, policy, err
 }
 
-func render(text []byte) ([]byte, error) {
+func render(text []byte, theme string) ([]byte, error) {
 	doc, err := Read(text)
 	if err != nil {
 		return nil, err
@@ -41,7 +42,7 @@ func render(text []byte) ([]byte, error) {
 	}
 	var out bytes.Buffer
 	err = page.Execute(&out, map[string]any{
-		"Info": doc.Info, "Sections": doc.Sections(), "Schemas": doc.Schemas(),
+		"Theme": theme, "Info": doc.Info, "Sections": doc.Sections(), "Schemas": doc.Schemas(),
 		"Style": template.CSS(pageStyle), //nolint:gosec // our own file
 	})
 	if err != nil {

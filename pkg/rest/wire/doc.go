@@ -3,6 +3,7 @@
 //
 // Reading order:
 //
+//   - redirect.go: redirects of original topics
 //   - redrive.go: redrives
 //   - changes.go: answers to changes of single objects
 //   - history.go: attempts, their edits, and changes
@@ -11,6 +12,7 @@
 //   - explanation.go: where the fields of a message come from
 //   - payload.go: which payloads are shown
 //   - filter.go: filters, and the end of a page of matches
+//   - views.go: saved filters
 //   - topics.go: topics, the topic mapping, error groups and the number of arrivals
 //   - masks.go: which values are masked
 //   - json.go: times, null, lists, and JSON without reflection

@@ -22,6 +22,7 @@ type Filter struct {
 	ConsumerGroup *string         `json:"consumer_group"`
 	Dialect       *string         `json:"dialect"`
 	GroupID       *uuid.UUID      `json:"group_id"`
+	IDs           []uuid.UUID     `json:"id"`
 	Origin        *string         `json:"origin"`
 	CreatedAfter  *string         `json:"created_after"`
 	CreatedBefore *string         `json:"created_before"`
@@ -37,6 +38,7 @@ type Filter struct {
 // NewFilter is the inverse of reading a filter, as far as a filter keeps the request's values.
 func NewFilter(f entity.Filter, by Masking) *Filter {
 	shown := &Filter{
+		IDs:   f.MessageIDs,
 		Topic: OrNull(f.Topic), Status: f.Statuses, ErrorClass: OrNull(f.ErrorClass),
 		ConsumerGroup: OrNull(f.ConsumerGroup), Dialect: OrNull(f.Dialect), GroupID: OrNull(f.Group),
 		CreatedAfter: Stamp(f.CreatedAfter), CreatedBefore: Stamp(f.CreatedBefore),

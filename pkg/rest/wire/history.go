@@ -89,7 +89,16 @@ type Change struct {
 	Reason     *string            `json:"reason"`
 	RequestID  *string            `json:"request_id"`
 	TraceID    *string            `json:"trace_id"`
+	ActorKind  entity.ActorKind   `json:"actor_kind"`
 	Topics     []string           `json:"topics,omitempty"`
+	Entries    int                `json:"entries,omitempty"` // of the request that the change represents
+	Redrive    *CreatedRedrive    `json:"redrive,omitempty"`
+}
+
+// CreatedRedrive has the action and the number of selected messages of the redrive that a request created.
+type CreatedRedrive struct {
+	Action   entity.RedriveAction `json:"action"`
+	Selected int                  `json:"selected"`
 }
 
 // NewChange shows an entry of the audit trail.
@@ -98,6 +107,10 @@ func NewChange(e entity.AuditEntry) Change {
 		ID: e.ID, At: Stamp(e.At), Action: e.Action, Kind: e.Kind, ObjectID: e.ObjectID, From: OrNull(e.From),
 		To: OrNull(e.To), ErrorClass: OrNull(e.Class), Error: OrNull(e.LastError), Actor: OrNull(e.Cause.Actor),
 		Reason: OrNull(e.Cause.Reason), RequestID: OrNull(e.Cause.RequestID), TraceID: OrNull(e.Cause.TraceID),
+		ActorKind: e.ActorKind(), Entries: e.Entries,
+	}
+	if e.Redrive != "" {
+		shown.Redrive = &CreatedRedrive{e.Redrive, e.Selected}
 	}
 	if e.Topics != "" {
 		shown.Topics = strings.Split(e.Topics, ",")

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/fingerprint"
 )
 
 // Dialects read a message's fields from its headers.
@@ -40,6 +41,28 @@ type View struct {
 	NoValues bool                       // without payloads
 
 	Standing func(*entity.Message) entity.OriginStanding // nil: no origin is undeclared
+
+	Target *Target // of a single message; nil: it has none
+}
+
+// Target is the topic to which a retry would send a message now. Exists is nil when that is not known.
+type Target struct {
+	Topic      string
+	Redirected bool
+	Exists     *bool
+}
+
+func (t *Target) write(r *row) {
+	r.name("target")
+	if t == nil {
+		r.null()
+		return
+	}
+	inner := row{dst: append(r.dst, '{')}
+	inner.word("topic", t.Topic)
+	inner.flag("redirected", true, t.Redirected)
+	inner.flag("exists", t.Exists != nil, t.Exists != nil && *t.Exists)
+	r.dst = append(inner.dst, '}')
 }
 
 // AppendJSON writes m as JSON. The payload is written as the producer wrote it.
@@ -53,8 +76,9 @@ func (w Messages) AppendJSON(dst []byte, m *entity.Message, v View) []byte {
 // AppendDetailed writes m as JSON with the members that only a single message has.
 func (w Messages) AppendDetailed(dst []byte, m *entity.Message, v View) []byte {
 	dst = w.AppendJSON(dst, m, v)
-	dst[len(dst)-1] = ','
-	return append(appendExplanation(dst, w.Dialects.ExplainMessage(*m)), '}')
+	r := row{dst: dst[:len(dst)-1], more: true}
+	v.Target.write(&r)
+	return append(appendExplanation(append(r.dst, ','), w.Dialects.ExplainMessage(*m)), '}')
 }
 
 // AppendCSV writes m as one line. Bytes that are not UTF-8 are in base64 after "base64:"; headers are JSON.
@@ -74,6 +98,7 @@ type shown struct {
 	size       *int64
 	url        string // of the payload, when it was left out
 	stackTrace string
+	cause      string
 	hidden     []bool   // which headers are masked; nil: none
 	masked     []string // names of the masked values
 	undeclared string   // why the origin is undeclared; "" when it is not
@@ -100,6 +125,7 @@ func (w Messages) show(m *entity.Message, v View) shown {
 	if !w.Masking.Empty() && (v.Unmasked == nil || !v.Unmasked(m)) {
 		c.mask(w.Masking)
 	}
+	c.cause = fingerprint.Cause(c.Failure.Class, c.ErrorMessage, c.stackTrace) // of what is shown
 	return c
 }
 
@@ -259,6 +285,7 @@ func (c *shown) writeRecord(r *row) {
 		last = &c.Record.LastOffset
 	}
 	number(r, "last_offset", last)
+	r.word("cause", c.cause)
 	r.name("masked")
 	if r.csv {
 		r.dst = appendCell(r.dst, strings.Join(c.masked, " "))

@@ -1,8 +1,10 @@
 package wire
 
 import (
+	"cmp"
 	"encoding/json"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -66,7 +68,7 @@ type RedriveOptions struct {
 	Patch         json.RawMessage `json:"patch"`
 }
 
-// Outcomes counts what became known of the sent messages.
+// Outcomes counts the sent messages by outcome.
 type Outcomes struct {
 	Published int `json:"published"`
 	Consumed  int `json:"consumed"`
@@ -131,8 +133,12 @@ func progress(r entity.Redrive) float64 {
 // rateOf returns the results per second so far, including pauses, without messages that were left out from the start.
 func rateOf(r entity.Redrive, now time.Time) float64 {
 	end := r.EndedAt
-	if end.IsZero() {
+	switch {
+	case !end.IsZero():
+	case r.State.Active():
 		end = now
+	default: // it stopped or was paused then
+		end = r.UpdatedAt
 	}
 	done, took := r.Selected-r.LeftOut-r.Counts.Waiting, end.Sub(r.CreatedAt).Seconds()
 	if done <= 0 || took <= 0 {
@@ -198,7 +204,60 @@ type Preview struct {
 	PatchChecked int `json:"patch_checked"`
 	PatchFailed  int `json:"patch_failed"`
 
-	SearchedUntil *string `json:"searched_until"`
+	Overlaps      []Overlap `json:"overlaps"`
+	SearchedUntil *string   `json:"searched_until"`
+}
+
+// Overlap is another redrive that is not over, and the number of messages that wait in it too.
+type Overlap struct {
+	ID        uuid.UUID            `json:"id"`
+	Action    entity.RedriveAction `json:"action"`
+	State     entity.RedriveState  `json:"state"`
+	Actor     *string              `json:"actor"`
+	CreatedAt *string              `json:"created_at"`
+	Messages  int                  `json:"messages"`
+}
+
+// NewOverlap shows an overlap.
+func NewOverlap(o entity.Overlap) Overlap {
+	return Overlap{o.ID, o.Action, o.State, OrNull(o.Actor), Stamp(o.CreatedAt), o.Messages}
+}
+
+// ReturnedError is an error group, or none, with the number of messages that came back with it.
+type ReturnedError struct {
+	GroupID  *uuid.UUID `json:"group_id"`
+	Class    *string    `json:"class"`
+	Title    *string    `json:"title"`
+	Messages int        `json:"messages"`
+}
+
+// maxReturnedErrors limits the error groups of an answer. The messages of the others are counted together.
+const maxReturnedErrors = 50
+
+// NewReturnedErrors adds up the messages of each error group whose topics are visible, the largest group first, and
+// all others as one without a group.
+func NewReturnedErrors(list []entity.ReturnedError, visible *entity.TopicPatterns, unmasked bool) []ReturnedError {
+	sums, others := []ReturnedError{}, ReturnedError{}
+	for _, e := range list {
+		of := entity.Message{OriginalTopic: e.Topic, Source: entity.Source{Topic: e.DLQTopic}}
+		i := slices.IndexFunc(sums, func(s ReturnedError) bool { return *s.GroupID == e.Group })
+		switch {
+		case e.Group == uuid.Nil || visible != nil && !visible.Sees(&of) || i < 0 && len(sums) == maxReturnedErrors:
+			others.Messages += e.Messages
+		case i >= 0:
+			sums[i].Messages += e.Messages
+		default:
+			if !unmasked {
+				e.Class, e.Title = MaskedText, MaskedText
+			}
+			sums = append(sums, ReturnedError{&e.Group, OrNull(e.Class), OrNull(e.Title), e.Messages})
+		}
+	}
+	slices.SortStableFunc(sums, func(a, b ReturnedError) int { return cmp.Compare(b.Messages, a.Messages) })
+	if others.Messages > 0 {
+		sums = append(sums, others)
+	}
+	return sums
 }
 
 // PatchSample shows the payload of one message before and after a patch.
@@ -209,28 +268,36 @@ type PatchSample struct {
 	Reason    *string         `json:"reason"`
 }
 
-// PreviewGroup counts the messages of one topic with the same result.
+// PreviewGroup counts the messages of one topic with the same result. TargetMissing: they cannot be sent because the
+// topic to which they would go does not exist.
 type PreviewGroup struct {
-	Topic    *string `json:"topic"`
-	Messages int     `json:"messages"`
-	Class    *string `json:"class"`
-	Reason   *string `json:"reason"`
+	Topic         *string `json:"topic"`
+	Messages      int     `json:"messages"`
+	Class         *string `json:"class"`
+	Reason        *string `json:"reason"`
+	TargetMissing bool    `json:"target_missing"`
+}
+
+func newPreviewGroup(g entity.PreviewGroup) PreviewGroup {
+	return PreviewGroup{OrNull(g.Topic), g.Messages, OrNull(g.Class), OrNull(g.Reason), g.Missing}
 }
 
 // NewPreview shows the result of a dry run. searchedUntil is null when the search index was not used.
 func NewPreview(action entity.RedriveAction, p entity.Preview, searchedUntil *string, by Masking) Preview {
-	groups := Each(p.Groups, func(g entity.PreviewGroup) PreviewGroup {
-		return PreviewGroup{OrNull(g.Topic), g.Messages, OrNull(g.Class), OrNull(g.Reason)}
-	})
 	failed := 0
 	for _, sample := range p.Samples {
 		if sample.Reason != "" {
 			failed++
 		}
 	}
+	var overlaps []Overlap
+	if p.Overlaps != nil {
+		overlaps = Each(p.Overlaps, NewOverlap)
+	}
 	return Preview{
-		Action: action, Selected: p.Selected, Sendable: p.Sendable, Reasons: reasons(p.Reasons), Groups: groups,
+		Action: action, Selected: p.Selected, Sendable: p.Sendable, Reasons: reasons(p.Reasons), Groups: Each(p.Groups, newPreviewGroup),
 		Samples: newSamples(p.Samples, by), PatchChecked: len(p.Samples), PatchFailed: failed, SearchedUntil: searchedUntil,
+		Overlaps: overlaps,
 	}
 }
 

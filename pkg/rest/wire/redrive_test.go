@@ -7,7 +7,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Progress and speed, where they are known.
+// A redrive shows its progress and its speed, and null where they are unknown.
 func TestRedrive_Progress(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 2, 20, 10, 30, 0, 0, time.UTC)
@@ -25,7 +25,12 @@ func TestRedrive_Progress(t *testing.T) {
 		{"AtOnce", base, 0, 0.6, 0, "null"},
 		{"ClockBehind", base, -time.Hour, 0.6, 0, "null"},
 		{"LeftOutTakesNoTime", change(func(r *entity.Redrive) { r.LeftOut = 6 }), 4 * time.Second, 0.6, 0, "null"},
-		{"Paused", change(func(r *entity.Redrive) { r.State = entity.RedrivePaused }), 4 * time.Second, 0.6, 1.5, "null"},
+		{"Paused", change(func(r *entity.Redrive) {
+			r.State, r.UpdatedAt = entity.RedrivePaused, noon.Add(4*time.Second)
+		}), time.Hour, 0.6, 1.5, "null"},
+		{"Stopped", change(func(r *entity.Redrive) {
+			r.State, r.UpdatedAt = entity.RedriveStopped, noon.Add(2*time.Second)
+		}), time.Hour, 0.6, 3, "null"},
 		{"Canary", change(func(r *entity.Redrive) { r.State = entity.RedriveCanary }), 4 * time.Second, 0.6, 1.5, "null"},
 		{"Waiting", change(func(r *entity.Redrive) { r.WaitingSince = noon }), 4 * time.Second, 0.6, 1.5, "null"},
 		{"Cancelled", change(func(r *entity.Redrive) {

@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/fingerprint"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
@@ -21,6 +22,13 @@ type Topic struct {
 	Replay        Replay                  `json:"replay"`
 }
 
+// Topics is a page of the topics. Missing names the fields that Kafka did not answer in time.
+type Topics struct {
+	Topics  []Topic  `json:"topics"`
+	Next    *string  `json:"next_cursor"`
+	Missing []string `json:"missing"`
+}
+
 // Replay says whether messages can be sent back to a topic.
 type Replay struct {
 	Possible       bool            `json:"possible"`
@@ -28,6 +36,7 @@ type Replay struct {
 	Class          *string         `json:"class"`
 	Exists         *bool           `json:"exists"`
 	Allowed        bool            `json:"allowed"`
+	RedirectedTo   *string         `json:"redirected_to"`
 	ConsumerGroups []ConsumerGroup `json:"consumer_groups"`
 }
 
@@ -38,13 +47,55 @@ type ConsumerGroup struct {
 	Lag   *int64            `json:"lag"`
 }
 
+// OneTopic is a topic with the offsets of its consumer groups. Missing names the fields that Kafka did not answer in
+// time.
+type OneTopic struct {
+	Topic          Topic          `json:"topic"`
+	ConsumerGroups []GroupOffsets `json:"consumer_groups"`
+	Missing        []string       `json:"missing"`
+}
+
+// GroupOffsets is a consumer group with its offsets in each partition of a topic.
+type GroupOffsets struct {
+	ConsumerGroup
+	Partitions []PartitionOffsets `json:"partitions"`
+}
+
+// PartitionOffsets are null where Kafka has no offset, or has not answered.
+type PartitionOffsets struct {
+	Partition int32  `json:"partition"`
+	Committed *int64 `json:"committed"`
+	End       *int64 `json:"end"`
+	Lag       *int64 `json:"lag"`
+}
+
+// NewGroupOffsets shows the offsets of consumer groups; masked hides their names.
+func NewGroupOffsets(groups []entity.GroupHealth, masked bool) []GroupOffsets {
+	return Each(groups, func(g entity.GroupHealth) GroupOffsets {
+		return GroupOffsets{newConsumerGroup(g, masked), Each(g.Partitions, func(p entity.GroupPartition) PartitionOffsets {
+			shown := PartitionOffsets{Partition: p.Partition, Committed: p.Committed, End: p.End}
+			if p.Committed != nil && p.End != nil {
+				shown.Lag = new(max(0, *p.End-*p.Committed))
+			}
+			return shown
+		})}
+	})
+}
+
+func newConsumerGroup(g entity.GroupHealth, masked bool) ConsumerGroup {
+	if masked {
+		g.Group = MaskedText
+	}
+	return ConsumerGroup{g.Group, g.State, g.Lag}
+}
+
 // NewTopic shows a topic. lag has the number of records of dead-letter topics that are not stored yet, as far as known;
 // masked hides the names of consumer groups.
-func NewTopic(t repository.TopicSummary, health entity.ReplayHealth, lag map[string]int64, masked bool) Topic {
+func NewTopic(t repository.TopicSummary, health entity.ReplayHealth, redirect string, lag map[string]int64, masked bool) Topic {
 	shown := Topic{
 		Topic: t.Topic, DLQTopics: ListOf(t.DLQTopics), Counts: statusCounts(t.Counts),
 		OldestPending: Stamp(t.OldestPending), LastSeen: Stamp(t.LastSeen), IngestLag: lagOf(t.DLQTopics, lag),
-		Replay: newReplay(health, masked),
+		Replay: newReplay(health, redirect, masked),
 	}
 	for _, n := range t.Counts {
 		shown.Total += n
@@ -76,15 +127,11 @@ func lagOf(topics []string, lag map[string]int64) (sum *int64) {
 	return sum
 }
 
-func newReplay(h entity.ReplayHealth, masked bool) Replay {
+func newReplay(h entity.ReplayHealth, redirect string, masked bool) Replay {
 	return Replay{
 		Possible: h.Class == "", Reason: OrNull(h.Reason), Class: OrNull(h.Class), Exists: h.Exists, Allowed: h.Allowed,
-		ConsumerGroups: Each(h.Groups, func(g entity.GroupHealth) ConsumerGroup {
-			if masked {
-				g.Group = MaskedText
-			}
-			return ConsumerGroup{g.Group, g.State, g.Lag}
-		}),
+		RedirectedTo:   OrNull(redirect),
+		ConsumerGroups: Each(h.Groups, func(g entity.GroupHealth) ConsumerGroup { return newConsumerGroup(g, masked) }),
 	}
 }
 
@@ -101,7 +148,24 @@ type UnmappedTopic struct {
 	Original *string `json:"original"`
 }
 
-// Mapping is the topic mapping. Redrives is given after a change only.
+// MappingPreview is what rules would do with the stored messages of a dead-letter topic.
+type MappingPreview struct {
+	DLQTopic string         `json:"dlq_topic"`
+	Original string         `json:"original"`
+	Selected int            `json:"selected"`
+	Sendable int            `json:"sendable"`
+	Reasons  map[string]int `json:"reasons"`
+}
+
+// NewMappingPreview shows the preview of a redrive that would set an original topic.
+func NewMappingPreview(order repository.NewRedrive, p entity.Preview) MappingPreview {
+	return MappingPreview{
+		DLQTopic: order.Selection.Topic, Original: order.Options.OriginalTopic,
+		Selected: p.Selected, Sendable: p.Sendable, Reasons: reasons(p.Reasons),
+	}
+}
+
+// Mapping is the topic mapping. Redrives is given after a change only, Preview after a dry run only.
 type Mapping struct {
 	Version    int64           `json:"version"`
 	UpdatedAt  *string         `json:"updated_at"`
@@ -110,6 +174,8 @@ type Mapping struct {
 	Configured []MappingRule   `json:"configured"`
 	Unmapped   []UnmappedTopic `json:"unmapped"`
 	Redrives   *[]uuid.UUID    `json:"redrives,omitempty"`
+
+	Preview *[]MappingPreview `json:"preview,omitempty"`
 }
 
 // ErrorGroup is a group of messages that failed alike.
@@ -129,14 +195,17 @@ type ErrorGroup struct {
 	Arrived     int64                   `json:"arrived"`
 	Topics      []TopicShare            `json:"topics"`
 	Trend       []HourCount             `json:"trend"`
+	Recent      Recent                  `json:"recent"`
 	Note        *string                 `json:"note"`
 	Link        *string                 `json:"link"`
 	Muted       bool                    `json:"muted"`
 	Annotations []Annotation            `json:"annotations"`
 	Annotated   []string                `json:"annotated_topics,omitempty"` // by the request
+	Missing     []string                `json:"missing_topics,omitempty"`   // they do not exist, and are not redirected; of a single group
 }
 
-// Annotation is the annotation of a topic; null for all topics without their own.
+// Annotation is what operators wrote about an error group in one topic. With topic null it applies to all topics that
+// have none of their own.
 type Annotation struct {
 	Topic *string `json:"topic"`
 	Note  *string `json:"note"`
@@ -148,6 +217,50 @@ type Annotation struct {
 type TopicShare struct {
 	Topic    string `json:"topic"`
 	Messages int64  `json:"messages"`
+}
+
+// Recent is the number of messages that arrived lately, and since when. It is null when none of that time is counted yet.
+// Minutes has the single minutes, those since MinutesSince if they were asked for.
+type Recent struct {
+	Since        *string       `json:"since"`
+	Arrived      *int64        `json:"arrived"`
+	CountedUntil *string       `json:"counted_until"`
+	Minutes      []MinuteCount `json:"minutes"`
+}
+
+// MinuteCount is the number of messages that arrived in a minute.
+type MinuteCount struct {
+	Minute   *string `json:"minute"`
+	Messages int64   `json:"messages"`
+}
+
+// RecentSince is the beginning of the minute from which on a group's recent arrivals count: fifteen whole minutes and
+// the current one, so that the number covers its time range.
+func RecentSince(now time.Time) time.Time {
+	return now.UTC().Truncate(time.Minute).Add(-15 * time.Minute)
+}
+
+// MinutesSince is the beginning of the first of sixty minutes, of which the last is the current one.
+func MinutesSince(now time.Time) time.Time {
+	return now.UTC().Truncate(time.Minute).Add(-59 * time.Minute)
+}
+
+func newRecent(g entity.ErrorGroup, now time.Time) Recent {
+	since := RecentSince(now)
+	recent := Recent{
+		Since: Stamp(since), CountedUntil: Stamp(g.CountedUntil),
+		Minutes: Each(g.Minutes, func(m entity.MinuteCount) MinuteCount { return MinuteCount{Stamp(m.Minute), m.Messages} }),
+	}
+	if !g.CountedUntil.After(since) {
+		return recent
+	}
+	recent.Arrived = new(int64)
+	for _, m := range g.Minutes {
+		if !m.Minute.Before(since) {
+			*recent.Arrived += m.Messages
+		}
+	}
+	return recent
 }
 
 // HourCount is the number of messages that arrived in an hour.
@@ -164,6 +277,9 @@ func NewErrorGroup(g entity.ErrorGroup, now time.Time, unmasked bool) ErrorGroup
 			g.Class = MaskedText
 		}
 	}
+	if g.Rule == "" {
+		g.Title = fingerprint.Cause(g.Class, g.Title, "")
+	}
 	return ErrorGroup{
 		ID: g.ID, Class: OrNull(g.Class), Title: g.Title, Frames: ListOf(g.Frames), Rule: OrNull(g.Rule),
 		FirstSeen: Stamp(g.FirstSeen), LastSeen: Stamp(g.LastSeen), RegressedAt: Stamp(g.RegressedAt),
@@ -171,6 +287,7 @@ func NewErrorGroup(g entity.ErrorGroup, now time.Time, unmasked bool) ErrorGroup
 		Arrived: g.Arrived,
 		Topics:  Each(g.Topics, func(t entity.TopicShare) TopicShare { return TopicShare(t) }),
 		Trend:   Each(g.Trend, func(h entity.HourCount) HourCount { return HourCount{Stamp(h.Hour), h.Messages} }),
+		Recent:  newRecent(g, now),
 		Note:    OrNull(g.Common.Note), Link: OrNull(g.Common.Link), Muted: g.Common.Muted,
 		Annotations: Each(g.Annotations, newAnnotation),
 	}

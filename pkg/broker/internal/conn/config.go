@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Config holds the settings of the connection to one Kafka cluster. Its keys live under `kafka`.
+// Config holds the settings of the connection to one Kafka cluster. Its keys are under `kafka`.
 type Config struct {
 	// Brokers are the bootstrap addresses, host:port each.
 	Brokers []string `mapstructure:"brokers"`

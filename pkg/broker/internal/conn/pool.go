@@ -65,7 +65,8 @@ func Open(cfg Config, tcp DialFunc) (*Pool, error) {
 	return p, nil
 }
 
-// Close closes all connections, those in use after their request. Later requests fail with ErrClosed.
+// Close closes all connections; one that is in use is closed when its request ends. Later requests fail with
+// ErrClosed.
 func (p *Pool) Close() {
 	if p.closed.CompareAndSwap(false, true) {
 		p.transport.CloseIdleConnections()

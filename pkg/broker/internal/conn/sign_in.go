@@ -21,7 +21,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/secret"
 )
 
-// The versions of the sign-in requests: older than every supported broker, so they are not agreed on.
+// The versions of the sign-in requests. Every supported broker has them, so they need not be negotiated.
 const (
 	handshakeVersion    = 1
 	authenticateVersion = 1

@@ -100,7 +100,7 @@ func (i *Inflater) Open(codec int, body []byte, magic byte) (io.Reader, error) {
 	}
 }
 
-// joined reads head and then body. It does not copy the body, which may be large.
+// joined returns a reader of head and then body. It does not copy the body, which may be large.
 func (i *Inflater) joined(head, body []byte) io.Reader {
 	i.in.Reset(body)
 	if len(head) == 0 {
@@ -110,7 +110,7 @@ func (i *Inflater) joined(head, body []byte) io.Reader {
 	return io.MultiReader(&i.head, &i.in)
 }
 
-// Scratch is a buffer for skipped bytes.
+// Scratch returns a buffer for skipped bytes.
 func (i *Inflater) Scratch() []byte {
 	if i.scratch == nil {
 		i.scratch = make([]byte, 32<<10)
@@ -236,7 +236,7 @@ func (s *snappyReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// decode adds to out, or returns io.EOF.
+// decode appends decoded bytes to out, or returns io.EOF.
 func (s *snappyReader) decode() error {
 	if s.left == 0 {
 		if len(s.block) > 0 {
@@ -276,7 +276,7 @@ func (s *snappyReader) nextBlock() error {
 		s.in = nil
 	}
 	size, n := binary.Uvarint(block)
-	// An element of three bytes makes 64 at most.
+	// An element of three bytes decodes to at most 64 bytes.
 	if n <= 0 || size > 1<<32-1 || size/22 > uint64(len(block)) {
 		return errSnappy
 	}

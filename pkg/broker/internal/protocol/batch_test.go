@@ -55,7 +55,7 @@ func (tb testBatch) bytes(t testing.TB) []byte {
 	return seal(b)
 }
 
-// flat returns a batch as it is sent, without a producer.
+// flat returns a batch as it is sent, without a producer id.
 func flat(b *EncodedBatch) []byte { return append(b.Signed(-1, -1, -1), bytes.Join(b.body, nil)...) }
 
 func seal(b []byte) []byte {
@@ -181,7 +181,7 @@ func TestDecode_DamageIsOfItsPartitionOnly(t *testing.T) {
 	}
 }
 
-// secondRecord is the position of the second record of "a b".
+// secondRecord is the byte position of the second record in a batch of the values a and b.
 const secondRecord = 8
 
 func TestDecode_LiesUnderAGoodChecksumAreErrors(t *testing.T) {

@@ -374,7 +374,8 @@ func TestFetch_StarvedLeavesBatchesForLater(t *testing.T) {
 	check.True(t, taken >= 50_000 && taken <= 60_000, "taken = %d, want what the record takes", taken)
 }
 
-// TestReads_EndWithTheirContext: in the middle of a batch. Package broker tests the end between two portions.
+// TestReads_EndWithTheirContext: a read ends in the middle of a batch when its context ends. Package broker tests
+// the end between two portions.
 func TestReads_EndWithTheirContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -413,7 +414,7 @@ func FuzzDecode(f *testing.F) {
 	limits := Limits{RecordBytes: 64 << 10, Headers: 100, HeaderBytes: 16 << 10, BatchBytes: 4 << 20}
 	const portion = 64 << 10
 	f.Fuzz(func(t *testing.T, data []byte, mode uint8, cut uint16) {
-		// With a valid checksum the false fields are used.
+		// With a valid checksum the decoder uses the wrong fields.
 		if mode&1 != 0 {
 			data = resealed(data)
 		}

@@ -72,7 +72,8 @@ func (c *Cursor) ReadWithin(ctx context.Context, memory, portion int64) (p Fetch
 	return p, done, cmp.Or(err, p.Err)
 }
 
-// KeepOnly limits the records to their positions, their times and the first header of that name, at most 1 KiB of it.
+// KeepOnly leaves out everything of a record except its offset, its time and the first header of that name, of
+// which it keeps at most 1 KiB.
 func (c *Cursor) KeepOnly(header string) { c.only = &header }
 
 // Mark returns the latest time in milliseconds and the checksum of the next batch to read; found is false when it
@@ -88,7 +89,8 @@ func (c *Cursor) Mark(offset int64) (latest int64, crc uint32, found bool) {
 	return int64(binary.BigEndian.Uint64(b.raw[atMaxTime:])), binary.BigEndian.Uint32(b.raw[atCRC:]), true
 }
 
-// step reads a batch as far as memory.taken allows. io.EOF: no whole batch is left, or p.Err has the error.
+// step reads records of the present batch, or of the next one, until memory.taken reaches portion. io.EOF means
+// that no whole batch is left, or that p.Err has the error.
 func (c *Cursor) step(p *FetchedPartition, memory *MemoryReservation, portion int64) error {
 	if c.reader == nil {
 		if ok, err := c.nextBatch(p, memory); !ok {
@@ -148,7 +150,7 @@ func (c *Cursor) nextBatch(p *FetchedPartition, memory *MemoryReservation) (ok b
 	}
 	c.data, c.batch = rest, b
 	if !b.legacy && !c.txns.counts(b) {
-		// A control batch has one record. One that claims to have many has gaps then.
+		// A control batch has one record. Where its header declares many, further offsets are gaps.
 		from := max(b.base, p.Next)
 		for at := from; b.control() && at <= b.last && at-from < maxPlaceholders; at++ {
 			if err := memory.take(recordMemory); err != nil { // control offsets take memory too
@@ -174,7 +176,8 @@ func (c *Cursor) open(b batch, memory *MemoryReservation) (recordReader, error) 
 	return openRecords(opened{batch: b, tp: c.tp, names: c.names, limits: c.limits, only: c.only}, c.inflater, memory)
 }
 
-// claimed returns the offsets that a damaged batch claims to have.
+// claimed returns the first and last offset that a damaged batch declares, or only the next offset if that cannot
+// be true.
 func (c *Cursor) claimed(b batch, rest []byte, next int64) (from, last int64) {
 	from, last = max(next, b.base), b.base
 	if !b.legacy && len(b.raw) >= atRecords {
@@ -248,8 +251,8 @@ type abortedTransaction struct {
 	first    int64
 }
 
-// transactions decides which batches of one partition's answer hold messages. Batches must be passed in the order of
-// the log.
+// transactions decides which batches of one partition's answer hold records for consumers. Batches must be passed
+// in the order of the log.
 type transactions struct {
 	aborted []abortedTransaction // by first offset
 	open    map[int64]bool       // producers inside an aborted transaction
@@ -260,7 +263,8 @@ func newTransactions(aborted []abortedTransaction) *transactions {
 	return &transactions{aborted: aborted, open: map[int64]bool{}}
 }
 
-// counts reports whether the records of b are messages: no control batch, and not of an aborted transaction.
+// counts reports whether consumers receive the records of b: it is no control batch, and not of an aborted
+// transaction.
 func (t *transactions) counts(b batch) bool {
 	for len(t.aborted) > 0 && t.aborted[0].first <= b.last {
 		t.open[t.aborted[0].producer] = true

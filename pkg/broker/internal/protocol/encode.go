@@ -20,7 +20,8 @@ import (
 const referenced = 32 << 10
 
 // EncodedBatch is a complete record batch except its producer's fields. It never changes: each try makes its own
-// header, because an abandoned one may still be in use. Large parts refer to the records' own memory.
+// header, because a try that was abandoned may still be sending the earlier one. Large parts refer to the records'
+// own memory.
 type EncodedBatch struct {
 	head [atRecords]byte
 	body [][]byte
@@ -224,7 +225,8 @@ func Acknowledgement(res *produce.Response) (produce.ResponsePartition, time.Dur
 	return res.Topics[0].Partitions[0], time.Duration(res.ThrottleTimeMs) * time.Millisecond, nil
 }
 
-// writeTo writes the request in a version of 0 to 8 (only transactions differ), for all in-sync replicas.
+// writeTo writes the request in any version from 0 to 8, which differ only for transactions, with acknowledgement
+// by all in-sync replicas.
 func (p produceRequest) writeTo(w io.Writer, version int16) error {
 	b := make([]byte, 4, 128+len(p.tp.Topic)+atRecords+referenced)
 	b = binary.BigEndian.AppendUint16(b, uint16(kafkaprotocol.Produce))

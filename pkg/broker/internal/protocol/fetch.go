@@ -27,7 +27,8 @@ type FetchRequest struct {
 	// larger. The additional memory for decompression and records is limited to the same size, plus the same size for
 	// the last batch; partitions beyond the limit are answered without records.
 	MaxBytes int32
-	// MaxBatchBytes limits an answer that is larger than MaxBytes, 0 for no limit. A larger one is dropped: Heavy.
+	// MaxBatchBytes limits an answer that is larger than MaxBytes, 0 for no limit. A larger one is dropped, and the
+	// partition's Heavy is set.
 	MaxBatchBytes int64
 	// Memory is the memory for decoding, nil for no limit.
 	Memory *MemoryReservation
@@ -101,7 +102,7 @@ type Portions interface {
 	Read(memory *MemoryReservation, bytes int64) (p FetchedPartition, done bool, err error)
 }
 
-// message is the request in kafka-go's form, without a fetch session; topics in the order of the partitions.
+// message returns the request in kafka-go's form, without a fetch session; topics in the order of the partitions.
 func (req FetchRequest) message() *fetch.Request {
 	m := &fetch.Request{
 		ReplicaID: -1, MaxWaitTime: int32(req.MaxWait.Milliseconds()), MinBytes: max(1, req.MinBytes),
@@ -174,7 +175,7 @@ type RawResponse struct {
 	throttle   time.Duration
 }
 
-// unanswered is the response before anything was read.
+// unanswered returns the response before anything was read.
 func (d *FetchDecoder) unanswered() RawResponse {
 	out := RawResponse{partitions: make([]rawPartition, len(d.req.Partitions))}
 	for i, p := range d.req.Partitions {

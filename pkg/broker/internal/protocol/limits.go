@@ -56,7 +56,7 @@ var (
 	errBatchLimit = errors.New("the batch inflates to more than max_batch_bytes")
 )
 
-// MemoryReservation is memory that is reserved for decoding. It is taken before anything is allocated.
+// MemoryReservation is memory that is reserved for decoding. It is taken before the memory is allocated.
 type MemoryReservation struct {
 	// Free is the memory reserved and not taken yet.
 	Free int64
@@ -101,5 +101,5 @@ func (r *MemoryReservation) back(mark int64) {
 	r.taken = mark
 }
 
-// unlimitedMemory is the reservation for bytes that are already in memory.
+// unlimitedMemory returns the reservation for bytes that are already in memory.
 func unlimitedMemory() *MemoryReservation { return &MemoryReservation{Free: math.MaxInt64} }

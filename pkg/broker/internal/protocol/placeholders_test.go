@@ -9,7 +9,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/broker/brokertest"
 )
 
-// manyUnreadable is an answer of batches that cannot be read, with 999 offsets each.
+// manyUnreadable returns an answer of batches that cannot be read, with 999 offsets each.
 func manyUnreadable(size int) (data []byte, offsets int64) {
 	const each = 999
 	for len(data) < size {

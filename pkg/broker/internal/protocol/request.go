@@ -23,7 +23,7 @@ type Request[T any] struct {
 	Exchange func(rw io.ReadWriter, v Versions) (T, error)
 }
 
-// Message is a request that kafka-go can encode.
+// Message returns a request that kafka-go can encode.
 func Message[T kafkaprotocol.Message](req kafkaprotocol.Message) Request[T] {
 	key := req.ApiKey()
 	return Request[T]{key, func(rw io.ReadWriter, v Versions) (T, error) { return RoundTrip[T](rw, v[key], req) }}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/format"
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/link"
@@ -49,6 +50,14 @@ func (c Client) Send(r *http.Request, method, path string, body, into any) error
 		return fmt.Errorf("read the answer of %s %s: %w", method, path, err)
 	}
 	return nil
+}
+
+// If returns a client whose calls expect that version of their object; 0 expects that there is none.
+func (c Client) If(version int64) Client {
+	return Client{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header.Set("If-Match", strconv.Quote(strconv.FormatInt(version, 10)))
+		c.Handler.ServeHTTP(w, r)
+	})}
 }
 
 // Health reads a health endpoint of the program, also when its status is an error.

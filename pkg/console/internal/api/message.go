@@ -20,6 +20,7 @@ type Message struct {
 	Status         string    `json:"status"`
 	OriginalTopic  string    `json:"original_topic"`
 	ErrorMessage   string    `json:"error_message"`
+	Cause          string    `json:"cause"`
 	ErrorClass     string    `json:"error_class"`
 	StackTrace     string    `json:"stack_trace"`
 	RetryCount     int       `json:"retry_count"`
@@ -60,6 +61,27 @@ type Message struct {
 	Headers        []Header  `json:"headers"`
 	Derived        map[string]Derived
 	Payload        json.RawMessage `json:"payload"`
+	Target         *Target         `json:"target"` // nil: it has none
+}
+
+// Target is the topic to which a retry would send a message now. Exists is nil when that is not known.
+type Target struct {
+	Topic      string `json:"topic"`
+	Redirected bool   `json:"redirected"`
+	Exists     *bool  `json:"exists"`
+}
+
+// NoTarget reports whether a retry cannot be sent because its target does not exist.
+func (m *Message) NoTarget() bool {
+	return m.Target != nil && m.Target.Exists != nil && !*m.Target.Exists
+}
+
+// SentTo returns the topic to which a retry would send the message now.
+func (m *Message) SentTo() string {
+	if m.Target != nil {
+		return m.Target.Topic
+	}
+	return m.OriginalTopic
 }
 
 // Unconfirmed reports whether the message is a return that is not confirmed, and so changed no outcome.

@@ -1,11 +1,12 @@
 package api
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/format"
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/link"
 )
 
@@ -22,16 +23,52 @@ type ErrorGroup struct {
 	New         bool         `json:"new"`
 	Regressed   bool         `json:"regressed"`
 	Counts      Counts       `json:"counts"`
-	Open        int64        `json:"open"`
 	Arrived     int64        `json:"arrived"`
 	Topics      []GroupTopic `json:"topics"`
+	Missing     []string     `json:"missing_topics"` // of a single group
 	Hours       []Hour       `json:"trend"`
+	Recent      Recent       `json:"recent"`
 	Note        string       `json:"note"`
 	Link        string       `json:"link"`
 	Muted       bool         `json:"muted"`
 
 	Annotations []Annotation `json:"annotations"`
 }
+
+// Recent is the arrivals between two times, and those of each of the last sixty minutes that has any.
+type Recent struct {
+	Since        time.Time `json:"since"`
+	Arrived      *int64    `json:"arrived"` // nil: none of the time is counted yet
+	CountedUntil time.Time `json:"counted_until"`
+	Minutes      []struct {
+		Minute   time.Time `json:"minute"`
+		Messages int64     `json:"messages"`
+	} `json:"minutes"`
+}
+
+// RecentMinutes is how many whole minutes Recent.Arrived covers; the current minute is added to them.
+const RecentMinutes = 15
+
+// Spark returns the arrivals of the last sixty minutes, the current one included.
+func (r Recent) Spark() format.Bars {
+	steps := make([]int64, 60)
+	first := r.Since.Add((RecentMinutes + 1 - time.Duration(len(steps))) * time.Minute)
+	var total int64
+	for _, m := range r.Minutes {
+		if i := int(m.Minute.Sub(first) / time.Minute); !m.Minute.Before(first) && i < len(steps) {
+			steps[i] += m.Messages
+			total += m.Messages
+		}
+	}
+	words := format.Plural(total, "arrival", "arrivals") + " in 60 minutes"
+	if r.Arrived == nil {
+		words = "latest arrivals not known"
+	}
+	return format.DrawBars(steps, words, "1 min")
+}
+
+// Any reports whether any message is known to have arrived.
+func (r Recent) Any() bool { return r.Arrived != nil && *r.Arrived > 0 }
 
 // Annotation is a note on the group's messages of a topic; with topic "" it applies to topics without their own.
 type Annotation struct {
@@ -53,13 +90,8 @@ type Hour struct {
 	Messages int64     `json:"messages"`
 }
 
-// Heading returns the class without its package, or the title.
-func (g ErrorGroup) Heading() string {
-	if g.Class == "" {
-		return g.Title
-	}
-	return g.Class[strings.LastIndexAny(g.Class, ".$\\/:")+1:]
-}
+// Heading returns the title, or the class of an error without a message.
+func (g ErrorGroup) Heading() string { return cmp.Or(g.Title, g.Class, "failures without a message") }
 
 // Ticket returns the group's link if it is an http or https address, else "".
 func (g ErrorGroup) Ticket() string { return link.Web(g.Link) }
@@ -74,19 +106,7 @@ func (c Client) ErrorGroup(r *http.Request, id string) (ErrorGroup, bool) {
 	return g, err == nil
 }
 
-// Urgency sorts new and regressed groups first, and muted groups last.
-func (g ErrorGroup) Urgency() int {
-	switch {
-	case g.Muted:
-		return 2
-	case g.New || g.Regressed:
-		return 0
-	default:
-		return 1
-	}
-}
-
-// Counts is numbers of messages by status.
+// Counts has the number of messages in each status.
 type Counts struct {
 	Pending  int64 `json:"PENDING"`
 	Retrying int64 `json:"RETRYING"`
@@ -94,8 +114,8 @@ type Counts struct {
 	Dead     int64 `json:"DEAD"`
 }
 
-// Open returns how many messages need attention.
-func (n Counts) Open() int64 { return n.Pending + n.Retrying + n.Dead }
+// Open returns how many messages are still to be sent. Dead ones were given up, and are counted apart.
+func (n Counts) Open() int64 { return n.Pending + n.Retrying }
 
 // Add adds the numbers of m.
 func (n *Counts) Add(m Counts) {
@@ -118,6 +138,12 @@ type Change struct {
 	Actor      string    `json:"actor"`
 	Reason     string    `json:"reason"`
 	RequestID  string    `json:"request_id"`
+	ActorKind  string    `json:"actor_kind"`
+	Entries    int       `json:"entries"` // of the request that the change represents
+	Redrive    *struct {
+		Action   string `json:"action"`
+		Selected int64  `json:"selected"`
+	} `json:"redrive"`
 }
 
 // Link is the page of the changed object, or empty when it has none.
@@ -131,6 +157,8 @@ func (ch Change) Link() string {
 		return link.Quarantine
 	case ch.Kind == "mapping":
 		return link.Mapping
+	case ch.Kind == "redirect":
+		return link.Redirects
 	default:
 		return ""
 	}

@@ -42,7 +42,7 @@ type API struct {
 // NewAPI returns an API whose session is an admin's, as in mode none.
 func NewAPI(t *testing.T) *API {
 	t.Helper()
-	a := &API{t: t, answers: Answers{}}
+	a := &API{t: t, answers: Answers{"GET /api/v1/views": Raw(`{"views": []}`)}}
 	return a.As(session.Viewer{Name: "anonymous", Mode: "none", Grants: []session.Grant{{Role: "admin", Topics: []string{"*"}}, {Role: "unmask", Topics: []string{"*"}}}})
 }
 
@@ -148,16 +148,30 @@ func Send(t *testing.T, site http.Handler, method, path string, form url.Values,
 	return w
 }
 
+// Follow sends a form and follows a redirect to its page with a draft, as a browser does.
+func Follow(t *testing.T, site http.Handler, path string, form url.Values, headers ...string) *httptest.ResponseRecorder {
+	t.Helper()
+	w := Send(t, site, http.MethodPost, path, form, headers...)
+	if to, err := url.Parse(w.Header().Get("Location")); err != nil || !to.Query().Has("draft") {
+		return w
+	}
+	var jar []string
+	for _, c := range w.Result().Cookies() {
+		jar = append(jar, c.Name+"="+c.Value)
+	}
+	return Get(t, site, w.Header().Get("Location"), append(headers, "Cookie", strings.Join(jar, "; "))...)
+}
+
 // Get requests a page.
 func Get(t *testing.T, site http.Handler, path string, headers ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	return Send(t, site, http.MethodGet, path, nil, headers...)
 }
 
-// Post sends a form.
+// Post sends a form, as Follow does.
 func Post(t *testing.T, site http.Handler, path string, form url.Values) *httptest.ResponseRecorder {
 	t.Helper()
-	return Send(t, site, http.MethodPost, path, form)
+	return Follow(t, site, path, form)
 }
 
 // GetPart requests a part of a page as the page's script does.

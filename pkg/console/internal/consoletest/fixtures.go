@@ -10,7 +10,7 @@ const (
 
 // AMessage is a message of the API; members replace its own, or are added.
 func AMessage(members string) Raw {
-	base := `"id":"` + MessageID + `","original_topic":"orders.events.v1","error_message":"stock is gone","error_class":"com.acme.StockException",
+	base := `"id":"` + MessageID + `","original_topic":"orders.events.v1","error_message":"stock is gone","cause":"stock is gone","error_class":"com.acme.StockException",
 	"status":"PENDING","retry_count":1,"max_retries":3,"created_at":"2026-02-20T11:00:00.000+00:00","dlq_topic":"orders.dlq.v1","dlq_partition":2,
 	"dlq_offset":41,"original_partition":0,"original_offset":7,"consumer_group":"billing","dialect":"spring","origin_confidence":"header",
 	"key":{"encoding":"utf8","data":"order-123"},"headers":[],"payload":{"order_id": "123"},"payload_size":19,"masked":[],"hops":[],
@@ -36,14 +36,15 @@ const AGroup = `{"id": "` + GroupID + `", "class": "java.net.SocketTimeoutExcept
 	"first_seen_at": "2026-02-19T10:29:00.000+00:00", "last_seen_at": "2026-02-20T11:29:00.000+00:00", "regressed_at": "2026-02-20T11:00:00.000+00:00",
 	"new": false, "regressed": true, "counts": {"DEAD": 1, "PENDING": 12000, "RESOLVED": 5, "RETRYING": 2}, "open": 12003, "arrived": 20000,
 	"topics": [{"topic": "HOSTILE", "messages": 3}, {"topic": "orders.events.v1", "messages": 9}, {"topic": "", "messages": 1}],
-	"trend": [{"hour": "2026-02-20T11:00:00.000+00:00", "messages": 7}], "note": "HOSTILE", "link": "javascript:alert(1)", "muted": false,
+	"trend": [{"hour": "2026-02-20T11:00:00.000+00:00", "messages": 7}],
+	"recent": {"since": "2026-02-20T11:45:00.000+00:00", "arrived": 43, "counted_until": "2026-02-20T11:59:58.000+00:00", "minutes": []}, "note": "HOSTILE", "link": "javascript:alert(1)", "muted": false,
 	"annotations": [{"topic": null, "note": null, "link": null, "muted": true}, {"topic": "HOSTILE", "note": "HOSTILE", "link": "HOSTILE", "muted": false}]}`
 
 const RedriveID = "0198a4c2-7e10-7c3a-9d2f-3b1e5a6c7d90"
 
 // ARedrive is a redrive in state canary, with hostile text wherever possible.
 const ARedrive = `{"id": "` + RedriveID + `", "action": "retry", "state": "canary", "note": "HOSTILE", "actor": "HOSTILE", "reason": "HOSTILE",
-	"selection": {"by": "filter", "filter": {"topic": "HOSTILE", "status": ["PENDING"], "group_id": "HOSTILE", "created_before": "2026-02-20T12:00:03.000+00:00",
+	"selection": {"by": "filter", "filter": {"topic": "HOSTILE", "status": ["PENDING"], "group_id": "` + GroupID + `", "created_before": "2026-02-20T12:00:03.000+00:00",
 	 "key": "", "header": ["HOSTILE"], "payload": ["HOSTILE"], "q": "HOSTILE"}},
 	"options": {"canary": 1, "canary_wait": "1m0s", "rate": 0.5, "max_failure_share": 0.1, "max_return_share": null, "min_sample": 20,
 	 "keep_key_order": true, "requeue": false, "original_topic": null, "patch": [{"op": "add", "path": "/a", "value": "HOSTILE"}]},
@@ -58,13 +59,24 @@ const someItems = `{"items": [
 	{"number": 2, "id": "550e8400-e29b-41d4-a716-446655440002", "result": "skipped", "reason": "taken", "topic": null, "partition": null, "offset": null, "outcome": null}
 ], "next_cursor": "n+1"}`
 
+const someErrors = `{"errors": [{"group_id": "` + GroupID + `", "class": "java.Slow", "title": "HOSTILE", "messages": 300},
+	{"group_id": null, "class": null, "title": null, "messages": 2}]}`
+
+// AnOverlap is another redrive of the same messages.
+const AnOverlap = `{"id": "0198a4c2-7e10-7c3a-9d2f-3b1e5a6c7d99", "action": "retry", "state": "running", "actor": "alice HOSTILE",
+	"created_at": "2026-02-20T11:58:00.000+00:00", "messages": 9}`
+
 // RedriveAPI is an API that has one redrive.
 func RedriveAPI(t *testing.T) *API {
 	t.Helper()
 	return NewAPI(t).
 		Says("GET /api/v1/redrives", Quoted(`{"redrives": [`+ARedrive+`], "next_cursor": "n"}`)).
 		Says("GET /api/v1/redrives/"+RedriveID, Quoted(ARedrive)).
-		Says("GET /api/v1/redrives/"+RedriveID+"/items", Quoted(someItems))
+		Says("GET /api/v1/redrives/"+RedriveID+"/items", Quoted(someItems)).
+		Says("GET /api/v1/redrives/"+RedriveID+"/errors", Quoted(someErrors)).
+		Says("GET /api/v1/redrives/"+RedriveID+"/overlaps", Quoted(`{"overlaps": [`+AnOverlap+`]}`)).
+		Says("GET /api/v1/groups/"+GroupID, Quoted(AGroup)).
+		Says("GET /api/v1/messages", Quoted(`{"messages": [{"id": "550e8400-e29b-41d4-a716-446655440000", "key": {"encoding": "utf-8", "data": "HOSTILE"}, "cause": "HOSTILE"}]}`))
 }
 
 const QuarantinedID = "550e8400-e29b-41d4-a716-446655440000"

@@ -2,10 +2,12 @@
 package format
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -46,6 +48,28 @@ func UTC(t time.Time) string {
 		return ""
 	}
 	return t.UTC().Format("2006-01-02 15:04:05.000 UTC")
+}
+
+// ReadTime converts a time as people write it, in UTC, to RFC 3339. Other texts are unchanged.
+func ReadTime(text string) string {
+	for _, layout := range []string{"2006-01-02", "2006-01-02 15:04", "2006-01-02T15:04", "2006-01-02 15:04:05", "2006-01-02T15:04:05"} {
+		if at, err := time.Parse(layout, text); err == nil {
+			return at.Format(time.RFC3339)
+		}
+	}
+	return text
+}
+
+// Input returns a time of ReadTime as an input of type datetime-local takes it, in UTC, and "" for other texts.
+func Input(text string) string {
+	at, err := time.Parse(time.RFC3339, ReadTime(text))
+	if err != nil {
+		return ""
+	}
+	if at = at.UTC(); at.Second() == 0 {
+		return at.Format("2006-01-02T15:04")
+	}
+	return at.Format("2006-01-02T15:04:05")
 }
 
 // ISO returns a time for machines, in RFC 3339, and "" for the zero time.
@@ -95,6 +119,35 @@ func Percent(share float64) string {
 	default:
 		return strconv.Itoa(int(p)) + " %"
 	}
+}
+
+// Shares formats the parts of a whole. Numbers of whole percent add up to 100: those that lose most by rounding down
+// are rounded up.
+func Shares(parts []int64) []string {
+	var all int64
+	for _, n := range parts {
+		all += n
+	}
+	whole, left, order := make([]int64, len(parts)), int64(100), make([]int, len(parts))
+	for i, n := range parts {
+		whole[i] = n * 100 / max(1, all)
+		left -= whole[i]
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Compare(parts[b]*100%max(1, all), parts[a]*100%max(1, all))
+	})
+	shown := make([]string, len(parts))
+	for at, i := range order {
+		if int64(at) < left && all > 0 {
+			whole[i]++
+		}
+		shown[i] = Percent(float64(whole[i]) / 100)
+		if whole[i] == 0 && parts[i] > 0 {
+			shown[i] = "< 1 %"
+		}
+	}
+	return shown
 }
 
 // Short returns the end of an id, which differs also between ids of the same millisecond.

@@ -63,3 +63,15 @@ func TestLayoutIsThatOfTheLibrary(t *testing.T) {
 		}
 	}
 }
+
+func TestShares(t *testing.T) {
+	t.Parallel()
+	for want, parts := range map[string][]int64{
+		"34 %, 33 %, 33 %": {1, 1, 1}, "51 %, 49 %": {505, 495}, "100 %": {7}, "": {}, "0 %, 0 %": {0, 0}, "100 %, < 1 %": {999, 1},
+		"67 %, 33 %, 0 %": {2, 1, 0}, "17 %, 17 %, 17 %, 17 %, 16 %, 16 %": {1, 1, 1, 1, 1, 1},
+	} {
+		if got := strings.Join(format.Shares(parts), ", "); got != want {
+			t.Errorf("%v: got %q, want %q", parts, got, want)
+		}
+	}
+}

@@ -17,6 +17,7 @@ const (
 	NewRedrive = "/redrives/new"
 	Topics     = "/topics"
 	Mapping    = "/topics/mapping"
+	Redirects  = "/topics/redirects"
 	Quarantine = "/quarantine"
 	Audit      = "/audit"
 	SignIn     = "/sign-in"
@@ -25,6 +26,9 @@ const (
 
 // ErrorGroup returns the address of the page of an error group.
 func ErrorGroup(id string) string { return Groups + "/" + url.PathEscape(id) }
+
+// Topic returns the address of the page of an original topic.
+func Topic(name string) string { return Topics + "/" + url.PathEscape(name) }
 
 // Redrive returns the address of the page of a redrive.
 func Redrive(id string) string { return Redrives + "/" + url.PathEscape(id) }
@@ -82,10 +86,11 @@ func Referer(r *http.Request) string {
 
 // Back returns the list that led to the page or its form: where to go when the object of the page is gone.
 func Back(r *http.Request) string {
-	from := Local(r.PostFormValue("from"))
-	if r.Method == http.MethodGet {
+	from := r.PostFormValue("from")
+	if from == "" {
 		from = Referer(r)
 	}
+	from = Local(from)
 	switch u, err := url.Parse(from); {
 	case err != nil:
 		return Messages

@@ -112,5 +112,5 @@ func glob(pattern string) *regexp.Regexp {
 	return regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, `[A-Za-z0-9._-]+`) + "$")
 }
 
-// MayReveal reports whether values of the topic may be masked, and the viewer may unmask them.
+// MayReveal reports whether masking is on and the viewer has the grant to unmask values of the topic.
 func (v *Viewer) MayReveal(topic string) bool { return v != nil && v.Masking && v.May("unmask", topic) }

@@ -3,7 +3,6 @@ package view_test
 import (
 	"net/http"
 	"os"
-	"strings"
 	"testing"
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
@@ -29,9 +28,12 @@ func TestAssets(t *testing.T) {
 	consoletest.WantSays(t, "what is no asset", consoletest.Get(t, s, "/static/x/console.go"), http.StatusNotFound)
 	total := 0
 	for name, size := range files.Sizes() {
-		if name != "htmx.min.js" && !strings.HasPrefix(name, "uPlot") {
+		if name != "htmx.min.js" && name != "codemirror.js" {
 			total += size
 		}
+	}
+	if size := files.Sizes()["codemirror.js"]; size > 200_000 {
+		t.Errorf("got %d bytes of the editor over the wire, want at most 200,000", size)
 	}
 	if total == 0 || total > 60<<10 {
 		t.Errorf("got %d bytes of our assets over the wire, want some and at most 60 KiB", total)

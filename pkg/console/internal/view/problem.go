@@ -16,6 +16,7 @@ type Problem struct {
 	RequestID string
 	Fields    []FieldProblem
 	Again     bool // trying again may help
+	InDoubt   bool // it is not known whether the order was carried out: sent again with the same key, it is done once
 }
 
 // FieldProblem is what is wrong with a field of a form, or of a request to the API.
@@ -31,14 +32,16 @@ func Describe(err error) (int, Problem) {
 	if errors.As(err, &tooLarge) {
 		return http.StatusRequestEntityTooLarge, Problem{Title: "Too large", Message: "The form is too large to be sent."}
 	}
-	return http.StatusInternalServerError, Problem{Title: "Internal error", Message: "This is an error of dlq-manager; its log has the cause under the request id.", Again: true}
+	return http.StatusInternalServerError, Problem{Title: "Internal error", Message: "This is an error of dlq-manager; its log has the cause under the request id.", Again: true, InDoubt: true}
 }
 
 var titles = map[int]string{
 	http.StatusBadRequest:            "Invalid request",
 	http.StatusForbidden:             "Not allowed",
 	http.StatusNotFound:              "Not found",
+	http.StatusMethodNotAllowed:      "Not possible",
 	http.StatusConflict:              "Not possible now",
+	http.StatusPreconditionFailed:    "Changed by another user",
 	http.StatusRequestEntityTooLarge: "Too large",
 	http.StatusTooManyRequests:       "Too many requests",
 	http.StatusBadGateway:            "The broker refused",
@@ -48,9 +51,12 @@ var titles = map[int]string{
 func described(e *api.Error) Problem {
 	again := e.Status >= http.StatusInternalServerError || e.Status == http.StatusTooManyRequests
 	f := Problem{Title: titles[e.Status], Message: e.Message, RequestID: e.RequestID, Again: again}
+	f.InDoubt = e.Status >= http.StatusInternalServerError && e.Status != http.StatusBadGateway // 502 is the result of an attempt
 	switch {
 	case NeedsDatabase(e):
 		f.Title, f.Again = "Needs a database", false
+	case isAbout(e, "Idempotency-Key"):
+		f.Message = "The form was sent before with other values, and it is not known whether that was carried out. Check it, then send the form again."
 	case f.Title == "":
 		f.Title = "Internal error"
 	}
@@ -66,7 +72,11 @@ func described(e *api.Error) Problem {
 
 // NeedsDatabase reports whether the answer needs a database and the program has none.
 func NeedsDatabase(e *api.Error) bool {
-	return e.Status == http.StatusServiceUnavailable && slices.ContainsFunc(e.Details, func(d map[string]any) bool { return d["field"] == "database" })
+	return e.Status == http.StatusServiceUnavailable && isAbout(e, "database")
+}
+
+func isAbout(e *api.Error, field string) bool {
+	return slices.ContainsFunc(e.Details, func(d map[string]any) bool { return d["field"] == field })
 }
 
 // ProblemOf returns the status and the description of an error of the API that a page can show, or the error itself.
@@ -80,12 +90,12 @@ func ProblemOf(err error) (int, *Problem, error) {
 }
 
 // Answered handles an error of the API: it lets show answer with the description, and returns any other error.
-func Answered(err error, show func(status int, problem *Problem) error) error {
-	status, problem, err := ProblemOf(err)
+func Answered(err error, show func(problem *Problem) error) error {
+	_, problem, err := ProblemOf(err)
 	if err != nil {
 		return err
 	}
-	return show(status, problem)
+	return show(problem)
 }
 
 // NewProblem returns a problem with the title of a status.

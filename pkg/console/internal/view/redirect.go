@@ -22,15 +22,20 @@ var Done = map[string]string{
 	"restored":       "The message was restored from the archive and is pending.",
 	"noted":          "The group was changed.",
 	"redrive":        "Redrive started. It continues when you leave this page.",
+	"undone":         "The messages that were marked dead are being requeued.",
 	"paused":         "The redrive was paused. Attempts under way are completed.",
 	"resumed":        "The redrive was resumed.",
 	"cancelled":      "The redrive was cancelled. Messages that it had not taken are unchanged.",
+	"redirected":     "The topic is redirected. Nothing was sent: retry its messages now.",
+	"redirect-gone":  "The redirect was removed.",
 	"mapped":         "The rules were replaced.",
 	"edited":         "The edited message was sent. The stored message is unchanged.",
 	"trying":         "The record will be tried within seconds. It leaves this list once it is stored.",
 	"record-deleted": "The record was deleted.",
 	"signed-out":     "You are signed out.",
 	"nothing-chosen": "Nothing was selected.",
+	"view-saved":     "The view was saved.",
+	"view-deleted":   "The view was deleted.",
 }
 
 // DoneCookie carries the code of the change to the next page. In the address it would show again on each visit.
@@ -53,14 +58,21 @@ func RedirectDone(w http.ResponseWriter, r *http.Request, what, address string) 
 	return Redirect(w, r, address)
 }
 
-// takeDone returns the sentence for this page and removes the cookie. Requests of live parts leave it for the page.
-func takeDone(w http.ResponseWriter, r *http.Request) string {
+// undone names the form of the same page that takes a change back.
+var undone = map[string]string{"dead": "requeue"}
+
+// takeDone returns the sentence for this page, with the address of the form that takes the change back, and removes
+// the cookie. Requests of live parts leave it for the page.
+func takeDone(w http.ResponseWriter, r *http.Request) (sentence, undo string) {
 	what, where, _ := strings.Cut(session.CookieValue(r, DoneCookie), ".")
 	if r.Method != http.MethodGet || !request.Navigates(r) || where != format.Digest(r.URL.Path) {
-		return ""
+		return "", ""
 	}
 	setDone(w, r, "", -time.Second)
-	return Done[what]
+	if form := undone[what]; form != "" {
+		undo = r.URL.EscapedPath() + "/" + form
+	}
+	return Done[what], undo
 }
 
 // setDone sets the cookie, without Secure when there is no TLS: the console works without it too.

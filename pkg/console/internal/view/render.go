@@ -4,8 +4,8 @@ package view
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
-	"crypto/rand"
 	"fmt"
 	"html/template"
 	"io/fs"
@@ -53,21 +53,26 @@ type layout struct {
 	Self   string // path and query of the page
 	Path   string
 	Done   string // the sentence about the last change
+	Undo   string // address of the form that takes it back; "": none
+	draft  *Draft
 }
+
+func (l layout) Key(address string) string { return l.draft.Key(address) }
 
 // Renderer renders pages. It is safe for concurrent use.
 type Renderer struct {
-	site  Site
-	pages map[string]*template.Template
+	site   Site
+	pages  map[string]*template.Template
+	drafts Drafts
 }
 
 // NewRenderer parses the files of the folder templates. Ages are computed with now.
-func NewRenderer(templates fs.FS, site Site, files *Assets, now func() time.Time) (*Renderer, error) {
+func NewRenderer(templates fs.FS, site Site, files *Assets, drafts Drafts, now func() time.Time) (*Renderer, error) {
 	names, err := fs.Glob(templates, "templates/*.html")
 	if err != nil {
 		return nil, err
 	}
-	r := &Renderer{site: site, pages: map[string]*template.Template{}}
+	r := &Renderer{site: site, pages: map[string]*template.Template{}, drafts: drafts}
 	for _, name := range names {
 		if name == layoutFile || strings.HasPrefix(path.Base(name), "parts") {
 			continue
@@ -84,10 +89,11 @@ func NewRenderer(templates fs.FS, site Site, files *Assets, now func() time.Time
 
 func functions(files *Assets, now func() time.Time) template.FuncMap {
 	return template.FuncMap{
-		"asset":   files.URL,
-		"key":     rand.Text, // an idempotency key, different in each form
-		"to":      link.To,
+		"asset":     files.URL,
+		"topicPage": link.Topic, "to": link.To,
 		"ago":     func(t time.Time) string { return format.Ago(now(), t) },
+		"now":     now,
+		"clock":   func(t time.Time) string { return t.UTC().Format(time.TimeOnly) },
 		"utc":     format.UTC,
 		"iso":     format.ISO,
 		"number":  format.Number,
@@ -99,22 +105,28 @@ func functions(files *Assets, now func() time.Time) template.FuncMap {
 		"clip":    func(n int, text string) string { return format.Visible(format.Clip(n, text)) }, // escape invisible characters, and those that reverse text
 		"pair":    func(first, second any) map[string]any { return map[string]any{"First": first, "Second": second} },
 		"visible": format.Visible,
+		"middle":  func(n int, text string) string { return format.Visible(format.Middle(n, text)) },
+		"parts":   format.Parts,
 
 		"utcMinute":  func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04") },
+		"hourMinute": func(t time.Time) string { return t.UTC().Format("15:04") },
 		"percentage": func(share float64) float64 { return share * 100 },
 		"count":      func(list any) int64 { return int64(reflect.ValueOf(list).Len()) },
 	}
 }
 
-// Render answers with a page. It writes nothing when the page cannot be rendered.
+// Render answers with a page. Without a problem of its own it shows that of its draft. It writes nothing when the page
+// cannot be rendered.
 func (v *Renderer) Render(w http.ResponseWriter, r *http.Request, status int, name string, p Page) error {
 	t, ok := v.pages[name]
 	if !ok {
 		return fmt.Errorf("there is no page %q", name)
 	}
+	p.Problem = cmp.Or(p.Problem, DraftOf(r).Refused())
+	done, undo := takeDone(w, r)
 	var b bytes.Buffer
 	if err := t.Execute(&b, layout{
-		Page: p, Site: v.site, Viewer: session.ViewerOf(r), Theme: theme(r), Self: selfOf(r, p), Path: r.URL.Path, Done: takeDone(w, r),
+		Page: p, Site: v.site, Viewer: session.ViewerOf(r), Theme: theme(r), Self: selfOf(r, p), Path: r.URL.Path, Done: done, Undo: undo, draft: DraftOf(r),
 	}); err != nil {
 		return fmt.Errorf("render %s: %w", name, err)
 	}

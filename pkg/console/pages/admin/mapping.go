@@ -1,13 +1,19 @@
 package admin
 
 import (
+	"errors"
 	"net/http"
+	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/api"
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/diff"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/format"
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/link"
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/request"
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/session"
@@ -31,7 +37,17 @@ type mapping struct {
 		Messages int64  `json:"messages"`
 		Original string `json:"original"`
 	} `json:"unmapped"`
-	Redrives []string `json:"redrives"`
+	Redrives []string         `json:"redrives"`
+	Preview  []mappingPreview `json:"preview"`
+}
+
+// mappingPreview is what the rules would do with the stored messages of a dead-letter topic.
+type mappingPreview struct {
+	DLQTopic string           `json:"dlq_topic"`
+	Original string           `json:"original"`
+	Selected int64            `json:"selected"`
+	Sendable int64            `json:"sendable"`
+	Reasons  map[string]int64 `json:"reasons"`
 }
 
 type mappingRule struct {
@@ -41,9 +57,14 @@ type mappingRule struct {
 
 type mappingPage struct {
 	mapping
-	Text  string // one rule per line, for the form
-	Apply bool
-	Why   string // the reason for which the rules cannot be replaced; empty: they can
+	Text   string // one rule per line, for the form
+	Apply  bool
+	Reason string
+	Why    string // the reason for which the rules cannot be replaced; empty: they can
+
+	Looked  string      // identifies the rules that Preview is about; empty: there is no preview
+	Added   []diff.Line // how the previewed rules differ from the current ones
+	Started []string    // redrives that the last change started
 
 	Overtaken bool        // another person replaced the rules while Text was edited
 	Changes   []diff.Line // how Text would change their rules
@@ -61,49 +82,109 @@ func (m *Mapping) Show(w http.ResponseWriter, r *http.Request) error {
 	if err := m.API.Get(r, api.Endpoint("mappings"), nil, &current); err != nil {
 		return err
 	}
-	return m.render(w, r, http.StatusOK, mappingPage{mapping: current, Text: ruleLines(current.Rules), Apply: true}, nil)
-}
-
-func (m *Mapping) render(w http.ResponseWriter, r *http.Request, status int, data mappingPage, problem *view.Problem) error {
+	data := mappingPage{mapping: current, Text: ruleLines(current.Rules), Apply: true}
+	shown := view.Page{Title: "Topic mapping", Nav: link.Topics}
+	for _, id := range r.URL.Query()["redrive"] {
+		if _, err := uuid.Parse(id); err == nil {
+			data.Started = append(data.Started, id)
+		}
+	}
+	if d := view.DraftOf(r); d.Sent() {
+		data.typed(r)
+		if d.Problem == nil {
+			if err := m.preview(r, &data); err != nil {
+				var other error
+				if _, shown.Problem, other = view.ProblemOf(err); other != nil {
+					return other
+				}
+			}
+		}
+	}
 	if v := session.ViewerOf(r); !v.Everywhere("admin") {
 		data.Why = "needs the role admin on all topics"
 	}
-	return m.Renderer.Render(w, r, status, "mapping", view.Page{Title: "Topic mapping", Nav: link.Topics, Problem: problem, Data: data})
+	shown.Data = data
+	return m.Renderer.Render(w, r, http.StatusOK, "mapping", shown)
 }
 
-// Replace replaces the rules by those of the form, unless another user has replaced them meanwhile.
+// preview asks for a dry run of the rules as typed.
+func (m *Mapping) preview(r *http.Request, data *mappingPage) error {
+	rules, lines, err := readRules(data.Text)
+	if err != nil {
+		return err
+	}
+	var answer mapping
+	body := map[string]any{"version": data.Version, "rules": rules, "dry_run": true}
+	if err := m.API.Send(api.WithoutKey(r), http.MethodPut, api.Endpoint("mappings"), body, &answer); err != nil {
+		return byLine(err, lines)
+	}
+	data.Preview, data.Looked = answer.Preview, looked(data.Version, data.Text)
+	data.Added, _ = diff.Texts(strings.TrimSpace(ruleLines(data.Rules)), strings.TrimSpace(ruleLines(rules)))
+	return nil
+}
+
+// looked identifies rules, and the version that they replace, in a form.
+func looked(version int64, text string) string {
+	return format.Digest(strconv.FormatInt(version, 10) + "\n" + strings.ReplaceAll(text, "\r\n", "\n"))
+}
+
+var ruleNumber = regexp.MustCompile(`rules\[(\d+)\](\.?)`)
+
+// byLine names the line of the form in place of the number of the rule.
+func byLine(err error, lines []int) error {
+	var refused *api.Error
+	if !errors.As(err, &refused) {
+		return err
+	}
+	named := func(text string) string {
+		return ruleNumber.ReplaceAllStringFunc(text, func(found string) string {
+			parts := ruleNumber.FindStringSubmatch(found)
+			n, _ := strconv.Atoi(parts[1])
+			if n >= len(lines) {
+				return found
+			}
+			return "line " + strconv.Itoa(lines[n]) + strings.Replace(parts[2], ".", ", ", 1)
+		})
+	}
+	shown := *refused
+	shown.Message, shown.Details = named(shown.Message), nil
+	for _, d := range refused.Details {
+		field, _ := d["field"].(string)
+		shown.Details = append(shown.Details, map[string]any{"field": named(field), "reason": d["reason"]})
+	}
+	return &shown
+}
+
+// typed shows the rules as typed. The form then has the version that its sender sees now.
+func (p *mappingPage) typed(r *http.Request) {
+	p.Text, p.Apply, p.Reason = r.PostFormValue("rules"), r.PostFormValue("apply") != "", request.Text(r, "reason")
+	rules, _, err := readRules(p.Text)
+	if r.PostFormValue("version") != strconv.FormatInt(p.Version, 10) && err == nil {
+		p.overtaken(rules)
+	}
+}
+
+// Replace replaces the rules by those of the form, unless another user has replaced them meanwhile. It shows a preview
+// first: rules that were not previewed are previewed.
 func (m *Mapping) Replace(w http.ResponseWriter, r *http.Request) error {
 	version, err := strconv.ParseInt(r.PostFormValue("version"), 10, 64)
 	if err != nil {
 		return &api.Error{Status: http.StatusBadRequest, Message: "version: must be a whole number"}
 	}
-	written := mappingPage{Text: r.PostFormValue("rules"), Apply: r.PostFormValue("apply") != ""}
-	rules, bad := readRules(written.Text)
-	if bad != nil {
-		return m.showAgain(w, r, written, version, nil, bad)
+	rules, lines, err := readRules(r.PostFormValue("rules"))
+	if err == nil && (r.PostFormValue("do") != "replace" || r.PostFormValue("looked") != looked(version, r.PostFormValue("rules"))) {
+		return m.Renderer.ShowAgain(w, r, nil)
 	}
-	body := request.Body(r)
-	body["version"], body["rules"], body["apply"] = version, rules, written.Apply
-	if err := m.API.Send(r, http.MethodPut, api.Endpoint("mappings"), body, nil); err != nil {
-		return m.showAgain(w, r, written, version, rules, err)
+	var changed mapping
+	if err == nil {
+		body := request.Body(r)
+		body["version"], body["rules"], body["apply"] = version, rules, r.PostFormValue("apply") != ""
+		err = m.API.Send(r, http.MethodPut, api.Endpoint("mappings"), body, &changed)
 	}
-	return view.RedirectDone(w, r, "mapped", link.Mapping)
-}
-
-func (m *Mapping) showAgain(w http.ResponseWriter, r *http.Request, written mappingPage, version int64, rules []mappingRule, cause error) error {
-	status, problem, err := view.ProblemOf(cause)
 	if err != nil {
-		return err
+		return view.Answered(byLine(err, lines), func(problem *view.Problem) error { return m.Renderer.ShowAgain(w, r, problem) })
 	}
-	if err := m.API.Get(r, api.Endpoint("mappings"), nil, &written.mapping); err != nil {
-		return err
-	}
-	if status == http.StatusConflict && written.Version != version {
-		written.overtaken(rules) // the form carries the version that its sender sees now
-	} else {
-		written.Version = version
-	}
-	return m.render(w, r, status, written, problem)
+	return view.RedirectDone(w, r, "mapped", link.WithQuery(link.Mapping, url.Values{"redrive": changed.Redrives}))
 }
 
 const arrow = "->"
@@ -116,20 +197,21 @@ func ruleLines(rules []mappingRule) string {
 	return b.String()
 }
 
-// readRules reads one rule per line, and ignores empty lines.
-func readRules(text string) ([]mappingRule, error) {
-	rules := []mappingRule{}
+// readRules reads one rule per line, and ignores empty lines. It also returns the line of each rule, from 1 on.
+func readRules(text string) (rules []mappingRule, lines []int, err error) {
+	rules = []mappingRule{}
 	for i, line := range strings.Split(text, "\n") {
 		if line = strings.TrimSpace(line); line == "" {
 			continue
 		}
 		pattern, original, ok := strings.Cut(line, arrow)
 		if !ok {
-			return nil, &api.Error{
+			return nil, nil, &api.Error{
 				Status: http.StatusBadRequest, Message: "line " + strconv.Itoa(i+1) + ": must be PATTERN " + arrow + " TOPIC",
 			}
 		}
 		rules = append(rules, mappingRule{strings.TrimSpace(pattern), strings.TrimSpace(original)})
+		lines = append(lines, i+1)
 	}
-	return rules, nil
+	return rules, lines, nil
 }

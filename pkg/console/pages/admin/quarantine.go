@@ -45,10 +45,6 @@ type quarantinePage struct {
 
 // Show lists the records.
 func (q *Quarantine) Show(w http.ResponseWriter, r *http.Request) error {
-	return q.render(w, r, http.StatusOK, nil)
-}
-
-func (q *Quarantine) render(w http.ResponseWriter, r *http.Request, status int, problem *view.Problem) error {
 	given := r.URL.Query()
 	data := quarantinePage{Topic: given.Get("topic")}
 	asked := link.Query("limit", "25", "topic", data.Topic, "cursor", given.Get("cursor"))
@@ -63,7 +59,7 @@ func (q *Quarantine) render(w http.ResponseWriter, r *http.Request, status int, 
 	if data.Next != "" {
 		data.Older = link.To(link.Quarantine, "topic", data.Topic, "cursor", data.Next)
 	}
-	return q.Renderer.Render(w, r, status, "quarantine", view.Page{Title: "Quarantine", Nav: "/", Problem: problem, Data: data})
+	return q.Renderer.Render(w, r, http.StatusOK, "quarantine", view.Page{Title: "Quarantine", Nav: "/", Data: data})
 }
 
 // Act sends a request about a record to the API, and shows the sentence of that code when it succeeded.
@@ -74,6 +70,6 @@ func (q *Quarantine) Act(method, sentence string, what ...string) view.Handler {
 		if err == nil {
 			return view.RedirectDone(w, r, sentence, link.Quarantine)
 		}
-		return view.Answered(err, func(status int, problem *view.Problem) error { return q.render(w, r, status, problem) })
+		return view.Answered(err, func(problem *view.Problem) error { return q.Renderer.ShowAgain(w, r, problem) })
 	}
 }

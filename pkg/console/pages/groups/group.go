@@ -38,10 +38,6 @@ type action struct {
 
 // Show shows a group.
 func (p *Pages) Show(w http.ResponseWriter, r *http.Request) error {
-	return p.render(w, r, http.StatusOK, nil, nil)
-}
-
-func (p *Pages) render(w http.ResponseWriter, r *http.Request, status int, problem *view.Problem, typed *note) error {
 	var g errorGroup
 	id := r.PathValue("id")
 	if err := p.API.Get(r, api.Endpoint("groups", id), nil, &g); err != nil {
@@ -54,10 +50,10 @@ func (p *Pages) render(w http.ResponseWriter, r *http.Request, status int, probl
 	g.Trend = trendWeekByHours.draw(p.Now(), g.Hours)
 	shown := page{errorGroup: g, Sample: latest, Actions: g.actions(session.ViewerOf(r)), DeniedReason: g.why(session.ViewerOf(r), "operator")}
 	shown.Typed = note{g.Note, g.Link, g.Muted}
-	if typed != nil {
-		shown.Typed = *typed
+	if view.DraftOf(r).Sent() {
+		shown.Typed = typedNote(r)
 	}
-	return p.Renderer.Render(w, r, status, "group", view.Page{Title: format.Clip(80, g.Heading()), Nav: link.Groups, Problem: problem, Data: shown})
+	return p.Renderer.Render(w, r, http.StatusOK, "group", view.Page{Title: format.Clip(80, g.Heading()), Nav: link.Groups, Data: shown})
 }
 
 // why says why the viewer may not act on the group; "" when they may. The role on one of its topics is enough.
@@ -128,17 +124,18 @@ func allOf(n int64, state string) string {
 
 // Annotate stores the note, the link and the mute of a group.
 func (p *Pages) Annotate(w http.ResponseWriter, r *http.Request) error {
-	if err := r.ParseForm(); err != nil {
-		return err
-	}
-	typed := note{strings.ReplaceAll(request.Text(r, "note"), "\r\n", "\n"), request.Text(r, "link"), r.PostFormValue("muted") != ""}
+	typed := typedNote(r)
 	body := request.Body(r)
 	body["note"], body["link"], body["muted"] = orNull(typed.Note), orNull(typed.Link), typed.Muted
 	path := api.Endpoint("groups", r.PathValue("id"))
 	if err := p.API.Send(r, http.MethodPatch, path+"?trend=none", body, nil); err != nil {
-		return view.Answered(err, func(status int, problem *view.Problem) error { return p.render(w, r, status, problem, &typed) })
+		return view.Answered(err, func(problem *view.Problem) error { return p.Renderer.ShowAgain(w, r, problem) })
 	}
 	return view.RedirectDone(w, r, "noted", link.ErrorGroup(r.PathValue("id")))
+}
+
+func typedNote(r *http.Request) note {
+	return note{strings.ReplaceAll(request.Text(r, "note"), "\r\n", "\n"), request.Text(r, "link"), r.PostFormValue("muted") != ""}
 }
 
 func orNull(text string) any {

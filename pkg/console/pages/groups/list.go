@@ -3,13 +3,16 @@ package groups
 
 import (
 	"cmp"
+	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/api"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/format"
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/link"
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/view"
 )
@@ -37,27 +40,51 @@ func (g errorGroup) ByTopic() []api.Annotation {
 }
 
 // LiveCount returns how many messages of the group are not archived.
-func (g errorGroup) LiveCount() int64 { return g.Counts.Open() + g.Counts.Resolved }
+func (g errorGroup) LiveCount() int64 { return g.Counts.Open() + g.Counts.Dead + g.Counts.Resolved }
 
-func (g errorGroup) Share(t api.GroupTopic) float64 {
-	var all int64
+func (g errorGroup) Shares() []string {
+	var parts []int64
 	for _, topic := range g.Topics {
-		all += topic.Messages
+		parts = append(parts, topic.Messages)
 	}
-	return float64(t.Messages) / float64(max(1, all))
+	return format.Shares(parts)
 }
 
 const perPage = 50
 
 var orders = []order{
-	{"last_seen", "Last seen"}, {"open", "Most open"}, {"first_seen", "Newest"},
+	{"last_seen", "Last seen"}, {"recent", "Most in 15 min"}, {"open", "Most open"}, {"first_seen", "Newest"},
+}
+
+// listViews are the lists of groups. The API counts for the order "open" the messages in the states of the view, so that the
+// order is that of the numbers shown.
+var listViews = []listView{
+	{"", "open ones", url.Values{"status": {"PENDING,RETRYING"}}},
+	{"new", "new ones", url.Values{"status": {"PENDING,RETRYING"}, "new": {"true"}}},
+	{"regressed", "regressed ones", url.Values{"status": {"PENDING,RETRYING"}, "regressed": {"true"}}},
+	{"dead", "dead ones", url.Values{"status": {"DEAD"}}},
+	{"all", "all", nil},
+}
+
+// listView is a list of groups: its name in the address, its label, and what it asks the API for.
+type listView struct {
+	Name, Label string
+	ask         url.Values
+}
+
+func listViewOf(name string) listView {
+	if i := slices.IndexFunc(listViews, func(v listView) bool { return v.Name == name }); i >= 0 {
+		return listViews[i]
+	}
+	return listViews[0]
 }
 
 type order struct{ Value, Name string }
 
 type listPage struct {
 	Groups []errorGroup
-	All    bool // include groups without open messages
+	View   listView
+	Views  []listView
 	Sort   string
 	Orders []order
 	Range  trendRange
@@ -70,8 +97,8 @@ type listPage struct {
 // Same returns the address of the page with another value of one parameter.
 func (p listPage) Same(name, value string) string {
 	q := link.Query("topic", p.Topic, "sort", p.Sort, "trend", p.Range.Name)
-	if p.All {
-		q.Set("open", "false")
+	if p.View.Name != "" {
+		q.Set("show", p.View.Name)
 	}
 	if q.Set(name, value); value == "" {
 		q.Del(name)
@@ -83,14 +110,15 @@ func (p listPage) Same(name, value string) string {
 func (p *Pages) List(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	shown := listPage{
-		All: q.Get("open") == "false", Sort: cmp.Or(q.Get("sort"), orders[0].Value), Orders: orders,
+		View: listViewOf(q.Get("show")), Views: listViews, Sort: cmp.Or(q.Get("sort"), orders[0].Value), Orders: orders,
 		Range: trendRangeOf(q.Get("trend")), Ranges: []trendRange{trendDay, trendWeek}, Topic: strings.TrimSpace(q.Get("topic")), First: q.Get("cursor") == "",
 	}
 	ask := link.Query("limit", strconv.Itoa(perPage), "sort", shown.Sort, "trend", shown.Range.Name,
 		"topic", shown.Topic, "cursor", q.Get("cursor"))
-	if !shown.All {
-		ask.Set("open", "true")
+	if q.Get("open") == "false" { // an address of earlier versions
+		shown.View = listViewOf("all")
 	}
+	maps.Copy(ask, shown.View.ask)
 	var answer struct {
 		Groups []errorGroup `json:"groups"`
 		Next   string       `json:"next_cursor"`
@@ -102,7 +130,6 @@ func (p *Pages) List(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	shown.Groups = answer.Groups
-	slices.SortStableFunc(shown.Groups, func(a, b errorGroup) int { return cmp.Compare(a.Urgency(), b.Urgency()) })
 	for i := range shown.Groups {
 		shown.Groups[i].Trend = shown.Range.draw(p.Now(), shown.Groups[i].Hours)
 	}

@@ -10,18 +10,40 @@ import (
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/api"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/format"
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/link"
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/view"
 )
 
 type sample struct {
-	Messages []api.Message // the latest of the sample
-	Of       int           // number of messages in the sample
-	All      bool          // the sample holds all messages of the group
+	Messages []sampled // the latest of the sample
+	Of       int       // number of messages in the sample
+	All      bool      // the sample holds all messages of the group
 	Versions []version
 	Without  int    // messages of the sample without any of the headers
 	Headers  string // names of the version headers
 	Problem  string // the reason for which there is no sample
+}
+
+// sampled is a message with its cause in parts: what not all shown messages have is marked.
+type sampled struct {
+	api.Message
+	Cause []format.Part
+}
+
+const sampledCause = 160 // characters of a cause
+
+func sampledOf(messages []api.Message) []sampled {
+	causes := make([]string, len(messages))
+	for i, m := range messages {
+		causes[i] = format.Middle(sampledCause, m.Cause)
+	}
+	parts := format.Differing(causes)
+	list := make([]sampled, len(messages))
+	for i, m := range messages {
+		list[i] = sampled{m, parts[i]}
+	}
+	return list
 }
 
 type version struct {
@@ -33,7 +55,14 @@ type version struct {
 	Last     time.Time
 }
 
-func (s sample) Share(n int) float64 { return float64(n) / float64(max(1, s.Of)) }
+// Shares returns the share of each version, and at last that of messages without any.
+func (s sample) Shares() []string {
+	var parts []int64
+	for _, v := range s.Versions {
+		parts = append(parts, int64(v.Messages))
+	}
+	return format.Shares(append(parts, int64(s.Without)))
+}
 
 const (
 	sampledMessages = 200
@@ -60,7 +89,7 @@ func (p *Pages) sample(r *http.Request, id string) (sample, error) {
 	for i := range s.Versions {
 		s.Versions[i].Link = s.Versions[i].messages(id)
 	}
-	s.Messages = answer.Messages[:min(len(answer.Messages), shownMessages)]
+	s.Messages = sampledOf(answer.Messages[:min(len(answer.Messages), shownMessages)])
 	return s, nil
 }
 
@@ -112,7 +141,8 @@ func textOf(h api.Header) string {
 	}
 }
 
-// messages returns the address of the group's messages of that version; "" for masked values and for bytes.
+// messages returns the URL of the list of the error group's messages whose header has this value. It returns "" for
+// a masked value, and for one that is not text, because searches cannot name them.
 func (v version) messages(group string) string {
 	if v.Value == "" || v.Value == api.Mask || strings.HasPrefix(v.Value, "base64:") {
 		return ""

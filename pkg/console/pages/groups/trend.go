@@ -1,9 +1,7 @@
 package groups
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/api"
@@ -12,21 +10,10 @@ import (
 
 // trend is the arrivals of a group, drawn as bars.
 type trend struct {
+	format.Bars
 	Buckets []api.Hour // Hour is the beginning of the bucket
-	Bars    string     // SVG path of the bars, within Width and Height
-	Width   int
-	Height  int
-	Most    int64 // largest number in a bucket
 	Total   int64
-	Words   string
 }
-
-// The width of a bar, the space between bars, and the height of the picture, in SVG units.
-const (
-	barWidth   = 3
-	barSpace   = 1
-	barsHeight = 24
-)
 
 type trendRange struct {
 	Name    string // name in the API
@@ -52,7 +39,7 @@ func trendRangeOf(name string) trendRange {
 func (s trendRange) draw(now time.Time, hours []api.Hour) trend {
 	end := now.UTC().Truncate(time.Hour).Add(time.Hour)
 	begin := end.Add(-time.Duration(s.buckets) * s.bucket)
-	t := trend{Width: s.buckets*(barWidth+barSpace) - barSpace, Height: barsHeight}
+	var t trend
 	for i := range s.buckets {
 		t.Buckets = append(t.Buckets, api.Hour{Hour: begin.Add(time.Duration(i) * s.bucket)})
 	}
@@ -63,27 +50,13 @@ func (s trendRange) draw(now time.Time, hours []api.Hour) trend {
 		bucket := &t.Buckets[int(h.Hour.Sub(begin)/s.bucket)]
 		bucket.Messages += h.Messages
 		t.Total += h.Messages
-		t.Most = max(t.Most, bucket.Messages)
 	}
-	t.Bars = barsOf(t.Buckets, t.Most)
-	t.Words = format.Plural(t.Total, "arrival", "arrivals") + " in " + s.Title
-	if t.Total > 0 {
-		t.Words += fmt.Sprintf(", at most %s in %s", format.Number(t.Most), format.Rough(s.bucket))
+	numbers := make([]int64, len(t.Buckets))
+	for i, bucket := range t.Buckets {
+		numbers[i] = bucket.Messages
 	}
+	t.Bars = format.DrawBars(numbers, format.Plural(t.Total, "arrival", "arrivals")+" in "+s.Title, format.Rough(s.bucket))
 	return t
-}
-
-// barsOf draws every bar above 0 at least one unit high, so that it is visible.
-func barsOf(buckets []api.Hour, most int64) string {
-	var bars strings.Builder
-	for i, b := range buckets {
-		if b.Messages <= 0 {
-			continue
-		}
-		height := max(1, int(b.Messages*barsHeight/most))
-		fmt.Fprintf(&bars, "M%d %dh%dv-%dh-%dz", i*(barWidth+barSpace), barsHeight, barWidth, height, barWidth)
-	}
-	return bars.String()
 }
 
 func (t trend) Arrivals() []api.Hour {

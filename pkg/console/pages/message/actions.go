@@ -26,6 +26,7 @@ type acts struct {
 	Reason    string // the reason typed for the action that was refused
 	Topic     string
 	Accepted  bool
+	Draft     *view.Draft
 }
 
 // act is an action on the message. It is possible when Why is empty.
@@ -51,15 +52,52 @@ func actsOf(m *api.Message, v *session.Viewer, r *http.Request, archived bool) a
 	if archived {
 		a = acts{Restore: a.Restore}
 	}
-	if r.Method == http.MethodPost {
+	if d := view.DraftOf(r); d.Sent() {
 		a.Reason, a.Topic, a.Accepted = request.Text(r, "reason"), request.Text(r, "original_topic"), request.Text(r, "accept_duplicate") != ""
 		tried := map[string]*act{"dead": &a.Dead, "delete": &a.Delete, "origin": &a.Origin, "restore": &a.Restore}
-		if act := tried[path.Base(r.URL.Path)]; act != nil {
+		if act := tried[path.Base(d.Path)]; act != nil {
 			act.Open = true
 		}
 	}
-	a.From = link.Back(r)
+	a.From, a.Draft = link.Back(r), view.DraftOf(r)
 	return a
+}
+
+// Any reports whether any action is possible.
+func (a acts) Any() bool {
+	return slices.ContainsFunc(a.named(), func(n namedAct) bool { return n.Why == "" })
+}
+
+type namedAct struct{ Name, Why string }
+
+func (a acts) named() []namedAct {
+	return []namedAct{
+		{"retry", a.Retry.Why},
+		{"edit and retry", a.Edit.Why},
+		{"requeue", a.Requeue.Why},
+		{"set origin", a.Origin.Why},
+		{"mark dead", a.Dead.Why},
+		{"delete", a.Delete.Why},
+	}
+}
+
+// impossible is a reason, and the actions that are not possible for it.
+type impossible struct{ Names, Why string }
+
+// Impossible returns the actions that are not shown, those with the same reason together.
+func (a acts) Impossible() []impossible {
+	var list []impossible
+	for _, n := range a.named() {
+		i := slices.IndexFunc(list, func(other impossible) bool { return other.Why == n.Why })
+		switch {
+		case n.Why == "":
+		case i >= 0:
+			list[i].Names += ", " + n.Name
+		default:
+			list = append(list, impossible{n.Name, n.Why})
+		}
+	}
+	return list
 }
 
 func unlessStatus(m *api.Message, why string, statuses ...string) string {
@@ -78,8 +116,11 @@ func whyNoRetry(m *api.Message) string {
 	if why := whyNoEdit(m); why != "" {
 		return why
 	}
-	if m.OriginalTopic == "" {
+	switch {
+	case m.OriginalTopic == "":
 		return "its original topic is unknown"
+	case m.NoTarget():
+		return "topic " + m.Target.Topic + " does not exist"
 	}
 	return ""
 }
@@ -118,7 +159,7 @@ func whyNoOrigin(m *api.Message) string {
 	case m.Status != "PENDING" && m.Status != "DEAD":
 		return "is " + m.Status
 	case m.OriginKnownBy == "header" && m.OriginalTopic != "" && !m.Undeclared:
-		return "its own headers name the original topic"
+		return "its own headers name the original topic: redirect the topic instead"
 	default:
 		return ""
 	}
@@ -135,7 +176,7 @@ func (a *Actions) Act(what, sentence string) view.Handler {
 			body["original_topic"] = request.Text(r, "original_topic")
 		}
 		if err := a.Page.API.Send(r, http.MethodPost, ref.Endpoint(what), body, nil); err != nil {
-			return a.refused(w, r, ref, err)
+			return a.refused(w, r, err)
 		}
 		return view.RedirectDone(w, r, sentence, api.MessageRef{ID: ref.ID}.URL())
 	}
@@ -145,15 +186,15 @@ func (a *Actions) Act(what, sentence string) view.Handler {
 func (a *Actions) Delete(w http.ResponseWriter, r *http.Request) error {
 	ref := api.RefOf(r, false)
 	if err := a.Page.API.Send(r, http.MethodDelete, link.To(ref.Endpoint(), "reason", request.Text(r, "reason")), nil, nil); err != nil {
-		return a.refused(w, r, ref, err)
+		return a.refused(w, r, err)
 	}
 	return view.RedirectDone(w, r, "deleted", link.Back(r))
 }
 
-func (a *Actions) refused(w http.ResponseWriter, r *http.Request, ref api.MessageRef, err error) error {
-	return view.Answered(err, func(status int, problem *view.Problem) error {
+func (a *Actions) refused(w http.ResponseWriter, r *http.Request, err error) error {
+	return view.Answered(err, func(problem *view.Problem) error {
 		explainAttempt(problem, a.Page.Now())
-		return a.Page.show(w, r, ref, status, problem)
+		return a.Page.Renderer.ShowAgain(w, r, problem)
 	})
 }
 

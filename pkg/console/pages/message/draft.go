@@ -257,6 +257,9 @@ func (d draft) sent() []editHeader {
 	return slices.DeleteFunc(slices.Clone(d.Headers), unsent)
 }
 
+// Sending returns the number of headers that are sent.
+func (d draft) Sending() int64 { return int64(len(d.sent())) }
+
 func (d draft) Removed() int64 { return d.count(asRemove) }
 
 func (d draft) Lost() int64 { return d.count(asLost) }

@@ -2,10 +2,12 @@ package message
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -49,6 +51,13 @@ type editPage struct {
 
 	Unsettled bool
 	Check     *editCheck // nil: no check was requested
+
+	open bool // a header was refused
+}
+
+// HeadersOpen reports whether the headers are shown unfolded: they were changed, or cannot be sent as they are.
+func (p *editPage) HeadersOpen() bool {
+	return p.Check != nil && len(p.Check.Headers) > 0 || p.Draft.Lost() > 0 || p.open
 }
 
 type editCheck struct {
@@ -72,8 +81,33 @@ func (e *Edit) Show(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p.Draft = e.originalOf(r, p)
-	return e.render(w, r, http.StatusOK, p, nil)
+	was := e.originalOf(r, p)
+	p.Draft, p.Fresh = was, make([]int, freshRows)
+	shown := view.Page{Title: "Edit and retry " + format.Short(p.ID), Nav: link.Messages, Modules: []string{"edit"}, Data: p}
+	if missing := lacks(r, p.Fixed == ""); view.DraftOf(r).Sent() && missing != "" {
+		shown.Problem = view.NewProblem(http.StatusBadRequest, "The form lacks the field "+missing+". Nothing was sent.")
+	} else if missing == "" {
+		p.read(r, was)
+		edit, problems := p.Draft.order(was)
+		if len(problems) > 0 {
+			shown.Problem = view.NewProblem(http.StatusBadRequest, "The form has invalid values.", problems...)
+			p.open = slices.ContainsFunc(problems, func(f view.FieldProblem) bool { return strings.HasPrefix(f.Field, "header ") })
+		} else if p.Can.Why != "" {
+			shown.Problem = cmp.Or(view.DraftOf(r).Refused(), view.NewProblem(http.StatusConflict, "It cannot be sent: "+p.Can.Why+"."))
+		} else if err := e.compare(r, p, was, len(edit) == 0); err != nil {
+			return err
+		}
+	}
+	return e.renderer.Render(w, r, http.StatusOK, "edit", shown)
+}
+
+// read reads the form into the draft.
+func (p *editPage) read(r *http.Request, was draft) {
+	p.Draft = readDraft(r, was)
+	p.Draft.settle(was)
+	if p.Fixed != "" {
+		p.Draft.Payload = was.Payload
+	}
 }
 
 // load loads the message to edit, without a payload that has to be fetched separately.
@@ -127,6 +161,9 @@ func (e *Edit) editable(r *http.Request, ref api.MessageRef, m *api.Message) (ra
 
 // Send sends the edited message when it was checked, and shows the difference otherwise.
 func (e *Edit) Send(w http.ResponseWriter, r *http.Request) error {
+	if request.Text(r, "do") != "send" {
+		return e.renderer.ShowAgain(w, r, nil)
+	}
 	p, err := e.load(r)
 	if err != nil {
 		return err
@@ -138,24 +175,17 @@ func (e *Edit) Send(w http.ResponseWriter, r *http.Request) error {
 	if missing := lacks(r, p.Fixed == ""); missing != "" {
 		return &api.Error{Status: http.StatusBadRequest, Message: "The form lacks the field " + missing + ". Nothing was sent."}
 	}
-	p.Draft = readDraft(r, was)
-	p.Draft.settle(was)
-	if p.Fixed != "" {
-		p.Draft.Payload = was.Payload
-	}
-	if p.Can.Why != "" && request.Text(r, "do") != "send" { // for a form that was sent twice, the API answers that it was sent
-		return e.render(w, r, http.StatusConflict, p, view.NewProblem(http.StatusConflict, "It cannot be sent: "+p.Can.Why+"."))
-	}
+	p.read(r, was)
 	edit, problems := p.Draft.order(was)
 	if len(problems) > 0 {
-		return e.render(w, r, http.StatusBadRequest, p, view.NewProblem(http.StatusBadRequest, "The form has invalid values.", problems...))
+		return e.renderer.ShowAgain(w, r, nil)
 	}
 	if err := e.compare(r, p, was, len(edit) == 0); err != nil {
 		return err
 	}
 	seen := request.Text(r, "checked") == p.Check.Mark
-	if request.Text(r, "do") != "send" || !seen || !p.Check.Sendable {
-		return e.render(w, r, http.StatusOK, p, notSent(r, seen, p.Check))
+	if !seen || !p.Check.Sendable {
+		return e.renderer.ShowAgain(w, r, notSent(seen, p.Check))
 	}
 	body := request.Body(r)
 	body["edit"] = edit
@@ -167,7 +197,7 @@ func (e *Edit) Send(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if err := e.api.Send(r, http.MethodPost, api.RefOf(r, false).Endpoint("retry"), raw, nil); err != nil {
-		return e.refused(w, r, p, was, err)
+		return e.refused(w, r, err)
 	}
 	return view.RedirectDone(w, r, "edited", p.Base)
 }
@@ -199,11 +229,9 @@ func lacks(r *http.Request, payload bool) string {
 	return ""
 }
 
-// notSent says why the edit was not sent; nil when the form did not ask to send it.
-func notSent(r *http.Request, seen bool, check *editCheck) *view.Problem {
+// notSent says why the edit was not sent.
+func notSent(seen bool, check *editCheck) *view.Problem {
 	switch {
-	case request.Text(r, "do") != "send":
-		return nil
 	case !seen:
 		return &view.Problem{Title: "Nothing was sent", Message: "This is not what was checked. Review the difference below, then send it."}
 	case check.Nothing:
@@ -275,26 +303,23 @@ func (d draft) headerLines(lost bool) string {
 }
 
 // refused shows the form again below the API's answer. Headers that the API rejects as dead-letter headers are
-// removed from the draft.
-func (e *Edit) refused(w http.ResponseWriter, r *http.Request, p *editPage, was draft, err error) error {
+// removed from the form.
+func (e *Edit) refused(w http.ResponseWriter, r *http.Request, err error) error {
 	var answer *api.Error
-	if errors.As(err, &answer) && answer.Status == http.StatusBadRequest && p.Draft.removeRejected(answer.Details) {
-		if err := e.compare(r, p, was, false); err != nil {
-			return err
-		}
-		return e.render(w, r, http.StatusBadRequest, p, &view.Problem{
+	if errors.As(err, &answer) && answer.Status == http.StatusBadRequest && removeRejected(r.PostForm, answer.Details) {
+		return e.renderer.ShowAgain(w, r, &view.Problem{
 			Title:   "Nothing was sent",
 			Message: "Some headers mark dead letters, or are written by every attempt. They were removed: review the difference, then send it.",
 		})
 	}
-	return view.Answered(err, func(status int, problem *view.Problem) error {
+	return view.Answered(err, func(problem *view.Problem) error {
 		explainAttempt(problem, e.now())
-		return e.render(w, r, status, p, problem)
+		return e.renderer.ShowAgain(w, r, problem)
 	})
 }
 
 // removeRejected removes the headers that the API rejects, and reports whether the API reported nothing else.
-func (d *draft) removeRejected(details []map[string]any) bool {
+func removeRejected(form url.Values, details []map[string]any) bool {
 	var names []string
 	for _, detail := range details {
 		field, _ := detail["field"].(string)
@@ -305,15 +330,10 @@ func (d *draft) removeRejected(details []map[string]any) bool {
 		}
 		names = append(names, name)
 	}
-	for i, h := range d.Headers {
-		if slices.Contains(names, h.Name) {
-			d.Headers[i].As = asRemove
+	for i, name := range form["header_name"] {
+		if slices.Contains(names, name) && i < len(form["header_as"]) {
+			form["header_as"][i] = asRemove
 		}
 	}
 	return len(names) > 0
-}
-
-func (e *Edit) render(w http.ResponseWriter, r *http.Request, status int, p *editPage, problem *view.Problem) error {
-	p.Fresh = make([]int, freshRows)
-	return e.renderer.Render(w, r, status, "edit", view.Page{Title: "Edit and retry " + format.Short(p.ID), Nav: link.Messages, Problem: problem, Data: p})
 }

@@ -178,7 +178,7 @@ func TestRefusedEditKeepsWhatWasTyped(t *testing.T) {
 	}))
 	e.form.Set("topic", "elsewhere")
 	e.form.Set("reason", "typed reason")
-	consoletest.WantSays(t, "the page", e.send(), http.StatusConflict, "Topic elsewhere does not exist. Error class: UNKNOWN_TOPIC.",
+	consoletest.WantSays(t, "the page", e.send(), http.StatusOK, "Topic elsewhere does not exist. Error class: UNKNOWN_TOPIC.",
 		`value="elsewhere"`, `value="typed reason"`)
 }
 
@@ -190,7 +190,7 @@ func TestBadBase64IsSaid(t *testing.T) {
 	e.form.Set("key_as", "base64")
 	e.form["header_value"][3] = "!"
 	w := e.post()
-	consoletest.WantSays(t, "the page", w, http.StatusBadRequest)
+	consoletest.WantSays(t, "the page", w, http.StatusOK)
 	consoletest.MustHave(t, consoletest.Readable(t, w.Body.String()), "payload : must be base64", "key : must be base64", "header bin : must be base64")
 }
 
@@ -202,7 +202,7 @@ func TestLargePayloadsAreNotEdited(t *testing.T) {
 	consoletest.MustNotHave(t, body, "<textarea")
 	e := edit(t, "")
 	e.form.Set("payload", strings.Repeat("x", message.MaxEdited+1))
-	consoletest.WantSays(t, "a payload that became large", e.post(), http.StatusBadRequest, "must have at most 1 MiB")
+	consoletest.WantSays(t, "a payload that became large", e.post(), http.StatusOK, "must have at most 1 MiB")
 }
 
 func TestWhoMayNotEditIsRefused(t *testing.T) {
@@ -214,9 +214,11 @@ func TestWhoMayNotEditIsRefused(t *testing.T) {
 
 	e := edit(t, `"payload":null,"payload_size":5,"payload_omitted":"not_json"`)
 	e.api.As(consoletest.ReadOnly)
-	consoletest.WantSays(t, "a form", e.post(), http.StatusForbidden, "needs the role operator on orders.events.v1")
-	if len(e.api.Requests) != 2 {
-		t.Errorf("got %d calls, want only the session and the message asked for", len(e.api.Requests))
+	e.api.Says("GET "+consoletest.MessageAPI+"/payload", consoletest.Raw("plain"))
+	e.form.Set("do", "send")
+	consoletest.WantSays(t, "a form", e.post(), http.StatusOK, "needs the role operator on orders.events.v1")
+	if sent, _ := e.api.Asked(retryAPI); len(sent) > 0 {
+		t.Error("got it sent, want it refused")
 	}
 }
 
@@ -225,7 +227,7 @@ func TestEditOfWhatCannotBeSentNowIsKept(t *testing.T) {
 	e := edit(t, `"status":"RESOLVED"`)
 	e.form.Set("payload", `{"typed": 1}`)
 	w := e.post()
-	consoletest.WantSays(t, "the page", w, http.StatusConflict)
+	consoletest.WantSays(t, "the page", w, http.StatusOK)
 	consoletest.MustHave(t, consoletest.Readable(t, w.Body.String()), "It cannot be sent: is RESOLVED.", `"typed"`)
 	consoletest.MustNotHave(t, w.Body.String(), `id="difference"`)
 }
@@ -308,11 +310,11 @@ func TestEditWithoutItsFieldsIsNotSent(t *testing.T) {
 		e := edit(t, someHeaders)
 		e.form.Set("do", "send")
 		e.form.Del(name)
-		consoletest.WantSays(t, "without "+name, e.post(), http.StatusBadRequest, "Nothing was sent")
+		consoletest.WantSays(t, "without "+name, e.post(), http.StatusOK, "Nothing was sent")
 	}
 	e := edit(t, someHeaders)
 	e.form = nil
-	consoletest.WantSays(t, "without any", e.post(), http.StatusBadRequest, "Nothing was sent")
+	consoletest.WantSays(t, "without any", e.post(), http.StatusOK, "Nothing was sent")
 }
 
 func TestCheckOfAnEditTakesNoMoreMemoryThanItCompares(t *testing.T) {

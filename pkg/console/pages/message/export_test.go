@@ -23,7 +23,7 @@ var (
 // NewHeader returns an empty row of the form.
 func NewHeader() editHeader { return editHeader{value: value{As: asText}} }
 
-// CurlWithToken returns a command for an API that needs credentials.
+// CurlWithToken returns the curl command for a request to an API that needs a token.
 func CurlWithToken(r *http.Request, method, path, body string) string {
 	return curl(r, true, method, path, body)
 }

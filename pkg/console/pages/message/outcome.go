@@ -59,6 +59,12 @@ func pendingWords(m *api.Message) []string {
 	if m.RetryCount >= m.MaxRetries {
 		return []string{"No attempts are left."}
 	}
+	switch {
+	case m.NoTarget():
+		return []string{"It cannot be sent back: topic " + m.Target.Topic + " does not exist."}
+	case m.Target != nil && m.Target.Redirected:
+		return []string{"Waiting to be sent to " + m.Target.Topic + ", to which " + m.OriginalTopic + " is redirected."}
+	}
 	return []string{"Waiting to be sent back to " + m.OriginalTopic + "."}
 }
 

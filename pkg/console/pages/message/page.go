@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/api"
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/format"
@@ -38,6 +40,7 @@ type page struct {
 	Trace       trace
 	Past        []event
 	Lineage     []ancestor
+	Parent      string // where the message is of which this is a return: live, archived or unknown
 	Children    []api.Message
 	Outlook     outcome
 	Acts        acts
@@ -47,28 +50,25 @@ type page struct {
 // Show shows a message of the live ones or of the archive.
 func (p *Page) Show(archived bool) view.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		return p.show(w, r, api.RefOf(r, archived), http.StatusOK, nil)
+		ref := api.RefOf(r, archived)
+		m, revealed, err := loadMessage(r, p.API, ref, request.Unmasks(r))
+		if err != nil {
+			return p.elsewhere(w, r, ref, err)
+		}
+		data, err := p.compose(r, ref, m, revealed)
+		if err != nil {
+			return err
+		}
+		return p.Renderer.Render(w, r, http.StatusOK, "message", view.Page{
+			Title: "Message " + format.Short(m.ID), Nav: ref.List(), Modules: []string{"message"}, Data: data,
+		})
 	}
-}
-
-func (p *Page) show(w http.ResponseWriter, r *http.Request, ref api.MessageRef, status int, problem *view.Problem) error {
-	m, revealed, err := loadMessage(r, p.API, ref, request.Unmasks(r))
-	if err != nil {
-		return p.elsewhere(w, r, ref, err)
-	}
-	data, err := p.compose(r, ref, m, revealed)
-	if err != nil {
-		return err
-	}
-	return p.Renderer.Render(w, r, status, "message", view.Page{
-		Title: "Message " + format.Short(m.ID), Nav: ref.List(), Modules: []string{"message"}, Problem: problem, Data: data,
-	})
 }
 
 // elsewhere redirects to the archive when the message was archived, and back when it was restored.
 func (p *Page) elsewhere(w http.ResponseWriter, r *http.Request, ref api.MessageRef, err error) error {
 	var refused *api.Error
-	if !errors.As(err, &refused) || refused.Status != http.StatusNotFound || r.Method != http.MethodGet {
+	if !errors.As(err, &refused) || refused.Status != http.StatusNotFound {
 		return err
 	}
 	other := api.MessageRef{ID: ref.ID, Archived: !ref.Archived}
@@ -92,6 +92,7 @@ func (p *Page) compose(r *http.Request, ref api.MessageRef, m *api.Message, reve
 		return nil, err
 	}
 	data.Past, data.Lineage = pastOf(m, past), past.Lineage
+	data.Parent = p.parentOf(r, m, past.Lineage)
 	if m.Outcome == "returned" {
 		data.Children = childrenOf(r, p.API, m.ID)
 	}
@@ -117,8 +118,60 @@ func (p *Page) groupOf(r *http.Request, m *api.Message) *api.ErrorGroup {
 	return &g
 }
 
+// parentOf says where the message is whose replay failed again as this one; "" for a message that is no return.
+func (p *Page) parentOf(r *http.Request, m *api.Message, lineage []ancestor) string {
+	if m.ParentID == "" {
+		return ""
+	}
+	if slices.ContainsFunc(lineage, func(a ancestor) bool { return a.ID == m.ParentID }) {
+		return "live"
+	}
+	err := p.API.Get(r, api.MessageRef{ID: m.ParentID, Archived: true}.Endpoint(), nil, nil)
+	var refused *api.Error
+	switch {
+	case err == nil:
+		return "archived"
+	case errors.As(err, &refused) && refused.Status == http.StatusNotFound:
+		return "unknown" // deleted, or not visible to the viewer
+	}
+	return "live"
+}
+
 // KeyShown returns the key of the record.
 func (p *page) KeyShown() shownBytes { return keyOf(p.Message) }
+
+// KeyText returns the key if it is text, to be copied.
+func (p *page) KeyText() string {
+	if k := p.KeyShown(); !k.Hex && k.More == 0 {
+		return k.Text
+	}
+	return ""
+}
+
+// CameBack returns how often the record failed again after it was sent back, as far as that is known.
+func (p *page) CameBack() int { return max(1, len(p.Lineage)) }
+
+const longCause = 180 // characters of a cause in the heading
+
+// WholeError returns the error message when the heading does not show all of it, else "".
+func (p *page) WholeError() string {
+	if p.ErrorMessage == p.Cause && utf8.RuneCountInString(p.Cause) <= longCause {
+		return ""
+	}
+	return p.ErrorMessage
+}
+
+// recordAt is a record's place in its topic.
+type recordAt struct{ Words, Text string }
+
+// OriginalPosition returns where the record was in its original topic; nil when that is not known.
+func (p *page) OriginalPosition() *recordAt {
+	words := position(p.OrigPartition, p.OrigOffset)
+	if words == "" {
+		return nil
+	}
+	return &recordAt{words, cmp.Or(known(p.OrigOffset), known(p.OrigPartition))}
+}
 
 // Download sends the payload as it is.
 func (p *Page) Download(archived bool) view.Handler {

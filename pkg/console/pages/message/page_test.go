@@ -3,7 +3,6 @@ package message_test
 import (
 	"bytes"
 	"io"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -22,7 +21,7 @@ func TestMessagePageTellsWhyItFailed(t *testing.T) {
 	a := consoletest.WithMessage(t, `"group_id":"650ee99a-d1c9-8faa-8ea2-3653afc6425f","stack_trace":"com.acme.StockException: stock is gone\n\tat com.acme.Stock.reserve(Stock.java:7)\n\tat org.apache.kafka.A.b(A.java:1)\n\tat java.base/java.lang.Thread.run(Thread.java:1583)\n",
 		"headers":[{"key":"traceparent","value":{"encoding":"utf8","data":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}},{"key":"bin","value":{"encoding":"base64","data":"/wA="}},{"key":"none","value":null},
 		{"key":"partition","value":{"encoding":"utf8","data":"\u0000\u0000\u0000\u001b"}}]`)
-	a.Says("GET /api/v1/groups/650ee99a-d1c9-8faa-8ea2-3653afc6425f", consoletest.Raw(`{"id":"650ee99a-d1c9-8faa-8ea2-3653afc6425f","title":"stock is gone for good","open":12431}`))
+	a.Says("GET /api/v1/groups/650ee99a-d1c9-8faa-8ea2-3653afc6425f", consoletest.Raw(`{"id":"650ee99a-d1c9-8faa-8ea2-3653afc6425f","title":"stock is gone for good","counts":{"PENDING":12430,"RETRYING":1,"DEAD":4}}`))
 	cfg := console.DefaultConfig()
 	cfg.TraceURL = "https://traces.example.com/t/{trace_id}"
 	w := consoletest.Get(t, consoletest.SiteWith(t, cfg, a), consoletest.MessagePath)
@@ -31,7 +30,7 @@ func TestMessagePageTellsWhyItFailed(t *testing.T) {
 		`action="`+consoletest.MessagePath+`/retry"`, "ff 00")
 	consoletest.MustHave(t, consoletest.Readable(t, w.Body.String()), "com.acme.StockException", "stock is gone for good", "12,431 open", "1 of 3 attempts used",
 		"2 library frames", "at com.acme.Stock.reserve(Stock.java:7)", "high from header kafka_dlt-original-topic",
-		"in billing", "order-123", "27 00 00 00 1b", "1 h ago", `order_id "123"`)
+		"Consumer group billing", "order-123", "27 00 00 00 1b", "1 h ago", `order_id "123"`)
 }
 
 func TestMessageThatWentToTheArchiveIsFoundThere(t *testing.T) {
@@ -47,22 +46,58 @@ func TestMessageThatWentToTheArchiveIsFoundThere(t *testing.T) {
 	consoletest.WantSays(t, "what is nowhere", consoletest.Get(t, consoletest.Site(t, nowhere), consoletest.MessagePath), http.StatusNotFound)
 }
 
-func TestViewerReadsAndCanPressNothing(t *testing.T) {
+func TestActionsThatAreNotPossibleAreOneLineThatSaysWhy(t *testing.T) {
 	t.Parallel()
-	body := consoletest.Get(t, consoletest.Site(t, consoletest.WithMessage(t, "").As(consoletest.ReadOnly)), consoletest.MessagePath).Body.String()
-	consoletest.MustHave(t, body, "needs the role operator on orders.events.v1", "needs the role admin on orders.events.v1")
-	off := map[string]bool{}
+	for _, c := range map[string]struct {
+		members string
+		viewer  session.Viewer
+		want    string
+	}{
+		"viewer": {
+			"", consoletest.ReadOnly,
+			"Not possible now: retry, edit and retry, requeue, set origin, mark dead (needs the role operator on orders.events.v1); delete (needs the role admin on orders.events.v1).",
+		},
+		"resolved": {
+			`"status":"RESOLVED"`, consoletest.WithRole("admin", "*"),
+			"Not possible now: retry, edit and retry, set origin, mark dead (is RESOLVED); requeue (is not DEAD).",
+		},
+	} {
+		body := consoletest.Get(t, consoletest.Site(t, consoletest.WithMessage(t, c.members).As(c.viewer)), consoletest.MessagePath).Body.String()
+		consoletest.MustHave(t, consoletest.Readable(t, body), c.want)
+		consoletest.MustNotHave(t, body, `action="`+consoletest.MessagePath+`/retry"`, " disabled")
+	}
+}
+
+func TestHeadingIsTheCauseAndStaysShort(t *testing.T) {
+	t.Parallel()
+	long := "it failed " + strings.Repeat("again and ", 200) + "for order-4711"
+	body := consoletest.Get(t, consoletest.Site(t, consoletest.WithMessage(t, `"error_message":"Listener failed; `+long+`","cause":"`+long+`"`)), consoletest.MessagePath).Body.String()
 	elements, _ := consoletest.Elements(t, body)
+	heading := ""
 	for _, n := range elements {
-		_, disabled := consoletest.Attribute(n, "disabled")
-		if _, explained := consoletest.Attribute(n, "aria-describedby"); n.Data == "button" && disabled && explained {
-			off[consoletest.TextOf(n)] = true
+		if n.Data == "h1" {
+			heading = consoletest.TextOf(n)
 		}
 	}
-	want := map[string]bool{"Retry": true, "Edit and retry": true, "Requeue": true, "Set origin": true, "Mark dead": true, "Delete": true}
-	if !maps.Equal(off, want) {
-		t.Errorf("got buttons %v that cannot be pressed and say why, want %v", off, want)
+	if len(heading) > 200 || !strings.HasPrefix(heading, "it failed") || !strings.HasSuffix(heading, "for order-4711") {
+		t.Errorf("got the heading %q, want the beginning and the end of the cause", heading)
 	}
+	consoletest.MustHave(t, body, "Show the whole error", "Listener failed; it failed")
+	consoletest.MustNotHave(t, consoletest.Get(t, consoletest.Site(t, consoletest.WithMessage(t, "")), consoletest.MessagePath).Body.String(), "Show the whole error")
+}
+
+// A return says at the top that it failed again, and where its parent is now.
+func TestReturnSaysThatItCameBackAndWhereItsParentIs(t *testing.T) {
+	t.Parallel()
+	const parent = "550e8400-e29b-41d4-a716-446655440009"
+	archived := consoletest.WithMessage(t, `"parent_id":"`+parent+`"`).Says("GET /api/v1/archive/"+parent, consoletest.Raw(`{"id":"`+parent+`"}`))
+	body := consoletest.Get(t, consoletest.Site(t, archived), consoletest.MessagePath).Body.String()
+	consoletest.MustHave(t, body, `href="/archive/`+parent+`"`)
+	consoletest.MustHave(t, consoletest.Readable(t, body), "It already failed again once after it was sent back: 55440009 archived")
+	gone := consoletest.WithMessage(t, `"parent_id":"`+parent+`"`).Says("GET /api/v1/archive/"+parent, consoletest.Refuse(http.StatusNotFound, "SYS_DLQ_NOT_FOUND", "there is no such message", nil))
+	body = consoletest.Get(t, consoletest.Site(t, gone), consoletest.MessagePath).Body.String()
+	consoletest.MustHave(t, consoletest.Readable(t, body), "55440009 not found")
+	consoletest.MustNotHave(t, body, `href="/messages/`+parent+`"`)
 }
 
 func TestButtonsSayWhyTheyCannotBeUsed(t *testing.T) {
@@ -79,7 +114,10 @@ func TestButtonsSayWhyTheyCannotBeUsed(t *testing.T) {
 	}{
 		"pending": {api.Message{Status: "PENDING", OriginalTopic: "a", MaxRetries: 3, OriginKnownBy: "header"}, [6]string{
 			"", onlyDead, "", "",
-			"", "its own headers name the original topic",
+			"", "its own headers name the original topic: redirect the topic instead",
+		}},
+		"missing": {api.Message{Status: "PENDING", OriginalTopic: "a", MaxRetries: 3, OriginKnownBy: "name", Target: &api.Target{Topic: "a", Exists: new(false)}}, [6]string{
+			"topic a does not exist", onlyDead, "", "", "", "",
 		}},
 		"spent": {api.Message{Status: "PENDING", OriginalTopic: "a", MaxRetries: 3, RetryCount: 3, OriginKnownBy: "name"}, [6]string{
 			spent,
@@ -107,6 +145,28 @@ func TestButtonsSayWhyTheyCannotBeUsed(t *testing.T) {
 		got := [...]string{a.Retry.Why, a.Requeue.Why, a.Dead.Why, a.Delete.Why, a.Edit.Why, a.Origin.Why}
 		if got != c.want {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestTopicThatDoesNotExistHasWaysOut(t *testing.T) {
+	t.Parallel()
+	for target, want := range map[string][]string{
+		`{"topic": "orders.events.v1", "redirected": false, "exists": false}`: {
+			"It cannot be sent back: topic orders.events.v1 does not exist.", `href="/topics/redirects?topic=orders.events.v1"`, `/edit"`,
+			"retry (topic orders.events.v1 does not exist)",
+		},
+		`{"topic": "moved", "redirected": true, "exists": false}`: {"topic moved does not exist", "change the redirect"},
+		`{"topic": "moved", "redirected": true, "exists": true}`:  {"Waiting to be sent to moved, to which orders.events.v1 is redirected.", ">Retry</button>"},
+		`{"topic": "orders.events.v1", "redirected": false, "exists": null}`: {
+			"Waiting to be sent back to orders.events.v1.", ">Retry</button>",
+		},
+	} {
+		a := consoletest.WithMessage(t, `"target": `+target)
+		body := consoletest.Get(t, consoletest.Site(t, a), consoletest.MessagePath).Body.String()
+		consoletest.MustHave(t, body, want...)
+		if strings.Contains(target, "false}") && strings.Contains(body, ">Retry</button>") {
+			t.Errorf("%s: Retry is offered", target)
 		}
 	}
 }
@@ -148,7 +208,7 @@ func TestRefusedActionIsShownAndKeepsWhatWasTyped(t *testing.T) {
 		})).
 		Says("POST "+consoletest.MessageAPI+"/origin", consoletest.Refuse(http.StatusConflict, "SYS_DLQ_CONFLICT", "a retry has it", nil))
 	w := consoletest.Post(t, consoletest.Site(t, a), consoletest.MessagePath+"/retry", url.Values{"key": {"k"}})
-	consoletest.WantSays(t, "the page", w, http.StatusBadGateway)
+	consoletest.WantSays(t, "the page", w, http.StatusOK)
 	consoletest.MustHave(t, consoletest.Readable(t, w.Body.String()), "The broker refused", "Error class: NETWORK_TIMEOUT. The next attempt is due in 5 min.")
 	w = consoletest.Post(t, consoletest.Site(t, a), consoletest.MessagePath+"/origin", url.Values{"original_topic": {"typed.topic"}, "reason": {`typed "reason"`}})
 	consoletest.MustHave(t, w.Body.String(), `value="typed.topic"`, `value="typed &#34;reason&#34;"`, "A retry has it.", `<details class="act" name="act" open>`)

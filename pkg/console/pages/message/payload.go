@@ -1,8 +1,10 @@
 package message
 
 import (
+	"encoding/binary"
 	"errors"
 	"net/http"
+	"strconv"
 	"unicode/utf8"
 
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/api"
@@ -16,6 +18,8 @@ const (
 	maxText = 64 << 10 // bytes of a payload that are shown as text
 	maxHex  = 4 << 10  // bytes of a payload that are shown in hex
 
+	maxShort = 1 << 10 // bytes of a payload that is shown above the stack trace
+
 	maxExpansion = 8 // ratio of formatted to raw bytes above which a cut layout is not shown
 )
 
@@ -25,10 +29,14 @@ type payloadView struct {
 	Notes    []string // remarks about the payload
 	Tree     *tree
 	Text     string
-	Shown    int64 // bytes of it that are shown, when not all are
-	Size     int64 // bytes of the whole payload
-	Known    bool  // Size is known
-	None     bool  // there is no payload: a tombstone
+	Shown    int64  // bytes of it that are shown, when not all are
+	Size     int64  // bytes of the whole payload
+	Known    bool   // Size is known
+	None     bool   // there is no payload: a tombstone
+	Empty    bool   // the payload has no bytes
+	Short    bool   // it fits above the stack trace
+	Framing  string // the frame of a schema registry around it; "" for none
+	TextURL  string // address of the page with the payload as text
 	Download string
 	Why      string // the reason for which it cannot be downloaded
 	Reveal   string // address of the unmasked payload, when it is not shown otherwise
@@ -55,6 +63,10 @@ func showPayload(r *http.Request, client api.Client, ref api.MessageRef, m *api.
 	if m.PayloadSize != nil {
 		v.Size, v.Known = *m.PayloadSize, true
 	}
+	if v.Empty = v.Known && v.Size == 0; v.Empty {
+		v.Short = true
+		return v
+	}
 	if reason := omitted[m.PayloadOmitted]; reason != "" {
 		v.Notes = append(v.Notes, reason)
 	}
@@ -63,14 +75,17 @@ func showPayload(r *http.Request, client api.Client, ref api.MessageRef, m *api.
 		return v
 	}
 	if v.None = m.JSONPayload() == nil && m.PayloadOmitted == "" && m.PayloadSize == nil; v.None {
+		v.Short = true
 		return v
 	}
+	v.Short = v.Known && v.Size <= maxShort
 	v.Chosen = chooseView(r.URL.Query().Get("view"), m)
 	if v.Chosen != "" && keepsBytes(m, session.ViewerOf(r), request.Unmasks(r)) {
 		v.Reveal, v.Chosen = link.To(ref.URL(), "view", v.Chosen, "unmask", "true")+"#payload", ""
 		return v
 	}
 	v.load(r, client, ref, m)
+	v.TextURL = viewURL(ref, "text", request.Unmasks(r))
 	v.Tabs = tabsOf(ref, m, v.Chosen, request.Unmasks(r))
 	return v
 }
@@ -117,6 +132,9 @@ func (v *payloadView) load(r *http.Request, client api.Client, ref api.MessageRe
 			return
 		}
 		raw, cut = begin, !all
+	}
+	if v.Framing = framing(raw); v.Framing != "" && r.URL.Query().Get("view") == "" {
+		v.Chosen = "hex"
 	}
 	if text, ok := format.WholeText(raw, cut); !ok && v.Chosen == "text" {
 		v.Chosen, v.Notes = "hex", append(v.Notes, "The payload is not text, so its bytes are shown.")
@@ -187,7 +205,25 @@ func tabsOf(ref api.MessageRef, m *api.Message, chosen string, unmask bool) []ta
 	tabs := []tab{{Name: "Tree", View: "tree", Why: whyNot}, {Name: "Pretty", View: "pretty", Why: whyNot}, {Name: "Raw", View: "text"}, {Name: "Hex", View: "hex"}}
 	for i := range tabs {
 		tabs[i].Current = tabs[i].View == chosen
-		tabs[i].URL = link.To(ref.URL(), "view", tabs[i].View, "unmask", masking(unmask).Get("unmask")) + "#payload"
+		tabs[i].URL = viewURL(ref, tabs[i].View, unmask)
 	}
 	return tabs
+}
+
+func viewURL(ref api.MessageRef, name string, unmask bool) string {
+	return link.To(ref.URL(), "view", name, "unmask", masking(unmask).Get("unmask")) + "#payload"
+}
+
+// framing names the frame that clients of a schema registry put in front of a value: a zero byte and the number of
+// the schema, in big-endian bytes. It returns "" for other bytes.
+func framing(raw []byte) string {
+	const frame = 5
+	if len(raw) < frame || raw[0] != 0 {
+		return ""
+	}
+	schema := int32(binary.BigEndian.Uint32(raw[1:frame]))
+	if schema <= 0 {
+		return ""
+	}
+	return "Confluent framing, schema " + strconv.Itoa(int(schema))
 }

@@ -70,6 +70,69 @@ func TestPayloadThatIsNotThereIsSaid(t *testing.T) {
 	}
 }
 
+func TestEmptyPayloadIsSaid(t *testing.T) {
+	t.Parallel()
+	a := consoletest.WithMessage(t, `"payload":null,"payload_size":0,"payload_omitted":"not_json"`)
+	body := consoletest.Get(t, consoletest.Site(t, a), consoletest.MessagePath).Body.String()
+	consoletest.MustHave(t, body, "The value is empty: 0 bytes.")
+	consoletest.MustNotHave(t, body, "not JSON", `id="payload-text"`, ">Hex<")
+}
+
+func TestFrameOfASchemaRegistryIsNamed(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]string{
+		"\x00\x00\x00\x00\x2aab":            "Confluent framing, schema 42",
+		"\x00\x00\x01\x00\x00":              "Confluent framing, schema 65536",
+		"\x00\x00\x00\x00\x00ab":            "",
+		"\x00\xff\xff\xff\xffab":            "",
+		"\x00\x00\x00\x00":                  "",
+		"\x01\x00\x00\x00\x2aab":            "",
+		`{"schema": "\x00\x00\x00\x00\x2a"`: "",
+	} {
+		taken := 0
+		a := consoletest.WithMessage(t, fmt.Sprintf(`"payload":null,"payload_size":%d,"payload_omitted":"not_json"`, len(value))).
+			Says("GET "+consoletest.MessageAPI+"/payload", consoletest.Sends(value, 1, &taken))
+		body := consoletest.Get(t, consoletest.Site(t, a), consoletest.MessagePath).Body.String()
+		if got := strings.Contains(body, "Confluent framing"); got != (want != "") || !strings.Contains(body, want) {
+			t.Errorf("%q: framing is named: %t, want %q", value, got, want)
+		}
+		if want != "" {
+			consoletest.MustHave(t, body, `class="value hex"`)
+		}
+	}
+}
+
+// A half of a surrogate pair is no character, but it is what the producer wrote.
+func TestTreeShowsHalvesOfSurrogatePairsAsTheProducerWroteThem(t *testing.T) {
+	t.Parallel()
+	for literal, want := range map[string]string{
+		`"a\ud800b"`:             `a\ud800b`,
+		`"\uD83D\uDE00"`:         "\U0001f600",
+		`"\ud83d\ude00\udc00"`:   "\U0001f600" + `\udc00`,
+		`"\\ud800 \ud800\" \n."`: `\ud800 \ud800" ` + "\n.",
+		`"\ufffd"`:               "\ufffd",
+		`"\ud800\ud83d\ude00\\"`: `\ud800` + "\U0001f600" + `\`,
+	} {
+		got, err := message.TreeOf([]byte(`{"x": 1, `+literal+` : `+literal+`}`), nil)
+		check.NoError(t, err)
+		if n := got.Root.Children[1]; n.Text != want || n.Name != want {
+			t.Errorf("%s is shown as %q: %q, want %q", literal, n.Name, n.Text, want)
+		}
+	}
+}
+
+func TestShortPayloadIsAboveTheStackTrace(t *testing.T) {
+	t.Parallel()
+	const stack = `"stack_trace":"a.B: c\n\tat a.B.c(D.java:1)\n"`
+	for size, above := range map[int]bool{19: true, 5000: false} {
+		payload := `{"a":"` + strings.Repeat("x", size) + `"}`
+		body := consoletest.Get(t, consoletest.Site(t, consoletest.WithMessage(t, fmt.Sprintf(`%s,"payload":%s,"payload_size":%d`, stack, payload, len(payload)))), consoletest.MessagePath).Body.String()
+		if got := strings.Index(body, `id="payload-title"`) < strings.Index(body, `id="stack-title"`); got != above {
+			t.Errorf("%d bytes are above the stack trace: %t, want %t", size, got, above)
+		}
+	}
+}
+
 func TestOnlyTheBeginningOfALargePayloadIsLoaded(t *testing.T) {
 	t.Parallel()
 	taken := 0

@@ -130,6 +130,7 @@ type fact struct {
 	Topic bool      // Value is a topic
 	Sure  string    // high, medium or low; "" when unknown
 	How   string
+	Above bool // the top of the page shows it too
 }
 
 func originOf(m *api.Message) []fact {
@@ -138,14 +139,14 @@ func originOf(m *api.Message) []fact {
 		key string
 		fact
 	}{
-		{"original_topic", fact{Name: "Original topic", Value: m.OriginalTopic, Topic: true}},
-		{"original_partition", fact{Name: "Partition", Value: known(m.OrigPartition)}},
-		{"original_offset", fact{Name: "Offset", Value: known(m.OrigOffset)}},
+		{"original_topic", fact{Name: "Original topic", Value: m.OriginalTopic, Topic: true, Above: true}},
+		{"original_partition", fact{Name: "Partition", Value: known(m.OrigPartition), Above: true}},
+		{"original_offset", fact{Name: "Offset", Value: known(m.OrigOffset), Above: true}},
 		{"original_timestamp", fact{Name: "Written", Time: m.OrigTimestamp}},
-		{"consumer_group", fact{Name: "Consumer group", Value: m.ConsumerGroup}},
+		{"consumer_group", fact{Name: "Consumer group", Value: m.ConsumerGroup, Above: true}},
 		{"consumer_attempts", fact{Name: "Consumer attempts", Value: known(m.ConsumerTries)}},
-		{"error_class", fact{Name: "Error class", Value: m.ErrorClass}},
-		{"error_message", fact{Name: "Error message", Value: format.Clip(120, m.ErrorMessage)}},
+		{"error_class", fact{Name: "Error class", Value: m.ErrorClass, Above: true}},
+		{"error_message", fact{Name: "Error message", Value: format.Middle(120, m.ErrorMessage), Above: true}},
 	} {
 		if d := m.Derived[f.key]; f.Topic || f.Value != "" || !f.Time.IsZero() {
 			f.Sure, f.How = confidence(d), source(d, m.Dialect)

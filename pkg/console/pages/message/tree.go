@@ -7,6 +7,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/api"
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/format"
@@ -42,7 +43,7 @@ type tree struct {
 func treeOf(raw []byte, masked []string) (*tree, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
-	b := treeBuilder{decoder: d, masked: maskedPaths(masked)}
+	b := treeBuilder{decoder: d, raw: raw, masked: maskedPaths(masked)}
 	root, err := b.value(0, "$")
 	if err != nil {
 		return nil, err
@@ -59,6 +60,7 @@ var errMoreJSON = errors.New("there is more after the value")
 
 type treeBuilder struct {
 	decoder *json.Decoder
+	raw     []byte
 	masked  maskedAt
 	nodes   int
 	left    int64
@@ -74,6 +76,9 @@ func (b *treeBuilder) value(depth int, at string) (*node, error) {
 		b.nodes++
 	} else {
 		b.left++
+	}
+	if text, ok := token.(string); ok {
+		token = b.text(text)
 	}
 	n := leaf(token)
 	if token == api.Mask && b.masked[at] {
@@ -102,7 +107,7 @@ func (b *treeBuilder) fill(n *node, delim json.Delim, depth int, at string) erro
 			if err != nil {
 				return err
 			}
-			name, _ = token.(string)
+			name = b.text(token.(string))
 			inside = b.masked.member(at, name)
 		}
 		child, err := b.value(depth+1, inside)
@@ -118,6 +123,70 @@ func (b *treeBuilder) fill(n *node, delim json.Delim, depth int, at string) erro
 	}
 	_, err := b.decoder.Token()
 	return err
+}
+
+// text returns the string that was decoded last. A half of a surrogate pair is no character: it stays the escape
+// that it is in the source.
+func (b *treeBuilder) text(decoded string) string {
+	if !strings.ContainsRune(decoded, utf8.RuneError) {
+		return decoded
+	}
+	end := int(b.decoder.InputOffset())
+	var whole string
+	if err := json.Unmarshal(keepHalves(literalAtEnd(b.raw[:end])), &whole); err != nil {
+		return decoded
+	}
+	return whole
+}
+
+// literalAtEnd returns the string literal that raw ends with.
+func literalAtEnd(raw []byte) []byte {
+	for i := len(raw) - 2; i >= 0; i-- {
+		if raw[i] != '"' {
+			continue
+		}
+		escapes := 0
+		for escapes < i && raw[i-1-escapes] == '\\' {
+			escapes++
+		}
+		if escapes%2 == 0 {
+			return raw[i:]
+		}
+	}
+	return raw
+}
+
+// keepHalves escapes the backslash of each escape that is half of a surrogate pair.
+func keepHalves(literal []byte) []byte {
+	var out []byte
+	for i := 0; i < len(literal); i++ {
+		n := 1
+		switch high := surrogate(literal[i:]); {
+		case literal[i] != '\\':
+		case high == 0:
+			n = min(2, len(literal)-i)
+		case high < lowSurrogates && surrogate(literal[i+6:]) >= lowSurrogates:
+			n = 12
+		default:
+			out, n = append(out, '\\'), 6
+		}
+		out = append(out, literal[i:i+n]...)
+		i += n - 1
+	}
+	return out
+}
+
+const lowSurrogates = 0xdc00
+
+// surrogate returns the surrogate whose escape the text begins with; 0 for none.
+func surrogate(text []byte) uint64 {
+	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
+		return 0
+	}
+	if code, err := strconv.ParseUint(string(text[2:6]), 16, 16); err == nil && code >= 0xd800 && code <= 0xdfff {
+		return code
+	}
+	return 0
 }
 
 func leaf(token json.Token) *node {

@@ -42,6 +42,7 @@ func TestBytesAreUnmaskedOnlyWhenAskedFor(t *testing.T) {
 		}
 		if asked > 0 {
 			consoletest.MustHave(t, body, "plain</")
+			consoletest.MustNotHave(t, body, "data-draft") // the browser would store it
 			continue
 		}
 		consoletest.MustHave(t, body, "cannot be masked", "unmask=true")

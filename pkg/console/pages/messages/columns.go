@@ -22,6 +22,8 @@ type table struct {
 	Form     string // id of the form that sends the chosen rows
 	ClipAt   int    // characters of an error that are shown
 	HideHead bool   // show the caption to screen readers only
+	Uniform  bool   // all rows have the same status
+	Find     *highlighter
 }
 
 type column struct {

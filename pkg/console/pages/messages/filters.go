@@ -1,6 +1,7 @@
 package messages
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -18,8 +19,10 @@ type filterForm struct {
 	Ranges   []listLink
 	Since    string
 	Cols     string
+	Kept     []hidden // conditions that a search by the input keeps
+	Tokens   []token
 	Unknown  bool // only messages of unknown origin
-	More     bool // a hidden condition is set, or wrong
+	More     bool // a condition of the folded form is wrong
 	Wrong    map[string]string
 }
 
@@ -30,13 +33,10 @@ type option struct {
 	Chosen       bool
 }
 
-// always lists the fields that are always visible; the others are in a folded part.
-var always = []string{"topic", "error_class", "q", "status", "since"}
-
 var filterFields = []filterField{
 	{Name: "topic", Label: "Topic", Hint: "original or dead-letter, * for any characters"},
 	{Name: "error_class", Label: "Error class", Hint: "exact match"},
-	{Name: "q", Label: "Words", Hint: "in the error or the payload"},
+	{Name: "q", Label: "Words or field:value", Hint: "words, or topic:orders.* status:dead payload.order_id:42"},
 	{Name: "key", Label: "Key", Hint: "exact match"},
 	{Name: "key_base64", Label: "Key in base64", Hint: "for bytes that are not text"},
 	{Name: "consumer_group", Label: "Consumer group", Hint: "exact match"},
@@ -72,16 +72,23 @@ var ranges = []listLink{{Label: "Any time"}, {Label: "15 min", Href: "15m"}, {La
 func formOf(q listQuery, problem *view.Problem) filterForm {
 	f := filterForm{
 		Fields: map[string]filterField{}, Wrong: problem.ByField(), Since: q.since, Cols: q.cols,
-		Unknown: q.filter.Has("origin"),
+		Unknown: q.filter.Has("origin"), Tokens: tokens,
+	}
+	for _, name := range slices.Sorted(maps.Keys(q.own())) {
+		for _, value := range q.own()[name] {
+			if name != "q" {
+				f.Kept = append(f.Kept, hidden{name, value})
+			}
+		}
 	}
 	for _, field := range filterFields {
 		field.ID, field.Value, field.Wrong = "filter-"+field.Name, strings.Join(q.filter[field.Name], " "), f.Wrong[field.Name]
 		f.Fields[field.Name] = field
-		f.More = f.More || !slices.Contains(always, field.Name) && (field.Value != "" || field.Wrong != "")
+		f.More = f.More || field.Name != "q" && field.Wrong != ""
 	}
 	f.Headers = f.conditions(q.filter["header"], headerField)
 	f.Payloads = f.conditions(q.filter["payload"], payloadField)
-	f.More = f.More || len(f.Headers)+len(f.Payloads) > 2 || f.Unknown || q.sort != ""
+	f.More = f.More || f.Wrong["status"] != ""
 	for _, status := range q.statuses() {
 		f.Statuses = append(f.Statuses, option{status, status, slices.Contains(q.filter["status"], status)})
 	}
@@ -128,6 +135,9 @@ func (q listQuery) chips(group string) []chip {
 	fields := append(slices.Clone(filterFields), filterField{Name: "status", Label: "Status"}, headerField, payloadField,
 		filterField{Name: "origin", Label: "Origin"})
 	for _, field := range fields {
+		if field.Name == "q" {
+			continue // the input shows it
+		}
 		for _, value := range q.filter[field.Name] {
 			shown := value
 			if field.Name == "group_id" && group != "" {

@@ -55,6 +55,7 @@ type page struct {
 	Archived bool
 	Form     filterForm
 	Views    []listLink
+	Saved    *savedViews // nil: not known
 	Chips    []chip
 	Plain    string // address of the list without conditions
 
@@ -78,6 +79,7 @@ type list struct {
 	Self       string
 	Exports    []listLink
 	Elsewhere  listLink
+	Exact      *listLink  // the text as it was typed, instead of its words
 	Choice     *selection // nil: no action is possible on the list
 
 	Asked bool // a condition is set
@@ -116,12 +118,14 @@ const (
 	countPart    = "count"
 	arrivalsPart = "arrivals"
 	topicsPart   = "known-topics"
+	viewsPart    = "views" // for the command palette
 )
 
 // Show shows the list at a path: link.Messages or link.Archive.
 func (l *List) Show(path string) view.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		if given := r.URL.Query(); removeEmpty(given) {
+		given := r.URL.Query()
+		if typed := takeTokens(given); removeEmpty(given) || typed {
 			return view.Redirect(w, r, link.WithQuery(r.URL.Path, given))
 		}
 		q := readQuery(r, path, l.Now())
@@ -133,7 +137,11 @@ func (l *List) Show(path string) view.Handler {
 		if err == nil {
 			return l.render(w, r, q, http.StatusOK, p, nil)
 		}
-		return view.Answered(err, func(status int, problem *view.Problem) error { return l.render(w, r, q, status, page{}, problem) })
+		status, problem, err := view.ProblemOf(err)
+		if err != nil {
+			return err
+		}
+		return l.render(w, r, q, status, page{}, problem)
 	}
 }
 
@@ -162,6 +170,7 @@ func (l *List) load(r *http.Request, q listQuery, asked url.Values) (p page, err
 		p.Count = countOf(q, f, true)
 	case topicsPart:
 		p.Topics, err = l.topicNames(r)
+	case viewsPart:
 	default:
 		return l.find(r, q, asked)
 	}
@@ -220,7 +229,9 @@ func (q listQuery) arrivalsSince(seen time.Time) *arrivals {
 
 func (l *List) find(r *http.Request, q listQuery, asked url.Values) (p page, err error) {
 	asked.Set("limit", strconv.Itoa(perPage))
-	asked.Set("omit", "payload")
+	if highlighterOf(q.filter) == nil {
+		asked.Set("omit", "payload")
+	}
 	asked.Set("count", "estimate")
 	if q.exact {
 		asked.Set("count", "exact")
@@ -269,10 +280,13 @@ func (l *List) listOf(r *http.Request, q listQuery, f results) *list {
 	m := &list{
 		Table: table{
 			Caption: "Messages", Path: q.path, Columns: shown, Rows: f.Messages,
-			Form: "chosen", ClipAt: 240, HideHead: true,
+			Form: "chosen", ClipAt: 120, HideHead: true, Find: highlighterOf(q.filter), Uniform: uniform(f.Messages),
 		},
 		Columns: columnChoices(shown), Self: r.URL.RequestURI(), Exports: q.exports(),
 		Asked: !q.plain(), Elsewhere: q.elsewhere(),
+	}
+	if typed := r.URL.Query().Get(typedName); typed != "" {
+		m.Exact = &listLink{Label: typed, Href: q.address("q", `"`+typed+`"`)}
 	}
 	if q.cursor != "" {
 		m.First = q.address()
@@ -289,6 +303,11 @@ func (l *List) listOf(r *http.Request, q listQuery, f results) *list {
 		m.Choice = q.choice(f)
 	}
 	return m
+}
+
+// uniform reports whether all messages have the same status, which then says little.
+func uniform(messages []api.Message) bool {
+	return !slices.ContainsFunc(messages, func(m api.Message) bool { return m.Status != messages[0].Status })
 }
 
 func (q listQuery) choice(f results) *selection {
@@ -342,7 +361,10 @@ func (l *List) render(w http.ResponseWriter, r *http.Request, q listQuery, statu
 	p.Plain = link.WithQuery(q.path, nil)
 	p.Views = q.views()
 	p.Form = formOf(q, problem)
-	if partOf(r) == "" {
+	if part := partOf(r); part == viewsPart {
+		p.Saved = l.saved(r, q)
+	} else if part == "" {
+		p.Saved = l.saved(r, q)
 		p.Chips = q.chips(l.groupTitle(r, q.filter.Get("group_id")))
 	}
 	return l.Renderer.Render(w, r, status, name, view.Page{

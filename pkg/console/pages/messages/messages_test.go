@@ -1,6 +1,7 @@
 package messages_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -16,7 +17,7 @@ import (
 
 // oneMessage is a list of one message in JSON; behind holds the members after the list.
 func oneMessage(behind string) consoletest.Raw {
-	return consoletest.Raw(`{"messages":[{"id":"` + consoletest.MessageID + `","original_topic":"orders.events.v1","error_message":"processing failed",
+	return consoletest.Raw(`{"messages":[{"id":"` + consoletest.MessageID + `","original_topic":"orders.events.v1","error_message":"Listener failed; processing failed","cause":"processing failed",
 		"retry_count":1,"max_retries":3,"payload":{"a":[1,{"b":null}]},"status":"PENDING","created_at":"2026-02-20T11:30:00.250+00:00",
 		"error_class":"java.net.SocketTimeoutException","group_id":"` + consoletest.GroupID + `","dlq_topic":"orders.dlq.v1","dlq_partition":2,"dlq_offset":41,
 		"consumer_group":"billing","dialect":"spring","outcome":"returned","key":{"encoding":"base64","data":"/wA="},"payload_size":1536,"headers":[]}],` + behind + `}`)
@@ -111,7 +112,7 @@ func TestMessagesKeepWhatWasTypedWrongly(t *testing.T) {
 	w := consoletest.Get(t, s, "/messages?q=no&created_after=yesterday&topic=orders")
 	consoletest.WantSays(t, "the page", w, http.StatusBadRequest, `value="no"`, `value="yesterday"`, `value="orders"`,
 		`id="filter-q-wrong">must be 1 to 10 words`,
-		`id="filter-created_after-wrong">must be a time`, "is too wide", "<details class=\"conditions\" open>")
+		`id="filter-created_after-wrong">must be a time`, "is too wide", "<details class=\"drop conditions\" open>")
 	consoletest.MustNotHave(t, w.Body.String(), "<tbody")
 }
 
@@ -217,9 +218,13 @@ func TestMessagesChosen(t *testing.T) {
 		"action=delete&what=all&ids=a&topic=orders&status=DEAD&header=a%3Db&header=c": "/redrives/new?action=delete&header=a%3Db&header=c&status=DEAD&topic=orders",
 		"action=retry&what=ids&back=%2Fmessages%3Ftopic%3Dorders":                     "/messages?topic=orders",
 		"action=retry&what=ids&back=%2F%2Fevil.example":                               "/",
-		"action=explode&ids=a": "/redrives/new?action=retry&ids=a",
+		"action=explode&ids=a":                         "/redrives/new?action=retry&ids=a",
+		"action=csv&what=ids&ids=a&ids=b&topic=orders": "/messages/export?format=csv&id=a&id=b",
+		"action=ndjson&what=all&ids=a&topic=orders":    "/messages/export?format=ndjson&topic=orders",
 	} {
-		consoletest.WantTo(t, given, consoletest.Get(t, consoletest.Site(t, api(t)), "/messages/chosen?"+given), want)
+		form, err := url.ParseQuery(given)
+		check.NoError(t, err)
+		consoletest.WantTo(t, given, consoletest.Post(t, consoletest.Site(t, api(t)), "/messages/chosen", form), want)
 	}
 }
 
@@ -270,6 +275,14 @@ func TestASearchWhoseTimeIsOverGoesOn(t *testing.T) {
 		consoletest.MustHave(t, body, c.want...)
 		consoletest.MustNotHave(t, body, "End of the list", "no more messages")
 	}
+}
+
+func TestTextThatBecameWordsIsOfferedAsItWasTyped(t *testing.T) {
+	t.Parallel()
+	_, s := messagesSite(t, oneMessage(`"next_cursor":null`))
+	consoletest.WantTo(t, "typed", consoletest.Get(t, s, "/messages?q=order_id%3DSHIP-1"), "/messages?q=order_id+SHIP-1&typed=order_id%3DSHIP-1")
+	consoletest.MustHave(t, consoletest.Get(t, s, "/messages?q=order_id+SHIP-1&typed=order_id%3DSHIP-1").Body.String(),
+		`<a href="/messages?q=%22order_id%3DSHIP-1%22">Only the exact text <code>order_id=SHIP-1</code>`)
 }
 
 func TestArchiveIsAListWithoutActions(t *testing.T) {
@@ -341,7 +354,7 @@ func export(t *testing.T, a *consoletest.API, query string) (*http.Response, str
 func TestMessagesAreTextAndNoMarkup(t *testing.T) {
 	t.Parallel()
 	answer := consoletest.Quoted(`{"messages":[{"created_at":"2026-02-20T11:00:00Z","dlq_partition":1,"dlq_offset":2,"payload_size":3,
-		"key":{"encoding":"utf8","data":"HOSTILE"},"id":"HOSTILE","original_topic":"HOSTILE","error_message":"HOSTILE",
+		"key":{"encoding":"utf8","data":"HOSTILE"},"id":"HOSTILE","original_topic":"HOSTILE","error_message":"HOSTILE","cause":"HOSTILE",
 		"error_class":"HOSTILE","status":"HOSTILE","group_id":"HOSTILE","dlq_topic":"HOSTILE","consumer_group":"HOSTILE","dialect":"HOSTILE","outcome":"HOSTILE"}],"next_cursor":"HOSTILE","count":{"messages":3,"exact":false}}`)
 	typed := url.Values{"cols": {allColumns}, "group_id": {consoletest.GroupID}, "sort": {consoletest.Hostile}}
 	for _, name := range []string{"topic", "error_class", "consumer_group", "dialect", "key", "q", "header", "payload", "created_after"} {
@@ -365,4 +378,51 @@ func TestMessagesAreTextAndNoMarkup(t *testing.T) {
 		consoletest.WantNoMarkup(t, body)
 		consoletest.MustHave(t, body, "alert(1)")
 	}
+}
+
+func TestSavedViews(t *testing.T) {
+	t.Parallel()
+	const saved = `{"views": [
+		{"name": "mine HOSTILE", "owner": "eve", "shared": false, "list": "messages", "query": "status=DEAD&topic=a"},
+		{"name": "archived", "owner": "eve", "shared": false, "list": "archive", "query": "status=DEAD"},
+		{"name": "theirs", "owner": "bob HOSTILE", "shared": true, "list": "messages", "query": "q=slow&since=24h"}]}`
+	a := consoletest.NewAPI(t).As(consoletest.ReadOnly).Says("GET /api/v1/views", consoletest.Quoted(saved)).
+		Says("GET /api/v1/messages", oneMessage(nothingBehind)).
+		Says("PUT /api/v1/views/Dead ones", consoletest.Raw(`{}`)).Says("DELETE /api/v1/views/theirs", consoletest.Raw(`{}`))
+	s := consoletest.Site(t, a)
+	body := consoletest.Get(t, s, "/messages?topic=a&status=DEAD&cols=key").Body.String()
+	consoletest.MustHave(t, body, `href="/messages?status=DEAD&amp;topic=a" aria-current="page"`, `href="/messages?q=slow&amp;since=24h" title="Shared by bob`,
+		`name="query" value="status=DEAD&amp;topic=a"`, `<span class="aside small">shared</span>`)
+	consoletest.MustNotHave(t, body, "archived", `name="name" value="theirs"`) // only its owner and admins may delete it
+	consoletest.WantNoMarkup(t, body)
+	consoletest.MustNotHave(t, consoletest.Get(t, s, "/messages").Body.String(), "Save as a view")
+
+	form := url.Values{"name": {" Dead ones "}, "list": {"messages"}, "query": {"status=DEAD"}, "shared": {"true"}}
+	consoletest.WantDone(t, "saving", consoletest.Post(t, s, "/messages/views", form), "view-saved", "/messages?status=DEAD")
+	consoletest.WantSent(t, a, "PUT /api/v1/views/Dead ones", `{"list":"messages","query":"status=DEAD","shared":true}`, "")
+	form = url.Values{"name": {"theirs"}, "shared": {"true"}, "return": {"/archive?status=DEAD"}}
+	consoletest.WantDone(t, "deleting", consoletest.Post(t, s, "/messages/views/delete", form), "view-deleted", "/archive?status=DEAD")
+	consoletest.WantAsked(t, a, "DELETE /api/v1/views/theirs", "shared=true")
+
+	a.Says("GET /api/v1/views", consoletest.Refuse(http.StatusServiceUnavailable, "SYS_DLQ_UNAVAILABLE", "needs a database", nil))
+	consoletest.WantSays(t, "a list without views", consoletest.Get(t, s, "/messages?topic=a"), http.StatusOK, "processing failed")
+}
+
+// More messages than fit into an address.
+func TestManyChosenMessages(t *testing.T) {
+	t.Parallel()
+	const export, redrives = "GET /api/v1/export", "POST /api/v1/redrives"
+	a := consoletest.NewAPI(t).Says(export, consoletest.Raw("{}")).Says(redrives, consoletest.Raw(`{"selected": 300, "sendable": 300}`))
+	s := consoletest.Site(t, a)
+	form := url.Values{"action": {"csv"}, "what": {"ids"}}
+	for i := range 300 {
+		form.Add("ids", fmt.Sprint("id-", i))
+	}
+	consoletest.WantSays(t, "an export", consoletest.Post(t, s, "/messages/chosen", form), http.StatusOK, "{}")
+	if asked := consoletest.LastAsked(t, a, export); len(asked["id"]) != 300 || asked.Get("format") != "csv" {
+		t.Errorf("got %d ids exported as %s, want 300 as csv", len(asked["id"]), asked.Get("format"))
+	}
+	consoletest.WantSays(t, "without the draft", consoletest.Get(t, s, "/messages/export?format=csv&draft=x"), http.StatusNotFound, "select the messages again")
+	form.Set("action", "retry")
+	consoletest.WantSays(t, "a redrive", consoletest.Post(t, s, "/messages/chosen", form), http.StatusOK, "Retry 300 messages", "id-299", `name="canary" inputmode="numeric" value="1"`)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/api"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/format"
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/link"
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/request"
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/view"
@@ -72,11 +73,7 @@ func normalized(name, value string) string {
 		value = strings.TrimSpace(value)
 	}
 	if slices.Contains(timeNames, name) {
-		for _, layout := range []string{"2006-01-02", "2006-01-02 15:04", "2006-01-02T15:04", "2006-01-02 15:04:05", "2006-01-02T15:04:05"} {
-			if at, err := time.Parse(layout, value); err == nil {
-				return at.Format(time.RFC3339)
-			}
-		}
+		return format.ReadTime(value)
 	}
 	return value
 }
@@ -146,7 +143,8 @@ func (q listQuery) own() url.Values {
 	return own
 }
 
-// address returns the first page with changes: pairs of names and values, where an empty value removes the parameter.
+// address returns the URL of the first page, with the query's parameters and changes to them: pairs of a name and a
+// value, where an empty value removes the parameter.
 func (q listQuery) address(changes ...string) string {
 	own := q.own()
 	for i := 0; i+1 < len(changes); i += 2 {
@@ -174,24 +172,39 @@ func (q listQuery) older(cursor string) string {
 
 var bulkActions = []string{"retry", "requeue", "dead", "delete"}
 
-// Chosen redirects to a new redrive of the chosen messages: by ids, or all that match the form's filter.
-func Chosen(w http.ResponseWriter, r *http.Request) error {
-	given := r.URL.Query()
-	order := url.Values{"action": {given.Get("action")}}
-	if !slices.Contains(bulkActions, given.Get("action")) {
+// exportFormats are the actions that export the chosen messages.
+var exportFormats = []string{"ndjson", "csv"}
+
+// addressIDs is the largest number of ids that fit into an address that proxies accept.
+const addressIDs = 100
+
+// Chosen redirects to a new redrive or to the export of the chosen messages: by ids, or all that match the form's
+// filter. More ids than fit into an address become a draft.
+func (l *List) Chosen(w http.ResponseWriter, r *http.Request) error {
+	form := r.PostForm
+	page, order, ids := link.NewRedrive, url.Values{}, "ids"
+	switch action := form.Get("action"); {
+	case slices.Contains(exportFormats, action):
+		page, ids = link.Messages+"/export", "id"
+		order.Set("format", action)
+	case slices.Contains(bulkActions, action):
+		order.Set("action", action)
+	default:
 		order.Set("action", bulkActions[0])
 	}
-	if given.Get("what") == "all" {
-		for name, values := range readFilter(given) {
+	switch {
+	case form.Get("what") == "all":
+		for name, values := range readFilter(form) {
 			order[name] = values
 		}
-		return view.Redirect(w, r, link.WithQuery(link.NewRedrive, order))
+	case len(form["ids"]) == 0:
+		return view.RedirectDone(w, r, "nothing-chosen", link.Local(form.Get("back")))
+	case len(form["ids"]) > addressIDs:
+		return l.Renderer.ShowAgain(w, view.WithPage(r, link.WithQuery(page, order)), nil)
+	default:
+		order[ids] = form["ids"]
 	}
-	if len(given["ids"]) == 0 {
-		return view.RedirectDone(w, r, "nothing-chosen", link.Local(given.Get("back")))
-	}
-	order["ids"] = given["ids"]
-	return view.Redirect(w, r, link.WithQuery(link.NewRedrive, order))
+	return view.Redirect(w, r, link.WithQuery(page, order))
 }
 
 // Export sends the messages that match as a file.
@@ -205,6 +218,13 @@ func (l *List) Export(w http.ResponseWriter, r *http.Request) error {
 		return &api.Error{Status: http.StatusBadRequest, Message: wrong.Message}
 	}
 	asked.Del("sort") // an export is always newest first
+	if asked["id"] = given["id"]; given.Has("draft") {
+		draft := view.DraftOf(r)
+		if !draft.Sent() {
+			return &api.Error{Status: http.StatusNotFound, Message: "The selection is not available any more: select the messages again."}
+		}
+		asked["id"] = draft.Form["ids"]
+	}
 	for _, name := range []string{"format", "source", "limit"} {
 		if given.Get(name) != "" {
 			asked.Set(name, given.Get(name))

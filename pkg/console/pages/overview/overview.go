@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/api"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/format"
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/link"
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/session"
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/view"
@@ -34,16 +35,19 @@ type page struct {
 	Topics   []openTopic
 	MoreOpen int // topics with open messages that are not shown
 	Groups   []api.ErrorGroup
+	Causes   string // new, regressed, or "" for all
+	Chart    chart
+	Recent   activityPoint // arrivals of the last fifteen minutes
+	Before   activityPoint // those of the fifteen minutes before
+	Since    time.Time     // beginning of the first minute of Recent
 	Redrives []liveRedrive
-	Activity activity
+	Range    string
 	Ranges   []string
-	Recent   int64    // arrivals of the last recentMinutes
-	Returned int64    // arrivals of these that are returns
-	Fresh    bool     // the last arrival is within the last recentMinutes
-	Empty    bool     // no message was ever stored
-	Missing  []string // parts that could not be read in time
-	Refused  bool     // the quarantine holds records
-	Mine     string   // the topics that the viewer may see; empty: all
+	Empty    bool   // no message was ever stored
+	Refused  bool   // the quarantine holds records
+	Mine     string // the topics that the viewer may see; empty: all
+	Faults   []string
+	Unknown  map[string]string // the reason for which a part is not known, by its name
 }
 
 type openTopic struct {
@@ -58,7 +62,7 @@ const (
 	maxRedrives = 5
 	// stillArriving is the age of the last arrival below which a topic counts as still failing.
 	stillArriving = 2 * time.Minute
-	recentMinutes = 10
+	recent        = api.RecentMinutes * time.Minute
 )
 
 // liveRedrive is a redrive that has not ended.
@@ -82,51 +86,97 @@ type readiness struct {
 
 // Show answers with the overview.
 func (o *Overview) Show(w http.ResponseWriter, r *http.Request) error {
-	chosen := r.URL.Query().Get("span")
-	if !slices.Contains(ranges, chosen) {
-		chosen = ranges[1]
+	data := page{Range: r.URL.Query().Get("span"), Ranges: ranges, Causes: r.URL.Query().Get("causes"), Mine: session.ViewerOf(r).Topics(), Unknown: map[string]string{}}
+	if !slices.Contains(ranges, data.Range) {
+		data.Range = ranges[0]
 	}
-	data := page{Ranges: ranges, Mine: session.ViewerOf(r).Topics()}
-	var topics []topic
-	var recent activity
+	if !slices.Contains(causes, data.Causes) {
+		data.Causes = ""
+	}
+	var topics topicList
+	var minutes, arrivals activity
 	parts := []part{
-		{"the dependencies", func(r *http.Request) error { return o.API.Health(r, "/readyz", &data.Ready) }},
-		{"the topics", func(r *http.Request) (err error) { topics, err = allTopics(r, o.API); return err }},
-		{"the last arrivals", func(r *http.Request) (err error) { recent, err = readActivity(r, o.API, ranges[0], ""); return err }},
-		{"the error groups", func(r *http.Request) (err error) { data.Groups, err = o.openGroups(r); return err }},
-		{"the quarantine", func(r *http.Request) (err error) { data.Refused, err = o.anyQuarantined(r); return err }},
-		{"the redrives", func(r *http.Request) (err error) { data.Redrives, err = o.liveRedrives(r); return err }},
+		{"dependencies", func(r *http.Request) error { return o.API.Health(r, "/readyz", &data.Ready) }},
+		{"topics", func(r *http.Request) (err error) { topics, err = allTopics(r, o.API); return err }},
+		{"last arrivals", func(r *http.Request) (err error) { minutes, err = readActivity(r, o.API, ranges[0], ""); return err }},
+		{"error groups", func(r *http.Request) (err error) { data.Groups, err = o.openGroups(r, data.Causes); return err }},
+		{"quarantine", func(r *http.Request) (err error) { data.Refused, err = o.anyQuarantined(r); return err }},
+		{"redrives", func(r *http.Request) (err error) { data.Redrives, err = o.liveRedrives(r); return err }},
 	}
-	if chosen != ranges[0] {
-		parts = slices.Insert(parts, 2, part{"the arrivals", func(r *http.Request) (err error) {
-			data.Activity, err = readActivity(r, o.API, chosen, "")
+	if data.Range != ranges[0] {
+		parts = append(parts, part{"arrivals", func(r *http.Request) (err error) {
+			arrivals, err = readActivity(r, o.API, data.Range, "")
 			return err
 		}})
 	}
 	if err := data.read(r, parts); err != nil {
 		return err
 	}
-	if chosen == ranges[0] {
-		data.Activity = recent
+	if data.Range == ranges[0] {
+		arrivals = minutes
+		data.copyUnknown("last arrivals", "arrivals")
 	}
-	data.Recent, data.Returned = recent.last(recentMinutes * time.Minute)
+	now := o.Now()
+	data.Chart, data.Since = arrivals.draw(now, ""), now.UTC().Truncate(time.Minute).Add(-recent)
+	data.Recent, data.Before = minutes.since(data.Since, now), minutes.since(data.Since.Add(-recent), data.Since)
 	if err := o.sumUp(r, &data, topics); err != nil {
 		return err
 	}
-	data.Empty = len(topics) == 0 && len(data.Missing) == 0
-	return o.Renderer.Render(w, r, http.StatusOK, "overview", view.Page{Title: "Overview", Nav: "/", Modules: []string{"chart"}, Data: data})
+	data.Empty = len(topics.Topics) == 0 && len(data.Unknown) == 0
+	data.Faults = data.faults()
+	return o.Renderer.Render(w, r, http.StatusOK, "overview", view.Page{Title: data.title(), Nav: "/", Data: data})
+}
+
+// title has the number of pending messages, which a browser shows on its tab.
+func (p *page) title() string {
+	if p.Unknown["topics"] != "" || p.Counts.Pending == 0 {
+		return "Overview"
+	}
+	return "(" + format.Number(p.Counts.Pending) + ") Overview"
+}
+
+// faults are the headlines: each dependency that fails, the worst first, and what is not known because of it.
+func (p *page) faults() (faults []string) {
+	for _, f := range faultTexts {
+		if state, known := p.Ready.Checks[f.check]; known && !healthy(state) && state != "not known" {
+			faults = append(faults, f.text)
+		}
+	}
+	if len(p.Unknown) > 0 && len(faults) == 0 {
+		faults = []string{"Not everything could be read. A dash is a value that is not known; the reason is next to it."}
+	}
+	return slices.Compact(faults)
+}
+
+const databaseFault = "The database does not answer. Counts are not known: a dash is not a zero."
+
+var faultTexts = []struct{ check, text string }{
+	{"database", databaseFault},
+	{"schema", databaseFault},
+	{"kafka", "Kafka does not answer. Ingest lag and consumers are not known, and nothing can be sent. Counts come from the database."},
+	{"ingester", "No ingester is running. New dead letters stay in Kafka until one starts."},
+}
+
+func healthy(state string) bool {
+	return state == "ok" || state == "in memory" || state == "not configured"
+}
+
+func (p *page) copyUnknown(from, to string) {
+	if reason := p.Unknown[from]; reason != "" {
+		p.Unknown[to] = reason
+	}
 }
 
 type part struct {
-	what string
+	name string
 	read func(r *http.Request) error
 }
 
 // partTimeout limits the time for a part of the page: a page with a gap is better than none.
 const partTimeout = 3 * time.Second
 
-// read reads all parts concurrently. Parts that fail are named on the page; without credentials or a database there
-// is no page.
+// read reads all parts concurrently. The page shows the reason in place of a part that fails; without credentials or
+// a database there is no page.
 func (p *page) read(r *http.Request, parts []part) error {
 	ctx, cancel := context.WithTimeout(r.Context(), partTimeout)
 	defer cancel()
@@ -143,15 +193,25 @@ func (p *page) read(r *http.Request, parts []part) error {
 		case errors.As(err, &refused) && (refused.Status == http.StatusUnauthorized || view.NeedsDatabase(refused)):
 			return err
 		default:
-			p.Missing = append(p.Missing, parts[i].what)
+			p.Unknown[parts[i].name] = reasonOf(refused)
 		}
 	}
 	return r.Context().Err()
 }
 
-func (o *Overview) sumUp(r *http.Request, data *page, topics []topic) error {
+func reasonOf(refused *api.Error) string {
+	if refused == nil || refused.Status >= http.StatusInternalServerError {
+		return "not known: no answer in time"
+	}
+	return "not known: " + refused.Message
+}
+
+func (o *Overview) sumUp(r *http.Request, data *page, topics topicList) error {
+	if len(topics.Missing) > 0 {
+		data.Unknown["ingest lag"] = "not known: Kafka does not answer"
+	}
 	var open []topic
-	for _, t := range topics {
+	for _, t := range topics.Topics {
 		data.Counts.Add(t.Counts)
 		if n := t.IngestLag; n != nil && data.Lag != nil {
 			*data.Lag += *n
@@ -168,7 +228,6 @@ func (o *Overview) sumUp(r *http.Request, data *page, topics []topic) error {
 			open = append(open, t)
 		}
 	}
-	data.Fresh = o.Now().Sub(data.LastSeen) < recentMinutes*time.Minute
 	slices.SortStableFunc(open, func(a, b topic) int { return cmp.Compare(b.Counts.Open(), a.Counts.Open()) })
 	if len(open) > maxTopics {
 		data.MoreOpen = len(open) - maxTopics
@@ -179,52 +238,62 @@ func (o *Overview) sumUp(r *http.Request, data *page, topics []topic) error {
 	var hours []part
 	for i, t := range open {
 		if t.Topic != "" {
-			hours = append(hours, part{"the repeated failures of single topics", func(r *http.Request) error {
+			hours = append(hours, part{"failed again", func(r *http.Request) error {
 				hour, err := readActivity(r, o.API, ranges[0], t.Topic)
-				_, back[i] = hour.last(time.Hour)
+				back[i] = hour.Total().Returned
 				return err
 			}})
 		}
 	}
 	err := data.read(r, hours)
-	data.Missing = slices.Compact(data.Missing)
 	for i, t := range open {
 		data.Topics[i] = openTopic{t, t.advise(o.Now(), back[i])}
+		if reason := data.Unknown["failed again"]; reason != "" {
+			data.Topics[i].Advice = advice{Text: reason}
+		}
 	}
 	return err
 }
 
-// rank sorts regressed groups before new ones, and both before all others.
-func rank(g api.ErrorGroup) int {
-	if g.Urgency() == 0 && g.Regressed {
-		return -1
-	}
-	return g.Urgency()
+// causes are the filters of the error groups.
+var causes = []string{"new", "regressed"}
+
+type causeLink struct {
+	Name, Link string
+	Current    bool
 }
 
-// openGroups returns the open groups with the most messages and those seen last: regressed first, then new.
-func (o *Overview) openGroups(r *http.Request) ([]api.ErrorGroup, error) {
-	var all []api.ErrorGroup
-	seen := map[string]bool{}
-	for _, sort := range []string{"last_seen", "open"} {
-		var answer struct {
-			Groups []api.ErrorGroup `json:"groups"`
-		}
-		query := url.Values{"open": {"true"}, "sort": {sort}, "trend": {"none"}, "limit": {"50"}}
-		if err := o.API.Get(r, api.Endpoint("groups"), query, &answer); err != nil {
-			return nil, err
-		}
-		for _, g := range answer.Groups {
-			if !seen[g.ID] {
-				seen[g.ID] = true
-				all = append(all, g)
-			}
-		}
+// CauseLinks are the filters of the error groups with their addresses.
+func (p page) CauseLinks() []causeLink {
+	links := []causeLink{{"all", link.To("/", "span", p.Range), p.Causes == ""}}
+	for _, only := range causes {
+		links = append(links, causeLink{only, link.To("/", "span", p.Range, "causes", only), p.Causes == only})
 	}
-	slices.SortStableFunc(all, func(a, b api.ErrorGroup) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(b.Open, a.Open))
+	return links
+}
+
+// openGroups returns the groups with open messages, those with the most arrivals in the last minutes first. Muted groups
+// come last.
+func (o *Overview) openGroups(r *http.Request, only string) ([]api.ErrorGroup, error) {
+	var answer struct {
+		Groups []api.ErrorGroup `json:"groups"`
+	}
+	query := url.Values{"status": {"PENDING,RETRYING"}, "sort": {"recent"}, "minutes": {"true"}, "trend": {"none"}, "limit": {"20"}}
+	if only != "" {
+		query.Set(only, "true")
+	}
+	err := o.API.Get(r, api.Endpoint("groups"), query, &answer)
+	slices.SortStableFunc(answer.Groups, func(a, b api.ErrorGroup) int {
+		switch {
+		case a.Muted == b.Muted:
+			return 0
+		case a.Muted:
+			return 1
+		default:
+			return -1
+		}
 	})
-	return all[:min(len(all), maxGroups)], nil
+	return answer.Groups[:min(len(answer.Groups), maxGroups)], err
 }
 
 // liveRedrives returns the redrives that have not ended, those that stopped themselves first.
@@ -266,11 +335,13 @@ type activityPoint struct {
 	Returned int64     `json:"returned"`
 }
 
-func (p activityPoint) Unix() int64 { return p.At.Unix() }
-
 func readActivity(r *http.Request, client api.Client, timeRange, topic string) (activity, error) {
 	var a activity
-	err := client.Get(r, api.Endpoint("activity"), link.Query("span", timeRange, "topic", topic), &a)
+	query := link.Query("span", timeRange, "topic", topic)
+	if timeRange == ranges[0] {
+		query.Set("step", "minute")
+	}
+	err := client.Get(r, api.Endpoint("activity"), query, &a)
 	return a, err
 }
 
@@ -282,16 +353,13 @@ func (a activity) Total() (sum activityPoint) {
 	return sum
 }
 
-// last sums the steps that overlap the last d before the end of the points.
-func (a activity) last(d time.Duration) (arrived, returned int64) {
-	step := time.Duration(a.StepSeconds) * time.Second
-	if step <= 0 || len(a.Points) == 0 {
-		return 0, 0
+// since sums the steps that begin from a time on and before another.
+func (a activity) since(from, until time.Time) (sum activityPoint) {
+	for _, p := range a.Points {
+		if !p.At.Before(from) && p.At.Before(until) {
+			sum.Arrived += p.Arrived
+			sum.Returned += p.Returned
+		}
 	}
-	n := min(int((d+step-1)/step), len(a.Points))
-	for _, p := range a.Points[len(a.Points)-n:] {
-		arrived += p.Arrived
-		returned += p.Returned
-	}
-	return arrived, returned
+	return sum
 }

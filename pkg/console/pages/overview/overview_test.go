@@ -18,15 +18,22 @@ const someTopics = `{"topics": [
 	 "replay": {"possible": false, "reason": "HOSTILE", "class": "UNKNOWN_TOPIC", "exists": null, "allowed": false, "consumer_groups": []}}
 ], "next_cursor": null}`
 
-const someActivity = `{"span": "day", "step_seconds": 3600, "points": [
-	{"at": "2026-02-20T11:00:00.000+00:00", "arrived": 4, "returned": 0}, {"at": "2026-02-20T12:00:00.000+00:00", "arrived": 9, "returned": 2}],
+// withoutKafka is someTopics, when Kafka does not answer.
+var withoutKafka = strings.NewReplacer(`"next_cursor": null`, `"next_cursor": null, "missing": ["replay", "ingest_lag"]`, `"class": null`, `"class": "BROKER_UNAVAILABLE"`,
+	`"possible": true`, `"possible": false`, "UNKNOWN_TOPIC", "BROKER_UNAVAILABLE", `"ingest_lag": 3`, `"ingest_lag": null`).Replace(someTopics)
+
+const someActivity = `{"span": "hour", "step_seconds": 60, "points": [
+	{"at": "2026-02-20T11:40:00.000+00:00", "arrived": 3, "returned": 0}, {"at": "2026-02-20T11:44:00.000+00:00", "arrived": 1, "returned": 0},
+	{"at": "2026-02-20T11:45:00.000+00:00", "arrived": 9, "returned": 2}, {"at": "2026-02-20T11:59:00.000+00:00", "arrived": 20, "returned": 0}],
 	"counted_until": "2026-02-20T11:59:59.000+00:00"}`
 
 const someGroups = `{"groups": [
 	{"id": "650ee99a-d1c9-8faa-8ea2-3653afc6425f", "class": "HOSTILE", "title": "HOSTILE", "first_seen_at": "2026-02-19T10:00:00.000+00:00",
-	 "last_seen_at": "2026-02-20T11:30:00.000+00:00", "new": false, "regressed": false, "open": 12000, "muted": false, "topics": [{"topic": "HOSTILE", "messages": 12000}]},
+	 "last_seen_at": "2026-02-20T11:30:00.000+00:00", "new": false, "regressed": false, "open": 12001, "counts": {"PENDING": 12000, "RETRYING": 0, "RESOLVED": 0, "DEAD": 1}, "muted": true,
+	 "recent": {"since": "2026-02-20T11:45:00.000+00:00", "arrived": 4200, "counted_until": "2026-02-20T11:59:58.000+00:00", "minutes": [{"minute": "2026-02-20T11:59:00.000+00:00", "messages": 4200}]}, "topics": [{"topic": "HOSTILE", "messages": 12000}]},
 	{"id": "650ee99a-d1c9-8faa-8ea2-3653afc64260", "class": null, "title": "came back", "first_seen_at": "2026-02-10T10:00:00.000+00:00",
-	 "last_seen_at": "2026-02-20T11:30:00.000+00:00", "new": false, "regressed": true, "open": 3, "muted": false, "topics": []}
+	 "last_seen_at": "2026-02-20T11:30:00.000+00:00", "new": false, "regressed": true, "open": 3, "counts": {"PENDING": 3, "RETRYING": 0, "RESOLVED": 0, "DEAD": 0},
+	 "recent": {"since": "2026-02-20T11:45:00.000+00:00", "arrived": 42, "counted_until": "2026-02-20T11:59:58.000+00:00", "minutes": [{"minute": "2026-02-20T11:50:00.000+00:00", "messages": 42}]}, "muted": false, "topics": []}
 ], "next_cursor": null}`
 
 func overviewAPI(t *testing.T) *consoletest.API {
@@ -50,8 +57,10 @@ func TestOverview(t *testing.T) {
 	}
 	consoletest.Shows(t, overviewAPI, map[string]consoletest.Look{
 		"TellsWhatFailsSinceWhenAndWhatToDo": {Path: "/", Lacks: []string{`href="/quarantine"`}, Has: []string{
-			"12,433", "oldest <time", "3 h ago", `badge bad">kafka`, `badge ok">database`, "13 arrived, 2 of them failed again",
+			"12,433", "oldest <time", "3 h ago", `badge bad">kafka`, `badge ok">database`, "33 arrived", "2 of them failed again", `Arrived since 11:45 UTC</span><span class="value">29</span>`, "4 in the 15 min before", "+42</strong>", "42 arrivals in 60 minutes, at most 42 in 1 min",
+			"/messages?created_after=2026-02-20T11%3A59%3A00.000Z&amp;created_before=2026-02-20T12%3A00%3A00.000Z",
 			"2 replays failed again in the last hour: find the cause first", "cannot be sent back: &lt;script",
+			"<title>(12,433) Overview", "Kafka does not answer.",
 		}},
 		"NamesTheQuarantine": {
 			Path: "/", Says: consoletest.Answers{"GET /api/v1/quarantine": consoletest.Quoted(consoletest.SomeQuarantine)},
@@ -67,13 +76,32 @@ func TestOverview(t *testing.T) {
 		},
 		"IsThereWithoutAPart": {
 			Path: "/", Says: consoletest.Answers{"GET /api/v1/activity": away, "GET /api/v1/topics": away},
-			Has: []string{"the topics, the arrivals, the last arrivals", "came back</a>"}, Lacks: []string{"No message has arrived yet"},
+			Has: []string{
+				`<span class="of">Pending</span><span class="value">–</span><span class="small aside">not known: no answer in time`, "Topics are not known", "Arrivals are not known", "came back</span></a>",
+				"<title>Overview",
+			},
+			Lacks: []string{"No message has arrived yet", "No topic has open messages", "none waiting", `<span class="value">0</span>`, "in the 15 min before"},
+		},
+		"NamesTheDependencyThatFails": {
+			Path: "/", Says: consoletest.Answers{
+				"GET /readyz":          consoletest.Raw(`{"status": "not_ready", "checks": {"database": "failed", "schema": "failed", "kafka": "ok", "ingester": "not running"}}`),
+				"GET /api/v1/activity": away, "GET /api/v1/topics": away, "GET /api/v1/groups": away, "GET /api/v1/redrives": away,
+				"GET /api/v1/quarantine": away,
+			},
+			Has:   []string{"The database does not answer.", "No ingester is running.", "Error groups are not known", "Redrives that have not ended are not known"},
+			Lacks: []string{"No error group has open messages"},
+		},
+		"SaysWhatKafkaDidNotAnswer": {
+			Path: "/", Says: consoletest.Answers{"GET /api/v1/topics": consoletest.Raw(withoutKafka)},
+			Has: []string{"12,431", "not known: Kafka does not answer"}, Lacks: []string{"cannot be sent back"},
 		},
 	})
-	body := consoletest.Get(t, consoletest.Site(t, overviewAPI(t)), "/").Body.String()
-	if strings.Index(body, "came back</a>") > strings.Index(body, "12,000") {
-		t.Error("got the largest group first, want the one that came back before it")
+	a := overviewAPI(t)
+	body := consoletest.Get(t, consoletest.Site(t, a), "/?causes=regressed&span=week").Body.String()
+	if strings.Index(body, "came back</span></a>") > strings.Index(body, "12,000") {
+		t.Error("got the muted group first, want it last")
 	}
+	consoletest.WantAsked(t, a, "GET /api/v1/groups", "limit=20&minutes=true&regressed=true&sort=recent&status=PENDING%2CRETRYING&trend=none")
 }
 
 func TestTopics(t *testing.T) {
@@ -85,8 +113,12 @@ func TestTopics(t *testing.T) {
 	consoletest.Shows(t, api, map[string]consoletest.Look{
 		"TellWhetherReplayIsPossible": {Path: "/topics", Has: []string{
 			"orders.dlq.v1", "billing", "running, lag 0", "unknown origin",
-			">possible<", ">refused<",
+			">possible<", ">refused<", "as of <time",
 		}},
+		"SayWhatKafkaDidNotAnswer": {
+			Path: "/topics", Says: consoletest.Answers{"GET /api/v1/topics": consoletest.Raw(withoutKafka)},
+			Has: []string{"12,431", "Kafka does not answer.", "– not known: Kafka does not answer"}, Lacks: []string{">refused<"},
+		},
 		"ThatAreRefusedLeadOn": {
 			Path: "/topics", Says: consoletest.Answers{"GET /api/v1/topics": consoletest.Refuse(http.StatusForbidden, "SYS_DLQ_FORBIDDEN", "not allowed", nil)},
 			Status: http.StatusForbidden, Has: []string{`<nav aria-label="Pages">`, "anonymous"},

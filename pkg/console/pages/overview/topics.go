@@ -25,16 +25,25 @@ type topic struct {
 }
 
 type topicList struct {
-	Topics []topic `json:"topics"`
-	Next   string  `json:"next_cursor"`
+	Topics  []topic  `json:"topics"`
+	Next    string   `json:"next_cursor"`
+	Missing []string `json:"missing"` // fields that Kafka did not answer in time
 }
 
 type replay struct {
 	Possible bool            `json:"possible"`
 	Reason   string          `json:"reason"`
 	Class    string          `json:"class"`
+	Exists   *bool           `json:"exists"` // nil: not known
+	SentTo   string          `json:"redirected_to"`
 	Groups   []consumerGroup `json:"consumer_groups"`
 }
+
+// Unknown reports whether Kafka has not answered.
+func (r replay) Unknown() bool { return r.Class == "BROKER_UNAVAILABLE" }
+
+// Missing reports whether the topic does not exist.
+func (r replay) Missing() bool { return r.Exists != nil && !*r.Exists }
 
 // consumerGroup is a consumer group of a topic. Its state is running, behind, absent or unknown.
 type consumerGroup struct {
@@ -51,6 +60,8 @@ type advice struct {
 // advise summarizes what is known of a topic. returned is the number of messages that failed again in the last hour.
 func (t topic) advise(now time.Time, returned int64) advice {
 	switch {
+	case t.Replay.Unknown():
+		return advice{Text: "not known: Kafka does not answer"}
 	case !t.Replay.Possible:
 		return advice{Text: "cannot be sent back: " + t.Replay.Reason}
 	case t.hasNoConsumer():
@@ -77,15 +88,15 @@ func (t topic) hasNoConsumer() bool {
 const moreTopics = 5
 
 // allTopics reads the topics that the viewer may see.
-func allTopics(r *http.Request, client api.Client) ([]topic, error) {
-	var all []topic
+func allTopics(r *http.Request, client api.Client) (topicList, error) {
+	var all topicList
 	query := url.Values{"limit": {"1000"}}
 	for range moreTopics {
 		var answer topicList
 		if err := client.Get(r, api.Endpoint("topics"), query, &answer); err != nil {
-			return nil, err
+			return topicList{}, err
 		}
-		all = append(all, answer.Topics...)
+		all.Topics, all.Missing = append(all.Topics, answer.Topics...), append(all.Missing, answer.Missing...)
 		if answer.Next == "" {
 			break
 		}
@@ -102,9 +113,10 @@ type Topics struct {
 
 type topicsPage struct {
 	Topics  []topic
-	Unknown int64  // messages of unknown origin; they are on the first page
-	First   string // first page; "" on it
-	Older   string // next page; "" on the last
+	Missing []string // fields that Kafka did not answer in time
+	Unknown int64    // messages of unknown origin; they are on the first page
+	First   string   // first page; "" on it
+	Older   string   // next page; "" on the last
 }
 
 const topicsOnPage = "100"
@@ -120,7 +132,7 @@ func (t *Topics) Show(w http.ResponseWriter, r *http.Request) error {
 	if err := t.API.Get(r, api.Endpoint("topics"), query, &answer); err != nil {
 		return err
 	}
-	data.Topics = answer.Topics
+	data.Topics, data.Missing = answer.Topics, answer.Missing
 	if answer.Next != "" {
 		data.Older = link.To("/topics", "cursor", answer.Next)
 	}

@@ -48,20 +48,21 @@ var (
 // filterPrefix separates the filter's form fields from the form's own, such as key.
 const filterPrefix = "filter."
 
-// readOrder parses an order from an address or a form, and fixes created_before to now.
+// readOrder parses an order from the query of a URL or from a form, and sets created_before to now.
 //
-// An address gives only the messages and the action. The options, the reason and the confirmation come from the form
-// alone, because any person or site can write an address.
+// A URL gives only the messages and the action. The options, the reason and the confirmation come from the form
+// alone, because any person or site can write a URL.
 func readOrder(r *http.Request, now time.Time) order {
+	sent := r.Method == http.MethodPost || view.DraftOf(r).Sent()
 	form, prefix := r.URL.Query(), ""
-	if r.Method == http.MethodPost {
+	if sent {
 		form, prefix = r.PostForm, filterPrefix
 	}
 	o := order{
 		Action: strings.TrimSpace(form.Get("action")), IDs: separated(form["ids"]), Filter: url.Values{},
 		Topic: strings.TrimSpace(form.Get("original_topic")),
 	}
-	if r.Method == http.MethodPost {
+	if sent {
 		o.readTerms(form)
 	}
 	if o.Action == "" {

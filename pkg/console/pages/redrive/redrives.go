@@ -2,12 +2,16 @@
 package redrive
 
 import (
+	"context"
 	"net/http"
+	"path"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/api"
+	"github.com/dlq-manager/dlq-manager/pkg/console/internal/format"
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/link"
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/request"
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/session"
@@ -56,7 +60,7 @@ func (p *Pages) List(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	shown.Redrives = answer.Redrives
+	shown.Redrives = p.titled(r, answer.Redrives)
 	shown.Live = shown.First && anyActive(answer.Redrives)
 	if answer.Next != "" {
 		shown.Next = link.To(link.Redrives, "state", shown.State, "cursor", answer.Next)
@@ -73,6 +77,20 @@ type item struct {
 	Partition *int32 `json:"partition"`
 	Offset    *int64 `json:"offset"`
 	Outcome   string `json:"outcome"`
+
+	Message *api.Message // nil: it was deleted or archived, or cannot be read
+}
+
+// Mark is the badge of the item: what became of its record, else its result.
+func (i item) Mark() phrase {
+	switch {
+	case i.Outcome == returned:
+		return phrase{Says: "failed again", Value: returned}
+	case i.Outcome != "":
+		return phrase{Says: i.Outcome, Value: i.Outcome}
+	default:
+		return phrase{Says: strings.ReplaceAll(i.Result, "_", " "), Value: i.Result}
+	}
 }
 
 // Ordinal is the message's number in the selection, from 1.
@@ -82,7 +100,9 @@ func (i item) Why() string { return reasonWords(i.Reason) }
 
 const (
 	itemsPerPage = 50
-	returnsShown = 8 // returned messages that are named
+	itemsRead    = 1000   // at once, when all are read
+	maxUndone    = 10_000 // messages that can be selected by their ids
+	partTimeout  = 2 * time.Second
 )
 
 // itemResults are the values that the list can be filtered by: results, and the outcome returned.
@@ -92,28 +112,54 @@ const returned = "returned"
 
 type page struct {
 	redrive
-	Refresh string // how often it is polled; "": it does not change any more
-	Seen    string // the state when the page was loaded
-	Items   []item
-	Result  string
-	Results []string
-	First   bool
-	Next    string
-	Back    []item // some that failed again
-	Moves   []move
-	Fixed   string // the reason for which its state cannot be changed; empty: it can
-	Audit   string
+	Refresh  string // how often it is polled; "": it does not change any more
+	Self     string
+	Errors   []returnedError
+	Overlaps []overlap
+	Missing  missing
+	Items    []item
+	Result   string
+	Results  []string
+	First    bool
+	Next     string
+	Moves    []move
+	Denied   string // the reason for which the viewer cannot change its state; empty: they can
+	Undo     int64  // how many messages can be requeued
+	Audit    string
 }
 
-// Moved reports whether the state has changed since the page was loaded; the parts that are not polled are older.
-func (p page) Moved() bool { return p.Seen != p.State }
+// missing are the reasons for which optional parts are not shown.
+type missing struct{ Errors, Overlaps string }
 
-func (p page) Again() string { return link.To(p.URL(), "seen", p.Seen) }
+// returnedError is an error group with the number of messages that came back with it; without a GroupID: all others.
+type returnedError struct {
+	GroupID  string `json:"group_id"`
+	Class    string `json:"class"`
+	Title    string `json:"title"`
+	Messages int64  `json:"messages"`
+}
+
+// errorsCounted is the number of messages that the API groups by error.
+const errorsCounted = 5000
+
+// CountedErrors is the number of messages that are grouped by error when there are more; else 0.
+func (p page) CountedErrors() int64 {
+	if p.Returned <= errorsCounted {
+		return 0
+	}
+	return errorsCounted
+}
+
+func (e returnedError) URL() string { return link.ErrorGroup(e.GroupID) }
+
+func (e returnedError) Words() string {
+	return format.Middle(200, api.ErrorGroup{Title: e.Title, Class: e.Class}.Heading())
+}
 
 type move struct {
 	Name   string // label of the button
 	Path   string
-	What   string // a sentence of its effect
+	What   string // a sentence of its effect; "": the button needs no explanation
 	Hurts  bool
 	Open   bool   // it was tried and refused
 	Reason string // the reason typed by the user
@@ -121,19 +167,21 @@ type move struct {
 
 // Show shows a redrive and its messages.
 func (p *Pages) Show(w http.ResponseWriter, r *http.Request) error {
-	return p.render(w, r, http.StatusOK, nil, "")
-}
-
-// render shows a redrive and, when a change of state was refused, why; tried names that change.
-func (p *Pages) render(w http.ResponseWriter, r *http.Request, status int, problem *view.Problem, tried string) error {
-	id := r.PathValue("id")
+	id, status := r.PathValue("id"), http.StatusOK
+	draft := view.DraftOf(r)
+	problem := draft.Refused()
 	var d redrive
 	if err := p.API.Get(r, api.Endpoint("redrives", id), nil, &d); err != nil {
 		return err
 	}
-	shown := page{redrive: d, Results: itemResults, Refresh: d.Every(p.Now()), Moves: moves(), Fixed: d.fixed(session.ViewerOf(r))}
+	shown := page{redrive: d, Results: itemResults, Refresh: d.Every(p.Now()), Moves: d.moves(), Self: r.URL.RequestURI()}
+	shown.redrive = p.titled(r, []redrive{d})[0]
+	shown.Denied = session.ViewerOf(r).Why(api.RoleFor(d.Action))
+	if d.Action == "dead" && d.Over() && d.Succeeded <= maxUndone {
+		shown.Undo = d.Succeeded
+	}
 	for i := range shown.Moves {
-		if shown.Moves[i].Path == tried {
+		if draft.Sent() && path.Base(draft.Path) == shown.Moves[i].Path {
 			shown.Moves[i].Open, shown.Moves[i].Reason = true, request.Text(r, "reason")
 		}
 	}
@@ -145,9 +193,6 @@ func (p *Pages) render(w http.ResponseWriter, r *http.Request, status int, probl
 			return err
 		}
 	}
-	if shown.Seen = r.URL.Query().Get("seen"); !slices.Contains(states, shown.Seen) {
-		shown.Seen = d.State
-	}
 	shown.Audit = link.To(link.Audit, "kind", "redrive", "object_id", d.ID)
 	return p.Renderer.Render(w, r, status, "redrive", view.Page{Title: d.Title(), Nav: link.Redrives, Problem: problem, Data: shown})
 }
@@ -155,22 +200,47 @@ func (p *Pages) render(w http.ResponseWriter, r *http.Request, status int, probl
 func (p *Pages) addItems(r *http.Request, shown *page) error {
 	q := r.URL.Query()
 	shown.Result, shown.First = q.Get("result"), q.Get("cursor") == ""
-	path := api.Endpoint("redrives", shown.ID, "items")
+	items := api.Endpoint("redrives", shown.ID, "items")
 	if shown.Returned > 0 {
-		var err error
-		if shown.Back, _, err = p.readItems(r, path, returned, "", returnsShown); err != nil {
-			return err
+		var answer struct {
+			Errors []returnedError `json:"errors"`
 		}
+		shown.Missing.Errors = p.part(r, api.Endpoint("redrives", shown.ID, "errors"), &answer)
+		shown.Errors = answer.Errors
 	}
-	list, next, err := p.readItems(r, path, shown.Result, q.Get("cursor"), itemsPerPage)
+	if !shown.Over() && request.Navigates(r) {
+		var answer struct {
+			Overlaps []overlap `json:"overlaps"`
+		}
+		shown.Missing.Overlaps = p.part(r, api.Endpoint("redrives", shown.ID, "overlaps"), &answer)
+		shown.Overlaps = answer.Overlaps
+	}
+	list, next, err := p.readItems(r, items, shown.Result, q.Get("cursor"), itemsPerPage)
 	if err != nil {
 		return err
 	}
-	shown.Items = list
+	if shown.Items = list; len(list) > 0 {
+		p.addMessages(r, list)
+	}
 	if next != "" {
 		shown.Next = link.To(shown.URL(), "result", shown.Result, "cursor", next) + "#items"
 	}
 	return nil
+}
+
+// part reads what the page can be shown without. It returns the reason when it cannot be read.
+func (p *Pages) part(r *http.Request, path string, into any) (why string) {
+	ctx, cancel := context.WithTimeout(r.Context(), partTimeout)
+	defer cancel()
+	err := p.API.Get(r.WithContext(ctx), path, nil, into)
+	switch _, problem := view.Describe(err); {
+	case err == nil:
+		return ""
+	case ctx.Err() != nil:
+		return "the answer takes too long"
+	default:
+		return problem.Message
+	}
 }
 
 func (p *Pages) readItems(r *http.Request, path, result, cursor string, limit int) ([]item, string, error) {
@@ -186,24 +256,63 @@ func (p *Pages) readItems(r *http.Request, path, result, cursor string, limit in
 	return answer.Items, answer.Next, err
 }
 
-// moves returns the buttons, the same in every state: the API refuses a change that the state does not allow.
-func moves() []move {
-	return []move{
-		{Name: "Pause", Path: "pause", What: "No more messages are taken until it is resumed. Attempts under way are completed."},
-		{Name: "Resume", Path: "resume", What: "It continues where it was. If it stopped itself, it continues as if the canary had passed and nothing had failed so far."},
-		{Name: "Cancel", Path: "cancel", Hurts: true, What: "It ends for good. Messages that it has not taken are unchanged; what it has done is not undone."},
+// addMessages reads the messages of the items. Without them the table still has the results.
+func (p *Pages) addMessages(r *http.Request, items []item) {
+	ids := make([]string, len(items))
+	for i := range items {
+		ids[i] = items[i].ID
+	}
+	var answer struct {
+		Messages []api.Message `json:"messages"`
+	}
+	query := link.Query("id", strings.Join(ids, ","), "limit", strconv.Itoa(len(ids)), "omit", "payload")
+	if p.API.Get(r, api.Endpoint("messages"), query, &answer) != nil {
+		return
+	}
+	for at := range answer.Messages {
+		m := &answer.Messages[at]
+		if i := slices.Index(ids, m.ID); i >= 0 {
+			items[i].Message = m
+		}
 	}
 }
 
-// fixed says why the viewer cannot change the state of the redrive; "" when they can.
-func (d redrive) fixed(v *session.Viewer) string {
-	if why := v.Why(api.RoleFor(d.Action)); why != "" {
-		return why
+// titled adds the titles of the error groups that the redrives select.
+func (p *Pages) titled(r *http.Request, list []redrive) []redrive {
+	titles := map[string]string{}
+	for i := range list {
+		if list[i].Selection.Filter == nil {
+			continue
+		}
+		for _, id := range (*list[i].Selection.Filter)["group_id"] {
+			if _, known := titles[id]; !known {
+				titles[id] = groupTitle(r, p.API, id)
+			}
+		}
+		list[i].titles = titles
 	}
-	if d.Over() {
-		return "it is " + d.State
+	return list
+}
+
+// moves returns the buttons that the state allows. Only those whose effect is not obvious are explained first.
+func (d redrive) moves() []move {
+	cancel := move{
+		Name: "Cancel", Path: "cancel", Hurts: true,
+		What: "It ends for good. Messages that it has not taken are unchanged; what it has done is not undone.",
 	}
-	return ""
+	switch {
+	case d.Active():
+		return []move{{Name: "Pause", Path: "pause"}, cancel}
+	case d.State == "paused":
+		return []move{{Name: "Resume", Path: "resume"}, cancel}
+	case d.State == "stopped":
+		return []move{{
+			Name: "Resume", Path: "resume", Hurts: true,
+			What: "It sends the waiting messages as if the canary had passed and nothing had failed so far.",
+		}, cancel}
+	default:
+		return nil
+	}
 }
 
 func (m move) Address(d page) string { return d.URL() + "/" + m.Path }
@@ -238,6 +347,30 @@ func (p *Pages) Move(change string) view.Handler {
 		if err == nil || p.hasMoved(r, d.ID, change, err) {
 			return view.RedirectDone(w, r, movedSentences[change], d.URL())
 		}
-		return view.Answered(err, func(status int, problem *view.Problem) error { return p.render(w, r, status, problem, change) })
+		return view.Answered(err, func(problem *view.Problem) error { return p.Renderer.ShowAgain(w, r, problem) })
 	}
+}
+
+// Undo requeues the messages that a redrive marked dead.
+func (p *Pages) Undo(w http.ResponseWriter, r *http.Request) error {
+	id, ids, cursor := r.PathValue("id"), []string{}, ""
+	for len(ids) <= maxUndone {
+		items, next, err := p.readItems(r, api.Endpoint("redrives", id, "items"), "succeeded", cursor, itemsRead)
+		if err != nil {
+			return err
+		}
+		for _, i := range items {
+			ids = append(ids, i.ID)
+		}
+		if cursor = next; next == "" {
+			break
+		}
+	}
+	body := request.Body(r)
+	body["action"], body["ids"] = "requeue", ids
+	var made redrive
+	if err := p.API.Send(r, http.MethodPost, api.Endpoint("redrives"), body, &made); err != nil {
+		return view.Answered(err, func(problem *view.Problem) error { return p.Renderer.ShowAgain(w, r, problem) })
+	}
+	return view.RedirectDone(w, r, "undone", made.URL())
 }

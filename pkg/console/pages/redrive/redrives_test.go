@@ -3,6 +3,7 @@ package redrive_test
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,9 +16,11 @@ func TestRedrives(t *testing.T) {
 	over := strings.NewReplacer(`"canary", "note"`, `"finished", "note"`, `"ended_at": null`,
 		`"ended_at": "2026-02-20T11:00:00.000+00:00"`).Replace(consoletest.ARedrive)
 	wrong := consoletest.Refuse(http.StatusBadRequest, "SYS_DLQ_VALIDATION_ERROR", "state: must be one of", nil)
+	away := consoletest.Refuse(http.StatusServiceUnavailable, "X", "away", nil)
 	consoletest.Shows(t, consoletest.RedriveAPI, map[string]consoletest.Look{
 		"ListsTheLastOnes": {Path: "/redrives?state=canary", Lacks: []string{"only your own"}, Has: []string{
-			"Retry 12,431 messages", "8 of 12,431, about 2 h left", `value="0.0006"`, "cursor=n&amp;state=canary", `hx-get="/redrives?state=canary"`,
+			"Retry 12,431 messages", "8 of 12,431, about 2 h left", `value="0.0006"`,
+			"<strong>1</strong> published", "<strong>1</strong> of them failed again", "<strong>3</strong> failed", `href="/groups/` + consoletest.GroupID + `">&lt;script`, "cursor=n&amp;state=canary", `hx-get="/redrives?state=canary"`,
 		}},
 		"SaysWhoseTheyAre": {
 			Path: "/redrives", Says: consoletest.Answers{"GET /api/v1/session": consoletest.WithRole("operator", "orders.*")},
@@ -38,17 +41,28 @@ func TestRedrives(t *testing.T) {
 		"TellsHowFarOneIs": {Path: "/redrives/" + consoletest.RedriveID + "?result=skipped", Has: []string{
 			"Retry 12,431 messages", "&lt; 1 %", "8 of 12,431", "about 2 h left", "12 a minute", "1 message was sent first",
 			"has not failed again for 1m.", "Waiting since", "failed, 2 dead", "waiting, 5 under way", "the patch does not apply to it",
-			"another attempt is under way", `hx-get="/redrives/` + consoletest.RedriveID + `?seen=canary" hx-trigger="every 2s"`,
-			`id="back-550e8400-e29b-41d4-a716-446655440000"`, "stop when more than 10 % fail", "at most 0.5 a second", "in the order of each key",
+			"another attempt is under way", `hx-get="/redrives/` + consoletest.RedriveID + `?result=skipped" hx-trigger="every 2s"`,
+			"of the group <a", `href="/groups/` + consoletest.GroupID + `">&lt;script`,
+			`<strong class="wrong">300</strong> <a id="error-` + consoletest.GroupID + `" href="/groups/` + consoletest.GroupID + `">&lt;script`,
+			`<span class="badge returned">failed again</span>`, `<span class="mono" title="">&lt;script`, "deleted, archived, or not shown", "alice &lt;script",
+			"started a redrive over 9 of these 2 min ago", "<noscript>", `<button class="first">Pause</button>`, "stop when more than 10 % fail", "at most 0.5 a second", "in the order of each key",
 			"2026-02-20 12:00:03 UTC", "cursor=n%2B1&amp;result=skipped#items", "/audit?kind=redrive&amp;object_id=" + consoletest.RedriveID, "partition 0",
 			"offset 0",
 		}},
+		"SaysWhyPartsAreMissing": {
+			Path: "/redrives/" + consoletest.RedriveID, Says: consoletest.Answers{one + "/errors": away, one + "/overlaps": away},
+			Has: []string{"Retry 12,431", "Other redrives of these messages: – (not known: away)", "failed again</h2><p class=\"small aside\">– (not known: away)", `<span class="badge returned">`},
+		},
+		"SaysHowManyErrorsAreCounted": {
+			Path: "/redrives/" + consoletest.RedriveID, Says: consoletest.Answers{one: consoletest.Quoted(strings.Replace(consoletest.ARedrive, `"under_way": 5, "returned": 1`, `"under_way": 5, "returned": 90000`, 1))},
+			Has: []string{"Of the newest 5,000 that failed again."},
+		},
 		"OneThatIsOverRests": {
-			Path: "/redrives/" + consoletest.RedriveID, Says: consoletest.Answers{one: consoletest.Quoted(over)}, Has: []string{"<button disabled>Pause</button>", "it is finished"},
-			Lacks: []string{"hx-get"},
+			Path: "/redrives/" + consoletest.RedriveID, Says: consoletest.Answers{one: consoletest.Quoted(over)}, Has: []string{`<span class="badge caution">finished</span>`},
+			Lacks: []string{"hx-get", "Pause", "Resume", "Cancel"},
 		},
 		"ShowsViewersWhyTheyCannotMoveOne": {Path: "/redrives/" + consoletest.RedriveID, Says: consoletest.Answers{"GET /api/v1/session": consoletest.ReadOnly}, Has: []string{
-			"<button disabled>Pause</button>", "<button disabled>Resume</button>", "<button disabled>Cancel</button>", "needs the role operator",
+			"<button disabled>Pause</button>", "<button disabled>Cancel</button>", "needs the role operator",
 		}},
 		"SaysWhatIsWrongWithTheAddressOfOne": {
 			Path: "/redrives/" + consoletest.RedriveID + "?result=bogus", Says: consoletest.Answers{one + "/items": wrong}, Status: http.StatusBadRequest,
@@ -75,8 +89,8 @@ func TestRedriveMoves(t *testing.T) {
 		"the redrive cannot become paused", nil,
 	))
 	w := consoletest.Post(t, consoletest.Site(t, a), "/redrives/"+consoletest.RedriveID+"/pause", url.Values{"reason": {"mine" + consoletest.Hostile}})
-	consoletest.WantSays(t, "a refused move", w, http.StatusConflict, "cannot become paused", `value="mine&lt;script`,
-		`hx-get="/redrives/`+consoletest.RedriveID+`?seen=`, `<details class="act" open>`)
+	consoletest.WantSays(t, "a refused move", w, http.StatusOK, "cannot become paused", `value="mine&lt;script`,
+		`placeholder="reason, optional"`)
 	consoletest.WantNoMarkup(t, w.Body.String())
 }
 
@@ -92,8 +106,46 @@ func TestRedriveMoves_ThatWereMadeAlreadyAreDone(t *testing.T) {
 		a := consoletest.RedriveAPI(t).Says("GET /api/v1/redrives/"+consoletest.RedriveID, consoletest.Quoted(strings.Replace(consoletest.ARedrive, `"canary", "note"`, `"`+c.state+`", "note"`, 1))).
 			Says("POST /api/v1/redrives/"+consoletest.RedriveID+"/"+c.move, consoletest.Refuse(http.StatusConflict, "SYS_DLQ_CONFLICT", "it cannot become that", nil))
 		w := consoletest.Post(t, consoletest.Site(t, a), "/redrives/"+consoletest.RedriveID+"/"+c.move, nil)
-		if w.Code == http.StatusSeeOther != c.done || !c.done && w.Code != http.StatusConflict {
-			t.Errorf("%s: got %d, want it taken as done: %t", name, w.Code, c.done)
+		if said := strings.Contains(w.Body.String(), "It cannot become that") || strings.Contains(w.Body.String(), "it cannot become that"); said == c.done {
+			t.Errorf("%s: got the refusal shown: %t, want it taken as done: %t", name, said, c.done)
 		}
 	}
+}
+
+// Only what the state allows is offered, and Pause takes one click.
+func TestRedriveMoves_ThatTheStateAllows(t *testing.T) {
+	t.Parallel()
+	for state, c := range map[string]struct{ atOnce, explained []string }{
+		"canary": {[]string{"pause"}, []string{"cancel"}}, "running": {[]string{"pause"}, []string{"cancel"}},
+		"paused": {[]string{"resume"}, []string{"cancel"}}, "stopped": {nil, []string{"resume", "cancel"}},
+		"cancelled": {}, "finished": {},
+	} {
+		a := consoletest.RedriveAPI(t).Says("GET /api/v1/redrives/"+consoletest.RedriveID,
+			consoletest.Quoted(strings.Replace(consoletest.ARedrive, `"canary", "note"`, `"`+state+`", "note"`, 1)))
+		body := consoletest.Get(t, consoletest.Site(t, a), "/redrives/"+consoletest.RedriveID).Body.String()
+		for _, move := range []string{"pause", "resume", "cancel"} {
+			offered := strings.Contains(body, `action="/redrives/`+consoletest.RedriveID+`/`+move+`"`)
+			atOnce := strings.Contains(body, `<form class="at-once" action="/redrives/`+consoletest.RedriveID+`/`+move+`"`)
+			if wantAtOnce := slices.Contains(c.atOnce, move); atOnce != wantAtOnce || offered != (wantAtOnce || slices.Contains(c.explained, move)) {
+				t.Errorf("%s: %s is offered: %t, by one click: %t", state, move, offered, atOnce)
+			}
+		}
+		if red := strings.Contains(body, "It stopped itself: &lt;script"); red != (state == "stopped") {
+			t.Errorf("%s: got the headline of a stop: %t", state, red)
+		}
+	}
+}
+
+func TestUndoOfMarkedDead(t *testing.T) {
+	t.Parallel()
+	over := strings.NewReplacer(`"canary", "note"`, `"finished", "note"`, `"action": "retry"`, `"action": "dead"`).Replace(consoletest.ARedrive)
+	a := consoletest.RedriveAPI(t).Says("GET /api/v1/redrives/"+consoletest.RedriveID, consoletest.Quoted(over)).
+		Says("POST /api/v1/redrives", consoletest.Raw(`{"id": "x"}`)).
+		Says("GET /api/v1/redrives/"+consoletest.RedriveID+"/items", consoletest.Raw(`{"items": [{"id": "a"}, {"id": "b"}]}`))
+	s := consoletest.Site(t, a)
+	consoletest.MustHave(t, consoletest.Get(t, s, "/redrives/"+consoletest.RedriveID).Body.String(), "Undo: requeue the message</button>")
+	w := consoletest.Post(t, s, "/redrives/"+consoletest.RedriveID+"/undo", url.Values{"key": {"k"}})
+	consoletest.WantDone(t, "undo", w, "undone", "/redrives/x")
+	consoletest.WantAsked(t, a, "GET /api/v1/redrives/"+consoletest.RedriveID+"/items", "limit=1000&result=succeeded")
+	consoletest.WantSent(t, a, "POST /api/v1/redrives", `{"action":"requeue","ids":["a","b"]}`, "console-k")
 }

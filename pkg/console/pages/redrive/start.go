@@ -1,10 +1,12 @@
 package redrive
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/api"
@@ -24,6 +26,34 @@ type dryRun struct {
 	Checked  int64            `json:"patch_checked"`
 	Misfits  int64            `json:"patch_failed"`
 	Until    string           `json:"searched_until"`
+	Overlaps []overlap        `json:"overlaps"` // nil: not known
+}
+
+// overlap is another redrive in which some of the messages wait.
+type overlap struct {
+	ID        string    `json:"id"`
+	State     string    `json:"state"`
+	Actor     string    `json:"actor"`
+	CreatedAt time.Time `json:"created_at"`
+	Messages  int64     `json:"messages"`
+}
+
+func (o overlap) URL() string { return link.Redrive(o.ID) }
+
+// Says says who has how many of the messages: "alice started a redrive over 9 of these 2 min ago".
+func (o overlap) Says(now time.Time) string {
+	return cmp.Or(o.Actor, "Someone") + " started a redrive over " + format.Number(o.Messages) + " of these " + format.Ago(now, o.CreatedAt)
+}
+
+func (d dryRun) OverlapsUnknown() bool { return d.Overlaps == nil }
+
+// Known identifies the overlaps of the preview.
+func (d dryRun) Known() string {
+	var ids []string
+	for _, o := range d.Overlaps {
+		ids = append(ids, o.ID)
+	}
+	return strings.Join(ids, ",")
 }
 
 type dryGroup struct {
@@ -31,6 +61,7 @@ type dryGroup struct {
 	Messages int64  `json:"messages"`
 	Class    string `json:"class"`
 	Reason   string `json:"reason"`
+	Missing  bool   `json:"target_missing"` // the topic to which they would be sent does not exist
 }
 
 // Why says why the messages of the group are not sent, in words; "" when they are.
@@ -90,6 +121,9 @@ type startPage struct {
 
 func (p startPage) Start() string {
 	does := p.Does().of(p.Dry.Startable())
+	if p.Patch != "" && p.Dry.Checked-p.Dry.Misfits < p.Dry.Startable() { // the patch was not tried on all of them
+		does = strings.Replace(does, p.Does().Name, p.Does().Name+" up to", 1)
+	}
 	if p.Action == "delete" {
 		does += " permanently"
 	}
@@ -122,71 +156,67 @@ func (p startPage) Conditions() []view.FieldProblem {
 	return list
 }
 
-func (p startPage) Other(action string) string {
+// Address returns the address of the preview of an action on the same messages. A long list of ids is left out.
+func (o order) Address(action string) string {
 	query := url.Values{"action": {action}}
-	if len(p.IDs) > 0 {
-		query["ids"] = []string{p.Together()}
+	if o.Few() && len(o.IDs) > 0 {
+		query["ids"] = []string{o.Together()}
 	}
-	for name, values := range p.Filter {
+	for name, values := range o.Filter {
 		query[name] = values
 	}
 	return link.WithQuery(link.NewRedrive, query)
 }
 
 // Few reports whether the selection fits into an address.
-func (p startPage) Few() bool { return len(p.IDs) <= 100 }
-
-// Show shows the form, with a preview of the messages that the address selects.
-func (s *Start) Show(w http.ResponseWriter, r *http.Request) error {
-	o := readOrder(r, s.Now())
-	return s.preview(w, r, &o, http.StatusOK, nil)
-}
+func (o order) Few() bool { return len(o.IDs) <= 100 }
 
 // Start starts the redrive that its sender was shown, or previews it again.
 func (s *Start) Start(w http.ResponseWriter, r *http.Request) error {
-	if err := r.ParseForm(); err != nil {
-		return err
-	}
 	o := readOrder(r, s.Now())
+	r = view.WithPage(r, o.Address(o.Action)) // whoever opens it without the draft has the same selection
 	if r.PostFormValue("do") != "start" {
-		return s.preview(w, r, &o, http.StatusOK, nil)
+		return s.Renderer.ShowAgain(w, r, nil)
 	}
 	body := o.body()
 	if refused := o.refusal(r.PostFormValue("looks")); refused != nil {
-		return s.preview(w, r, &o, http.StatusBadRequest, refused)
+		return s.Renderer.ShowAgain(w, r, refused)
 	}
-	if o.Does().Hurts {
-		if more, err := s.changed(r, &o); err != nil || more != nil {
-			return s.showAgain(w, r, &o, more, err)
-		}
+	switch more, err := s.changed(r, &o); {
+	case err != nil:
+		return s.refused(w, r, err)
+	case more != nil:
+		r.PostForm.Del("meant")
+		return s.Renderer.ShowAgain(w, r, more)
 	}
 	var made redrive
 	if err := s.API.Send(r, http.MethodPost, api.Endpoint("redrives"), body, &made); err != nil {
-		return s.showAgain(w, r, &o, nil, err)
+		return s.refused(w, r, err)
 	}
 	return view.RedirectDone(w, r, "redrive", made.URL())
 }
 
-// changed returns a failure when the order would affect more messages than its sender was shown, else nil.
-func (s *Start) changed(r *http.Request, o *order) (*view.Problem, error) {
-	dry, err := s.dry(r, o.body())
-	if err != nil || dry.Startable() <= o.Shown {
-		return nil, err
-	}
-	o.Meant = false
-	return &view.Problem{Title: "The preview has changed", Message: "More messages match now than were shown: " + format.Messages(dry.Startable(), "") + ". Nothing was started."}, nil
+func (s *Start) refused(w http.ResponseWriter, r *http.Request, err error) error {
+	return view.Answered(err, func(problem *view.Problem) error { return s.Renderer.ShowAgain(w, r, problem) })
 }
 
-// showAgain shows an order that was not executed, with a problem or an error of the API.
-func (s *Start) showAgain(w http.ResponseWriter, r *http.Request, o *order, problem *view.Problem, cause error) error {
-	status := http.StatusConflict
-	if cause != nil {
-		var err error
-		if status, problem, err = view.ProblemOf(cause); err != nil {
-			return err
+// changed returns a problem when another redrive took some of the messages since the preview, or when an order that
+// hurts would affect more messages than its sender was shown; else nil.
+func (s *Start) changed(r *http.Request, o *order) (*view.Problem, error) {
+	dry, err := s.dry(r, o.body())
+	if err != nil {
+		return nil, err
+	}
+	known := separated(r.PostForm["overlaps"])
+	for _, other := range dry.Overlaps {
+		if !slices.Contains(known, other.ID) {
+			return &view.Problem{Title: "Another redrive has some of these", Message: other.Says(s.Now()) + ". Nothing was started: start again if both should run."}, nil
 		}
 	}
-	return s.preview(w, r, o, status, problem)
+	if !o.Does().Hurts || dry.Startable() <= o.Shown {
+		return nil, nil
+	}
+	return &view.Problem{Title: "The preview has changed", Message: "More messages match now than were shown: " + format.Messages(dry.Startable(), "") + ". Nothing was started."}, nil
 }
 
 // refusal returns why the order is not executed yet, or nil; looked identifies the preview that its sender was shown.
@@ -209,11 +239,15 @@ func (o *order) refusal(looked string) *view.Problem {
 	return nil
 }
 
-// preview shows an order with its dry run, and what was wrong with it.
-func (s *Start) preview(w http.ResponseWriter, r *http.Request, o *order, status int, problem *view.Problem) error {
+// Show shows the form, with a preview of the messages that the address or the draft selects.
+func (s *Start) Show(w http.ResponseWriter, r *http.Request) error {
+	o, draft := readOrder(r, s.Now()), view.DraftOf(r)
+	if o.Does().Action != o.Action {
+		return &api.Error{Status: http.StatusBadRequest, Message: "There is no action of this name."}
+	}
+	status, problem := http.StatusOK, draft.Refused()
 	viewer := session.ViewerOf(r)
-	shown := startPage{Actions: actions, DeniedReason: viewer.Why(api.RoleFor(o.Action)), NoPatch: viewer.Why("edit"), Titles: s.titles(r, o)}
-	o.problems = nil
+	shown := startPage{Actions: actions, DeniedReason: viewer.Why(api.RoleFor(o.Action)), NoPatch: viewer.Why("edit"), Titles: s.titles(r, &o)}
 	if body := o.body(); len(o.problems) > 0 && problem == nil {
 		status, problem = http.StatusBadRequest, &view.Problem{Title: "Invalid request", Message: "The dry run needs valid values.", Fields: o.problems}
 	} else if len(o.problems) == 0 && o.Selects() && shown.DeniedReason == "" && (o.Action != "map" || o.Topic != "") {
@@ -229,10 +263,13 @@ func (s *Start) preview(w http.ResponseWriter, r *http.Request, o *order, status
 		}
 		shown.Dry = dry
 	}
-	if r.Method == http.MethodGet {
+	if draft.Sent() {
+		status = http.StatusOK // the form was refused, not this request
+	}
+	if !draft.Sent() || !r.PostForm.Has("do") { // a selection has no options yet
 		o.propose(shown.Dry)
 	}
-	shown.order, shown.PreviewID = *o, o.previewID()
+	shown.order, shown.PreviewID = o, o.previewID()
 	title := "Start a redrive"
 	if o.Selects() {
 		title = o.Does().Name + ": preview"
@@ -263,13 +300,14 @@ func (s *Start) titles(r *http.Request, o *order) map[string]string {
 	if id == "" {
 		return nil
 	}
-	g, ok := s.API.ErrorGroup(r, id)
+	return map[string]string{id: groupTitle(r, s.API, id)}
+}
+
+// groupTitle returns the title of an error group; "" when it cannot be read.
+func groupTitle(r *http.Request, client api.Client, id string) string {
+	g, ok := client.ErrorGroup(r, id)
 	if !ok {
-		return nil
+		return ""
 	}
-	title := g.Heading()
-	if g.Class != "" && g.Title != "" {
-		title += ": " + g.Title
-	}
-	return map[string]string{id: format.Clip(120, title)}
+	return format.Middle(120, g.Heading())
 }

@@ -23,7 +23,8 @@ type redrive struct {
 		By     string  `json:"by"`
 		Filter *filter `json:"filter"`
 	} `json:"selection"`
-	Options options `json:"options"`
+	Options options           `json:"options"`
+	titles  map[string]string // of the groups in the filter
 
 	CreatedAt time.Time `json:"created_at"`
 	EndedAt   time.Time `json:"ended_at"`
@@ -75,6 +76,44 @@ func (d redrive) Over() bool { return d.State == "finished" || d.State == "cance
 // Active reports whether processes work on it.
 func (d redrive) Active() bool { return d.State == "canary" || d.State == "running" }
 
+// fate splits the published messages. The parts never add up to more than the whole, although each count is read at
+// another moment.
+type fate struct{ FailedAgain, Consumed, Unknown int64 }
+
+func (d redrive) Fate() fate {
+	f := fate{FailedAgain: min(d.Returned, d.Succeeded)}
+	f.Consumed = min(d.Outcomes.Consumed, d.Succeeded-f.FailedAgain)
+	f.Unknown = d.Succeeded - f.FailedAgain - f.Consumed
+	return f
+}
+
+// part is a number of messages with the same result.
+type part struct {
+	N     int64
+	Words string
+	Wrong bool
+}
+
+// Parts sums up the results in words, without empty ones.
+func (d redrive) Parts() []part {
+	parts := []part{
+		{d.Succeeded, d.Does().Done, false},
+		{d.Fate().FailedAgain, "of them failed again", true},
+		{d.Failed, "failed", true},
+		{d.InDoubt, "in doubt", true},
+		{d.Skipped, "skipped", false},
+	}
+	return slices.DeleteFunc(parts, func(p part) bool { return p.N == 0 && p != parts[0] })
+}
+
+// Look is the class of the state's badge: a redrive is good only when nothing failed.
+func (d redrive) Look() string {
+	if d.State == "finished" && d.Failed+d.InDoubt+d.Returned > 0 {
+		return "caution"
+	}
+	return d.State
+}
+
 func (d redrive) Done() int64 { return d.Selected - d.Waiting }
 
 func (d redrive) Reasons() []reason { return reasonsOf(d.Counted) }
@@ -87,7 +126,7 @@ func (d redrive) Means() []phrase {
 	if d.Options.Requeue {
 		does = does.withDead()
 	}
-	return d.Selection.Filter.phrases(does, nil)
+	return d.Selection.Filter.phrases(does, d.titles)
 }
 
 // Every is how often a page polls the redrive; "" for never. Messages may fail again for a while after its end.
@@ -95,10 +134,8 @@ func (d redrive) Every(now time.Time) string {
 	switch {
 	case d.Active():
 		return "every 2s"
-	case !d.Over(): // until it is resumed or cancelled
-		return "every 15s"
-	case d.Outcomes.Published+d.InDoubt > 0 && now.Sub(d.EndedAt) < returnsWatched:
-		return "every 5s"
+	case !d.Over(), d.Outcomes.Published+d.InDoubt > 0 && now.Sub(d.EndedAt) < returnsWatched:
+		return "every 5s" // at least twice in the ten seconds after which live.js marks a part as stale
 	default:
 		return ""
 	}
@@ -139,7 +176,7 @@ func (d redrive) Says() string {
 	case "paused":
 		return "No more messages are taken until it is resumed."
 	case "stopped":
-		return "It stopped itself. Resume sends the waiting messages as if the canary had passed and nothing had failed so far."
+		return "Nothing more is sent until it is resumed."
 	case "cancelled":
 		return "Messages that it had not taken are unchanged."
 	default:

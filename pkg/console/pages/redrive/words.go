@@ -27,7 +27,7 @@ type action struct {
 
 var actions = []action{
 	{
-		Action: "retry", Name: "Retry", Title: "Retry %", Done: "sent", Takes: "PENDING", With: "with attempts left", Retry: true,
+		Action: "retry", Name: "Retry", Title: "Retry %", Done: "published", Takes: "PENDING", With: "with attempts left", Retry: true,
 		What: "Each message is sent back to its original topic, once.",
 	},
 	{

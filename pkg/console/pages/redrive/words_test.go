@@ -2,6 +2,7 @@ package redrive
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -19,8 +20,8 @@ func TestRedriveIsLookedAt(t *testing.T) {
 	}{
 		"OftenWhileItRuns":          {redrive{State: "running"}, "every 2s"},
 		"OftenWhileItsCanaryIsOut":  {redrive{State: "canary"}, "every 2s"},
-		"SeldomWhileItIsPaused":     {redrive{State: "paused"}, "every 15s"},
-		"SeldomWhenItStoppedItself": {redrive{State: "stopped"}, "every 15s"},
+		"LessOftenWhileItIsPaused":  {redrive{State: "paused"}, "every 5s"},
+		"LessOftenWhenItStopped":    {redrive{State: "stopped"}, "every 5s"},
 		"WhileSomethingMayComeBack": {returning, "every 5s"},
 		"NoMoreWhenAllIsKnown":      {redrive{State: "finished", EndedAt: noon.Add(-time.Minute)}, ""},
 		"NoMoreAfterLong":           {redrive{State: "cancelled", InDoubt: 1, EndedAt: noon.Add(-time.Hour)}, ""},
@@ -41,6 +42,35 @@ func TestRedriveWords(t *testing.T) {
 	} {
 		if got != want {
 			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// Published messages are never good while they failed again, and the parts never add up to more than the whole.
+func TestRedriveParts(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		is         redrive
+		parts      string
+		fate       fate
+		look       string
+		outConsume int64
+	}{
+		"Good":         {redrive{State: "finished", Succeeded: 1500}, "1500 published", fate{0, 1500, 0}, "finished", 1500},
+		"FailedAgain":  {redrive{State: "finished", Succeeded: 1500, Returned: 300}, "1500 published, 300 of them failed again", fate{300, 1000, 200}, "caution", 1000},
+		"Failed":       {redrive{State: "finished", Failed: 2, Skipped: 1}, "0 published, 2 failed, 1 skipped", fate{}, "caution", 0},
+		"ReadLater":    {redrive{State: "running", Succeeded: 60, Returned: 13}, "60 published, 13 of them failed again", fate{13, 47, 0}, "running", 77},
+		"NotSavedYet":  {redrive{State: "running", Succeeded: 1, Returned: 3}, "1 published, 1 of them failed again", fate{1, 0, 0}, "running", 0},
+		"InDoubt":      {redrive{State: "finished", Succeeded: 1, InDoubt: 1}, "1 published, 1 in doubt", fate{0, 0, 1}, "caution", 0},
+		"AnotherState": {redrive{State: "stopped", Failed: 1}, "0 published, 1 failed", fate{}, "stopped", 0},
+	} {
+		c.is.Action, c.is.Outcomes.Consumed = "retry", c.outConsume
+		var parts []string
+		for _, p := range c.is.Parts() {
+			parts = append(parts, fmt.Sprint(p.N, " ", p.Words))
+		}
+		if got := strings.Join(parts, ", "); got != c.parts || c.is.Fate() != c.fate || c.is.Look() != c.look {
+			t.Errorf("%s: got %q, %+v, %s, want %q, %+v, %s", name, got, c.is.Fate(), c.is.Look(), c.parts, c.fate, c.look)
 		}
 	}
 }

@@ -1,36 +1,83 @@
-// Behaviour of a message list: the sentence about the selection, views saved in the browser, and a notice of new
+// Behaviour of a message list: suggestions for the search, the sentence about the selection, and a notice of new
 // messages.
+import { listbox, options, part } from "./listbox.js";
 
 export function start(root) {
+  suggesting(root);
   const form = root.getElementById("chosen");
   if (form) choosing(root, form);
-  saving(root);
   telling(root);
 }
+
+// suggesting completes the word that is typed at the end of the search: a field, a status or a topic.
+function suggesting(root) {
+  const input = root.getElementById("filter-q");
+  const list = root.createElement("ul");
+  list.id = "suggestions";
+  list.className = "options";
+  list.setAttribute("aria-label", "Suggestions");
+  input.form.append(list);
+  const fields = options(root, "#search-tokens option").map(({ value, text }) => ({ value, aside: text }));
+  let topics = null;
+  const box = listbox(input, list, {
+    choices: async (text) => {
+      const word = text.match(/\S*$/)[0];
+      if (word === "" || input.selectionStart < text.length) return [];
+      let known = fields;
+      if (word.startsWith("topic:")) {
+        topics ??= part("known-topics").then((page) => options(page, "#known-topics option").map(({ value }) => ({ value: `topic:${value}` })));
+        known = (await topics).filter(({ value }) => value.includes(word.slice("topic:".length)));
+      } else known = fields.filter(({ value }) => value.startsWith(word) && (value.endsWith(":") !== word.includes(":")));
+      return known.filter(({ value }) => value !== word).slice(0, 10).map(({ value, aside }) => ({
+        label: value, aside,
+        run: () => {
+          input.value = text.slice(0, text.length - word.length) + value + (value.endsWith(":") ? "" : " ");
+          box.update();
+        },
+      }));
+    },
+  });
+  input.addEventListener("blur", box.close);
+  if (root.activeElement === input) box.update(); // typed before this script was loaded
+}
+
+// The selection is kept while the user turns the pages of a list, in this tab.
+const mostKept = 1000; // that an export takes
 
 function choosing(root, form) {
   const boxes = [...root.querySelectorAll('input[name="ids"]')];
   const [some, all] = form.querySelectorAll('input[name="what"]');
-  const every = form.querySelector("[data-all]");
+  const every = root.querySelector("[data-all]");
+  const none = form.querySelector("[data-none]");
   const meant = form.querySelector("[data-meant]");
   const buttons = [...form.querySelectorAll('button[name="action"]:not(:disabled)')];
+  const elsewhere = kept(form, boxes);
 
   const say = () => {
-    const n = boxes.filter((box) => box.checked).length;
-    for (const button of buttons) button.disabled = some.checked && n === 0;
-    every.hidden = all.checked;
-    every.textContent = n === boxes.length ? "select none" : `select the ${boxes.length}`;
+    const here = boxes.filter((box) => box.checked).length;
+    const others = elsewhere.keep();
+    const n = here + others;
+    for (const button of buttons) button.disabled = some.checked && n > mostKept;
+    every.checked = here === boxes.length;
+    every.indeterminate = here > 0 && here < boxes.length;
+    none.hidden = all.checked;
     const many = root.getElementById("all-count").textContent;
-    let sentence = `${n} of the ${boxes.length} on this page ${n === 1 ? "is" : "are"} selected.`;
+    let sentence = `${here} of the ${boxes.length} on this page ${here === 1 ? "is" : "are"} selected.`;
+    if (others > 0) sentence = `${n} ${n === 1 ? "is" : "are"} selected, ${others} of them on other pages.`;
     if (n === 0) sentence = "Nothing is selected.";
+    if (n > mostKept) sentence = `${n} are selected: at most ${mostKept} can be. Use a filter and "all that match".`;
     if (all.checked) sentence = `All ${many} that match are selected, not only the ${boxes.length} on this page.`;
     if (meant.textContent !== sentence) meant.textContent = sentence;
   };
   every.hidden = false;
-  every.addEventListener("click", () => {
-    const on = boxes.some((box) => !box.checked);
-    for (const box of boxes) box.checked = on;
+  every.addEventListener("change", () => {
+    for (const box of boxes) box.checked = every.checked;
     some.checked = true;
+    say();
+  });
+  none.addEventListener("click", () => {
+    for (const box of boxes) box.checked = false;
+    elsewhere.clear();
     say();
   });
   for (const box of boxes) box.addEventListener("change", () => { some.checked = true; say(); });
@@ -40,66 +87,38 @@ function choosing(root, form) {
   say();
 }
 
-// Saved views: names and addresses of lists, kept in this browser.
-const kept = "dlq-views";
-
-function views() {
+// kept restores the selection of this page, and adds that of the others to the form as hidden fields.
+function kept(form, boxes) {
+  const name = "dlq-chosen " + form.dataset.kept;
+  let stored = [];
   try {
-    const all = JSON.parse(localStorage.getItem(kept) ?? "[]");
-    return Array.isArray(all) ? all.filter((v) => typeof v?.name === "string" && /^\/(messages|archive)(\?|$)/.test(v?.at)) : [];
+    stored = JSON.parse(sessionStorage.getItem(name) ?? "[]");
   } catch {
-    return [];
+    // storage may be disabled: then only the boxes of the page count
   }
-}
-
-function saving(root) {
-  const list = root.querySelector("[data-saved]");
-  const form = root.querySelector("[data-save]");
-  if (!list || !form) return;
-  const keep = (all) => {
-    try {
-      localStorage.setItem(kept, JSON.stringify(all));
-    } catch {
-      return; // storage may be disabled; then there are no saved views
-    }
-    show();
-  };
-  const here = () => {
-    const query = new URLSearchParams(location.search);
-    for (const name of ["cursor", "opened", "done", "count", "seen"]) query.delete(name);
-    return location.pathname + (query.size ? `?${query}` : "");
-  };
-  const show = () => {
-    const mine = views().filter((view) => view.at.split("?")[0] === location.pathname);
-    list.replaceChildren(...mine.map((view) => {
-      const item = root.createElement("li");
-      const link = root.createElement("a");
-      link.href = view.at;
-      link.textContent = view.name;
-      if (view.at === here()) link.setAttribute("aria-current", "page");
-      const remove = root.createElement("button");
-      remove.type = "button";
-      remove.className = "quiet";
-      remove.textContent = "×";
-      remove.setAttribute("aria-label", `Delete the view ${view.name}`);
-      remove.addEventListener("click", () => keep(views().filter((other) => other.name !== view.name || other.at !== view.at)));
-      item.append(link, remove);
-      return item;
-    }));
-    list.hidden = mine.length === 0;
-    list.setAttribute("aria-label", "Saved views");
-    form.hidden = here() === location.pathname;
-  };
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    const input = form.querySelector("input");
-    const name = input.value.trim();
-    if (!name) { input.focus(); return; }
-    const same = (view) => view.name === name && view.at.split("?")[0] === location.pathname;
-    keep([...views().filter((view) => !same(view)), { name, at: here() }]);
-    input.value = "";
+  const here = new Set(boxes.map((box) => box.value));
+  for (const box of boxes) box.checked ||= stored.includes(box.value);
+  const fields = stored.filter((id) => !here.has(id)).map((id) => {
+    const field = form.ownerDocument.createElement("input");
+    Object.assign(field, { type: "hidden", name: "ids", value: id });
+    return field;
   });
-  show();
+  form.append(...fields);
+  return {
+    keep() {
+      const ids = [...fields.map((field) => field.value), ...boxes.filter((box) => box.checked).map((box) => box.value)];
+      try {
+        if (ids.length > 0) sessionStorage.setItem(name, JSON.stringify(ids));
+        else sessionStorage.removeItem(name);
+      } catch {
+        // as above
+      }
+      return fields.length;
+    },
+    clear() {
+      for (const field of fields.splice(0)) field.remove();
+    },
+  };
 }
 
 // The counter of new messages is replaced every few seconds: screen readers announce only a changed sentence.

@@ -54,7 +54,7 @@ func Empty(t testing.TB) string {
 	return create(t, stacktest.Postgres(t), "")
 }
 
-// template is a name that no other running process uses.
+// template returns a name that no other running process uses.
 func template() string { return fmt.Sprintf("dlq_template_%d", os.Getpid()) }
 
 func create(t testing.TB, server, how string) string {

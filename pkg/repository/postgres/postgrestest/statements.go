@@ -18,11 +18,11 @@ type Statements struct {
 	trips, prepared atomic.Int64
 }
 
-// Trips is the number of round trips to the server: each statement, and the begin and the end of each transaction.
-// Preparing a statement, which happens once for a connection, is not counted.
+// Trips returns the number of round trips to the server: each statement, and the begin and the end of each
+// transaction. Preparing a statement, which happens once for a connection, is not counted.
 func (s *Statements) Trips() int64 { return s.trips.Load() }
 
-// Prepared is how often a statement was prepared.
+// Prepared returns how often a statement was prepared.
 func (s *Statements) Prepared() int64 { return s.prepared.Load() }
 
 // Of returns the trips that do takes.

@@ -21,8 +21,8 @@ func (s *Store) Trail(ctx context.Context, q repository.TrailQuery) ([]entity.Au
 			if len(entries) >= q.Limit {
 				return nil
 			}
-			if asked(e, q) {
-				entries = append(entries, e)
+			if s.asked(e, q) && (!q.ByRequest || s.represents(e, q)) {
+				entries = append(entries, s.ofRequest(e, q))
 			}
 		}
 		return nil
@@ -30,14 +30,60 @@ func (s *Store) Trail(ctx context.Context, q repository.TrailQuery) ([]entity.Au
 	return entries, err
 }
 
+// represents reports whether e is the first of the entries of its request that match q.
+func (s *Store) represents(e entity.AuditEntry, q repository.TrailQuery) bool {
+	q.After, q.Until, q.Before = time.Time{}, time.Time{}, e.ID
+	return e.Cause.Call == uuid.Nil || !slices.ContainsFunc(s.trail, func(other entity.AuditEntry) bool {
+		return other.Cause.Call == e.Cause.Call && s.asked(other, q)
+	})
+}
+
+// changedByRedrive reports whether a redrive changed the message of e.
+func (s *Store) changedByRedrive(e entity.AuditEntry) bool {
+	return e.Kind == entity.KindMessage && e.Cause.Call != uuid.Nil && slices.ContainsFunc(s.trail, func(other entity.AuditEntry) bool {
+		return other.Kind == entity.KindRedrive && other.Action == entity.ActionCreate && other.Cause.Call == e.Cause.Call
+	})
+}
+
+// ofRequest returns e with the fields that are set where it represents all entries of its request.
+func (s *Store) ofRequest(e entity.AuditEntry, q repository.TrailQuery) entity.AuditEntry {
+	if !q.ByRequest {
+		return e
+	}
+	e.Entries = 1
+	if e.Cause.Call != uuid.Nil {
+		e.Entries = 0
+		all := repository.TrailQuery{Visible: q.Visible}
+		if q.Visible != nil {
+			all.ObjectID = q.ObjectID
+		}
+		for _, other := range s.trail {
+			if other.Cause.Call == e.Cause.Call && s.asked(other, all) && e.Entries <= entity.MaxRequestEntries {
+				e.Entries++
+			}
+		}
+	}
+	if r := s.core.Redrives[e.ObjectID]; r != nil && e.Action == entity.ActionCreate {
+		e.Redrive, e.Selected = r.Entity.Action, r.Entity.Selected
+	}
+	return e
+}
+
 // asked reports whether e matches all fields of q.
-func asked(e entity.AuditEntry, q repository.TrailQuery) bool {
+func (s *Store) asked(e entity.AuditEntry, q repository.TrailQuery) bool {
+	created := s.core.Redrives[e.ObjectID]
+	creates := q.ByRequest && created != nil && e.Action == entity.ActionCreate && string(created.Entity.Action) == string(q.Action)
+	if q.ByRequest && q.ObjectID == uuid.Nil && q.RequestID == "" && s.changedByRedrive(e) {
+		return false
+	}
 	return (q.ObjectID == uuid.Nil || e.ObjectID == q.ObjectID) &&
 		(q.Kind == "" || e.Kind == q.Kind) &&
 		(q.Actor == "" || e.Cause.Actor == q.Actor) &&
-		(q.Action == "" || e.Action == q.Action) &&
+		(q.Action == "" || e.Action == q.Action || creates) &&
+		(q.ActorKind == "" || e.ActorKind() == q.ActorKind) &&
 		(q.RequestID == "" || e.Cause.RequestID == q.RequestID) &&
 		(q.After.IsZero() || !e.At.Before(entity.TruncateTime(q.After))) &&
+		(q.Until.IsZero() || e.At.Before(entity.TruncateTime(q.Until))) &&
 		(q.Before == 0 || e.ID < q.Before) &&
 		(q.Visible == nil || e.Topics == "" || slices.ContainsFunc(strings.Split(e.Topics, ","), q.Visible.Match))
 }
@@ -72,7 +118,7 @@ func (s *Store) Record(ctx context.Context, e entity.AuditEntry) error {
 	})
 }
 
-// messageEntry is the entry of a change of a message, with its earlier state and error.
+// messageEntry returns the entry of a change of a message, with its earlier state and error.
 func messageEntry(now time.Time, action entity.Action, before entity.Message, to entity.Status, count int, cause entity.AuditInfo) entity.AuditEntry {
 	return entity.AuditEntry{
 		At: now, Action: action, Kind: entity.KindMessage, ObjectID: before.ID,

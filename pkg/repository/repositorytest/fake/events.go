@@ -47,7 +47,8 @@ func (s *Store) Events(ctx context.Context, q repository.EventQuery) (repository
 	return found, err
 }
 
-// trailEvents adds the events in the audit trail, and returns the last entry that it read.
+// trailEvents adds to found the events in the audit trail after the last call, and returns the last entry that it
+// read.
 func (s *Store) trailEvents(found *repository.Events, limit int) int64 {
 	mark := s.reported.mark
 	n, from := 0, 0
@@ -155,7 +156,8 @@ func (s *Store) groupEvents(found *repository.Events, limit int) {
 	}
 }
 
-// arrivedIn are the topics in which messages of a group arrived at that time or later, with "" for an unknown topic.
+// arrivedIn returns the topics in which messages of a group arrived at that time or later, with "" for an unknown
+// topic.
 func (s *Store) arrivedIn(group uuid.UUID, since time.Time) []string {
 	for _, r := range s.Rows {
 		s.follow(r)
@@ -190,7 +192,7 @@ func (s *Store) spikeEvents(found *repository.Events, rule repository.SpikeRule,
 	}
 }
 
-// usual is the average number of arrivals of a topic in a quarter of an hour.
+// usual returns the average number of arrivals of a topic in a quarter of an hour.
 func (s *Store) usual(topic string, now time.Time) float64 {
 	until := now.Truncate(time.Hour).Add(-time.Hour)
 	first, arrived := until, int64(0)
@@ -238,6 +240,7 @@ type active struct {
 type arrivals struct{ arrived, returned int64 }
 
 var arrivalsLives = map[time.Duration]time.Duration{
+	repository.ArrivalsMinute:   repository.ArrivalsMinuteLife,
 	repository.FineArrivalsStep: repository.FineArrivalsLife,
 	repository.ArrivalsStep:     repository.ArrivalsLife,
 }
@@ -249,10 +252,15 @@ func (s *Store) forgetActivity(now time.Time) {
 			delete(s.activity, a)
 		}
 	}
+	for m := range s.minutes {
+		if m.at.Before(now.Add(-repository.ArrivalsMinuteLife)) {
+			delete(s.minutes, m)
+		}
+	}
 }
 
-// count counts the arrival of a message, unless it is too old.
-func (s *Store) count(now time.Time, r *row) {
+// count counts the arrival of a message, unless it is too old. A message without a group gets that of the fingerprint.
+func (s *Store) count(now time.Time, r *row, f *entity.Fingerprint) {
 	m := &r.Message
 	if !m.CreatedAt.Before(now.Add(24 * time.Hour)) {
 		return
@@ -269,6 +277,14 @@ func (s *Store) count(now time.Time, r *row) {
 		}
 		s.activity[a] = came
 	}
+	group := m.Group
+	if group == uuid.Nil && f != nil {
+		group = f.ID()
+	}
+	at := m.CreatedAt.UTC().Truncate(time.Minute)
+	if group != uuid.Nil && !at.Before(now.Add(-repository.ArrivalsMinuteLife)) {
+		s.minutes[groupMinute{group, m.OriginalTopic, at}]++
+	}
 }
 
 // Arrivals implements repository.Activity.
@@ -278,8 +294,7 @@ func (s *Store) Arrivals(ctx context.Context, q repository.ArrivalsQuery) (repos
 		came.Until = s.indexedUntil(now)
 		for a, n := range s.activity {
 			seen := q.Visible == nil || a.topic != "" && q.Visible.Match(a.topic)
-			fine := a.step < repository.ArrivalsStep
-			if seen && fine == q.Fine() && (q.Topic == "" || a.topic == q.Topic) {
+			if seen && a.step == q.Kept() && (q.Topic == "" || a.topic == q.Topic) {
 				q.Add(came.Points, a.at, n.arrived, n.returned)
 			}
 		}

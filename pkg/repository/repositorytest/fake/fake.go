@@ -28,44 +28,52 @@ type (
 type Store struct {
 	*core // its steps guard all fields below, too
 
-	index       searchIndex
-	answersFrom *int64 // version of documents; nil: that of the search index
-	documents   map[uuid.UUID]*document
-	byContent   map[slot]bool           // attempts with a return by content
-	nextBatch   map[uuid.UUID]time.Time // when the rate of a redrive allows another batch
-	trail       []entity.AuditEntry
-	groups      map[repository.TopicGroup]groupOrigin
-	errorGroups map[uuid.UUID]*errorGroup
-	groupLimits map[string]*groupLimit      // by dead-letter topic
-	arrivals    map[uuid.UUID]*groupArrival // by message
-	activity    map[active]arrivals
-	committed   map[partitionOfGroup]commit
-	mapping     entity.Mapping
-	reported    reported
-	notices     map[uuid.UUID]*notice
-	sinks       map[string]time.Time // when a notice may be sent to it again
-	archiveRuns map[uuid.UUID]repository.ArchiveRun
-	quarantine  map[uuid.UUID]entity.Quarantined
+	index         searchIndex
+	answersFrom   *int64 // version of documents; nil: that of the search index
+	documents     map[uuid.UUID]*document
+	byContent     map[slot]bool           // attempts with a return by content
+	nextBatch     map[uuid.UUID]time.Time // when the rate of a redrive allows another batch
+	trail         []entity.AuditEntry
+	groups        map[repository.TopicGroup]groupOrigin
+	errorGroups   map[uuid.UUID]*errorGroup
+	groupLimits   map[string]*groupLimit      // by dead-letter topic
+	arrivals      map[uuid.UUID]*groupArrival // by message
+	activity      map[active]arrivals
+	minutes       map[groupMinute]int64
+	committed     map[partitionOfGroup]commit
+	mapping       entity.Mapping
+	redirects     map[string]entity.Redirect
+	reported      reported
+	notifications map[uuid.UUID]*notification
+	sinks         map[string]time.Time // when a notification may be sent to it again
+	archiveRuns   map[uuid.UUID]repository.ArchiveRun
+	quarantine    map[uuid.UUID]entity.Quarantined
+	views         map[uuid.UUID]entity.View
+
+	redirectVersion int64
 }
 
 // New returns an empty store whose clock is now.
 func New(now func() time.Time) *Store {
 	s := &Store{
-		core:        memory.New(now),
-		documents:   map[uuid.UUID]*document{},
-		byContent:   map[slot]bool{},
-		nextBatch:   map[uuid.UUID]time.Time{},
-		groups:      map[repository.TopicGroup]groupOrigin{},
-		errorGroups: map[uuid.UUID]*errorGroup{},
-		groupLimits: map[string]*groupLimit{},
-		arrivals:    map[uuid.UUID]*groupArrival{},
-		activity:    map[active]arrivals{},
-		committed:   map[partitionOfGroup]commit{},
-		reported:    reported{groups: map[uuid.UUID]reportedGroup{}, spikes: map[string]time.Time{}},
-		notices:     map[uuid.UUID]*notice{},
-		sinks:       map[string]time.Time{},
-		archiveRuns: map[uuid.UUID]repository.ArchiveRun{},
-		quarantine:  map[uuid.UUID]entity.Quarantined{},
+		core:          memory.New(now),
+		documents:     map[uuid.UUID]*document{},
+		byContent:     map[slot]bool{},
+		nextBatch:     map[uuid.UUID]time.Time{},
+		groups:        map[repository.TopicGroup]groupOrigin{},
+		errorGroups:   map[uuid.UUID]*errorGroup{},
+		groupLimits:   map[string]*groupLimit{},
+		arrivals:      map[uuid.UUID]*groupArrival{},
+		activity:      map[active]arrivals{},
+		minutes:       map[groupMinute]int64{},
+		committed:     map[partitionOfGroup]commit{},
+		redirects:     map[string]entity.Redirect{},
+		reported:      reported{groups: map[uuid.UUID]reportedGroup{}, spikes: map[string]time.Time{}},
+		notifications: map[uuid.UUID]*notification{},
+		sinks:         map[string]time.Time{},
+		archiveRuns:   map[uuid.UUID]repository.ArchiveRun{},
+		quarantine:    map[uuid.UUID]entity.Quarantined{},
+		views:         map[uuid.UUID]entity.View{},
 	}
 	s.Archived = map[uuid.UUID]*row{}
 	s.Hooks = memory.Hooks{Observe: s.observed, Arrived: s.arrived, Returns: s.findReturns, Changed: s.changed, Moved: s.moved}

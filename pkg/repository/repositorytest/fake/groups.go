@@ -111,9 +111,11 @@ func (s *Store) follow(r *row) {
 // ErrorGroups implements repository.Groups.
 func (s *Store) ErrorGroups(ctx context.Context, q repository.GroupQuery) ([]repository.ListedGroup, error) {
 	var found []repository.ListedGroup
-	err := s.Step(ctx, "list error groups", func(time.Time) error {
+	err := s.Step(ctx, "list error groups", func(now time.Time) error {
+		until := s.indexedUntil(now)
 		for _, g := range s.countGroups(q.Visible, q.Trend) {
-			place := repository.GroupCursor{Key: keyOf(g.ErrorGroup, q.Sort), ID: g.ID}
+			g.CountedUntil = until
+			place := repository.GroupCursor{Key: s.keyOf(g.ErrorGroup, q), ID: g.ID}
 			if g.listed(q) && (q.After == nil || compareCursors(place, *q.After) < 0) {
 				found = append(found, repository.ListedGroup{ErrorGroup: g.ErrorGroup, Cursor: place})
 			}
@@ -125,15 +127,61 @@ func (s *Store) ErrorGroups(ctx context.Context, q repository.GroupQuery) ([]rep
 	return found, err
 }
 
-func keyOf(g entity.ErrorGroup, sort repository.GroupSort) int64 {
-	switch sort {
+func (s *Store) keyOf(g entity.ErrorGroup, q repository.GroupQuery) int64 {
+	switch q.Sort {
 	case repository.GroupsByFirstSeen:
 		return g.FirstSeen.UnixMicro()
 	case repository.GroupsByOpen:
-		return g.Open()
+		return countIn(g.Counts, q.Statuses)
+	case repository.GroupsByRecent:
+		var arrived int64
+		for _, m := range s.minutesOf(g.ID, q.Recent, seenIn(q.Visible)) {
+			arrived += m.Messages
+		}
+		return repository.RecentKey(arrived, g.LastSeen)
 	case repository.GroupsByLastSeen:
 	}
 	return g.LastSeen.UnixMicro()
+}
+
+// countIn adds up the counts of the statuses, of all but RESOLVED if there are none.
+func countIn(counts map[entity.Status]int64, statuses []entity.Status) (n int64) {
+	for status, messages := range counts {
+		if slices.Contains(statuses, status) || len(statuses) == 0 && status != entity.Resolved {
+			n += messages
+		}
+	}
+	return n
+}
+
+// seenIn reports whether a topic is visible.
+func seenIn(visible *entity.TopicPatterns) func(topic string) bool {
+	return func(topic string) bool { return visible == nil || topic != "" && visible.Match(topic) }
+}
+
+// groupMinute is the key of a count by the minute.
+type groupMinute struct {
+	group uuid.UUID
+	topic string
+	at    time.Time
+}
+
+// minutesOf returns the counts of a group from a minute on.
+func (s *Store) minutesOf(group uuid.UUID, since time.Time, seen func(topic string) bool) []entity.MinuteCount {
+	sums := map[time.Time]int64{}
+	for m, n := range s.minutes {
+		if m.group == group && !m.at.Before(since) && seen(m.topic) {
+			sums[m.at] += n
+		}
+	}
+	var list []entity.MinuteCount
+	for at, n := range sums {
+		if n > 0 {
+			list = append(list, entity.MinuteCount{Minute: at, Messages: n})
+		}
+	}
+	slices.SortFunc(list, func(a, b entity.MinuteCount) int { return a.Minute.Compare(b.Minute) })
+	return list
 }
 
 func compareCursors(a, b repository.GroupCursor) int {
@@ -145,12 +193,13 @@ func (s *Store) ErrorGroup(
 	ctx context.Context, id uuid.UUID, visible *entity.TopicPatterns, trend repository.Trend,
 ) (entity.ErrorGroup, error) {
 	var found entity.ErrorGroup
-	err := s.Step(ctx, "get error group", func(time.Time) error {
+	err := s.Step(ctx, "get error group", func(now time.Time) error {
 		g := s.countGroups(visible, trend)[id]
 		if g == nil {
 			return &entity.GroupNotFoundError{ID: id}
 		}
 		found = g.ErrorGroup
+		found.CountedUntil = s.indexedUntil(now)
 		return nil
 	})
 	return found, err
@@ -206,24 +255,28 @@ func annotated(said entity.GroupAnnotation, topic string, a repository.Annotatio
 // countedGroup is a group with its counts, and the data that only lists need.
 type countedGroup struct {
 	entity.ErrorGroup
-	open map[string]int64 // messages that are not RESOLVED, by topic
-	came map[string]bool  // the topics in which messages arrived
+	stored map[string]map[entity.Status]int64 // messages by topic
+	came   map[string]bool                    // the topics in which messages arrived
 }
 
 // listed reports whether the group matches q.
 func (g *countedGroup) listed(q repository.GroupQuery) bool {
-	if q.Topic == "" {
-		return !q.Open || g.Open() > 0
+	if q.Regressed && !g.ErrorGroup.Regressed() || !q.FirstAfter.IsZero() && !g.FirstSeen.After(q.FirstAfter) {
+		return false
 	}
-	if q.Open {
-		return g.open[q.Topic] > 0
+	counts := g.Counts
+	if q.Topic != "" {
+		counts = g.stored[q.Topic]
 	}
-	return slices.ContainsFunc(g.Topics, func(t entity.TopicShare) bool { return t.Topic == q.Topic })
+	if len(q.Statuses) > 0 {
+		return countIn(counts, q.Statuses) > 0
+	}
+	return q.Topic == "" || len(counts) > 0
 }
 
 // countGroups returns the groups with arrivals in a visible topic.
 func (s *Store) countGroups(visible *entity.TopicPatterns, trend repository.Trend) map[uuid.UUID]*countedGroup {
-	seen := func(topic string) bool { return visible == nil || topic != "" && visible.Match(topic) }
+	seen := seenIn(visible)
 	counted := s.countArrivals(seen, trend)
 	shares := map[uuid.UUID]map[string]int64{}
 	for _, r := range s.Rows {
@@ -233,9 +286,10 @@ func (s *Store) countGroups(visible *entity.TopicPatterns, trend repository.Tren
 			continue
 		}
 		g.Counts[m.Status]++
-		if m.Status != entity.Resolved {
-			g.open[m.OriginalTopic]++
+		if g.stored[m.OriginalTopic] == nil {
+			g.stored[m.OriginalTopic] = map[entity.Status]int64{}
 		}
+		g.stored[m.OriginalTopic][m.Status]++
 		if shares[m.Group] == nil {
 			shares[m.Group] = map[string]int64{}
 		}
@@ -271,7 +325,7 @@ func (s *Store) countArrivals(seen func(topic string) bool, trend repository.Tre
 		}
 		g := counted[a.group]
 		if g == nil {
-			g = &countedGroup{ErrorGroup: s.errorGroups[a.group].entity(a.group), open: map[string]int64{}, came: map[string]bool{}}
+			g = &countedGroup{ErrorGroup: s.errorGroups[a.group].entity(a.group), stored: map[string]map[entity.Status]int64{}, came: map[string]bool{}}
 			g.FirstSeen, g.LastSeen = a.at, a.at
 			counted[a.group], hours[a.group] = g, map[time.Time]int64{}
 		}
@@ -289,6 +343,9 @@ func (s *Store) countArrivals(seen func(topic string) bool, trend repository.Tre
 	}
 	for id, g := range counted {
 		g.Trend = trendOf(hours[id])
+		if !trend.Minutes.IsZero() {
+			g.Minutes = s.minutesOf(id, trend.Minutes, seen)
+		}
 		s.errorGroups[id].annotate(g)
 		if g.LastSeen.Before(g.RegressedAt) { // it regressed in a topic that is not visible
 			g.RegressedAt = time.Time{}
@@ -443,6 +500,12 @@ func (s *Store) Classify(ctx context.Context, moves []repository.Classification)
 			r := s.Rows[move.MessageID]
 			if r == nil || r.Message.Group != entity.Unclassified(move.DLQTopic).ID() {
 				continue
+			}
+			if s.documents[move.MessageID] != nil {
+				at := groupMinute{r.Message.Group, r.Message.OriginalTopic, r.Message.CreatedAt.UTC().Truncate(time.Minute)}
+				s.minutes[at]--
+				at.group = move.Group
+				s.minutes[at]++
 			}
 			r.Message.Group = move.Group
 			s.arrived(r)

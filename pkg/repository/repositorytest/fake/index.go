@@ -104,7 +104,7 @@ func (s *Store) StoreDocuments(ctx context.Context, version int64, documents []e
 			}
 			if s.index.is(version) {
 				if s.documents[d.MessageID] == nil {
-					s.count(now, r)
+					s.count(now, r, d.Fingerprint)
 				}
 				s.documents[d.MessageID] = &document{version: version, text: d.Text, terms: d.Terms}
 			}

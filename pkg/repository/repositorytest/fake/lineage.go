@@ -136,7 +136,7 @@ func sent(r *row) []entity.Attempt {
 	return sent
 }
 
-// sentHash is the hash of the record that an attempt sent; 0 for none.
+// sentHash returns the hash of the record that an attempt sent; 0 for none.
 func sentHash(r *row, attempt uuid.UUID) int64 {
 	if c, ok := r.Edits[attempt]; ok {
 		return c.SentHash

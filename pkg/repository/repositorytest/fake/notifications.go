@@ -14,9 +14,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// notice is a notice and internal data of the store.
-type notice struct {
-	repository.Notice
+// notification is a notification and internal data of the store.
+type notification struct {
+	repository.Notification
 	readyAt        time.Time // when it was to be sent first
 	dueAt          time.Time
 	open           bool
@@ -26,10 +26,10 @@ type notice struct {
 	endedAt        time.Time
 }
 
-// KeepNotices implements repository.Notifications.
-func (s *Store) KeepNotices(ctx context.Context, k repository.KeptNotices) (bool, error) {
+// KeepNotifications implements repository.Notifications.
+func (s *Store) KeepNotifications(ctx context.Context, k repository.KeptNotifications) (bool, error) {
 	kept := false
-	err := s.Step(ctx, "store notices", func(now time.Time) error {
+	err := s.Step(ctx, "store notifications", func(now time.Time) error {
 		version, mark, ok := cursorOfEvents(k.Seen.Cursor)
 		if !ok || version != s.reported.version {
 			return nil
@@ -38,12 +38,12 @@ func (s *Store) KeepNotices(ctx context.Context, k repository.KeptNotices) (bool
 		s.reported.version++
 		s.reported.mark, s.reported.watchedAt = mark, now
 		s.reported.keep(k.Seen.List, now)
-		for _, n := range k.Notices {
-			s.keepNotice(n, k, now)
+		for _, n := range k.Notifications {
+			s.keepNotification(n, k, now)
 		}
-		for id, n := range s.notices {
-			if !n.endedAt.IsZero() && n.endedAt.Before(now.Add(-repository.NoticeLife)) {
-				delete(s.notices, id)
+		for id, n := range s.notifications {
+			if !n.endedAt.IsZero() && n.endedAt.Before(now.Add(-repository.NotificationLife)) {
+				delete(s.notifications, id)
 			}
 		}
 		return nil
@@ -51,9 +51,9 @@ func (s *Store) KeepNotices(ctx context.Context, k repository.KeptNotices) (bool
 	return kept, err
 }
 
-func (s *Store) keepNotice(n repository.NewNotice, k repository.KeptNotices, now time.Time) {
+func (s *Store) keepNotification(n repository.NewNotification, k repository.KeptNotifications, now time.Time) {
 	due := now.Add(k.Window)
-	for _, old := range s.notices {
+	for _, old := range s.notifications {
 		if old.Sink != n.Sink || old.Kind != n.Kind || old.Object != n.Object {
 			continue
 		}
@@ -67,15 +67,15 @@ func (s *Store) keepNotice(n repository.NewNotice, k repository.KeptNotices, now
 	}
 	n.First, n.Last = entity.TruncateTime(n.First), entity.TruncateTime(n.Last)
 	n.Topics, n.Detail = slices.Clone(n.Topics), bytes.Clone(n.Detail)
-	n.MessageIDs = slices.Clone(n.MessageIDs[:min(len(n.MessageIDs), repository.MaxNoticeMessages)])
+	n.MessageIDs = slices.Clone(n.MessageIDs[:min(len(n.MessageIDs), repository.MaxNotificationMessages)])
 	due = entity.TruncateTime(due)
-	s.notices[n.ID] = &notice{
-		Notice: repository.Notice{NewNotice: n, CreatedAt: now}, readyAt: due, dueAt: due, open: true,
+	s.notifications[n.ID] = &notification{
+		Notification: repository.Notification{NewNotification: n, CreatedAt: now}, readyAt: due, dueAt: due, open: true,
 	}
 }
 
-// add adds an event to an open notice.
-func (n *notice) add(more repository.NewNotice) {
+// add adds an event to an open notification.
+func (n *notification) add(more repository.NewNotification) {
 	n.Events += more.Events
 	if first := entity.TruncateTime(more.First); first.Before(n.First) {
 		n.First = first
@@ -90,29 +90,29 @@ func (n *notice) add(more repository.NewNotice) {
 	}
 	slices.Sort(n.Topics)
 	ids := append(n.MessageIDs, more.MessageIDs...)
-	n.MessageIDs = ids[:min(len(ids), repository.MaxNoticeMessages)]
+	n.MessageIDs = ids[:min(len(ids), repository.MaxNotificationMessages)]
 	n.Detail = bytes.Clone(more.Detail)
 }
 
-func (n *notice) handedOut() repository.Notice {
-	out := n.Notice
+func (n *notification) handedOut() repository.Notification {
+	out := n.Notification
 	out.Topics, out.MessageIDs, out.Detail = slices.Clone(n.Topics), slices.Clone(n.MessageIDs), bytes.Clone(n.Detail)
 	return out
 }
 
-func (n *notice) free(now time.Time) bool {
+func (n *notification) free(now time.Time) bool {
 	return n.endedAt.IsZero() && (n.claim == uuid.Nil || !n.claimExpiresAt.After(now))
 }
 
-// ClaimNotice implements repository.Notifications.
-func (s *Store) ClaimNotice(ctx context.Context, c repository.NoticeClaim) (repository.Notice, bool, error) {
-	var claimed *notice
-	var out repository.Notice
-	err := s.Step(ctx, "claim a notice", func(now time.Time) error {
+// ClaimNotification implements repository.Notifications.
+func (s *Store) ClaimNotification(ctx context.Context, c repository.NotificationClaim) (repository.Notification, bool, error) {
+	var claimed *notification
+	var out repository.Notification
+	err := s.Step(ctx, "claim a notification", func(now time.Time) error {
 		if s.sinks[c.Sink].After(now) {
 			return nil
 		}
-		for _, n := range s.notices {
+		for _, n := range s.notifications {
 			if n.Sink == c.Sink && n.free(now) && !n.dueAt.After(now) && (claimed == nil || n.before(claimed)) {
 				claimed = n
 			}
@@ -130,14 +130,14 @@ func (s *Store) ClaimNotice(ctx context.Context, c repository.NoticeClaim) (repo
 	return out, claimed != nil && err == nil, err
 }
 
-func (n *notice) before(other *notice) bool {
+func (n *notification) before(other *notification) bool {
 	return cmp.Or(n.dueAt.Compare(other.dueAt), bytes.Compare(n.ID[:], other.ID[:])) < 0
 }
 
-// SettleNotice implements repository.Notifications.
-func (s *Store) SettleNotice(ctx context.Context, r repository.NoticeResult) error {
-	return s.Step(ctx, "settle a notice", func(now time.Time) error {
-		n := s.notices[r.Notice]
+// SettleNotification implements repository.Notifications.
+func (s *Store) SettleNotification(ctx context.Context, r repository.NotificationResult) error {
+	return s.Step(ctx, "settle a notification", func(now time.Time) error {
+		n := s.notifications[r.Notification]
 		if n == nil || n.claim != r.Claim || !n.endedAt.IsZero() {
 			return nil
 		}
@@ -154,17 +154,17 @@ func (s *Store) SettleNotice(ctx context.Context, r repository.NoticeResult) err
 	})
 }
 
-// GiveUpNotices implements repository.Notifications.
-func (s *Store) GiveUpNotices(ctx context.Context, after time.Duration, limit int) ([]repository.Notice, error) {
-	var ended []repository.Notice
-	err := s.Step(ctx, "give up notices", func(now time.Time) error {
-		var old []*notice
-		for _, n := range s.notices {
+// GiveUpNotifications implements repository.Notifications.
+func (s *Store) GiveUpNotifications(ctx context.Context, after time.Duration, limit int) ([]repository.Notification, error) {
+	var ended []repository.Notification
+	err := s.Step(ctx, "give up notifications", func(now time.Time) error {
+		var old []*notification
+		for _, n := range s.notifications {
 			if n.free(now) && n.CreatedAt.Before(now.Add(-after)) {
 				old = append(old, n)
 			}
 		}
-		slices.SortFunc(old, func(a, b *notice) int {
+		slices.SortFunc(old, func(a, b *notification) int {
 			return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), bytes.Compare(a.ID[:], b.ID[:]))
 		})
 		for _, n := range old[:min(len(old), limit)] {
@@ -176,27 +176,27 @@ func (s *Store) GiveUpNotices(ctx context.Context, after time.Duration, limit in
 	return ended, err
 }
 
-// WaitingNotices implements repository.Notifications.
-func (s *Store) WaitingNotices(ctx context.Context) ([]repository.WaitingNotices, error) {
-	var all []repository.WaitingNotices
-	err := s.Step(ctx, "count waiting notices", func(now time.Time) error {
-		sinks := map[string]*repository.WaitingNotices{}
-		for _, n := range s.notices {
+// WaitingNotifications implements repository.Notifications.
+func (s *Store) WaitingNotifications(ctx context.Context) ([]repository.WaitingNotifications, error) {
+	var all []repository.WaitingNotifications
+	err := s.Step(ctx, "count waiting notifications", func(now time.Time) error {
+		sinks := map[string]*repository.WaitingNotifications{}
+		for _, n := range s.notifications {
 			if !n.endedAt.IsZero() {
 				continue
 			}
 			w := sinks[n.Sink]
 			if w == nil {
-				w = &repository.WaitingNotices{Sink: n.Sink}
+				w = &repository.WaitingNotifications{Sink: n.Sink}
 				sinks[n.Sink] = w
 			}
-			w.Notices++
+			w.Notifications++
 			w.Overdue = max(w.Overdue, now.Sub(n.readyAt))
 		}
 		for _, w := range sinks {
 			all = append(all, *w)
 		}
-		slices.SortFunc(all, func(a, b repository.WaitingNotices) int { return strings.Compare(a.Sink, b.Sink) })
+		slices.SortFunc(all, func(a, b repository.WaitingNotifications) int { return strings.Compare(a.Sink, b.Sink) })
 		return nil
 	})
 	return all, err

@@ -83,8 +83,8 @@ func (s *Store) WatchedGroups(ctx context.Context) ([]repository.TopicGroup, err
 				sent[r.Message.OriginalTopic] = true
 			}
 		}
-		for g, known := range s.groups {
-			if known.configured || sent[g.Topic] {
+		for g := range s.groups {
+			if sent[g.Topic] {
 				watched = append(watched, g)
 			}
 		}

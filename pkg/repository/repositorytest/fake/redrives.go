@@ -144,7 +144,7 @@ func cut(r *redrive, ids []uuid.UUID, size, canary int) {
 	}
 }
 
-// canaryOf is the number of messages in a redrive's canary.
+// canaryOf returns the number of messages in a redrive's canary.
 func canaryOf(e *entity.Redrive) int {
 	if e.Action != entity.RedriveRetry {
 		return 0
@@ -420,4 +420,88 @@ func (s *Store) PreviewRedrive(ctx context.Context, n repository.NewRedrive) ([]
 		return nil
 	})
 	return groups, err
+}
+
+// Overlaps implements repository.Selections.
+func (s *Store) Overlaps(ctx context.Context, n repository.NewRedrive) ([]entity.Overlap, error) {
+	var overlaps []entity.Overlap
+	err := s.Step(ctx, "find redrives of the same messages", func(time.Time) error {
+		found, err := s.selection(n)
+		mine := map[uuid.UUID]bool{}
+		for _, f := range found {
+			mine[f.id] = f.reason == ""
+		}
+		overlaps = s.overlaps(n.ID, mine)
+		return err
+	})
+	return overlaps, err
+}
+
+// RedriveOverlaps implements repository.Selections.
+func (s *Store) RedriveOverlaps(ctx context.Context, id uuid.UUID) ([]entity.Overlap, error) {
+	var overlaps []entity.Overlap
+	err := s.WithRedrive(ctx, "find redrives of the same messages", id, func(r *redrive, _ time.Time) error {
+		overlaps = s.overlaps(id, waitingIn(r))
+		return nil
+	})
+	return overlaps, err
+}
+
+func waitingIn(r *redrive) map[uuid.UUID]bool {
+	waiting := map[uuid.UUID]bool{}
+	for _, b := range r.Batches {
+		for _, item := range b.Items {
+			waiting[item.MessageID] = !b.Done && item.Result == entity.ItemWaiting
+		}
+	}
+	return waiting
+}
+
+func (s *Store) overlaps(but uuid.UUID, mine map[uuid.UUID]bool) []entity.Overlap {
+	var overlaps []entity.Overlap
+	for _, r := range s.RedrivesByAge() {
+		id := r.Entity.ID
+		if id == but || r.Entity.State.Over() {
+			continue
+		}
+		n := 0
+		for message, waits := range waitingIn(r) {
+			if waits && mine[message] {
+				n++
+			}
+		}
+		if n > 0 {
+			overlaps = append(overlaps, entity.Overlap{
+				ID: id, Action: r.Entity.Action, State: r.Entity.State, Actor: r.Entity.Cause.Actor, CreatedAt: r.Entity.CreatedAt, Messages: n,
+			})
+		}
+	}
+	return overlaps
+}
+
+// ReturnedErrors implements repository.Selections. It assumes that a message comes back from one redrive only.
+func (s *Store) ReturnedErrors(ctx context.Context, id uuid.UUID) ([]entity.ReturnedError, error) {
+	var list []entity.ReturnedError
+	err := s.WithRedrive(ctx, "group the returns of a redrive", id, func(*redrive, time.Time) error {
+		sums := map[entity.ReturnedError]int{}
+		for _, r := range s.Rows {
+			if m := r.Message; m.Parent != uuid.Nil && s.cameBack(m.Parent, id) {
+				of := entity.ReturnedError{Group: m.Group, Topic: m.OriginalTopic, DLQTopic: m.Source.Topic}
+				if m.Group != uuid.Nil {
+					g := s.errorGroup(m.Group)
+					of.Class, of.Title = g.Class, g.Title
+				}
+				sums[of]++
+			}
+		}
+		for of, n := range sums {
+			of.Messages = n
+			list = append(list, of)
+		}
+		slices.SortFunc(list, func(a, b entity.ReturnedError) int {
+			return cmp.Or(cmp.Compare(b.Messages, a.Messages), bytes.Compare(a.Group[:], b.Group[:]), cmp.Compare(a.Topic, b.Topic))
+		})
+		return nil
+	})
+	return list, err
 }

@@ -175,7 +175,7 @@ func (s *Store) meant(f entity.Filter) func(*entity.Message) bool {
 	return func(m *entity.Message) bool {
 		return (f.Topic == "" || isNamed(m)) && hasTopics(f, m) && described(f, m) &&
 			within(m.CreatedAt, f.CreatedAfter, f.CreatedBefore) && within(m.LastRetryAt, f.RetriedAfter, f.RetriedBefore) &&
-			(!f.Catalogued() || s.documented(f, m.ID))
+			(!f.NeedsSearchIndex() || s.documented(f, m.ID))
 	}
 }
 
@@ -187,7 +187,7 @@ func hasTopics(f entity.Filter, m *entity.Message) bool {
 }
 
 func described(f entity.Filter, m *entity.Message) bool {
-	return (len(f.Statuses) == 0 || slices.Contains(f.Statuses, m.Status)) &&
+	return (len(f.MessageIDs) == 0 || slices.Contains(f.MessageIDs, m.ID)) && (len(f.Statuses) == 0 || slices.Contains(f.Statuses, m.Status)) &&
 		(f.ErrorClass == "" || m.Failure.Class == f.ErrorClass) &&
 		(f.ConsumerGroup == "" || m.Failure.ConsumerGroup == f.ConsumerGroup) &&
 		(f.Dialect == "" || m.Failure.Dialect == f.Dialect) &&
@@ -217,7 +217,7 @@ func (s *Store) documented(f entity.Filter, id uuid.UUID) bool {
 	}
 	for _, word := range f.Words {
 		// No text can contain such a word.
-		if !utf8.ValidString(word) || strings.ContainsRune(word, 0) || !strings.Contains(d.text, word) {
+		if !utf8.ValidString(word) || strings.ContainsRune(word, 0) || !strings.Contains(d.text, strings.ToLower(word)) {
 			return false
 		}
 	}

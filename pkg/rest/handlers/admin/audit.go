@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -22,6 +23,7 @@ import (
 type Audit struct {
 	Store    AuditStore
 	Database AuditDatabase
+	Masking  wire.Masking
 	Cursors  request.Cursors
 }
 
@@ -39,7 +41,7 @@ type AuditDatabase interface {
 
 // List shows the audit trail, the newest first.
 func (h Audit) List(w http.ResponseWriter, r *http.Request) error {
-	l, err := h.Cursors.List(r, request.NumberSize, request.DefaultLimit, "object_id", "kind", "actor", "action", "request_id", "after")
+	l, err := h.Cursors.List(r, request.NumberSize, request.DefaultLimit, "object_id", "kind", "actor", "action", "request_id", "after", "until", "actor_kind", "by_request")
 	if err != nil {
 		return err
 	}
@@ -58,17 +60,28 @@ func (h Audit) List(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	entries, next := request.Part(l, entries, func(last entity.AuditEntry) []byte { return request.NumberPosition(last.ID) })
-	respond.List(w, "changes", wire.Each(entries, wire.NewChange), next)
+	respond.List(w, "changes", wire.Each(entries, h.show), next)
 	return nil
 }
 
+// show masks the whole query of a view: a value may be masked only after its view was shared.
+func (h Audit) show(e entity.AuditEntry) wire.Change {
+	if e.Kind == entity.KindView {
+		i := strings.LastIndex(e.LastError, " ") + 1 // a query has no space
+		if request.ShowsMasked(e.LastError[i:], h.Masking) {
+			e.LastError = e.LastError[:i] + wire.MaskedText
+		}
+	}
+	return wire.NewChange(e)
+}
+
 var (
-	kinds   = []entity.Kind{entity.KindMessage, entity.KindRedrive, entity.KindGroup, entity.KindMapping, entity.KindList, entity.KindQuarantine}
+	kinds   = []entity.Kind{entity.KindMessage, entity.KindRedrive, entity.KindGroup, entity.KindMapping, entity.KindList, entity.KindQuarantine, entity.KindView, entity.KindRedirect}
 	actions = []entity.Action{
 		entity.ActionRetry, entity.ActionAttempt, entity.ActionRequeue, entity.ActionDead, entity.ActionDelete,
 		entity.ActionCreate, entity.ActionPass, entity.ActionPause, entity.ActionResume, entity.ActionCancel,
 		entity.ActionStop, entity.ActionFinish, entity.ActionMap, entity.ActionRestore, entity.ActionUnmask,
-		entity.ActionAnnotate, entity.ActionReplace, entity.ActionReadPointer,
+		entity.ActionAnnotate, entity.ActionReplace, entity.ActionReadPointer, entity.ActionSave, entity.ActionRedirect,
 	}
 )
 
@@ -88,11 +101,13 @@ func readTrail(query url.Values) (q repository.TrailQuery, possible bool, err er
 		}},
 		{"kind", func(string) (err error) { q.Kind, err = request.Word(query, "kind", kinds); return err }},
 		{"action", func(string) (err error) { q.Action, err = request.Word(query, "action", actions); return err }},
-		{"after", func(text string) (err error) {
-			// The plus sign of an offset becomes a space where it is sent unescaped.
-			q.After, err = request.ParseTime("after", strings.Replace(text, " ", "+", 1))
+		{"actor_kind", func(string) (err error) {
+			q.ActorKind, err = request.Word(query, "actor_kind", []entity.ActorKind{entity.ActorPerson, entity.ActorMachine})
 			return err
 		}},
+		{"by_request", func(string) (err error) { q.ByRequest, err = request.Bool(query, "by_request"); return err }},
+		{"after", func(text string) (err error) { q.After, err = trailTime("after", text); return err }},
+		{"until", func(text string) (err error) { q.Until, err = trailTime("until", text); return err }},
 		{"actor", func(text string) error { q.Actor = text; return nil }},
 		{"request_id", func(text string) error { q.RequestID = text; return nil }},
 	} {
@@ -106,6 +121,11 @@ func readTrail(query url.Values) (q repository.TrailQuery, possible bool, err er
 		}
 	}
 	return q, possible, nil
+}
+
+// trailTime reads a time. The plus sign of an offset becomes a space where it is sent unescaped.
+func trailTime(name, text string) (time.Time, error) {
+	return request.ParseTime(name, strings.Replace(text, " ", "+", 1))
 }
 
 // seesChangesOf reports whether the principal may read the audit trail of an object. An object that no longer

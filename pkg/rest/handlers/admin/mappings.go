@@ -35,9 +35,10 @@ type Mappings struct {
 	Bodies   request.Bodies
 }
 
-// Redriver creates redrives.
+// Redriver creates redrives, and says what they would do.
 type Redriver interface {
 	Begin(ctx context.Context, order repository.NewRedrive) (entity.Redrive, error)
+	Preview(ctx context.Context, order repository.NewRedrive) (entity.Preview, error)
 }
 
 // Origins checks the original topics of messages against the current mapping.
@@ -94,22 +95,27 @@ type mappingOrder struct {
 	version request.Option[int64]
 	rules   request.Option[[]request.RawJSON]
 	apply   bool
+	dryRun  bool
 	request.Problems
 }
 
-// Replace replaces the rules of the mapping, and applies them to stored messages where the request asks for it.
+// Replace replaces the rules of the mapping, and applies them to stored messages where the request asks for it. A dry run
+// only says which stored messages the rules would map.
 func (h Mappings) Replace(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), creationTime)
 	defer cancel()
 	r = r.WithContext(ctx)
 	var o mappingOrder
-	cause, err := h.Bodies.ReadChange(w, r, request.Fields{"version": &o.version, "rules": &o.rules, "apply": &o.apply})
+	cause, err := h.Bodies.ReadChange(w, r, request.Fields{"version": &o.version, "rules": &o.rules, "apply": &o.apply, "dry_run": &o.dryRun})
 	if err != nil {
 		return err
 	}
 	rules, err := o.read(h.Dialects)
 	if err != nil {
 		return err
+	}
+	if o.dryRun {
+		return h.preview(w, r, rules, o.version.Value)
 	}
 	mapping, err := h.Database.ReplaceMapping(r.Context(), rules, o.version.Value, cause)
 	if err != nil {
@@ -128,6 +134,33 @@ func (h Mappings) Replace(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	shown.Redrives = &ids
+	respond.JSON(w, http.StatusOK, shown)
+	return nil
+}
+
+// preview answers a dry run.
+func (h Mappings) preview(w http.ResponseWriter, r *http.Request, rules []entity.TopicRule, expected int64) error {
+	mapping, err := h.Database.Mapping(r.Context())
+	if err != nil {
+		return err
+	}
+	if mapping.Version != expected {
+		return &entity.MappingConflictError{Version: mapping.Version}
+	}
+	unmapped, err := h.Database.Unmapped(r.Context(), access.Principal(r).Scope(auth.Viewer))
+	if err != nil {
+		return err
+	}
+	shown := h.show(mapping, unmapped)
+	previews := []wire.MappingPreview{}
+	for _, order := range h.orders(r.Context(), rules, unmapped) {
+		preview, err := h.Redriver.Preview(r.Context(), order)
+		if err != nil {
+			return err
+		}
+		previews = append(previews, wire.NewMappingPreview(order, preview))
+	}
+	shown.Preview = &previews
 	respond.JSON(w, http.StatusOK, shown)
 	return nil
 }
@@ -163,26 +196,36 @@ func ruleProblems(err error) error {
 	return &entity.FieldError{Field: "rules", Reason: err.Error()}
 }
 
-// apply sets the original topic of stored messages, by one redrive for each dead-letter topic that the rules
-// map. A redrive's id is derived from the request's operation, so that a repeated request finds the redrives that it
-// has already created.
-func (h Mappings) apply(ctx context.Context, rules []entity.TopicRule, unmapped []repository.UnmappedTopic, cause entity.AuditInfo) ([]uuid.UUID, error) {
-	ids := []uuid.UUID{}
-	request := cause.Operation
+// orders are the redrives that set the original topic of stored messages, one for each dead-letter topic that the rules
+// map.
+func (h Mappings) orders(ctx context.Context, rules []entity.TopicRule, unmapped []repository.UnmappedTopic) []repository.NewRedrive {
+	var orders []repository.NewRedrive
 	for _, u := range unmapped {
 		original := h.mapped(rules, u.DLQTopic)
 		if original == "" {
 			continue
 		}
-		if request != uuid.Nil {
-			cause.Operation = uuid.NewSHA1(request, []byte(u.DLQTopic+"\x00"+original))
-		}
-		redrive, err := h.Redriver.Begin(ctx, repository.NewRedrive{
-			Action: entity.RedriveMap, Cause: cause, Options: entity.RedriveOptions{OriginalTopic: original},
+		orders = append(orders, repository.NewRedrive{
+			Action: entity.RedriveMap, Options: entity.RedriveOptions{OriginalTopic: original},
 			Selection: entity.Selection{Filter: entity.Filter{
 				Topic: u.DLQTopic, UnknownOrigin: true, Visible: access.PrincipalFrom(ctx).Scope(auth.Operator),
 			}},
 		})
+	}
+	return orders
+}
+
+// apply begins the redrives. A redrive's id is derived from the request's operation, so that a repeated request finds
+// the redrives that it has already created.
+func (h Mappings) apply(ctx context.Context, rules []entity.TopicRule, unmapped []repository.UnmappedTopic, cause entity.AuditInfo) ([]uuid.UUID, error) {
+	ids := []uuid.UUID{}
+	request := cause.Operation
+	for _, order := range h.orders(ctx, rules, unmapped) {
+		if request != uuid.Nil {
+			cause.Operation = uuid.NewSHA1(request, []byte(order.Selection.Topic+"\x00"+order.Options.OriginalTopic))
+		}
+		order.Cause = cause
+		redrive, err := h.Redriver.Begin(ctx, order)
 		if err != nil {
 			return nil, err
 		}

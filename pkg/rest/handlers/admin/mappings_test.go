@@ -11,10 +11,13 @@ import (
 )
 
 // operations records the operations of redrives.
-type operations []uuid.UUID
+type operations struct {
+	Redriver
+	begun []uuid.UUID
+}
 
 func (o *operations) Begin(_ context.Context, order repository.NewRedrive) (entity.Redrive, error) {
-	*o = append(*o, order.Cause.Operation)
+	o.begun = append(o.begun, order.Cause.Operation)
 	return entity.Redrive{}, nil
 }
 
@@ -26,8 +29,8 @@ func (prefixes) MapTopic(rules []entity.TopicRule, _ string) string { return rul
 // A repeated request finds the redrives that it has already created.
 func TestMappings_ApplyAgain(t *testing.T) {
 	t.Parallel()
-	var begun operations
-	h := Mappings{Redriver: &begun, Dialects: prefixes{}}
+	var redriver operations
+	h := Mappings{Redriver: &redriver, Dialects: prefixes{}}
 	request, other := uuid.New(), uuid.New()
 	for _, operation := range []uuid.UUID{request, request, other} {
 		if _, err := h.apply(t.Context(), []entity.TopicRule{{Pattern: "a.*", Original: "orders"}},
@@ -35,6 +38,7 @@ func TestMappings_ApplyAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	begun := redriver.begun
 	if begun[0] != begun[1] || begun[1] == begun[2] {
 		t.Errorf("operations %s, want the same for the same request, and another for another", begun)
 	}

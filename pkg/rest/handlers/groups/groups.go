@@ -6,6 +6,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -29,8 +30,9 @@ const maxNote, maxLink = 2000, 2000
 var (
 	groupSorts = map[string]repository.GroupSort{
 		"last_seen": repository.GroupsByLastSeen, "first_seen": repository.GroupsByFirstSeen, "open": repository.GroupsByOpen,
+		"recent": repository.GroupsByRecent,
 	}
-	groupSortNames = []string{"last_seen", "first_seen", "open"}
+	groupSortNames = []string{"last_seen", "first_seen", "open", "recent"}
 
 	trends     = map[string]time.Duration{"24h": 24 * time.Hour, "7d": 7 * 24 * time.Hour, "none": 0}
 	trendNames = []string{"24h", "7d", "none"}
@@ -39,6 +41,7 @@ var (
 // ErrorGroups answers with error groups, and annotates them.
 type ErrorGroups struct {
 	Database Database
+	Topics   Existing // nil: no topic is known to exist or not to exist
 	Unmask   unmask.Rules
 	Cursors  request.Cursors
 	Bodies   request.Bodies
@@ -50,11 +53,18 @@ type Database interface {
 	ErrorGroups(ctx context.Context, q repository.GroupQuery) ([]repository.ListedGroup, error)
 	ErrorGroup(ctx context.Context, id uuid.UUID, visible *entity.TopicPatterns, trend repository.Trend) (entity.ErrorGroup, error)
 	AnnotateGroup(ctx context.Context, id uuid.UUID, a repository.Annotation, where *entity.TopicPatterns, cause entity.AuditInfo) ([]string, error)
+	RedirectTargets(ctx context.Context, topics []string) (map[string]string, error)
+}
+
+// Existing knows which topics exist.
+type Existing interface {
+	// Exists reports whether topics exist, without those for which that is not known now. It answers within seconds.
+	Exists(ctx context.Context, topics ...string) map[string]bool
 }
 
 // List sends a page of the error groups.
 func (h ErrorGroups) List(w http.ResponseWriter, r *http.Request) error {
-	l, err := h.Cursors.List(r, request.TimeSize, request.DefaultLimit, "topic", "open", "sort")
+	l, err := h.Cursors.List(r, request.TimeSize, request.DefaultLimit, "topic", "open", "status", "new", "regressed", "sort")
 	if err != nil {
 		return err
 	}
@@ -93,29 +103,65 @@ func (h ErrorGroups) readQuery(r *http.Request) (q repository.GroupQuery, err er
 	if query.Has("topic") && (q.Topic == "" || !request.PossibleTopic(q.Topic)) {
 		return q, &entity.FieldError{Field: "topic", Reason: "must be the name of an original topic"}
 	}
-	if q.Open, err = request.Bool(query, "open"); err != nil {
+	if q.Statuses, err = readStatuses(query); err != nil {
+		return q, err
+	}
+	isNew, err := request.Bool(query, "new")
+	if err != nil {
+		return q, err
+	}
+	if isNew {
+		q.FirstAfter = h.Now().Add(-entity.NewGroupAge)
+	}
+	if q.Regressed, err = request.Bool(query, "regressed"); err != nil {
 		return q, err
 	}
 	sort, err := request.Word(query, "sort", groupSortNames)
 	if err != nil {
 		return q, err
 	}
-	q.Sort = groupSorts[sort]
+	q.Sort, q.Recent = groupSorts[sort], wire.RecentSince(h.Now())
 	q.Trend, err = h.readTrend(query, "24h")
 	return q, err
 }
 
+// readStatuses reads the states of which a group must have messages: open=true is every state but RESOLVED.
+func readStatuses(query url.Values) ([]entity.Status, error) {
+	open, err := request.Bool(query, "open")
+	if err != nil {
+		return nil, err
+	}
+	statuses, err := request.Statuses(query)
+	if err != nil || !open {
+		return statuses, err
+	}
+	if len(statuses) == 0 {
+		return repository.OpenStatuses, nil
+	}
+	return nil, &entity.FieldError{Field: "open", Reason: "must not be given with status"}
+}
+
 func (h ErrorGroups) readTrend(query url.Values, missing string) (repository.Trend, error) {
 	name, err := request.Word(query, "trend", trendNames)
+	if err != nil {
+		return repository.Trend{}, err
+	}
+	steps, err := request.Bool(query, "minutes")
+	if err != nil {
+		return repository.Trend{}, err
+	}
+	trend := repository.Trend{Minutes: wire.RecentSince(h.Now())}
+	if steps {
+		trend.Minutes = wire.MinutesSince(h.Now())
+	}
 	if name == "" {
 		name = missing
 	}
-	timeRange := trends[name]
-	if err != nil || timeRange == 0 {
-		return repository.Trend{}, err
+	if timeRange := trends[name]; timeRange > 0 {
+		trend.Until = h.Now().UTC().Truncate(time.Hour).Add(time.Hour)
+		trend.Since = trend.Until.Add(-timeRange)
 	}
-	until := h.Now().UTC().Truncate(time.Hour).Add(time.Hour)
-	return repository.Trend{Since: until.Add(-timeRange), Until: until}, nil
+	return trend, nil
 }
 
 // Get sends an error group.
@@ -143,8 +189,35 @@ func (h ErrorGroups) write(w http.ResponseWriter, r *http.Request, id uuid.UUID,
 	}
 	shown := wire.NewErrorGroup(g, h.Now(), unmasked)
 	shown.Annotated = annotated
+	if shown.Missing, err = h.missing(r.Context(), g.Topics); err != nil {
+		return err
+	}
 	respond.JSON(w, http.StatusOK, shown)
 	return nil
+}
+
+// missing returns the topics that do not exist and are not redirected.
+func (h ErrorGroups) missing(ctx context.Context, topics []entity.TopicShare) ([]string, error) {
+	if h.Topics == nil {
+		return nil, nil
+	}
+	var names, missing []string
+	for _, t := range topics {
+		if t.Topic != "" {
+			names = append(names, t.Topic)
+		}
+	}
+	existing := h.Topics.Exists(ctx, names...)
+	for _, name := range names {
+		if exists, known := existing[name]; known && !exists {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) == 0 {
+		return nil, nil
+	}
+	redirects, err := h.Database.RedirectTargets(ctx, missing)
+	return slices.DeleteFunc(missing, func(name string) bool { return redirects[name] != "" }), err
 }
 
 // Annotate sets the given fields, for those topics of the group on which the caller is operator.
@@ -205,7 +278,7 @@ func textOf(n request.Nullable[string]) *string {
 
 func notInNotes(c rune) bool { return unicode.IsControl(c) && c != '\n' && c != '\t' }
 
-// webLink accepts only http and https addresses: others could run a script when a user clicks the link.
+// webLink accepts only http and https URLs: others could run a script when a user clicks the link.
 func webLink(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" &&

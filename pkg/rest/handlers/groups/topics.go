@@ -1,9 +1,11 @@
 package groups
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
@@ -38,7 +40,11 @@ type Topics struct {
 type TopicDatabase interface {
 	TopicSummaries(ctx context.Context, q repository.TopicQuery) ([]repository.TopicSummary, error)
 	IngestPositions(ctx context.Context) ([]repository.IngestPosition, error)
+	RedirectTargets(ctx context.Context, topics []string) (map[string]string, error)
 }
+
+// brokerTimeout limits how long an answer waits for Kafka: the counts come from the database and must not wait longer.
+const brokerTimeout = 2 * time.Second
 
 // List also answers when the cluster cannot be reached.
 func (h Topics) List(w http.ResponseWriter, r *http.Request) error {
@@ -56,50 +62,141 @@ func (h Topics) List(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	topics, next := request.Part(l, topics, func(last repository.TopicSummary) []byte { return []byte(last.Topic) })
-	lag, err := h.ingestLag(ctx)
+	cluster, err := h.ask(ctx, topics)
 	if err != nil {
 		return err
 	}
-	health := h.inspect(ctx, topics)
 	list := make([]wire.Topic, 0, len(topics))
 	for i, t := range topics {
-		list = append(list, wire.NewTopic(t, health[i], lag, h.Derived.Fields().ConsumerGroup))
+		list = append(list, wire.NewTopic(t, cluster.health[i], cluster.redirects[t.Topic], cluster.lag, h.Derived.Fields().ConsumerGroup))
 	}
-	respond.List(w, "topics", list, next)
+	respond.JSON(w, http.StatusOK, wire.Topics{Topics: list, Next: next, Missing: cluster.missing})
 	return nil
 }
 
-func (h Topics) inspect(ctx context.Context, topics []repository.TopicSummary) []entity.ReplayHealth {
+// Get sends one topic. A topic without messages that the caller sees has zero of them, and Kafka is not asked for a
+// topic that the caller may not see.
+func (h Topics) Get(w http.ResponseWriter, r *http.Request) error {
+	name, p := request.Topic(r), access.Principal(r)
+	t := repository.TopicSummary{Topic: name}
+	c := cluster{health: wire.Each([]repository.TopicSummary{t}, unknownHealth("not known", entity.UnknownClass)), missing: []string{}}
+	if p.May(auth.Viewer, name) {
+		var err error
+		if t, err = h.summary(r.Context(), name, p.Scope(auth.Viewer)); err != nil {
+			return err
+		}
+		if c, err = h.ask(r.Context(), []repository.TopicSummary{t}); err != nil {
+			return err
+		}
+	}
+	masked := h.Derived.Fields().ConsumerGroup
+	respond.JSON(w, http.StatusOK, wire.OneTopic{
+		Topic: wire.NewTopic(t, c.health[0], c.redirects[t.Topic], c.lag, masked), ConsumerGroups: wire.NewGroupOffsets(c.health[0].Groups, masked), Missing: c.missing,
+	})
+	return nil
+}
+
+func (h Topics) summary(ctx context.Context, name string, visible *entity.TopicPatterns) (repository.TopicSummary, error) {
+	if entity.ValidTopic(name) {
+		only, err := entity.ParseTopicPatterns("topic", name)
+		if err != nil {
+			return repository.TopicSummary{}, err
+		}
+		visible = access.InBoth(visible, &only)
+	}
+	topics, err := h.Database.TopicSummaries(ctx, repository.TopicQuery{Visible: visible})
+	for _, t := range topics {
+		if t.Topic == name {
+			return t, err
+		}
+	}
+	return repository.TopicSummary{Topic: name}, err
+}
+
+// cluster holds what Kafka answered about topics.
+type cluster struct {
+	health    []entity.ReplayHealth
+	lag       map[string]int64  // nil: not known
+	redirects map[string]string // targets by topic; of the database
+	missing   []string          // fields of topics that Kafka did not answer in time
+}
+
+// ask sends both questions at once. The Inspector goes on after brokerTimeout, and caches the answer.
+func (h Topics) ask(ctx context.Context, topics []repository.TopicSummary) (cluster, error) {
+	c := cluster{health: wire.Each(topics, unknownHealth("not known: Kafka is not configured", entity.UnknownClass)), missing: []string{}}
+	var err error
+	if c.redirects, err = h.Database.RedirectTargets(ctx, wire.Each(topics, func(t repository.TopicSummary) string { return t.Topic })); err != nil {
+		return c, err
+	}
 	if h.Inspector == nil || len(topics) == 0 {
-		return wire.Each(topics, unknownHealth)
-	}
-	return h.Inspector.Inspect(ctx, wire.Each(topics, func(t repository.TopicSummary) entity.ReplayQuestion {
-		return entity.ReplayQuestion{Topic: t.Topic, Groups: t.ConsumerGroups}
-	}))
-}
-
-func unknownHealth(t repository.TopicSummary) entity.ReplayHealth {
-	return entity.ReplayHealth{
-		Topic: t.Topic, Class: string(entity.UnknownClass), Reason: "not known: Kafka is not configured",
-		Groups: wire.Each(t.ConsumerGroups, func(group string) entity.GroupHealth {
-			return entity.GroupHealth{Group: group, State: entity.GroupUnknown}
-		}),
-	}
-}
-
-// ingestLag returns nil when it is unknown.
-func (h Topics) ingestLag(ctx context.Context) (map[string]int64, error) {
-	if h.Inspector == nil {
-		return nil, nil
+		return c, nil
 	}
 	positions, err := h.Database.IngestPositions(ctx)
 	if err != nil {
-		return nil, err
+		return c, err
 	}
-	return h.Inspector.IngestLag(ctx, positions), nil
+	health, lag := make(chan []entity.ReplayHealth, 1), make(chan map[string]int64, 1)
+	ctx, cancel := context.WithTimeout(ctx, brokerTimeout)
+	defer cancel()
+	redirects := c.redirects
+	go func() { health <- h.inspect(ctx, topics, redirects) }()
+	go func() { lag <- h.Inspector.IngestLag(ctx, positions) }()
+	select {
+	case c.health = <-health:
+	case <-ctx.Done():
+		c.health = wire.Each(topics, unknownHealth("Kafka has not answered in time", entity.BrokerUnavailable))
+	}
+	select {
+	case c.lag = <-lag:
+	case <-ctx.Done():
+	}
+	if slices.ContainsFunc(c.health, func(h entity.ReplayHealth) bool { return h.Class == string(entity.BrokerUnavailable) }) {
+		c.missing = append(c.missing, "replay")
+	}
+	if len(c.lag) == 0 && len(positions) > 0 {
+		c.missing = append(c.missing, "ingest_lag")
+	}
+	return c, nil
+}
+
+// inspect returns whether messages can be sent back to topics: for a redirected one, to its target. Exists is always
+// that of the topic itself.
+func (h Topics) inspect(ctx context.Context, topics []repository.TopicSummary, redirects map[string]string) []entity.ReplayHealth {
+	questions := wire.Each(topics, func(t repository.TopicSummary) entity.ReplayQuestion {
+		return entity.ReplayQuestion{Topic: cmp.Or(redirects[t.Topic], t.Topic), Groups: t.ConsumerGroups}
+	})
+	var redirected []int
+	for i, t := range topics {
+		if redirects[t.Topic] != "" {
+			redirected = append(redirected, i)
+			questions = append(questions, entity.ReplayQuestion{Topic: t.Topic})
+		}
+	}
+	health := h.Inspector.Inspect(ctx, questions)
+	if len(health) < len(questions) { // there was no time to ask
+		return wire.Each(topics, unknownHealth("Kafka has not answered in time", entity.BrokerUnavailable))
+	}
+	for n, i := range redirected {
+		health[i].Topic, health[i].Exists = topics[i].Topic, health[len(topics)+n].Exists
+	}
+	return health[:len(topics)]
+}
+
+func unknownHealth(reason string, class entity.ErrorClass) func(repository.TopicSummary) entity.ReplayHealth {
+	return func(t repository.TopicSummary) entity.ReplayHealth {
+		return entity.ReplayHealth{
+			Topic: t.Topic, Class: string(class), Reason: reason,
+			Groups: wire.Each(t.ConsumerGroups, func(group string) entity.GroupHealth {
+				return entity.GroupHealth{Group: group, State: entity.GroupUnknown}
+			}),
+		}
+	}
 }
 
 type timeRange struct{ whole, step time.Duration }
+
+// minuteRange is the only range that is also counted by the minute.
+const minuteRange = "hour"
 
 var (
 	timeRanges = map[string]timeRange{
@@ -146,8 +243,13 @@ func (h Activity) read(query url.Values) (name string, q repository.ArrivalsQuer
 	if name == "" {
 		name = defaultTimeRange
 	}
+	step, err := request.Word(query, "step", []string{"minute"})
+	p.Add(err)
+	p.Refuse(step != "" && name != minuteRange, "step", "must be given with span=%s only", minuteRange)
 	asked := timeRanges[name]
-	q.Step = asked.step
+	if q.Step = asked.step; step != "" {
+		q.Step = repository.ArrivalsMinute
+	}
 	q.Until = h.Now().UTC().Truncate(q.Step).Add(q.Step)
 	q.Since = q.Until.Add(-asked.whole)
 	return name, q, p.Err()

@@ -71,7 +71,7 @@ func (e *editOrder) value() (set bool, value []byte) {
 	}
 }
 
-// base64 never returns nil: empty bytes are not null.
+// base64 decodes text and never returns nil, because empty bytes are not null.
 func (e *editOrder) base64(field, text string) []byte {
 	raw, err := base64.StdEncoding.DecodeString(text)
 	e.Refuse(err != nil, field, "must be base64")
@@ -173,8 +173,8 @@ func (h Retries) checkEdit(edit *entity.Edit, m *entity.Message) error {
 
 const stillMasked = "has " + wire.MaskedText + " where the message has a masked value: write what is meant to be sent"
 
-// bringsMaskBack reports whether a masked part of the value is the mask text itself. It replaces the mask text by
-// another text: at a masked path masking removes that text, elsewhere it stays.
+// bringsMaskBack reports whether the value has the mask text at a masked path. To find out, it replaces the mask
+// text by another text and masks the result: at masked paths the other text is gone, elsewhere it stays.
 func bringsMaskBack(value []byte, by wire.Masking) bool {
 	const mask, other = `"` + wire.MaskedText + `"`, `"*_*_*"`
 	if by.Empty() || !bytes.Contains(value, []byte(mask)) || !utf8.Valid(value) {

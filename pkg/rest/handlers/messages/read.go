@@ -1,6 +1,7 @@
 package messages
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
@@ -13,13 +14,27 @@ import (
 
 // Reader answers with single messages, from the live table or from the archive.
 type Reader struct {
-	Load     request.Getter
-	Archived bool // Load reads the archive
-	Show     wire.Messages
-	Unmask   unmask.Rules
+	Load      request.Getter
+	Archived  bool      // Load reads the archive
+	Redirects Redirects // nil: there are none
+	Topics    Topics    // nil: no topic is known to exist or not to exist
+	Show      wire.Messages
+	Unmask    unmask.Rules
 }
 
-// Get sends a message with everything that is known of it.
+// Redirects finds the redirects of topics.
+type Redirects interface {
+	// RedirectTargets returns the targets of those of the topics that are redirected.
+	RedirectTargets(ctx context.Context, topics []string) (map[string]string, error)
+}
+
+// Topics knows which topics exist.
+type Topics interface {
+	// Exists reports whether topics exist, without those for which that is not known now. It answers within seconds.
+	Exists(ctx context.Context, topics ...string) map[string]bool
+}
+
+// Get sends a message, including the members that lists leave out.
 func (h Reader) Get(w http.ResponseWriter, r *http.Request) error {
 	id, err := request.ID(r, "message")
 	if err != nil {
@@ -37,6 +52,9 @@ func (h Reader) Get(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	v.Limit, v.Archived = wire.MaxPayload, h.Archived
+	if v.Target, err = h.target(r.Context(), &m); err != nil {
+		return err
+	}
 	unmasked, err := h.Unmask.One(r, &m)
 	if err != nil {
 		return err
@@ -46,4 +64,27 @@ func (h Reader) Get(w http.ResponseWriter, r *http.Request) error {
 	}
 	respond.Message(w, h.Show, &m, v)
 	return nil
+}
+
+// target returns where a retry would send a message now; nil for an archived message and for one of unknown origin.
+func (h Reader) target(ctx context.Context, m *entity.Message) (*wire.Target, error) {
+	if h.Archived || m.OriginalTopic == "" {
+		return nil, nil //nolint:nilnil // it has no target
+	}
+	t := &wire.Target{Topic: m.OriginalTopic}
+	if h.Redirects != nil {
+		targets, err := h.Redirects.RedirectTargets(ctx, []string{m.OriginalTopic})
+		if err != nil {
+			return nil, err
+		}
+		if target, redirected := targets[m.OriginalTopic]; redirected {
+			t.Topic, t.Redirected = target, true
+		}
+	}
+	if h.Topics != nil {
+		if exists, known := h.Topics.Exists(ctx, t.Topic)[t.Topic]; known {
+			t.Exists = &exists
+		}
+	}
+	return t, nil
 }

@@ -97,6 +97,7 @@ func (o *redriveOrder) filterSelection() entity.Selection {
 	if len(o.Problems) > 0 {
 		return selection // the missing condition may be one that could not be read
 	}
+	o.RefuseSlowWords("filter.", selection.Filter)
 	o.Refuse(selection.Empty(), "filter",
 		"must have a condition other than times and statuses, otherwise it would select every message")
 	return selection

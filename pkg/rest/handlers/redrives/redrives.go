@@ -47,6 +47,8 @@ type Database interface {
 	Redrives(ctx context.Context, q repository.RedriveQuery) ([]entity.Redrive, error)
 	RedriveItems(ctx context.Context, id uuid.UUID, q repository.ItemQuery) ([]entity.RedriveItem, error)
 	RedriveOutcomes(ctx context.Context, id uuid.UUID, canary bool) (entity.OutcomeCounts, error)
+	RedriveOverlaps(ctx context.Context, id uuid.UUID) ([]entity.Overlap, error)
+	ReturnedErrors(ctx context.Context, id uuid.UUID) ([]entity.ReturnedError, error)
 	request.Index
 }
 
@@ -159,16 +161,18 @@ func (h Redrives) Get(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	var outcomes entity.OutcomeCounts
+	if h.Database != nil { // read first: then no outcome is of a message that the counts do not have yet
+		if outcomes, err = h.Database.RedriveOutcomes(r.Context(), id, false); err != nil {
+			return err
+		}
+	}
 	redrive, err := h.Store.Redrive(r.Context(), id)
 	if err != nil {
 		return err
 	}
 	shown := h.show(redrive)
 	if h.Database != nil {
-		outcomes, err := h.Database.RedriveOutcomes(r.Context(), id, false)
-		if err != nil {
-			return err
-		}
 		shown.Outcomes = &wire.Outcomes{Published: outcomes.Published, Consumed: outcomes.Consumed, Returned: outcomes.Returned}
 	}
 	respond.JSON(w, http.StatusOK, shown)
@@ -199,6 +203,40 @@ func (h Redrives) Items(w http.ResponseWriter, r *http.Request) error {
 	}
 	items, next := request.Part(l, items, func(last entity.RedriveItem) []byte { return request.NumberPosition(int64(last.Number) + 1) })
 	respond.List(w, "items", wire.Each(items, wire.NewRedriveItem), next)
+	return nil
+}
+
+// Overlaps sends the other redrives in which messages of this one wait too.
+func (h Redrives) Overlaps(w http.ResponseWriter, r *http.Request) error {
+	id, err := request.ID(r, "redrive")
+	if err != nil {
+		return err
+	}
+	overlaps, err := h.Database.RedriveOverlaps(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	respond.JSON(w, http.StatusOK, map[string]any{"overlaps": wire.Each(overlaps, wire.NewOverlap)})
+	return nil
+}
+
+// Errors sends the errors with which messages of a redrive came back. Those of topics that the caller may not see are
+// counted together, as unknown.
+func (h Redrives) Errors(w http.ResponseWriter, r *http.Request) error {
+	id, err := request.ID(r, "redrive")
+	if err != nil {
+		return err
+	}
+	unmasked, err := h.Unmask.ErrorGroups(r)
+	if err != nil {
+		return err
+	}
+	list, err := h.Database.ReturnedErrors(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	shown := wire.NewReturnedErrors(list, access.Principal(r).Scope(auth.Viewer), unmasked)
+	respond.JSON(w, http.StatusOK, map[string]any{"errors": shown})
 	return nil
 }
 

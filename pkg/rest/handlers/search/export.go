@@ -117,7 +117,8 @@ func (e *export) run(r *http.Request) error {
 func (h Exports) read(r *http.Request) (exportOrder, error) {
 	var p request.Problems
 	query := r.URL.Query()
-	filter := request.ReadFilter(r, &p)
+	filter := request.ReadFilter(query, &p)
+	p.RefuseSlowWords("", filter)
 	format, err := request.Word(query, "format", []string{formatNDJSON, formatCSV})
 	p.Add(err)
 	source, err := request.Word(query, "source", []string{"live", sourceArchive})

@@ -112,7 +112,7 @@ func (h Lists) send(w http.ResponseWriter, r *http.Request, archived bool) error
 func (h Lists) read(r *http.Request, archived bool) (query, error) {
 	var p request.Problems
 	values := r.URL.Query()
-	filter := request.ReadFilter(r, &p)
+	filter := request.ReadFilter(values, &p)
 	sort, err := request.Word(values, "sort", sortNames)
 	p.Add(err)
 	count, err := request.Word(values, "count", countNames)

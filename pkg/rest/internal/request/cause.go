@@ -18,9 +18,10 @@ import (
 
 const maxReason = 500
 
-// Info is what handlers know of a request besides its content.
+// Info has the data about a request that handlers need besides its content, such as its id and its trace.
 type Info struct {
 	ID      string
+	Call    uuid.UUID       // see entity.AuditInfo
 	TraceID string          // of the trace that the request carries, else of the one that starts here if it is recorded
 	Message *entity.Message // of the path, once RetriedMessage has read it
 
@@ -35,7 +36,7 @@ func WithInfo(ctx context.Context, info *Info) context.Context {
 	return context.WithValue(ctx, infoKey{}, info)
 }
 
-// InfoOf returns what is known of a request.
+// InfoOf returns the Info that the server has set for a request.
 func InfoOf(r *http.Request) *Info {
 	return r.Context().Value(infoKey{}).(*Info) //nolint:forcetypeassert // the server put it there
 }
@@ -69,6 +70,7 @@ func NewCause(r *http.Request, reason string) (entity.AuditInfo, error) {
 		RequestID: info.ID,
 		TraceID:   info.TraceID,
 		Operation: TaskOf(r.Context()).Operation,
+		Call:      info.Call,
 	}, nil
 }
 
@@ -133,7 +135,8 @@ func Once[T any](r *http.Request, store Performer, read, step func(context.Conte
 	return step(r.Context())
 }
 
-// UnbegunError is a failure before any work was done: the key is dropped.
+// UnbegunError is a failure before the request changed anything. Its idempotency key is deleted, so the client may
+// send the request again with the same key.
 type UnbegunError struct{ Err error }
 
 func (e *UnbegunError) Error() string { return e.Err.Error() }
@@ -156,7 +159,8 @@ type auditedReads struct{ recorded []auditedRead }
 
 type auditedKey struct{}
 
-// RecordOnce records a read once per request: when there is no room for an answer, its handler is called a second time.
+// RecordOnce records a read once per request: when no memory is free for the answer, the handler waits and is
+// called a second time.
 func RecordOnce(ctx context.Context, trail Recorder, entry entity.AuditEntry) error {
 	reads, _ := ctx.Value(auditedKey{}).(*auditedReads)
 	read := auditedRead{entry.Action, entry.Kind, entry.ObjectID, entry.LastError}

@@ -5,10 +5,11 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
@@ -25,9 +26,13 @@ const (
 	MaxFilterText = 1000
 
 	maxConditions = 10
+	maxFilterIDs  = 1000
 
-	minWord = 3
+	minWord = 3 // characters
 )
+
+// dense are scripts of which two characters already are a word.
+var dense = []*unicode.RangeTable{unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul}
 
 // The parameters of a filter.
 var (
@@ -35,7 +40,7 @@ var (
 		"consumer_group", "created_after", "created_before", "dialect", "error_class", "group_id", "key", "key_base64",
 		"origin", "q", "retried_after", "retried_before", "topic",
 	}
-	filterLists = []string{"header", "payload", "status"}
+	filterLists = []string{"header", "id", "payload", "status"}
 )
 
 // FilterParameters returns the names of the parameters of a filter, to which a cursor is bound.
@@ -72,8 +77,8 @@ func (f FilterOrder) Fields() Fields {
 }
 
 // ReadFilter reads the filter of a query, and reports every problem.
-func ReadFilter(r *http.Request, p *Problems) entity.Filter {
-	query, f := r.URL.Query(), NewFilterOrder()
+func ReadFilter(query url.Values, p *Problems) entity.Filter {
+	f := NewFilterOrder()
 	for _, name := range filterTexts {
 		text, err := Text(query, name)
 		if strings.HasSuffix(name, "_after") || strings.HasSuffix(name, "_before") {
@@ -86,8 +91,10 @@ func ReadFilter(r *http.Request, p *Problems) entity.Filter {
 	for _, name := range filterLists {
 		*f.lists[name] = Option[[]string]{query.Has(name), query[name]}
 	}
-	if status := f.lists["status"]; status.Given {
-		status.Value = strings.Split(strings.Join(status.Value, ","), ",")
+	for _, name := range []string{"id", "status"} {
+		if list := f.lists[name]; list.Given {
+			list.Value = strings.Split(strings.Join(list.Value, ","), ",")
+		}
 	}
 	return f.Read("", p)
 }
@@ -96,7 +103,7 @@ func ReadFilter(r *http.Request, p *Problems) entity.Filter {
 func (f FilterOrder) Read(prefix string, p *Problems) entity.Filter {
 	in := filterReader{f, prefix, p}
 	filter := entity.Filter{
-		Statuses: in.statuses(), ErrorClass: in.text("error_class", MaxFilterText),
+		MessageIDs: in.ids(), Statuses: in.statuses(), ErrorClass: in.text("error_class", MaxFilterText),
 		ConsumerGroup: in.text("consumer_group", MaxFilterText), Dialect: in.text("dialect", MaxFilterText),
 		Group: in.group(), UnknownOrigin: in.origin(), Headers: in.headers(), Fields: in.payloadFields(), Words: in.words(),
 		Key: in.key(),
@@ -158,6 +165,22 @@ func (in filterReader) statuses() []entity.Status {
 	return statuses
 }
 
+func (in filterReader) ids() []uuid.UUID {
+	list := in.lists["id"]
+	if in.bad(list.Given && (len(list.Value) == 0 || len(list.Value) > maxFilterIDs), "id", "must be 1 to %d ids of messages", maxFilterIDs) {
+		return nil
+	}
+	var ids []uuid.UUID
+	for _, text := range list.Value {
+		id, ok := CanonicalID(text)
+		if in.bad(!ok, "id", "must be the id of a message, is %s", respond.Clip(text)) {
+			return nil
+		}
+		ids = append(ids, id)
+	}
+	return ids
+}
+
 func (in filterReader) group() uuid.UUID {
 	text := in.texts["group_id"]
 	id, ok := CanonicalID(text.Value)
@@ -188,7 +211,7 @@ func (in filterReader) timeRange(what string) (from, until time.Time) {
 	return from, until
 }
 
-// key may be empty, which differs from no key.
+// key returns the key to search for. It may be empty, which differs from no key.
 func (in filterReader) key() []byte {
 	text, encoded := in.texts["key"], in.texts["key_base64"]
 	switch {
@@ -205,7 +228,7 @@ func (in filterReader) key() []byte {
 	return key
 }
 
-// headers are name or name=value each.
+// headers reads conditions on headers, each of the form name or name=value.
 func (in filterReader) headers() []entity.HeaderMatch {
 	var matches []entity.HeaderMatch
 	for _, text := range in.conditions("header") {
@@ -231,7 +254,7 @@ func (in filterReader) conditions(name string) []string {
 	return list.Value
 }
 
-// payloadFields are path or path=value each, with any number of spaces.
+// payloadFields reads conditions on payloads, each of the form path or path=value with any number of spaces.
 func (in filterReader) payloadFields() []entity.FieldMatch {
 	var matches []entity.FieldMatch
 	for _, text := range in.conditions("payload") {
@@ -266,19 +289,42 @@ func ParseFieldMatch(text string) (entity.FieldMatch, bool) {
 	return match, len(match.Values) > 0
 }
 
-// words are lower case; text between quotation marks is one of them.
+// words returns the words of a search as typed; text between quotation marks is one word.
 func (in filterReader) words() []string {
 	text := in.texts["q"]
 	if !text.Given {
 		return nil
 	}
-	words, closed := splitWords(strings.ToLower(text.Value))
-	short := slices.ContainsFunc(words, func(w string) bool { return utf8.RuneCountInString(w) < minWord })
+	words, closed := splitWords(text.Value)
+	short := slices.ContainsFunc(words, tooShort)
 	if in.bad(!PossibleText(text.Value, MaxFilterText) || !closed || short || len(words) == 0 || len(words) > maxConditions, "q",
-		`must be 1 to %d words of at least %d characters each; "several words" between quotation marks are one`, maxConditions, minWord) {
+		`must be 1 to %d words of at least %d characters each, 2 in Chinese, Japanese or Korean; "several words" between quotation marks are one`, maxConditions, minWord) {
 		return nil
 	}
 	return words
+}
+
+// RefuseSlowWords refuses words of two characters without a condition that has an index: a redrive or an export would
+// read every message. prefix goes in front of the name in the error.
+func (p *Problems) RefuseSlowWords(prefix string, f entity.Filter) {
+	indexed := len(f.MessageIDs) > 0 || f.Topic != "" || f.Group != uuid.Nil || len(f.Terms()) > 0 ||
+		!f.CreatedAfter.IsZero() || !f.RetriedAfter.IsZero() ||
+		slices.ContainsFunc(f.Words, func(word string) bool { return utf8.RuneCountInString(word) >= minWord })
+	p.Refuse(len(f.Words) > 0 && !indexed, prefix+"q", "has only words of 2 characters, which no index finds: "+
+		"add a word of at least %d, or one of topic (a name), group_id, id, key, header, payload, created_after, retried_after", minWord)
+}
+
+// ShowsMasked reports whether the query of a list compares with a masked value, or cannot be read.
+func ShowsMasked(text string, by wire.Masking) bool {
+	var p Problems
+	query, err := url.ParseQuery(text)
+	filter := ReadFilter(query, &p)
+	return err != nil || len(p) > 0 || strings.Contains(string(wire.Encode(wire.NewFilter(filter, by))), wire.MaskedText)
+}
+
+func tooShort(word string) bool {
+	n := utf8.RuneCountInString(word)
+	return n < minWord && (n < 2 || !strings.ContainsFunc(word, func(r rune) bool { return unicode.IsOneOf(dense, r) }))
 }
 
 // splitWords splits text at spaces outside of quotation marks. closed is false when the last one has no partner.
@@ -298,7 +344,7 @@ func splitWords(text string) (words []string, closed bool) {
 		} else {
 			word, text = text[:end], text[end:]
 		}
-		if !slices.Contains(words, word) {
+		if !slices.ContainsFunc(words, func(w string) bool { return strings.EqualFold(w, word) }) {
 			words = append(words, word)
 		}
 	}
@@ -309,7 +355,8 @@ const (
 	// seconds.
 	searchSlack = 10 * time.Second
 
-	// searchLimit is how late it may be for exports and redrives, where a missing match would be taken for no match.
+	// searchLimit is how late the search index may be for exports and redrives, where a missing match would look
+	// like no match.
 	searchLimit = time.Minute
 )
 
@@ -327,7 +374,7 @@ type SearchedUntil struct {
 
 // QueryIndex must be called before the query: afterwards it could report a time that the query did not cover.
 func QueryIndex(ctx context.Context, index Index, now func() time.Time, f entity.Filter) (SearchedUntil, error) {
-	if !f.Catalogued() {
+	if !f.NeedsSearchIndex() {
 		return SearchedUntil{}, nil
 	}
 	until, err := index.IndexedUntil(ctx)

@@ -20,6 +20,7 @@ import (
 
 var (
 	idA  = uuid.MustParse("550e8400-e29b-41d4-a716-446655440000")
+	idB  = uuid.MustParse("550e8400-e29b-41d4-a716-446655440001")
 	noon = time.Date(2026, 2, 20, 10, 30, 0, 0, time.UTC)
 )
 
@@ -42,6 +43,10 @@ var filters = []struct {
 		"Failure", `error_class=Boom&consumer_group=billing&dialect=spring`,
 		`{"error_class":"Boom","consumer_group":"billing","dialect":"spring"}`,
 		entity.Filter{ErrorClass: "Boom", ConsumerGroup: "billing", Dialect: "spring"},
+	},
+	{
+		"IDs", `id=` + idA.String() + `,` + idB.String(), `{"id":["` + idA.String() + `","` + idB.String() + `"]}`,
+		entity.Filter{MessageIDs: []uuid.UUID{idA, idB}},
 	},
 	{"Group", `group_id=` + idA.String(), `{"group_id":"` + idA.String() + `"}`, entity.Filter{Group: idA}},
 	{"Origin", `origin=unknown`, `{"origin":"unknown"}`, entity.Filter{UnknownOrigin: true}},
@@ -85,8 +90,9 @@ var filters = []struct {
 	},
 	{
 		"Words", `q=Timed+OUT+%22at+Line+7%22+timed`, `{"q":"Timed OUT \"at Line 7\" timed"}`,
-		entity.Filter{Words: []string{"timed", "out", "at line 7"}},
+		entity.Filter{Words: []string{"Timed", "OUT", "at Line 7"}},
 	},
+	{"WordsOfTwoIdeographs", `q=%E6%B3%A8%E6%96%87+%EC%A3%BC%EB%AC%B8`, `{"q":"注文 주문"}`, entity.Filter{Words: []string{"注文", "주문"}}},
 	{
 		"InjectionIsText", `error_class='%3B%20drop%20table%20x--&q=%25_%25'%3B--`, `{"error_class":"'; drop table x--","q":"%_%';--"}`,
 		entity.Filter{ErrorClass: "'; drop table x--", Words: []string{"%_%';--"}},
@@ -104,7 +110,7 @@ func patterns(texts ...string) entity.TopicPatterns {
 
 func queryFilter(query string) (entity.Filter, error) {
 	var p Problems
-	f := ReadFilter(httptest.NewRequest("GET", "/?"+query, nil), &p)
+	f := ReadFilter(httptest.NewRequest("GET", "/?"+query, nil).URL.Query(), &p)
 	return f, p.Err()
 }
 
@@ -159,10 +165,8 @@ func FuzzFilter(f *testing.F) {
 		if err != nil {
 			return
 		}
-		r := httptest.NewRequest("GET", "/", nil)
-		r.URL.RawQuery = values.Encode()
 		var p Problems
-		ReadFilter(r, &p)
+		ReadFilter(values, &p)
 		for _, d := range respond.FieldDetails(p.Err()) {
 			if d.Field == "" || d.Reason == "" {
 				t.Errorf("%q: problem %+v without a name", query, d)

@@ -1,5 +1,5 @@
-// Package request reads requests: bodies, parameters, filters and cursors, and what the server knows of a request
-// besides its content. Errors name the part of the request that is wrong.
+// Package request reads requests: bodies, parameters, filters and cursors, and the server's data about a request.
+// Errors name the part of the request that is wrong.
 package request
 
 import (
@@ -32,7 +32,7 @@ const (
 )
 
 // ID reads the id of the path. Only the canonical form is accepted: the other spellings that UUID libraries accept
-// would give one object several addresses.
+// would give one object several URLs.
 func ID(r *http.Request, what string) (uuid.UUID, error) {
 	text := r.PathValue("id")
 	id, ok := CanonicalID(text)
@@ -111,7 +111,22 @@ func Bool(query url.Values, name string) (bool, error) {
 	return text == "true", err
 }
 
-// OneOf returns the reason for refusing another word.
+// Statuses reads a list of states, repeated or with commas; nil when it is missing.
+func Statuses(query url.Values) (statuses []entity.Status, err error) {
+	if !query.Has("status") {
+		return nil, nil
+	}
+	for text := range strings.SplitSeq(strings.Join(query["status"], ","), ",") {
+		status, err := entity.ParseStatus(text)
+		if err != nil {
+			return nil, &entity.FieldError{Field: "status", Reason: OneOf(entity.Statuses())}
+		}
+		statuses = append(statuses, status)
+	}
+	return statuses, nil
+}
+
+// OneOf returns the reason for refusing a word that is not among words.
 func OneOf[T ~string](words []T) string {
 	var list []string
 	for _, word := range words {
@@ -232,7 +247,7 @@ func TimePosition(at time.Time, id uuid.UUID) []byte {
 	return append(NumberPosition(at.UnixMicro()), id[:]...)
 }
 
-// Before returns the zero Place for the beginning of a list.
+// Before returns the zero Cursor for the beginning of a list.
 func (l List) Before() repository.Cursor {
 	if l.Position == nil {
 		return repository.Cursor{}

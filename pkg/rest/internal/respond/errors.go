@@ -29,6 +29,7 @@ const (
 	CodeForbidden       = "SYS_DLQ_FORBIDDEN"
 	CodeMisdirected     = "SYS_DLQ_MISDIRECTED"
 	CodeRateLimited     = "SYS_DLQ_RATE_LIMITED"
+	CodePrecondition    = "SYS_DLQ_PRECONDITION_FAILED"
 )
 
 // Kinds that exist in HTTP only.
@@ -67,6 +68,7 @@ var answers = [...]Answer{
 	{ErrForbidden, http.StatusForbidden, CodeForbidden, "not allowed", false},
 	{entity.ErrInvalid, http.StatusBadRequest, CodeValidation, "invalid request", false},
 	{entity.ErrNotFound, http.StatusNotFound, CodeNotFound, "not found", false},
+	{entity.ErrChanged, http.StatusPreconditionFailed, CodePrecondition, "it has changed since it was read", false},
 	{entity.ErrConflict, http.StatusConflict, CodeConflict, "the message's state does not allow this", false},
 	{entity.ErrContended, http.StatusConflict, CodeConflict, "other requests change the same rows at this moment, try again", true},
 	{entity.ErrPublish, http.StatusBadGateway, CodePublishFailed, "the message could not be published", true},

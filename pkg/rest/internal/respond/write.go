@@ -32,7 +32,7 @@ func Body(w http.ResponseWriter, status int, contentType string, body []byte) {
 	_, _ = w.Write(body)
 }
 
-// Accepted answers 202 with a redrive and its address: it continues without the request.
+// Accepted answers 202 with a redrive and its URL: the redrive continues without the request.
 func Accepted(w http.ResponseWriter, redrive wire.Redrive) {
 	w.Header().Set("Location", "/api/v1/redrives/"+redrive.ID.String())
 	JSON(w, http.StatusAccepted, redrive)
@@ -77,7 +77,7 @@ func Messages(w http.ResponseWriter, as wire.Messages, messages []entity.Message
 	keepBuffer(buffer, buf)
 }
 
-// Message sends a single message with everything that is known of it.
+// Message sends a single message, including the members that lists leave out.
 func Message(w http.ResponseWriter, as wire.Messages, m *entity.Message, v wire.View) {
 	buffer, body := pageBuffer()
 	body = as.AppendDetailed(body, m, v)

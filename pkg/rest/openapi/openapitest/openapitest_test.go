@@ -123,12 +123,12 @@ func TestJudge(t *testing.T) {
 		answer string
 		want   string // part of the complaint; "" for none
 	}{
-		"an answer":                  {attack, 200, `{"topics":[],"next_cursor":null}`, ""},
+		"an answer":                  {attack, 200, `{"topics":[],"next_cursor":null,"missing":[]}`, ""},
 		"a refusal with a name":      {attack, 400, named, ""},
 		"a refusal without a name":   {attack, 400, refusal, "without the name"},
 		"a fault of the server":      {attack, 500, refusal, "= 500"},
 		"an answer of another shape": {attack, 200, `{}`, "answer"},
-		"what had to be refused":     {twice, 200, `{"topics":[],"next_cursor":null}`, "want it refused"},
+		"what had to be refused":     {twice, 200, `{"topics":[],"next_cursor":null,"missing":[]}`, "want it refused"},
 	} {
 		err := c.attack.Judge(c.status, asJSON, []byte(c.answer))
 		if got := err != nil; got != (c.want != "") || got && !strings.Contains(err.Error(), c.want) {

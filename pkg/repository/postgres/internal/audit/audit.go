@@ -17,21 +17,21 @@ type Operations struct{ db *conn.DB }
 // New returns the Operations of a database.
 func New(db *conn.DB) *Operations { return &Operations{db} }
 
-// PerformedQuery reports whether an operation made a change.
-const PerformedQuery = `SELECT EXISTS (SELECT FROM dlq.audit WHERE operation_id = $1::uuid)`
+// performedQuery reports whether an operation made a change.
+const performedQuery = `SELECT EXISTS (SELECT FROM dlq.audit WHERE operation_id = $1::uuid)`
 
 // Performed implements repository.Operations.
 func (s *Operations) Performed(ctx context.Context, operation uuid.UUID) (bool, error) {
 	var found []bool
-	if err := s.db.Select(ctx, &found, PerformedQuery, operation); err != nil {
+	if err := s.db.Select(ctx, &found, performedQuery, operation); err != nil {
 		return false, conn.Translate("find an operation", err)
 	}
 	return len(found) > 0 && found[0], nil
 }
 
-// PerformedOnQuery searches by object, because an object has few entries; an operation may have millions, so no index
+// performedOnQuery searches by object, because an object has few entries; an operation may have millions, so no index
 // of operations may be used.
-const PerformedOnQuery = `
+const performedOnQuery = `
 	SELECT w.id FROM unnest($3::uuid[]) AS w (id)
 	CROSS JOIN LATERAL (
 		SELECT FROM dlq.audit a
@@ -42,7 +42,7 @@ const PerformedOnQuery = `
 // ChangedBy returns the objects among ids, in that order, on which an operation has performed the action.
 func ChangedBy(ctx context.Context, db *conn.DB, operation uuid.UUID, action entity.Action, ids []uuid.UUID) ([]uuid.UUID, error) {
 	var found []uuid.UUID
-	err := db.Select(ctx, &found, PerformedOnQuery, operation, string(action), codec.UUIDArray(ids))
+	err := db.Select(ctx, &found, performedOnQuery, operation, string(action), codec.UUIDArray(ids))
 	return found, err
 }
 
@@ -59,7 +59,7 @@ func (s *Operations) PerformedOn(ctx context.Context, operation uuid.UUID, actio
 // its connection ended before the answer arrived.
 const RecordQuery = `
 	INSERT INTO dlq.audit (at, action, kind, object_id, from_state, to_state, retry_count, error_class, last_error,
-		actor, reason, request_id, trace_id, operation_id)
+		actor, reason, request_id, trace_id, operation_id, call_id)
 	SELECT coalesce($1::timestamptz, clock_timestamp()), $2::text, $8::text, $9::uuid, $10::text, $11::text, $12::int,
 		$13::text, $14::text, ` + CauseFrom3 + `
 	WHERE NOT EXISTS (
@@ -79,12 +79,12 @@ func (s *Operations) Record(ctx context.Context, e entity.AuditEntry) error {
 	return conn.Translate("record in the audit trail", s.db.Exec(ctx, RecordQuery, args...))
 }
 
-// The five values of a cause for the columns actor, reason, request_id, trace_id and operation_id, from the parameter
-// with that number on; see CauseArgs.
+// The six values of a cause for the columns actor, reason, request_id, trace_id, operation_id and call_id, from five
+// parameters, the first of which has that number; see CauseArgs. One parameter has both ids of the request.
 const (
-	CauseFrom3  = `$3::text, $4::text, $5::text, $6::text, $7::uuid`
-	CauseFrom11 = `$11::text, $12::text, $13::text, $14::text, $15::uuid`
-	CauseFrom12 = `$12::text, $13::text, $14::text, $15::text, $16::uuid`
+	CauseFrom3  = `$3::text, $4::text, ($5::text[])[1], $6::text, $7::uuid, ($5::text[])[2]::uuid`
+	CauseFrom11 = `$11::text, $12::text, ($13::text[])[1], $14::text, $15::uuid, ($13::text[])[2]::uuid`
+	CauseFrom12 = `$12::text, $13::text, ($14::text[])[1], $15::text, $16::uuid, ($14::text[])[2]::uuid`
 )
 
 // WithOperation adds an operation to a cause without one, so that the changes of a statement can be recognised when
@@ -96,14 +96,26 @@ func WithOperation(c entity.AuditInfo) entity.AuditInfo {
 	return c
 }
 
-// CauseArgs are the arguments of CauseFrom3 and its kind.
+// CauseArgs returns the arguments for CauseFrom3, CauseFrom11 and CauseFrom12.
 func CauseArgs(c entity.AuditInfo) []any {
 	optional := func(text string) sql.NullString {
 		text = codec.Clean(text)
 		return sql.NullString{String: text, Valid: text != ""}
 	}
 	return []any{
-		codec.Clean(c.Actor), optional(c.Reason), optional(c.RequestID), optional(c.TraceID),
+		codec.Clean(c.Actor), optional(c.Reason), requestArg(c), optional(c.TraceID),
 		uuid.NullUUID{UUID: c.Operation, Valid: c.Operation != uuid.Nil},
 	}
+}
+
+// requestArg returns the id that the client knows and the server's own, each NULL for none.
+func requestArg(c entity.AuditInfo) []byte {
+	ids := codec.NewArray(codec.OIDText, 2, 40)
+	ids.OptionalText(codec.Clean(c.RequestID))
+	if c.Call == uuid.Nil {
+		ids.Null()
+	} else {
+		ids.Text(c.Call.String())
+	}
+	return ids.Arg()
 }

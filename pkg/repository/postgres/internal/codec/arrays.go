@@ -13,7 +13,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// PostgreSQL's type numbers of the array elements.
+// The ids (OIDs) of the types of array elements in PostgreSQL.
 const (
 	OIDBool        = 16
 	OIDBytea       = 17

@@ -14,7 +14,7 @@ type defect struct {
 	LastOffset int64  `json:"last_offset,omitempty"`
 }
 
-// DefectOf is the JSON of a record's defect, nil when it has none.
+// DefectOf returns the JSON of a record's defect, nil when it has none.
 func DefectOf(r *entity.Record) []byte {
 	d := defect{Limit: r.Limit, Unreadable: strings.ToValidUTF8(strings.ReplaceAll(r.Unreadable, "\x00", ""), "\uFFFD"), LastOffset: r.LastOffset}
 	if d.Limit == "" && r.State != entity.ValueUnreadable {

@@ -15,7 +15,8 @@ func PackHeaders(headers []entity.Header) []byte {
 	return appendHeaders(make([]byte, 0, PackedSize(headers)), headers)
 }
 
-// PackedSize is an upper bound of the bytes of PackHeaders, for headers that are shorter than two megabytes each.
+// PackedSize returns an upper bound of the bytes of PackHeaders, for headers that are shorter than two megabytes
+// each.
 func PackedSize(headers []entity.Header) int {
 	size := 4
 	for i := range headers {

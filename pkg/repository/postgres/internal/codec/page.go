@@ -7,8 +7,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Expected is how many messages of a page get memory at once: asking for a large page of a small topic reserves no
-// more.
+// Expected is for how many messages of a page memory is reserved in advance, so that a request for a large page of
+// a small topic reserves no more.
 const Expected = 64
 
 // ShownPage counts the headers of a page.
@@ -41,7 +41,8 @@ func OneQuery(from Source, keyLimit int) string {
 	WHERE ` + from.Has("$1")
 }
 
-// ListedSize is how many bytes of m a page loads: a part that is too large by itself does not count.
+// ListedSize returns the SQL expression for how many bytes of m a page loads: a part that is too large by itself
+// does not count.
 func ListedSize(limit string) string {
 	return ListedSizeWithout(limit) + `
 			+ CASE WHEN coalesce(octet_length(m.value), pg_column_size(m.payload)) <= ` + limit + `

@@ -122,13 +122,13 @@ const ConsumptionOf = `
 		ORDER BY c.committed DESC, c.consumer_group LIMIT 1
 	) seen ON true`
 
-// ByteColumns are the bytes; limit (of the value) and headerLimit (of headers and key) are SQL expressions, negative
-// for no limit. octet_length does not read an out-of-line value.
+// ByteColumns returns the bytes; limit (of the value) and headerLimit (of headers and key) are SQL expressions,
+// negative for no limit. octet_length does not read an out-of-line value.
 func ByteColumns(limit, headerLimit string) string {
 	return ByteColumnsWith(KeyUpTo(headerLimit), limit, HeadersUpTo(headerLimit))
 }
 
-// FirstByteColumns are the bytes with the headers that viewFirst reads. keyLimit is the maximum length of a key,
+// FirstByteColumns returns the bytes with the headers that viewFirst reads. keyLimit is the maximum length of a key,
 // negative for any.
 func FirstByteColumns(limit string, keyLimit int) string {
 	return ByteColumnsWith(KeyUpTo(Bigint(keyLimit)), limit, "substring(m.headers FOR "+strconv.Itoa(packedLimit)+")")
@@ -137,7 +137,7 @@ func FirstByteColumns(limit string, keyLimit int) string {
 // AnyKey as a limit loads keys of any length.
 const AnyKey = -1
 
-// KeyUpTo is the column of a key of at most limit bytes.
+// KeyUpTo returns the column of a key of at most limit bytes.
 func KeyUpTo(limit string) string {
 	return "CASE WHEN " + limit + " < 0 OR octet_length(m.key) <= " + limit + " THEN m.key END AS key"
 }
@@ -163,7 +163,7 @@ func ByteColumnsWith(key, limit, headers string) string {
 // Present reports whether the row holds a message.
 func (r *Row) Present() bool { return r.ID.Valid }
 
-// Message returns the entity without its bytes.
+// Message returns the message without its key, value and headers.
 func (r *Row) Message() entity.Message {
 	m := entity.Message{
 		ID:            r.ID.UUID,

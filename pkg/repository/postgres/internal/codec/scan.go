@@ -18,9 +18,9 @@ type rowReader interface {
 	ReadRows(ctx context.Context, query string, args []any, read func(*sql.Rows) error) error
 }
 
-// EachRow runs a prepared query and calls do for each row, which is valid until do returns; its bytes may be kept.
-// total, if not nil, receives the column of that name first. It uses no reflection for a row, which would cost more
-// than reading the row.
+// EachRow runs a prepared query and calls do for each row, which is valid until do returns; its bytes may be kept. If
+// total is not nil, it is set to the row's column total before do is called. It uses no reflection for a row, which
+// would cost more than reading the row.
 func EachRow(ctx context.Context, db rowReader, query string, args []any, total *int64, do func(*Row) error) error {
 	return db.ReadRows(ctx, query, args, func(rows *sql.Rows) error {
 		return ScanRows(rows, func(r *ScannedRow) error {

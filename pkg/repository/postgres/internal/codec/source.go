@@ -34,7 +34,7 @@ func (s Source) joinOf(table, id string) string {
 	return "JOIN " + table + " m ON m.id = " + id
 }
 
-// Has is the condition that m has that id.
+// Has returns the condition that m has that id.
 func (s Source) Has(id string) string {
 	if s.Archived {
 		return "m.id = " + id + " AND m.archived_at = (SELECT archived_at FROM dlq.archive_ids WHERE id = " + id + ")"

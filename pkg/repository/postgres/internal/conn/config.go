@@ -49,7 +49,7 @@ type Config struct {
 	AutoMigrate     bool          `mapstructure:"auto_migrate"`
 }
 
-// DefaultConfig has a small pool without TLS. Host, Name and User have no default.
+// DefaultConfig returns settings for a small pool without TLS. Host, Name and User have no default.
 func DefaultConfig() Config {
 	return Config{
 		Port:            5432,
@@ -133,7 +133,7 @@ func readCredentials(path string) (credentials, error) {
 	return c, nil
 }
 
-// parseCredentials parses either form. Its errors contain nothing of the text.
+// parseCredentials parses either form. Its errors quote no part of the text, which holds a password.
 func parseCredentials(text string) (credentials, error) {
 	parse := parseLines
 	if strings.HasPrefix(strings.TrimSpace(text), "{") {

@@ -2,7 +2,6 @@ package conn
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -21,7 +20,7 @@ func TestConfig(t *testing.T) {
 
 	postgrestest.Parallel(t, "IsDecodedFromTheDocumentsSection", func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "c.yaml")
-		writeSecret(t, file, `
+		postgrestest.WriteSecret(t, file, `
 database:
   host: "postgres.k1s0-system.svc.cluster.local"
   port: 5433
@@ -160,8 +159,8 @@ func TestCredentials(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	both, password := filepath.Join(dir, "both"), filepath.Join(dir, "password")
-	writeSecret(t, both, "username: dynamic\npassword: d\n")
-	writeSecret(t, password, "f\n")
+	postgrestest.WriteSecret(t, both, "username: dynamic\npassword: d\n")
+	postgrestest.WriteSecret(t, password, "f\n")
 
 	for _, c := range []struct {
 		name   string
@@ -193,11 +192,6 @@ func goodConfig() Config {
 	c := DefaultConfig()
 	c.Host, c.Name, c.User = "db.internal", "dlq_db", "app"
 	return c
-}
-
-func writeSecret(t *testing.T, path, content string) {
-	t.Helper()
-	check.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 }
 
 func openConfig(t *testing.T, c Config) *sqlx.DB {

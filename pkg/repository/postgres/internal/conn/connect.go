@@ -153,7 +153,7 @@ func (c *connector) connect(ctx context.Context) (driver.Conn, error) {
 		err := try(credentials{c.cfg.User, c.cfg.Password})
 		return c.session(conn, credentials{user: c.cfg.User}, generation), err
 	}
-	as, err := c.logins.SignIn(ctx, Rejected, try)
+	as, err := c.logins.SignIn(ctx, rejected, try)
 	if err != nil {
 		return nil, err
 	}
@@ -188,8 +188,8 @@ func (c *connector) dropIdle() {
 	}
 }
 
-// Rejected reports whether the server refused the credentials.
-func Rejected(err error) bool {
+// rejected reports whether the server refused the credentials.
+func rejected(err error) bool {
 	var answer *pq.Error
 	return errors.As(err, &answer) && (answer.Code == "28P01" || answer.Code == "28000")
 }

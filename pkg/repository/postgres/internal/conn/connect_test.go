@@ -43,7 +43,7 @@ func TestConnector(t *testing.T) {
 	postgrestest.Parallel(t, "ReadsTheFileForEveryConnection", func(t *testing.T) {
 		c, seen := dialled(fileConfig(t, "one"), errDialled)
 		_, _ = c.Connect(t.Context())
-		writeSecret(t, c.cfg.PasswordFile, "two\n")
+		postgrestest.WriteSecret(t, c.cfg.PasswordFile, "two\n")
 		_, _ = c.Connect(t.Context())
 		wantPasswords(t, *seen, "one", "two")
 	})
@@ -53,10 +53,10 @@ func TestConnector(t *testing.T) {
 			c, seen := dialled(fileConfig(t, "old"))
 			c.dial = func(_ context.Context, p pq.Config) (driver.Conn, error) {
 				*seen = append(*seen, p)
-				writeSecret(t, c.cfg.PasswordFile, fmt.Sprintf("new%d", len(*seen)))
+				postgrestest.WriteSecret(t, c.cfg.PasswordFile, fmt.Sprintf("new%d", len(*seen)))
 				return nil, &pq.Error{Code: pqerror.Code(code)}
 			}
-			if _, err := c.Connect(t.Context()); !Rejected(err) {
+			if _, err := c.Connect(t.Context()); !rejected(err) {
 				t.Errorf("got %v, want the server's refusal", err)
 			}
 			wantPasswords(t, *seen, "old", "new1")
@@ -180,7 +180,7 @@ func fileConfig(t *testing.T, password string) Config {
 	t.Helper()
 	c := goodConfig()
 	c.PasswordFile = filepath.Join(t.TempDir(), "password")
-	writeSecret(t, c.PasswordFile, password)
+	postgrestest.WriteSecret(t, c.PasswordFile, password)
 	return c
 }
 

@@ -23,7 +23,7 @@ func New(pool *sqlx.DB, now func() time.Time) *DB {
 	return &DB{Pool: pool, now: now, statements: statements{prepared: map[string]*sqlx.Stmt{}, sizes: map[int64]int64{}}}
 }
 
-// Clock is the time argument of a statement: NULL uses the database's clock.
+// Clock returns the time argument of a statement: NULL uses the database's clock.
 func (d *DB) Clock() any {
 	if d.now == nil {
 		return nil
@@ -136,10 +136,4 @@ func (d *DB) query(ctx context.Context, query string, args []any) (*sql.Rows, er
 	}
 	defer func() { _ = st.Close() }()    // after its rows are closed
 	return st.QueryContext(ctx, args...) //nolint:sqlclosecheck // the caller closes the rows
-}
-
-// RenewPlans prepares statements again if tables have grown, and from then on only when it is called: tests decide when.
-func (d *DB) RenewPlans(ctx context.Context) {
-	d.statements.stop()
-	d.statements.renewNow(ctx, d.Pool)
 }

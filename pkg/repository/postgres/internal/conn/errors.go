@@ -97,17 +97,17 @@ func Translate(where string, err error) error {
 		return &contendedError{where, err}
 	case Refused(err):
 		return &refusedError{where, err}
-	case Transient(err):
+	case transient(err):
 		return &unavailableError{where, err}
 	default:
 		return fmt.Errorf("%s: %w", where, err)
 	}
 }
 
-// Transient reports whether the same statement may succeed later: the server cannot be reached, is starting or
+// transient reports whether the same statement may succeed later: the server cannot be reached, is starting or
 // stopping, or is full; or the role was dropped (42501 on a live session, 28xxx on a new one), as the next connection
 // reads new credentials.
-func Transient(err error) bool {
+func transient(err error) bool {
 	var network net.Error
 	var connect *connectError
 	if errors.As(err, &connect) {

@@ -11,7 +11,7 @@ import (
 const (
 	// plansInterval is how often the sizes of tables are read while statements run.
 	plansInterval = time.Second
-	// sizesTimeout limits the time to read them.
+	// sizesTimeout limits the time to read the sizes of tables.
 	sizesTimeout = 5 * time.Second
 	// replacedTime is how long a caller may still use a statement after it was replaced.
 	replacedTime = time.Minute
@@ -76,13 +76,6 @@ func (s *statements) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reading = false
-}
-
-// stop ends the reading of sizes by watch.
-func (s *statements) stop() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.reading = true
 }
 
 // renew drops the prepared statements when a table has outgrown their plans, and closes them after replacedTime.

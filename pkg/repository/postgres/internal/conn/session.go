@@ -186,7 +186,7 @@ func (t *sessionTx) Rollback() error {
 	return err
 }
 
-// ended makes the check that was not possible within the transaction.
+// ended checks after a transaction whether the role is gone, which is not possible within it.
 func (s *session) ended() {
 	s.inTx = false
 	if !s.denied || !s.driverConn.IsValid() {

@@ -74,7 +74,7 @@ func errorType(err error) string {
 		return "canceled"
 	case errors.Is(err, context.DeadlineExceeded):
 		return "timeout"
-	case errors.Is(err, driver.ErrBadConn), Transient(err):
+	case errors.Is(err, driver.ErrBadConn), transient(err):
 		return "connection"
 	}
 	return "_OTHER"

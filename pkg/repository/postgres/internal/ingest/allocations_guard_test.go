@@ -43,7 +43,7 @@ func recordPaths(tb testing.TB) []recordtest.Path {
 	}
 }
 
-// listedRow is a row as a page of a list has it.
+// listedRow returns a row as it is on a page of a list.
 func listedRow(headers []byte) *codec.Row {
 	now := time.Now()
 	text := func(s string) sql.NullString { return sql.NullString{String: s, Valid: true} }
@@ -57,7 +57,7 @@ func listedRow(headers []byte) *codec.Row {
 	return r
 }
 
-// springHeaders are the headers of a Spring application's dead letter.
+// springHeaders returns the headers of a Spring application's dead letter.
 func springHeaders() []entity.Header {
 	return []entity.Header{
 		{Key: "kafka_dlt-original-topic", Value: []byte("orders.events.v1")},

@@ -16,7 +16,7 @@ func storeArgs(in incoming, clock any) []any {
 	return append(args, clock, key, headers, value, rawTimes(in.Messages), defects(in.Messages), pendingPayloads(in))
 }
 
-// rawTimes are the timestamps that are not valid dates, up to the last one: hardly any batch has one, and unnest
+// rawTimes returns the timestamps that are not valid dates, up to the last one: hardly any batch has one, and unnest
 // fills a column that is too short with NULL.
 func rawTimes(messages []entity.Message) []byte {
 	n := len(messages)
@@ -34,8 +34,8 @@ func rawTimes(messages []entity.Message) []byte {
 	return raw.Arg()
 }
 
-// defects are the missing parts of the messages' records, up to the last message that has one: unnest fills a column
-// that is too short with NULL.
+// defects returns the missing parts of the messages' records, up to the last message that has one: unnest fills a
+// column that is too short with NULL.
 func defects(messages []entity.Message) []byte {
 	n := len(messages)
 	for n > 0 && codec.DefectOf(&messages[n-1].Record) == nil {
@@ -52,7 +52,7 @@ func defects(messages []entity.Message) []byte {
 	return column.Arg()
 }
 
-// returnArgs are the additional parameters of storeReturnsQuery.
+// returnArgs returns the additional parameters of storeReturnsQuery.
 func returnArgs(in incoming) []any {
 	n := len(in.back)
 	children, attempts, redrives := codec.NewArray(codec.OIDUUID, n, 16), codec.NewArray(codec.OIDUUID, n, 16), codec.NewArray(codec.OIDUUID, n, 16)
@@ -171,7 +171,7 @@ func messageArgs(in incoming) (columns []any, keys, headerLists, values any) {
 	return columns, key.Arg(), headers.Arg(), value.Arg()
 }
 
-// valueBytes is the size of a message's value in the array of values.
+// valueBytes returns the size of a message's value in the array of values.
 func valueBytes(in incoming, m *entity.Message) int {
 	if in.large() {
 		return 0

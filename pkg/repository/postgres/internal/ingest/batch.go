@@ -14,15 +14,15 @@ type incoming struct {
 	back  []returnMatch // the returns among them
 }
 
-// large reports whether the batch is one message whose value is sent without an array, which would be another copy of
-// it.
+// large reports whether the batch is one message with a large value. That value is sent as a plain parameter,
+// because an array would hold another copy of it.
 func (in *incoming) large() bool {
 	return len(in.Messages) == 1 && len(in.Messages[0].Record.Value) > largeValue
 }
 
 const largeValue = 1 << 20
 
-// arrivals are the returns among the messages that were stored.
+// arrivals returns the returns among the messages that were stored.
 func (in *incoming) arrivals(stored []repository.Partition) []repository.Arrival {
 	var out []repository.Arrival
 	for _, c := range in.back {

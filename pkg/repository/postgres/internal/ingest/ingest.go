@@ -47,7 +47,8 @@ const (
 		SELECT EXISTS (SELECT FROM dlq.quarantine WHERE incarnation_id = ANY ($1::int4[])) AS any_waiting
 	)`
 
-	// releaseSteps end the quarantine of records instead; their range is the position of one record.
+	// releaseSteps are used in place of moveSteps when records leave quarantine: they move no position, and each
+	// range is the offset of one record.
 	releaseSteps = `
 	WITH step AS (
 		SELECT * FROM unnest($1::int4[], $2::int4[], $3::int8[], $4::int8[])
@@ -60,8 +61,9 @@ const (
 		SELECT false AS any_waiting
 	)`
 
-	// waiting is whether records of these topics are in quarantine: such a record is not stored a second time when an
-	// operator moved its position back and it is read again. A join would materialise the rows.
+	// In moveSteps, waiting says whether records of these topics are in quarantine. When an operator moves a
+	// position back and such a record is read again, it is not stored a second time. A join would materialise the
+	// rows.
 	//
 	// recordRows are the messages in the order of their ids, so that neighbouring index entries are inserted
 	// together. The largest columns come last; see storeArgs.

@@ -173,10 +173,10 @@ const (
 		) m`
 )
 
-// SentQuery runs for every batch: one index look-up of attempts for each different record, and one walk of the index
+// sentQuery runs for every batch: one index look-up of attempts for each different record, and one walk of the index
 // of claims. It returns which records were sent or are being sent. An attempt is a claim until it becomes a row of
 // dlq.attempts: one statement sees exactly one of the two.
-const SentQuery = `
+const sentQuery = `
 	SELECT s.ord FROM unnest($3::bigint[], $4::text[]) WITH ORDINALITY AS s (record_hash, topic, ord)
 	CROSS JOIN LATERAL (SELECT 1 FROM dlq.attempts a WHERE ` + sentSame + ` LIMIT 1) a
 	UNION ALL
@@ -195,9 +195,9 @@ const sentBytes = `
 	CASE WHEN e.set_key THEN e.key ELSE m.key END = s.key
 	AND CASE WHEN e.patch IS NOT NULL THEN true WHEN e.set_value THEN e.value = s.value ELSE m.value = s.value END`
 
-// SameQuery finds for each of those records as many attempts as it has messages, the latest first: the attempt must
-// have sent the same bytes, and nothing may have come back for it yet.
-var SameQuery = `
+// sameQuery finds, for each record that sentQuery returned, as many attempts as the batch has messages with that
+// record, the latest first: the attempt must have sent the same bytes, and nothing may have come back for it yet.
+var sameQuery = `
 	SELECT s.ord, c.attempt_id, c.redrive_id, c.retry_count, c.claimed, c.confirmed, c.parent_id, c.root_id
 	FROM unnest($3::bigint[], $4::text[], $5::bytea[], $6::bytea[], $7::int4[], $9::int4[], $10::bool[])
 		WITH ORDINALITY AS s (record_hash, topic, key, value, messages, dlq_topic_id, declared, ord)
@@ -256,7 +256,7 @@ func (s returns) returnsByContent(
 		topics.Text(l.topic)
 	}
 	var sent []int
-	err := s.db.Select(ctx, &sent, SentQuery, window.Microseconds(), s.db.Clock(), wanted.Arg(), topics.Arg())
+	err := s.db.Select(ctx, &sent, sentQuery, window.Microseconds(), s.db.Clock(), wanted.Arg(), topics.Arg())
 	if err != nil || len(sent) == 0 {
 		return nil, err
 	}
@@ -301,7 +301,7 @@ type sameArgs struct {
 	like   []contentKey
 	first  []*entity.Message
 	groups [][]int
-	// declared: the dead-letter topic is declared for the original topic of the group.
+	// declared: the dead-letter topic of the equal messages is declared for their original topic.
 	declared []bool
 	taken    []uuid.UUID // attempts that already have a confirmed return in this batch
 }
@@ -335,13 +335,14 @@ func (a *sameArgs) args() []any {
 	}
 }
 
-// match assigns the attempts that sent the same to each group of messages, in the messages' order.
+// match finds the attempts that sent the record of each set of equal messages, and assigns them to these messages
+// in order.
 func (s returns) match(ctx context.Context, same sameArgs) ([]child, error) {
 	var found []childRow
-	if err := s.db.Select(ctx, &found, SameQuery, same.args()...); err != nil {
+	if err := s.db.Select(ctx, &found, sameQuery, same.args()...); err != nil {
 		return nil, err
 	}
-	// Groups of several dead-letter topics may have found the same attempt.
+	// Equal messages of several dead-letter topics are separate sets, which may have found the same attempt.
 	type place struct {
 		attempt   uuid.UUID
 		confirmed bool

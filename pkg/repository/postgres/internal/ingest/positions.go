@@ -10,13 +10,13 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// Positions numbers topics and keeps the next offset of each partition.
+// Positions assigns ids to topics and keeps the next offset of each partition.
 type Positions struct{ db *conn.DB }
 
 // NewPositions returns the Positions of a database.
 func NewPositions(db *conn.DB) *Positions { return &Positions{db} }
 
-// knownTopicsQuery finds the numbers of topics, by their index in the request.
+// knownTopicsQuery finds the ids of topics, by their index in the request.
 const knownTopicsQuery = `
 	SELECT w.place, t.id AS topic_id, i.id AS incarnation_id
 	FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w (name, kafka_id, place)
@@ -24,7 +24,7 @@ const knownTopicsQuery = `
 	JOIN dlq.topic_incarnations i ON i.topic_id = t.id AND i.kafka_id = w.kafka_id`
 
 // Rows are inserted in the order of the names, so that two callers never deadlock. Existing names are left out: a
-// conflict would use up a number.
+// conflict would use up an id.
 const (
 	makeTopicsQuery = `
 	INSERT INTO dlq.topics (name)
@@ -63,7 +63,7 @@ func (s *Positions) OpenTopics(ctx context.Context, topics []repository.Topic) (
 	return nil, errors.New("open topics: the row of a new topic was not found")
 }
 
-// knownTopics returns the numbers of n topics, nil when one of them is new.
+// knownTopics returns the ids of n topics; nil when one of the topics is new.
 func (s *Positions) knownTopics(ctx context.Context, names, kafkaIDs []byte, n int) ([]repository.TopicRef, error) {
 	var found []struct {
 		Place       int64 `db:"place"`

@@ -49,7 +49,7 @@ func (p projection) note(m *entity.Message) string {
 	return note
 }
 
-// pendingPayloads are the ids of the messages whose payload is to be filled later.
+// pendingPayloads returns the ids of the messages whose payload is to be filled later.
 func pendingPayloads(in incoming) []byte {
 	ids := codec.NewArray(codec.OIDUUID, len(in.Messages), 16)
 	for i := range in.Messages {

@@ -49,8 +49,8 @@ type quarantineRow struct {
 	RetryAt     time.Time     `db:"retry_at"`
 }
 
-// quarantineColumns are the columns of a quarantineRow; limit is the SQL of the longest key, value and headers that
-// are read, negative for any.
+// quarantineColumns returns the columns of a quarantineRow; limit is the SQL of the longest key, value and headers
+// that are read, negative for any.
 func quarantineColumns(limit string) string {
 	return `
 	q.id, q.dlq_topic_id, t.name AS dlq_topic, q.incarnation_id, q.partition, q.dlq_offset, q.timestamp_ms,
@@ -198,7 +198,7 @@ func (s *Quarantine) WakeQuarantined(ctx context.Context) error {
 // message may quote the record.
 const (
 	auditQuarantine = `, audit AS (
-		INSERT INTO dlq.audit (at, action, kind, object_id, last_error, topics, actor, reason, request_id, trace_id, operation_id)
+		INSERT INTO dlq.audit (at, action, kind, object_id, last_error, topics, actor, reason, request_id, trace_id, operation_id, call_id)
 		SELECT coalesce($2::timestamptz, clock_timestamp()), $8, 'quarantine', q.id,
 			format('%s/%s/%s: SQLSTATE %s', t.name, q.partition, q.dlq_offset, q.sqlstate), ARRAY[t.name], ` + audit.CauseFrom3 + `
 		FROM q JOIN dlq.topics t ON t.id = q.dlq_topic_id

@@ -60,7 +60,7 @@ func recordState(r entity.Record) (string, error) {
 	return string(state), err
 }
 
-// timestampOf is a record's timestamp in milliseconds; NULL when it has none.
+// timestampOf returns a record's timestamp in milliseconds; NULL when it has none.
 func timestampOf(source entity.Source) any {
 	switch {
 	case source.RawTime != 0:

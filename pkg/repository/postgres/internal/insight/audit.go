@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -40,7 +41,11 @@ type auditRow struct {
 	RequestID  sql.NullString `db:"request_id"`
 	TraceID    sql.NullString `db:"trace_id"`
 	Operation  uuid.NullUUID  `db:"operation_id"`
+	Call       uuid.NullUUID  `db:"call_id"`
 	Topics     sql.NullString `db:"topics"`
+	Entries    int            `db:"entries"`
+	Redrive    string         `db:"redrive_action"`
+	Selected   int            `db:"selected"`
 }
 
 func (r *auditRow) entry() entity.AuditEntry {
@@ -49,9 +54,10 @@ func (r *auditRow) entry() entity.AuditEntry {
 		Action: entity.Action(r.Action), Kind: entity.Kind(r.Kind), ObjectID: r.ObjectID,
 		From: r.From.String, To: r.To.String, RetryCount: int(r.RetryCount.Int32),
 		Class: entity.ErrorClass(r.Class.String), LastError: r.LastError.String, Topics: r.Topics.String,
+		Entries: r.Entries, Redrive: entity.RedriveAction(r.Redrive), Selected: r.Selected,
 		Cause: entity.AuditInfo{
 			Actor: r.Actor, Reason: r.Reason.String, RequestID: r.RequestID.String, TraceID: r.TraceID.String,
-			Operation: r.Operation.UUID,
+			Operation: r.Operation.UUID, Call: r.Call.UUID,
 		},
 	}
 }
@@ -65,7 +71,7 @@ func (s *Audit) Trail(ctx context.Context, q repository.TrailQuery) ([]entity.Au
 	if err != nil {
 		return nil, conn.Translate("read the audit trail", err)
 	}
-	query, args := TrailQuery(q, visible)
+	query, args := trailQuery(q, visible)
 	var found []auditRow
 	// Not prepared: a generic plan would scan the trail back to its beginning for a rare actor or a recent time.
 	if err := s.db.Pool.SelectContext(ctx, &found, query, args...); err != nil {
@@ -78,29 +84,63 @@ func (s *Audit) Trail(ctx context.Context, q repository.TrailQuery) ([]entity.Au
 	return entries, nil
 }
 
-// TrailQuery contains only the conditions that are set, so that each combination has its own plan.
-func TrailQuery(q repository.TrailQuery, visible SeenTopics) (query string, args []any) {
-	var where []string
+// byPerson is true for what people did, as entity.AuditEntry.ActorKind says. The index idx_audit_people has the same
+// text.
+const byPerson = `action NOT IN ('attempt', 'pass', 'stop', 'finish') AND actor NOT IN ('settler', 'auto', 'ingest', 'heartbeat')`
+
+// trailQuery contains only the conditions that are set, so that each combination has its own plan.
+func trailQuery(q repository.TrailQuery, visible seenTopics) (query string, args []any) {
+	where, seen := []string{"true"}, "true"
 	add := func(asked bool, condition string, arg any) {
 		if asked {
 			args = append(args, arg)
 			where = append(where, fmt.Sprintf(condition, len(args)))
 		}
 	}
+	action := "action = $%d"
+	if q.ByRequest {
+		action = `(action = $%[1]d OR action = 'create' AND EXISTS (
+			SELECT FROM dlq.redrives r WHERE r.id = object_id AND r.action IN ($%[1]d, $%[1]d || '_patched')))`
+	}
 	add(q.ObjectID != uuid.Nil, "object_id = $%d", q.ObjectID)
 	add(q.Kind != "", "kind = $%d", codec.Clean(string(q.Kind)))
 	add(q.Actor != "", "actor = $%d", codec.Clean(q.Actor))
-	add(q.Action != "", "action = $%d", codec.Clean(string(q.Action)))
+	add(q.Action != "", action, codec.Clean(string(q.Action)))
 	add(q.RequestID != "", "request_id = $%d", codec.Clean(q.RequestID))
-	add(!q.After.IsZero(), "at >= $%d", entity.TruncateTime(q.After))
-	add(q.Before != 0, "id < $%d", q.Before)
 	add(!visible.All, "(topics IS NULL OR topics && $%d::text[])", codec.TextArray(visible.Names))
-	if where == nil {
-		where = []string{"true"}
+	if !visible.All { // entries of other objects do not all name their topics
+		seen = where[len(where)-1]
+		if q.ObjectID != uuid.Nil {
+			seen += " AND " + where[1]
+		}
+	}
+	switch q.ActorKind {
+	case entity.ActorPerson:
+		where = append(where, byPerson)
+	case entity.ActorMachine:
+		where = append(where, "NOT ("+byPerson+")")
+	}
+	if q.ByRequest && q.ObjectID == uuid.Nil && q.RequestID == "" {
+		where = append(where, "redrive_id IS NULL")
+	}
+	matches := strings.Join(where, " AND ")
+	add(!q.After.IsZero(), "at >= $%d", entity.TruncateTime(q.After))
+	add(!q.Until.IsZero(), "at < $%d", entity.TruncateTime(q.Until))
+	add(q.Before != 0, "id < $%d", q.Before)
+	first, from, extra := "", "dlq.audit", ""
+	if q.ByRequest {
+		first = `
+		AND (call_id IS NULL OR id = (SELECT min(id) FROM dlq.audit WHERE call_id = e.call_id AND ` + matches + `))`
+		from, extra = "dlq.audit e", `, (
+			SELECT greatest(count(*), 1) FROM (
+				SELECT FROM dlq.audit WHERE call_id = e.call_id AND `+seen+` LIMIT `+strconv.Itoa(entity.MaxRequestEntries+1)+`
+			) counted
+		) AS entries, coalesce((SELECT r.action FROM dlq.redrives r WHERE r.id = object_id AND e.action = 'create'), '') AS redrive_action,
+		coalesce((SELECT r.selected FROM dlq.redrives r WHERE r.id = object_id AND e.action = 'create'), 0) AS selected`
 	}
 	args = append(args, q.Limit)
 	return fmt.Sprintf(`
 	SELECT id, at, action, kind, object_id, from_state, to_state, retry_count, error_class, last_error,
-	       actor, reason, request_id, trace_id, operation_id, array_to_string(topics, ',') AS topics
-	FROM dlq.audit WHERE %s ORDER BY id DESC LIMIT $%d`, strings.Join(where, " AND "), len(args)), args
+	       actor, reason, request_id, trace_id, operation_id, call_id, array_to_string(topics, ',') AS topics%s
+	FROM %s WHERE %s%s ORDER BY id DESC LIMIT $%d`, extra, from, strings.Join(where, " AND "), first, len(args)), args
 }

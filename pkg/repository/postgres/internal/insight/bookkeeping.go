@@ -19,7 +19,7 @@ func NewBookkeeping(db *conn.DB) *Bookkeeping { return &Bookkeeping{db} }
 
 // A cut-off is relative to the time of the store's clock, $1.
 const (
-	PurgeKeysQuery = `
+	purgeKeysQuery = `
 	WITH gone AS (
 		DELETE FROM dlq.idempotency_keys WHERE ctid = ANY (ARRAY(
 			SELECT ctid FROM dlq.idempotency_keys
@@ -95,7 +95,7 @@ const trendDays = int(repository.TrendLife / (24 * time.Hour))
 // and returns without an attempt, after redriveDays; audit entries after auditDays (at least 365); documents and
 // edits without a message, and empty partitions of documents; hourly arrivals after repository.TrendLife; error
 // groups that may be deleted (repository.Groups); archive runs after repository.ArchiveRunLife; ended sessions whose
-// token has expired. It deletes at most batch rows a transaction (of redrives 10, with their batches) and returns how
+// token has expired; drafts of the console after a day. It deletes at most batch rows a transaction (of redrives 10, with their batches) and returns how
 // many rows. When one kind fails it continues with the others.
 func (s *Bookkeeping) PurgeBookkeeping(ctx context.Context, redriveDays, auditDays, batch int) (int64, error) {
 	if redriveDays < 0 || auditDays < minAuditDays || batch < 1 {
@@ -107,7 +107,7 @@ func (s *Bookkeeping) PurgeBookkeeping(ctx context.Context, redriveDays, auditDa
 		where, query string
 		args         []any
 	}{
-		{"purge idempotency keys", PurgeKeysQuery, []any{s.db.Clock(), repository.KeyLife.Microseconds(), batch}},
+		{"purge idempotency keys", purgeKeysQuery, []any{s.db.Clock(), repository.KeyLife.Microseconds(), batch}},
 		{"purge redrives", purgeRedrivesQuery, []any{s.db.Clock(), redriveDays, batch}},
 		{"purge returns", purgeReturnsQuery, []any{s.db.Clock(), redriveDays, batch}},
 		{"purge unconfirmed returns", purgeUnconfirmedQuery, []any{s.db.Clock(), redriveDays, batch}},
@@ -118,6 +118,7 @@ func (s *Bookkeeping) PurgeBookkeeping(ctx context.Context, redriveDays, auditDa
 		{"purge hourly arrivals", purgeArrivalsQuery, []any{trendDays, batch}},
 		{"purge archive runs", purgeArchiveRunsQuery, []any{s.db.Clock(), int(repository.ArchiveRunLife / (24 * time.Hour)), batch}},
 		{"purge ended sessions", purgeSessionsQuery, []any{s.db.Clock(), batch}},
+		{"purge drafts", purgeDraftsQuery, []any{s.db.Clock(), batch}},
 	} {
 		n, err := s.db.DeleteInBatches(ctx, kind.where, kind.query, kind.args...)
 		total += n

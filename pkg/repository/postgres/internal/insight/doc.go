@@ -1,14 +1,17 @@
 // Package insight has what people ask about messages, and what replicas share: error groups, topics, activity, the
-// audit trail, idempotency keys and sessions, notifications, the mapping, runs of the archiver, and the deletion of
-// rows that are kept for a limited time.
+// audit trail, idempotency keys and sessions, notifications, the mapping, redirects, runs of the archiver, drafts, and the
+// deletion of rows that are kept for a limited time.
 //
 // Read it in this order:
 //
 //   - bookkeeping.go: Bookkeeping, the deletion of old rows
 //   - runs.go: Runs of the archiver
 //   - keys.go: Keys, and Sessions of people
+//   - drafts.go: Drafts of the console's forms
 //   - mappings.go: Mappings from dead-letter topics to original topics
-//   - notifications.go: Notifications, notices and their sinks
+//   - views.go: SavedViews, filters of lists
+//   - redirects.go: RedirectStore, the redirects of original topics
+//   - notifications.go: Notifications and their sinks
 //   - events.go: Activity, events to notify of, and arrivals
 //   - topics.go: Topics, summaries and totals
 //   - audit.go: Audit, the trail

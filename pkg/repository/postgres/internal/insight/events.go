@@ -33,21 +33,21 @@ type redriveReader interface {
 // NewActivity returns the Activity of a database.
 func NewActivity(db *conn.DB, redrives redriveReader) *Activity { return &Activity{db, redrives} }
 
-// noticeStateQuery returns how far events were read; stale when that was too long ago, or when the stored transaction
-// id is in the future: the data were moved to another server, whose ids start again.
-const noticeStateQuery = `
+// notificationStateQuery returns how far events were read; stale when that was too long ago, or when the stored
+// transaction id is in the future: the data were moved to another server, whose ids start again.
+const notificationStateQuery = `
 	SELECT version, mark_xid::text AS mark_xid, mark_id, began_at, n.moment,
 		watched_at IS NULL OR watched_at < n.moment - $2::bigint * interval '1 microsecond'
 			OR mark_xid > pg_snapshot_xmax(pg_current_snapshot()) AS stale
 	FROM dlq.notification_state, (SELECT coalesce($1::timestamptz, clock_timestamp()) AS moment) n`
 
-// beginNoticesQuery begins after all transactions that have ended by now.
-const beginNoticesQuery = `
+// beginNotificationsQuery begins after all transactions that have ended by now.
+const beginNotificationsQuery = `
 	UPDATE dlq.notification_state SET version = version + 1, mark_xid = pg_snapshot_xmin(pg_current_snapshot()), mark_id = 0,
 		began_at = coalesce($1::timestamptz, clock_timestamp()), watched_at = coalesce($1::timestamptz, clock_timestamp())
 	WHERE version = $2`
 
-type noticeState struct {
+type notificationState struct {
 	Version int64        `db:"version"`
 	Xid     string       `db:"mark_xid"`
 	ID      int64        `db:"mark_id"`
@@ -56,9 +56,9 @@ type noticeState struct {
 	Stale   bool         `db:"stale"`
 }
 
-// TrailEventsQuery reads entries in the order of their transactions, only of transactions before which no other can
+// trailEventsQuery reads entries in the order of their transactions, only of transactions before which no other can
 // still commit. Ids give no such order: they are assigned before a transaction ends.
-var TrailEventsQuery = `
+var trailEventsQuery = `
 	SELECT a.xid::text AS xid, a.id, a.at, a.kind, a.to_state, a.action, a.actor, a.object_id,
 		coalesce(nullif(m.original_topic, ''), t.name, '') AS topic, ` + mutedIn("m") + ` AS muted
 	FROM (
@@ -84,9 +84,9 @@ type trailEventRow struct {
 	Muted  bool      `db:"muted"`
 }
 
-// GroupEventsQuery takes the topics of a group from its arrivals of all time. The group is muted when it is muted in
+// groupEventsQuery takes the topics of a group from its arrivals of all time. The group is muted when it is muted in
 // all of these topics; its topics in an event exclude the muted ones.
-var GroupEventsQuery = `
+var groupEventsQuery = `
 	SELECT g.id, g.class, g.title, NOT EXISTS (
 		SELECT FROM dlq.group_arrivals a
 		WHERE a.group_id = g.id AND a.hour = '-infinity' AND a.messages > 0 AND a.last_seen >= e.at AND NOT ` + mutedIn("a") + `
@@ -143,10 +143,10 @@ type spikeEventRow struct {
 	Again   bool    `db:"again"`
 }
 
-// Events implements repository.Notifications. It reads the version first: KeepNotices refuses notices if another
-// process has changed the state since.
+// Events implements repository.Notifications. It reads the version first: KeepNotifications refuses notifications
+// if another process has changed the state since.
 func (s *Activity) Events(ctx context.Context, q repository.EventQuery) (repository.Events, error) {
-	state, err := s.noticeState(ctx, q.Patience)
+	state, err := s.notificationState(ctx, q.Patience)
 	if err != nil {
 		return repository.Events{}, conn.Translate("find events", err)
 	}
@@ -166,29 +166,29 @@ func (s *Activity) Events(ctx context.Context, q repository.EventQuery) (reposit
 	return found, nil
 }
 
-func (s *Activity) noticeState(ctx context.Context, patience time.Duration) (noticeState, error) {
-	var found []noticeState
+func (s *Activity) notificationState(ctx context.Context, patience time.Duration) (notificationState, error) {
+	var found []notificationState
 	for range 3 { // it may have to begin, or wait for another process that does
-		if err := s.db.Select(ctx, &found, noticeStateQuery, s.db.Clock(), patience.Microseconds()); err != nil {
-			return noticeState{}, err
+		if err := s.db.Select(ctx, &found, notificationStateQuery, s.db.Clock(), patience.Microseconds()); err != nil {
+			return notificationState{}, err
 		}
 		if len(found) == 0 {
-			return noticeState{}, fmt.Errorf("dlq.notification_state is empty: %w", entity.ErrUnavailable)
+			return notificationState{}, fmt.Errorf("dlq.notification_state is empty: %w", entity.ErrUnavailable)
 		}
 		if !found[0].Stale {
 			break
 		}
-		if err := s.db.Exec(ctx, beginNoticesQuery, s.db.Clock(), found[0].Version); err != nil {
-			return noticeState{}, err
+		if err := s.db.Exec(ctx, beginNotificationsQuery, s.db.Clock(), found[0].Version); err != nil {
+			return notificationState{}, err
 		}
 	}
 	return found[0], nil
 }
 
 // trailEvents moves the state to the last entry that it found.
-func (s *Activity) trailEvents(ctx context.Context, found *repository.Events, state *noticeState, limit int) error {
+func (s *Activity) trailEvents(ctx context.Context, found *repository.Events, state *notificationState, limit int) error {
 	var rows []trailEventRow
-	if err := s.db.Select(ctx, &rows, TrailEventsQuery, state.Xid, state.ID, limit+1); err != nil {
+	if err := s.db.Select(ctx, &rows, trailEventsQuery, state.Xid, state.ID, limit+1); err != nil {
 		return err
 	}
 	if len(rows) > limit {
@@ -253,7 +253,7 @@ func (s *Activity) ofRedrive(ctx context.Context, event *repository.Event, state
 
 func (s *Activity) groupEvents(ctx context.Context, found *repository.Events, limit int) error {
 	var rows []groupEventRow
-	if err := s.db.Select(ctx, &rows, GroupEventsQuery, limit+1); err != nil {
+	if err := s.db.Select(ctx, &rows, groupEventsQuery, limit+1); err != nil {
 		return err
 	}
 	if len(rows) > limit {
@@ -302,9 +302,9 @@ func cursorOfEvents(text string) (version int64, xid string, id int64, ok bool) 
 	return version, parts[1], id, errVersion == nil && errXid == nil && errID == nil
 }
 
-// ActivityTopicsQuery steps from topic to topic along an index. Messages of unknown origin are excluded unless all
+// activityTopicsQuery steps from topic to topic along an index. Messages of unknown origin are excluded unless all
 // topics are visible.
-const ActivityTopicsQuery = `
+const activityTopicsQuery = `
 	WITH RECURSIVE step AS (
 		(SELECT original_topic AS name FROM dlq.activity WHERE original_topic > '' ORDER BY original_topic LIMIT 1)
 		UNION ALL
@@ -316,8 +316,8 @@ const ActivityTopicsQuery = `
 
 // arrivalsQuery returns at least one row, which has the progress of the search index.
 var (
-	ArrivalsQuery         = arrivalsWhere("")
-	ArrivalsOfTopicsQuery = arrivalsWhere("a.original_topic = ANY ($5::text[]) AND ")
+	arrivalsQuery         = arrivalsWhere("")
+	arrivalsOfTopicsQuery = arrivalsWhere("a.original_topic = ANY ($5::text[]) AND ")
 )
 
 func arrivalsWhere(condition string) string {
@@ -341,17 +341,13 @@ type arrivalsRow struct {
 
 // Arrivals implements repository.Activity.
 func (s *Activity) Arrivals(ctx context.Context, q repository.ArrivalsQuery) (repository.Arrivals, error) {
-	step := repository.ArrivalsStep
-	if q.Fine() {
-		step = repository.FineArrivalsStep
-	}
-	query, args := ArrivalsQuery, []any{int(step.Minutes()), q.Since.UTC(), q.Until.UTC(), q.Step.Microseconds()}
+	query, args := arrivalsQuery, []any{int(q.Kept().Minutes()), q.Since.UTC(), q.Until.UTC(), q.Step.Microseconds()}
 	if q.Topic != "" || q.Visible != nil {
 		topics, err := s.activeTopics(ctx, q)
 		if err != nil {
 			return repository.Arrivals{}, conn.Translate("count arrivals", err)
 		}
-		query, args = ArrivalsOfTopicsQuery, append(args, codec.TextArray(topics))
+		query, args = arrivalsOfTopicsQuery, append(args, codec.TextArray(topics))
 	}
 	var found []arrivalsRow
 	if err := s.db.Select(ctx, &found, query, args...); err != nil {
@@ -367,7 +363,8 @@ func (s *Activity) Arrivals(ctx context.Context, q repository.ArrivalsQuery) (re
 	return came, nil
 }
 
-// activeTopics are the topics of a query. They are read first, because SQL cannot match the patterns against names.
+// activeTopics returns the topics of a query. They are read first, because SQL cannot match the patterns against
+// names.
 func (s *Activity) activeTopics(ctx context.Context, q repository.ArrivalsQuery) ([]string, error) {
 	if q.Topic != "" {
 		if q.Topic != codec.Clean(q.Topic) || q.Visible != nil && !q.Visible.Match(q.Topic) {
@@ -376,6 +373,6 @@ func (s *Activity) activeTopics(ctx context.Context, q repository.ArrivalsQuery)
 		return []string{q.Topic}, nil
 	}
 	var names []string
-	err := s.db.Select(ctx, &names, ActivityTopicsQuery)
+	err := s.db.Select(ctx, &names, activityTopicsQuery)
 	return slices.DeleteFunc(names, func(name string) bool { return !q.Visible.Match(name) }), err
 }

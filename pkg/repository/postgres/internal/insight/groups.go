@@ -88,7 +88,7 @@ func (s *Groups) ErrorGroups(ctx context.Context, q repository.GroupQuery) ([]re
 	if visible.hides(q.Topic) || q.Topic != codec.Clean(q.Topic) {
 		return nil, nil
 	}
-	groups, err := s.readGroups(ctx, PageOfGroups(q, visible))
+	groups, err := s.readGroups(ctx, pageOfGroups(q, visible))
 	return groups, conn.Translate("list error groups", err)
 }
 
@@ -100,7 +100,7 @@ func (s *Groups) ErrorGroup(
 	if err != nil {
 		return entity.ErrorGroup{}, conn.Translate("get error group", err)
 	}
-	groups, err := s.readGroups(ctx, OneGroup(id, seen, trend))
+	groups, err := s.readGroups(ctx, oneGroup(id, seen, trend))
 	if err != nil {
 		return entity.ErrorGroup{}, conn.Translate("get error group", err)
 	}
@@ -110,13 +110,13 @@ func (s *Groups) ErrorGroup(
 	return groups[0].ErrorGroup, nil
 }
 
-// SeenTopics are the original topics that the caller may see.
-type SeenTopics struct {
+// seenTopics are the original topics that the caller may see.
+type seenTopics struct {
 	All   bool
 	Names []string
 }
 
-func (t SeenTopics) hides(topic string) bool {
+func (t seenTopics) hides(topic string) bool {
 	return topic != "" && !t.All && !slices.Contains(t.Names, topic)
 }
 
@@ -133,18 +133,18 @@ const groupTopicsQuery = `
 
 // visibleGroups reads the visible topics before the query, because SQL cannot match patterns. Counters outlive their
 // messages, so topics without messages are included.
-func (s *Groups) visibleGroups(ctx context.Context, visible *entity.TopicPatterns) (SeenTopics, error) {
+func (s *Groups) visibleGroups(ctx context.Context, visible *entity.TopicPatterns) (seenTopics, error) {
 	if visible == nil {
-		return SeenTopics{All: true}, nil
+		return seenTopics{All: true}, nil
 	}
 	var names []string
 	if err := s.db.Select(ctx, &names, groupTopicsQuery); err != nil {
-		return SeenTopics{}, err
+		return seenTopics{}, err
 	}
-	return SeenTopics{Names: slices.DeleteFunc(names, func(name string) bool { return !visible.Match(name) })}, nil
+	return seenTopics{Names: slices.DeleteFunc(names, func(name string) bool { return !visible.Match(name) })}, nil
 }
 
-func (s *Groups) readGroups(ctx context.Context, q *GroupsQuery) ([]repository.ListedGroup, error) {
+func (s *Groups) readGroups(ctx context.Context, q *groupsQuery) ([]repository.ListedGroup, error) {
 	var found []groupRow
 	if err := s.db.Select(ctx, &found, q.Text, q.Args...); err != nil {
 		return nil, err
@@ -157,9 +157,9 @@ func (s *Groups) readGroups(ctx context.Context, q *GroupsQuery) ([]repository.L
 	return groups, nil
 }
 
-// AnnotateQuery changes nothing a second time for one operation, and returns the topics in which the group has
+// annotateQuery changes nothing a second time for one operation, and returns the topics in which the group has
 // messages. A topic's first annotation begins as a copy of that for all topics.
-const AnnotateQuery = `
+const annotateQuery = `
 	WITH noted AS MATERIALIZED (
 		SELECT id FROM dlq.error_groups WHERE id = $1::uuid AND first_seen IS NOT NULL
 	), topics AS MATERIALIZED (
@@ -185,7 +185,7 @@ const AnnotateQuery = `
 		SET note = coalesce($8::text, n.note), link = coalesce($9::text, n.link), muted = coalesce($10::bool, n.muted)
 		RETURNING n.original_topic
 	), audit AS (
-		INSERT INTO dlq.audit (at, action, kind, object_id, last_error, topics, actor, reason, request_id, trace_id, operation_id)
+		INSERT INTO dlq.audit (at, action, kind, object_id, last_error, topics, actor, reason, request_id, trace_id, operation_id, call_id)
 		SELECT coalesce($2::timestamptz, clock_timestamp()), 'annotate', 'group', $1::uuid, $11::text, t.names, ` + audit.CauseFrom3 + `
 		FROM (
 			SELECT CASE WHEN $12::text[] IS NOT NULL THEN array_agg(original_topic ORDER BY original_topic) END AS names
@@ -218,7 +218,7 @@ func (s *Groups) AnnotateGroup(
 		names = codec.TextArray(about.Names)
 	}
 	var topics []string
-	if err := s.db.Select(ctx, &topics, AnnotateQuery, append(args, muted, codec.Clean(a.String()), names)...); err != nil {
+	if err := s.db.Select(ctx, &topics, annotateQuery, append(args, muted, codec.Clean(a.String()), names)...); err != nil {
 		return nil, conn.Translate("annotate error group", err)
 	}
 	if len(topics) == 0 {
@@ -227,7 +227,8 @@ func (s *Groups) AnnotateGroup(
 	return topics, nil
 }
 
-// mutedIn is the condition that a group is muted in a topic; the row of that name has both.
+// mutedIn returns the condition that an error group is muted in a topic. row is the SQL name of a row that has
+// both.
 func mutedIn(row string) string {
 	return `coalesce((SELECT n.muted FROM dlq.group_annotations n
 		WHERE n.group_id = ` + row + `.group_id AND n.original_topic IN (` + row + `.original_topic, '*')
@@ -235,14 +236,14 @@ func mutedIn(row string) string {
 }
 
 // arg adds a value and returns its parameter.
-func (q *GroupsQuery) arg(value any, cast string) string {
+func (q *groupsQuery) arg(value any, cast string) string {
 	q.Args = append(q.Args, value)
 	return fmt.Sprintf("$%d::%s", len(q.Args), cast)
 }
 
-// seen is the condition that a counter c is of a visible topic; "" when all are. No index can be used for it, because
-// the index would be searched once for each topic.
-func (q *GroupsQuery) seen(visible SeenTopics) string {
+// seen returns the condition that a counter c is of a visible topic; "" when all are. No index can be used for it,
+// because the index would be searched once for each topic.
+func (q *groupsQuery) seen(visible seenTopics) string {
 	if visible.All {
 		return ""
 	}
@@ -250,66 +251,167 @@ func (q *GroupsQuery) seen(visible SeenTopics) string {
 	return " AND (c.original_topic IN (SELECT name FROM seen)) IS TRUE"
 }
 
+// exactLastSeen is the time of the last arrival of a group g, as reads returns it, when all topics are visible. The
+// row of the group is late by up to a minute.
+const exactLastSeen = ` CROSS JOIN LATERAL (
+		SELECT coalesce(max(s.last_seen), g.last_seen) AS last_seen FROM (
+			SELECT max(c.last_seen) AS last_seen FROM dlq.group_arrivals c
+			WHERE c.group_id = g.id AND c.hour = '-infinity' GROUP BY c.original_topic HAVING sum(c.messages) > 0
+		) s
+	) e`
+
 // pickByTime walks an index of the groups and tests each until the page is full. Where not all topics are visible, it
 // reads each group's times in the visible topics only: the times of others must not be revealed.
-func (q *GroupsQuery) pickByTime(asked repository.GroupQuery, seen string) string {
-	from, column := "dlq.error_groups g", "g.last_seen"
+func (q *groupsQuery) pickByTime(asked repository.GroupQuery, seen string) string {
+	from, column := q.from(seen), "g.last_seen"
 	if asked.Sort == repository.GroupsByFirstSeen {
 		column = "g.first_seen"
 	}
 	if seen != "" {
-		from += " JOIN (" + arrivalTimes(seen) + ") a ON a.group_id = g.id"
 		column = "a" + column[1:]
 	}
-	conditions := []string{column + " IS NOT NULL"}
+	conditions, limit := append(q.conditions(asked, seen, true), column+" IS NOT NULL"), q.arg(asked.Limit, "bigint")
+	if seen == "" && asked.Sort == repository.GroupsByLastSeen {
+		return q.pickByLastSeen(asked, conditions, "e.last_seen", limit)
+	}
+	conditions = append(conditions, q.after(asked, column)...)
+	return fmt.Sprintf(`SELECT g.id, (extract(epoch FROM %[1]s) * 1000000)::bigint AS place FROM %[2]s
+		WHERE %[3]s ORDER BY %[1]s DESC, g.id DESC LIMIT %[4]s`, column, from, strings.Join(conditions, " AND "), limit)
+}
+
+// pickByLastSeen walks the index of the lagging times to the end of a page, and then sorts by the exact times all groups
+// that may be on that page: a group with a time of more than a minute before the earliest of them cannot. order is the
+// exact time, as a whole or to the second.
+func (q *groupsQuery) pickByLastSeen(asked repository.GroupQuery, conditions []string, order, limit string) string {
 	if asked.After != nil {
-		conditions = append(conditions, fmt.Sprintf("(%s, g.id) < (%s, %s)", column,
-			q.arg(time.UnixMicro(asked.After.Key).UTC(), "timestamptz"), q.arg(asked.After.ID, "uuid")))
+		conditions = append(conditions, "g.last_seen < "+q.arg(time.UnixMicro(asked.After.Key).UTC(), "timestamptz")+" + interval '1 second'")
+	}
+	where := strings.Join(append(conditions, q.after(asked, order)...), " AND ")
+	return fmt.Sprintf(`SELECT g.id, (extract(epoch FROM %[4]s) * 1000000)::bigint AS place
+		FROM dlq.error_groups g%[1]s
+		WHERE %[2]s AND g.last_seen >= (
+			SELECT min(walked.last_seen) - interval '1 minute' FROM (
+				SELECT %[4]s AS last_seen FROM dlq.error_groups g%[1]s WHERE %[2]s ORDER BY g.last_seen DESC, g.id DESC LIMIT %[3]s
+			) walked)
+		ORDER BY %[4]s DESC, g.id DESC LIMIT %[3]s`, exactLastSeen, where, limit, order)
+}
+
+// after is the condition that a time comes after the cursor.
+func (q *groupsQuery) after(asked repository.GroupQuery, column string) []string {
+	if asked.After == nil {
+		return nil
+	}
+	return []string{fmt.Sprintf("(%s, g.id) < (%s, %s)", column,
+		q.arg(time.UnixMicro(asked.After.Key).UTC(), "timestamptz"), q.arg(asked.After.ID, "uuid"))}
+}
+
+// from joins the groups with their times in the visible topics.
+func (q *groupsQuery) from(seen string) string {
+	if seen == "" {
+		return "dlq.error_groups g"
+	}
+	return "dlq.error_groups g JOIN (" + arrivalTimes(seen) + ") a ON a.group_id = g.id"
+}
+
+// conditions select the groups that are asked for. A walk tests one group after the other, and others test all at once.
+func (q *groupsQuery) conditions(asked repository.GroupQuery, seen string, walk bool) []string {
+	conditions, times := []string{"g.first_seen IS NOT NULL"}, "g"
+	if seen != "" {
+		times = "a"
 	}
 	switch {
 	case asked.Topic != "":
-		conditions = append(conditions, q.ofTopic(asked))
-	case asked.Open:
+		conditions = append(conditions, q.anyOf("c.original_topic = "+q.arg(asked.Topic, "text")+q.in(asked.Statuses)))
+	case len(asked.Statuses) > 0 && walk:
 		conditions = append(conditions, `(SELECT sum(c.messages) FROM dlq.group_counters c
-			WHERE c.group_id = g.id AND c.status <> 'RESOLVED'`+seen+`) > 0`)
+			WHERE c.group_id = g.id`+q.in(asked.Statuses)+seen+`) > 0`)
+	case len(asked.Statuses) > 0:
+		conditions = append(conditions, q.anyOf("true"+q.in(asked.Statuses)+seen))
 	}
-	return fmt.Sprintf(`SELECT g.id, (extract(epoch FROM %[1]s) * 1000000)::bigint AS place FROM %[3]s
-		WHERE %[2]s ORDER BY %[1]s DESC, g.id DESC`, column, strings.Join(conditions, " AND "), from)
+	if !asked.FirstAfter.IsZero() {
+		conditions = append(conditions, times+".first_seen > "+q.arg(asked.FirstAfter.UTC(), "timestamptz"))
+	}
+	if asked.Regressed {
+		conditions = append(conditions, "g.regressed_at IS NOT NULL", q.anyOf("c.status <> 'RESOLVED'"+seen))
+		if seen != "" {
+			conditions = append(conditions, "a.last_seen >= g.regressed_at")
+		}
+	}
+	return conditions
 }
 
-// ofTopic is the condition that a group has messages of a topic, open ones if asked.Open is set.
-func (q *GroupsQuery) ofTopic(asked repository.GroupQuery) string {
-	condition := "c.original_topic = " + q.arg(asked.Topic, "text")
-	if asked.Open {
-		condition += " AND c.status <> 'RESOLVED'"
+// in is the condition that a counter c is of one of the statuses; "" for all.
+func (q *groupsQuery) in(statuses []entity.Status) string {
+	if len(statuses) == 0 {
+		return ""
 	}
-	return "g.id IN (SELECT c.group_id FROM dlq.group_counters c WHERE " + condition +
-		" GROUP BY 1 HAVING sum(c.messages) > 0)"
+	names := make([]string, len(statuses))
+	for i, status := range statuses {
+		names[i] = string(status)
+	}
+	return " AND c.status = ANY (" + q.arg(codec.TextArray(names), "text[]") + ")"
+}
+
+// anyOf is the condition that a group has messages in the counters c.
+func (q *groupsQuery) anyOf(condition string) string {
+	return "g.id IN (SELECT c.group_id FROM dlq.group_counters c WHERE " + condition + " GROUP BY 1 HAVING sum(c.messages) > 0)"
 }
 
 // pickByOpen adds up the counters of all groups: no index can hold a sum.
-func (q *GroupsQuery) pickByOpen(asked repository.GroupQuery, seen string) string {
-	conditions := append([]string{"g.first_seen IS NOT NULL"}, arrivedIn(seen)...)
+func (q *groupsQuery) pickByOpen(asked repository.GroupQuery, seen string) string {
+	counted := q.in(asked.Statuses)
+	if counted == "" {
+		counted = " AND c.status <> 'RESOLVED'"
+	}
+	conditions := append(q.conditions(asked, seen, false), arrivedIn(seen)...)
 	if asked.After != nil {
 		conditions = append(conditions, fmt.Sprintf("(coalesce(o.open, 0), g.id) < (%s, %s)",
 			q.arg(asked.After.Key, "bigint"), q.arg(asked.After.ID, "uuid")))
 	}
-	if asked.Topic != "" {
-		conditions = append(conditions, q.ofTopic(asked))
-	}
-	if asked.Open {
-		conditions = append(conditions, "o.open > 0")
-	}
-	return `SELECT g.id, coalesce(o.open, 0) AS place FROM dlq.error_groups g LEFT JOIN (
+	return `SELECT g.id, coalesce(o.open, 0) AS place FROM ` + q.from(seen) + ` LEFT JOIN (
 			SELECT c.group_id, sum(c.messages)::bigint AS open FROM dlq.group_counters c
-			WHERE c.status <> 'RESOLVED'` + seen + ` GROUP BY 1
+			WHERE true` + counted + seen + ` GROUP BY 1
 		) o ON o.group_id = g.id
-		WHERE ` + strings.Join(conditions, " AND ") + ` ORDER BY 2 DESC, g.id DESC`
+		WHERE ` + strings.Join(conditions, " AND ") + ` ORDER BY 2 DESC, g.id DESC LIMIT ` + q.arg(asked.Limit, "bigint")
 }
 
-// reads is the whole query for the groups that pick selects: names, and sums of counters and arrivals, found by the
-// group. Lists are returned as arrays, which take half the work of JSON.
-func (q *GroupsQuery) reads(pick, seen string, trend repository.Trend) *GroupsQuery {
+// pickByRecent adds up the minutes. The place joins both parts of the order: see repository.RecentKey. Where all topics
+// are visible, only groups with recent arrivals are sorted by their number; a walk by the time of the last arrival fills
+// the page.
+func (q *groupsQuery) pickByRecent(asked repository.GroupQuery, seen string) string {
+	const place = "SELECT g.id, (least(coalesce(n.messages, 0), 1073741823) << 33) + floor(extract(epoch FROM %s.last_seen))::bigint AS place FROM "
+	q.with += `lately AS MATERIALIZED (
+			SELECT c.group_id, sum(c.messages::int) AS messages FROM dlq.group_minutes c
+			WHERE c.at >= ` + q.arg(asked.Recent.UTC(), "timestamptz") + seen + ` GROUP BY 1 HAVING sum(c.messages::int) > 0
+		), `
+	after := ""
+	if asked.After != nil {
+		after = fmt.Sprintf("WHERE (r.place, r.id) < (%s, %s)", q.arg(asked.After.Key, "bigint"), q.arg(asked.After.ID, "uuid"))
+	}
+	var all string
+	if seen == "" {
+		where := strings.Join(q.conditions(asked, seen, true), " AND ")
+		all = fmt.Sprintf(place, "e") + "lately n JOIN dlq.error_groups g ON g.id = n.group_id" + exactLastSeen + " WHERE " + where +
+			" UNION ALL SELECT w.id, w.place / 1000000 FROM (" + q.pickQuiet(asked, where) + ") w"
+	} else {
+		all = fmt.Sprintf(place, "a") + q.from(seen) + " LEFT JOIN lately n ON n.group_id = g.id WHERE " + strings.Join(q.conditions(asked, seen, false), " AND ")
+	}
+	return "SELECT r.id, r.place FROM (" + all + ") r " + after + " ORDER BY r.place DESC, r.id DESC LIMIT " + q.arg(asked.Limit, "bigint")
+}
+
+// pickQuiet selects the other groups, by the second of their last arrival.
+func (q *groupsQuery) pickQuiet(asked repository.GroupQuery, where string) string {
+	if after := asked.After; after != nil && after.Key < repository.RecentKey(1, time.Unix(0, 0)) {
+		asked.After = &repository.GroupCursor{Key: time.Unix(after.Key, 0).UnixMicro(), ID: after.ID}
+	} else {
+		asked.After = nil
+	}
+	return q.pickByLastSeen(asked, []string{where, "g.last_seen IS NOT NULL", "g.id NOT IN (SELECT group_id FROM lately)"}, "date_trunc('second', e.last_seen)", q.arg(asked.Limit, "bigint"))
+}
+
+// reads returns the whole query for the groups that pick selects: names, and sums of counters and arrivals, found
+// by the group. Lists are returned as arrays, which take half the work of JSON.
+func (q *groupsQuery) reads(pick, seen string, trend repository.Trend) *groupsQuery {
 	hours := "SELECT NULL::bigint[] AS hours, NULL::bigint[] AS hour_messages"
 	if !trend.Until.IsZero() {
 		hours = `
@@ -321,6 +423,16 @@ func (q *GroupsQuery) reads(pick, seen string, trend repository.Trend) *GroupsQu
 			GROUP BY 1 HAVING sum(c.messages) > 0
 		) s`
 	}
+	minutes := "SELECT NULL::bigint[] AS minutes, NULL::bigint[] AS minute_messages"
+	if !trend.Minutes.IsZero() {
+		minutes = `
+		SELECT array_agg(date_part('epoch', s.at)::bigint) AS minutes, array_agg(s.messages) AS minute_messages
+		FROM (
+			SELECT c.at, sum(c.messages::int) AS messages FROM dlq.group_minutes c
+			WHERE c.group_id = p.id AND c.at >= ` + q.arg(trend.Minutes.UTC(), "timestamptz") + seen + `
+			GROUP BY 1 HAVING sum(c.messages) > 0
+		) s`
+	}
 	regressed := "g.regressed_at"
 	if seen != "" {
 		regressed = "CASE WHEN a.last_seen >= g.regressed_at THEN g.regressed_at END AS regressed_at"
@@ -329,7 +441,8 @@ func (q *GroupsQuery) reads(pick, seen string, trend repository.Trend) *GroupsQu
 	WITH ` + q.with + `page AS MATERIALIZED (` + pick + `)
 	SELECT p.id, p.place, g.class, g.title, g.frames, g.rule, ` + regressed + `, o.noted, o.notes, o.links, o.mutes, o.others,
 		coalesce(a.first_seen, g.first_seen) AS first_seen, coalesce(a.last_seen, g.last_seen) AS last_seen, a.arrived,
-		n.topics, n.statuses, n.messages, t.hours, t.hour_messages
+		n.topics, n.statuses, n.messages, t.hours, t.hour_messages, m.minutes, m.minute_messages,
+		(SELECT found_until FROM dlq.search_index) AS counted_until
 	FROM page p JOIN dlq.error_groups g ON g.id = p.id
 	CROSS JOIN LATERAL (
 		SELECT min(s.first_seen) AS first_seen, max(s.last_seen) AS last_seen, coalesce(sum(s.arrived), 0)::bigint AS arrived
@@ -363,6 +476,7 @@ func (q *GroupsQuery) reads(pick, seen string, trend repository.Trend) *GroupsQu
 		) n
 	) o
 	CROSS JOIN LATERAL (` + hours + `) t
+	CROSS JOIN LATERAL (` + minutes + `) m
 	ORDER BY p.place DESC, p.id DESC`
 	return q
 }
@@ -372,7 +486,7 @@ func (r *groupRow) group() entity.ErrorGroup {
 		ID:          r.ID,
 		Fingerprint: entity.Fingerprint{Class: r.Class, Title: r.Title, Frames: r.Frames, Rule: r.Rule},
 		FirstSeen:   codec.TimeOf(r.FirstSeen), LastSeen: codec.TimeOf(r.LastSeen), RegressedAt: codec.TimeOf(r.RegressedAt),
-		Counts: map[entity.Status]int64{}, Arrived: r.Arrived,
+		Counts: map[entity.Status]int64{}, Arrived: r.Arrived, CountedUntil: codec.TimeOf(r.CountedUntil),
 	}
 	var annotations []entity.GroupAnnotation
 	for i, topic := range r.Noted {
@@ -397,12 +511,16 @@ func (r *groupRow) group() entity.ErrorGroup {
 		g.Trend = append(g.Trend, entity.HourCount{Hour: time.Unix(r.Hours[i], 0).UTC(), Messages: n})
 	}
 	slices.SortFunc(g.Trend, func(a, b entity.HourCount) int { return a.Hour.Compare(b.Hour) })
+	for i, n := range r.MinuteMessages {
+		g.Minutes = append(g.Minutes, entity.MinuteCount{Minute: time.Unix(r.Minutes[i], 0).UTC(), Messages: n})
+	}
+	slices.SortFunc(g.Minutes, func(a, b entity.MinuteCount) int { return a.Minute.Compare(b.Minute) })
 	return g
 }
 
-// RecentGroupsQuery reads only the newest entries of two indexes. The planner must know the cut-off: otherwise it
+// recentGroupsQuery reads only the newest entries of two indexes. The planner must know the cut-off: otherwise it
 // expects a third of all groups and reads them all.
-var RecentGroupsQuery = `
+var recentGroupsQuery = `
 	SELECT
 		(SELECT count(*) FROM dlq.error_groups g
 		 WHERE first_seen > coalesce($1::timestamptz, now()) - $2::bigint * interval '1 microsecond'
@@ -427,7 +545,7 @@ func (s *Groups) CountRecentGroups(ctx context.Context, within time.Duration, ex
 		New       int64 `db:"new"`
 		Regressed int64 `db:"regressed"`
 	}
-	if err := s.db.Select(ctx, &found, RecentGroupsQuery, s.db.Clock(), within.Microseconds(), left.Arg()); err != nil {
+	if err := s.db.Select(ctx, &found, recentGroupsQuery, s.db.Clock(), within.Microseconds(), left.Arg()); err != nil {
 		return repository.RecentCount{}, conn.Translate("count recent groups", err)
 	}
 	return repository.RecentCount{New: found[0].New, Regressed: found[0].Regressed}, nil

@@ -10,37 +10,38 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// GroupsQuery is the text and the arguments of a query for groups. There is one text for each combination of
+// groupsQuery is the text and the arguments of a query for groups. There is one text for each combination of
 // conditions, so they are prepared.
-type GroupsQuery struct {
+type groupsQuery struct {
 	Text string
 	Args []any
 	with string // the common table expression that the conditions use
 }
 
-// PageOfGroups selects the groups of a page, then reads their data.
-func PageOfGroups(q repository.GroupQuery, visible SeenTopics) *GroupsQuery {
-	made := &GroupsQuery{}
+// pageOfGroups selects the groups of a page, then reads their data.
+func pageOfGroups(q repository.GroupQuery, visible seenTopics) *groupsQuery {
+	made := &groupsQuery{}
 	seen := made.seen(visible)
 	var pick string
-	if q.Sort == repository.GroupsByOpen {
+	switch q.Sort {
+	case repository.GroupsByOpen:
 		pick = made.pickByOpen(q, seen)
-	} else {
+	case repository.GroupsByRecent:
+		pick = made.pickByRecent(q, seen)
+	case repository.GroupsByLastSeen, repository.GroupsByFirstSeen:
 		pick = made.pickByTime(q, seen)
 	}
-	pick += " LIMIT " + made.arg(q.Limit, "bigint")
 	return made.reads(pick, seen, q.Trend)
 }
 
-// OneGroup selects one group.
-func OneGroup(id uuid.UUID, visible SeenTopics, trend repository.Trend) *GroupsQuery {
-	made := &GroupsQuery{}
+func oneGroup(id uuid.UUID, visible seenTopics, trend repository.Trend) *groupsQuery {
+	made := &groupsQuery{}
 	seen := made.seen(visible)
 	conditions := append([]string{"g.first_seen IS NOT NULL", "g.id = " + made.arg(id, "uuid")}, arrivedIn(seen)...)
 	return made.reads(`SELECT g.id, 0::bigint AS place FROM dlq.error_groups g WHERE `+strings.Join(conditions, " AND "), seen, trend)
 }
 
-// arrivedIn is the condition that a message of a group g arrived in a visible topic.
+// arrivedIn returns the condition that a message of a group g arrived in a visible topic.
 func arrivedIn(seen string) []string {
 	if seen == "" {
 		return nil
@@ -49,7 +50,7 @@ func arrivedIn(seen string) []string {
 		WHERE c.group_id = g.id AND c.hour = '-infinity'` + seen + `) > 0`}
 }
 
-// arrivalTimes are the times of the first and the last arrival of each group in visible topics.
+// arrivalTimes returns the times of the first and the last arrival of each group in visible topics.
 func arrivalTimes(seen string) string {
 	return `SELECT s.group_id, min(s.first_seen) AS first_seen, max(s.last_seen) AS last_seen FROM (
 			SELECT c.group_id, min(c.first_seen) AS first_seen, max(c.last_seen) AS last_seen FROM dlq.group_arrivals c
@@ -84,4 +85,8 @@ type groupRow struct {
 	// Arrivals, one element an hour: seconds since 1970.
 	Hours        pq.Int64Array `db:"hours"`
 	HourMessages pq.Int64Array `db:"hour_messages"`
+	// Arrivals, one element a minute.
+	Minutes        pq.Int64Array `db:"minutes"`
+	MinuteMessages pq.Int64Array `db:"minute_messages"`
+	CountedUntil   sql.NullTime  `db:"counted_until"`
 }

@@ -20,10 +20,10 @@ type Keys struct{ db *conn.DB }
 // NewKeys returns the Keys of a database.
 func NewKeys(db *conn.DB) *Keys { return &Keys{db} }
 
-// OpenKeyQuery acquires a key that is new, expired, abandoned, or already the caller's: the driver may send the
+// openKeyQuery acquires a key that is new, expired, abandoned, or already the caller's: the driver may send the
 // statement twice. The table's unique key admits one caller; the others read the row. A row inserted at the same
 // moment is not in the snapshot: when there is no answer the statement runs again.
-const OpenKeyQuery = `
+const openKeyQuery = `
 	WITH taken AS (
 		INSERT INTO dlq.idempotency_keys AS k
 			(principal, key, request, operation_id, owner, lease_expires_at, created_at)
@@ -64,7 +64,7 @@ type keyRow struct {
 func (s *Keys) OpenKey(ctx context.Context, k repository.Key, lease time.Duration) (repository.KeyState, error) {
 	for range 10 { // two tries are enough unless callers keep creating and dropping the key
 		var found []keyRow
-		err := s.db.Select(ctx, &found, OpenKeyQuery, codec.Clean(k.Principal), codec.Clean(k.Key), k.Request[:],
+		err := s.db.Select(ctx, &found, openKeyQuery, codec.Clean(k.Principal), codec.Clean(k.Key), k.Request[:],
 			k.Operation, k.Owner, lease.Microseconds(), repository.KeyLife.Microseconds(), s.db.Clock())
 		if err != nil {
 			return repository.KeyState{}, conn.Translate("open idempotency key", err)
@@ -76,7 +76,7 @@ func (s *Keys) OpenKey(ctx context.Context, k repository.Key, lease time.Duratio
 	return repository.KeyState{}, conn.Unavailable("open idempotency key", errors.New("other callers keep creating and dropping it"))
 }
 
-// state is the state of the row for the caller who sent k.
+// state returns the state of the row for the caller who sent k.
 func (r keyRow) state(k repository.Key) repository.KeyState {
 	state := repository.KeyState{Phase: repository.KeyAtWork, Operation: r.Operation}
 	switch {
@@ -130,7 +130,7 @@ func (s *Keys) onKey(ctx context.Context, where string, k repository.Key, query 
 // concurrent use.
 type Sessions struct{ db *sqlx.DB }
 
-// NewSessions uses a database that Open connected, whose schema has been migrated.
+// NewSessions returns the Sessions of a database whose schema has been migrated. Open returns such a db.
 func NewSessions(db *sqlx.DB) *Sessions { return &Sessions{db} }
 
 // SigningKeys returns the keys, with the one that signs first. If there is none, candidate becomes the key of all
@@ -150,7 +150,7 @@ func (s *Sessions) SigningKeys(ctx context.Context, candidate []byte) ([][]byte,
 	return keys, conn.Translate("read the signing keys", err)
 }
 
-// EndSessions stores the digests until that time.
+// EndSessions stores the digests at least until the given time.
 func (s *Sessions) EndSessions(ctx context.Context, digests [][32]byte, until time.Time) error {
 	_, err := s.db.ExecContext(ctx, `
 		INSERT INTO dlq.revoked_sessions AS r (digest, ends_at)

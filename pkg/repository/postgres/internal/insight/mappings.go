@@ -74,15 +74,15 @@ const replaceQuery = `
 		RETURNING *
 	), audit AS (
 		INSERT INTO dlq.audit (at, action, kind, object_id, from_state, to_state, last_error,
-			actor, reason, request_id, trace_id, operation_id)
+			actor, reason, request_id, trace_id, operation_id, call_id)
 		SELECT updated_at, 'replace', 'mapping', '00000000-0000-0000-0000-000000000000', version - 1, version, $9::text,
 			` + audit.CauseFrom3 + `
 		FROM changed
 	)
 	SELECT version, rules, updated_at, updated_by FROM changed`
 
-// ReplacedQuery searches by the operation, which has one entry: the operation of a redrive replaces no mapping.
-const ReplacedQuery = `SELECT EXISTS (SELECT FROM dlq.audit WHERE operation_id = $1::uuid AND action = 'replace')`
+// replacedQuery searches by the operation, which has one entry: the operation of a redrive replaces no mapping.
+const replacedQuery = `SELECT EXISTS (SELECT FROM dlq.audit WHERE operation_id = $1::uuid AND action = 'replace')`
 
 // ReplaceMapping implements repository.Mappings.
 func (s *Mappings) ReplaceMapping(ctx context.Context, rules []entity.TopicRule, expected int64, cause entity.AuditInfo) (entity.Mapping, error) {
@@ -113,7 +113,7 @@ func (s *Mappings) ReplaceMapping(ctx context.Context, rules []entity.TopicRule,
 // replacedBefore handles a change that found another version: the same operation may have made that version.
 func (s *Mappings) replacedBefore(ctx context.Context, operation uuid.UUID) (entity.Mapping, error) {
 	var before []bool
-	if err := s.db.Select(ctx, &before, ReplacedQuery, operation); err != nil {
+	if err := s.db.Select(ctx, &before, replacedQuery, operation); err != nil {
 		return entity.Mapping{}, conn.Translate("replace the mapping", err)
 	}
 	m, err := s.Mapping(ctx)

@@ -15,15 +15,15 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// Notifications stores and claims notices for repository.Notifications.
+// Notifications stores and claims notifications for repository.Notifications.
 type Notifications struct{ db *conn.DB }
 
 // NewNotifications returns the Notifications of a database.
 func NewNotifications(db *conn.DB) *Notifications { return &Notifications{db} }
 
-// keepNoticesQuery does nothing when the version has changed. Groups are locked in the order of their ids, as Store
-// does.
-const keepNoticesQuery = `
+// keepNotificationsQuery does nothing when the version has changed. Groups are locked in the order of their ids, as
+// Store does.
+const keepNotificationsQuery = `
 	WITH held AS (
 		UPDATE dlq.notification_state SET version = version + 1, mark_xid = $3::text::xid8, mark_id = $4,
 			watched_at = coalesce($1::timestamptz, clock_timestamp())
@@ -73,28 +73,28 @@ const keepNoticesQuery = `
 	)
 	SELECT true FROM place`
 
-// KeepNotices implements repository.Notifications.
-func (s *Notifications) KeepNotices(ctx context.Context, k repository.KeptNotices) (bool, error) {
+// KeepNotifications implements repository.Notifications.
+func (s *Notifications) KeepNotifications(ctx context.Context, k repository.KeptNotifications) (bool, error) {
 	version, xid, id, ok := cursorOfEvents(k.Seen.Cursor)
 	if !ok {
 		return false, nil
 	}
-	columns, err := noticeColumns(k.Notices)
+	columns, err := notificationColumns(k.Notifications)
 	if err != nil {
-		return false, fmt.Errorf("store notices: %w", err)
+		return false, fmt.Errorf("store notifications: %w", err)
 	}
 	groups, regressed, topics := reportedColumns(k.Seen.List)
 	args := append([]any{s.db.Clock(), version, xid, id, groups, regressed, topics}, columns.args[:9]...)
-	args = append(args, k.Window.Microseconds(), k.Repeat.Microseconds(), columns.args[9], repository.MaxNoticeMessages,
-		repository.SpikeOver.Microseconds(), repository.NoticeLife.Microseconds())
+	args = append(args, k.Window.Microseconds(), k.Repeat.Microseconds(), columns.args[9], repository.MaxNotificationMessages,
+		repository.SpikeOver.Microseconds(), repository.NotificationLife.Microseconds())
 	var kept []bool
-	if err := s.db.Select(ctx, &kept, keepNoticesQuery, args...); err != nil {
-		return false, conn.Translate("store notices", err)
+	if err := s.db.Select(ctx, &kept, keepNotificationsQuery, args...); err != nil {
+		return false, conn.Translate("store notifications", err)
 	}
 	return len(kept) > 0, nil
 }
 
-// reportedColumns are the groups of the events, with the times when they regressed, and the topics with spikes.
+// reportedColumns returns the groups of the events, with the times when they regressed, and the topics with spikes.
 func reportedColumns(events []repository.Event) (groups, regressed, topics []byte) {
 	id, at, topic := codec.NewArray(codec.OIDUUID, len(events), 16), codec.NewArray(codec.OIDTimestamptz, len(events), 8), codec.NewArray(codec.OIDText, 8, 24)
 	for _, e := range events {
@@ -114,22 +114,22 @@ func reportedColumns(events []repository.Event) (groups, regressed, topics []byt
 	return id.Arg(), at.Arg(), topic.Arg()
 }
 
-type noticeArrays struct{ args []any }
+type notificationArrays struct{ args []any }
 
-func noticeColumns(notices []repository.NewNotice) (noticeArrays, error) {
-	n := len(notices)
+func notificationColumns(notifications []repository.NewNotification) (notificationArrays, error) {
+	n := len(notifications)
 	ids, sinks, kinds, objects := codec.NewArray(codec.OIDUUID, n, 16), codec.NewArray(codec.OIDText, n, 16), codec.NewArray(codec.OIDText, n, 16), codec.NewArray(codec.OIDText, n, 36)
 	topics, events, details := codec.NewArray(codec.OIDText, n, 64), codec.NewArray(codec.OIDInt8, n, 8), codec.NewArray(codec.OIDText, n, 256)
 	first, last, messages := codec.NewArray(codec.OIDTimestamptz, n, 8), codec.NewArray(codec.OIDTimestamptz, n, 8), codec.NewArray(codec.OIDText, n, 128)
-	for i := range notices {
-		f := &notices[i]
+	for i := range notifications {
+		f := &notifications[i]
 		names, err := json.Marshal(codec.CleanAll(append([]string{}, f.Topics...)))
 		if err != nil {
-			return noticeArrays{}, err
+			return notificationArrays{}, err
 		}
-		named, err := json.Marshal(append([]uuid.UUID{}, f.MessageIDs[:min(len(f.MessageIDs), repository.MaxNoticeMessages)]...))
+		named, err := json.Marshal(append([]uuid.UUID{}, f.MessageIDs[:min(len(f.MessageIDs), repository.MaxNotificationMessages)]...))
 		if err != nil {
-			return noticeArrays{}, err
+			return notificationArrays{}, err
 		}
 		ids.UUID(f.ID)
 		sinks.Text(f.Sink)
@@ -142,16 +142,16 @@ func noticeColumns(notices []repository.NewNotice) (noticeArrays, error) {
 		details.Text(string(f.Detail))
 		messages.Text(string(named))
 	}
-	return noticeArrays{[]any{
+	return notificationArrays{[]any{
 		ids.Arg(), sinks.Arg(), kinds.Arg(), objects.Arg(), topics.Arg(), events.Arg(), first.Arg(), last.Arg(), details.Arg(), messages.Arg(),
 	}}, nil
 }
 
-const noticeShown = `n.id, n.sink, n.kind, n.object, array_to_json(n.topics)::text AS topics, n.events, n.first_at, n.last_at,
+const notificationShown = `n.id, n.sink, n.kind, n.object, array_to_json(n.topics)::text AS topics, n.events, n.first_at, n.last_at,
 	array_to_json(n.message_ids)::text AS message_ids, n.detail::text AS detail, n.created_at, n.attempts, n.last_error`
 
-// claimNoticeQuery waits for no lock: a sink whose row is locked is being served.
-const claimNoticeQuery = `
+// claimNotificationQuery waits for no lock: a sink whose row is locked is being served.
+const claimNotificationQuery = `
 	WITH now AS MATERIALIZED (
 		SELECT coalesce($1::timestamptz, clock_timestamp()) AS moment
 	), gate AS MATERIALIZED (
@@ -169,9 +169,9 @@ const claimNoticeQuery = `
 	UPDATE dlq.notifications n SET open = false, attempts = n.attempts + 1, taken_at = now.moment, claim_id = $3,
 		claim_expires_at = now.moment + $4::bigint * interval '1 microsecond'
 	FROM due, now WHERE n.id = due.id
-	RETURNING ` + noticeShown
+	RETURNING ` + notificationShown
 
-type noticeRow struct {
+type notificationRow struct {
 	ID         uuid.UUID `db:"id"`
 	Sink       string    `db:"sink"`
 	Kind       string    `db:"kind"`
@@ -187,9 +187,9 @@ type noticeRow struct {
 	LastError  string    `db:"last_error"`
 }
 
-func (r *noticeRow) notice() (repository.Notice, error) {
-	n := repository.Notice{
-		NewNotice: repository.NewNotice{
+func (r *notificationRow) notification() (repository.Notification, error) {
+	n := repository.Notification{
+		NewNotification: repository.NewNotification{
 			ID: r.ID, Sink: r.Sink, Kind: repository.EventKind(r.Kind), Object: r.Object, Events: r.Events,
 			First: entity.TruncateTime(r.First), Last: entity.TruncateTime(r.Last), Detail: []byte(r.Detail),
 		},
@@ -198,25 +198,25 @@ func (r *noticeRow) notice() (repository.Notice, error) {
 	return n, errors.Join(json.Unmarshal([]byte(r.Topics), &n.Topics), json.Unmarshal([]byte(r.MessageIDs), &n.MessageIDs))
 }
 
-// ClaimNotice implements repository.Notifications.
-func (s *Notifications) ClaimNotice(ctx context.Context, c repository.NoticeClaim) (repository.Notice, bool, error) {
-	var found []noticeRow
-	if err := s.db.Select(ctx, &found, claimNoticeQuery,
+// ClaimNotification implements repository.Notifications.
+func (s *Notifications) ClaimNotification(ctx context.Context, c repository.NotificationClaim) (repository.Notification, bool, error) {
+	var found []notificationRow
+	if err := s.db.Select(ctx, &found, claimNotificationQuery,
 		s.db.Clock(), codec.Clean(c.Sink), c.ID, c.Lease.Microseconds(), c.Pace.Microseconds()); err != nil {
-		return repository.Notice{}, false, conn.Translate("claim a notice", err)
+		return repository.Notification{}, false, conn.Translate("claim a notification", err)
 	}
 	if len(found) == 0 {
-		return repository.Notice{}, false, nil
+		return repository.Notification{}, false, nil
 	}
-	n, err := found[0].notice()
+	n, err := found[0].notification()
 	if err != nil {
-		return repository.Notice{}, false, fmt.Errorf("claim a notice: %w", err)
+		return repository.Notification{}, false, fmt.Errorf("claim a notification: %w", err)
 	}
 	return n, true, nil
 }
 
-// settleNoticeQuery locks the notice before its sink. Claims wait for neither.
-const settleNoticeQuery = `
+// settleNotificationQuery locks the notification before its sink. Claims wait for neither.
+const settleNotificationQuery = `
 	WITH now AS MATERIALIZED (
 		SELECT coalesce($1::timestamptz, clock_timestamp()) AS moment
 	), settled AS (
@@ -229,13 +229,13 @@ const settleNoticeQuery = `
 	UPDATE dlq.notification_sinks SET next_at = greatest(next_at, (SELECT moment FROM now) + $7::bigint * interval '1 microsecond')
 	WHERE NOT $4 AND sink = (SELECT sink FROM settled)`
 
-// SettleNotice implements repository.Notifications.
-func (s *Notifications) SettleNotice(ctx context.Context, r repository.NoticeResult) error {
-	return conn.Translate("settle a notice", s.db.Exec(ctx, settleNoticeQuery,
-		s.db.Clock(), r.Notice, r.Claim, r.Sent, codec.Clean(r.Error), r.RetryIn.Microseconds(), r.Pause.Microseconds()))
+// SettleNotification implements repository.Notifications.
+func (s *Notifications) SettleNotification(ctx context.Context, r repository.NotificationResult) error {
+	return conn.Translate("settle a notification", s.db.Exec(ctx, settleNotificationQuery,
+		s.db.Clock(), r.Notification, r.Claim, r.Sent, codec.Clean(r.Error), r.RetryIn.Microseconds(), r.Pause.Microseconds()))
 }
 
-const giveUpNoticesQuery = `
+const giveUpNotificationsQuery = `
 	WITH now AS MATERIALIZED (
 		SELECT coalesce($1::timestamptz, clock_timestamp()) AS moment
 	), old AS MATERIALIZED (
@@ -245,45 +245,45 @@ const giveUpNoticesQuery = `
 		ORDER BY n.created_at, n.id LIMIT $3 FOR NO KEY UPDATE OF n SKIP LOCKED
 	), ended AS (
 		UPDATE dlq.notifications n SET open = false, ended_at = now.moment FROM old, now WHERE n.id = old.id
-		RETURNING ` + noticeShown + `
+		RETURNING ` + notificationShown + `
 	)
 	SELECT * FROM ended ORDER BY created_at, id`
 
-// GiveUpNotices implements repository.Notifications.
-func (s *Notifications) GiveUpNotices(ctx context.Context, after time.Duration, limit int) ([]repository.Notice, error) {
-	var found []noticeRow
-	if err := s.db.Select(ctx, &found, giveUpNoticesQuery, s.db.Clock(), after.Microseconds(), limit); err != nil {
-		return nil, conn.Translate("give up notices", err)
+// GiveUpNotifications implements repository.Notifications.
+func (s *Notifications) GiveUpNotifications(ctx context.Context, after time.Duration, limit int) ([]repository.Notification, error) {
+	var found []notificationRow
+	if err := s.db.Select(ctx, &found, giveUpNotificationsQuery, s.db.Clock(), after.Microseconds(), limit); err != nil {
+		return nil, conn.Translate("give up notifications", err)
 	}
-	ended := make([]repository.Notice, len(found))
+	ended := make([]repository.Notification, len(found))
 	for i := range found {
 		var err error
-		if ended[i], err = found[i].notice(); err != nil {
-			return nil, fmt.Errorf("give up notices: %w", err)
+		if ended[i], err = found[i].notification(); err != nil {
+			return nil, fmt.Errorf("give up notifications: %w", err)
 		}
 	}
 	return ended, nil
 }
 
-const waitingNoticesQuery = `
-	SELECT n.sink, count(*) AS notices,
+const waitingNotificationsQuery = `
+	SELECT n.sink, count(*) AS notifications,
 		greatest(0, extract(epoch FROM coalesce($1::timestamptz, clock_timestamp()) - min(n.ready_at)))::float8 AS overdue
 	FROM dlq.notifications n WHERE n.ended_at IS NULL GROUP BY 1 ORDER BY 1`
 
-// WaitingNotices implements repository.Notifications.
-func (s *Notifications) WaitingNotices(ctx context.Context) ([]repository.WaitingNotices, error) {
+// WaitingNotifications implements repository.Notifications.
+func (s *Notifications) WaitingNotifications(ctx context.Context) ([]repository.WaitingNotifications, error) {
 	var found []struct {
-		Sink    string  `db:"sink"`
-		Notices int64   `db:"notices"`
-		Overdue float64 `db:"overdue"`
+		Sink          string  `db:"sink"`
+		Notifications int64   `db:"notifications"`
+		Overdue       float64 `db:"overdue"`
 	}
-	if err := s.db.Select(ctx, &found, waitingNoticesQuery, s.db.Clock()); err != nil {
-		return nil, conn.Translate("count waiting notices", err)
+	if err := s.db.Select(ctx, &found, waitingNotificationsQuery, s.db.Clock()); err != nil {
+		return nil, conn.Translate("count waiting notifications", err)
 	}
-	waiting := make([]repository.WaitingNotices, len(found))
+	waiting := make([]repository.WaitingNotifications, len(found))
 	for i, f := range found {
-		waiting[i] = repository.WaitingNotices{
-			Sink: f.Sink, Notices: f.Notices, Overdue: time.Duration(f.Overdue * float64(time.Second)).Round(time.Microsecond),
+		waiting[i] = repository.WaitingNotifications{
+			Sink: f.Sink, Notifications: f.Notifications, Overdue: time.Duration(f.Overdue * float64(time.Second)).Round(time.Microsecond),
 		}
 	}
 	return waiting, nil

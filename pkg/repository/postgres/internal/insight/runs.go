@@ -34,8 +34,8 @@ func (s *Runs) KeepArchiveRun(ctx context.Context, run repository.ArchiveRun) er
 		run.Moved, run.Purged, run.Bookkept, repository.BoundArchiveError(codec.Clean(run.Error)), run.Took.Microseconds()))
 }
 
-// LatestArchiveRunsQuery reads the run that started last and the complete one that finished last.
-const LatestArchiveRunsQuery = `
+// latestArchiveRunsQuery reads the run that started last and the complete one that finished last.
+const latestArchiveRunsQuery = `
 	(SELECT true AS latest, r.* FROM dlq.archive_runs r ORDER BY r.started_at DESC, r.id DESC LIMIT 1)
 	UNION ALL
 	(SELECT false, r.* FROM dlq.archive_runs r WHERE r.result = 'complete' ORDER BY r.finished_at DESC, r.id DESC LIMIT 1)`
@@ -55,7 +55,7 @@ type archiveRunRow struct {
 // LatestArchiveRuns implements repository.ArchiveRuns.
 func (s *Runs) LatestArchiveRuns(ctx context.Context) (last, complete *repository.ArchiveRun, err error) {
 	var found []archiveRunRow
-	if err := s.db.Select(ctx, &found, LatestArchiveRunsQuery); err != nil {
+	if err := s.db.Select(ctx, &found, latestArchiveRunsQuery); err != nil {
 		return nil, nil, conn.Translate("read archive runs", err)
 	}
 	for _, r := range found {

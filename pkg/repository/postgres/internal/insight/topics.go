@@ -25,11 +25,11 @@ type Topics struct {
 // NewTopics returns the Topics of a database.
 func NewTopics(db *conn.DB, scopes *search.Scopes) *Topics { return &Topics{db, scopes} }
 
-// TopicsQuery takes the counts from the counters and reads each topic's oldest and newest message from the ends of an
+// topicsQuery takes the counts from the counters and reads each topic's oldest and newest message from the ends of an
 // index. $1 and $2 are the visible original and dead-letter topics (NULL: all); the dead-letter topic is 0 in the
 // counters for rows inserted by SQL. $3 and $4 are the name before the page and its length, NULL for all; $5 is the
 // maximum number of consumer groups of a topic.
-const TopicsQuery = `
+const topicsQuery = `
 	WITH counted AS MATERIALIZED (
 		SELECT c.original_topic, c.dlq_topic_id, c.status, sum(c.messages)::bigint AS messages
 		FROM dlq.message_counters c
@@ -80,7 +80,7 @@ func (s *Topics) TopicSummaries(ctx context.Context, q repository.TopicQuery) ([
 		limit = sql.NullInt64{Int64: int64(q.Limit), Valid: true}
 	}
 	var found []topicSummaryRow
-	if err := s.db.Select(ctx, &found, TopicsQuery, originals, numbers, q.After, limit, repository.MaxTopicGroups); err != nil {
+	if err := s.db.Select(ctx, &found, topicsQuery, originals, numbers, q.After, limit, repository.MaxTopicGroups); err != nil {
 		return nil, conn.Translate("summarise topics", err)
 	}
 	topics := make([]repository.TopicSummary, len(found))
@@ -92,8 +92,8 @@ func (s *Topics) TopicSummaries(ctx context.Context, q repository.TopicQuery) ([
 	return topics, nil
 }
 
-// visibleTopics are the topics that the patterns match, as arguments: names of
-// original topics and numbers of dead-letter topics, nil for all of them.
+// visibleTopics returns the topics that the patterns match, as arguments: names of original topics and ids of
+// dead-letter topics, nil for all of them.
 func (s *Topics) visibleTopics(ctx context.Context, visible *entity.TopicPatterns) (originals, numbers any, err error) {
 	if visible == nil {
 		return nil, nil, nil
@@ -143,8 +143,8 @@ func sorted(names pq.StringArray) []string {
 	return names
 }
 
-// totalsQuery has one row for each of the topics $1 and status, and one for each status of all other topics: records
-// may name any number of topics. Without $1 the first $2 are named.
+// totalsQuery has one row for each of the topics $1 and status, and one for each status of all other topics:
+// records may name any number of topics. Without $1, the first $2 topics by name are named.
 const totalsQuery = `
 	WITH counted AS MATERIALIZED (
 		SELECT original_topic, status, sum(messages)::bigint AS messages

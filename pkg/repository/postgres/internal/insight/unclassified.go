@@ -113,17 +113,27 @@ func (s *Groups) Unclassified(ctx context.Context, limit int, maxBytes int64) ([
 		s.db.Exec(ctx, classifiedQuery, codec.TextArray(topics), s.db.Clock(), time.Hour.Microseconds()))
 }
 
-// classifyQuery locks the messages in the order of their ids, as every change of many messages does.
+// classifyQuery locks the messages in the order of their ids, as every change of many messages does. What was counted
+// with a message's first document moves with it.
 const classifyQuery = `
 	WITH moves AS MATERIALIZED (
 		SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS x (id, from_group, to_group)
 	), changing AS MATERIALIZED (
 		SELECT m.id FROM dlq.dlq_messages m JOIN moves x ON x.id = m.id
 		WHERE m.group_id = x.from_group ORDER BY m.id FOR NO KEY UPDATE OF m
+	), moved AS (
+		UPDATE dlq.dlq_messages m SET group_id = x.to_group
+		FROM changing c JOIN moves x ON x.id = c.id
+		WHERE m.id = c.id AND m.group_id = x.from_group
+		RETURNING m.id, m.created_at, m.original_topic, x.from_group, x.to_group
 	)
-	UPDATE dlq.dlq_messages m SET group_id = x.to_group
-	FROM changing c JOIN moves x ON x.id = c.id
-	WHERE m.id = c.id AND m.group_id = x.from_group`
+	INSERT INTO dlq.group_minutes AS g (group_id, at, original_topic, messages)
+	SELECT n.group_id, date_bin('1 minute', m.created_at, 'epoch'), m.original_topic, sum(n.change)
+	FROM moved m CROSS JOIN LATERAL (VALUES (m.from_group, -1), (m.to_group, 1)) AS n (group_id, change)
+	WHERE m.created_at >= coalesce($4::timestamptz, clock_timestamp()) - $5::bigint * interval '1 microsecond'
+	  AND EXISTS (SELECT FROM dlq.message_documents d WHERE d.message_id = m.id AND d.created_at = m.created_at)
+	GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
+	ON CONFLICT (group_id, at, original_topic) DO UPDATE SET messages = g.messages + excluded.messages`
 
 // Classify implements repository.SearchIndex.
 func (s *Groups) Classify(ctx context.Context, moves []repository.Classification) error {
@@ -137,5 +147,6 @@ func (s *Groups) Classify(ctx context.Context, moves []repository.Classification
 		from.UUID(entity.Unclassified(move.DLQTopic).ID())
 		to.UUID(move.Group)
 	}
-	return conn.Translate("classify messages", s.db.Exec(ctx, classifyQuery, ids.Arg(), from.Arg(), to.Arg()))
+	return conn.Translate("classify messages", s.db.Exec(ctx, classifyQuery, ids.Arg(), from.Arg(), to.Arg(),
+		s.db.Clock(), repository.ArrivalsMinuteLife.Microseconds()))
 }

@@ -43,8 +43,8 @@ func (s *Archive) TryLock(ctx context.Context) (unlock func(), ok bool, err erro
 }
 
 // ArchiveOld moves final messages that last changed longer than days ago into the archive, batch rows a transaction,
-// and returns how many. Locked rows wait for the next run. When ctx ends or a batch fails, what was moved is kept and
-// counted, unless the connection is lost.
+// and returns how many. Locked rows wait for the next run. When ctx ends or a batch fails, the batches before stay in
+// the archive and are counted; when the connection is lost they stay, and the count is too low.
 func (s *Archive) ArchiveOld(ctx context.Context, days, batch int) (int64, error) {
 	connection, err := s.db.Pool.Conn(ctx)
 	if err != nil {

@@ -76,7 +76,7 @@ var claimQuery = `
 		FROM taken x JOIN claimed m ON m.id = x.id AND m.claim_id = x.claim_id WHERE x.doubtful IS NOT NULL
 	), audit AS (
 		INSERT INTO dlq.audit (at, action, kind, object_id, from_state, to_state, retry_count, error_class, last_error,
-			actor, reason, request_id, trace_id, operation_id)
+			actor, reason, request_id, trace_id, operation_id, call_id)
 		SELECT m.last_retry_at, 'retry', 'message', m.id, x.from_status, m.status, m.retry_count,
 			x.last_publish_error_class, x.last_publish_error,
 			` + audit.CauseFrom12 + `
@@ -119,7 +119,7 @@ func (s *Attempts) Claim(ctx context.Context, claims []repository.Claim, how rep
 		topicIDs.Arg(), redrives.Arg(), how.Expiry.Microseconds(), s.db.Clock(), how.Audit,
 	}, audit.CauseArgs(how.Cause)...)
 	args = append(args, originals.Arg())
-	way := ClaimWays[ClaimWay{how.Wait, edits != nil, how.Brief}]
+	way := claimWays[claimWay{how.Wait, edits != nil, how.Brief}]
 	taken, err := s.claimed(ctx, claims, how, way, append(args, edits...)...)
 	if err != nil {
 		return nil, conn.Translate("claim messages", err)
@@ -216,11 +216,11 @@ func distinct(messages []entity.Message) []entity.Message {
 	})
 }
 
-// FinishQuery ends attempts of the claim's holder and appends their history. Verdicts are numbered as entity.Verdict:
+// finishQuery ends attempts of the claim's holder and appends their history. Verdicts are numbered as entity.Verdict:
 // 1 acknowledged, 2 skipped, 3 failed, 4 rejected, 5 refused, 6 given back, 7 in doubt, 8 rescued. Rows are locked in
 // the order of their ids: a late worker and the settler may end the same attempts. With $16 true it leaves out
 // attempts that sent nothing but have returns: finishAndRefute ends these, as refuteQuery needs a later snapshot.
-var FinishQuery = `
+var finishQuery = `
 	WITH result AS MATERIALIZED (
 		SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[],
 			$6::int4[], $7::int8[], $8::int8[])
@@ -276,9 +276,9 @@ var FinishQuery = `
 		ON CONFLICT (message_id, attempt_no) DO NOTHING
 	), audit AS (
 		INSERT INTO dlq.audit (at, action, kind, object_id, from_state, to_state, retry_count, error_class, last_error,
-			actor, reason, request_id, trace_id, operation_id)
+			actor, reason, request_id, trace_id, operation_id, call_id, redrive_id)
 		SELECT moment, 'attempt', 'message', id, 'RETRYING', status, retry_count, class, error,
-			` + audit.CauseFrom11 + `
+			` + audit.CauseFrom11 + `, redrive_id
 		FROM ended WHERE verdict <> 'in_doubt'
 	)
 	SELECT id, status, retry_count, max_retries, next_attempt_at, claim_id, false FROM ended
@@ -298,7 +298,7 @@ const refuteQuery = `
 		SELECT FROM dlq.attempts a JOIN dlq.returns r ON r.attempt_id = a.attempt_id
 		WHERE a.message_id = m.id AND NOT a.attempt_id = ANY ($1::uuid[]))`
 
-// finishArgs are the arguments of finishQuery.
+// finishArgs returns the arguments of finishQuery.
 func (s *Attempts) finishArgs(results []repository.Result, cause entity.AuditInfo, deferred bool) []any {
 	n := len(results)
 	ids, claimIDs := codec.NewArray(codec.OIDUUID, n, 16), codec.NewArray(codec.OIDUUID, n, 16)
@@ -350,7 +350,7 @@ func (s *Attempts) Finish(ctx context.Context, results []repository.Result, caus
 	var deferred map[uuid.UUID]bool
 	err := conn.Retry(ctx, func() error {
 		finished, deferred = finished[:0], nil
-		return s.db.Each(ctx, FinishQuery, args, r.destinations(), func() error {
+		return s.db.Each(ctx, finishQuery, args, r.destinations(), func() error {
 			if !r.deferred {
 				finished = append(finished, r.finished())
 				return nil
@@ -381,7 +381,7 @@ func (s *Attempts) finishAndRefute(ctx context.Context, results []repository.Res
 		return nil, err
 	}
 	defer func() { _ = tx.Rollback() }() // no effect after Commit
-	finish, err := tx.PrepareContext(ctx, FinishQuery)
+	finish, err := tx.PrepareContext(ctx, finishQuery)
 	if err != nil {
 		return nil, err
 	}
@@ -414,9 +414,9 @@ func (s *Attempts) finishAndRefute(ctx context.Context, results []repository.Res
 	return finished, tx.Commit()
 }
 
-// ExpiredQuery needs no index of its own: few messages are RETRYING at a time, and the status index returns them in
+// expiredQuery needs no index of its own: few messages are RETRYING at a time, and the status index returns them in
 // this order.
-const ExpiredQuery = `
+const expiredQuery = `
 	SELECT ` + codec.StateColumns + `
 	FROM dlq.dlq_messages m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id
 	WHERE m.status = 'RETRYING' AND NOT m.unsettled
@@ -424,8 +424,8 @@ const ExpiredQuery = `
 	  AND (m.created_at, m.id) > (coalesce($2::timestamptz, '-infinity'), $3::uuid)
 	ORDER BY m.created_at, m.id LIMIT $4`
 
-// ExpiredOneQuery is ExpiredQuery for one message.
-const ExpiredOneQuery = `
+// expiredOneQuery is expiredQuery for one message.
+const expiredOneQuery = `
 	SELECT ` + codec.StateColumns + `
 	FROM dlq.dlq_messages m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id
 	WHERE m.id = $2 AND m.status = 'RETRYING' AND NOT m.unsettled
@@ -436,10 +436,10 @@ func (s *Attempts) Expired(ctx context.Context, q repository.ExpiredQuery) ([]en
 	var found []codec.Row
 	var err error
 	if q.ID != uuid.Nil {
-		err = s.db.Select(ctx, &found, ExpiredOneQuery, s.db.Clock(), q.ID)
+		err = s.db.Select(ctx, &found, expiredOneQuery, s.db.Clock(), q.ID)
 	} else {
 		after := sql.NullTime{Time: q.After.CreatedAt, Valid: !q.After.CreatedAt.IsZero()}
-		err = s.db.Select(ctx, &found, ExpiredQuery, s.db.Clock(), after, q.After.ID, q.Limit)
+		err = s.db.Select(ctx, &found, expiredQuery, s.db.Clock(), after, q.After.ID, q.Limit)
 	}
 	if err != nil {
 		return nil, conn.Translate("find expired claims", err)
@@ -455,22 +455,21 @@ func states(found []codec.Row) []entity.Message {
 	return out
 }
 
-// ClaimWay distinguishes the statements of a claim.
-type ClaimWay struct{ Wait, Edited, brief bool }
+// claimWay distinguishes the statements of a claim.
+type claimWay struct{ Wait, Edited, brief bool }
 
-// ClaimWays are the statements of Claim.
-var ClaimWays = map[ClaimWay]string{
-	{}:                                      claimStatement(ClaimWay{}),
-	{Wait: true}:                            claimStatement(ClaimWay{Wait: true}),
-	{Edited: true}:                          claimStatement(ClaimWay{Edited: true}),
-	{brief: true}:                           claimStatement(ClaimWay{brief: true}),
-	{Wait: true, Edited: true}:              claimStatement(ClaimWay{Wait: true, Edited: true}),
-	{Wait: true, brief: true}:               claimStatement(ClaimWay{Wait: true, brief: true}),
-	{Edited: true, brief: true}:             claimStatement(ClaimWay{Edited: true, brief: true}),
-	{Wait: true, Edited: true, brief: true}: claimStatement(ClaimWay{Wait: true, Edited: true, brief: true}),
+var claimWays = map[claimWay]string{
+	{}:                                      claimStatement(claimWay{}),
+	{Wait: true}:                            claimStatement(claimWay{Wait: true}),
+	{Edited: true}:                          claimStatement(claimWay{Edited: true}),
+	{brief: true}:                           claimStatement(claimWay{brief: true}),
+	{Wait: true, Edited: true}:              claimStatement(claimWay{Wait: true, Edited: true}),
+	{Wait: true, brief: true}:               claimStatement(claimWay{Wait: true, brief: true}),
+	{Edited: true, brief: true}:             claimStatement(claimWay{Edited: true, brief: true}),
+	{Wait: true, Edited: true, brief: true}: claimStatement(claimWay{Wait: true, Edited: true, brief: true}),
 }
 
-func claimStatement(way ClaimWay) string {
+func claimStatement(way claimWay) string {
 	lock, edited, kept, answer := "SKIP LOCKED", "", "m.*", wholeAnswer
 	if way.Wait {
 		lock = ""

@@ -22,15 +22,15 @@ type Schedule struct{ db *conn.DB }
 // NewSchedule returns the Schedule of a database.
 func NewSchedule(db *conn.DB) *Schedule { return &Schedule{db} }
 
-// DueWalk is how many never attempted messages one call reads: a call takes some milliseconds, also when a million
+// dueWalk is how many never attempted messages one call reads: a call takes some milliseconds, also when a million
 // messages of other topics come first.
-const DueWalk = 1000
+const dueWalk = 1000
 
-// DueQuery has two sources: an index of messages with earlier attempts, by topic and due time, and, for messages that
+// dueQuery has two sources: an index of messages with earlier attempts, by topic and due time, and, for messages that
 // were never attempted, a bounded walk of the oldest PENDING messages of all topics after the cursor. The last row is
 // the end of the walk; its id is NULL when no messages are left. Messages of excepted topic pairs are read like
 // others.
-const DueQuery = `
+const dueQuery = `
 	WITH excepted AS MATERIALIZED (
 		SELECT e.original, t.id FROM unnest($7::text[], $8::text[]) AS e (original, dlq) JOIN dlq.topics t ON t.name = e.dlq
 	), waited AS (
@@ -84,7 +84,7 @@ func (s *Schedule) Due(ctx context.Context, q repository.DueQuery) ([]uuid.UUID,
 	}
 	after := sql.NullTime{Time: q.After.CreatedAt, Valid: !q.After.CreatedAt.IsZero()}
 	var found []dueRow
-	if err := s.db.Select(ctx, &found, DueQuery, topics.Arg(), s.db.Clock(), after, q.After.ID, q.Limit, DueWalk, originals.Arg(), dlqs.Arg()); err != nil {
+	if err := s.db.Select(ctx, &found, dueQuery, topics.Arg(), s.db.Clock(), after, q.After.ID, q.Limit, dueWalk, originals.Arg(), dlqs.Arg()); err != nil {
 		return nil, repository.Cursor{}, conn.Translate("find due messages", err)
 	}
 	ids, next := mergeDue(found, q)
@@ -123,8 +123,8 @@ func mergeDue(found []dueRow, q repository.DueQuery) (ids []uuid.UUID, next repo
 	return ids, next
 }
 
-// StuckQuery counts along the status index: few messages are RETRYING at a time.
-const StuckQuery = `
+// stuckQuery counts along the status index: few messages are RETRYING at a time.
+const stuckQuery = `
 	SELECT count(*) FROM dlq.dlq_messages
 	WHERE status = 'RETRYING'
 	  AND coalesce(last_retry_at, '-infinity') < coalesce($1::timestamptz, clock_timestamp()) - $2::bigint * interval '1 microsecond'`
@@ -132,7 +132,7 @@ const StuckQuery = `
 // Stuck implements repository.Attempts.
 func (s *Schedule) Stuck(ctx context.Context, age time.Duration) (int64, error) {
 	var found []int64
-	if err := s.db.Select(ctx, &found, StuckQuery, s.db.Clock(), age.Microseconds()); err != nil {
+	if err := s.db.Select(ctx, &found, stuckQuery, s.db.Clock(), age.Microseconds()); err != nil {
 		return 0, conn.Translate("count stuck messages", err)
 	}
 	return found[0], nil

@@ -41,7 +41,7 @@ func editOf(c repository.Claim) *entity.Edit {
 	return &e
 }
 
-// editArgs are the parameters of editedStep; none when no claim has an edit.
+// editArgs returns the parameters of editedStep; none when no claim has an edit.
 func editArgs(claims []repository.Claim) []any {
 	edits := make([]*entity.Edit, len(claims))
 	n := 0

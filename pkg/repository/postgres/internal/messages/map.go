@@ -14,11 +14,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// MapQuery sets the original topic of messages, $8, as the statements of operate change their status. A message that
+// mapQuery sets the original topic of messages, $8, as the statements of operate change their status. A message that
 // already has it from an operator is returned and not changed. The consumer groups that failed on the messages are
 // recorded for the topic, as those of incoming records are: their offsets give the outcomes of records that are sent
 // there.
-var MapQuery = `
+var mapQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT id, original_topic AS was, (original_topic = $8::text AND origin_confidence = 'operator') IS TRUE AS same,
 			(original_topic <> $8::text AND origin_confidence = 'header') IS TRUE AS elsewhere
@@ -39,9 +39,9 @@ var MapQuery = `
 	), noted AS (` + saveGivenGroups + `
 	), audit AS (
 		INSERT INTO dlq.audit (at, action, kind, object_id, from_state, to_state, retry_count, error_class, last_error,
-			actor, reason, request_id, trace_id, operation_id)
+			actor, reason, request_id, trace_id, operation_id, call_id, redrive_id)
 		SELECT m.updated_at, 'map', 'message', m.id, h.was, m.original_topic, m.retry_count,
-			m.last_publish_error_class, m.last_publish_error, ` + audit.CauseFrom3 + `
+			m.last_publish_error_class, m.last_publish_error, ` + audit.CauseFrom3 + `, $10::uuid
 		FROM changed m JOIN held h ON h.id = m.id
 	)
 	SELECT id FROM held`
@@ -54,7 +54,7 @@ func (s *Messages) mapMessages(ctx context.Context, c repository.Change, cause e
 	cause = audit.WithOperation(cause)
 	var changed []codec.Row
 	args := slices.Concat([]any{codec.UUIDArray(c.IDs), s.db.Clock()}, audit.CauseArgs(cause), []any{c.OriginalTopic, c.OverHeader}, leaseArgs(c.Lease))
-	if err := s.db.Select(ctx, &changed, MapQuery, args...); err != nil {
+	if err := s.db.Select(ctx, &changed, mapQuery, args...); err != nil {
 		return nil, conn.Translate("map messages", err)
 	}
 	found := make([]uuid.UUID, len(changed))

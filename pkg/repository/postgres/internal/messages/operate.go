@@ -30,9 +30,9 @@ func leaseArgs(l repository.Lease) []any {
 	return []any{uuid.NullUUID{UUID: l.RedriveID, Valid: l != (repository.Lease{})}, l.Number, l.Owner}
 }
 
-// DeleteQuery also deletes the attempts and their edits: without their message they would prove nothing and never be
+// deleteQuery also deletes the attempts and their edits: without their message they would prove nothing and never be
 // purged.
-const DeleteQuery = `
+const deleteQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT id FROM dlq.dlq_messages WHERE id = ANY ($1::uuid[]) AND (status <> 'RETRYING') IS TRUE AND ` + leaseFrom8 + `
 		ORDER BY id FOR UPDATE
@@ -47,9 +47,9 @@ const DeleteQuery = `
 		DELETE FROM dlq.returns r USING history WHERE r.attempt_id = history.attempt_id
 	), audit AS (
 		INSERT INTO dlq.audit (at, action, kind, object_id, from_state, to_state, retry_count, error_class, last_error,
-			actor, reason, request_id, trace_id, operation_id)
+			actor, reason, request_id, trace_id, operation_id, call_id, redrive_id)
 		SELECT coalesce($2::timestamptz, clock_timestamp()), 'delete', 'message', id, status, NULL, retry_count,
-			last_publish_error_class, last_publish_error, ` + audit.CauseFrom3 + `
+			last_publish_error_class, last_publish_error, ` + audit.CauseFrom3 + `, $8::uuid
 		FROM gone
 	)
 	SELECT ` + codec.StateColumns + ` FROM gone m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id`
@@ -70,8 +70,7 @@ func (s *Messages) Delete(ctx context.Context, id uuid.UUID, cause entity.AuditI
 	return &entity.ClaimedError{ID: id, Unsettled: m.Unsettled}
 }
 
-// RequeueQuery makes dead messages pending.
-const RequeueQuery = `
+const requeueQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT id, last_publish_error_class, last_publish_error FROM dlq.dlq_messages
 		WHERE id = ANY ($1::uuid[]) AND (status = 'DEAD') IS TRUE AND ` + leaseFrom8 + `
@@ -84,9 +83,9 @@ const RequeueQuery = `
 		RETURNING m.*
 	), audit AS (
 		INSERT INTO dlq.audit (at, action, kind, object_id, from_state, to_state, retry_count, error_class, last_error,
-			actor, reason, request_id, trace_id, operation_id)
+			actor, reason, request_id, trace_id, operation_id, call_id, redrive_id)
 		SELECT m.updated_at, 'requeue', 'message', m.id, 'DEAD', m.status, m.retry_count,
-			h.last_publish_error_class, h.last_publish_error, ` + audit.CauseFrom3 + `
+			h.last_publish_error_class, h.last_publish_error, ` + audit.CauseFrom3 + `, $8::uuid
 		FROM changed m JOIN held h ON h.id = m.id
 	)
 	SELECT ` + codec.StateColumns + ` FROM changed m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id`
@@ -96,8 +95,8 @@ func (s *Messages) Requeue(ctx context.Context, id uuid.UUID, cause entity.Audit
 	return s.move(ctx, "requeue message", entity.ActionRequeue, entity.Pending, id, cause)
 }
 
-// GiveUpQuery keeps the attempt that ends this way in the history: if its record comes back, it must be recognised.
-var GiveUpQuery = `
+// giveUpQuery keeps the attempt that ends this way in the history: if its record comes back, it must be recognised.
+var giveUpQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT * FROM dlq.dlq_messages
 		WHERE id = ANY ($1::uuid[]) AND (status = 'PENDING' OR status = 'RETRYING' AND unsettled) IS TRUE AND ` + leaseFrom8 + `
@@ -118,9 +117,9 @@ var GiveUpQuery = `
 		FROM held h JOIN changed c ON c.id = h.id WHERE h.claim_id IS NOT NULL
 	), audit AS (
 		INSERT INTO dlq.audit (at, action, kind, object_id, from_state, to_state, retry_count, error_class, last_error,
-			actor, reason, request_id, trace_id, operation_id)
+			actor, reason, request_id, trace_id, operation_id, call_id, redrive_id)
 		SELECT m.updated_at, 'dead', 'message', m.id, h.status, m.status, m.retry_count,
-			m.last_publish_error_class, m.last_publish_error, ` + audit.CauseFrom3 + `
+			m.last_publish_error_class, m.last_publish_error, ` + audit.CauseFrom3 + `, $8::uuid
 		FROM changed m JOIN held h ON h.id = m.id
 	)
 	SELECT ` + codec.StateColumns + ` FROM changed m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id`
@@ -158,7 +157,7 @@ func (s *Messages) operate(
 	ctx context.Context, action entity.Action, ids []uuid.UUID, lease repository.Lease, cause entity.AuditInfo,
 ) (changed []codec.Row, again []uuid.UUID, err error) {
 	query := map[entity.Action]string{
-		entity.ActionRequeue: RequeueQuery, entity.ActionDead: GiveUpQuery, entity.ActionDelete: DeleteQuery,
+		entity.ActionRequeue: requeueQuery, entity.ActionDead: giveUpQuery, entity.ActionDelete: deleteQuery,
 	}[action]
 	cause = audit.WithOperation(cause)
 	args := slices.Concat([]any{codec.UUIDArray(ids), s.db.Clock()}, audit.CauseArgs(cause), leaseArgs(lease))

@@ -69,7 +69,7 @@ func (s *Outcomes) ConfigureGroups(ctx context.Context, groups []repository.Topi
 // watchedQuery reads from the counters which topics have messages that were sent.
 const watchedQuery = `
 	SELECT topic, consumer_group FROM dlq.topic_groups g
-	WHERE configured OR (
+	WHERE (
 		SELECT sum(messages) FROM dlq.message_counters c WHERE c.original_topic = g.topic AND c.status = 'RESOLVED'
 	) > 0
 	ORDER BY topic COLLATE "C", consumer_group COLLATE "C"`

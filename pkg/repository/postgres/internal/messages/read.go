@@ -61,12 +61,11 @@ func listQueryOf(offset, size, limit, page string) string {
 	) m ON ` + offset + ` < total.total`
 }
 
-// ListQuery is for any page.
-var ListQuery = listQueryOf("$2::bigint", "$3::bigint", "$4::bigint", "$5::bigint")
+var listQuery = listQueryOf("$2::bigint", "$3::bigint", "$4::bigint", "$5::bigint")
 
-// FirstPageQuery is the first page, which is requested most: the planner sees its size and uses one plan for all
+// firstPageQuery returns the first page, which is requested most: the planner sees its size and uses one plan for all
 // topics. Planning takes longer than running it.
-func FirstPageQuery(size int) string {
+func firstPageQuery(size int) string {
 	return listQueryOf("0::bigint", codec.Bigint(size), codec.Bigint(repository.ListValueLimit), codec.Bigint(repository.ListPageLimit))
 }
 
@@ -75,9 +74,9 @@ func (s *Messages) List(ctx context.Context, topic string, page repository.Page)
 	if topic != codec.Clean(topic) {
 		return repository.List{}, nil // no topic can have such a name
 	}
-	query, args := ListQuery, []any{topic, page.Offset(), page.Size, repository.ListValueLimit, repository.ListPageLimit}
+	query, args := listQuery, []any{topic, page.Offset(), page.Size, repository.ListValueLimit, repository.ListPageLimit}
 	if page.Offset() == 0 {
-		query, args = FirstPageQuery(page.Size), args[:1]
+		query, args = firstPageQuery(page.Size), args[:1]
 	}
 	list := repository.List{Messages: make([]entity.Message, 0, min(page.Size, codec.Expected))}
 	var shown codec.ShownPage
@@ -94,15 +93,14 @@ func (s *Messages) List(ctx context.Context, topic string, page repository.Page)
 	return list, conn.Translate("list messages", err)
 }
 
-// GetQuery reads one message.
-var GetQuery = `
+var getQuery = `
 	SELECT ` + codec.StateColumns + `, ` + codec.FirstByteColumns("$2::bigint", repository.KeyLimit) + `, ` + codec.ConsumptionColumns + `
 	FROM dlq.messages m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id` + codec.ConsumptionOf + `
 	WHERE m.id = $1`
 
 // Get implements repository.Reader.
 func (s *Messages) Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error) {
-	return s.getOne(ctx, "get message", GetQuery, id, maxValue)
+	return s.getOne(ctx, "get message", getQuery, id, maxValue)
 }
 
 // getOne reads the message with that id.
@@ -127,7 +125,7 @@ func (s *Messages) getOne(ctx context.Context, where, query string, id uuid.UUID
 
 // total is the bytes of key, value and headers of a message and of all earlier ones; out-of-line values are read
 // while it is within $2.
-var LoadQuery = `
+var loadQuery = `
 	SELECT m.total, ` + codec.StateColumns + `, ` + codec.ByteColumns("m.room", "m.room") + `
 	FROM (
 		SELECT m.*, CASE WHEN m.total <= $2 THEN -1 ELSE 0 END AS room
@@ -149,7 +147,7 @@ func (s *Messages) Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) ([
 	var total, tooLarge int64
 	examined := len(ids)
 	loaded := make([]entity.Message, 0, len(ids))
-	err := codec.EachRow(ctx, s.db, LoadQuery, []any{codec.UUIDArray(ids), maxBytes}, &total, func(r *codec.Row) error {
+	err := codec.EachRow(ctx, s.db, loadQuery, []any{codec.UUIDArray(ids), maxBytes}, &total, func(r *codec.Row) error {
 		switch {
 		case examined < len(ids): // an earlier message did not fit
 			return nil
@@ -217,8 +215,7 @@ func (s *Messages) Counts(ctx context.Context) ([]repository.Count, error) {
 	return counts, nil
 }
 
-// HistoryQuery reads the attempts of a message with their edits.
-const HistoryQuery = `
+const historyQuery = `
 	SELECT ` + codec.AttemptColumns + `, ` + codec.EditColumns + `
 	FROM dlq.attempts a LEFT JOIN dlq.edits e ON e.message_id = a.message_id AND e.attempt_id = a.attempt_id
 	WHERE a.message_id = $1 ORDER BY a.attempt_no`
@@ -229,7 +226,7 @@ func (s *Messages) History(ctx context.Context, id uuid.UUID) ([]entity.Attempt,
 		codec.AttemptRow
 		codec.EditRow
 	}
-	err := s.db.Select(ctx, &found, HistoryQuery, id)
+	err := s.db.Select(ctx, &found, historyQuery, id)
 	if err != nil {
 		return nil, conn.Translate("read history", err)
 	}

@@ -37,7 +37,8 @@ func (s *Archive) GetArchived(ctx context.Context, id uuid.UUID, maxValue int64)
 	return m, nil
 }
 
-// restoredColumns are those that a message keeps; the others are of its retries, which begin again.
+// restoredColumns are the columns that a restored message keeps. The others belong to its retries, which begin
+// again.
 const restoredColumns = `
 	id, original_topic, error_message, max_retries, payload, created_at, last_retry_at,
 	key, value, headers, payload_note, omitted_size, omitted_sha256, defect,
@@ -57,7 +58,7 @@ var RestoreQuery = `
 		RETURNING *
 	), audit AS (
 		INSERT INTO dlq.audit (at, action, kind, object_id, from_state, to_state, retry_count, error_class, last_error,
-			actor, reason, request_id, trace_id, operation_id)
+			actor, reason, request_id, trace_id, operation_id, call_id)
 		SELECT m.updated_at, 'restore', 'message', m.id, g.status, m.status, m.retry_count,
 			m.last_publish_error_class, m.last_publish_error, ` + audit.CauseFrom3 + `
 		FROM back m JOIN gone g ON g.id = m.id

@@ -23,11 +23,11 @@ type Batches struct {
 // NewBatches returns the Batches of the redrives of a database.
 func NewBatches(db *conn.DB, lifecycle *Lifecycle) *Batches { return &Batches{db, lifecycle} }
 
-// LeaseQuery locks the redrive first, so that a paused one leases no batch and its rate admits one batch at a time.
+// leaseQuery locks the redrive first, so that a paused one leases no batch and its rate admits one batch at a time.
 // It skips batches that another caller is saving or leasing. When the order of keys is kept, only the first batch
 // that is not done can be leased; if it is done by now, the next call gets the next one. An inactive redrive leases
 // only abandoned batches, whatever its rate or order: their results must be saved.
-const LeaseQuery = `
+const leaseQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT r.id, r.state, r.ordered, r.rate, c.moment, r.state IN ('canary', 'running') AS active
 		FROM dlq.redrives r, (SELECT coalesce($2::timestamptz, clock_timestamp()) AS moment) c
@@ -68,7 +68,7 @@ type batchRow struct {
 // LeaseBatch implements repository.Redrives.
 func (s *Batches) LeaseBatch(ctx context.Context, id, owner uuid.UUID, lease time.Duration) (*repository.RedriveBatch, error) {
 	var found []batchRow
-	if err := s.db.Select(ctx, &found, LeaseQuery, id, s.db.Clock(), owner, lease.Microseconds()); err != nil {
+	if err := s.db.Select(ctx, &found, leaseQuery, id, s.db.Clock(), owner, lease.Microseconds()); err != nil {
 		return nil, conn.Translate("lease a batch", err)
 	}
 	if len(found) == 0 {
@@ -103,9 +103,9 @@ func (r *batchRow) batch(redrive uuid.UUID) (*repository.RedriveBatch, error) {
 	return b, nil
 }
 
-// RenewQuery reads the batches that are not done, which are few; an index of owners would have to change with every
+// renewQuery reads the batches that are not done, which are few; an index of owners would have to change with every
 // lease. The rows are locked in one order.
-const RenewQuery = `
+const renewQuery = `
 	WITH mine AS MATERIALIZED (
 		SELECT redrive_id, batch_no FROM dlq.redrive_batches WHERE owner = $1 AND NOT done
 		ORDER BY redrive_id, batch_no FOR NO KEY UPDATE
@@ -118,13 +118,13 @@ const RenewQuery = `
 // RenewLeases implements repository.Redrives.
 func (s *Batches) RenewLeases(ctx context.Context, owner uuid.UUID, lease time.Duration) error {
 	var renewed []int
-	err := s.db.Select(ctx, &renewed, RenewQuery, owner, s.db.Clock(), lease.Microseconds())
+	err := s.db.Select(ctx, &renewed, renewQuery, owner, s.db.Clock(), lease.Microseconds())
 	return conn.Translate("renew leases", err)
 }
 
-// SaveBatchQuery merges the new results into those of earlier saves, item by item, and counts again. The targets of
-// the new results are appended to the old ones.
-const SaveBatchQuery = `
+// saveBatchQuery merges the new results into those of earlier saves, item by item, and counts again. The targets,
+// which are the partitions that records were sent to, are appended to those of earlier saves.
+const saveBatchQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT * FROM dlq.redrive_batches WHERE redrive_id = $1 AND batch_no = $2 AND owner = $3 FOR NO KEY UPDATE
 	), result AS (
@@ -192,7 +192,7 @@ func (s *Batches) SaveBatch(ctx context.Context, r repository.BatchResults) (boo
 		return false, fmt.Errorf("save a batch: %w", err)
 	}
 	var saved []bool
-	if err := s.db.Select(ctx, &saved, SaveBatchQuery, r.RedriveID, r.Number, r.Owner,
+	if err := s.db.Select(ctx, &saved, saveBatchQuery, r.RedriveID, r.Number, r.Owner,
 		numbers.Arg(), results.Arg(), reasons.Arg(), targets.Arg(), offsets.Arg(), packed); err != nil {
 		return false, conn.Translate("save a batch", err)
 	}
@@ -220,7 +220,7 @@ func lastOfEach(items []entity.RedriveItem) []entity.RedriveItem {
 	return once
 }
 
-// resultNumber is the stored form of a result: its index in the list of all results.
+// resultNumber returns the stored form of a result: its index in the list of all results.
 func resultNumber(r entity.ItemResult) int32 {
 	for i, known := range entity.ItemResults() {
 		if known == r {

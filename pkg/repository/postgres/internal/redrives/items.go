@@ -51,9 +51,9 @@ const itemsOfBatch = `
 		OFFSET 0
 	) p ON p.no = o.target`
 
-// RedriveItemsQuery expands only those batches that the page is in, and with a filter only those that have such
+// redriveItemsQuery expands only those batches that the page is in, and with a filter only those that have such
 // results or returns.
-const RedriveItemsQuery = `
+const redriveItemsQuery = `
 	SELECT i.* FROM (
 		SELECT * FROM dlq.redrive_batches
 		WHERE redrive_id = $1
@@ -90,7 +90,7 @@ func (s *Results) RedriveItems(ctx context.Context, id uuid.UUID, q repository.I
 		results.Int32(resultNumber(r))
 	}
 	var found []itemRow
-	if err := s.db.Select(ctx, &found, RedriveItemsQuery, id, q.From, q.Limit, results.Arg(), string(q.Outcome)); err != nil {
+	if err := s.db.Select(ctx, &found, redriveItemsQuery, id, q.From, q.Limit, results.Arg(), string(q.Outcome)); err != nil {
 		return nil, conn.Translate("list messages of a redrive", err)
 	}
 	if len(found) == 0 {
@@ -107,10 +107,10 @@ func (s *Results) RedriveItems(ctx context.Context, id uuid.UUID, q repository.I
 	return items, nil
 }
 
-// RedriveOutcomesQuery counts the outcomes of itemsOfBatch. Returns are counted from their own table, whatever the
+// redriveOutcomesQuery counts the outcomes of itemsOfBatch. Returns are counted from their own table, whatever the
 // item's result; only when there are returns are message ids read, to exclude these messages from the other counts. A
 // full join is never a nested loop, which the planner would choose for few items.
-const RedriveOutcomesQuery = `
+const redriveOutcomesQuery = `
 	WITH returned AS MATERIALIZED (
 		SELECT DISTINCT parent_id FROM dlq.returns WHERE redrive_id = $1
 	), batch AS (
@@ -149,7 +149,7 @@ func (s *Results) RedriveOutcomes(ctx context.Context, id uuid.UUID, canary bool
 		Consumed  int `db:"consumed"`
 		Returned  int `db:"returned"`
 	}
-	if err := s.db.Select(ctx, &found, RedriveOutcomesQuery, id, canary); err != nil {
+	if err := s.db.Select(ctx, &found, redriveOutcomesQuery, id, canary); err != nil {
 		return entity.OutcomeCounts{}, conn.Translate("count outcomes", err)
 	}
 	counts := entity.OutcomeCounts(found[0])
@@ -159,9 +159,9 @@ func (s *Results) RedriveOutcomes(ctx context.Context, id uuid.UUID, canary bool
 	return counts, nil
 }
 
-// AttemptsOfQuery finds the last attempt of a redrive on each message: the present claim, if it is the redrive's,
+// attemptsOfQuery finds the last attempt of a redrive on each message: the present claim, if it is the redrive's,
 // else the last in the history.
-const AttemptsOfQuery = `
+const attemptsOfQuery = `
 	WITH made AS (
 		SELECT ` + codec.AttemptColumns + `
 		FROM dlq.attempts a WHERE a.message_id = ANY ($2::uuid[]) AND a.redrive_id = $1
@@ -182,7 +182,7 @@ func (s *Results) AttemptsOf(ctx context.Context, redrive uuid.UUID, ids []uuid.
 		return nil, nil
 	}
 	var found []codec.AttemptRow
-	if err := s.db.Select(ctx, &found, AttemptsOfQuery, redrive, codec.UUIDArray(ids)); err != nil {
+	if err := s.db.Select(ctx, &found, attemptsOfQuery, redrive, codec.UUIDArray(ids)); err != nil {
 		return nil, conn.Translate("find attempts of a redrive", err)
 	}
 	attempts := make([]entity.Attempt, len(found))

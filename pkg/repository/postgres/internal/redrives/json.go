@@ -11,10 +11,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
 )
 
-// selectionJSON is a stored selection. The ids are in the batches and only counted here. A field for which empty
-// differs from unset (a key, a header's value, patterns) is a pointer.
+// selectionJSON is a stored selection. It has only the number of ids: the ids are in the batches. The key, the
+// value of a header, and patterns are pointers, because empty and unset differ for them.
 type selectionJSON struct {
 	IDs           int             `json:"ids,omitempty"`
+	MessageIDs    []uuid.UUID     `json:"message_ids,omitempty"`
 	Topic         string          `json:"topic,omitempty"`
 	Topics        []string        `json:"topics,omitempty"`
 	Statuses      []entity.Status `json:"statuses,omitempty"`
@@ -69,7 +70,7 @@ type targetJSON struct {
 
 func packSelection(s entity.Selection) (string, error) {
 	packed := selectionJSON{
-		IDs: len(s.IDs), Topic: codec.Clean(s.Topic), Topics: codec.CleanAll(s.Topics.Texts()), Statuses: s.Statuses,
+		IDs: len(s.IDs), MessageIDs: s.MessageIDs, Topic: codec.Clean(s.Topic), Topics: codec.CleanAll(s.Topics.Texts()), Statuses: s.Statuses,
 		ErrorClass: codec.Clean(s.ErrorClass), ConsumerGroup: codec.Clean(s.ConsumerGroup), Dialect: codec.Clean(s.Dialect),
 		Group: s.Group, UnknownOrigin: s.UnknownOrigin,
 		CreatedAfter: entity.TruncateTime(s.CreatedAfter), CreatedBefore: entity.TruncateTime(s.CreatedBefore),
@@ -99,7 +100,7 @@ func unpackSelection(text []byte) (entity.Selection, error) {
 		return entity.Selection{}, fmt.Errorf("selection: %w", err)
 	}
 	f := entity.Filter{
-		Topic: s.Topic, Statuses: s.Statuses, ErrorClass: s.ErrorClass, ConsumerGroup: s.ConsumerGroup, Dialect: s.Dialect,
+		MessageIDs: s.MessageIDs, Topic: s.Topic, Statuses: s.Statuses, ErrorClass: s.ErrorClass, ConsumerGroup: s.ConsumerGroup, Dialect: s.Dialect,
 		Group: s.Group, UnknownOrigin: s.UnknownOrigin,
 		CreatedAfter: entity.TruncateTime(s.CreatedAfter), CreatedBefore: entity.TruncateTime(s.CreatedBefore),
 		RetriedAfter: entity.TruncateTime(s.RetriedAfter), RetriedBefore: entity.TruncateTime(s.RetriedBefore),

@@ -22,7 +22,7 @@ func fullSelection(t *testing.T) entity.Selection {
 	at := entity.TruncateTime(time.Now())
 	visible := patterns("orders", "*.dlq").And(patterns("^.*dlq$")).And(entity.TopicPatterns{})
 	return entity.Selection{Filter: entity.Filter{
-		Topic: "orders", Topics: patterns("orders*", "^pay(ments)?$"), Statuses: []entity.Status{entity.Pending, entity.Dead},
+		MessageIDs: []uuid.UUID{uuid.New(), uuid.New()}, Topic: "orders", Topics: patterns("orders*", "^pay(ments)?$"), Statuses: []entity.Status{entity.Pending, entity.Dead},
 		ErrorClass: "Timeout", ConsumerGroup: "billing", Dialect: "spring-dlt", Group: uuid.New(), UnknownOrigin: true,
 		CreatedAfter: at, CreatedBefore: at.Add(1), RetriedAfter: at.Add(time.Second), RetriedBefore: at.Add(time.Hour),
 		Key:     []byte{0, 0xff},

@@ -44,7 +44,7 @@ const createQuery = `
 		       count(*) FILTER (WHERE reason = 'origin_known') AS origin_known
 		FROM matched
 	), made AS (
-		INSERT INTO dlq.redrives (id, action, state, actor, reason, request_id, trace_id, operation_id, selection, options,
+		INSERT INTO dlq.redrives (id, action, state, actor, reason, request_id, trace_id, operation_id, call_id, selection, options,
 			created_at, updated_at, ended_at, selected, left_out, canary_passed, ordered, rate)
 		SELECT $1, $8, CASE WHEN cardinality(p.ids) = 0 THEN 'finished' WHEN $12 > 0 THEN 'canary' ELSE 'running' END,
 			` + audit.CauseFrom3 + `, $9::jsonb, $10::jsonb,
@@ -66,7 +66,7 @@ const createQuery = `
 			FROM generate_series(0, (cardinality(p.ids) - $12 + $11 - 1) / $11 - 1) AS n
 		) b
 	), audit AS (
-		INSERT INTO dlq.audit (at, action, kind, object_id, to_state, actor, reason, request_id, trace_id, operation_id)
+		INSERT INTO dlq.audit (at, action, kind, object_id, to_state, actor, reason, request_id, trace_id, operation_id, call_id)
 		SELECT created_at, 'create', 'redrive', id, state, ` + audit.CauseFrom3 + ` FROM made
 	)
 	SELECT id FROM made`
@@ -76,7 +76,7 @@ func (s *Lifecycle) CreateRedrive(ctx context.Context, r repository.NewRedrive) 
 	if known, err := s.Redrive(ctx, r.ID); !errors.Is(err, entity.ErrNotFound) {
 		return known, err
 	}
-	query, args, err := Creation(ctx, s.db, s.scopes, r)
+	query, args, err := creation(ctx, s.db, s.scopes, r)
 	if err != nil {
 		return entity.Redrive{}, conn.Translate("create redrive", err)
 	}
@@ -87,9 +87,8 @@ func (s *Lifecycle) CreateRedrive(ctx context.Context, r repository.NewRedrive) 
 	return s.Redrive(ctx, r.ID)
 }
 
-// Creation returns the statement that creates a redrive, and its arguments.
-func Creation(ctx context.Context, db *conn.DB, scopes *search.Scopes, r repository.NewRedrive) (string, []any, error) {
-	found, err := NewSelection(ctx, scopes, r, 15)
+func creation(ctx context.Context, db *conn.DB, scopes *search.Scopes, r repository.NewRedrive) (string, []any, error) {
+	found, err := newSelection(ctx, scopes, r, 15)
 	if err != nil {
 		return "", nil, err
 	}
@@ -144,8 +143,8 @@ func batchSize(r repository.NewRedrive) (int, error) {
 	return r.BatchSize, nil
 }
 
-// PreviewQuery counts a selection, which has the only parameters.
-const PreviewQuery = `
+// previewQuery counts a selection, which has the only parameters.
+const previewQuery = `
 	WITH matched AS (
 	%SELECTION%
 	)
@@ -154,7 +153,7 @@ const PreviewQuery = `
 
 // PreviewRedrive implements repository.Selections.
 func (s *Lifecycle) PreviewRedrive(ctx context.Context, r repository.NewRedrive) ([]repository.SelectionCount, error) {
-	selection, err := NewSelection(ctx, s.scopes, r, 1)
+	selection, err := newSelection(ctx, s.scopes, r, 1)
 	if err != nil {
 		return nil, conn.Translate("preview a redrive", err)
 	}
@@ -165,7 +164,7 @@ func (s *Lifecycle) PreviewRedrive(ctx context.Context, r repository.NewRedrive)
 		Confidence string    `db:"confidence"`
 		Sample     uuid.UUID `db:"sample"`
 	}
-	if err := s.db.SelectUnprepared(ctx, &found, selection.Within(PreviewQuery), selection.Values...); err != nil {
+	if err := s.db.SelectUnprepared(ctx, &found, selection.Within(previewQuery), selection.Values...); err != nil {
 		return nil, conn.Translate("preview a redrive", err)
 	}
 	groups := make([]repository.SelectionCount, len(found))
@@ -180,7 +179,7 @@ func (s *Lifecycle) PreviewRedrive(ctx context.Context, r repository.NewRedrive)
 // redriveColumns are the columns of a redriveRow; r is dlq.redrives. The counts are sums over its batches, a thousand
 // for a million messages.
 const redriveColumns = `
-	r.id, r.action, r.state, r.note, r.actor, r.reason, r.request_id, r.trace_id, r.operation_id, r.selection, r.options,
+	r.id, r.action, r.state, r.note, r.actor, r.reason, r.request_id, r.trace_id, r.operation_id, r.call_id, r.selection, r.options,
 	r.created_at, r.updated_at, r.ended_at, r.selected, r.left_out, r.canary_passed, r.waiting_since,
 	r.forgiven_sent, r.forgiven_failed, r.forgiven_returned,
 	b.succeeded, b.failed, b.dead, b.in_doubt, b.skipped, b.under_way, coalesce(w.reasons, '{}') AS reasons, t.returned`
@@ -202,13 +201,12 @@ const redriveTables = `
 	) w
 	CROSS JOIN LATERAL (SELECT count(*) AS returned FROM dlq.returns WHERE redrive_id = r.id) t`
 
-// RedriveQuery reads one redrive.
-const RedriveQuery = `SELECT ` + redriveColumns + ` FROM dlq.redrives r ` + redriveTables + ` WHERE r.id = $1`
+const redriveQuery = `SELECT ` + redriveColumns + ` FROM dlq.redrives r ` + redriveTables + ` WHERE r.id = $1`
 
 // Redrive implements repository.Redrives.
 func (s *Lifecycle) Redrive(ctx context.Context, id uuid.UUID) (entity.Redrive, error) {
 	var found []redriveRow
-	if err := s.db.Select(ctx, &found, RedriveQuery, id); err != nil {
+	if err := s.db.Select(ctx, &found, redriveQuery, id); err != nil {
 		return entity.Redrive{}, conn.Translate("get redrive", err)
 	}
 	if len(found) == 0 {
@@ -234,16 +232,16 @@ const redrivesQuery = `
 
 // Each query has its own plan and its own index.
 var (
-	RedrivesOfAll   = strings.Replace(redrivesQuery, "%ACTOR%", "", 1)
-	RedrivesOfActor = strings.Replace(redrivesQuery, "%ACTOR%", " AND actor = $5", 1)
+	redrivesOfAll   = strings.Replace(redrivesQuery, "%ACTOR%", "", 1)
+	redrivesOfActor = strings.Replace(redrivesQuery, "%ACTOR%", " AND actor = $5", 1)
 )
 
 // Redrives implements repository.Selections.
 func (s *Lifecycle) Redrives(ctx context.Context, q repository.RedriveQuery) ([]entity.Redrive, error) {
 	before := sql.NullTime{Time: q.Before.CreatedAt, Valid: !q.Before.CreatedAt.IsZero()}
-	query, args := RedrivesOfAll, []any{before, q.Before.ID, redriveStates(q.States), q.Limit}
+	query, args := redrivesOfAll, []any{before, q.Before.ID, redriveStates(q.States), q.Limit}
 	if q.Actor != "" {
-		query, args = RedrivesOfActor, append(args, codec.Clean(q.Actor))
+		query, args = redrivesOfActor, append(args, codec.Clean(q.Actor))
 	}
 	var found []redriveRow
 	if err := s.db.Select(ctx, &found, query, args...); err != nil {
@@ -295,6 +293,7 @@ type redriveRow struct {
 	RequestID    sql.NullString `db:"request_id"`
 	TraceID      sql.NullString `db:"trace_id"`
 	OperationID  uuid.NullUUID  `db:"operation_id"`
+	CallID       uuid.NullUUID  `db:"call_id"`
 	Selection    []byte         `db:"selection"`
 	Options      []byte         `db:"options"`
 	CreatedAt    time.Time      `db:"created_at"`
@@ -343,7 +342,7 @@ func (r *redriveRow) redrive() (entity.Redrive, error) {
 		ID: r.ID, Action: actionOf(r.Action), State: entity.RedriveState(r.State), Note: r.Note,
 		Cause: entity.AuditInfo{
 			Actor: r.Actor, Reason: r.Reason.String, RequestID: r.RequestID.String, TraceID: r.TraceID.String,
-			Operation: r.OperationID.UUID,
+			Operation: r.OperationID.UUID, Call: r.CallID.UUID,
 		},
 		Selection: selection, Options: options,
 		CreatedAt: entity.TruncateTime(r.CreatedAt), UpdatedAt: entity.TruncateTime(r.UpdatedAt), EndedAt: codec.TimeOf(r.EndedAt),
@@ -367,9 +366,10 @@ func redriveStates(states []entity.RedriveState) []byte {
 	return c.Arg()
 }
 
-// MoveRedriveQuery locks the redrive first: each caller sees the result of the previous one. Open batches are those
-// at the start of the statement; the process that saves the last one moves the redrive after that.
-const MoveRedriveQuery = `
+// moveRedriveQuery locks the redrive first: each caller sees the result of the previous one. The statement sees the
+// batches that were open when it started, so it may count one that was saved since; the process that saves the last
+// batch runs it once more, after saving.
+const moveRedriveQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT id, state FROM dlq.redrives WHERE id = $1 FOR NO KEY UPDATE
 	), moved AS (
@@ -389,7 +389,7 @@ const MoveRedriveQuery = `
 		  AND ($8 <> 'finished' OR NOT EXISTS (SELECT FROM dlq.redrive_batches WHERE redrive_id = $1 AND NOT done))
 		RETURNING r.id, held.state AS from_state, r.state, r.updated_at
 	), audit AS (
-		INSERT INTO dlq.audit (at, action, kind, object_id, from_state, to_state, actor, reason, request_id, trace_id, operation_id)
+		INSERT INTO dlq.audit (at, action, kind, object_id, from_state, to_state, actor, reason, request_id, trace_id, operation_id, call_id)
 		SELECT updated_at, $12, 'redrive', id, from_state, state, ` + audit.CauseFrom3 + ` FROM moved
 	)
 	SELECT held.state, EXISTS (SELECT FROM moved) AS moved FROM held`
@@ -404,7 +404,7 @@ func (s *Lifecycle) MoveRedrive(ctx context.Context, id uuid.UUID, m repository.
 		State string `db:"state"`
 		Moved bool   `db:"moved"`
 	}
-	if err := s.db.Select(ctx, &found, MoveRedriveQuery, args...); err != nil {
+	if err := s.db.Select(ctx, &found, moveRedriveQuery, args...); err != nil {
 		return entity.Redrive{}, conn.Translate("move redrive", err)
 	}
 	if len(found) == 0 {

@@ -20,9 +20,9 @@ type selection struct {
 	order string // ORDER BY of its rows
 }
 
-// NewSelection returns the selection of r with parameters from number first on. A selection without any condition is
+// newSelection returns the selection of r with parameters from number first on. A selection without any condition is
 // entity.ErrInvalid.
-func NewSelection(ctx context.Context, scopes *search.Scopes, r repository.NewRedrive, first int) (*selection, error) {
+func newSelection(ctx context.Context, scopes *search.Scopes, r repository.NewRedrive, first int) (*selection, error) {
 	takes, err := taken(r)
 	if err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func NewSelection(ctx context.Context, scopes *search.Scopes, r repository.NewRe
 	return q, nil
 }
 
-// taken is the condition under which the action of r accepts a message m.
+// taken returns the condition under which the action of r accepts a message m.
 func taken(r repository.NewRedrive) (string, error) {
 	switch r.Action {
 	case entity.RedriveRetry:
@@ -63,7 +63,7 @@ func taken(r repository.NewRedrive) (string, error) {
 	return "", fmt.Errorf("action %q: %w", r.Action, entity.ErrInvalid)
 }
 
-// worked are the states of messages that the action can change, and RETRYING, whose messages are always reported.
+// worked returns the states of messages that the action can change, and RETRYING, whose messages are always reported.
 func worked(r repository.NewRedrive) []entity.Status {
 	switch r.Action {
 	case entity.RedriveRequeue:
@@ -87,8 +87,8 @@ const selectedColumns = `m.id, m.created_at, m.original_topic, m.dlq_topic_id,
 	     WHEN m.status IN (%s) THEN '` + repository.SkippedOriginKnown + `'
 	     ELSE '` + repository.SkippedNotRetryable + `' END AS reason`
 
-// columns are the selected columns for an action and the condition under which it accepts a message. Of messages in a
-// state that can be mapped, only those whose own header names the topic are not accepted.
+// columns returns the selected columns for an action and the condition under which it accepts a message. Of
+// messages in a state that can be mapped, only those whose own header names the topic are not accepted.
 func columns(action entity.RedriveAction, takes string) string {
 	known := "''"
 	if action == entity.RedriveMap {
@@ -131,7 +131,7 @@ func (q *selection) byID(r repository.NewRedrive, n search.Scope, takes string) 
 	n.Visible = nil
 	conditions := q.Conditions(s.Filter)
 	conditions = append(conditions, q.Named(s.Filter, n)...)
-	if s.Catalogued() {
+	if s.NeedsSearchIndex() {
 		conditions = append(conditions, q.DocumentMatches(s.Filter))
 	}
 	q.query = "SELECT w.ord, w.id, m.created_at, coalesce(m.original_topic, '') AS original_topic, m.dlq_topic_id,\n" +

@@ -15,7 +15,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// CountMatching implements repository.Searcher. Numbers that the counters have are exact with every Counting.
+// CountMatching implements repository.Searcher. Where the counters have the number, it is exact whatever q.Counting
+// is.
 func (s *Searcher) CountMatching(ctx context.Context, q repository.CountQuery) (repository.MatchCount, error) {
 	count, err := s.countMatching(ctx, q)
 	return count, conn.Translate("count messages", err)
@@ -56,7 +57,7 @@ const countStep = 1000
 // countVisible counts up to repository.CountLimit messages. When that takes too long it returns the number counted by
 // then.
 func (s *Searcher) countVisible(ctx context.Context, f entity.Filter, n Scope, from codec.Source) (repository.MatchCount, error) {
-	query, args := VisibleQuery(f, n, from)
+	query, args := visibleQuery(f, n, from)
 	var counted int64
 	deadline := time.Now().Add(s.CountTimeout)
 	err := Bounded(ctx, s.db, s.CountTimeout, func(tx *sqlx.Tx) error {
@@ -79,7 +80,7 @@ func (s *Searcher) countVisible(ctx context.Context, f entity.Filter, n Scope, f
 			}
 		}
 		return nil
-	}, WalkedByIndex)
+	}, walkedByIndex)
 	var slow *repository.TooBroadError
 	if errors.As(err, &slow) {
 		return repository.MatchCount{Messages: min(counted, repository.CountLimit), AtLeast: true}, nil
@@ -87,12 +88,12 @@ func (s *Searcher) countVisible(ctx context.Context, f entity.Filter, n Scope, f
 	return repository.LimitedCount(counted), err
 }
 
-// WalkedByIndex makes the planner use an index, in order, wherever possible.
-const WalkedByIndex = `SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off`
+// walkedByIndex makes the planner use an index, in order, wherever possible.
+const walkedByIndex = `SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off`
 
-// VisibleQuery reads the visible messages before it checks anything else: the planner moves no condition past OFFSET
+// visibleQuery reads the visible messages before it checks anything else: the planner moves no condition past OFFSET
 // 0. Times are compared together with the topic, which only the index of topics supports.
-func VisibleQuery(f entity.Filter, n Scope, from codec.Source) (string, []any) {
+func visibleQuery(f entity.Filter, n Scope, from codec.Source) (string, []any) {
 	a := &Arguments{First: 1, Version: n.Version}
 	seen := []string{"m.original_topic = seen.name"}
 	for _, t := range []struct {
@@ -110,7 +111,7 @@ func VisibleQuery(f entity.Filter, n Scope, from codec.Source) (string, []any) {
 			And(a.Seen(n)...) + " OFFSET 0) m"
 	}
 	words := LeaveOut
-	if f.Catalogued() {
+	if f.NeedsSearchIndex() {
 		words = testEach
 	}
 	conditions := append(append(a.Named(f, n), a.Conditions(f)...), a.words(f, words)...)
@@ -149,8 +150,8 @@ func (s *Searcher) readNumber(ctx context.Context, n *int64, query string, args 
 	return Bounded(ctx, s.db, s.CountTimeout, func(tx *sqlx.Tx) error { return tx.GetContext(ctx, n, query, args...) })
 }
 
-// estimate is the planner's estimate. It comes from statistics of all messages: a caller who may not see all of them
-// could infer others' values from it.
+// estimate returns the planner's estimate. It comes from statistics of all messages: a caller who may not see all
+// of them could infer others' values from it.
 func (s *Searcher) estimate(ctx context.Context, f entity.Filter, n Scope, from codec.Source) (int64, error) {
 	a := &Arguments{First: 1, Version: n.Version}
 	conditions := append(append(a.Named(f, n), a.Conditions(f)...), a.Indexed(f)...)

@@ -22,8 +22,8 @@ const (
 
 // When at least this many of the sampled messages have a filter's words, the export tests message by message.
 const (
-	ExportSample = 5000
-	exportHits   = ExportSample / 100
+	exportSample = 5000
+	exportHits   = exportSample / 100
 )
 
 // Export implements repository.Searcher. A cursor keeps the snapshot: the caller may take any time for a message.
@@ -43,11 +43,11 @@ func (s *Searcher) Export(ctx context.Context, q repository.ExportQuery, yield f
 		if begun { // what was yielded cannot be taken back
 			return broken
 		}
-		how, err := HowToExport(ctx, tx, from, q, n)
+		how, err := howToExport(ctx, tx, from, q, n)
 		if err != nil {
 			return err
 		}
-		query, args := ExportQuery(from, q, n, how)
+		query, args := exportQuery(from, q, n, how)
 		if _, err := tx.ExecContext(ctx, "DECLARE exported NO SCROLL CURSOR FOR "+query, args...); err != nil {
 			return err
 		}
@@ -65,8 +65,8 @@ func (s *Searcher) Export(ctx context.Context, q repository.ExportQuery, yield f
 	return conn.Translate("export messages", err)
 }
 
-// ExportQuery merges the rows of its walks with pointers to their bytes only.
-func ExportQuery(from codec.Source, q repository.ExportQuery, n Scope, how string) (string, []any) {
+// exportQuery merges the rows of its walks with pointers to their bytes only.
+func exportQuery(from codec.Source, q repository.ExportQuery, n Scope, how string) (string, []any) {
 	a := &Arguments{First: 1, Version: n.Version}
 	walks := a.ways(q.Filter, n, how)
 	if len(walks) == 0 {
@@ -87,17 +87,17 @@ func ExportQuery(from codec.Source, q repository.ExportQuery, n Scope, how strin
 	ORDER BY m.created_at DESC, m.id DESC LIMIT ` + a.Arg(q.Limit) + `::bigint`, a.Values
 }
 
-// HowToExport chooses to test message by message when many have a filter's words, or when the rest of the filter
+// howToExport chooses to test message by message when many have a filter's words, or when the rest of the filter
 // leaves few.
-func HowToExport(ctx context.Context, tx *sqlx.Tx, from codec.Source, q repository.ExportQuery, n Scope) (string, error) {
-	if !q.Filter.Catalogued() {
+func howToExport(ctx context.Context, tx *sqlx.Tx, from codec.Source, q repository.ExportQuery, n Scope) (string, error) {
+	if !q.Filter.NeedsSearchIndex() {
 		return "", nil
 	}
-	l, err := scanMessages(ctx, tx, from, repository.SearchQuery{Filter: q.Filter, Limit: exportHits}, n, ExportSample)
+	l, err := scanMessages(ctx, tx, from, repository.SearchQuery{Filter: q.Filter, Limit: exportHits}, n, exportSample)
 	if l.all || len(l.hits) >= exportHits {
 		return testEach, err
 	}
-	return FindFirst, err
+	return findFirst, err
 }
 
 // exporter reads from the cursor "exported" of its transaction.

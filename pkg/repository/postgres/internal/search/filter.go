@@ -57,7 +57,7 @@ func (a *Arguments) terms(list []int64) string {
 	return a.Arg(c.Arg()) + "::bigint[]"
 }
 
-// Conditions are those of a filter on message m, without those on its topics and on the search index.
+// Conditions returns the conditions of a filter on message m, without those on its topics and on the search index.
 func (a *Arguments) Conditions(f entity.Filter) []string {
 	var all []string
 	add := func(asked bool, condition func() string) {
@@ -65,6 +65,7 @@ func (a *Arguments) Conditions(f entity.Filter) []string {
 			all = append(all, condition())
 		}
 	}
+	add(len(f.MessageIDs) > 0, func() string { return "m.id = ANY (" + a.Arg(codec.UUIDArray(f.MessageIDs)) + "::uuid[])" })
 	add(len(f.Statuses) > 0, func() string { return Status(f.Statuses) })
 	add(f.ErrorClass != "", func() string { return "m.error_class = " + a.text(f.ErrorClass) })
 	add(f.ConsumerGroup != "", func() string { return "m.consumer_group = " + a.text(f.ConsumerGroup) })
@@ -100,7 +101,7 @@ func Status(wanted []entity.Status) string {
 	return "m.status IN (" + strings.Join(known, ", ") + ")"
 }
 
-// documented are a filter's conditions on d, the message's document.
+// documented returns a filter's conditions on d, the message's document.
 func (a *Arguments) documented(f entity.Filter) string {
 	if slices.ContainsFunc(f.Words, func(word string) bool { return word != codec.Clean(word) }) {
 		return "false"
@@ -121,7 +122,7 @@ func (a *Arguments) documented(f entity.Filter) string {
 		all = append(all, "d.terms @> "+a.terms(every))
 	}
 	for _, word := range f.Words {
-		all = append(all, "d.text LIKE "+a.Arg("%"+literally.Replace(word)+"%")+"::text")
+		all = append(all, "d.text LIKE "+a.Arg("%"+literally.Replace(strings.ToLower(word))+"%")+"::text")
 	}
 	return strings.Join(all, " AND ")
 }
@@ -145,21 +146,22 @@ func (a *Arguments) inPartitions(f entity.Filter) string {
 	return And(all...)
 }
 
-// Indexed is the condition that m has a matching document; the planner decides where to begin.
+// Indexed returns the condition that m has a matching document; the planner decides where to begin.
 func (a *Arguments) Indexed(f entity.Filter) []string {
-	if !f.Catalogued() {
+	if !f.NeedsSearchIndex() {
 		return nil
 	}
 	return []string{"EXISTS (SELECT FROM dlq.message_documents d WHERE " + And(documentOfM, a.inPartitions(f), a.documented(f)) + ")"}
 }
 
-// DocumentMatches is the same condition, tested for one message after the other: the planner cannot reverse it.
+// DocumentMatches returns the condition of Indexed in a form that PostgreSQL can only test for one message after
+// the other.
 func (a *Arguments) DocumentMatches(f entity.Filter) string {
 	return "(SELECT " + a.documented(f) + " FROM dlq.message_documents d WHERE " + And(documentOfM, a.inPartitions(f)) + ")"
 }
 
-// found is the condition of words that few messages have: the documents are found first, and their messages by the
-// primary key.
+// found returns the condition of words that few messages have: the documents are found first, and their messages by
+// the primary key.
 func (a *Arguments) found(f entity.Filter) string {
 	return "m.id = ANY (ARRAY(SELECT d.message_id FROM dlq.message_documents d WHERE " + And(a.inPartitions(f), a.documented(f)) + "))"
 }

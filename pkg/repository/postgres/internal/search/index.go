@@ -72,21 +72,24 @@ func (s *Indexer) AcquireIndexerLease(ctx context.Context, owner uuid.UUID, vers
 	return len(held) > 0, conn.Translate("acquire the indexer lease", err)
 }
 
-// PendingQuery continues at the position in dlq.search_index, and moves it up to the first message that it
-// finds, or to ten seconds ago: that is how long a transaction that stores messages may take.
+// pendingQuery finds messages without a document. It continues where the last call ended (walked_at,
+// archive_walked), and moves this position to the first message that it finds, or else to ten seconds ago, because
+// a transaction that stores messages may take that long.
 //
-// For a longer transaction it scans again, once a minute, everything from the marks on. No message may appear before
-// the marks: while a transaction of the time of a scan is open, they stop before that scan, and in any case ten
-// seconds earlier, because a row that is older than that when it is stored is in late_messages. While one transaction
-// stays open the marks stay too, and the scans become rarer, or they would read more and more: its messages are found
-// eventually. seen_xid is the scan's own transaction, which is younger than all that had written by then; the
-// snapshot's xmax is not, as long as the youngest of them is open.
+// Transactions that take longer are the reason for a second position (mark, archive_mark), before which no message
+// can appear any more. Once a minute the query scans again from there. The second position follows only when all
+// transactions that were open at an earlier scan have ended, and to ten seconds before that scan: a row that is
+// older than ten seconds when it is stored is in late_messages. While one of these transactions stays open, the
+// second position does not move. Each scan would then read more than the one before, so scans become rarer; the
+// messages of that transaction are found when it has ended. seen_xid is the scan's own transaction id, which is
+// higher than those of all transactions that had written by then; the xmax of the snapshot may not be, while the
+// youngest of them is open.
 //
-// A message without a finite time has no position in a list, and gets no document.
+// A message with an infinite time is in no list, and gets no document.
 //
 // Each message's document is looked up separately, because the planner would otherwise read all of both tables. A
 // caller with another version finds nothing.
-var PendingQuery = `
+var pendingQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT k.*, n.moment, seen_xid IS NULL OR pg_snapshot_xmin(pg_current_snapshot()) >= seen_xid AS settles
 		FROM dlq.search_index k, (SELECT coalesce($5::timestamptz, clock_timestamp()) AS moment) n
@@ -185,7 +188,7 @@ type pendingRow struct {
 // Unindexed implements repository.SearchIndex. Messages of the archive come after those of the live table.
 func (s *Indexer) Unindexed(ctx context.Context, version int64, limit int, maxBytes, maxValue int64) ([]entity.Message, error) {
 	var found []pendingRow
-	if err := s.db.Select(ctx, &found, PendingQuery, version, limit, maxBytes, maxValue, s.db.Clock()); err != nil {
+	if err := s.db.Select(ctx, &found, pendingQuery, version, limit, maxBytes, maxValue, s.db.Clock()); err != nil {
 		return nil, conn.Translate("find messages to index", err)
 	}
 	messages := make([]entity.Message, len(found))
@@ -198,10 +201,10 @@ func (s *Indexer) Unindexed(ctx context.Context, version int64, limit int, maxBy
 	return messages, nil
 }
 
-// StoreDocumentsQuery stores documents only for the search index's version. It locks no message: a deletion locks
-// messages before documents. A message is counted when its first document is inserted; one that is too old to count
-// is not.
-const StoreDocumentsQuery = `
+// storeDocumentsQuery stores documents only for the search index's version. It locks no message: a deletion locks
+// messages before documents. A message is counted when its first document is inserted, and in the group that it has
+// then or gets with that document; one that is too old to count is not.
+const storeDocumentsQuery = `
 	WITH document AS MATERIALIZED (
 		SELECT x.id, x.text, x.terms::bigint[] AS terms, k.created_at, (SELECT version FROM dlq.search_index WHERE version = $4 FOR SHARE) AS version
 		FROM unnest($1::uuid[], $2::text[], $3::text[]) AS x (id, text, terms) JOIN (` + timesOfDocuments + `) k ON k.id = x.id
@@ -218,16 +221,16 @@ const StoreDocumentsQuery = `
 		WHERE (d.version, d.text, d.terms) IS DISTINCT FROM (excluded.version, excluded.text, excluded.terms)
 	), fresh AS MATERIALIZED (
 		SELECT array_agg(message_id) AS ids FROM stored
-	), came AS (
-		SELECT m.original_topic, m.created_at, m.parent_id FROM dlq.dlq_messages m
+	), came AS MATERIALIZED (
+		SELECT m.id, m.group_id, m.original_topic, m.created_at, m.parent_id FROM dlq.dlq_messages m
 		WHERE m.id = ANY ((SELECT ids FROM fresh)::uuid[])
 		UNION ALL
-		SELECT m.original_topic, m.created_at, m.parent_id
+		SELECT m.id, m.group_id, m.original_topic, m.created_at, m.parent_id
 		FROM dlq.archive_ids kept JOIN dlq.dlq_messages_archive m ON m.id = kept.id AND m.archived_at = kept.archived_at
 		WHERE kept.id = ANY ((SELECT ids FROM fresh)::uuid[])
 	), life AS MATERIALIZED (
 		SELECT l.minutes, moment - l.micros * interval '1 microsecond' AS since, moment + interval '1 day' AS until
-		FROM (VALUES (5::smallint, $6::bigint), (60::smallint, $7::bigint)) AS l (minutes, micros),
+		FROM (VALUES (1::smallint, $6::bigint), (5::smallint, $7::bigint), (60::smallint, $8::bigint)) AS l (minutes, micros),
 			(SELECT coalesce($5::timestamptz, clock_timestamp()) AS moment) n
 	), forgotten AS (
 		DELETE FROM dlq.activity WHERE ctid = ANY (ARRAY(
@@ -235,6 +238,18 @@ const StoreDocumentsQuery = `
 				SELECT o.ctid AS place FROM dlq.activity o WHERE o.minutes = l.minutes AND o.at < l.since
 				ORDER BY o.at LIMIT 1000 FOR UPDATE SKIP LOCKED
 			) a))
+	), forgotten_minutes AS (
+		DELETE FROM dlq.group_minutes WHERE ctid = ANY (ARRAY(
+			SELECT o.ctid FROM dlq.group_minutes o WHERE o.at < (SELECT since FROM life WHERE minutes = 1)
+			ORDER BY o.at LIMIT 1000 FOR UPDATE SKIP LOCKED))
+	), minutes AS (
+		INSERT INTO dlq.group_minutes AS g (group_id, at, original_topic, messages)
+		SELECT coalesce(c.group_id, x.group_id), date_bin('1 minute', c.created_at, 'epoch'), c.original_topic, count(*)
+		FROM came c JOIN unnest($1::uuid[], $9::uuid[]) AS x (id, group_id) ON x.id = c.id
+		JOIN life ON minutes = 1 AND date_bin('1 minute', c.created_at, 'epoch') >= since AND c.created_at < until
+		WHERE coalesce(c.group_id, x.group_id) IS NOT NULL
+		GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
+		ON CONFLICT (group_id, at, original_topic) DO UPDATE SET messages = g.messages + excluded.messages
 	)
 	INSERT INTO dlq.activity AS a (original_topic, minutes, at, arrived, returned)
 	SELECT original_topic, minutes, date_bin(minutes * interval '1 minute', created_at, 'epoch'), count(*), count(parent_id)
@@ -243,10 +258,9 @@ const StoreDocumentsQuery = `
 	ON CONFLICT (original_topic, minutes, at) DO UPDATE
 	SET arrived = a.arrived + excluded.arrived, returned = a.returned + excluded.returned`
 
-// GroupDocumentsQuery runs after the documents and finds messages without a group. It locks
-// live messages, then archived ones, in the order of their ids; locking all would write to
-// all.
-const GroupDocumentsQuery = `
+// groupDocumentsQuery runs after storeDocumentsQuery and assigns error groups to the messages that have none. It
+// locks them in the order of their ids, live messages first, and locks no others, because each lock is a write.
+const groupDocumentsQuery = `
 	WITH document AS MATERIALIZED (
 		SELECT * FROM unnest($1::uuid[], $2::uuid[]) AS x (id, group_id)
 	), changing AS MATERIALIZED (
@@ -327,11 +341,11 @@ func (s *Indexer) StoreDocuments(ctx context.Context, version int64, documents [
 		groups.UUID(d.Fingerprint.ID())
 	}
 	err := s.inPartitions(ctx, ids.Arg(), func() error {
-		return s.db.Exec(ctx, StoreDocumentsQuery, ids.Arg(), texts.Arg(), terms.Arg(), version, s.db.Clock(),
-			repository.FineArrivalsLife.Microseconds(), repository.ArrivalsLife.Microseconds())
+		return s.db.Exec(ctx, storeDocumentsQuery, ids.Arg(), texts.Arg(), terms.Arg(), version, s.db.Clock(),
+			repository.ArrivalsMinuteLife.Microseconds(), repository.FineArrivalsLife.Microseconds(), repository.ArrivalsLife.Microseconds(), groups.Arg())
 	})
 	if err == nil {
-		err = s.db.Exec(ctx, GroupDocumentsQuery, ids.Arg(), groups.Arg())
+		err = s.db.Exec(ctx, groupDocumentsQuery, ids.Arg(), groups.Arg())
 	}
 	if err == nil {
 		err = s.db.Exec(ctx, dropStraysQuery, ids.Arg(), times.Arg(), first, last)

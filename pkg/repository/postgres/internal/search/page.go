@@ -25,12 +25,12 @@ type idQuery struct {
 const (
 	LeaveOut  = ""      // not part of this query
 	testEach  = "look"  // the document of each message is tested
-	FindFirst = "first" // documents are found first, and then their messages
+	findFirst = "first" // documents are found first, and then their messages
 )
 
 func (a *Arguments) words(f entity.Filter, how string) []string {
 	switch how {
-	case FindFirst:
+	case findFirst:
 		return []string{a.found(f)}
 	case testEach:
 		return []string{a.DocumentMatches(f)}
@@ -40,7 +40,7 @@ func (a *Arguments) words(f entity.Filter, how string) []string {
 
 // ways returns the walks, or at most one when the messages are already known.
 func (a *Arguments) ways(f entity.Filter, n Scope, how string) [][]string {
-	if how == FindFirst {
+	if how == findFirst {
 		return [][]string{a.Named(f, n)}
 	}
 	if walks, apart := a.WalksOfPairs(f, n); apart {
@@ -64,7 +64,7 @@ func Listed(from codec.Source, q repository.SearchQuery, n Scope, how string) *i
 // listedIn returns the query for a part of the list that q asks for.
 func listedIn(from codec.Source, q repository.SearchQuery, n Scope, how string, s listPart) *idQuery {
 	p := &idQuery{Arguments: Arguments{First: s.first, Version: n.Version}, noValues: q.NoValues}
-	p.order = Order(q.Sort, "at", "id")
+	p.order = orderBy(q.Sort, "at", "id")
 	column := sortColumn(q.Sort)
 	walks := p.ways(q.Filter, n, how)
 	if len(walks) == 0 {
@@ -81,12 +81,12 @@ func listedIn(from codec.Source, q repository.SearchQuery, n Scope, how string, 
 		conditions = append(conditions, s.within)
 	}
 	limit := codec.Bigint(s.limit) // in the text, so that the planner knows that it is small
-	if how != FindFirst {
+	if how != findFirst {
 		walks = byStatus(walks, q)
 	}
 	for i, walk := range walks {
 		walks[i] = []string{"(SELECT m.id, m." + column + " AS at, m.created_at FROM " + from.Table + " m WHERE " + And(append(walk, conditions...)...) +
-			" ORDER BY " + Order(q.Sort, "m."+column, "m.id") + " LIMIT " + limit + ")"}
+			" ORDER BY " + orderBy(q.Sort, "m."+column, "m.id") + " LIMIT " + limit + ")"}
 	}
 	p.Query = "SELECT id, at, created_at FROM (" + Join(walks, "\n\tUNION ALL\n\t") + ") walked ORDER BY " + p.order + " LIMIT " + limit
 	return p
@@ -125,15 +125,15 @@ func sortColumn(s repository.Sort) string {
 	return "created_at"
 }
 
-// Order is the ORDER BY of a list; at and id are its columns.
-func Order(s repository.Sort, at, id string) string {
+// orderBy returns the ORDER BY of a list; at and id are its columns.
+func orderBy(s repository.Sort, at, id string) string {
 	if s.Ascending {
 		return at + ", " + id
 	}
 	return at + " DESC, " + id + " DESC"
 }
 
-// behind is the condition that m comes after the cursor of the page.
+// behind returns the condition that m comes after the cursor of the page.
 func (a *Arguments) behind(q repository.SearchQuery) []string {
 	if q.After == (repository.Cursor{}) {
 		return nil
@@ -148,7 +148,7 @@ func (a *Arguments) behind(q repository.SearchQuery) []string {
 
 // these are known messages, in the order of their rows.
 func these(from codec.Source, q repository.SearchQuery, ids []uuid.UUID) *idQuery {
-	p := &idQuery{Arguments: Arguments{First: 1}, order: Order(q.Sort, "at", "id"), noValues: q.NoValues}
+	p := &idQuery{Arguments: Arguments{First: 1}, order: orderBy(q.Sort, "at", "id"), noValues: q.NoValues}
 	p.Query = "SELECT m.id, m." + sortColumn(q.Sort) + " AS at, m.created_at FROM unnest(" + p.Arg(codec.UUIDArray(ids)) + "::uuid[]) AS w (id) " + from.Join("w.id") +
 		" ORDER BY " + p.order + " LIMIT " + codec.Bigint(q.Limit)
 	return p

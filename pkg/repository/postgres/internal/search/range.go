@@ -16,26 +16,26 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
 )
 
-// TimeRange is a range of time in microseconds since 2000, without to.
-type TimeRange struct{ From, To int64 }
+// timeRange is a range of time in microseconds since 2000, without to.
+type timeRange struct{ From, To int64 }
 
-func (r TimeRange) empty() bool { return r.From >= r.To }
+func (r timeRange) empty() bool { return r.From >= r.To }
 
-// Length is the number of microseconds.
-func (r TimeRange) Length() int64 { return r.To - r.From }
+// Length returns the number of microseconds.
+func (r timeRange) Length() int64 { return r.To - r.From }
 
 // and returns the intersection of both ranges.
-func (r TimeRange) and(o TimeRange) TimeRange {
-	return TimeRange{max(r.From, o.From), min(r.To, o.To)}
+func (r timeRange) and(o timeRange) timeRange {
+	return timeRange{max(r.From, o.From), min(r.To, o.To)}
 }
 
 // with returns the shortest range that contains both.
-func (r TimeRange) with(o TimeRange) TimeRange {
-	return TimeRange{min(r.From, o.From), max(r.To, o.To)}
+func (r timeRange) with(o timeRange) timeRange {
+	return timeRange{min(r.From, o.From), max(r.To, o.To)}
 }
 
 // first returns the part of a range that comes first in a list.
-func (r TimeRange) first(length int64, ascending bool) TimeRange {
+func (r timeRange) first(length int64, ascending bool) timeRange {
 	switch {
 	case r.empty() || length >= r.Length():
 	case ascending:
@@ -47,8 +47,8 @@ func (r TimeRange) first(length int64, ascending bool) TimeRange {
 }
 
 // behind returns the part of a range that comes after a cursor.
-func (r TimeRange) behind(p repository.Cursor, ascending bool) TimeRange {
-	at := Micros(p.CreatedAt)
+func (r timeRange) behind(p repository.Cursor, ascending bool) timeRange {
+	at := micros2000(p.CreatedAt)
 	if ascending {
 		if p.ID == uuid.Max {
 			at++
@@ -66,8 +66,8 @@ func (r TimeRange) behind(p repository.Cursor, ascending bool) TimeRange {
 // since2000 is the year 2000 in microseconds of Unix time.
 const since2000 = 946_684_800_000_000
 
-// Micros are the microseconds from 2000 to t.
-func Micros(t time.Time) int64 { return t.UnixMicro() - since2000 }
+// micros2000 returns the microseconds from 2000 to t.
+func micros2000(t time.Time) int64 { return t.UnixMicro() - since2000 }
 
 func moment2000(micros int64) time.Time { return time.UnixMicro(micros + since2000).UTC() }
 
@@ -75,17 +75,17 @@ func moment2000(micros int64) time.Time { return time.UnixMicro(micros + since20
 const (
 	earliestDay = -1
 	latestDay   = 36_525 // 2100-01-01
-	DayLength   = int64(24 * time.Hour / time.Microsecond)
+	dayLength   = int64(24 * time.Hour / time.Microsecond)
 )
 
-// Day is a partition of the documents.
-type Day struct {
-	TimeRange
+// day is a partition of the documents.
+type day struct {
+	timeRange
 	Table string // quoted; "" when the role may read it only through dlq.message_documents
 }
 
 // daysOf returns the existing partitions.
-func daysOf(ctx context.Context, tx *sqlx.Tx, ascending bool) ([]Day, error) {
+func daysOf(ctx context.Context, tx *sqlx.Tx, ascending bool) ([]day, error) {
 	var found []struct {
 		Number int64  `db:"number"`
 		Name   string `db:"name"`
@@ -97,9 +97,9 @@ func daysOf(ctx context.Context, tx *sqlx.Tx, ascending bool) ([]Day, error) {
 	if err != nil {
 		return nil, err
 	}
-	days := make([]Day, len(found))
+	days := make([]day, len(found))
 	for i, f := range found {
-		days[i] = Day{TimeRange{f.Number * DayLength, (f.Number + 1) * DayLength}, f.Name}
+		days[i] = day{timeRange{f.Number * dayLength, (f.Number + 1) * dayLength}, f.Name}
 		switch f.Number {
 		case earliestDay:
 			days[i].From = math.MinInt64
@@ -114,20 +114,20 @@ func daysOf(ctx context.Context, tx *sqlx.Tx, ascending bool) ([]Day, error) {
 }
 
 // leftOf returns the range between the oldest and the newest message, without times that the query excludes.
-func leftOf(ctx context.Context, tx *sqlx.Tx, from codec.Source, q repository.SearchQuery) (TimeRange, error) {
+func leftOf(ctx context.Context, tx *sqlx.Tx, from codec.Source, q repository.SearchQuery) (timeRange, error) {
 	var found []struct {
 		Oldest int64 `db:"oldest"`
 		Newest int64 `db:"newest"`
 	}
 	if err := readRows(ctx, tx, &found, boundsQuery(from)); err != nil || len(found) == 0 {
-		return TimeRange{}, err
+		return timeRange{}, err
 	}
-	left := TimeRange{found[0].Oldest, found[0].Newest + 1}
+	left := timeRange{found[0].Oldest, found[0].Newest + 1}
 	if at := q.Filter.CreatedAfter; !at.IsZero() {
-		left.From = max(left.From, Micros(at))
+		left.From = max(left.From, micros2000(at))
 	}
 	if at := q.Filter.CreatedBefore; !at.IsZero() {
-		left.To = min(left.To, Micros(at)+1)
+		left.To = min(left.To, micros2000(at)+1)
 	}
 	if q.After != (repository.Cursor{}) {
 		left = left.behind(q.After, q.Sort.Ascending)
@@ -157,12 +157,12 @@ const (
 	inAnyWay = `; SET LOCAL enable_seqscan = on`
 )
 
-// RangeQuery finds the first messages of a range by documents: PostgreSQL would walk all messages for words that it
+// rangeQuery finds the first messages of a range by documents: PostgreSQL would walk all messages for words that it
 // considers common. Sorting before the join reads few messages.
 //
 // The documents of whole days are found by their words alone, and those of a part of a day by their time. PostgreSQL
 // cannot choose: in a new day, which it has not analyzed, it would read every document by its time.
-func RangeQuery(from codec.Source, q repository.SearchQuery, n Scope, in TimeRange, whole []Day) (string, []any) {
+func rangeQuery(from codec.Source, q repository.SearchQuery, n Scope, in timeRange, whole []day) (string, []any) {
 	a := &Arguments{First: 1, Version: n.Version}
 	behind := append(a.behind(q), "m.created_at >= "+a.Arg(moment2000(in.From))+"::timestamptz", "m.created_at < "+a.Arg(moment2000(in.To))+"::timestamptz")
 	documents := []string{a.documented(q.Filter)}
@@ -179,7 +179,7 @@ func RangeQuery(from codec.Source, q repository.SearchQuery, n Scope, in TimeRan
 		SELECT d.message_id, d.created_at FROM ` + table + ` d WHERE ` + And(documents...) + `
 	)
 	SELECT m.id FROM found ` + from.Join("found.message_id") + ` WHERE ` + And(messages...) + `
-	ORDER BY ` + Order(q.Sort, "found.created_at", "found.message_id") + ` LIMIT ` + codec.Bigint(q.Limit), a.Values
+	ORDER BY ` + orderBy(q.Sort, "found.created_at", "found.message_id") + ` LIMIT ` + codec.Bigint(q.Limit), a.Values
 }
 
 // onDocument converts conditions on a message into conditions on its document.
@@ -188,7 +188,7 @@ func onDocument(conditions []string, document string) string {
 }
 
 // unionOf selects the documents of days.
-func unionOf(days []Day) string {
+func unionOf(days []day) string {
 	var tables []string
 	for _, d := range days {
 		tables = append(tables, "SELECT message_id, created_at, version, text, terms FROM "+d.Table)

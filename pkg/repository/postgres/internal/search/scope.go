@@ -24,16 +24,16 @@ func NewScopes(db *conn.DB) *Scopes { return &Scopes{db: db} }
 // meanwhile adds no message to the result.
 type Scope struct {
 	Number  sql.NullInt32 // of Filter.Topic as a dead-letter topic, if it is one
-	Topics  *TopicSet     // Filter.Topics; nil: any
-	Visible *TopicSet     // Filter.Visible; nil: all
+	Topics  *topicSet     // Filter.Topics; nil: any
+	Visible *topicSet     // Filter.Visible; nil: all
 	// Pairs are the original topics of each dead-letter topic, 0 being none; nil when they are unknown.
 	Pairs map[int32][]string
 
 	Version *int64 // of the documents that this process answers from; nil: that of the search index
 }
 
-// TopicSet is the set of existing topics that match patterns.
-type TopicSet struct {
+// topicSet is the set of existing topics that match patterns.
+type topicSet struct {
 	Originals []string // names of original topics
 	Numbers   []int32  // of dead-letter topics
 	Unnamed   bool     // the patterns match messages without a name
@@ -115,7 +115,7 @@ func (s *Scopes) Resolve(ctx context.Context, f entity.Filter, from codec.Source
 // patterned reports whether the filter has patterns to match against names.
 func patterned(f entity.Filter) bool { return len(f.Topics.Texts()) > 0 || f.Visible != nil }
 
-// TopicRow is a topic with its number.
+// TopicRow is a topic with its id.
 type TopicRow struct {
 	ID   int32  `db:"id"`
 	Name string `db:"name"`
@@ -131,8 +131,8 @@ func originalsOf(found []TopicRow) []string {
 }
 
 // Matching returns the topics that match patterns.
-func Matching(p entity.TopicPatterns, originals []string, topics []TopicRow) *TopicSet {
-	found := &TopicSet{Unnamed: p.Match("")}
+func Matching(p entity.TopicPatterns, originals []string, topics []TopicRow) *topicSet {
+	found := &topicSet{Unnamed: p.Match("")}
 	for _, name := range originals {
 		if p.Match(name) {
 			found.Originals = append(found.Originals, name)
@@ -146,7 +146,7 @@ func Matching(p entity.TopicPatterns, originals []string, topics []TopicRow) *To
 	return found
 }
 
-// Named are a filter's conditions on the topics of m.
+// Named returns a filter's conditions on the topics of m.
 func (a *Arguments) Named(f entity.Filter, n Scope) []string {
 	var all []string
 	if f.Topic != "" {
@@ -170,7 +170,7 @@ func unknown(f entity.Filter) []string {
 	return nil
 }
 
-// Seen is the condition that the caller may see m.
+// Seen returns the condition that the caller may see m.
 func (a *Arguments) Seen(n Scope) []string {
 	if n.Visible == nil {
 		return nil
@@ -182,8 +182,8 @@ func (a *Arguments) Seen(n Scope) []string {
 	return []string{"(m.original_topic = ANY (" + a.texts(n.Visible.Originals) + ") OR m.original_topic = '' AND " + hidden + ")"}
 }
 
-// MaxWalks limits the walks of one query.
-const MaxWalks = 24
+// maxWalks limits the walks of one query.
+const maxWalks = 24
 
 // Walks splits a filter's conditions on the topics of m so that each part can be read in order along an index;
 // together they return each message once. A part without conditions reads all messages.
@@ -201,11 +201,11 @@ func (a *Arguments) apart(f entity.Filter, n Scope) (walks [][]string, inOrder b
 	case f.UnknownOrigin:
 		return [][]string{a.Named(f, n)}, true
 	case n.Topics != nil && n.Pairs != nil:
-		if walks := a.walksOfTopics(f, n); len(walks) <= MaxWalks {
+		if walks := a.walksOfTopics(f, n); len(walks) <= maxWalks {
 			return walks, true
 		}
 		a.Values = nil
-	case n.Topics == nil && n.Visible != nil && len(n.Visible.Originals) < MaxWalks:
+	case n.Topics == nil && n.Visible != nil && len(n.Visible.Originals) < maxWalks:
 		return a.walksOfVisible(n), true
 	}
 	return [][]string{a.Named(f, n)}, n.Topics == nil && n.Visible == nil
@@ -248,7 +248,7 @@ func (a *Arguments) walksOfTopics(f entity.Filter, n Scope) [][]string {
 }
 
 // sees reports whether messages of a topic are visible; a nil set sees all.
-func (s *TopicSet) sees(original string, number int32) bool {
+func (s *topicSet) sees(original string, number int32) bool {
 	if s == nil || original != "" {
 		return s == nil || slices.Contains(s.Originals, original)
 	}
@@ -273,7 +273,7 @@ func (n Scope) seesUnnamed() bool {
 	})
 }
 
-// visibleOriginals are the visible original topics of which a filter may have messages.
+// visibleOriginals returns the visible original topics of which a filter may have messages.
 func (n Scope) visibleOriginals(f entity.Filter) []string {
 	if f.UnknownOrigin {
 		return nil

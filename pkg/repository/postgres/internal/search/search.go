@@ -44,14 +44,14 @@ func (s *Searcher) Search(ctx context.Context, q repository.SearchQuery) (reposi
 	if err != nil {
 		return repository.SearchPage{}, conn.Translate("search messages", err)
 	}
-	if Plain(q, n) {
+	if plain(q, n) {
 		messages, err := s.plainPage(ctx, from, q, n)
 		return repository.SearchPage{Messages: messages}, err
 	}
 	var page repository.SearchPage
 	err = Bounded(ctx, s.db, s.SearchTimeout, func(tx *sqlx.Tx) (err error) {
 		var p *idQuery
-		if page = (repository.SearchPage{}); q.Filter.Catalogued() {
+		if page = (repository.SearchPage{}); q.Filter.NeedsSearchIndex() {
 			if p, page.Next, err = s.searchText(ctx, tx, from, q, n); err != nil {
 				return err
 			}
@@ -61,28 +61,30 @@ func (s *Searcher) Search(ctx context.Context, q repository.SearchQuery) (reposi
 		query, args := PageQuery(from, p)
 		page.Messages, err = readMessages(ctx, tx, query, args)
 		return err
-	}, Way(q.Filter, n))
+	}, way(q.Filter, n))
 	return page, conn.Translate("search messages", err)
 }
 
-// Ways to find the messages of a filter. A walk in order ends with the page's last message. Collecting and sorting is
-// faster for few messages, but PostgreSQL's statistics may be old: for a topic that has been flooded since, it would
-// collect everything for every page. A walk is equally fast when there are few. Too many topics, words, and
-// alternatives without an index for each can only be collected.
+// Settings of the planner for the two ways to find the messages of a filter. walkedInOrder reads an index in the
+// order of the page and ends with the page's last message. foundTogether also allows to collect all messages of the
+// filter and sort them. PostgreSQL prefers that where its statistics say that messages are few. But statistics may
+// be old: for a topic that has been flooded since, it would collect everything for every page, while a walk is fast
+// in both cases. So foundTogether is only for filters that no index has in order: those with words, with too many
+// topics, or with alternatives of which one has no index.
 const (
-	WalkedInOrder = `SET LOCAL enable_bitmapscan = off`
-	FoundTogether = `SET LOCAL enable_bitmapscan = on`
+	walkedInOrder = `SET LOCAL enable_bitmapscan = off`
+	foundTogether = `SET LOCAL enable_bitmapscan = on`
 )
 
-// Way returns the settings of the planner for a filter.
-func Way(f entity.Filter, n Scope) string {
+// way returns the settings of the planner for a filter.
+func way(f entity.Filter, n Scope) string {
 	if n.Pairs == nil && (f.Topic != "" || f.UnknownOrigin) && alternatives(f, n) {
-		return FoundTogether // not every alternative has a walk
+		return foundTogether // not every alternative has a walk
 	}
 	if _, inOrder := (&Arguments{First: 1}).apart(f, n); inOrder {
-		return WalkedInOrder
+		return walkedInOrder
 	}
-	return FoundTogether
+	return foundTogether
 }
 
 // readMessages runs a query for messages. It is prepared in the transaction, so that the statement timeout also ends
@@ -108,10 +110,10 @@ func readMessages(ctx context.Context, tx *sqlx.Tx, query string, args []any) ([
 	return found, err
 }
 
-// Plain reports whether a page is one range of an index: of all messages or of one original topic, by creation. Such
+// plain reports whether a page is one range of an index: of all messages or of one original topic, by creation. Such
 // a query needs no plan for its arguments and no transaction. Matches of any other filter may be rare or common,
 // which the planner must know.
-func Plain(q repository.SearchQuery, n Scope) bool {
+func plain(q repository.SearchQuery, n Scope) bool {
 	return q.Sort.By == repository.ByCreated && !n.Number.Valid &&
 		reflect.DeepEqual(q.Filter, entity.Filter{Topic: q.Filter.Topic})
 }

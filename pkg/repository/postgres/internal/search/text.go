@@ -38,7 +38,7 @@ type textSearch struct {
 	q     repository.SearchQuery // After is the present position
 	hits  []uuid.UUID
 	known map[uuid.UUID]bool
-	left  TimeRange // remaining range of the times of messages
+	left  timeRange // remaining range of the times of messages
 
 	advanced bool      // the search has moved past some messages
 	deadline time.Time // no statement begins after it
@@ -46,7 +46,7 @@ type textSearch struct {
 
 	// find finds the first messages of a range. whole has the days of the range, and is empty when the range is a
 	// part of a day. ended is false when it exceeded its time.
-	find func(ctx context.Context, q repository.SearchQuery, r TimeRange, whole []Day) (hits []uuid.UUID, ended bool, err error)
+	find func(ctx context.Context, q repository.SearchQuery, r timeRange, whole []day) (hits []uuid.UUID, ended bool, err error)
 	// scan tests the next messages that match the rest of the filter.
 	scan func(ctx context.Context, q repository.SearchQuery, limit int) (l scanResult, ended bool, err error)
 }
@@ -63,8 +63,8 @@ func (s *Searcher) searchText(ctx context.Context, tx *sqlx.Tx, from codec.Sourc
 		return these(from, q, l.hits), repository.Cursor{}, nil
 	}
 	if q.Sort.By != repository.ByCreated { // documents do not have that time
-		_, err := tx.ExecContext(ctx, FoundTogether)
-		return Listed(from, q, n, FindFirst), repository.Cursor{}, err
+		_, err := tx.ExecContext(ctx, foundTogether)
+		return Listed(from, q, n, findFirst), repository.Cursor{}, err
 	}
 	t := &textSearch{q: q, known: map[uuid.UUID]bool{}, deadline: began.Add(s.SearchTime), step: 2 * scannedAtOnce}
 	ranges := &rangeReader{tx: tx, from: from, names: n, short: s.rangeTime, long: s.SearchTimeout}
@@ -82,7 +82,7 @@ func (s *Searcher) searchText(ctx context.Context, tx *sqlx.Tx, from codec.Sourc
 
 // run searches until the page is full, no range is left, or the time is over. found is how many of the
 // messages that were scanned before had the words.
-func (t *textSearch) run(ctx context.Context, days []Day, scanned, found int) error {
+func (t *textSearch) run(ctx context.Context, days []day, scanned, found int) error {
 	for scanned*(t.q.Limit-len(t.hits)) <= promising*found && !t.done() && t.inTime() {
 		before := len(t.hits)
 		scanned = t.step
@@ -91,7 +91,7 @@ func (t *textSearch) run(ctx context.Context, days []Day, scanned, found int) er
 		}
 		found = len(t.hits) - before
 	}
-	days = slices.DeleteFunc(days, func(d Day) bool { return t.left.and(d.TimeRange).empty() })
+	days = slices.DeleteFunc(days, func(d day) bool { return t.left.and(d.timeRange).empty() })
 	for together := 1; len(days) > 0; {
 		n, began := min(together, len(days)), time.Now()
 		if ended, err := t.runDays(ctx, days[:n]); err != nil || !ended {
@@ -102,13 +102,13 @@ func (t *textSearch) run(ctx context.Context, days []Day, scanned, found int) er
 		}
 		days = days[n:]
 	}
-	t.left = TimeRange{}
+	t.left = timeRange{}
 	return nil
 }
 
 // runDays searches some days. ended is false when the time is over, or the page is full.
-func (t *textSearch) runDays(ctx context.Context, days []Day) (ended bool, err error) {
-	all, length := days[0].with(days[len(days)-1].TimeRange), int64(math.MaxInt64)
+func (t *textSearch) runDays(ctx context.Context, days []day) (ended bool, err error) {
+	all, length := days[0].with(days[len(days)-1].timeRange), int64(math.MaxInt64)
 	for {
 		r := t.left.and(all).first(length, t.q.Sort.Ascending)
 		switch {
@@ -161,7 +161,7 @@ func (t *textSearch) passScanned(l scanResult) bool {
 	t.keep(l.hits)
 	switch {
 	case l.all:
-		t.left = TimeRange{}
+		t.left = timeRange{}
 	case len(t.hits) >= t.q.Limit:
 	case l.last == repository.Cursor{}:
 		return false
@@ -187,7 +187,7 @@ func (t *textSearch) seek(p repository.Cursor) {
 }
 
 // passRange moves the search past a range.
-func (t *textSearch) passRange(r TimeRange) {
+func (t *textSearch) passRange(r timeRange) {
 	if t.advanced = true; t.q.Sort.Ascending {
 		t.left.From = r.To
 		t.q.After = repository.Cursor{CreatedAt: moment2000(r.To - 1), ID: uuid.Max}
@@ -219,9 +219,9 @@ type rangeReader struct {
 }
 
 // begin returns the days with partitions, in the order of the page.
-func (r *rangeReader) begin(ctx context.Context, t *textSearch) ([]Day, error) {
+func (r *rangeReader) begin(ctx context.Context, t *textSearch) ([]day, error) {
 	// The lock keeps partitions from being dropped during the transaction.
-	if _, err := r.tx.ExecContext(ctx, FoundTogether+"; LOCK TABLE ONLY dlq.message_documents IN ACCESS SHARE MODE; SAVEPOINT statement"); err != nil {
+	if _, err := r.tx.ExecContext(ctx, foundTogether+"; LOCK TABLE ONLY dlq.message_documents IN ACCESS SHARE MODE; SAVEPOINT statement"); err != nil {
 		return nil, err
 	}
 	var err error
@@ -233,16 +233,16 @@ func (r *rangeReader) begin(ctx context.Context, t *textSearch) ([]Day, error) {
 
 // end sets the longer time limit for the statement that reads the page, so that a page that was found is not lost.
 func (r *rangeReader) end(ctx context.Context) error {
-	_, err := r.tx.ExecContext(ctx, FoundTogether+inAnyWay+timeout(r.long))
+	_, err := r.tx.ExecContext(ctx, foundTogether+inAnyWay+timeout(r.long))
 	return err
 }
 
-func (r *rangeReader) find(ctx context.Context, q repository.SearchQuery, in TimeRange, whole []Day) (hits []uuid.UUID, ended bool, err error) {
-	if in.Length() <= shortestRange || !byWords(q.Filter) || slices.ContainsFunc(whole, func(d Day) bool { return d.Table == "" }) {
+func (r *rangeReader) find(ctx context.Context, q repository.SearchQuery, in timeRange, whole []day) (hits []uuid.UUID, ended bool, err error) {
+	if in.Length() <= shortestRange || !byWords(q.Filter) || slices.ContainsFunc(whole, func(d day) bool { return d.Table == "" }) {
 		whole = nil // a part of the parent table, by its time
 	}
-	query, args := RangeQuery(r.from, q, r.names, in, whole)
-	settings, limit := FoundTogether+byIndex, r.short
+	query, args := rangeQuery(r.from, q, r.names, in, whole)
+	settings, limit := foundTogether+byIndex, r.short
 	if in.Length() <= shortestRange {
 		limit = r.long
 	}
@@ -257,7 +257,7 @@ func (r *rangeReader) find(ctx context.Context, q repository.SearchQuery, in Tim
 }
 
 func (r *rangeReader) scan(ctx context.Context, q repository.SearchQuery, limit int) (l scanResult, ended bool, err error) {
-	ended, err = r.within(ctx, r.short, Way(q.Filter, r.names)+inAnyWay, func() error {
+	ended, err = r.within(ctx, r.short, way(q.Filter, r.names)+inAnyWay, func() error {
 		l, err = scanMessages(ctx, r.tx, r.from, q, r.names, limit)
 		return err
 	})

@@ -29,12 +29,12 @@ type fakeIndex struct {
 	hits      map[uuid.UUID]bool
 	ascending bool
 
-	tooLong func(r TimeRange) bool // a statement over the range takes too long
+	tooLong func(r timeRange) bool // a statement over the range takes too long
 	scans   bool                   // messages can be tested one by one
-	asked   []TimeRange
+	asked   []timeRange
 }
 
-// following returns the messages after a place.
+// following returns the messages after a cursor.
 func (f *fakeIndex) following(after repository.Cursor) []repository.Cursor {
 	sign := 1
 	if !f.ascending {
@@ -55,14 +55,14 @@ func compareCursors(a, b repository.Cursor) int {
 	return bytes.Compare(a.ID[:], b.ID[:])
 }
 
-func (f *fakeIndex) find(_ context.Context, q repository.SearchQuery, r TimeRange, _ []Day) (ids []uuid.UUID, ended bool, err error) {
+func (f *fakeIndex) find(_ context.Context, q repository.SearchQuery, r timeRange, _ []day) (ids []uuid.UUID, ended bool, err error) {
 	f.asked = append(f.asked, r)
 	if r.Length() > shortestRange && f.tooLong(r) {
 		<-time.After(rangeTime) // of the bubble's clock
 		return nil, false, nil
 	}
 	for _, m := range f.following(q.After) {
-		if at := Micros(m.CreatedAt); f.hits[m.ID] && at >= r.From && at < r.To && len(ids) < q.Limit {
+		if at := micros2000(m.CreatedAt); f.hits[m.ID] && at >= r.From && at < r.To && len(ids) < q.Limit {
 			ids = append(ids, m.ID)
 		}
 	}
@@ -91,18 +91,18 @@ func (f *fakeIndex) scan(_ context.Context, q repository.SearchQuery, limit int)
 // page searches one page.
 func (f *fakeIndex) page(t *testing.T, q repository.SearchQuery, took time.Duration) ([]uuid.UUID, repository.Cursor) {
 	t.Helper()
-	first, last := Micros(f.messages[0].CreatedAt), Micros(f.messages[len(f.messages)-1].CreatedAt)
+	first, last := micros2000(f.messages[0].CreatedAt), micros2000(f.messages[len(f.messages)-1].CreatedAt)
 	s := &textSearch{
-		q: q, known: map[uuid.UUID]bool{}, left: TimeRange{min(first, last), max(first, last) + 1},
+		q: q, known: map[uuid.UUID]bool{}, left: timeRange{min(first, last), max(first, last) + 1},
 		deadline: time.Now().Add(took), step: scannedAtOnce, find: f.find, scan: f.scan,
 	}
 	if q.After != (repository.Cursor{}) {
 		s.seek(q.After)
 		s.advanced = false
 	}
-	var days []Day
-	for n := min(first, last) / DayLength; n <= max(first, last)/DayLength; n++ {
-		days = append(days, Day{TimeRange: TimeRange{n * DayLength, (n + 1) * DayLength}})
+	var days []day
+	for n := min(first, last) / dayLength; n <= max(first, last)/dayLength; n++ {
+		days = append(days, day{timeRange: timeRange{n * dayLength, (n + 1) * dayLength}})
 	}
 	if !f.ascending {
 		slices.Reverse(days)
@@ -139,7 +139,7 @@ func TestTextSearchGoesOn(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 24))
 			f := newFakeIndex(random, 2000, seed%2 == 0)
 			f.scans = seed%3 == 0
-			f.tooLong = func(r TimeRange) bool { return random.Int64N(r.Length()) > DayLength/20 }
+			f.tooLong = func(r timeRange) bool { return random.Int64N(r.Length()) > dayLength/20 }
 			var want, got []uuid.UUID
 			for _, m := range f.messages {
 				if f.hits[m.ID] {
@@ -182,7 +182,7 @@ func TestTextSearchHalves(t *testing.T) {
 	for _, ascending := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFakeIndex(rand.New(rand.NewPCG(1, 2)), 200, ascending)
-			f.tooLong = func(TimeRange) bool { return true }
+			f.tooLong = func(timeRange) bool { return true }
 			_, next := f.page(t, repository.SearchQuery{Limit: 500, Sort: repository.Sort{Ascending: ascending}}, 0)
 			last := f.asked[0]
 			for i, r := range f.asked[1:] {
@@ -193,7 +193,7 @@ func TestTextSearchHalves(t *testing.T) {
 			}
 			check.True(t, last.Length() == shortestRange && next != (repository.Cursor{}),
 				"the last range is %+v and the page goes on from %v, want a second and some place", last, next)
-			f.asked, f.tooLong = nil, func(r TimeRange) bool { return r.Length() > int64(time.Minute/time.Microsecond) }
+			f.asked, f.tooLong = nil, func(r timeRange) bool { return r.Length() > int64(time.Minute/time.Microsecond) }
 			f.page(t, repository.SearchQuery{Limit: 500, Sort: repository.Sort{Ascending: ascending}}, 20*time.Second)
 			grown := false
 			for i, r := range f.asked[1:] {
@@ -222,13 +222,13 @@ func TestStatementOfASearchEnds(t *testing.T) {
 	err := Bounded(t.Context(), conn.New(db, nil), time.Minute, func(tx *sqlx.Tx) error {
 		r := &rangeReader{tx: tx, from: codec.SourceOf(false), short: 20 * time.Millisecond, long: time.Minute}
 		days := check.Must(r.begin(t.Context(), &textSearch{q: q}))(t)
-		check.Require(t, len(days) == 1 && days[0].Length() == DayLength, "got the days %v, want one", days)
-		hits, ended, err := r.find(t.Context(), q, days[0].TimeRange, days[:1])
+		check.Require(t, len(days) == 1 && days[0].Length() == dayLength, "got the days %v, want one", days)
+		hits, ended, err := r.find(t.Context(), q, days[0].timeRange, days[:1])
 		check.True(t, err == nil && !ended && len(hits) == 0,
 			"with a lock: got %v, %t, %v, want that it is cancelled", hits, ended, err)
 		check.NoError(t, lock.Rollback())
 		r.short = time.Minute
-		hits, ended, err = r.find(t.Context(), q, days[0].TimeRange, days[:1])
+		hits, ended, err = r.find(t.Context(), q, days[0].timeRange, days[:1])
 		check.True(t, err == nil && ended && slices.Equal(hits, []uuid.UUID{id}),
 			"without it: got %v, %t, %v, want the message", hits, ended, err)
 		return nil

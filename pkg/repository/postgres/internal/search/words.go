@@ -63,8 +63,8 @@ func scanMessages(ctx context.Context, tx *sqlx.Tx, from codec.Source, q reposit
 	return resultOf(q, found, documents, limit), err
 }
 
-// scanIndexed is probe for a page of the newest messages. It leaves out messages without documents: the page is full
-// without them, and searched_until shows that.
+// scanIndexed is scanMessages for a page of the newest messages. It leaves out messages without documents: the page
+// is full without them, and searched_until shows that.
 func scanIndexed(ctx context.Context, tx *sqlx.Tx, from codec.Source, q repository.SearchQuery, n Scope) (scanResult, error) {
 	if from.Archived || q.Sort != (repository.Sort{}) {
 		return scanMessages(ctx, tx, from, q, n, scannedAtOnce)
@@ -74,7 +74,7 @@ func scanIndexed(ctx context.Context, tx *sqlx.Tx, from codec.Source, q reposito
 	if err != nil || len(until) == 0 || !until[0].Valid {
 		return scanResult{}, err // the indexer has only begun, and there may be documents of an earlier run
 	}
-	query, args := CandidatesQuery(from, q, n, until[0].Time)
+	query, args := candidatesQuery(from, q, n, until[0].Time)
 	var found []candidate
 	if err := readRows(ctx, tx, &found, query, args...); err != nil {
 		return scanResult{}, err
@@ -91,8 +91,8 @@ func scanIndexed(ctx context.Context, tx *sqlx.Tx, from codec.Source, q reposito
 	return resultOf(q, found, documents, scannedAtOnce), nil
 }
 
-// CandidatesQuery finds the newest messages up to the indexer's position, and those that follow in time.
-func CandidatesQuery(from codec.Source, q repository.SearchQuery, n Scope, until time.Time) (string, []any) {
+// candidatesQuery finds the newest messages up to the indexer's position, and those that follow in time.
+func candidatesQuery(from codec.Source, q repository.SearchQuery, n Scope, until time.Time) (string, []any) {
 	a := Arguments{First: 1, Version: n.Version}
 	at := a.Arg(until) + "::timestamptz"
 	newer := "FROM " + from.Table + " m WHERE " + And(append(a.behind(q), "m.created_at >= "+at)...) + " ORDER BY m.created_at, m.id "
@@ -102,7 +102,7 @@ func CandidatesQuery(from codec.Source, q repository.SearchQuery, n Scope, until
 		"\n(SELECT m.id, m.created_at, '" + newerKind + "' AS kind FROM (SELECT * " + newer + "LIMIT " + codec.Bigint(scannedNewer) + ") m WHERE " + And(asked...) + ")" +
 		"\nUNION ALL (SELECT m.id, m.created_at, '" + nextKind + "' " + newer + "OFFSET " + codec.Bigint(scannedNewer) + " LIMIT 1)" +
 		"\nUNION ALL SELECT id, created_at, '" + indexedKind + "' FROM (" + indexed.Query + ") listed" +
-		"\n) found ORDER BY " + Order(q.Sort, "found.created_at", "id"), append(a.Values, indexed.Values...)
+		"\n) found ORDER BY " + orderBy(q.Sort, "found.created_at", "id"), append(a.Values, indexed.Values...)
 }
 
 // resultOf evaluates candidates, in the order of the page.
@@ -215,7 +215,7 @@ func (a *Arguments) WalksOfPairs(f entity.Filter, n Scope) (walks [][]string, ap
 			walks = append(walks, []string{topic, a.deadLetterTopic(number)})
 		}
 	}
-	if len(walks) > MaxWalks {
+	if len(walks) > maxWalks {
 		a.Values = nil
 		return nil, false
 	}

@@ -1,10 +1,12 @@
-package postgres
+package conn_test
 
 import (
 	"testing"
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/messages"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
@@ -15,10 +17,11 @@ func TestPlansFollowGrowth(t *testing.T) {
 	db := postgrestest.Open(t)
 	db.SetMaxOpenConns(1) // plans and statistics are per connection
 	for _, table := range []string{"dlq.dlq_messages", "dlq.records"} {
-		exec(t, db, `ALTER TABLE `+table+` SET (autovacuum_enabled = off)`)
-		exec(t, db, `VACUUM ANALYZE `+table)
+		postgrestest.Exec(t, db, `ALTER TABLE `+table+` SET (autovacuum_enabled = off)`)
+		postgrestest.Exec(t, db, `VACUUM ANALYZE `+table)
 	}
-	store := New(db)
+	pool := conn.New(db, nil)
+	store := messages.New(pool)
 	list := func(times, want int) (read int64) {
 		t.Helper()
 		for range times {
@@ -28,15 +31,15 @@ func TestPlansFollowGrowth(t *testing.T) {
 				t.Fatalf("List = %d messages, want %d", len(page.Messages), want)
 			}
 		}
-		exec(t, db, `SELECT pg_stat_force_next_flush()`)
+		postgrestest.Exec(t, db, `SELECT pg_stat_force_next_flush()`)
 		check.NoError(t, db.Get(&read, `SELECT seq_tup_read + coalesce(idx_tup_fetch, 0) FROM pg_stat_user_tables WHERE relid = 'dlq.records'::regclass`))
 		return read
 	}
-	store.db.RenewPlans(t.Context())
+	pool.RenewPlans(t.Context())
 	before := list(10, 0) // after more executions than PostgreSQL makes a custom plan for
-	exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message) SELECT 'flood', 'boom' FROM generate_series(1, 10000)`)
-	exec(t, db, `INSERT INTO dlq.records (message_id, value, headers) SELECT id, convert_to(repeat(id::text, 20), 'UTF8'), '\x00' FROM dlq.dlq_messages`)
-	store.db.RenewPlans(t.Context())
+	postgrestest.Exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message) SELECT 'flood', 'boom' FROM generate_series(1, 10000)`)
+	postgrestest.Exec(t, db, `INSERT INTO dlq.records (message_id, value, headers) SELECT id, convert_to(repeat(id::text, 20), 'UTF8'), '\x00' FROM dlq.dlq_messages`)
+	pool.RenewPlans(t.Context())
 	if read := list(10, 20) - before; read > 10*20 {
 		t.Errorf("10 pages of 20 messages read %d records, want 200", read)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// catalogue indexes all messages, as the indexer does.
-func (f *fixture) catalogue(masks *payload.Masks) {
+// index indexes all messages, as the indexer does.
+func (f *fixture) index(masks *payload.Masks) {
 	ctx := context.Background()
 	if _, err := f.memory.AcquireIndexerLease(ctx, idGone, 1, time.Hour); err != nil {
 		panic(err) // a fault of the test itself

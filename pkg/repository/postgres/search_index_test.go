@@ -34,8 +34,8 @@ func newFinder(t *testing.T) *finder {
 	return f
 }
 
-// insert inserts a message of that age by SQL, in a group and of a topic of its own, so that no session waits for a
-// counter.
+// insert inserts a message of that age by SQL, with an error group and a topic of its own, so that no session waits
+// for a counter.
 func (f *finder) insert(db sqlx.Ext, age time.Duration) uuid.UUID {
 	f.Helper()
 	var id uuid.UUID
@@ -88,9 +88,9 @@ func (f *finder) open() *sqlx.Tx {
 	return tx
 }
 
-// TestCatalogueBehindAnOpenTransaction: tests of the same cluster open and end other transactions, so these tests
-// open their own.
-func TestCatalogueBehindAnOpenTransaction(t *testing.T) {
+// TestSearchIndexBehindAnOpenTransaction: the indexer waits for open transactions of the whole server. Other tests
+// open and end some at any time, so each case opens its own.
+func TestSearchIndexBehindAnOpenTransaction(t *testing.T) {
 	t.Parallel()
 
 	postgrestest.Parallel(t, "ALookCostsNoMoreThanWithoutIt", func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestCatalogueBehindAnOpenTransaction(t *testing.T) {
 			f.now = f.now.Add(30 * time.Second)
 			f.insert(f.db, 0)
 			f.work()
-			looked := getOne[time.Time](t, f.db, `SELECT looked_at FROM dlq.search_index`)
+			looked := postgrestest.Get[time.Time](t, f.db, `SELECT looked_at FROM dlq.search_index`)
 			again[looked] = true
 		}
 		var behind, walked float64
@@ -132,7 +132,7 @@ func TestCatalogueBehindAnOpenTransaction(t *testing.T) {
 	postgrestest.Parallel(t, "SomebodyHearsOfIt", func(t *testing.T) {
 		f := newFinder(t)
 		tx := f.open()
-		getOne[int](t, tx, `SELECT pg_backend_pid()`)
+		postgrestest.Get[int](t, tx, `SELECT pg_backend_pid()`)
 		f.work()
 		f.now = f.now.Add(15 * time.Minute)
 		f.work()
@@ -142,8 +142,8 @@ func TestCatalogueBehindAnOpenTransaction(t *testing.T) {
 	})
 }
 
-// TestCatalogueTakesWhatIsOld: rows that are older than the indexer's mark when they are stored.
-func TestCatalogueTakesWhatIsOld(t *testing.T) {
+// TestSearchIndexTakesWhatIsOld: rows are indexed that are older than the indexer's position when they are stored.
+func TestSearchIndexTakesWhatIsOld(t *testing.T) {
 	t.Parallel()
 	f := newFinder(t)
 	for range 4 {
@@ -182,7 +182,7 @@ func TestCatalogueTakesWhatIsOld(t *testing.T) {
 func waitForLock(t *testing.T, db *sqlx.DB) {
 	t.Helper()
 	for range 100_000 {
-		waits := getOne[bool](t, db, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')`)
+		waits := postgrestest.Get[bool](t, db, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')`)
 		if waits {
 			return
 		}
@@ -190,7 +190,8 @@ func waitForLock(t *testing.T, db *sqlx.DB) {
 	t.Fatal("no session waits for a lock")
 }
 
-// TestDocumentsAgainstDeletions: indexer and deletion lock messages and documents, each in its own order.
+// TestDocumentsAgainstDeletions: the indexer and a deletion lock messages and documents in different orders, and do
+// not deadlock.
 func TestDocumentsAgainstDeletions(t *testing.T) {
 	t.Parallel()
 	f := newFinder(t)
@@ -232,8 +233,8 @@ func TestDocumentsAgainstDeletions(t *testing.T) {
 	wantExactCounters(t, f.db)
 }
 
-// Heavy ingest is distinguished from single messages, and a sending redrive from one that waits.
-func TestCatalogue_Crowded(t *testing.T) {
+// UnderLoad distinguishes heavy ingest from single messages, and a sending redrive from one that waits.
+func TestUnderLoad(t *testing.T) {
 	t.Parallel()
 	f := newFinder(t)
 	want := func(want bool, when string) {
@@ -257,4 +258,22 @@ func TestCatalogue_Crowded(t *testing.T) {
 	want(false, "a slow one")
 	exec(t, f.db, `UPDATE dlq.redrives SET rate = NULL, waiting_since = now()`)
 	want(false, "one that waits")
+}
+
+// TestActivityForgets deletes old rows in parts, and skips rows that other sessions have locked.
+func TestActivityForgets(t *testing.T) {
+	t.Parallel()
+	f := newFinder(t)
+	exec(t, f.db, `INSERT INTO dlq.activity SELECT 'orders', 60, $1::timestamptz - (9 + n) * interval '1 day', 1, 0 FROM generate_series(1, 1500) n`, f.now)
+	exec(t, f.db, `INSERT INTO dlq.activity SELECT 'orders', 5, $1::timestamptz - (3 + n) * interval '1 hour', 1, 0 FROM generate_series(1, 500) n`, f.now)
+	exec(t, f.db, `INSERT INTO dlq.activity VALUES ('orders', 60, $1, 1, 0)`, f.now.Add(-7*24*time.Hour))
+	holder := check.Must(f.db.Beginx())(t)
+	defer func() { _ = holder.Rollback() }()
+	old := `SELECT FROM dlq.activity WHERE at < $1::timestamptz - interval '1509 days' FOR UPDATE`
+	check.Must(holder.Exec(old, f.now.Add(time.Hour)))(t)
+	for _, want := range []int{500 + 1 + 3, 1 + 1 + 6, 1 + 1 + 9} { // a message has three rows
+		f.insert(f.db, 0) // of its own topic
+		f.work()
+		check.Same(t, count(t, f.db, "activity"), want, "rows that are left")
+	}
 }

@@ -1,4 +1,4 @@
-package postgres
+package search
 
 import (
 	"database/sql"
@@ -14,7 +14,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
-	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/search"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
 // fewBuffers is the limit for a page of 20 that ends with its last message: its messages, and a check that the next
@@ -23,10 +24,10 @@ const fewBuffers = 1500
 
 // TestStalePlans: a page reads little although PostgreSQL analyzed the table before a topic was flooded.
 func TestStalePlans(t *testing.T) {
-	db := freshDB(t)
+	db := postgrestest.Fresh(t)
 	db.SetMaxOpenConns(1)
 	seedStale(t, db)
-	store := New(db)
+	pool := conn.New(db, nil)
 	patterns := func(list ...string) entity.TopicPatterns {
 		p := check.Must(entity.ParseTopicPatterns("topics", list...))(t)
 		return p
@@ -75,9 +76,9 @@ func TestStalePlans(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				q.Limit = 20
 				from := codec.SourceOf(false)
-				n := check.Must(search.NewScopes(store.db).Resolve(t.Context(), q.Filter, from))(t)
-				query, args := search.PageQuery(from, search.Listed(from, q, n, search.LeaveOut))
-				wantFewBuffers(t, db, search.Way(q.Filter, n), query, args)
+				n := check.Must(NewScopes(pool).Resolve(t.Context(), q.Filter, from))(t)
+				query, args := PageQuery(from, Listed(from, q, n, LeaveOut))
+				wantFewBuffers(t, db, way(q.Filter, n), query, args)
 			})
 		}
 	}
@@ -88,19 +89,19 @@ func TestStalePlans(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := repository.SearchQuery{Filter: f, Limit: 20}
-			until := getOne[time.Time](t, db, `SELECT found_until FROM dlq.search_index`)
-			query, args := search.CandidatesQuery(codec.SourceOf(false), q, search.Scope{}, until)
-			wantFewBuffers(t, db, search.WalkedInOrder, query, args)
+			until := postgrestest.Get[time.Time](t, db, `SELECT found_until FROM dlq.search_index`)
+			query, args := candidatesQuery(codec.SourceOf(false), q, Scope{}, until)
+			wantFewBuffers(t, db, walkedInOrder, query, args)
 		})
 	}
-	exec(t, db, `ANALYZE dlq.dlq_messages`)
+	postgrestest.Exec(t, db, `ANALYZE dlq.dlq_messages`)
 	t.Run("Fresh", bothWays)
 }
 
 // wantFewBuffers counts the buffers that a query reads, cached or not.
 func wantFewBuffers(t *testing.T, db *sqlx.DB, setting, query string, args []any) {
 	t.Helper()
-	tx := begin(t, db)
+	tx := postgrestest.Begin(t, db)
 	check.NoError(t, check.Err(tx.Exec(setting)))
 	var plan []byte
 	check.NoError(t, tx.Get(&plan, `EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) `+query, args...))
@@ -118,48 +119,48 @@ func wantFewBuffers(t *testing.T, db *sqlx.DB, setting, query string, args []any
 // seedStale inserts 100,000 messages of a topic that had 50 when PostgreSQL analyzed the table.
 func seedStale(t *testing.T, db *sqlx.DB) {
 	t.Helper()
-	exec(t, db, `ALTER TABLE dlq.dlq_messages SET (autovacuum_enabled = off)`)
-	exec(t, db, `INSERT INTO dlq.topics (name) SELECT 'calm' || n || '.dlq' FROM generate_series(0, 39) n`)
-	exec(t, db, `INSERT INTO dlq.topics (name) VALUES ('flood.dlq')`)
+	postgrestest.Exec(t, db, `ALTER TABLE dlq.dlq_messages SET (autovacuum_enabled = off)`)
+	postgrestest.Exec(t, db, `INSERT INTO dlq.topics (name) SELECT 'calm' || n || '.dlq' FROM generate_series(0, 39) n`)
+	postgrestest.Exec(t, db, `INSERT INTO dlq.topics (name) VALUES ('flood.dlq')`)
 	const columns = `INSERT INTO dlq.dlq_messages (original_topic, error_message, error_class, status, created_at, dlq_topic_id, group_id, value, headers) `
 	const flood = `SELECT 'flood', 'boom', 'class' || n % 10, CASE WHEN n % 10000 = 7 THEN 'RETRYING' ELSE 'PENDING' END, clock_timestamp(), 41,
 		format('00000000-0000-8000-8000-%s', lpad((n % 5)::text, 12, '0'))::uuid, '{"order": 1}', '\x00' FROM generate_series(1, `
-	exec(t, db, columns+`SELECT 'calm' || n % 40, 'boom ' || n, 'class' || n % 10, CASE WHEN n % 3 = 0 THEN 'DEAD' ELSE 'RESOLVED' END,
+	postgrestest.Exec(t, db, columns+`SELECT 'calm' || n % 40, 'boom ' || n, 'class' || n % 10, CASE WHEN n % 3 = 0 THEN 'DEAD' ELSE 'RESOLVED' END,
 		now() - n * interval '30 seconds', 1 + n % 40, format('00000000-0000-8000-8000-%s', lpad((100 + n % 50)::text, 12, '0'))::uuid, '{"order": 1}', '\x00'
 		FROM generate_series(1, 40000) n`)
-	storeDocuments(t, db, `error_message`, `'{}'`, `dlq.dlq_messages m`)
-	exec(t, db, `UPDATE dlq.search_index SET version = 1, mark = now(), walked_at = now(), found_until = now()`)
-	exec(t, db, columns+flood+`50) n`)
-	exec(t, db, `VACUUM ANALYZE dlq.dlq_messages, dlq.message_documents`)
-	exec(t, db, columns+flood+`100000) n`)
+	postgrestest.StoreDocuments(t, db, `error_message`, `'{}'`, `dlq.dlq_messages m`)
+	postgrestest.Exec(t, db, `UPDATE dlq.search_index SET version = 1, mark = now(), walked_at = now(), found_until = now()`)
+	postgrestest.Exec(t, db, columns+flood+`50) n`)
+	postgrestest.Exec(t, db, `VACUUM ANALYZE dlq.dlq_messages, dlq.message_documents`)
+	postgrestest.Exec(t, db, columns+flood+`100000) n`)
 }
 
-// Messages that no index has in order are collected.
+// foundTogether is chosen where no index has the messages of a filter in order.
 func TestWay(t *testing.T) {
 	t.Parallel()
-	few, many := &search.TopicSet{Originals: []string{"a"}}, &search.TopicSet{}
-	for n := range search.MaxWalks + 1 {
+	few, many := &topicSet{Originals: []string{"a"}}, &topicSet{}
+	for n := range maxWalks + 1 {
 		many.Originals = append(many.Originals, fmt.Sprint(n))
 	}
 	pairs, number := map[int32][]string{}, sql.NullInt32{Int32: 1, Valid: true}
 	patterns := check.Must(entity.ParseTopicPatterns("topics", "a*"))(t)
 	for name, c := range map[string]struct {
 		f    entity.Filter
-		n    search.Scope
+		n    Scope
 		want string
 	}{
-		"all":                             {entity.Filter{}, search.Scope{}, search.WalkedInOrder},
-		"a status":                        {entity.Filter{Statuses: []entity.Status{entity.Dead}}, search.Scope{}, search.WalkedInOrder},
-		"a topic that not all may see":    {entity.Filter{Topic: "a"}, search.Scope{Visible: many, Pairs: pairs}, search.WalkedInOrder},
-		"a pattern of one topic":          {entity.Filter{Topics: patterns}, search.Scope{Topics: few, Pairs: pairs}, search.WalkedInOrder},
-		"a pattern of many":               {entity.Filter{Topics: patterns}, search.Scope{Topics: many, Pairs: pairs}, search.FoundTogether},
-		"some of an archived topic":       {entity.Filter{Topic: "a"}, search.Scope{Number: number, Visible: few}, search.FoundTogether},
-		"some of a dead-letter topic":     {entity.Filter{Topic: "a"}, search.Scope{Number: number, Visible: few, Pairs: pairs}, search.WalkedInOrder},
-		"a pattern of archived topics":    {entity.Filter{Topics: patterns}, search.Scope{Topics: few}, search.FoundTogether},
-		"who may see one topic":           {entity.Filter{}, search.Scope{Visible: few, Pairs: pairs}, search.WalkedInOrder},
-		"who may see many":                {entity.Filter{}, search.Scope{Visible: many, Pairs: pairs}, search.FoundTogether},
-		"who may see many, none is known": {entity.Filter{UnknownOrigin: true}, search.Scope{Visible: many, Pairs: pairs}, search.WalkedInOrder},
+		"all":                             {entity.Filter{}, Scope{}, walkedInOrder},
+		"a status":                        {entity.Filter{Statuses: []entity.Status{entity.Dead}}, Scope{}, walkedInOrder},
+		"a topic that not all may see":    {entity.Filter{Topic: "a"}, Scope{Visible: many, Pairs: pairs}, walkedInOrder},
+		"a pattern of one topic":          {entity.Filter{Topics: patterns}, Scope{Topics: few, Pairs: pairs}, walkedInOrder},
+		"a pattern of many":               {entity.Filter{Topics: patterns}, Scope{Topics: many, Pairs: pairs}, foundTogether},
+		"some of an archived topic":       {entity.Filter{Topic: "a"}, Scope{Number: number, Visible: few}, foundTogether},
+		"some of a dead-letter topic":     {entity.Filter{Topic: "a"}, Scope{Number: number, Visible: few, Pairs: pairs}, walkedInOrder},
+		"a pattern of archived topics":    {entity.Filter{Topics: patterns}, Scope{Topics: few}, foundTogether},
+		"who may see one topic":           {entity.Filter{}, Scope{Visible: few, Pairs: pairs}, walkedInOrder},
+		"who may see many":                {entity.Filter{}, Scope{Visible: many, Pairs: pairs}, foundTogether},
+		"who may see many, none is known": {entity.Filter{UnknownOrigin: true}, Scope{Visible: many, Pairs: pairs}, walkedInOrder},
 	} {
-		check.Same(t, search.Way(c.f, c.n), c.want, "%s", name)
+		check.Same(t, way(c.f, c.n), c.want, "%s", name)
 	}
 }

@@ -1,0 +1,52 @@
+package browser
+
+import (
+	"net/http"
+	"testing"
+)
+
+// widths are those of small phones to desktops, with those at which the layout changes.
+var widths = []int{320, 390, 480, 640, 641, 760, 800, 905, 1024, 1280, 1440}
+
+// TestEveryPage: no page scrolls sideways at any width, is heavier than its limit, or breaks a rule of accessibility
+// in light or dark colours.
+func TestEveryPage(t *testing.T) {
+	t.Parallel()
+	site := NewSite(t)
+	_, dead := site.Topics("a-name_with_underscores.that-is-longer-than-any-name-should-be.and-goes-on-and-on")
+	letter := Letter{Key: "long_key_1", Class: "com.acme.LongNamesException", Error: "no such_name in " + dead, Value: `{"order_id": "SHIP-00042"}`, Stack: stack}
+	stored := site.Fail("a-name_with_underscores.that-is-longer-than-any-name-should-be.and-goes-on-and-on", letter)
+	var order struct {
+		ID string `json:"id"`
+	}
+	site.Call(http.MethodPost, "/api/v1/redrives", map[string]any{"action": "retry", "filter": map[string]any{"topic": dead}, "reason": "a long_reason"}, &order)
+	var found struct {
+		Groups []struct {
+			ID string `json:"id"`
+		} `json:"groups"`
+	}
+	site.Call(http.MethodGet, "/api/v1/groups", nil, &found)
+
+	b := Open(t, site.URL)
+	b.Allow("status of 404")
+	for name, path := range map[string]string{
+		"overview": "/", "messages": "/messages", "messages-found": "/messages?q=SHIP-00042&status=PENDING", "message": "/messages/" + stored[0].ID,
+		"edit": "/messages/" + stored[0].ID + "/edit", "groups": "/groups", "group": "/groups/" + found.Groups[0].ID, "redrives": "/redrives",
+		"redrive-start": "/redrives/new", "redrive-new": "/redrives/new?topic=" + dead, "redrive": "/redrives/" + order.ID,
+		"topics": "/topics", "mapping": "/topics/mapping", "quarantine": "/quarantine", "archive": "/archive", "audit": "/audit",
+		"error": "/messages/00000000-0000-7000-8000-000000000000",
+	} {
+		b.Visit(path)
+		b.Look(name)
+		for _, width := range widths {
+			b.show(screen{"", width, 900}, "light")
+			b.wantNoWider(name, screen{"", width, 900})
+		}
+		b.Desk()
+	}
+	b.Visit("/docs") // axe would take minutes: TestNothingHereYet checks one section of many equal ones
+	for _, width := range widths {
+		b.show(screen{"", width, 900}, "light")
+		b.wantNoWider("docs", screen{"", width, 900})
+	}
+}

@@ -1,0 +1,26 @@
+-- dlq-db: how many messages came in each minute, of each error group and in all.
+
+SET LOCAL lock_timeout = '5s'; -- see 004
+
+-- The statement that stores the first document of a message counts it here, as it does in dlq.activity: storing messages
+-- does not touch this table. Rows are deleted after a day by the same statement.
+CREATE TABLE dlq.group_minutes (
+    group_id       UUID        NOT NULL,
+    at             TIMESTAMPTZ NOT NULL, -- the beginning of the minute
+    original_topic TEXT        NOT NULL,
+    messages       BIGINT      NOT NULL,
+    PRIMARY KEY (group_id, at, original_topic)
+) WITH (fillfactor = 50);
+CREATE INDEX idx_group_minutes_at ON dlq.group_minutes (at);
+
+ALTER TABLE dlq.activity DROP CONSTRAINT activity_minutes_check,
+    ADD CONSTRAINT activity_minutes_check CHECK (minutes IN (1, 5, 60));
+
+DO $$ BEGIN
+    IF to_regrole('dlq_rw') IS NOT NULL THEN
+        GRANT SELECT, INSERT, UPDATE, DELETE ON dlq.group_minutes TO dlq_rw;
+    END IF;
+    IF to_regrole('dlq_ro') IS NOT NULL THEN
+        GRANT SELECT ON dlq.group_minutes TO dlq_ro;
+    END IF;
+END $$;

@@ -1,0 +1,2 @@
+DROP TABLE dlq.redirects;
+DROP SEQUENCE dlq.redirect_versions;

@@ -1,0 +1,2 @@
+-- migrate:no-transaction
+DROP INDEX CONCURRENTLY dlq.idx_audit_call;

@@ -1,0 +1,44 @@
+package view
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// maxDrafts limits the drafts of MemoryDrafts.
+const maxDrafts = 20
+
+// MemoryDrafts keeps the newest drafts in memory, for a program without a database: it has no other replicas.
+type MemoryDrafts struct {
+	mu     sync.Mutex
+	drafts []memoryDraft
+}
+
+type memoryDraft struct {
+	id      string
+	content []byte
+}
+
+// KeepDraft implements Drafts.
+func (m *MemoryDrafts) KeepDraft(_ context.Context, id, _ string, content []byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.drafts) == maxDrafts {
+		m.drafts = slices.Delete(m.drafts, 0, 1)
+	}
+	m.drafts = append(m.drafts, memoryDraft{id, content})
+	return nil
+}
+
+// Draft implements Drafts.
+func (m *MemoryDrafts) Draft(_ context.Context, id string) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, d := range m.drafts {
+		if d.id == id {
+			return d.content, nil
+		}
+	}
+	return nil, nil
+}

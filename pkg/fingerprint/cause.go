@@ -1,0 +1,123 @@
+package fingerprint
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// Cause returns what to show first of a failure, on one line: the message of the innermost cause, after its class where
+// that is not the given one. The cause is read from the stack trace, or else the frameworks' wrappers around it are cut
+// off the message. For a cause without a message it is the class; without both, the whole error message.
+func Cause(class, message, stack string) string {
+	return oneLine(innermost(class, message, stack))
+}
+
+func oneLine(text string) string {
+	if utf8.ValidString(text) && !strings.ContainsAny(text, "\n\r\t") {
+		return text
+	}
+	return clean(text, maxMessage)
+}
+
+func innermost(class, message, stack string) string {
+	said := telling(message)
+	stack = stack[:min(len(stack), maxStack)]
+	if stack == "" {
+		stack = message[:min(len(message), maxMessage)]
+	}
+	line := causeLine(stack)
+	if line == "" && said == entity.UnknownError {
+		line = headLine(stack)
+	}
+	if cause, text := splitClass(line); cause != "" {
+		switch known := simpleName(cause) == simpleName(class); {
+		case text != "" && known:
+			return unwrap(class, text)
+		case text != "":
+			return simpleName(cause) + ": " + unwrap(cause, text)
+		case !known:
+			return simpleName(cause)
+		}
+	}
+	return unwrap(class, said)
+}
+
+// Marks of a chain of Python's exceptions. The second is no cause: the handler of one exception failed by itself.
+const (
+	pythonCause   = "The above exception was the direct cause of the following exception:"
+	pythonContext = "During handling of the above exception, another exception occurred:"
+)
+
+// causeLine returns the line of the innermost cause in a stack trace; "" when it has no chain of causes. An indented
+// cause in Java belongs to a suppressed exception.
+func causeLine(stack string) string {
+	java, net := strings.LastIndex(stack, "\nCaused by: "), strings.LastIndex(stack, "---> ")
+	switch {
+	case java >= 0 && java > net:
+		return firstLine(stack[java+len("\nCaused by: "):])
+	case net >= 0:
+		line := firstLine(stack[net+len("---> "):])
+		return strings.TrimPrefix(line, "(Inner Exception #0) ")
+	}
+	if at := strings.LastIndex(stack, pythonContext); at >= 0 {
+		stack = stack[at+len(pythonContext):]
+	}
+	if first, _, chained := strings.Cut(stack, pythonCause); chained {
+		return lastLine(first)
+	}
+	return ""
+}
+
+func firstLine(text string) string {
+	line, _ := nextLine(text)
+	return line
+}
+
+func lastLine(text string) string {
+	text = trim(text)
+	return trim(text[strings.LastIndexAny(text, "\n\r")+1:])
+}
+
+// splitClass splits a line such as "java.net.ConnectException: Connection refused". text is "" for none and for Java's
+// "null"; class is "" when the line does not begin with one.
+func splitClass(line string) (class, text string) {
+	class = leadingClass(line)
+	if class == "" {
+		return "", ""
+	}
+	text, _ = strings.CutPrefix(line[len(class):], ":")
+	if text = trim(text); text == "null" {
+		text = ""
+	}
+	return class, text
+}
+
+func simpleName(class string) string { return class[strings.LastIndexAny(class, `.$\`)+1:] }
+
+// wrappers are what Spring puts in front of the message of a listener's exception.
+var wrappers = [...]struct{ begin, end string }{
+	{"Listener method '", "threw exception; "},
+	{"Listener failed", "; "},
+	{"Listener threw exception", "; "},
+	{"", "nested exception is "},
+}
+
+// unwrap cuts wrappers off a message, and classes in front of the message of their cause.
+func unwrap(class, text string) string {
+	for before := ""; before != text; {
+		before = text
+		for _, w := range wrappers {
+			rest, wrapped := strings.CutPrefix(text, w.begin)
+			if _, inner, found := strings.Cut(rest, w.end); wrapped && found && inner != "" && inner != "null" {
+				text = inner
+			}
+		}
+		outer, inner := splitClass(text)
+		if next, _ := splitClass(inner); inner != "" && (outer == class || next != "") {
+			text = inner
+		}
+	}
+	return text
+}

@@ -1,0 +1,181 @@
+package messages
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
+)
+
+func TestMain(m *testing.M) { stacktest.Main(m) }
+
+// TestPlans: no hot query scans the table, neither with a custom plan for its arguments nor with a generic plan.
+func TestPlans(t *testing.T) {
+	db := postgrestest.Fresh(t)
+	db.SetMaxOpenConns(1) // plans and settings belong to one session
+	postgrestest.SeedMany(t, db)
+	ids := postgrestest.All[uuid.UUID](t, db, `SELECT id FROM dlq.dlq_messages WHERE status = 'PENDING' ORDER BY md5(id::text) LIMIT 32`)
+	list := func(values ...string) string { return "'{" + strings.Join(values, ",") + "}'" }
+	repeat := func(value string) string {
+		return list(strings.Split(strings.Repeat(value+" ", len(ids)-1)+value, " ")...)
+	}
+	texts := check.Each(ids, func(id uuid.UUID) string { return id.String() })
+	wanted := list(texts...)
+	cause := []string{"'alice'", "NULL", "NULL", "NULL", "NULL"}
+	with := func(first []string, more ...string) []string { return append(slices.Clone(first), more...) }
+	claims := with([]string{
+		wanted, wanted, repeat("topic1"), repeat("0"), repeat("0"), repeat("false"), repeat("id"), wanted,
+		"30000000", "NULL", "true",
+	}, append(slices.Clone(cause), repeat("topic1"))...)
+	finished := with([]string{
+		wanted, wanted, repeat("3"), repeat("x"), repeat("x"), repeat("0"), repeat("0"), repeat("0"),
+		"10", "NULL",
+	}, append(slices.Clone(cause), "true")...)
+	one, many := with([]string{list(texts[0]), "NULL"}, cause...), with([]string{wanted, "NULL"}, cause...)
+	noLease, lease := []string{"NULL", "0", "NULL"}, []string{"'" + texts[0] + "'", "1", "'" + texts[1] + "'"}
+
+	postgrestest.WantPlans(t, db, []string{"dlq_messages", "attempts", "edits", "returns", "audit"}, []postgrestest.Plan{
+		{"FirstPageOfATopic", listQuery, []string{"'topic1'", "0", "20", "65536", "16777216"}, []string{"idx_dlq_messages_original_topic", "idx_dlq_messages_dlq_topic"}},
+		{"FirstPageOfADeadLetterTopic", listQuery, []string{"'orders.dlq'", "0", "20", "65536", "16777216"}, []string{"idx_dlq_messages_original_topic", "idx_dlq_messages_dlq_topic"}},
+		{"LaterPageOfATopic", listQuery, []string{"'topic1'", "400", "100", "65536", "16777216"}, []string{"idx_dlq_messages_original_topic"}},
+		{"PageOfAnUnknownTopic", listQuery, []string{"'nobody'", "0", "20", "65536", "16777216"}, nil},
+		{"OneMessage", getQuery, []string{"'" + texts[0] + "'", "-1"}, []string{"dlq_messages_pkey"}},
+		{"ClaimWithoutWaiting", claimWays[claimWay{}], claims, []string{"dlq_messages_pkey"}},
+		{"ClaimThatWaits", claimWays[claimWay{Wait: true}], claims, []string{"dlq_messages_pkey"}},
+		{"ClaimWithEdits", claimWays[claimWay{Wait: true, Edited: true}], with(claims, wanted, wanted, repeat("topic1"),
+			repeat("true"), repeat("v"), repeat("true"), repeat("k"), repeat("true"), repeat("h"), repeat("p"), repeat("7"),
+		), []string{"dlq_messages_pkey", "edits_pkey"}},
+		{"Finish", finishQuery, finished, []string{"dlq_messages_pkey", "edits_pkey"}},
+		{"History", historyQuery, []string{"'" + texts[0] + "'"}, []string{"attempts_pkey", "edits_pkey"}},
+		{"MapOne", mapQuery, with(with(one, "'payments'", "false"), noLease...), []string{"dlq_messages_pkey"}},
+		{"MapMany", mapQuery, with(with(many, "'payments'", "false"), lease...), []string{"dlq_messages_pkey"}},
+		{"Load", loadQuery, []string{wanted, "1000000"}, []string{"dlq_messages_pkey"}},
+		{"Expired", expiredQuery, []string{"NULL", "NULL", "'00000000-0000-0000-0000-000000000000'", "100"}, []string{"idx_dlq_messages_status"}},
+		{"ExpiredBehindAPlace", expiredQuery, []string{"NULL", "now() - interval '40000 seconds'", "'" + texts[0] + "'", "100"}, []string{"idx_dlq_messages_status"}},
+		{"ExpiredOne", expiredOneQuery, []string{"NULL", "'" + texts[0] + "'"}, []string{"dlq_messages_pkey"}},
+		{"DeleteOne", deleteQuery, with(one, noLease...), []string{"dlq_messages_pkey", "attempts_pkey", "edits_pkey", "returns_pkey"}},
+		{"DeleteMany", deleteQuery, with(many, lease...), []string{"dlq_messages_pkey", "attempts_pkey", "edits_pkey", "returns_pkey"}},
+		{"RequeueOne", requeueQuery, with(one, noLease...), []string{"dlq_messages_pkey"}},
+		{"RequeueMany", requeueQuery, with(many, lease...), []string{"dlq_messages_pkey"}},
+		{"GiveUpOne", giveUpQuery, with(one, noLease...), []string{"dlq_messages_pkey"}},
+		{"GiveUpMany", giveUpQuery, with(many, lease...), []string{"dlq_messages_pkey"}},
+		{"Restore", RestoreQuery, []string{"'" + uuid.NewString() + "'", "NULL", "'alice'", "NULL", "NULL", "NULL", "NULL"}, []string{"dlq_messages_archive_pkey"}},
+		{"PurgeOfTheArchive", PurgeQuery, []string{"365", "1000"}, []string{"idx_dlq_messages_archive_archived_at", "attempts_pkey", "edits_pkey", "returns_pkey"}},
+	})
+}
+
+// TestOutcomePlans: queries for consumption and due messages scan no table, with any plan.
+func TestOutcomePlans(t *testing.T) {
+	db := postgrestest.Fresh(t)
+	db.SetMaxOpenConns(1) // plans and settings belong to one session
+	postgrestest.SeedMany(t, db)
+	postgrestest.SeedSent(t, db)
+	resolved := postgrestest.Get[uuid.UUID](t, db, `SELECT id FROM dlq.dlq_messages WHERE status = 'RESOLVED' LIMIT 1`)
+	day := "86400000000"
+
+	postgrestest.WantPlans(t, db, []string{"dlq_messages ", "attempts ", "edits ", "returns ", "committed_offsets ", "dlq_messages_archive "}, []postgrestest.Plan{
+		{"OneMessage", getQuery, []string{"'" + resolved.String() + "'", "-1"}, []string{"dlq_messages_pkey", "attempts_pkey", "committed_offsets_pkey"}},
+		{"Page", listQuery, []string{"'topic1'", "0", "100", "65536", "16777216"}, []string{"attempts_pkey", "committed_offsets_pkey"}},
+		{"Due", dueQuery, []string{"'{topic1,rare}'", "NULL", "NULL", "'" + uuid.Nil.String() + "'", "128", "1000", "'{orders}'", "'{gamma.dlq}'"}, []string{"idx_dlq_messages_due", "idx_dlq_messages_status"}},
+		{"DueBehindAPlace", dueQuery, []string{"'{topic1,rare}'", "NULL", "now() - interval '40000 seconds'", "'" + resolved.String() + "'", "128", "1000", "'{orders}'", "'{gamma.dlq}'"}, []string{"idx_dlq_messages_due", "idx_dlq_messages_status"}},
+		{"Stuck", stuckQuery, []string{"NULL", day}, []string{"idx_dlq_messages_status"}},
+	})
+}
+
+// TestConsumptionIsLookedUpOnlyWhereItMatters: committed offsets are not read for messages that were not published.
+func TestConsumptionIsLookedUpOnlyWhereItMatters(t *testing.T) {
+	db := postgrestest.Fresh(t)
+	db.SetMaxOpenConns(1)
+	postgrestest.SeedMany(t, db)
+	postgrestest.Exec(t, db, `PREPARE page AS `+listQuery)
+	lines := postgrestest.All[string](t, db, `EXPLAIN (ANALYZE, TIMING OFF, SUMMARY OFF) EXECUTE page('topic1', 0, 100, 65536, 16777216)`)
+	plan := strings.Join(lines, "\n")
+	at := strings.Index(plan, "attempts_pkey")
+	check.True(t, at >= 0 && strings.Contains(strings.SplitN(plan[at:], "\n", 2)[0], "never executed"),
+		"the attempts of messages that were not published are read:\n%s", plan)
+}
+
+// TestDueIsBounded: messages without automatic retry do not delay others.
+func TestDueIsBounded(t *testing.T) {
+	db := postgrestest.Fresh(t)
+	schedule := NewSchedule(conn.New(db, nil))
+	postgrestest.Exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, created_at, next_attempt_at)
+		SELECT 'other', 'boom', now() - interval '1 day' + n * interval '1 millisecond', CASE WHEN n % 2 = 0 THEN now() - interval '1 hour' END
+		FROM generate_series(1, 20000) n`)
+	postgrestest.Exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, next_attempt_at)
+		VALUES ('mine', 'boom', NULL), ('mine', 'boom', now() - interval '1 second')`)
+	postgrestest.Exec(t, db, `ANALYZE dlq.dlq_messages`)
+	q := repository.DueQuery{Topics: []string{"mine"}, Limit: 32}
+	first, next, err := schedule.Due(t.Context(), q)
+	check.NoError(t, err)
+	check.True(t, len(first) == 1 && next != (repository.Cursor{}),
+		"the first call has %d messages and goes on at %+v, want the touched one, and a place", len(first), next)
+	calls := 1
+	for found := len(first); found == 1 && calls < 100; calls++ {
+		q.After = next
+		var ids []uuid.UUID
+		ids, next, err = schedule.Due(t.Context(), q)
+		check.NoError(t, err)
+		found = len(ids)
+	}
+	want := 20000/dueWalk + 1
+	check.True(t, calls == want && next == (repository.Cursor{}),
+		"found it with call %d, next %+v, want call %d, the last", calls, next, want)
+}
+
+// BenchmarkDue finds due messages after many messages of other topics.
+func BenchmarkDue(b *testing.B) {
+	db := postgrestest.Open(b)
+	schedule := NewSchedule(conn.New(db, nil))
+	db.MustExec(`INSERT INTO dlq.dlq_messages (original_topic, error_message, created_at, value, next_attempt_at)
+		SELECT 'other', 'boom', now() - interval '1 day' + n * interval '1 millisecond', convert_to(repeat('x', 300), 'UTF8'),
+			CASE WHEN n % 2 = 0 THEN now() - interval '1 hour' END
+		FROM generate_series(1, 1000000) n`)
+	db.MustExec(`INSERT INTO dlq.dlq_messages (original_topic, error_message) SELECT 'mine', 'boom' FROM generate_series(1, 100)`)
+	db.MustExec(`VACUUM ANALYZE dlq.dlq_messages`)
+	q := repository.DueQuery{Topics: []string{"mine"}, Limit: 128}
+	b.ResetTimer()
+	var worst time.Duration
+	var calls int
+	for b.Loop() {
+		start := time.Now()
+		_, next, err := schedule.Due(b.Context(), q)
+		check.NoError(b, err)
+		worst = max(worst, time.Since(start))
+		calls++
+		q.After = next
+	}
+	b.ReportMetric(float64(worst.Milliseconds()), "worst-ms")
+}
+
+// TestListPlans: a page is read along an index that has only its messages, also where ten topics fail at once, so
+// that every range of time has some of each and a scan of all messages looks cheap.
+func TestListPlans(t *testing.T) {
+	db := postgrestest.Fresh(t)
+	db.SetMaxOpenConns(1) // plans and settings belong to one session
+	postgrestest.Exec(t, db, `INSERT INTO dlq.topics (name) SELECT 'topic' || n || '.dlq' FROM generate_series(0, 9) n`)
+	postgrestest.Exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, created_at, dlq_topic_id, value, headers)
+		SELECT 'topic' || n % 10, 'boom ' || n, now() - (20000 - n) * interval '1 second', 1 + n % 10, '{"order": 1}', '\x00'
+		FROM generate_series(1, 20000) n`)
+	postgrestest.Exec(t, db, `VACUUM ANALYZE dlq.dlq_messages`)
+	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+		for _, topic := range []string{"topic1", "topic1.dlq", "nobody"} {
+			for name, plan := range map[string]string{
+				"FirstPage": postgrestest.Explain(t, db, mode, firstPageQuery(20), []string{"'" + topic + "'"}),
+				"LaterPage": postgrestest.Explain(t, db, mode, listQuery, []string{"'" + topic + "'", "40", "20", "65536", "16777216"}),
+			} {
+				postgrestest.WantWalks(t, plan, "dlq_messages", []string{"idx_dlq_messages_original_topic", "idx_dlq_messages_dlq_topic", "dlq_messages_pkey"})
+				check.True(t, !strings.Contains(plan, "idx_dlq_messages_created_at"),
+					"%s of %s, %s: it walks all messages:\n%s", name, topic, mode, plan)
+			}
+		}
+	}
+}
