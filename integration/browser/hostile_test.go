@@ -76,7 +76,7 @@ func hostile(t *testing.T, site *Site) {
 	b.Click("[value=start]")
 	b.In("#progress").WaitText("finished")
 	harmless(b, "a redrive with such a reason")
-	for _, path := range []string{"/redrives", "/audit", "/messages/" + stored[0].ID, "/groups"} {
+	for _, path := range []string{"/redrives", "/audit", "/messages/" + stored[0].ID, "/groups?show=all&topic=" + original} {
 		b.Visit(path)
 		b.WaitText(scripts[0])
 		harmless(b, path)
