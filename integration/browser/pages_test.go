@@ -8,8 +8,8 @@ import (
 // widths are those of small phones to desktops, with those at which the layout changes.
 var widths = []int{320, 390, 480, 640, 641, 760, 800, 905, 1024, 1280, 1440}
 
-// TestEveryPage: no page scrolls sideways at any width, is heavier than its limit, or breaks a rule of accessibility
-// in light or dark colours.
+// TestEveryPage: no page moves its parts while it loads, scrolls sideways at any width, is heavier than its limit, or
+// breaks a rule of accessibility in light or dark colours.
 func TestEveryPage(t *testing.T) {
 	t.Parallel()
 	site := NewSite(t)
@@ -37,6 +37,10 @@ func TestEveryPage(t *testing.T) {
 		"error": "/messages/00000000-0000-7000-8000-000000000000",
 	} {
 		b.Visit(path)
+		t.Logf("first paint of %s: %.0f ms", name, b.FirstPaint())
+		if shift := b.Shift(); shift > 0 {
+			t.Errorf("the layout of %s shifts by %g, want 0", name, shift)
+		}
 		b.Look(name)
 		for _, width := range widths {
 			b.show(screen{"", width, 900}, "light")

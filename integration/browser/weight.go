@@ -75,6 +75,17 @@ func (b *Browser) FirstPaint() float64 {
 	return measure[float64](b, entry+".startTime")
 }
 
+// Shift returns the sum of the layout shifts since the page was requested, in the unit of Chromium: 0 is a page
+// whose parts have not moved, except after a key or a click.
+func (b *Browser) Shift() float64 {
+	b.t.Helper()
+	return measure[float64](b, `new Promise((resolve) => {
+		new PerformanceObserver((list) => resolve(list.getEntries().filter((e) => !e.hadRecentInput).reduce((sum, e) => sum + (e.value || 0), 0)))
+			.observe({type: "layout-shift", buffered: true});
+		requestAnimationFrame(() => setTimeout(() => resolve(0), 100)); // without shifts the observer is never called
+	})`)
+}
+
 // measure returns the value of a JavaScript expression in the page.
 func measure[T any](b *Browser, expression string) T {
 	b.t.Helper()

@@ -69,7 +69,7 @@ function choosing(root, form) {
     if (all.checked) sentence = `All ${many} that match are selected, not only the ${boxes.length} on this page.`;
     if (meant.textContent !== sentence) meant.textContent = sentence;
   };
-  every.hidden = false;
+  every.classList.remove("unready");
   every.addEventListener("change", () => {
     for (const box of boxes) box.checked = every.checked;
     some.checked = true;
