@@ -234,7 +234,7 @@ func objection(err error) (class, reason string) {
 	case errors.As(err, &refused):
 		return string(refused.Class), refused.Reason
 	default:
-		return string(entity.BrokerUnavailable), "kafka cannot be asked for the topic now"
+		return string(entity.BrokerUnavailable), "Kafka cannot be asked about the topic now"
 	}
 }
 

@@ -57,7 +57,14 @@ type part struct {
 	Code bool
 }
 
+// prose splits a description into its parts. An empty line begins a paragraph; other line breaks are spaces, because
+// the lines of the document are shorter than those of the page.
 func prose(text string) []part {
+	paragraphs := strings.Split(strings.TrimSpace(text), "\n\n")
+	for i, p := range paragraphs {
+		paragraphs[i] = strings.ReplaceAll(p, "\n", " ")
+	}
+	text = strings.Join(paragraphs, "\n\n")
 	var parts []part
 	for i, piece := range strings.Split(text, "`") {
 		if piece != "" {

@@ -82,6 +82,9 @@ func (p *Page) compose(r *http.Request, ref api.MessageRef, m *api.Message, reve
 	unmask, viewer := request.Unmasks(r), session.ViewerOf(r)
 	data := &page{Message: m, Archived: ref.Archived, Base: ref.URL()}
 	data.Outlook = outcomeOf(m, r.URL.Query().Get("seen"), p.Now())
+	if ref.Archived && m.Status == "DEAD" { // its page says how it is restored, which comes before a requeue
+		data.Outlook.Words = lastErrorWords(m)
+	}
 	if r.Header.Get("HX-Target") == "outcome" { // only this part of the page is requested
 		return data, nil
 	}
