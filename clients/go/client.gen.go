@@ -3585,9 +3585,9 @@ type ClientInterface interface {
 	//
 	// With `by_request=true` the list has one change for each request: the first of those that match. Two requests that
 	// were sent with the same `X-Request-Id` are two changes. `entries` is the number of all changes of the request, or
-	// of those of the `object_id` for a caller with roles on some topics; 1001 means more than 1000. `redrive` is what the redrive that the
-	// request created was to do, if it still exists; it also matches `action`. What that redrive changed is not in
-	// this list: `request_id` lists it. A change without a request stands alone.
+	// of those of the `object_id` for a caller with roles on some topics; 1001 means more than 1000. `redrive` describes the
+	// redrive that the request created, if that redrive still exists; `action` matches its action too. The list does not
+	// have the redrive's own changes: `request_id` lists them. A change without a request is an entry of its own.
 	//
 	// Changes of an error group name their `topics`, unless they apply to all topics. A caller with roles on some
 	// topics sees, by `object_id`, those that apply to all topics or to one of the caller's.
@@ -4476,9 +4476,9 @@ func (c *Client) RestoreMessage(ctx context.Context, id InMessageID, params *Res
 //
 // With `by_request=true` the list has one change for each request: the first of those that match. Two requests that
 // were sent with the same `X-Request-Id` are two changes. `entries` is the number of all changes of the request, or
-// of those of the `object_id` for a caller with roles on some topics; 1001 means more than 1000. `redrive` is what the redrive that the
-// request created was to do, if it still exists; it also matches `action`. What that redrive changed is not in
-// this list: `request_id` lists it. A change without a request stands alone.
+// of those of the `object_id` for a caller with roles on some topics; 1001 means more than 1000. `redrive` describes the
+// redrive that the request created, if that redrive still exists; `action` matches its action too. The list does not
+// have the redrive's own changes: `request_id` lists them. A change without a request is an entry of its own.
 //
 // Changes of an error group name their `topics`, unless they apply to all topics. A caller with roles on some
 // topics sees, by `object_id`, those that apply to all topics or to one of the caller's.
@@ -9722,9 +9722,9 @@ type ClientWithResponsesInterface interface {
 	//
 	// With `by_request=true` the list has one change for each request: the first of those that match. Two requests that
 	// were sent with the same `X-Request-Id` are two changes. `entries` is the number of all changes of the request, or
-	// of those of the `object_id` for a caller with roles on some topics; 1001 means more than 1000. `redrive` is what the redrive that the
-	// request created was to do, if it still exists; it also matches `action`. What that redrive changed is not in
-	// this list: `request_id` lists it. A change without a request stands alone.
+	// of those of the `object_id` for a caller with roles on some topics; 1001 means more than 1000. `redrive` describes the
+	// redrive that the request created, if that redrive still exists; `action` matches its action too. The list does not
+	// have the redrive's own changes: `request_id` lists them. A change without a request is an entry of its own.
 	//
 	// Changes of an error group name their `topics`, unless they apply to all topics. A caller with roles on some
 	// topics sees, by `object_id`, those that apply to all topics or to one of the caller's.
@@ -13167,9 +13167,9 @@ func (c *ClientWithResponses) RestoreMessageWithResponse(ctx context.Context, id
 //
 // With `by_request=true` the list has one change for each request: the first of those that match. Two requests that
 // were sent with the same `X-Request-Id` are two changes. `entries` is the number of all changes of the request, or
-// of those of the `object_id` for a caller with roles on some topics; 1001 means more than 1000. `redrive` is what the redrive that the
-// request created was to do, if it still exists; it also matches `action`. What that redrive changed is not in
-// this list: `request_id` lists it. A change without a request stands alone.
+// of those of the `object_id` for a caller with roles on some topics; 1001 means more than 1000. `redrive` describes the
+// redrive that the request created, if that redrive still exists; `action` matches its action too. The list does not
+// have the redrive's own changes: `request_id` lists them. A change without a request is an entry of its own.
 //
 // Changes of an error group name their `topics`, unless they apply to all topics. A caller with roles on some
 // topics sees, by `object_id`, those that apply to all topics or to one of the caller's.

@@ -70,8 +70,8 @@ func TestPageRefusesASettingThatIsNotExplained(t *testing.T) {
 	t.Parallel()
 	raw, err := os.ReadFile(reference)
 	check.NoError(t, err)
-	const about = "# [more than 0s] how slowly a request's head may arrive"
-	for name, comment := range map[string]string{"NoComment": "", "NoRange": "# how slowly a request's head may arrive"} {
+	const about = "# [more than 0s] time limit for reading the headers of a request"
+	for name, comment := range map[string]string{"NoComment": "", "NoRange": "# time limit for reading the headers of a request"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "config.yaml")

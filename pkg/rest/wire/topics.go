@@ -148,7 +148,7 @@ type UnmappedTopic struct {
 	Original *string `json:"original"`
 }
 
-// MappingPreview is what rules would do with the stored messages of a dead-letter topic.
+// MappingPreview counts the stored messages of a dead-letter topic that the rules would change.
 type MappingPreview struct {
 	DLQTopic string         `json:"dlq_topic"`
 	Original string         `json:"original"`

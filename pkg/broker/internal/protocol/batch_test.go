@@ -55,7 +55,7 @@ func (tb testBatch) bytes(t testing.TB) []byte {
 	return seal(b)
 }
 
-// flat returns a batch as it is sent, without a producer id.
+// flat returns the bytes of a batch that has no producer id.
 func flat(b *EncodedBatch) []byte { return append(b.Signed(-1, -1, -1), bytes.Join(b.body, nil)...) }
 
 func seal(b []byte) []byte {

@@ -41,7 +41,7 @@ type mapping struct {
 	Preview  []mappingPreview `json:"preview"`
 }
 
-// mappingPreview is what the rules would do with the stored messages of a dead-letter topic.
+// mappingPreview counts the stored messages of a dead-letter topic that the rules would change.
 type mappingPreview struct {
 	DLQTopic string           `json:"dlq_topic"`
 	Original string           `json:"original"`

@@ -174,7 +174,7 @@ func (o order) Few() bool { return len(o.IDs) <= 100 }
 // Start starts the redrive that its sender was shown, or previews it again.
 func (s *Start) Start(w http.ResponseWriter, r *http.Request) error {
 	o := readOrder(r, s.Now())
-	r = view.WithPage(r, o.Address(o.Action)) // whoever opens it without the draft has the same selection
+	r = view.WithPage(r, o.Address(o.Action)) // without the draft, this address has the same selection
 	if r.PostFormValue("do") != "start" {
 		return s.Renderer.ShowAgain(w, r, nil)
 	}
