@@ -17,7 +17,7 @@ const (
 	otherChange  = "other change"
 )
 
-// nameChange names the statements that change rows.
+// nameChange returns a name for a statement by which the API changes rows; "" for any other.
 func nameChange(text string) string {
 	switch {
 	case strings.Contains(text, "UPDATE dlq.dlq_messages") && strings.Contains(text, "'RESOLVED'"):

@@ -14,7 +14,7 @@ import (
 // storeChange is the statement that stores records and moves positions.
 const storeChange = "store"
 
-// nameMoment names the changes of both programs.
+// nameMoment returns a name for a statement by which the ingester or the API changes the database; "" for any other.
 func nameMoment(text string) string {
 	if strings.Contains(text, "INSERT INTO dlq.dlq_messages") && strings.Contains(text, "next_offset") {
 		return storeChange

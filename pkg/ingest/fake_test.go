@@ -391,7 +391,7 @@ func (s *fakeStore) OpenPosition(ctx context.Context, p []repository.Position) (
 	return s.Store.OpenPosition(ctx, p)
 }
 
-// faultyStore provides the method that an embedded *fake.Store would hide by its name.
+// faultyStore has the method Store. fakeStore cannot have it, because it embeds a type of that name.
 type faultyStore struct{ *fakeStore }
 
 func (s faultyStore) Store(ctx context.Context, b repository.Batch) (repository.Stored, error) {

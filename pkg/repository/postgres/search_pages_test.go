@@ -88,7 +88,7 @@ func (s *stretches) keep(documents []entity.Document) {
 
 func repeated(second, n int) []int { return slices.Repeat([]int{second}, n) }
 
-// at returns the time of a second of the stretches.
+// at returns the time that is this number of seconds after the beginning of the first stretch.
 func (s *stretches) at(second int) time.Time { return s.began.Add(time.Duration(second) * time.Second) }
 
 // messages inserts a message for each second and returns their documents, of which half have the word of their

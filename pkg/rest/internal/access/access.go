@@ -35,7 +35,7 @@ func Forbidden(role auth.Role, where string) error {
 	return respond.Refused(respond.ErrForbidden, "not allowed: "+need, respond.Detail{Field: "role", Reason: need})
 }
 
-// Where a role is missing; used with Forbidden.
+// The parameter where of Forbidden when it is not the name of a topic.
 const (
 	AnyTopic  = "a topic"
 	AllTopics = "all topics"

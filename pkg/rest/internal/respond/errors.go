@@ -32,7 +32,7 @@ const (
 	CodePrecondition    = "SYS_DLQ_PRECONDITION_FAILED"
 )
 
-// Kinds that exist in HTTP only.
+// Kinds of errors that only HTTP requests have; the other kinds are in the package entity.
 var (
 	ErrMethod      = errors.New("method not allowed")
 	ErrMediaType   = errors.New("unsupported media type")

@@ -26,7 +26,8 @@ type Scope struct {
 	Number  sql.NullInt32 // of Filter.Topic as a dead-letter topic, if it is one
 	Topics  *topicSet     // Filter.Topics; nil: any
 	Visible *topicSet     // Filter.Visible; nil: all
-	// Pairs are the original topics of each dead-letter topic, 0 being none; nil when they are unknown.
+	// Pairs has the original topics of each dead-letter topic, by its number. Number 0 stands for no dead-letter topic,
+	// and the name "" for no original topic. nil: unknown.
 	Pairs map[int32][]string
 
 	Version *int64 // of the documents that this process answers from; nil: that of the search index
