@@ -89,7 +89,7 @@ func npmInstall(ctx context.Context, env environment, dir string) error {
 	return hydrate(nativeFolder(dir))
 }
 
-// nativeFolder returns the package's folder for this platform.
+// nativeFolder returns the folder with PostgreSQL's programs for this platform, in the npm packages below dir.
 func nativeFolder(dir string) string {
 	machine := map[string]string{"amd64": "x64"}[runtime.GOARCH]
 	if machine == "" {

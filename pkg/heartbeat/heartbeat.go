@@ -121,7 +121,7 @@ func (h *Heart) send(ctx context.Context) {
 	}
 }
 
-// look finds the visible heartbeats and deletes them, and counts overdue ones as lost.
+// look deletes the heartbeats that are in the store, and counts those that are overdue and not there as lost.
 func (h *Heart) look(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

@@ -32,7 +32,8 @@ func withoutSource(value []byte) func(*entity.Message) {
 	}
 }
 
-// A redirect's target passes the checks of every target; a list of allowed topics must name it only if there is one.
+// The target of a redirect must pass the checks of any other target, including the list of allowed topics, if there is
+// one.
 func TestPlanOfARedirect(t *testing.T) {
 	t.Parallel()
 	guessed := func(m *entity.Message) { m.Origin.Confidence = entity.FromName }

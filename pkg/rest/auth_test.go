@@ -57,7 +57,7 @@ func grants(name string, of ...auth.Principal) auth.Principal {
 	return p
 }
 
-// guarded returns the fixture, open, with an authenticator.
+// guarded starts the fixture with an authenticator that knows these principals.
 func (f *fixture) guarded(list ...auth.Principal) *fixture {
 	known := people{}
 	for _, p := range list {

@@ -155,8 +155,7 @@ func editToStore(e *entity.Edit) *entity.Edit {
 	return &entity.Edit{SetValue: true, Patch: e.Patch}
 }
 
-// Publish sends the claimed messages. Those that cannot be sent before half of the claim's expiry has passed are not
-// sent.
+// Publish sends the claimed messages. After half of the time until the claim expires it sends no more.
 func (x *Executor) Publish(ctx context.Context, b Batch) []entity.Delivery {
 	ctx, cancel := context.WithDeadline(ctx, x.SendDeadline(b))
 	defer cancel()

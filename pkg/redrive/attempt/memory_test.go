@@ -14,8 +14,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// weighing is a store of messages of which only the size matters. It measures the memory that loaded messages take,
-// and those being loaded.
+// weighing is a store of messages of which only the size matters. It measures the memory of the messages that
+// are loaded or being loaded.
 type weighing struct {
 	Store
 	sizes map[uuid.UUID]int64

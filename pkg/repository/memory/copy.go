@@ -109,7 +109,7 @@ func LeaveOutKey(r *entity.Record, limit int64) {
 	}
 }
 
-// PageBudget counts how much a page may still load.
+// PageBudget counts how many bytes and headers a page may still load.
 type PageBudget struct {
 	bytes   int64
 	headers int

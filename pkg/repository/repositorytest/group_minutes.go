@@ -122,8 +122,8 @@ func minutesSorted(h *harness) {
 	h.wantPaged(by, "c", "b", "a")
 }
 
-// lastSeenExact: the order is that of the times that are shown, also within the minute for which stores may write a
-// group's time late.
+// lastSeenExact: groups are sorted by the times that are shown, although stores may write a group's time up to a minute
+// late.
 func lastSeenExact(h *harness) {
 	const n = 5
 	groups := make([]entity.Fingerprint, n)

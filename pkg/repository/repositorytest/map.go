@@ -235,7 +235,8 @@ func mapReturns(h *harness) {
 	h.wantReturn(got, child[0], messages[0].ID, 1)
 }
 
-// mapRace: of callers that map the same messages at once, in opposite orders, only one changes each message.
+// mapRace: when several callers set the original topic of the same messages at the same time, in opposite orders, each
+// message is changed by exactly one of them.
 func mapRace(h *harness) {
 	forth := h.puts(10, unknownOrigin)
 	back := slices.Clone(forth)

@@ -137,7 +137,7 @@ func push(p *FetchedPartition, rec Record, expected int, memory *MemoryReservati
 	return nil
 }
 
-// nextBatch opens the next batch; false: it has no records to read.
+// nextBatch opens the next batch. It returns false when the batch has no records to read, and io.EOF after the last.
 func (c *Cursor) nextBatch(p *FetchedPartition, memory *MemoryReservation) (ok bool, err error) {
 	b, rest, whole, err := nextBatch(c.data)
 	if err != nil {
@@ -150,7 +150,7 @@ func (c *Cursor) nextBatch(p *FetchedPartition, memory *MemoryReservation) (ok b
 	}
 	c.data, c.batch = rest, b
 	if !b.legacy && !c.txns.counts(b) {
-		// A control batch has one record. Where its header declares many, further offsets are gaps.
+		// A control batch has one record. If its header declares more offsets, the offsets after the first have no record.
 		from := max(b.base, p.Next)
 		for at := from; b.control() && at <= b.last && at-from < maxPlaceholders; at++ {
 			if err := memory.take(recordMemory); err != nil { // control offsets take memory too

@@ -121,7 +121,8 @@ type cluster struct {
 	missing   []string          // fields of topics that Kafka did not answer in time
 }
 
-// ask sends both questions at once. The Inspector goes on after brokerTimeout, and caches the answer.
+// ask reads the redirects, and asks Kafka two things at the same time: whether replays to the topics are possible, and
+// the ingest lag. The Inspector continues after brokerTimeout, and caches the answer.
 func (h Topics) ask(ctx context.Context, topics []repository.TopicSummary) (cluster, error) {
 	c := cluster{health: wire.Each(topics, unknownHealth("not known: Kafka is not configured", entity.UnknownClass)), missing: []string{}}
 	var err error

@@ -38,7 +38,7 @@ func Accepted(w http.ResponseWriter, redrive wire.Redrive) {
 	JSON(w, http.StatusAccepted, redrive)
 }
 
-// wholePage is the size in bytes up to which a page is sent at once.
+// wholePage is the size in bytes up to which a page is sent in one piece.
 const wholePage = 128 << 10
 
 // pageBuffers are reused from one page to the next, which usually has a similar size.

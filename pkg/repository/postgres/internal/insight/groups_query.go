@@ -82,10 +82,10 @@ type groupRow struct {
 	Topics   pq.StringArray `db:"topics"`
 	Statuses pq.StringArray `db:"statuses"`
 	Messages pq.Int64Array  `db:"messages"`
-	// Arrivals, one element an hour: seconds since 1970.
+	// Arrivals by the hour: the beginning of each hour, in seconds since 1970, and its number of messages.
 	Hours        pq.Int64Array `db:"hours"`
 	HourMessages pq.Int64Array `db:"hour_messages"`
-	// Arrivals, one element a minute.
+	// Arrivals by the minute, in the same form.
 	Minutes        pq.Int64Array `db:"minutes"`
 	MinuteMessages pq.Int64Array `db:"minute_messages"`
 	CountedUntil   sql.NullTime  `db:"counted_until"`

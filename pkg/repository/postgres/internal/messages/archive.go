@@ -75,8 +75,8 @@ func (s *Archive) archiveOnce(ctx context.Context, connection *sql.Conn, days, b
 	return n, err
 }
 
-// callArchive calls the procedure until it is done or ctx ends. The driver would close the connection on which the
-// count is stored, so the server is asked to stop first.
+// callArchive calls the procedure once and waits for its end. When ctx ends, it first asks the server to cancel the
+// call: the driver alone would close the connection, on which the count is stored.
 func (s *Archive) callArchive(ctx context.Context, connection *sql.Conn, session, days, batch int) error {
 	detached, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
