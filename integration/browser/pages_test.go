@@ -8,6 +8,10 @@ import (
 // widths are those of small phones to desktops, with those at which the layout changes.
 var widths = []int{320, 390, 480, 640, 641, 760, 800, 905, 1024, 1280, 1440}
 
+// maxShift is a tenth of the shift that Chromium calls good. A time that becomes a second older may widen its column,
+// which shifts a page by about 0.002.
+const maxShift = 0.01
+
 // TestEveryPage: no page moves its parts while it loads, scrolls sideways at any width, is heavier than its limit, or
 // breaks a rule of accessibility in light or dark colours.
 func TestEveryPage(t *testing.T) {
@@ -38,8 +42,8 @@ func TestEveryPage(t *testing.T) {
 	} {
 		b.Visit(path)
 		t.Logf("first paint of %s: %.0f ms", name, b.FirstPaint())
-		if shift := b.Shift(); shift > 0 {
-			t.Errorf("the layout of %s shifts by %g, want 0", name, shift)
+		if shift := b.Shift(); shift > maxShift {
+			t.Errorf("the layout of %s shifts by %g, want %g at most", name, shift, maxShift)
 		}
 		b.Look(name)
 		for _, width := range widths {

@@ -113,8 +113,10 @@ export function actions(root) {
       const button = control(`#chosen button[value="${value}"]`);
       if (!button || !(some || row)) return null;
       return () => { // the next page is a preview
-        if (!some) row.querySelector('input[name="ids"]').checked = true;
+        const box = some ? null : row.querySelector('input[name="ids"]');
+        if (box) box.checked = true;
         chosen.requestSubmit(button);
+        if (box) box.checked = false; // the form has been read: the row is not selected when the user comes back
       };
     };
     add("r", "Retry the selected messages", bulk("retry"));
