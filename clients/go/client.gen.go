@@ -245,6 +245,24 @@ func (e DerivationSource) Valid() bool {
 	}
 }
 
+// Defines values for EditSchema.
+const (
+	EditSchemaLatest EditSchema = "latest"
+	EditSchemaSame   EditSchema = "same"
+)
+
+// Valid indicates whether the value is a known member of the EditSchema enum.
+func (e EditSchema) Valid() bool {
+	switch e {
+	case EditSchemaLatest:
+		return true
+	case EditSchemaSame:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ErrorErrorCode.
 const (
 	ErrorErrorCodeSYSDLQCONFLICT           ErrorErrorCode = "SYS_DLQ_CONFLICT"
@@ -377,6 +395,33 @@ func (e MessageHeadersOmitted) Valid() bool {
 	}
 }
 
+// Defines values for MessageKeyFormat.
+const (
+	MessageKeyFormatAvro        MessageKeyFormat = "avro"
+	MessageKeyFormatJsonSchema  MessageKeyFormat = "json_schema"
+	MessageKeyFormatLessThannil MessageKeyFormat = "<nil>"
+	MessageKeyFormatProtobuf    MessageKeyFormat = "protobuf"
+	MessageKeyFormatUnknown     MessageKeyFormat = "unknown"
+)
+
+// Valid indicates whether the value is a known member of the MessageKeyFormat enum.
+func (e MessageKeyFormat) Valid() bool {
+	switch e {
+	case MessageKeyFormatAvro:
+		return true
+	case MessageKeyFormatJsonSchema:
+		return true
+	case MessageKeyFormatLessThannil:
+		return true
+	case MessageKeyFormatProtobuf:
+		return true
+	case MessageKeyFormatUnknown:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for MessageKeyOmitted.
 const (
 	MessageKeyOmittedLessThannil MessageKeyOmitted = "<nil>"
@@ -425,17 +470,49 @@ func (e MessageOriginConfidence) Valid() bool {
 	}
 }
 
+// Defines values for MessagePayloadFormat.
+const (
+	MessagePayloadFormatAvro        MessagePayloadFormat = "avro"
+	MessagePayloadFormatJson        MessagePayloadFormat = "json"
+	MessagePayloadFormatJsonSchema  MessagePayloadFormat = "json_schema"
+	MessagePayloadFormatLessThannil MessagePayloadFormat = "<nil>"
+	MessagePayloadFormatProtobuf    MessagePayloadFormat = "protobuf"
+	MessagePayloadFormatUnknown     MessagePayloadFormat = "unknown"
+)
+
+// Valid indicates whether the value is a known member of the MessagePayloadFormat enum.
+func (e MessagePayloadFormat) Valid() bool {
+	switch e {
+	case MessagePayloadFormatAvro:
+		return true
+	case MessagePayloadFormatJson:
+		return true
+	case MessagePayloadFormatJsonSchema:
+		return true
+	case MessagePayloadFormatLessThannil:
+		return true
+	case MessagePayloadFormatProtobuf:
+		return true
+	case MessagePayloadFormatUnknown:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for MessagePayloadOmitted.
 const (
-	MessagePayloadOmittedLessThannil MessagePayloadOmitted = "<nil>"
-	MessagePayloadOmittedMasked      MessagePayloadOmitted = "masked"
-	MessagePayloadOmittedNotAsked    MessagePayloadOmitted = "not_asked"
-	MessagePayloadOmittedNotJson     MessagePayloadOmitted = "not_json"
-	MessagePayloadOmittedOverLimit   MessagePayloadOmitted = "over_limit"
-	MessagePayloadOmittedPointer     MessagePayloadOmitted = "pointer"
-	MessagePayloadOmittedTooDeep     MessagePayloadOmitted = "too_deep"
-	MessagePayloadOmittedTooLarge    MessagePayloadOmitted = "too_large"
-	MessagePayloadOmittedUnreadable  MessagePayloadOmitted = "unreadable"
+	MessagePayloadOmittedLessThannil       MessagePayloadOmitted = "<nil>"
+	MessagePayloadOmittedMasked            MessagePayloadOmitted = "masked"
+	MessagePayloadOmittedNotAsked          MessagePayloadOmitted = "not_asked"
+	MessagePayloadOmittedNotJson           MessagePayloadOmitted = "not_json"
+	MessagePayloadOmittedOverLimit         MessagePayloadOmitted = "over_limit"
+	MessagePayloadOmittedPointer           MessagePayloadOmitted = "pointer"
+	MessagePayloadOmittedSchemaError       MessagePayloadOmitted = "schema_error"
+	MessagePayloadOmittedSchemaUnavailable MessagePayloadOmitted = "schema_unavailable"
+	MessagePayloadOmittedTooDeep           MessagePayloadOmitted = "too_deep"
+	MessagePayloadOmittedTooLarge          MessagePayloadOmitted = "too_large"
+	MessagePayloadOmittedUnreadable        MessagePayloadOmitted = "unreadable"
 )
 
 // Valid indicates whether the value is a known member of the MessagePayloadOmitted enum.
@@ -452,6 +529,10 @@ func (e MessagePayloadOmitted) Valid() bool {
 	case MessagePayloadOmittedOverLimit:
 		return true
 	case MessagePayloadOmittedPointer:
+		return true
+	case MessagePayloadOmittedSchemaError:
+		return true
+	case MessagePayloadOmittedSchemaUnavailable:
 		return true
 	case MessagePayloadOmittedTooDeep:
 		return true
@@ -476,6 +557,33 @@ func (e MessageDetailHeadersOmitted) Valid() bool {
 	case MessageDetailHeadersOmittedLessThannil:
 		return true
 	case MessageDetailHeadersOmittedTooLarge:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for MessageDetailKeyFormat.
+const (
+	MessageDetailKeyFormatAvro        MessageDetailKeyFormat = "avro"
+	MessageDetailKeyFormatJsonSchema  MessageDetailKeyFormat = "json_schema"
+	MessageDetailKeyFormatLessThannil MessageDetailKeyFormat = "<nil>"
+	MessageDetailKeyFormatProtobuf    MessageDetailKeyFormat = "protobuf"
+	MessageDetailKeyFormatUnknown     MessageDetailKeyFormat = "unknown"
+)
+
+// Valid indicates whether the value is a known member of the MessageDetailKeyFormat enum.
+func (e MessageDetailKeyFormat) Valid() bool {
+	switch e {
+	case MessageDetailKeyFormatAvro:
+		return true
+	case MessageDetailKeyFormatJsonSchema:
+		return true
+	case MessageDetailKeyFormatLessThannil:
+		return true
+	case MessageDetailKeyFormatProtobuf:
+		return true
+	case MessageDetailKeyFormatUnknown:
 		return true
 	default:
 		return false
@@ -530,17 +638,49 @@ func (e MessageDetailOriginConfidence) Valid() bool {
 	}
 }
 
+// Defines values for MessageDetailPayloadFormat.
+const (
+	MessageDetailPayloadFormatAvro        MessageDetailPayloadFormat = "avro"
+	MessageDetailPayloadFormatJson        MessageDetailPayloadFormat = "json"
+	MessageDetailPayloadFormatJsonSchema  MessageDetailPayloadFormat = "json_schema"
+	MessageDetailPayloadFormatLessThannil MessageDetailPayloadFormat = "<nil>"
+	MessageDetailPayloadFormatProtobuf    MessageDetailPayloadFormat = "protobuf"
+	MessageDetailPayloadFormatUnknown     MessageDetailPayloadFormat = "unknown"
+)
+
+// Valid indicates whether the value is a known member of the MessageDetailPayloadFormat enum.
+func (e MessageDetailPayloadFormat) Valid() bool {
+	switch e {
+	case MessageDetailPayloadFormatAvro:
+		return true
+	case MessageDetailPayloadFormatJson:
+		return true
+	case MessageDetailPayloadFormatJsonSchema:
+		return true
+	case MessageDetailPayloadFormatLessThannil:
+		return true
+	case MessageDetailPayloadFormatProtobuf:
+		return true
+	case MessageDetailPayloadFormatUnknown:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for MessageDetailPayloadOmitted.
 const (
-	MessageDetailPayloadOmittedLessThannil MessageDetailPayloadOmitted = "<nil>"
-	MessageDetailPayloadOmittedMasked      MessageDetailPayloadOmitted = "masked"
-	MessageDetailPayloadOmittedNotAsked    MessageDetailPayloadOmitted = "not_asked"
-	MessageDetailPayloadOmittedNotJson     MessageDetailPayloadOmitted = "not_json"
-	MessageDetailPayloadOmittedOverLimit   MessageDetailPayloadOmitted = "over_limit"
-	MessageDetailPayloadOmittedPointer     MessageDetailPayloadOmitted = "pointer"
-	MessageDetailPayloadOmittedTooDeep     MessageDetailPayloadOmitted = "too_deep"
-	MessageDetailPayloadOmittedTooLarge    MessageDetailPayloadOmitted = "too_large"
-	MessageDetailPayloadOmittedUnreadable  MessageDetailPayloadOmitted = "unreadable"
+	MessageDetailPayloadOmittedLessThannil       MessageDetailPayloadOmitted = "<nil>"
+	MessageDetailPayloadOmittedMasked            MessageDetailPayloadOmitted = "masked"
+	MessageDetailPayloadOmittedNotAsked          MessageDetailPayloadOmitted = "not_asked"
+	MessageDetailPayloadOmittedNotJson           MessageDetailPayloadOmitted = "not_json"
+	MessageDetailPayloadOmittedOverLimit         MessageDetailPayloadOmitted = "over_limit"
+	MessageDetailPayloadOmittedPointer           MessageDetailPayloadOmitted = "pointer"
+	MessageDetailPayloadOmittedSchemaError       MessageDetailPayloadOmitted = "schema_error"
+	MessageDetailPayloadOmittedSchemaUnavailable MessageDetailPayloadOmitted = "schema_unavailable"
+	MessageDetailPayloadOmittedTooDeep           MessageDetailPayloadOmitted = "too_deep"
+	MessageDetailPayloadOmittedTooLarge          MessageDetailPayloadOmitted = "too_large"
+	MessageDetailPayloadOmittedUnreadable        MessageDetailPayloadOmitted = "unreadable"
 )
 
 // Valid indicates whether the value is a known member of the MessageDetailPayloadOmitted enum.
@@ -557,6 +697,10 @@ func (e MessageDetailPayloadOmitted) Valid() bool {
 	case MessageDetailPayloadOmittedOverLimit:
 		return true
 	case MessageDetailPayloadOmittedPointer:
+		return true
+	case MessageDetailPayloadOmittedSchemaError:
+		return true
+	case MessageDetailPayloadOmittedSchemaUnavailable:
 		return true
 	case MessageDetailPayloadOmittedTooDeep:
 		return true
@@ -731,6 +875,24 @@ func (e RedriveOrderAction) Valid() bool {
 	}
 }
 
+// Defines values for RedriveOrderSchema.
+const (
+	RedriveOrderSchemaLatest RedriveOrderSchema = "latest"
+	RedriveOrderSchemaSame   RedriveOrderSchema = "same"
+)
+
+// Valid indicates whether the value is a known member of the RedriveOrderSchema enum.
+func (e RedriveOrderSchema) Valid() bool {
+	switch e {
+	case RedriveOrderSchemaLatest:
+		return true
+	case RedriveOrderSchemaSame:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for RedriveState.
 const (
 	RedriveStateCanary    RedriveState = "canary"
@@ -755,6 +917,30 @@ func (e RedriveState) Valid() bool {
 	case RedriveStateRunning:
 		return true
 	case RedriveStateStopped:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SchemaTextsFormat.
+const (
+	SchemaTextsFormatAvro       SchemaTextsFormat = "avro"
+	SchemaTextsFormatJsonSchema SchemaTextsFormat = "json_schema"
+	SchemaTextsFormatProtobuf   SchemaTextsFormat = "protobuf"
+	SchemaTextsFormatUnknown    SchemaTextsFormat = "unknown"
+)
+
+// Valid indicates whether the value is a known member of the SchemaTextsFormat enum.
+func (e SchemaTextsFormat) Valid() bool {
+	switch e {
+	case SchemaTextsFormatAvro:
+		return true
+	case SchemaTextsFormatJsonSchema:
+		return true
+	case SchemaTextsFormatProtobuf:
+		return true
+	case SchemaTextsFormatUnknown:
 		return true
 	default:
 		return false
@@ -803,6 +989,27 @@ func (e SessionMode) Valid() bool {
 	case SessionModeOidc:
 		return true
 	case SessionModeToken:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ShownOptionsSchema.
+const (
+	ShownOptionsSchemaLatest      ShownOptionsSchema = "latest"
+	ShownOptionsSchemaLessThannil ShownOptionsSchema = "<nil>"
+	ShownOptionsSchemaSame        ShownOptionsSchema = "same"
+)
+
+// Valid indicates whether the value is a known member of the ShownOptionsSchema enum.
+func (e ShownOptionsSchema) Valid() bool {
+	switch e {
+	case ShownOptionsSchemaLatest:
+		return true
+	case ShownOptionsSchemaLessThannil:
+		return true
+	case ShownOptionsSchemaSame:
 		return true
 	default:
 		return false
@@ -1082,6 +1289,24 @@ func (e SearchArchiveParamsOmit) Valid() bool {
 	}
 }
 
+// Defines values for GetArchivedSchemaParamsPart.
+const (
+	GetArchivedSchemaParamsPartKey   GetArchivedSchemaParamsPart = "key"
+	GetArchivedSchemaParamsPartValue GetArchivedSchemaParamsPart = "value"
+)
+
+// Valid indicates whether the value is a known member of the GetArchivedSchemaParamsPart enum.
+func (e GetArchivedSchemaParamsPart) Valid() bool {
+	switch e {
+	case GetArchivedSchemaParamsPartKey:
+		return true
+	case GetArchivedSchemaParamsPartValue:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListChangesParamsKind.
 const (
 	ListChangesParamsKindGroup      ListChangesParamsKind = "group"
@@ -1127,6 +1352,24 @@ func (e ListChangesParamsActorKind) Valid() bool {
 	case ListChangesParamsActorKindMachine:
 		return true
 	case ListChangesParamsActorKindPerson:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GetSchemaParamsPart.
+const (
+	GetSchemaParamsPartKey   GetSchemaParamsPart = "key"
+	GetSchemaParamsPartValue GetSchemaParamsPart = "value"
+)
+
+// Valid indicates whether the value is a known member of the GetSchemaParamsPart enum.
+func (e GetSchemaParamsPart) Valid() bool {
+	switch e {
+	case GetSchemaParamsPartKey:
+		return true
+	case GetSchemaParamsPartValue:
 		return true
 	default:
 		return false
@@ -1549,7 +1792,7 @@ type Derivation struct {
 // DerivationSource defines model for Derivation.Source.
 type DerivationSource string
 
-// Edit Overrides parts of the record when it is sent. Give the payload in at most one of its three fields, and the key in at most one of its two.
+// Edit Overrides parts of the record when it is sent. Give the payload in at most one of its three fields, and the key in at most one of its three. A payload or key with a schema is given as JSON and encoded again. A value that does not fit is 400 with its path, and a schema that cannot be read now is 503. JSON that is equal to the message's is sent as the message's own bytes.
 type Edit struct {
 	// Headers Replace all headers, in this order. Headers that mark dead letters, and the `dlq-` headers of dlq-manager, are 400.
 	Headers *[]struct {
@@ -1564,16 +1807,25 @@ type Edit struct {
 	Key       *string `json:"key,omitempty"`
 	KeyBase64 *string `json:"key_base64,omitempty"`
 
-	// Payload Any JSON, sent exactly as written.
+	// KeyJson Any JSON, for a key with a schema: it is encoded with it.
+	KeyJson interface{} `json:"key_json,omitempty"`
+
+	// Payload Any JSON, sent exactly as written; for a payload with a schema encoded with it.
 	Payload interface{} `json:"payload,omitempty"`
 
 	// PayloadBase64 Any bytes, in base64.
 	PayloadBase64 *string `json:"payload_base64,omitempty"`
 
 	// PayloadNull Send a tombstone: a null value.
-	PayloadNull *bool      `json:"payload_null,omitempty"`
-	TargetTopic *TopicName `json:"target_topic,omitempty"`
+	PayloadNull *bool `json:"payload_null,omitempty"`
+
+	// Schema The schema for `payload` and `key_json`: that of the record, or the latest version of the subject of the topic that the record goes to. Default: `same`.
+	Schema      *EditSchema `json:"schema,omitempty"`
+	TargetTopic *TopicName  `json:"target_topic,omitempty"`
 }
+
+// EditSchema The schema for `payload` and `key_json`: that of the record, or the latest version of the subject of the topic that the record goes to. Default: `same`.
+type EditSchema string
 
 // Error defines model for Error.
 type Error struct {
@@ -1846,8 +2098,17 @@ type Message struct {
 	// Key Bytes, as text where they are UTF-8, else as base64.
 	Key *Bytes `json:"key"`
 
+	// KeyFormat The format of a key with a schema; `unknown` when the schema cannot be read; else null.
+	KeyFormat *MessageKeyFormat `json:"key_format"`
+
+	// KeyJson The key as JSON, where it has a schema; else null.
+	KeyJson interface{} `json:"key_json"`
+
 	// KeyOmitted `too_large` when `key` is null because the key is longer than 1 MiB, or in a list than 64 KiB, or the list's page is full. Exports contain every key, and a retry sends it.
 	KeyOmitted *MessageKeyOmitted `json:"key_omitted"`
+
+	// KeySchema A schema in a registry of the configuration; null for bytes without a schema. What the registry did not answer in time is null.
+	KeySchema *SchemaReference `json:"key_schema"`
 
 	// KeySize The key's length in bytes; null for a null key.
 	KeySize *int64 `json:"key_size"`
@@ -1901,8 +2162,17 @@ type Message struct {
 	// Payload The producer's own JSON, or null.
 	Payload interface{} `json:"payload"`
 
-	// PayloadOmitted Why payload is null although there is a value; `payload_url` is the address of the value. `not_json`: it is not valid JSON in UTF-8, for example the empty value; `too_deep`: it nests more than 200 levels; `too_large`: it is longer than 1 MiB, or in a list than 64 KiB, or the list's page is full; `over_limit`: the record was too large to be stored as a whole; its dead-letter topic may still have it; `unreadable`: the message represents offsets of the dead-letter topic that cannot be read, so there is nothing to send; `not_asked`: the search left payloads out (`omit=payload`); `pointer`: the dead letter only names the position of its record; the original topic may still have it. `GET .../payload` reads it there where `kafka.pointer_topics` lists the dead-letter topic, else it is 409 with the reason (`POINTER_REFUSED`); the audit trail records each read (`read_pointer`).
+	// PayloadFormat How the payload is encoded: `json` without a schema, or the format of its schema; `unknown` when the schema cannot be read; null when the payload is not shown.
+	PayloadFormat *MessagePayloadFormat `json:"payload_format"`
+
+	// PayloadOmitted Why payload is null although there is a value; `payload_url` is the address of the value. `schema_unavailable`: the schema registry cannot be read now, or does not have the schema; it is tried again. `schema_error`: the schema is not valid, or the value does not fit it. `not_json`: it is not valid JSON in UTF-8, for example the empty value; `too_deep`: it nests more than 200 levels; `too_large`: it is longer than 1 MiB, or in a list than 64 KiB, or the list's page is full; `over_limit`: the record was too large to be stored as a whole; its dead-letter topic may still have it; `unreadable`: the message represents offsets of the dead-letter topic that cannot be read, so there is nothing to send; `not_asked`: the search left payloads out (`omit=payload`); `pointer`: the dead letter only names the position of its record; the original topic may still have it. `GET .../payload` reads it there where `kafka.pointer_topics` lists the dead-letter topic, else it is 409 with the reason (`POINTER_REFUSED`); the audit trail records each read (`read_pointer`).
 	PayloadOmitted *MessagePayloadOmitted `json:"payload_omitted"`
+
+	// PayloadReason More about `schema_unavailable` and `schema_error`; null where payload fields are masked.
+	PayloadReason *string `json:"payload_reason"`
+
+	// PayloadSchema A schema in a registry of the configuration; null for bytes without a schema. What the registry did not answer in time is null.
+	PayloadSchema *SchemaReference `json:"payload_schema"`
 
 	// PayloadSize The value's length in bytes; null when there is no value.
 	PayloadSize *int64 `json:"payload_size"`
@@ -1938,13 +2208,19 @@ type Message struct {
 // MessageHeadersOmitted `too_large` when headers were left out: beyond the limits of `headers`, in a list beyond 64 KiB or 10,000 headers of a message, or because the list's page is full. A retry sends all of them.
 type MessageHeadersOmitted string
 
+// MessageKeyFormat The format of a key with a schema; `unknown` when the schema cannot be read; else null.
+type MessageKeyFormat string
+
 // MessageKeyOmitted `too_large` when `key` is null because the key is longer than 1 MiB, or in a list than 64 KiB, or the list's page is full. Exports contain every key, and a retry sends it.
 type MessageKeyOmitted string
 
 // MessageOriginConfidence The source of the original topic: `mapping`, `header`, `name`, `operator` or `none`.
 type MessageOriginConfidence string
 
-// MessagePayloadOmitted Why payload is null although there is a value; `payload_url` is the address of the value. `not_json`: it is not valid JSON in UTF-8, for example the empty value; `too_deep`: it nests more than 200 levels; `too_large`: it is longer than 1 MiB, or in a list than 64 KiB, or the list's page is full; `over_limit`: the record was too large to be stored as a whole; its dead-letter topic may still have it; `unreadable`: the message represents offsets of the dead-letter topic that cannot be read, so there is nothing to send; `not_asked`: the search left payloads out (`omit=payload`); `pointer`: the dead letter only names the position of its record; the original topic may still have it. `GET .../payload` reads it there where `kafka.pointer_topics` lists the dead-letter topic, else it is 409 with the reason (`POINTER_REFUSED`); the audit trail records each read (`read_pointer`).
+// MessagePayloadFormat How the payload is encoded: `json` without a schema, or the format of its schema; `unknown` when the schema cannot be read; null when the payload is not shown.
+type MessagePayloadFormat string
+
+// MessagePayloadOmitted Why payload is null although there is a value; `payload_url` is the address of the value. `schema_unavailable`: the schema registry cannot be read now, or does not have the schema; it is tried again. `schema_error`: the schema is not valid, or the value does not fit it. `not_json`: it is not valid JSON in UTF-8, for example the empty value; `too_deep`: it nests more than 200 levels; `too_large`: it is longer than 1 MiB, or in a list than 64 KiB, or the list's page is full; `over_limit`: the record was too large to be stored as a whole; its dead-letter topic may still have it; `unreadable`: the message represents offsets of the dead-letter topic that cannot be read, so there is nothing to send; `not_asked`: the search left payloads out (`omit=payload`); `pointer`: the dead letter only names the position of its record; the original topic may still have it. `GET .../payload` reads it there where `kafka.pointer_topics` lists the dead-letter topic, else it is 409 with the reason (`POINTER_REFUSED`); the audit trail records each read (`read_pointer`).
 type MessagePayloadOmitted string
 
 // MessageDetail defines model for MessageDetail.
@@ -2004,8 +2280,17 @@ type MessageDetail struct {
 	// Key Bytes, as text where they are UTF-8, else as base64.
 	Key *Bytes `json:"key"`
 
+	// KeyFormat The format of a key with a schema; `unknown` when the schema cannot be read; else null.
+	KeyFormat *MessageDetailKeyFormat `json:"key_format"`
+
+	// KeyJson The key as JSON, where it has a schema; else null.
+	KeyJson interface{} `json:"key_json"`
+
 	// KeyOmitted `too_large` when `key` is null because the key is longer than 1 MiB, or in a list than 64 KiB, or the list's page is full. Exports contain every key, and a retry sends it.
 	KeyOmitted *MessageDetailKeyOmitted `json:"key_omitted"`
+
+	// KeySchema A schema in a registry of the configuration; null for bytes without a schema. What the registry did not answer in time is null.
+	KeySchema *SchemaReference `json:"key_schema"`
 
 	// KeySize The key's length in bytes; null for a null key.
 	KeySize *int64 `json:"key_size"`
@@ -2059,8 +2344,17 @@ type MessageDetail struct {
 	// Payload The producer's own JSON, or null.
 	Payload interface{} `json:"payload"`
 
-	// PayloadOmitted Why payload is null although there is a value; `payload_url` is the address of the value. `not_json`: it is not valid JSON in UTF-8, for example the empty value; `too_deep`: it nests more than 200 levels; `too_large`: it is longer than 1 MiB, or in a list than 64 KiB, or the list's page is full; `over_limit`: the record was too large to be stored as a whole; its dead-letter topic may still have it; `unreadable`: the message represents offsets of the dead-letter topic that cannot be read, so there is nothing to send; `not_asked`: the search left payloads out (`omit=payload`); `pointer`: the dead letter only names the position of its record; the original topic may still have it. `GET .../payload` reads it there where `kafka.pointer_topics` lists the dead-letter topic, else it is 409 with the reason (`POINTER_REFUSED`); the audit trail records each read (`read_pointer`).
+	// PayloadFormat How the payload is encoded: `json` without a schema, or the format of its schema; `unknown` when the schema cannot be read; null when the payload is not shown.
+	PayloadFormat *MessageDetailPayloadFormat `json:"payload_format"`
+
+	// PayloadOmitted Why payload is null although there is a value; `payload_url` is the address of the value. `schema_unavailable`: the schema registry cannot be read now, or does not have the schema; it is tried again. `schema_error`: the schema is not valid, or the value does not fit it. `not_json`: it is not valid JSON in UTF-8, for example the empty value; `too_deep`: it nests more than 200 levels; `too_large`: it is longer than 1 MiB, or in a list than 64 KiB, or the list's page is full; `over_limit`: the record was too large to be stored as a whole; its dead-letter topic may still have it; `unreadable`: the message represents offsets of the dead-letter topic that cannot be read, so there is nothing to send; `not_asked`: the search left payloads out (`omit=payload`); `pointer`: the dead letter only names the position of its record; the original topic may still have it. `GET .../payload` reads it there where `kafka.pointer_topics` lists the dead-letter topic, else it is 409 with the reason (`POINTER_REFUSED`); the audit trail records each read (`read_pointer`).
 	PayloadOmitted *MessageDetailPayloadOmitted `json:"payload_omitted"`
+
+	// PayloadReason More about `schema_unavailable` and `schema_error`; null where payload fields are masked.
+	PayloadReason *string `json:"payload_reason"`
+
+	// PayloadSchema A schema in a registry of the configuration; null for bytes without a schema. What the registry did not answer in time is null.
+	PayloadSchema *SchemaReference `json:"payload_schema"`
 
 	// PayloadSize The value's length in bytes; null when there is no value.
 	PayloadSize *int64 `json:"payload_size"`
@@ -2106,13 +2400,19 @@ type MessageDetail struct {
 // MessageDetailHeadersOmitted `too_large` when headers were left out: beyond the limits of `headers`, in a list beyond 64 KiB or 10,000 headers of a message, or because the list's page is full. A retry sends all of them.
 type MessageDetailHeadersOmitted string
 
+// MessageDetailKeyFormat The format of a key with a schema; `unknown` when the schema cannot be read; else null.
+type MessageDetailKeyFormat string
+
 // MessageDetailKeyOmitted `too_large` when `key` is null because the key is longer than 1 MiB, or in a list than 64 KiB, or the list's page is full. Exports contain every key, and a retry sends it.
 type MessageDetailKeyOmitted string
 
 // MessageDetailOriginConfidence The source of the original topic: `mapping`, `header`, `name`, `operator` or `none`.
 type MessageDetailOriginConfidence string
 
-// MessageDetailPayloadOmitted Why payload is null although there is a value; `payload_url` is the address of the value. `not_json`: it is not valid JSON in UTF-8, for example the empty value; `too_deep`: it nests more than 200 levels; `too_large`: it is longer than 1 MiB, or in a list than 64 KiB, or the list's page is full; `over_limit`: the record was too large to be stored as a whole; its dead-letter topic may still have it; `unreadable`: the message represents offsets of the dead-letter topic that cannot be read, so there is nothing to send; `not_asked`: the search left payloads out (`omit=payload`); `pointer`: the dead letter only names the position of its record; the original topic may still have it. `GET .../payload` reads it there where `kafka.pointer_topics` lists the dead-letter topic, else it is 409 with the reason (`POINTER_REFUSED`); the audit trail records each read (`read_pointer`).
+// MessageDetailPayloadFormat How the payload is encoded: `json` without a schema, or the format of its schema; `unknown` when the schema cannot be read; null when the payload is not shown.
+type MessageDetailPayloadFormat string
+
+// MessageDetailPayloadOmitted Why payload is null although there is a value; `payload_url` is the address of the value. `schema_unavailable`: the schema registry cannot be read now, or does not have the schema; it is tried again. `schema_error`: the schema is not valid, or the value does not fit it. `not_json`: it is not valid JSON in UTF-8, for example the empty value; `too_deep`: it nests more than 200 levels; `too_large`: it is longer than 1 MiB, or in a list than 64 KiB, or the list's page is full; `over_limit`: the record was too large to be stored as a whole; its dead-letter topic may still have it; `unreadable`: the message represents offsets of the dead-letter topic that cannot be read, so there is nothing to send; `not_asked`: the search left payloads out (`omit=payload`); `pointer`: the dead letter only names the position of its record; the original topic may still have it. `GET .../payload` reads it there where `kafka.pointer_topics` lists the dead-letter topic, else it is 409 with the reason (`POINTER_REFUSED`); the audit trail records each read (`read_pointer`).
 type MessageDetailPayloadOmitted string
 
 // NextCursor Fetches the next page; null at the end.
@@ -2163,13 +2463,24 @@ type Preview struct {
 	// Overlaps Other redrives that are not over, in which some of the messages wait; null when they were not found within two seconds.
 	Overlaps *[]Overlap `json:"overlaps"`
 
-	// PatchChecked The number of messages that the patch was tried on. The others are not checked, and count as sendable.
+	// PatchChecked The number of messages that the patch was applied to. The others are not checked, and count as sendable.
 	PatchChecked int `json:"patch_checked"`
 
-	// PatchFailed The number of these to which it could not be applied.
-	PatchFailed int     `json:"patch_failed"`
-	Reasons     Reasons `json:"reasons"`
-	Samples     []struct {
+	// PatchComplete True when the patch was applied to all messages of the selection.
+	PatchComplete bool `json:"patch_complete"`
+
+	// PatchFailed The number of these that it does not fit.
+	PatchFailed int `json:"patch_failed"`
+
+	// PatchFailures The most common reasons why the patch does not fit, the most common first.
+	PatchFailures []struct {
+		// Example One of the messages.
+		Example  openapi_types.UUID `json:"example"`
+		Messages int                `json:"messages"`
+		Reason   string             `json:"reason"`
+	} `json:"patch_failures"`
+	Reasons Reasons `json:"reasons"`
+	Samples []struct {
 		After     interface{}        `json:"after"`
 		Before    interface{}        `json:"before"`
 		MessageId openapi_types.UUID `json:"message_id"`
@@ -2414,10 +2725,16 @@ type RedriveOrder struct {
 
 	// Requeue Retry `DEAD` messages too, with their attempts reset to 0. Default: `false`.
 	Requeue *bool `json:"requeue,omitempty"`
+
+	// Schema The schema that patched payloads are encoded with, where they have one: that of the record, or the latest version of the subject of the topic that the replay goes to. Default: `same`.
+	Schema *RedriveOrderSchema `json:"schema,omitempty"`
 }
 
 // RedriveOrderAction defines model for RedriveOrder.Action.
 type RedriveOrderAction string
+
+// RedriveOrderSchema The schema that patched payloads are encoded with, where they have one: that of the record, or the latest version of the subject of the topic that the replay goes to. Default: `same`.
+type RedriveOrderSchema string
 
 // RedriveState defines model for RedriveState.
 type RedriveState string
@@ -2451,6 +2768,44 @@ type RetryResult struct {
 	Status    Status  `json:"status"`
 	Topic     *string `json:"topic"`
 }
+
+// SchemaReference A schema in a registry of the configuration; null for bytes without a schema. What the registry did not answer in time is null.
+type SchemaReference struct {
+	Guid *string `json:"guid"`
+	Id   *int    `json:"id"`
+
+	// LatestVersion The latest version of the subject.
+	LatestVersion *int `json:"latest_version"`
+
+	// Registry The registry's name in the configuration.
+	Registry string `json:"registry"`
+
+	// Subject Of several subjects that have the schema, the one of the original topic.
+	Subject *string `json:"subject"`
+	Version *int    `json:"version"`
+}
+
+// SchemaTexts defines model for SchemaTexts.
+type SchemaTexts struct {
+	// Error Why the schema cannot be used.
+	Error  *string           `json:"error"`
+	Format SchemaTextsFormat `json:"format"`
+	Guid   *string           `json:"guid"`
+	Id     *int              `json:"id"`
+
+	// Latest The latest version; null when it is not known.
+	Latest        *string `json:"latest"`
+	LatestVersion *int    `json:"latest_version"`
+	Registry      string  `json:"registry"`
+	Subject       *string `json:"subject"`
+	Version       *int    `json:"version"`
+
+	// Writer The schema that the record was written with, as the registry has it.
+	Writer string `json:"writer"`
+}
+
+// SchemaTextsFormat defines model for SchemaTexts.Format.
+type SchemaTextsFormat string
 
 // SentEdit How the sent record differs from the message.
 type SentEdit struct {
@@ -2513,7 +2868,13 @@ type ShownOptions struct {
 	Patch           *[]PatchOperation `json:"patch"`
 	Rate            *float32          `json:"rate"`
 	Requeue         bool              `json:"requeue"`
+
+	// Schema The schema that patched payloads are encoded with; null without a patch.
+	Schema *ShownOptionsSchema `json:"schema"`
 }
+
+// ShownOptionsSchema The schema that patched payloads are encoded with; null without a patch.
+type ShownOptionsSchema string
 
 // Status defines model for Status.
 type Status string
@@ -2840,6 +3201,15 @@ type RestoreMessageParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// GetArchivedSchemaParams defines parameters for GetArchivedSchema.
+type GetArchivedSchemaParams struct {
+	// Part `value` (default) or `key`.
+	Part *GetArchivedSchemaParamsPart `form:"part,omitempty" json:"part,omitempty"`
+}
+
+// GetArchivedSchemaParamsPart defines parameters for GetArchivedSchema.
+type GetArchivedSchemaParamsPart string
+
 // ListChangesParams defines parameters for ListChanges.
 type ListChangesParams struct {
 	ObjectId  *openapi_types.UUID         `form:"object_id,omitempty" json:"object_id,omitempty"`
@@ -2928,7 +3298,7 @@ type RetryMessageJSONBody struct {
 	// AcceptDuplicate Retry also when an earlier attempt cannot be settled; its record may then arrive twice.
 	AcceptDuplicate *bool `json:"accept_duplicate,omitempty"`
 
-	// Edit Overrides parts of the record when it is sent. Give the payload in at most one of its three fields, and the key in at most one of its two.
+	// Edit Overrides parts of the record when it is sent. Give the payload in at most one of its three fields, and the key in at most one of its three. A payload or key with a schema is given as JSON and encoded again. A value that does not fit is 400 with its path, and a schema that cannot be read now is 503. JSON that is equal to the message's is sent as the message's own bytes.
 	Edit *Edit `json:"edit,omitempty"`
 
 	// Reason The reason, for the audit trail; no control characters.
@@ -2940,6 +3310,15 @@ type RetryMessageParams struct {
 	// IdempotencyKey The same request with the same key is executed once; see idempotency keys.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
+
+// GetSchemaParams defines parameters for GetSchema.
+type GetSchemaParams struct {
+	// Part `value` (default) or `key`.
+	Part *GetSchemaParamsPart `form:"part,omitempty" json:"part,omitempty"`
+}
+
+// GetSchemaParamsPart defines parameters for GetSchema.
+type GetSchemaParamsPart string
 
 // ListTopicParams defines parameters for ListTopic.
 type ListTopicParams struct {
@@ -3568,6 +3947,13 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/archive/{id}/restore (the `RestoreMessage` operationId).
 	RestoreMessage(ctx context.Context, id InMessageID, params *RestoreMessageParams, body RestoreMessageJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetArchivedSchema Get the schema of an archived message's payload or key, and the latest version of it
+	//
+	// The same as for a message that is not archived.
+	//
+	// Corresponds with GET /api/v1/archive/{id}/schema (the `GetArchivedSchema` operationId).
+	GetArchivedSchema(ctx context.Context, id InMessageID, params *GetArchivedSchemaParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListChanges List the audit trail, newest first
 	//
 	// The list can be filtered by `object_id`, `kind` (`message`, `redrive`, `group`, `mapping`, `list`,
@@ -3765,6 +4151,14 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{id}/retry (the `RetryMessage` operationId).
 	RetryMessage(ctx context.Context, id InMessageID, params *RetryMessageParams, body RetryMessageJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetSchema Get the schema of a message's payload or key, and the latest version of it
+	//
+	// The texts are those of the schema registry. 204 for bytes without a schema, 404 for a schema that the registry
+	// does not have, and 503 while the registry cannot be read.
+	//
+	// Corresponds with GET /api/v1/dlq/messages/{id}/schema (the `GetSchema` operationId).
+	GetSchema(ctx context.Context, id InMessageID, params *GetSchemaParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListTopic List the messages of a topic, newest first
 	//
@@ -4094,9 +4488,10 @@ type ClientInterface interface {
 	// `Location` is the address of the redrive. A dry run is answered at once: `sendable` of the `selected` messages
 	// would be sent, `reasons` counts the others, and `groups` gives the same counts by topic, the largest first. With
 	// a `patch`, `samples` show up to five payloads `before` and `after` it, or the `reason` why it cannot be applied;
-	// `patch_checked` is the number of messages that it was tried on, and `patch_failed` the number of these to which
-	// it could not be applied. The other messages are not checked: `sendable` includes them. Refusals that only the
-	// broker can give for a single record are not predicted.
+	// `patch_checked` is the number of messages that it was applied to, within five seconds, and `patch_failed` the
+	// number of these that it does not fit; `patch_failures` names the most common reasons, for a payload with a schema
+	// with the path of the value that cannot be encoded. `patch_complete` is true when all messages were checked; the
+	// others count as sendable. Refusals that only the broker can give for a single record are not predicted.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -4121,9 +4516,10 @@ type ClientInterface interface {
 	// `Location` is the address of the redrive. A dry run is answered at once: `sendable` of the `selected` messages
 	// would be sent, `reasons` counts the others, and `groups` gives the same counts by topic, the largest first. With
 	// a `patch`, `samples` show up to five payloads `before` and `after` it, or the `reason` why it cannot be applied;
-	// `patch_checked` is the number of messages that it was tried on, and `patch_failed` the number of these to which
-	// it could not be applied. The other messages are not checked: `sendable` includes them. Refusals that only the
-	// broker can give for a single record are not predicted.
+	// `patch_checked` is the number of messages that it was applied to, within five seconds, and `patch_failed` the
+	// number of these that it does not fit; `patch_failures` names the most common reasons, for a payload with a schema
+	// with the path of the value that cannot be encoded. `patch_complete` is true when all messages were checked; the
+	// others count as sendable. Refusals that only the broker can give for a single record are not predicted.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -4459,6 +4855,23 @@ func (c *Client) RestoreMessage(ctx context.Context, id InMessageID, params *Res
 	return c.Client.Do(req)
 }
 
+// GetArchivedSchema Get the schema of an archived message's payload or key, and the latest version of it
+//
+// The same as for a message that is not archived.
+//
+// Corresponds with GET /api/v1/archive/{id}/schema (the `GetArchivedSchema` operationId).
+func (c *Client) GetArchivedSchema(ctx context.Context, id InMessageID, params *GetArchivedSchemaParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetArchivedSchemaRequest(c.Server, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListChanges List the audit trail, newest first
 //
 // The list can be filtered by `object_id`, `kind` (`message`, `redrive`, `group`, `mapping`, `list`,
@@ -4777,6 +5190,24 @@ func (c *Client) RetryMessageWithBody(ctx context.Context, id InMessageID, param
 // Corresponds with POST /api/v1/dlq/messages/{id}/retry (the `RetryMessage` operationId).
 func (c *Client) RetryMessage(ctx context.Context, id InMessageID, params *RetryMessageParams, body RetryMessageJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewRetryMessageRequest(c.Server, id, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetSchema Get the schema of a message's payload or key, and the latest version of it
+//
+// The texts are those of the schema registry. 204 for bytes without a schema, 404 for a schema that the registry
+// does not have, and 503 while the registry cannot be read.
+//
+// Corresponds with GET /api/v1/dlq/messages/{id}/schema (the `GetSchema` operationId).
+func (c *Client) GetSchema(ctx context.Context, id InMessageID, params *GetSchemaParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetSchemaRequest(c.Server, id, params)
 	if err != nil {
 		return nil, err
 	}
@@ -5335,9 +5766,10 @@ func (c *Client) ListRedrives(ctx context.Context, params *ListRedrivesParams, r
 // `Location` is the address of the redrive. A dry run is answered at once: `sendable` of the `selected` messages
 // would be sent, `reasons` counts the others, and `groups` gives the same counts by topic, the largest first. With
 // a `patch`, `samples` show up to five payloads `before` and `after` it, or the `reason` why it cannot be applied;
-// `patch_checked` is the number of messages that it was tried on, and `patch_failed` the number of these to which
-// it could not be applied. The other messages are not checked: `sendable` includes them. Refusals that only the
-// broker can give for a single record are not predicted.
+// `patch_checked` is the number of messages that it was applied to, within five seconds, and `patch_failed` the
+// number of these that it does not fit; `patch_failures` names the most common reasons, for a payload with a schema
+// with the path of the value that cannot be encoded. `patch_complete` is true when all messages were checked; the
+// others count as sendable. Refusals that only the broker can give for a single record are not predicted.
 //
 // Takes any type of body and a specified content type.
 //
@@ -5372,9 +5804,10 @@ func (c *Client) CreateRedriveWithBody(ctx context.Context, params *CreateRedriv
 // `Location` is the address of the redrive. A dry run is answered at once: `sendable` of the `selected` messages
 // would be sent, `reasons` counts the others, and `groups` gives the same counts by topic, the largest first. With
 // a `patch`, `samples` show up to five payloads `before` and `after` it, or the `reason` why it cannot be applied;
-// `patch_checked` is the number of messages that it was tried on, and `patch_failed` the number of these to which
-// it could not be applied. The other messages are not checked: `sendable` includes them. Refusals that only the
-// broker can give for a single record are not predicted.
+// `patch_checked` is the number of messages that it was applied to, within five seconds, and `patch_failed` the
+// number of these that it does not fit; `patch_failures` names the most common reasons, for a payload with a schema
+// with the path of the value that cannot be encoded. `patch_complete` is true when all messages were checked; the
+// others count as sendable. Refusals that only the broker can give for a single record are not predicted.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -6424,6 +6857,67 @@ func NewRestoreMessageRequestWithBody(server string, id InMessageID, params *Res
 	return req, nil
 }
 
+// NewGetArchivedSchemaRequest constructs an http.Request for the GetArchivedSchema method
+func NewGetArchivedSchemaRequest(server string, id InMessageID, params *GetArchivedSchemaParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/archive/%s/schema", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Part != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "part", *params.Part, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewListChangesRequest constructs an http.Request for the ListChanges method
 func NewListChangesRequest(server string, params *ListChangesParams) (*http.Request, error) {
 	var err error
@@ -7058,6 +7552,67 @@ func NewRetryMessageRequestWithBody(server string, id InMessageID, params *Retry
 			req.Header.Set("Idempotency-Key", headerParam0)
 		}
 
+	}
+
+	return req, nil
+}
+
+// NewGetSchemaRequest constructs an http.Request for the GetSchema method
+func NewGetSchemaRequest(server string, id InMessageID, params *GetSchemaParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/dlq/messages/%s/schema", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Part != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "part", *params.Part, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
 	}
 
 	return req, nil
@@ -9705,6 +10260,15 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/archive/{id}/restore (the `RestoreMessage` operationId).
 	RestoreMessageWithResponse(ctx context.Context, id InMessageID, params *RestoreMessageParams, body RestoreMessageJSONRequestBody, reqEditors ...RequestEditorFn) (*RestoreMessageResponse, error)
 
+	// GetArchivedSchemaWithResponse Get the schema of an archived message's payload or key, and the latest version of it
+	//
+	// The same as for a message that is not archived.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/archive/{id}/schema (the `GetArchivedSchema` operationId).
+	GetArchivedSchemaWithResponse(ctx context.Context, id InMessageID, params *GetArchivedSchemaParams, reqEditors ...RequestEditorFn) (*GetArchivedSchemaResponse, error)
+
 	// ListChangesWithResponse List the audit trail, newest first
 	//
 	// The list can be filtered by `object_id`, `kind` (`message`, `redrive`, `group`, `mapping`, `list`,
@@ -9912,6 +10476,16 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /api/v1/dlq/messages/{id}/retry (the `RetryMessage` operationId).
 	RetryMessageWithResponse(ctx context.Context, id InMessageID, params *RetryMessageParams, body RetryMessageJSONRequestBody, reqEditors ...RequestEditorFn) (*RetryMessageResponse, error)
+
+	// GetSchemaWithResponse Get the schema of a message's payload or key, and the latest version of it
+	//
+	// The texts are those of the schema registry. 204 for bytes without a schema, 404 for a schema that the registry
+	// does not have, and 503 while the registry cannot be read.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/dlq/messages/{id}/schema (the `GetSchema` operationId).
+	GetSchemaWithResponse(ctx context.Context, id InMessageID, params *GetSchemaParams, reqEditors ...RequestEditorFn) (*GetSchemaResponse, error)
 
 	// ListTopicWithResponse List the messages of a topic, newest first
 	//
@@ -10261,9 +10835,10 @@ type ClientWithResponsesInterface interface {
 	// `Location` is the address of the redrive. A dry run is answered at once: `sendable` of the `selected` messages
 	// would be sent, `reasons` counts the others, and `groups` gives the same counts by topic, the largest first. With
 	// a `patch`, `samples` show up to five payloads `before` and `after` it, or the `reason` why it cannot be applied;
-	// `patch_checked` is the number of messages that it was tried on, and `patch_failed` the number of these to which
-	// it could not be applied. The other messages are not checked: `sendable` includes them. Refusals that only the
-	// broker can give for a single record are not predicted.
+	// `patch_checked` is the number of messages that it was applied to, within five seconds, and `patch_failed` the
+	// number of these that it does not fit; `patch_failures` names the most common reasons, for a payload with a schema
+	// with the path of the value that cannot be encoded. `patch_complete` is true when all messages were checked; the
+	// others count as sendable. Refusals that only the broker can give for a single record are not predicted.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -10288,9 +10863,10 @@ type ClientWithResponsesInterface interface {
 	// `Location` is the address of the redrive. A dry run is answered at once: `sendable` of the `selected` messages
 	// would be sent, `reasons` counts the others, and `groups` gives the same counts by topic, the largest first. With
 	// a `patch`, `samples` show up to five payloads `before` and `after` it, or the `reason` why it cannot be applied;
-	// `patch_checked` is the number of messages that it was tried on, and `patch_failed` the number of these to which
-	// it could not be applied. The other messages are not checked: `sendable` includes them. Refusals that only the
-	// broker can give for a single record are not predicted.
+	// `patch_checked` is the number of messages that it was applied to, within five seconds, and `patch_failed` the
+	// number of these that it does not fit; `patch_failures` names the most common reasons, for a payload with a schema
+	// with the path of the value that cannot be encoded. `patch_complete` is true when all messages were checked; the
+	// others count as sendable. Refusals that only the broker can give for a single record are not predicted.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -10814,6 +11390,54 @@ func (r RestoreMessageResponse) ContentType() string {
 	return ""
 }
 
+type GetArchivedSchemaResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SchemaTexts
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failed
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetArchivedSchemaResponse) GetJSON200() *SchemaTexts {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetArchivedSchemaResponse) GetJSONDefault() *Failed {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetArchivedSchemaResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetArchivedSchemaResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetArchivedSchemaResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetArchivedSchemaResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ListChangesResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -11257,6 +11881,54 @@ func (r RetryMessageResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r RetryMessageResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetSchemaResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SchemaTexts
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failed
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetSchemaResponse) GetJSON200() *SchemaTexts {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetSchemaResponse) GetJSONDefault() *Failed {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetSchemaResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetSchemaResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetSchemaResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetSchemaResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -13150,6 +13822,21 @@ func (c *ClientWithResponses) RestoreMessageWithResponse(ctx context.Context, id
 	return ParseRestoreMessageResponse(rsp)
 }
 
+// GetArchivedSchemaWithResponse Get the schema of an archived message's payload or key, and the latest version of it
+//
+// The same as for a message that is not archived.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/archive/{id}/schema (the `GetArchivedSchema` operationId).
+func (c *ClientWithResponses) GetArchivedSchemaWithResponse(ctx context.Context, id InMessageID, params *GetArchivedSchemaParams, reqEditors ...RequestEditorFn) (*GetArchivedSchemaResponse, error) {
+	rsp, err := c.GetArchivedSchema(ctx, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetArchivedSchemaResponse(rsp)
+}
+
 // ListChangesWithResponse List the audit trail, newest first
 //
 // The list can be filtered by `object_id`, `kind` (`message`, `redrive`, `group`, `mapping`, `list`,
@@ -13434,6 +14121,22 @@ func (c *ClientWithResponses) RetryMessageWithResponse(ctx context.Context, id I
 		return nil, err
 	}
 	return ParseRetryMessageResponse(rsp)
+}
+
+// GetSchemaWithResponse Get the schema of a message's payload or key, and the latest version of it
+//
+// The texts are those of the schema registry. 204 for bytes without a schema, 404 for a schema that the registry
+// does not have, and 503 while the registry cannot be read.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/dlq/messages/{id}/schema (the `GetSchema` operationId).
+func (c *ClientWithResponses) GetSchemaWithResponse(ctx context.Context, id InMessageID, params *GetSchemaParams, reqEditors ...RequestEditorFn) (*GetSchemaResponse, error) {
+	rsp, err := c.GetSchema(ctx, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetSchemaResponse(rsp)
 }
 
 // ListTopicWithResponse List the messages of a topic, newest first
@@ -13916,9 +14619,10 @@ func (c *ClientWithResponses) ListRedrivesWithResponse(ctx context.Context, para
 // `Location` is the address of the redrive. A dry run is answered at once: `sendable` of the `selected` messages
 // would be sent, `reasons` counts the others, and `groups` gives the same counts by topic, the largest first. With
 // a `patch`, `samples` show up to five payloads `before` and `after` it, or the `reason` why it cannot be applied;
-// `patch_checked` is the number of messages that it was tried on, and `patch_failed` the number of these to which
-// it could not be applied. The other messages are not checked: `sendable` includes them. Refusals that only the
-// broker can give for a single record are not predicted.
+// `patch_checked` is the number of messages that it was applied to, within five seconds, and `patch_failed` the
+// number of these that it does not fit; `patch_failures` names the most common reasons, for a payload with a schema
+// with the path of the value that cannot be encoded. `patch_complete` is true when all messages were checked; the
+// others count as sendable. Refusals that only the broker can give for a single record are not predicted.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -13949,9 +14653,10 @@ func (c *ClientWithResponses) CreateRedriveWithBodyWithResponse(ctx context.Cont
 // `Location` is the address of the redrive. A dry run is answered at once: `sendable` of the `selected` messages
 // would be sent, `reasons` counts the others, and `groups` gives the same counts by topic, the largest first. With
 // a `patch`, `samples` show up to five payloads `before` and `after` it, or the `reason` why it cannot be applied;
-// `patch_checked` is the number of messages that it was tried on, and `patch_failed` the number of these to which
-// it could not be applied. The other messages are not checked: `sendable` includes them. Refusals that only the
-// broker can give for a single record are not predicted.
+// `patch_checked` is the number of messages that it was applied to, within five seconds, and `patch_failed` the
+// number of these that it does not fit; `patch_failures` names the most common reasons, for a payload with a schema
+// with the path of the value that cannot be encoded. `patch_complete` is true when all messages were checked; the
+// others count as sendable. Refusals that only the broker can give for a single record are not predicted.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14521,6 +15226,42 @@ func ParseRestoreMessageResponse(rsp *http.Response) (*RestoreMessageResponse, e
 	return response, nil
 }
 
+// ParseGetArchivedSchemaResponse parses an HTTP response from a GetArchivedSchemaWithResponse call
+func ParseGetArchivedSchemaResponse(rsp *http.Response) (*GetArchivedSchemaResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetArchivedSchemaResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SchemaTexts
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseListChangesResponse parses an HTTP response from a ListChangesWithResponse call
 func ParseListChangesResponse(rsp *http.Response) (*ListChangesResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -14813,6 +15554,42 @@ func ParseRetryMessageResponse(rsp *http.Response) (*RetryMessageResponse, error
 			return nil, err
 		}
 		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetSchemaResponse parses an HTTP response from a GetSchemaWithResponse call
+func ParseGetSchemaResponse(rsp *http.Response) (*GetSchemaResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetSchemaResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SchemaTexts
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case rsp.StatusCode == 204:
+		break // No content-type
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failed

@@ -23,6 +23,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
 	"github.com/dlq-manager/dlq-manager/pkg/republisher"
 	"github.com/dlq-manager/dlq-manager/pkg/rest"
+	"github.com/dlq-manager/dlq-manager/pkg/schema"
 	"github.com/dlq-manager/dlq-manager/pkg/search"
 	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
 )
@@ -85,6 +86,10 @@ func (p *parts) buildServer(store repository.Core) error {
 	if err := p.buildAuth(); err != nil {
 		return err
 	}
+	schemas, err := schema.New(cfg.Schemas, base.Registry)
+	if err != nil {
+		return err
+	}
 	derived := decoder.Masking(masks)
 	mapping := noMapping
 	if full, ok := store.(*postgres.Store); ok {
@@ -92,7 +97,7 @@ func (p *parts) buildServer(store repository.Core) error {
 		failure := func(m entity.Message) (class, message, stack string) {
 			return m.Failure.Class, m.ErrorMessage, decoder.StackTraceOf(m)
 		}
-		p.finder = search.New(cfg.Search, full, failure, maker, masks, derived.Of, base.Registry, base.Log)
+		p.finder = search.New(cfg.Search, full, failure, maker, masks, derived.Of, base.Registry, base.Log, search.WithSchemas(schemas))
 		if err := p.buildReports(full, heartbeats(cfg.Heartbeat, maker), derived.Fields().Group()); err != nil {
 			return err
 		}
@@ -103,11 +108,14 @@ func (p *parts) buildServer(store repository.Core) error {
 	}
 	warnUndeclaredAuto(cfg, base.Log)
 	p.service = redrive.New(cfg.Redrive, store, p.publisher, base.Registry, base.Log, redrive.WithTracing(base.Tracing.Provider()),
-		redrive.WithTopicLabels(p.labels.Label), redrive.WithOrigins(judge.Standing))
+		redrive.WithTopicLabels(p.labels.Label), redrive.WithOrigins(judge.Standing), redrive.WithSchemas(schemas))
 	options := []rest.Option{
 		rest.WithDialects(decoder), rest.WithFetcher(p.publisher), rest.WithInspector(p.publisher), rest.WithTargets(p.publisher),
 		rest.WithMasks(masks), rest.WithDerivedMasks(derived), rest.WithOrigins(judge),
 		rest.WithAuth(p.authenticator, cfg.Auth.Mode), rest.WithSigner(p.signer), rest.WithTracing(base.Tracing.Provider()),
+	}
+	if schemas != nil {
+		options = append(options, rest.WithSchemas(schemas))
 	}
 	if p.topics != nil {
 		options = append(options, rest.WithTopics(p.topics))

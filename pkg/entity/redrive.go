@@ -131,6 +131,8 @@ type RedriveOptions struct {
 	// Patch is a JSON Patch (RFC 6902) that is applied to each message's payload before it is sent; nil for none. A
 	// message to which it cannot be applied is skipped.
 	Patch []byte
+	// Schema is the schema with which patched payloads are encoded, where they have one; "" is SameSchema.
+	Schema SchemaChoice
 }
 
 // Defaults of MinSample and CanaryWait.
@@ -200,9 +202,25 @@ type Preview struct {
 	// Reasons counts the messages that would not be sent, by error class or reason.
 	Reasons map[string]int
 	Groups  []PreviewGroup
-	// Samples show the patch, if there is one, applied to some of the messages.
+	// Samples show the patch, if there is one, applied to some of the messages; Check counts those it fits.
 	Samples  []PatchSample
+	Check    PatchCheck
 	Overlaps []Overlap // nil: not known
+}
+
+// PatchCheck counts the messages to which a patch was applied for a preview.
+type PatchCheck struct {
+	Checked  int
+	Failed   int            // of Checked: the patch does not fit
+	Complete bool           // all messages of the selection were checked
+	Failures []PatchFailure // the most common reasons
+}
+
+// PatchFailure is a reason why a patch does not fit. The reason contains nothing of a payload.
+type PatchFailure struct {
+	Reason   string
+	Messages int
+	Example  uuid.UUID
 }
 
 // Overlap is another redrive that is not over, and the number of messages that wait in it too. Each of them goes to the

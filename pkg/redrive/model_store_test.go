@@ -148,6 +148,11 @@ func (s *modelStore) Search(ctx context.Context, q repository.SearchQuery) (repo
 	return ask(ctx, s.p, func(ctx context.Context) (repository.SearchPage, error) { return s.store.Search(ctx, q) })
 }
 
+func (s *modelStore) Export(ctx context.Context, q repository.ExportQuery, yield func(*entity.Message) error) error {
+	_, err := ask(ctx, s.p, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.store.Export(ctx, q, yield) })
+	return err
+}
+
 // CreateRedrive uses small batches, so that several processes share a redrive.
 func (s *modelStore) CreateRedrive(ctx context.Context, n repository.NewRedrive) (entity.Redrive, error) {
 	n.BatchSize = 1 + int(n.ID[15])%5

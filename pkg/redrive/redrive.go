@@ -45,6 +45,7 @@ type Service struct {
 type options struct {
 	attempt attempt.Options
 	tracing trace.TracerProvider
+	schemas bulk.Schemas
 }
 
 // Option changes what New returns.
@@ -62,6 +63,10 @@ func WithTopicLabels(label func(topic string) string) Option {
 
 // WithOrigins sets how original topics are judged. Without it every original topic counts as declared.
 func WithOrigins(judge attempt.Judge) Option { return func(o *options) { o.attempt.Judge = judge } }
+
+// WithSchemas sets what decodes and encodes payloads with the schemas of a registry; nil, as without it: no payload has
+// one.
+func WithSchemas(s bulk.Schemas) Option { return func(o *options) { o.schemas = s } }
 
 // New returns a Service whose metrics are in registry. cfg must be valid.
 func New(cfg Config, store Store, publisher Publisher, registry prometheus.Registerer, log *zap.Logger, change ...Option) *Service {
@@ -83,7 +88,7 @@ func New(cfg Config, store Store, publisher Publisher, registry prometheus.Regis
 		Retrier: parts.Retrier, settler: parts.Settler,
 		auto: auto.New(cfg.Auto, store, parts, registry, log, o.attempt.Tracer),
 	}
-	s.Redrives, s.runner = bulk.New(bulk.Config{Workers: cfg.Workers, ClaimExpiry: cfg.ClaimExpiry}, store, parts, registry, log, o.attempt.Tracer)
+	s.Redrives, s.runner = bulk.New(bulk.Config{Workers: cfg.Workers, ClaimExpiry: cfg.ClaimExpiry, Schemas: o.schemas}, store, parts, registry, log, o.attempt.Tracer)
 	keeper, _ := store.(outcomes.Store)
 	s.outcomes = outcomes.New(outcomes.Config{Interval: cfg.OutcomeInterval, Rules: cfg.ConsumerGroups}, keeper, log)
 	return s

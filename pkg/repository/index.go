@@ -33,6 +33,21 @@ type SearchIndex interface {
 	// and the message has no error group, that fingerprint becomes its group.
 	StoreDocuments(ctx context.Context, version int64, documents []entity.Document) error
 
+	// Undecoded returns up to limit messages of DeferDecoding that are due, live or archived, with their bytes, the longest
+	// due first. Together they have at most maxBytes, but at least one is returned; a value longer than maxValue is not
+	// loaded.
+	Undecoded(ctx context.Context, limit int, maxBytes, maxValue int64) ([]entity.Message, error)
+
+	// DeferDecoding stores which documents lack the payload or the key, because a schema could not be read, and when the
+	// messages are due again. The time doubles when a message is deferred again.
+	DeferDecoding(ctx context.Context, deferred []DeferredDecoding) error
+
+	// ForgetUndecoded takes back DeferDecoding. Unknown ids are ignored.
+	ForgetUndecoded(ctx context.Context, ids []uuid.UUID) error
+
+	// CountUndecoded returns the number of messages of DeferDecoding, at most 1,000,000.
+	CountUndecoded(ctx context.Context) (int, error)
+
 	// Unclassified returns up to limit live messages of the group entity.Unclassified of their dead-letter topic,
 	// with headers, without values, oldest first within a topic. Only topics that may still create error groups in
 	// this hour are included. The messages together have at most maxBytes, but at least one is returned.
@@ -73,4 +88,11 @@ const IndexSettles = time.Second
 type IndexerStall struct {
 	Age    time.Duration
 	Holder string // for people; "" when the store does not report it
+}
+
+// DeferredDecoding is a message whose schema could not be read.
+type DeferredDecoding struct {
+	MessageID uuid.UUID
+	First     time.Duration // until the message is due the first time, in whole seconds
+	Longest   time.Duration // between two tries
 }

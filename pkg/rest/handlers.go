@@ -21,6 +21,7 @@ type handlers struct {
 	live, archived                   messages.Reader
 	livePayloads, archivedPayloads   messages.Payloads
 	liveHistories, archivedHistories messages.Histories
+	liveSchemas, archivedSchemas     messages.SchemaTexts
 	retries                          messages.Retries
 	changes                          messages.Changes
 	redrives                         redrives.Redrives
@@ -38,7 +39,7 @@ type handlers struct {
 func (s *Server) handlers() handlers {
 	masking := wire.Masking{Masks: s.masks, Derived: s.derived}
 	show := wire.Messages{Dialects: s.dialects, Masking: masking}
-	rules := unmask.Rules{Masking: masking, Origins: s.origins, Trail: s.store}
+	rules := unmask.Rules{Masking: masking, Origins: s.origins, Trail: s.store, Schemas: s.schemas}
 	cursors, bodies, now := request.Cursors{Signer: s.signer}, s.cfg.bodies(), func() time.Time { return s.now() }
 	h := handlers{
 		lists: search.Lists{Store: s.store, Database: s.db, Show: show, Unmask: rules, Cursors: cursors, Now: now},
@@ -52,8 +53,10 @@ func (s *Server) handlers() handlers {
 			Timeout: s.cfg.RequestTimeout,
 		},
 		liveHistories: messages.Histories{Load: s.store.Get, Store: s.store, Trail: s.db, Unmask: rules},
+		liveSchemas:   messages.SchemaTexts{Load: s.store.Get, Schemas: s.schemas},
 		retries: messages.Retries{
 			Store: s.store, Redriver: s.redriver, Origins: s.origins, Dialects: s.dialects, Masking: masking, Bodies: bodies,
+			Redirects: s.db, Encoder: s.schemas,
 		},
 		changes: messages.Changes{
 			Store: s.store, Database: s.db, Redriver: s.redriver, Origins: s.origins, Dialects: s.dialects, Bodies: bodies,
@@ -72,9 +75,10 @@ func (s *Server) handlers() handlers {
 		quarantine: admin.Quarantine{Database: s.db, Show: show, Cursors: cursors, Bodies: bodies},
 		session:    admin.Session{Mode: s.authentication.mode, Masks: s.masks},
 	}
-	h.archived, h.archivedPayloads, h.archivedHistories = h.live, h.livePayloads, h.liveHistories
+	h.archived, h.archivedPayloads, h.archivedHistories, h.archivedSchemas = h.live, h.livePayloads, h.liveHistories, h.liveSchemas
 	if s.db != nil {
 		h.archived.Load, h.archivedPayloads.Load, h.archivedHistories.Load = s.db.GetArchived, s.db.GetArchived, s.db.GetArchived
+		h.archivedSchemas.Load = s.db.GetArchived
 	}
 	h.archived.Archived, h.archivedPayloads.Archived = true, true
 	return h

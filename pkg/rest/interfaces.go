@@ -65,6 +65,13 @@ type Dialects interface {
 	admin.Dialects
 }
 
+// Schemas decodes and encodes keys and values that have a schema in a registry.
+type Schemas interface {
+	unmask.Schemas
+	messages.Encoder
+	messages.SchemaReader
+}
+
 type (
 	// Masks replace masked values in payloads and headers.
 	Masks = wire.Masks

@@ -27,7 +27,7 @@ const messageA = `{"id":"550e8400-e29b-41d4-a716-446655440000","original_topic":
 	`"dialect":null,"origin_confidence":"header","undeclared":false,"undeclared_reason":null,"group_id":null,"parent_id":null,"return_confirmed":null,` +
 	`"root_id":"550e8400-e29b-41d4-a716-446655440000","outcome":null,"outcome_group":null,"outcome_offset":null,"next_attempt_at":null,"finished_at":null,` +
 	`"last_publish_error":null,"last_publish_error_class":null,"key":{"encoding":"utf8","data":"order-123"},` +
-	`"key_omitted":null,"key_size":9,"headers":[],"headers_omitted":null,"payload_omitted":null,"payload_size":19,"payload_url":null,"limit_exceeded":null,"unreadable_reason":null,"last_offset":null,"cause":"processing failed","masked":[]}`
+	`"key_omitted":null,"key_size":9,"key_json":null,"key_format":null,"key_schema":null,"headers":[],"headers_omitted":null,"payload_omitted":null,"payload_size":19,"payload_url":null,"payload_format":"json","payload_schema":null,"payload_reason":null,"limit_exceeded":null,"unreadable_reason":null,"last_offset":null,"cause":"processing failed","masked":[]}`
 
 // nothingDerived ends the JSON of a single message whose fields have no known source.
 const nothingDerived = `,"target":{"topic":"orders.events.v1","redirected":false,"exists":null},"derived":{"consumer_attempts":` + notDerived + `,"consumer_group":` + notDerived + `,"error_class":` +
@@ -116,9 +116,9 @@ func TestGet_EveryField(t *testing.T) {
 			`"parent_id":"550e8400-e29b-41d4-a716-446655440001","return_confirmed":false,"root_id":"550e8400-e29b-41d4-a716-4466554400ff",`+
 			`"outcome":"returned","outcome_group":null,"outcome_offset":null,"next_attempt_at":"2026-02-20T10:30:00.000+00:00","finished_at":"2026-02-20T10:30:01.500+00:00",`+
 			`"last_publish_error":"too <large>","last_publish_error_class":"BAD_RECORD","key":{"encoding":"base64","data":"/wA="},`+
-			`"key_omitted":null,"key_size":2,"headers":[{"key":"a","value":null},{"key":"a","value":{"encoding":"utf8","data":""}},`+
+			`"key_omitted":null,"key_size":2,"key_json":null,"key_format":null,"key_schema":null,"headers":[{"key":"a","value":null},{"key":"a","value":{"encoding":"utf8","data":""}},`+
 			`{"key":"\ufffd","key_base64":"/w==","value":{"encoding":"base64","data":"/g=="}}],`+
-			`"headers_omitted":null,"payload_omitted":null,"payload_size":19,"payload_url":null,"limit_exceeded":null,"unreadable_reason":null,"last_offset":null,"cause":"processing failed","masked":[]`+nothingDerived)
+			`"headers_omitted":null,"payload_omitted":null,"payload_size":19,"payload_url":null,"payload_format":"json","payload_schema":null,"payload_reason":null,"limit_exceeded":null,"unreadable_reason":null,"last_offset":null,"cause":"processing failed","masked":[]`+nothingDerived)
 }
 
 // A few records with very long keys, which any producer of a dead-letter topic can send, do not use up the memory for
@@ -145,8 +145,8 @@ func TestGet_WhatIsNotThere(t *testing.T) {
 		}, []string{
 			`"dlq_topic":null,"dlq_partition":null,"dlq_offset":null,"dlq_timestamp":null,"dlq_timestamp_ms":null`, `"payload":null`,
 			`"bad \ufffd text"`,
-			`"key":null,"key_omitted":null,"key_size":null,"headers":[],"headers_omitted":null,"payload_omitted":null,"payload_size":null,` +
-				`"payload_url":null,"limit_exceeded":null,"unreadable_reason":null,"last_offset":null,"cause":"bad � text","masked":[],`,
+			`"key":null,"key_omitted":null,"key_size":null,"key_json":null,"key_format":null,"key_schema":null,"headers":[],"headers_omitted":null,"payload_omitted":null,"payload_size":null,` +
+				`"payload_url":null,"payload_format":null,"payload_schema":null,"payload_reason":null,"limit_exceeded":null,"unreadable_reason":null,"last_offset":null,"cause":"bad � text","masked":[],`,
 		}},
 		"Tombstone": {func(m *entity.Message) { m.Record.Value = nil }, []string{`"payload_omitted":null,"payload_size":null,"payload_url":null`}},
 		"LeftOut": {
@@ -182,7 +182,7 @@ func TestGet_WhatIsNotThere(t *testing.T) {
 			func(m *entity.Message) {
 				m.Record = entity.Record{State: entity.ValueUnreadable, Unreadable: "bad magic", LastOffset: 44}
 			},
-			[]string{`"payload_omitted":"unreadable","payload_size":null,"payload_url":null,"limit_exceeded":null,"unreadable_reason":"bad magic","last_offset":44,`},
+			[]string{`"payload_omitted":"unreadable","payload_size":null,"payload_url":null,"payload_format":null,"payload_schema":null,"payload_reason":null,"limit_exceeded":null,"unreadable_reason":"bad magic","last_offset":44,`},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -41,6 +41,7 @@ var matrix = map[string]expectation{
 	"GET /api/v1/dlq/messages/{id}":          {permission{auth.Viewer, oneMessage}, "", ""},
 	"DELETE /api/v1/dlq/messages/{id}":       {permission{auth.Admin, oneMessage}, "", ""},
 	"GET /api/v1/dlq/messages/{id}/payload":  {permission{auth.Viewer, oneMessage}, "", ""},
+	"GET /api/v1/dlq/messages/{id}/schema":   {permission{auth.Viewer, oneMessage}, "", ""},
 	"GET /api/v1/dlq/messages/{id}/history":  {permission{auth.Viewer, oneMessage}, "", ""},
 	"POST /api/v1/dlq/messages/{id}/retry":   {permission{auth.Operator, oneRetried}, "", ""},
 	"POST /api/v1/dlq/messages/{id}/requeue": {permission{auth.Operator, oneMessage}, "", ""},
@@ -57,6 +58,7 @@ var matrix = map[string]expectation{
 	"GET /api/v1/archive":               {permission{auth.Viewer, someTopics}, "", "the archive"},
 	"GET /api/v1/archive/{id}":          {permission{auth.Viewer, oneArchived}, "", "the archive"},
 	"GET /api/v1/archive/{id}/payload":  {permission{auth.Viewer, oneArchived}, "", "the archive"},
+	"GET /api/v1/archive/{id}/schema":   {permission{auth.Viewer, oneArchived}, "", "the archive"},
 	"GET /api/v1/archive/{id}/history":  {permission{auth.Viewer, oneArchived}, "", "the archive"},
 	"POST /api/v1/archive/{id}/restore": {permission{auth.Operator, oneArchived}, "", "the archive"},
 

@@ -126,7 +126,7 @@ func TestRedrive_Orders(t *testing.T) {
 }
 
 const noOptions = `"options":{"canary":null,"canary_wait":null,"rate":null,"max_failure_share":null,"max_return_share":null,` +
-	`"min_sample":null,"keep_key_order":false,"requeue":false,"original_topic":null,"patch":null}`
+	`"min_sample":null,"keep_key_order":false,"requeue":false,"original_topic":null,"patch":null,"schema":null}`
 
 func TestRedrive_Create(t *testing.T) {
 	t.Parallel()
@@ -161,7 +161,7 @@ func TestRedrive_DryRun(t *testing.T) {
 	f, found := orderingFixture()
 	f.open()
 	wantAnswer(t, f.do("POST", redrivesPath, `{"filter":{"topic":"orders"},"dry_run":true,"action":"dead"}`), 200,
-		`{"action":"dead","selected":0,"sendable":0,"reasons":{},"groups":[],"samples":[],"patch_checked":0,"patch_failed":0,"overlaps":null,"searched_until":null}`)
+		`{"action":"dead","selected":0,"sendable":0,"reasons":{},"groups":[],"samples":[],"patch_checked":0,"patch_failed":0,"patch_complete":false,"patch_failures":[],"overlaps":null,"searched_until":null}`)
 	found.preview = entity.Preview{
 		Overlaps: []entity.Overlap{},
 		Selected: 9, Sendable: 7, Reasons: map[string]int{"UNKNOWN_TOPIC": 2},
@@ -170,12 +170,12 @@ func TestRedrive_DryRun(t *testing.T) {
 	w := f.do("POST", redrivesPath, `{"filter":{"topic":"orders"},"dry_run":true}`)
 	wantAnswer(t, w, 200, `{"action":"retry","selected":9,"sendable":7,"reasons":{"UNKNOWN_TOPIC":2},"groups":[`+
 		`{"topic":"orders","messages":7,"class":null,"reason":null,"target_missing":false},`+
-		`{"topic":null,"messages":2,"class":"UNKNOWN_TOPIC","reason":"its topic does not exist","target_missing":true}],"samples":[],"patch_checked":0,"patch_failed":0,"overlaps":[],"searched_until":null}`)
+		`{"topic":null,"messages":2,"class":"UNKNOWN_TOPIC","reason":"its topic does not exist","target_missing":true}],"samples":[],"patch_checked":0,"patch_failed":0,"patch_complete":false,"patch_failures":[],"overlaps":[],"searched_until":null}`)
 	wantHeader(t, w.Header(), "Location", "")
 	// The answer has the number of messages on which the patch was tried, and of those to which it could not be
 	// applied.
 	fits := entity.PatchSample{MessageID: idA, Before: []byte(`{}`), After: []byte(`{"a":1}`)}
-	found.preview = entity.Preview{Sendable: 900, Samples: []entity.PatchSample{
+	found.preview = entity.Preview{Sendable: 900, Check: entity.PatchCheck{Checked: 3, Failed: 1}, Samples: []entity.PatchSample{
 		fits,
 		{MessageID: idB, Before: []byte(`[]`), Reason: "does not fit"},
 		fits,
@@ -220,7 +220,7 @@ func TestRedrive_ShowsWhatWasAsked(t *testing.T) {
 			`"dialect":null,"group_id":null,"id":null,"origin":null,"created_after":"2026-02-20T10:30:00.000+00:00","created_before":"2026-02-20T10:31:00.000+00:00",`+
 			`"retried_after":null,"retried_before":null,"key":null,"key_base64":null,"header":null,"payload":null,"q":null}}`,
 		`"options":{"canary":2,"canary_wait":"1m30s","rate":0.5,"max_failure_share":1,"max_return_share":0.25,"min_sample":3,`+
-			`"keep_key_order":true,"requeue":true,"original_topic":null,"patch":null}`)
+			`"keep_key_order":true,"requeue":true,"original_topic":null,"patch":null,"schema":null}`)
 }
 
 func TestRetryAll_Async(t *testing.T) {

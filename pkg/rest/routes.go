@@ -34,6 +34,7 @@ func (s *Server) apiRoutes() []route {
 		{http.MethodGet, "/api/v1/dlq/messages/{id}", read, permission{auth.Viewer, oneMessage}, h.live.Get, everyStore},
 		{http.MethodDelete, "/api/v1/dlq/messages/{id}", change, permission{auth.Admin, oneMessage}, h.changes.Delete, everyStore},
 		{http.MethodGet, "/api/v1/dlq/messages/{id}/payload", read, permission{auth.Viewer, oneMessage}, h.livePayloads.Get, everyStore},
+		{http.MethodGet, "/api/v1/dlq/messages/{id}/schema", read, permission{auth.Viewer, oneMessage}, h.liveSchemas.Get, everyStore},
 		{http.MethodGet, "/api/v1/dlq/messages/{id}/history", read, permission{auth.Viewer, oneMessage}, h.liveHistories.Get, everyStore},
 		{http.MethodPost, "/api/v1/dlq/messages/{id}/retry", work, permission{auth.Operator, oneRetried}, h.retries.Retry, everyStore},
 		{http.MethodPost, "/api/v1/dlq/messages/{id}/requeue", change, permission{auth.Operator, oneMessage}, h.changes.Requeue, everyStore},
@@ -45,6 +46,7 @@ func (s *Server) apiRoutes() []route {
 		{http.MethodGet, "/api/v1/archive", read, permission{auth.Viewer, someTopics}, h.lists.SearchArchive, "the archive"},
 		{http.MethodGet, "/api/v1/archive/{id}", read, permission{auth.Viewer, oneArchived}, h.archived.Get, "the archive"},
 		{http.MethodGet, "/api/v1/archive/{id}/payload", read, permission{auth.Viewer, oneArchived}, h.archivedPayloads.Get, "the archive"},
+		{http.MethodGet, "/api/v1/archive/{id}/schema", read, permission{auth.Viewer, oneArchived}, h.archivedSchemas.Get, "the archive"},
 		{http.MethodGet, "/api/v1/archive/{id}/history", read, permission{auth.Viewer, oneArchived}, h.archivedHistories.Get, "the archive"},
 		{http.MethodPost, "/api/v1/archive/{id}/restore", change, permission{auth.Operator, oneArchived}, h.changes.Restore, "the archive"},
 

@@ -38,6 +38,7 @@ type Server struct {
 	targets   Targets   // nil: targets of redirects are not checked
 	origins   Origins
 	signer    *auth.Signer
+	schemas   Schemas // nil: nothing is decoded
 
 	notFound, notAllowed http.Handler // pages for browsers; nil: JSON
 
@@ -79,6 +80,10 @@ func WithInspector(i Inspector) Option { return func(s *Server) { s.inspector = 
 
 // WithTopics sets the source of the names of the cluster's topics.
 func WithTopics(t Topics) Option { return func(s *Server) { s.topics = t } }
+
+// WithSchemas sets what decodes and encodes the keys and values that have a schema in a registry. Without it they are
+// bytes.
+func WithSchemas(schemas Schemas) Option { return func(s *Server) { s.schemas = schemas } }
 
 // WithTargets sets the check of the targets of redirects.
 func WithTargets(t Targets) Option { return func(s *Server) { s.targets = t } }

@@ -41,6 +41,7 @@ type metrics struct {
 	documents prometheus.Counter
 	lag       prometheus.Gauge
 	markAge   prometheus.Gauge
+	undecoded prometheus.Gauge
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
@@ -57,6 +58,10 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		markAge: build.NewGauge(prometheus.GaugeOpts{
 			Name: "dlq_catalogue_mark_age_seconds",
 			Help: "How long an open database transaction has delayed the search index; 0 when none does.",
+		}),
+		undecoded: build.NewGauge(prometheus.GaugeOpts{
+			Name: "dlq_search_undecoded_messages",
+			Help: "Messages whose payload or key cannot be searched, because their schema could not be read; 0 in processes without the indexer lease.",
 		}),
 	}
 }

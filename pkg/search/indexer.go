@@ -49,6 +49,14 @@ type Store interface {
 	Unindexed(ctx context.Context, version int64, limit int, maxBytes, maxValue int64) ([]entity.Message, error)
 	// StoreDocuments stores documents and replaces earlier ones.
 	StoreDocuments(ctx context.Context, version int64, documents []entity.Document) error
+	// Undecoded returns messages of DeferDecoding that are due.
+	Undecoded(ctx context.Context, limit int, maxBytes, maxValue int64) ([]entity.Message, error)
+	// DeferDecoding stores which documents are not complete, because a schema could not be read.
+	DeferDecoding(ctx context.Context, deferred []repository.DeferredDecoding) error
+	// ForgetUndecoded takes back DeferDecoding.
+	ForgetUndecoded(ctx context.Context, ids []uuid.UUID) error
+	// CountUndecoded returns the number of messages of DeferDecoding.
+	CountUndecoded(ctx context.Context) (int, error)
 	// Unclassified returns messages of entity.Unclassified that may get an error group of their own.
 	Unclassified(ctx context.Context, limit int, maxBytes int64) ([]entity.Message, error)
 	// AdmitFingerprints creates error groups within the limits of dead-letter topics, and returns the failures that
@@ -69,6 +77,7 @@ type Worker struct {
 	maker   *fingerprint.Fingerprinter
 	masks   *payload.Masks
 	hidden  func(*entity.Message) entity.MaskedFields
+	schemas Schemas // nil: nothing is decoded
 	metrics *metrics
 	log     *zap.Logger
 
@@ -89,15 +98,29 @@ type Worker struct {
 // The metrics are registered with registry. From then on the searches of the store use only documents that match
 // cfg and masks.
 func New(cfg Config, store Store, decode func(entity.Message) (class, message, stack string), maker *fingerprint.Fingerprinter,
-	masks *payload.Masks, hidden func(*entity.Message) entity.MaskedFields, registry prometheus.Registerer, log *zap.Logger,
+	masks *payload.Masks, hidden func(*entity.Message) entity.MaskedFields, registry prometheus.Registerer, log *zap.Logger, options ...Option,
 ) *Worker {
 	w := &Worker{
 		cfg: cfg, store: store, decode: decode, maker: maker, masks: masks, hidden: hidden, metrics: newMetrics(registry), log: log,
-		owner: uuid.New(), version: version(cfg, masks),
+		owner: uuid.New(),
 	}
+	for _, change := range options {
+		change(w)
+	}
+	var decoding uint64
+	if w.schemas != nil {
+		decoding = w.schemas.Version()
+	}
+	w.version = version(cfg, masks, decoding)
 	store.SetIndexVersion(w.version)
 	return w
 }
+
+// Option changes what New returns.
+type Option func(*Worker)
+
+// WithSchemas sets what decodes keys and values that have a schema in a registry. Without it they are bytes.
+func WithSchemas(s Schemas) Option { return func(w *Worker) { w.schemas = s } }
 
 // Run works until ctx ends, and then releases the lease so that another worker takes over at once. It must not run
 // twice at a time. When the store becomes unavailable it logs that once, and retries until the store is back.
@@ -136,18 +159,23 @@ func (w *Worker) step(ctx context.Context) (worked, more bool, err error) {
 	if len(messages) == 0 {
 		w.metrics.lag.Set(0)
 		w.first = uuid.Nil
+		decoded, more, err := w.decodeAgain(ctx)
+		if err != nil {
+			return false, false, err
+		}
 		worked, err = w.classify(ctx)
-		return worked, false, err
+		return worked || decoded, more, err
 	}
 	w.metrics.lag.Set(max(0, time.Since(oldest(messages)).Seconds()))
 	var bytes int64
-	documents := make([]entity.Document, len(messages))
 	for i := range messages {
-		documents[i] = w.document(&messages[i])
 		bytes += int64(len(messages[i].Record.Value))
 	}
-	if err := w.keep(ctx, documents); err != nil {
+	if _, err := w.index(ctx, messages); err != nil {
 		return false, false, err
+	}
+	if _, _, err := w.decodeAgain(ctx); err != nil {
+		return true, false, err
 	}
 	if _, err := w.classify(ctx); err != nil {
 		return true, false, err
@@ -170,6 +198,9 @@ func (w *Worker) watch(ctx context.Context) error {
 	}
 	w.asked = time.Now()
 	w.metrics.markAge.Set(stall.Age.Seconds())
+	if err := w.countUndecoded(ctx); err != nil {
+		return err
+	}
 	if stall.Age > stallTimeout && time.Since(w.warned) >= silence {
 		w.warned = w.asked
 		w.log.Warn("an open transaction delays the search index; the messages that it stores are found late",

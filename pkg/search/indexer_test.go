@@ -46,6 +46,9 @@ type fakeStore struct {
 	admits       []string // titles of groups
 	classified   []repository.Classification
 
+	undecoded []repository.DeferredDecoding
+	decodable []uuid.UUID // that Undecoded returns
+
 	takes  time.Duration // to store documents
 	stored int
 }
@@ -74,6 +77,32 @@ func (f *fakeStore) Unindexed(_ context.Context, version int64, limit int, _, _ 
 	}
 	return slices.Clone(f.waiting[:min(limit, len(f.waiting))]), f.fail
 }
+
+func (f *fakeStore) Undecoded(context.Context, int, int64, int64) (due []entity.Message, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, id := range f.decodable {
+		due = append(due, entity.Message{ID: id, ErrorMessage: "again", Record: entity.Record{Value: []byte("encoded")}})
+	}
+	return due, nil
+}
+
+func (f *fakeStore) DeferDecoding(_ context.Context, deferred []repository.DeferredDecoding) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.undecoded = append(f.undecoded, deferred...)
+	return nil
+}
+
+func (f *fakeStore) ForgetUndecoded(_ context.Context, ids []uuid.UUID) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.undecoded = slices.DeleteFunc(f.undecoded, func(d repository.DeferredDecoding) bool { return slices.Contains(ids, d.MessageID) })
+	f.decodable = slices.DeleteFunc(f.decodable, func(id uuid.UUID) bool { return slices.Contains(ids, id) })
+	return nil
+}
+
+func (f *fakeStore) CountUndecoded(context.Context) (int, error) { return len(f.undecoded), nil }
 
 func (f *fakeStore) StoreDocuments(_ context.Context, _ int64, documents []entity.Document) error {
 	f.mu.Lock()
@@ -367,9 +396,9 @@ func TestVersion(t *testing.T) {
 	masks := check.Must(payload.NewMasks(payload.MaskConfig{Payload: []string{"$.a"}}))(t)
 	cfg, more := DefaultConfig(), DefaultConfig()
 	more.PayloadBytes++
-	seen := map[int64]bool{version(cfg, masks): true, version(cfg, nil): true, version(more, nil): true}
-	check.True(t, len(seen) == 3 && version(cfg, nil) == version(DefaultConfig(), nil),
-		"got %v, want a version for each masks and each size", seen)
+	seen := map[int64]bool{version(cfg, masks, 0): true, version(cfg, nil, 0): true, version(more, nil, 0): true, version(cfg, nil, 1): true}
+	check.True(t, len(seen) == 4 && version(cfg, nil, 0) == version(DefaultConfig(), nil, 0),
+		"got %v, want a version for each masks, size and settings of schemas", seen)
 }
 
 func TestConfig_NamesEveryProblem(t *testing.T) {
@@ -410,11 +439,11 @@ func TestClassify_OnlyWhatIsAdmittedMoves(t *testing.T) {
 func TestTerms_OfHeadersAreBounded(t *testing.T) {
 	t.Parallel()
 	r := entity.Record{Headers: []entity.Header{{Key: "long", Value: bytes.Repeat([]byte("x"), maxHeaderValue+1)}}}
-	check.Len(t, terms(&r), 1, "terms, want only that of the name")
+	check.Len(t, terms(&r, parts{}), 1, "terms, want only that of the name")
 	for i := range 1000 {
 		r.Headers = append(r.Headers, entity.Header{Key: fmt.Sprint("h", i), Value: []byte("v")})
 	}
-	check.Same(t, len(terms(&r)), 1+2*(maxHeaders-1), "terms")
+	check.Same(t, len(terms(&r, parts{})), 1+2*(maxHeaders-1), "terms")
 }
 
 func FuzzDocument(f *testing.F) {
@@ -423,10 +452,10 @@ func FuzzDocument(f *testing.F) {
 	w := &Worker{cfg: Config{PayloadBytes: 100}, hidden: func(*entity.Message) entity.MaskedFields { return entity.MaskedFields{} }}
 	f.Fuzz(func(t *testing.T, message string, value, key []byte, header string, headerValue []byte) {
 		m := entity.Message{ErrorMessage: message, Record: entity.Record{Key: key, Value: value, Headers: []entity.Header{{Key: header, Value: headerValue}}}}
-		text := w.text(&m)
+		text := w.text(&m, stored(&m.Record))
 		check.True(t, utf8.ValidString(text) && !strings.Contains(text, "\x00") && len(text) <= 2*len(message)+200,
 			"got the text %q", text)
-		check.True(t, len(terms(&m.Record)) != 0, "got no terms, want those of the header")
+		check.True(t, len(terms(&m.Record, parts{value: stored(&m.Record)})) != 0, "got no terms, want those of the header")
 	})
 }
 

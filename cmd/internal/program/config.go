@@ -18,6 +18,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
 	"github.com/dlq-manager/dlq-manager/pkg/republisher"
 	"github.com/dlq-manager/dlq-manager/pkg/rest"
+	"github.com/dlq-manager/dlq-manager/pkg/schema"
 	"github.com/dlq-manager/dlq-manager/pkg/search"
 	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
 )
@@ -36,6 +37,7 @@ type Config struct {
 	Search   search.Config       `mapstructure:"search"`
 	Groups   fingerprint.Config  `mapstructure:"groups"`
 	Masking  payload.MaskConfig  `mapstructure:"masking"`
+	Schemas  schema.Config       `mapstructure:"schemas"`
 	Auth     auth.Config         `mapstructure:"auth"`
 	Console  console.Config      `mapstructure:"console"`
 
@@ -84,6 +86,7 @@ func DefaultConfig() Config {
 		Search:  search.DefaultConfig(),
 		Groups:  fingerprint.DefaultConfig(),
 		Masking: payload.DefaultMaskConfig(),
+		Schemas: schema.DefaultConfig(),
 		Auth:    auth.DefaultConfig(),
 		Console: console.DefaultConfig(),
 

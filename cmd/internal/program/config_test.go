@@ -96,6 +96,7 @@ func TestReferenceConfiguration(t *testing.T) {
 			{cfg.Search, want.Search},
 			{cfg.Groups, want.Groups},
 			{cfg.Masking, want.Masking},
+			{cfg.Schemas, want.Schemas},
 			{cfg.Auth, want.Auth},
 			{cfg.Console, want.Console},
 			{cfg.Notify, want.Notify},

@@ -78,6 +78,11 @@ func (p *Planner) Plan(ctx context.Context, batch []entity.Outgoing, how PlanOpt
 	return targets, nil
 }
 
+// SetRedirects sets where the messages of redirected topics go, as Plan does.
+func (p *Planner) SetRedirects(ctx context.Context, batch []entity.Outgoing) error {
+	return p.redirect(ctx, batch, nil)
+}
+
 // redirect sets where the messages of redirected topics go.
 func (p *Planner) redirect(ctx context.Context, batch []entity.Outgoing, targets map[string]string) error {
 	if targets == nil && p.redirects != nil {

@@ -7,6 +7,7 @@
 //
 //   - redrives.go: operators create redrives, wait for them, and change their states
 //   - preview.go: what a redrive would do
+//   - check.go: to which messages of a preview a patch applies
 //   - runner.go: a process works on all active redrives, and renews its leases
 //   - run.go: one redrive in one process: the next pass, or the next state
 //   - pass.go: one way through the available batches: lease, load, plan

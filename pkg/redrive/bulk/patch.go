@@ -1,17 +1,23 @@
 package bulk
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/payload"
 )
 
-// patcher computes a new value from a value. An error means that the patch does not apply to it.
-type patcher interface {
-	Apply(value []byte) ([]byte, error)
+// Schemas decodes and encodes payloads that have a schema in a registry.
+type Schemas interface {
+	// Reader returns a reader for one batch.
+	Reader(ctx context.Context) entity.PartReader
+	// Encode encodes a payload after a patch. The error is of kind entity.ErrUnavailable while a schema cannot be read.
+	Encode(ctx context.Context, m *entity.Message, part entity.RecordPart, text []byte, to entity.EncodeTarget, field string) (entity.EncodedPart, bool, error)
 }
 
 // Reasons for which a patch cannot be applied to a message.
@@ -20,32 +26,100 @@ var (
 	errNotCarried = errors.New("the message does not carry its value, which is fetched when it is sent")
 )
 
+// patcher applies a redrive's patch to the payloads of messages, decoded where they have a schema.
+type patcher struct {
+	patch   *payload.Patch
+	raw     []byte
+	schema  entity.SchemaChoice
+	schemas Schemas // nil: no payload has a schema
+	fault   error   // why the patch applies to no message; nil: it is valid
+}
+
 // compilePatch returns nil for no patch.
-func compilePatch(patch []byte) (patcher, error) {
-	if patch == nil {
+func compilePatch(o entity.RedriveOptions, schemas Schemas) (*patcher, error) {
+	if o.Patch == nil {
 		return nil, nil
 	}
-	p, err := payload.CompilePatch(patch)
+	p, err := payload.CompilePatch(o.Patch)
 	if err != nil {
 		return nil, fmt.Errorf("compile the patch: %w", err)
 	}
-	return p, nil
+	return &patcher{patch: p, raw: o.Patch, schema: o.Schema, schemas: schemas}, nil
 }
 
-// invalidPatch is a patch that applies to no value.
-type invalidPatch struct{ error }
+// patched is a payload before and after the patch, as JSON; After is nil when the patch does not apply.
+type patched struct {
+	Before, After []byte
+	Edit          *entity.Edit
+}
 
-// Apply returns the reason.
-func (m invalidPatch) Apply([]byte) ([]byte, error) { return nil, m.error }
-
-func applyPatch(patch patcher, r entity.Record) ([]byte, error) {
-	carried := r.State == entity.ValueStored || r.State == entity.ValueFromPayload
-	switch {
-	case !carried || deadletter.IsPointer(r):
-		return nil, errNotCarried
-	case r.Value == nil:
-		return nil, errTombstone
-	default:
-		return patch.Apply(r.Value)
+// reader returns the reader for a batch; nil where nothing is decoded.
+func (p *patcher) reader(ctx context.Context) entity.PartReader {
+	if p.schemas == nil {
+		return nil
 	}
+	return p.schemas.Reader(ctx)
+}
+
+// apply applies the patch to a message that goes to a topic; "" for its original topic. The error is of kind
+// entity.ErrUnavailable while a schema cannot be read; all others mean that the patch does not apply.
+func (p *patcher) apply(ctx context.Context, reader entity.PartReader, m *entity.Message, topic string) (done patched, err error) {
+	carried := m.Record.State == entity.ValueStored || m.Record.State == entity.ValueFromPayload
+	switch {
+	case p.fault != nil:
+		return done, p.fault
+	case !carried || deadletter.IsPointer(m.Record):
+		return done, errNotCarried
+	case m.Record.Value == nil:
+		return done, errTombstone
+	}
+	done.Before = m.Record.Value
+	var decoded entity.Decoded
+	if reader != nil {
+		decoded = reader.Decode(m, entity.ValuePart, payload.MaxPatched)
+	}
+	switch {
+	case decoded.Format == entity.NoFormat:
+		after, err := p.patch.Apply(done.Before)
+		done.After, done.Edit = after, &entity.Edit{SetValue: true, Value: after, Patch: p.raw}
+		return done, err //nolint:wrapcheck // it names the operation
+	case decoded.Temporary:
+		return patched{}, fmt.Errorf("%w: %s", entity.ErrUnavailable, decoded.Reason)
+	case decoded.JSON == nil:
+		return patched{}, errors.New("the payload cannot be decoded: " + decoded.Reason)
+	}
+	done.Before = decoded.JSON
+	after, err := p.patch.Apply(decoded.JSON)
+	if err != nil {
+		return done, err //nolint:wrapcheck // it names the operation
+	}
+	encoded, _, err := p.schemas.Encode(ctx, m, entity.ValuePart, after, entity.EncodeTarget{Topic: topic, Schema: p.schema}, "payload")
+	if err != nil {
+		return done, err //nolint:wrapcheck // it names the field
+	}
+	done.After, done.Edit = after, &entity.Edit{SetValue: true, Value: encoded.Data, Patch: p.raw}
+	if encoded.Header != nil {
+		done.Edit.SetHeaders, done.Edit.Headers = true, replaceHeader(m.Record.Headers, *encoded.Header)
+	}
+	return done, nil
+}
+
+// replaceHeader returns the headers with the last one of that name replaced, and the others of that name left out.
+func replaceHeader(headers []entity.Header, by entity.Header) []entity.Header {
+	others := slices.DeleteFunc(slices.Clone(headers), func(h entity.Header) bool { return h.Key == by.Key })
+	return append(others, by)
+}
+
+// reasonOf returns the reason why a patch does not apply.
+func reasonOf(err error) string {
+	var invalid *entity.FieldError
+	if errors.As(err, &invalid) {
+		return invalid.Reason
+	}
+	return err.Error()
+}
+
+// clone returns bytes that stay valid when the message is released.
+func (p patched) clone() patched {
+	return patched{Before: bytes.Clone(p.Before), After: bytes.Clone(p.After)}
 }

@@ -74,7 +74,7 @@ func TestPatchOverARedrive(t *testing.T) {
 		messages, _, err := dead.Store.Load(ctx, []uuid.UUID{l.Items[0].MessageID, l.Items[1].MessageID}, 1<<20)
 		check.NoError(b, err)
 		p := newPass(newRun(dead.runner, r.ID), r)
-		p.run.compile(r.Options.Patch)
+		p.run.compile(r.Options)
 		taken := dead.claimBatch(r.ID, check.Must(p.applyPatch(ctx, nil, attempt.OutgoingOf(messages)))(b))
 		dead.parts.Executor.Publish(ctx, taken.Part(taken.Outgoing[:1])) // then it died
 

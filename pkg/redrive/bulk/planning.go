@@ -151,15 +151,22 @@ func (p *pass) applyPatch(ctx context.Context, l *lease, batch []entity.Outgoing
 	if p.run.patch == nil {
 		return batch, nil
 	}
+	if err := p.deps.parts.Planner.SetRedirects(ctx, batch); err != nil {
+		return nil, err //nolint:wrapcheck // the caller says what failed
+	}
 	fitting := batch[:0]
+	reader := p.run.patch.reader(ctx)
 	var unfit []entity.Outgoing
 	for _, out := range batch {
-		value, err := applyPatch(p.run.patch, out.Message.Record)
+		done, err := p.run.patch.apply(ctx, reader, &out.Message, out.Redirect)
+		if errors.Is(err, entity.ErrUnavailable) {
+			return nil, err // the redrive waits for the registry
+		}
 		if err != nil {
 			unfit = append(unfit, out)
 			continue
 		}
-		out.Edit = &entity.Edit{SetValue: true, Value: value, Patch: p.redrive.Options.Patch}
+		out.Edit = done.Edit
 		fitting = append(fitting, out)
 	}
 	if len(unfit) == 0 {

@@ -1,12 +1,12 @@
 package bulk
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -38,7 +38,7 @@ func (s *Redrives) PreviewRedirected(ctx context.Context, n repository.NewRedriv
 	if s.deps.selected == nil {
 		return entity.Preview{}, &repository.NeedsDatabaseError{Feature: "a preview"}
 	}
-	patch, err := validate(n)
+	patch, err := s.validate(n)
 	if err != nil {
 		return entity.Preview{}, err
 	}
@@ -65,7 +65,12 @@ func (s *Redrives) PreviewRedirected(ctx context.Context, n repository.NewRedriv
 		if p.Samples, err = s.samples(ctx, patch, n, sendable(groups, p.Groups)); err != nil {
 			return entity.Preview{}, err
 		}
-		leaveOut(&p)
+		check, failed, err := s.checkPatch(ctx, patch, n, redirects)
+		if err != nil {
+			return entity.Preview{}, err
+		}
+		p.Check = check
+		leaveOut(&p, failed)
 	}
 	p.Groups = mergeGroups(p.Groups)
 	return p, nil
@@ -83,17 +88,18 @@ func (s *Redrives) overlaps(ctx context.Context, n repository.NewRedrive) []enti
 	return append([]entity.Overlap{}, overlaps...)
 }
 
-// leaveOut counts the samples to which the patch does not apply as skipped: they would be.
-func leaveOut(p *entity.Preview) {
-	for _, s := range p.Samples {
-		i := slices.IndexFunc(p.Groups, func(g entity.PreviewGroup) bool { return g.Class == "" && g.Topic == s.Topic && g.Messages > 0 })
-		if s.Reason == "" || s.Reason == errTooLargeToShow.Error() || i < 0 {
+// leaveOut counts the messages that the patch does not fit, by topic, as skipped: they would be.
+func leaveOut(p *entity.Preview, failed map[string]int) {
+	for _, topic := range slices.Sorted(maps.Keys(failed)) {
+		i := slices.IndexFunc(p.Groups, func(g entity.PreviewGroup) bool { return g.Class == "" && g.Topic == topic })
+		if i < 0 {
 			continue
 		}
-		p.Sendable--
-		p.Reasons[SkippedPatchFailed]++
-		p.Groups[i].Messages--
-		p.Groups = append(p.Groups, entity.PreviewGroup{Topic: s.Topic, Messages: 1, Class: SkippedPatchFailed})
+		n := min(failed[topic], p.Groups[i].Messages)
+		p.Sendable -= n
+		p.Reasons[SkippedPatchFailed] += n
+		p.Groups[i].Messages -= n
+		p.Groups = append(p.Groups, entity.PreviewGroup{Topic: topic, Messages: n, Class: SkippedPatchFailed})
 	}
 	p.Groups = slices.DeleteFunc(p.Groups, func(g entity.PreviewGroup) bool { return g.Messages == 0 })
 }
@@ -166,7 +172,7 @@ func sendable(groups []repository.SelectionCount, shown []entity.PreviewGroup) [
 }
 
 // samples shows the patch on one message of each group, and on more of the selection if there are few groups.
-func (s *Redrives) samples(ctx context.Context, patch patcher, n repository.NewRedrive, ids []uuid.UUID) ([]entity.PatchSample, error) {
+func (s *Redrives) samples(ctx context.Context, patch *patcher, n repository.NewRedrive, ids []uuid.UUID) ([]entity.PatchSample, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
@@ -188,7 +194,7 @@ func (s *Redrives) samples(ctx context.Context, patch patcher, n repository.NewR
 		for _, m := range messages {
 			if !seen[m.ID] && len(samples) < maxSamples {
 				seen[m.ID] = true
-				samples = append(samples, sample(patch, m))
+				samples = append(samples, sample(ctx, patch, m))
 			}
 		}
 		memory.Release()
@@ -238,23 +244,19 @@ func (s *Redrives) othersOf(ctx context.Context, n repository.NewRedrive) ([]uui
 }
 
 // sample shows the result of the patch on a message.
-func sample(patch patcher, m entity.Message) entity.PatchSample {
+func sample(ctx context.Context, patch *patcher, m entity.Message) entity.PatchSample {
 	shown := entity.PatchSample{MessageID: m.ID, Topic: m.OriginalTopic}
 	if len(m.Record.Value) > repository.ListValueLimit {
 		shown.Reason = errTooLargeToShow.Error()
 		return shown
 	}
-	if json.Valid(m.Record.Value) {
-		shown.Before = bytes.Clone(m.Record.Value)
+	done, err := patch.apply(ctx, patch.reader(ctx), &m, "")
+	if err != nil {
+		shown.Reason = reasonOf(err)
 	}
-	after, err := applyPatch(patch, m.Record)
-	var invalid *entity.FieldError
-	switch {
-	case errors.As(err, &invalid):
-		shown.Reason = invalid.Reason
-	case err != nil:
-		shown.Reason = err.Error()
+	if done = done.clone(); json.Valid(done.Before) {
+		shown.Before = done.Before
 	}
-	shown.After = after
+	shown.After = done.After
 	return shown
 }

@@ -56,11 +56,11 @@ func New(cfg Config, store Store, parts *attempt.Parts, registry prometheus.Regi
 }
 
 // validate validates the fields that only this package can validate, and returns the compiled patch.
-func validate(n repository.NewRedrive) (patcher, error) {
+func (s *Redrives) validate(n repository.NewRedrive) (*patcher, error) {
 	if n.Action == entity.RedriveMap && !entity.ValidTopic(n.Options.OriginalTopic) {
 		return nil, &entity.FieldError{Field: "original_topic", Reason: fmt.Sprintf("%q cannot be the name of a topic", n.Options.OriginalTopic)}
 	}
-	return compilePatch(n.Options.Patch)
+	return compilePatch(n.Options, s.deps.cfg.Schemas)
 }
 
 // Begin creates a redrive and returns at once; any process may run it. Cause.Operation becomes its id; if a redrive
@@ -70,7 +70,7 @@ func (s *Redrives) Begin(ctx context.Context, n repository.NewRedrive) (entity.R
 		n.ID = entity.NewID()
 	}
 	n.BatchSize = batchMessages
-	if _, err := validate(n); err != nil {
+	if _, err := s.validate(n); err != nil {
 		return entity.Redrive{}, err
 	}
 	r, err := s.deps.store.CreateRedrive(ctx, n)

@@ -75,7 +75,7 @@ func (r *run) turn(ctx context.Context, redrive entity.Redrive) (worked bool, er
 		return false, nil
 	}
 	defer func() { <-r.passes }()
-	r.compile(redrive.Options.Patch)
+	r.compile(redrive.Options)
 	return newPass(r, redrive).work(ctx)
 }
 
@@ -163,13 +163,13 @@ func (r *run) judgeCanary(ctx context.Context, redrive entity.Redrive) (reposito
 }
 
 // compile compiles the redrive's patch once per run. An invalid patch, which Begin rejects, applies to no message.
-func (r *run) compile(patch []byte) {
-	if r.patch != nil || patch == nil {
+func (r *run) compile(o entity.RedriveOptions) {
+	if r.patch != nil {
 		return
 	}
-	p, err := compilePatch(patch)
+	p, err := compilePatch(o, r.deps.cfg.Schemas)
 	if err != nil {
-		p = invalidPatch{err}
+		p = &patcher{raw: o.Patch, fault: err}
 	}
 	r.patch = p
 }

@@ -30,7 +30,7 @@ type run struct {
 	passes   chan struct{} // one for each pass of the process
 	id       uuid.UUID
 	canary   canary
-	patch    patcher   // nil: values are sent unchanged
+	patch    *patcher  // nil: values are sent unchanged
 	waiting  bool      // the store has the redrive marked as waiting
 	keys     *keyOrder // nil when no order is kept, or not loaded yet
 	last     int       // number of the last batch that keys includes

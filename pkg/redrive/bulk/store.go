@@ -28,6 +28,7 @@ type Selections interface {
 	PreviewRedrive(ctx context.Context, n repository.NewRedrive) ([]repository.SelectionCount, error)
 	Overlaps(ctx context.Context, n repository.NewRedrive) ([]entity.Overlap, error)
 	Search(ctx context.Context, q repository.SearchQuery) (repository.SearchPage, error)
+	Export(ctx context.Context, q repository.ExportQuery, yield func(*entity.Message) error) error
 	Change(ctx context.Context, c repository.Change, cause entity.AuditInfo) ([]uuid.UUID, error)
 	PerformedOn(ctx context.Context, operation uuid.UUID, action entity.Action, ids []uuid.UUID) ([]uuid.UUID, error)
 	RedriveItems(ctx context.Context, id uuid.UUID, q repository.ItemQuery) ([]entity.RedriveItem, error)
@@ -37,6 +38,7 @@ type Selections interface {
 type Config struct {
 	Workers     int           // how many parts of one redrive a process sends at once; 0 leaves redrives to others
 	ClaimExpiry time.Duration // duration of a lease, as of a claim
+	Schemas     Schemas       // nil: no payload has a schema
 }
 
 // dependencies are shared by the types of this package.

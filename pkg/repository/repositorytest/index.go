@@ -20,6 +20,7 @@ func indexPromises() []promise {
 		{"AnswersAreFromOnesOwnVersion", indexAnswers},
 		{"UnindexedIsOldestFirstWithBytes", indexUnindexed},
 		{"UnindexedIsBounded", indexBounded},
+		{"UndecodedIsDueLaterWithEveryTry", indexUndecoded},
 		{"WhatIsStoredIsNotAskedForAgain", indexStored},
 		{"WithoutAGroupIsAskedForWhateverItsAge", indexUngrouped},
 		{"DocumentGivesAGroupOnce", indexGroups},
@@ -280,4 +281,37 @@ func indexUntil(h *harness) {
 	if got, want := h.until(), h.get(ids[0]).CreatedAt; !got.Equal(want) {
 		h.Errorf("in a new version until %v, want the first message's %v", got, want)
 	}
+}
+
+// indexUndecoded checks that deferred messages are due again, later with every try, until they are forgotten or deleted.
+func indexUndecoded(h *harness) {
+	h.hold(1)
+	list := h.puts(2)
+	one, two := list[0], list[1]
+	due := func(what string, want ...uuid.UUID) {
+		h.Helper()
+		found := check.Must(h.Repository.Undecoded(h.Context(), 10, 1<<20, 1<<20))(h)
+		h.wantIDs(what, ids(found), want)
+	}
+	deferAll := func(list ...uuid.UUID) {
+		h.Helper()
+		check.NoError(h, h.Repository.DeferDecoding(h.Context(), check.Each(list, func(id uuid.UUID) repository.DeferredDecoding {
+			return repository.DeferredDecoding{MessageID: id, First: 10 * time.Second, Longest: 15 * time.Second}
+		})))
+	}
+	deferAll(one)
+	deferAll(two)
+	due("at once")
+	h.clock.Advance(10 * time.Second)
+	due("after the first time", one, two)
+	check.Same(h, check.Must(h.Repository.CountUndecoded(h.Context()))(h), 2, "undecoded messages")
+	deferAll(one)
+	check.NoError(h, h.Repository.ForgetUndecoded(h.Context(), []uuid.UUID{two}))
+	h.clock.Advance(14 * time.Second)
+	due("before the longest time")
+	h.clock.Advance(time.Second)
+	due("after the longest time", one)
+	check.NoError(h, h.Repository.Delete(h.Context(), one, entity.By("tester")))
+	due("of a deleted message")
+	check.Same(h, check.Must(h.Repository.CountUndecoded(h.Context()))(h), 0, "undecoded messages")
 }

@@ -10,6 +10,7 @@
 //   - message.go: messages, and records that could not be stored
 //   - csv.go: messages as CSV
 //   - explanation.go: where the fields of a message come from
+//   - decoded.go: payloads and keys with a schema
 //   - payload.go: which payloads are shown
 //   - filter.go: filters, and the end of a page of matches
 //   - views.go: saved filters

@@ -132,8 +132,9 @@ type Edit struct {
 	RedrivePatch   json.RawMessage `json:"redrive_patch"`
 }
 
-// NewEdit shows an edit as its differences from the record; nil for a record that was sent unchanged.
-func NewEdit(e *entity.Edit, record entity.Record, unmasked bool, by Masking) *Edit {
+// NewEdit shows an edit as its differences from the message; nil for a record that was sent unchanged. schemas decodes
+// both; nil: nothing is decoded.
+func NewEdit(e *entity.Edit, m *entity.Message, unmasked bool, by Masking, schemas entity.PartReader) *Edit {
 	if e == nil {
 		return nil
 	}
@@ -151,7 +152,7 @@ func NewEdit(e *entity.Edit, record entity.Record, unmasked bool, by Masking) *E
 	if e.Patch != nil {
 		shown.RedrivePatch = showPatch(e.Patch, unmasked, by)
 	} else if e.SetValue {
-		shown.PayloadPatch = showPatch(difference(record, e.Value), unmasked, by)
+		shown.PayloadPatch = showPatch(difference(m, e, schemas), unmasked, by)
 	}
 	return shown
 }
@@ -163,10 +164,22 @@ func showPatch(patch []byte, unmasked bool, by Masking) json.RawMessage {
 	return by.Patch(slices.Clone(patch))
 }
 
+// readable returns the payload as JSON, decoded where it has a schema; nil where it cannot be shown.
+func readable(m *entity.Message, schemas entity.PartReader) []byte {
+	if schemas != nil {
+		if d := schemas.Decode(m, entity.ValuePart, MaxPayload); d.Format != entity.NoFormat {
+			return d.JSON
+		}
+	}
+	text, _ := projectPayload(m.Record, MaxPayload)
+	return text
+}
+
 // difference returns nil where the values cannot be compared.
-func difference(was entity.Record, now []byte) []byte {
-	old, _ := projectPayload(was, MaxPayload)
-	edited, _ := projectPayload(entity.Record{Value: now}, MaxPayload)
+func difference(m *entity.Message, e *entity.Edit, schemas entity.PartReader) []byte {
+	now := *m
+	now.Record = e.Apply(m.Record)
+	old, edited := readable(m, schemas), readable(&now, schemas)
 	if old == nil || edited == nil {
 		return nil
 	}

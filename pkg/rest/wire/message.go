@@ -41,6 +41,7 @@ type View struct {
 	NoValues bool                       // without payloads
 
 	Standing func(*entity.Message) entity.OriginStanding // nil: no origin is undeclared
+	Schemas  entity.PartReader                           // nil: nothing is decoded
 
 	Target *Target // of a single message; nil: it has none
 }
@@ -99,6 +100,8 @@ type shown struct {
 	url        string // of the payload, when it was left out
 	stackTrace string
 	cause      string
+	value, key entity.Decoded // read with the schemas of a registry
+	keyMasked  bool
 	hidden     []bool   // which headers are masked; nil: none
 	masked     []string // names of the masked values
 	undeclared string   // why the origin is undeclared; "" when it is not
@@ -109,6 +112,12 @@ func (w Messages) show(m *entity.Message, v View) shown {
 	var c shown
 	c.Message, c.stackTrace, c.size = m, w.Dialects.StackTraceOf(*m), payloadSize(m.Record)
 	c.payload, c.omitted = projectPayload(m.Record, v.Limit)
+	if v.Schemas != nil {
+		c.value, c.key = decoded(m, v, c.omitted)
+		if c.value.Format != entity.NoFormat {
+			c.payload, c.omitted = c.value.JSON, c.value.Omitted
+		}
+	}
 	if c.omitted == "" && c.payload == nil && w.Dialects.IsPointer(m) {
 		c.omitted = pointer
 	}
@@ -141,6 +150,7 @@ func (c *shown) mask(by Masking) {
 	if c.payload != nil {
 		c.payload, c.masked = by.Payload(c.payload)
 	}
+	c.maskDecoded(by)
 	c.hidden = by.headers(c.Record.Headers)
 	for i, hidden := range c.hidden {
 		if name := "header:" + c.Record.Headers[i].Key; hidden && !slices.Contains(c.masked, name) {
@@ -270,14 +280,20 @@ func (c *shown) writeOutcome(r *row) {
 // writeRecord writes the record's bytes, and which parts are left out. last_offset is the offset of the last
 // unreadable record, null where the message is one record.
 func (c *shown) writeRecord(r *row) {
-	r.blob("key", c.Record.Key)
+	if c.keyMasked {
+		r.blob("key", []byte(MaskedText))
+	} else {
+		r.blob("key", c.Record.Key)
+	}
 	r.text("key_omitted", largeIf(c.Record.KeyOmitted > 0))
 	number(r, "key_size", keySize(c.Record))
+	c.writeDecodedKey(r)
 	c.writeHeaders(r)
 	r.text("headers_omitted", largeIf(c.Record.HeadersOmitted))
 	r.text("payload_omitted", c.omitted)
 	number(r, "payload_size", c.size)
 	r.text("payload_url", c.url)
+	c.writeDecodedPayload(r)
 	r.text("limit_exceeded", c.Record.Limit)
 	r.text("unreadable_reason", c.Record.Unreadable)
 	var last *int64

@@ -66,6 +66,8 @@ type RedriveOptions struct {
 
 	OriginalTopic *string         `json:"original_topic"`
 	Patch         json.RawMessage `json:"patch"`
+	// Schema is "same" or "latest", the schema that patched payloads are encoded with; null without a patch.
+	Schema *entity.SchemaChoice `json:"schema"`
 }
 
 // Outcomes counts the sent messages by outcome.
@@ -115,6 +117,7 @@ func newRedriveOptions(o entity.RedriveOptions, by Masking) RedriveOptions {
 	shown.OriginalTopic = OrNull(o.OriginalTopic)
 	if o.Patch != nil {
 		shown.Patch = by.Patch(o.Patch)
+		shown.Schema = OrNull(cmp.Or(o.Schema, entity.SameSchema))
 	}
 	if o.CanaryWait > 0 {
 		shown.CanaryWait = OrNull(o.CanaryWait.String())
@@ -200,12 +203,26 @@ type Preview struct {
 	Groups   []PreviewGroup       `json:"groups"`
 	Samples  []PatchSample        `json:"samples"`
 
-	// The number of messages that the patch was tried on, and of those to which it could not be applied.
-	PatchChecked int `json:"patch_checked"`
-	PatchFailed  int `json:"patch_failed"`
+	// The number of messages that the patch was applied to, of those that it does not fit, whether these are all
+	// messages of the selection, and the most common reasons.
+	PatchChecked  int            `json:"patch_checked"`
+	PatchFailed   int            `json:"patch_failed"`
+	PatchComplete bool           `json:"patch_complete"`
+	PatchFailures []PatchFailure `json:"patch_failures"`
 
 	Overlaps      []Overlap `json:"overlaps"`
 	SearchedUntil *string   `json:"searched_until"`
+}
+
+// PatchFailure is a reason why a patch does not fit, with the number of messages and one of them.
+type PatchFailure struct {
+	Reason   string    `json:"reason"`
+	Messages int       `json:"messages"`
+	Example  uuid.UUID `json:"example"`
+}
+
+func newPatchFailure(f entity.PatchFailure) PatchFailure {
+	return PatchFailure{f.Reason, f.Messages, f.Example}
 }
 
 // Overlap is another redrive that is not over, and the number of messages that wait in it too.
@@ -284,19 +301,14 @@ func newPreviewGroup(g entity.PreviewGroup) PreviewGroup {
 
 // NewPreview shows the result of a dry run. searchedUntil is null when the search index was not used.
 func NewPreview(action entity.RedriveAction, p entity.Preview, searchedUntil *string, by Masking) Preview {
-	failed := 0
-	for _, sample := range p.Samples {
-		if sample.Reason != "" {
-			failed++
-		}
-	}
 	var overlaps []Overlap
 	if p.Overlaps != nil {
 		overlaps = Each(p.Overlaps, NewOverlap)
 	}
 	return Preview{
 		Action: action, Selected: p.Selected, Sendable: p.Sendable, Reasons: reasons(p.Reasons), Groups: Each(p.Groups, newPreviewGroup),
-		Samples: newSamples(p.Samples, by), PatchChecked: len(p.Samples), PatchFailed: failed, SearchedUntil: searchedUntil,
+		Samples: newSamples(p.Samples, by), PatchChecked: p.Check.Checked, PatchFailed: p.Check.Failed,
+		PatchComplete: p.Check.Complete, PatchFailures: Each(p.Check.Failures, newPatchFailure), SearchedUntil: searchedUntil,
 		Overlaps: overlaps,
 	}
 }

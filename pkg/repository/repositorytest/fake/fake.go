@@ -31,6 +31,7 @@ type Store struct {
 	index         searchIndex
 	answersFrom   *int64 // version of documents; nil: that of the search index
 	documents     map[uuid.UUID]*document
+	undecoded     map[uuid.UUID]undecoded
 	byContent     map[slot]bool           // attempts with a return by content
 	nextBatch     map[uuid.UUID]time.Time // when the rate of a redrive allows another batch
 	trail         []entity.AuditEntry

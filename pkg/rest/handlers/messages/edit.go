@@ -27,6 +27,9 @@ type editOrder struct {
 
 	payloadBase64, keyBase64, topic request.Option[string]
 
+	keyJSON request.RawJSON
+	schema  request.Option[string]
+
 	kept map[int]bool // which of the headers stand for the record's own of that name
 	request.Problems
 }
@@ -35,6 +38,7 @@ func (e *editOrder) object() request.Object {
 	return request.Object{Given: &e.given, Fields: request.Fields{
 		"payload": &e.payload, "payload_base64": &e.payloadBase64, "payload_null": &e.payloadNull,
 		"key": &e.key, "key_base64": &e.keyBase64, "headers": &e.headers, "target_topic": &e.topic,
+		"key_json": &e.keyJSON, "schema": &e.schema,
 	}}
 }
 
@@ -48,6 +52,9 @@ func (e *editOrder) read() (*entity.Edit, error) {
 	edit.SetKey, edit.Key = e.recordKey()
 	edit.SetHeaders, edit.Headers = e.headers.Given, e.headerList()
 	edit.Topic = e.topic.Value
+	choice, ok := request.SchemaChoice(e.schema)
+	e.Refuse(!ok, "edit.schema", request.SchemaChoices)
+	e.Refuse(choice != "" && e.payload == nil && e.keyJSON == nil, "edit.schema", "needs payload or key_json: other bytes are sent as they are")
 	e.Refuse(e.topic.Given && !entity.ValidTopic(edit.Topic), "edit.target_topic", "must be the name of a topic")
 	e.Refuse(len(e.Problems) == 0 && edit.Empty(), "edit", "must change the payload, the key, the headers or the topic")
 	return edit, e.Err()
@@ -79,8 +86,16 @@ func (e *editOrder) base64(field, text string) []byte {
 }
 
 func (e *editOrder) recordKey() (set bool, key []byte) {
-	e.Refuse(e.key.Given && e.keyBase64.Given, "edit.key", "give either key or key_base64")
+	ways := 0
+	for _, given := range []bool{e.key.Given, e.keyBase64.Given, e.keyJSON != nil} {
+		if given {
+			ways++
+		}
+	}
+	e.Refuse(ways > 1, "edit.key", "give one of key, key_base64 and key_json")
 	switch {
+	case e.keyJSON != nil:
+		return true, e.keyJSON
 	case e.keyBase64.Given:
 		return true, e.base64("edit.key_base64", e.keyBase64.Value)
 	case e.key.Value != nil:
@@ -168,6 +183,7 @@ func (h Retries) checkEdit(edit *entity.Edit, m *entity.Message) error {
 		p.Refuse(h.Masking.Header(header.Key) && string(header.Value) == wire.MaskedText, at+".value", stillMasked)
 	}
 	p.Refuse(edit.SetValue && bringsMaskBack(edit.Value, h.Masking), "edit.payload", stillMasked)
+	p.Refuse(edit.SetKey && bringsMaskBack(edit.Key, h.Masking), "edit.key_json", stillMasked)
 	return p.Err()
 }
 

@@ -74,6 +74,7 @@ func (h Histories) pastOf(ctx context.Context, m entity.Message, load request.Ge
 	}
 	was := before{message: m, load: load, unmasked: unmask && access.PrincipalFrom(ctx).MayMessage(auth.Unmask, &m)}
 	past.Attempts = wire.Each(attempts, wire.NewAttempt)
+	reader := h.Unmask.Reader(ctx)
 	for i, a := range attempts {
 		if a.Edit == nil {
 			continue
@@ -81,7 +82,7 @@ func (h Histories) pastOf(ctx context.Context, m entity.Message, load request.Ge
 		if err := was.read(ctx); err != nil {
 			return past, err
 		}
-		past.Attempts[i].Edit = wire.NewEdit(a.Edit, was.message.Record, was.unmasked, h.Unmask.Masking)
+		past.Attempts[i].Edit = wire.NewEdit(a.Edit, &was.message, was.unmasked, h.Unmask.Masking, reader)
 	}
 	past.Changes, err = h.changesOf(ctx, m.ID)
 	return past, err

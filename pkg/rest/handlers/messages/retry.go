@@ -28,6 +28,9 @@ type Retries struct {
 	Dialects Dialects
 	Masking  wire.Masking
 	Bodies   request.Bodies
+
+	Redirects Redirects // nil: there are none
+	Encoder   Encoder   // nil: no message has a schema
 }
 
 // Redriver sends messages back to their original topics, and changes messages that an attempt may hold. It first
@@ -60,7 +63,7 @@ func (h Retries) Retry(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if order.Edit != nil {
-		if err := h.mayEdit(r, id, order.Edit, edit.kept); err != nil {
+		if err := h.mayEdit(r, id, order.Edit, &edit); err != nil {
 			return err
 		}
 	}
@@ -79,8 +82,8 @@ func (h Retries) Retry(w http.ResponseWriter, r *http.Request) error {
 }
 
 // mayEdit checks an edit of a message: its author, its topic and its headers. It fills in the headers that the edit
-// keeps.
-func (h Retries) mayEdit(r *http.Request, id uuid.UUID, edit *entity.Edit, kept map[int]bool) error {
+// keeps, and encodes a payload and a key that have a schema.
+func (h Retries) mayEdit(r *http.Request, id uuid.UUID, edit *entity.Edit, order *editOrder) error {
 	m, err := request.RetriedMessage(r, id, h.Store.Get)
 	if err != nil {
 		return err
@@ -96,7 +99,10 @@ func (h Retries) mayEdit(r *http.Request, id uuid.UUID, edit *entity.Edit, kept 
 	if err := h.checkEdit(edit, m); err != nil {
 		return err
 	}
-	return keepHeaders(edit, kept, m)
+	if err := keepHeaders(edit, order.kept, m); err != nil {
+		return err
+	}
+	return h.encode(r.Context(), edit, order, m)
 }
 
 // unlessGivenBack marks the error of an attempt that was given back, so that the next request with the same key

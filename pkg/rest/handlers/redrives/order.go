@@ -31,6 +31,7 @@ type redriveOrder struct {
 	dryRun, filtered, keepKeyOrder, requeue bool // filtered: the filter is given
 	filter                                  request.FilterOrder
 	patch                                   request.RawJSON
+	schema                                  request.Option[string]
 	request.Problems
 }
 
@@ -41,7 +42,7 @@ func (h Redrives) readOrder(w http.ResponseWriter, r *http.Request) (order repos
 		"canary": &o.canary, "canary_wait": &o.canaryWait, "rate": &o.rate,
 		"max_failure_share": &o.failureShare, "max_return_share": &o.returnShare, "min_sample": &o.minSample,
 		"keep_key_order": &o.keepKeyOrder, "requeue": &o.requeue,
-		"filter": request.Object{Given: &o.filtered, Fields: o.filter.Fields()}, "original_topic": &o.originalTopic, "patch": &o.patch,
+		"filter": request.Object{Given: &o.filtered, Fields: o.filter.Fields()}, "original_topic": &o.originalTopic, "patch": &o.patch, "schema": &o.schema,
 	})
 	if err != nil {
 		return order, false, err
@@ -115,6 +116,7 @@ func (o *redriveOrder) options(action entity.RedriveAction) entity.RedriveOption
 		MaxFailureShare: o.share("max_failure_share", o.failureShare),
 		MaxReturnShare:  o.share("max_return_share", o.returnShare), MinSample: o.count("min_sample", o.minSample, 1),
 		KeepKeyOrder: o.keepKeyOrder, Requeue: o.requeue, OriginalTopic: o.originalTopic.Value, Patch: o.jsonPatch(),
+		Schema: o.schemaChoice(),
 	}
 	o.Refuse(o.rate.Given && !(o.rate.Value >= minRate && o.rate.Value <= maxRate), "rate",
 		"must be %v to %d messages a second", minRate, maxRate)
@@ -141,6 +143,7 @@ func (o *redriveOrder) refuseForRetriesOnly(action entity.RedriveAction) {
 	retries(o.keepKeyOrder, "keep_key_order")
 	retries(o.requeue, "requeue")
 	retries(o.patch != nil, "patch")
+	retries(o.schema.Given, "schema")
 }
 
 func (o *redriveOrder) jsonPatch() []byte {
@@ -152,6 +155,13 @@ func (o *redriveOrder) jsonPatch() []byte {
 		return nil
 	}
 	return o.patch
+}
+
+func (o *redriveOrder) schemaChoice() entity.SchemaChoice {
+	o.Refuse(o.schema.Given && o.patch == nil, "schema", "needs a patch: without one each record is sent as it is")
+	choice, ok := request.SchemaChoice(o.schema)
+	o.Refuse(!ok, "schema", request.SchemaChoices)
+	return choice
 }
 
 func (o *redriveOrder) count(name string, n request.Option[int], least int) int {

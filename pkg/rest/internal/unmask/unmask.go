@@ -27,6 +27,21 @@ type Rules struct {
 	Masking wire.Masking
 	Origins Origins
 	Trail   request.Recorder
+	Schemas Schemas // nil: nothing is decoded
+}
+
+// Schemas decodes keys and values that are encoded with the schemas of a registry.
+type Schemas interface {
+	// Reader returns a reader for one answer.
+	Reader(ctx context.Context) entity.PartReader
+}
+
+// Reader returns a reader for the answer to a request; nil when nothing is decoded.
+func (u Rules) Reader(ctx context.Context) entity.PartReader {
+	if u.Schemas == nil {
+		return nil
+	}
+	return u.Schemas.Reader(ctx)
 }
 
 // Origins checks the original topics of messages for display, without a read.
@@ -42,7 +57,7 @@ func (u Rules) View(r *http.Request, unmask bool) (wire.View, error) {
 	if err != nil {
 		return wire.View{}, err
 	}
-	v := wire.View{Standing: standing}
+	v := wire.View{Standing: standing, Schemas: u.Reader(r.Context())}
 	if !unmask {
 		return v, nil
 	}

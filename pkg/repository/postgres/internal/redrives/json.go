@@ -58,6 +58,8 @@ type optionsJSON struct {
 	Requeue         bool          `json:"requeue,omitempty"`
 	OriginalTopic   string        `json:"original_topic,omitempty"`
 	Patch           []byte        `json:"patch,omitempty"`
+
+	Schema entity.SchemaChoice `json:"schema,omitempty"`
 }
 
 // targetJSON is a partition to which records of a batch were sent, and the consumer group that reads it.

@@ -3,6 +3,7 @@
 //
 // Read it in this order:
 //
+//   - undecoded.go: messages whose schema could not be read
 //   - index.go: Indexer, which stores documents
 //   - count.go: the number of messages of a filter
 //   - export.go: all messages of a filter

@@ -152,8 +152,22 @@ var pendingQuery = `
 			UNION SELECT id, created_at, false FROM late
 			UNION ALL SELECT id, archived_at, true FROM archived
 		) found ORDER BY ord LIMIT $2
-	), sized AS MATERIALIZED (
-		SELECT p.id, p.archived, p.at, p.ord, sum(` + pendingSize + `) OVER (ORDER BY p.ord) AS total
+	), ` + chosenMessages(3, 4) + `
+	SELECT * FROM (
+		` + pendingOf("dlq.messages", "NOT k.archived", 4) + `
+		UNION ALL
+		` + pendingOf("dlq.archived_messages", "k.archived AND m.archived_at = k.at", 4) + `
+	) both_tables ORDER BY ord`
+
+// chosenMessages chooses, of the messages in picked, the first ones that have together at most as many bytes as the
+// parameter of that number says. A value longer than the other parameter does not count.
+func chosenMessages(maxBytes, maxValue int) string {
+	return fmt.Sprintf(`sized AS MATERIALIZED (
+		SELECT p.id, p.archived, p.at, p.ord, sum(
+			CASE WHEN coalesce(octet_length(m.value), pg_column_size(m.payload)) <= $%[2]d
+			     THEN coalesce(octet_length(m.value), pg_column_size(m.payload)) ELSE 0 END
+			+ coalesce(octet_length(m.headers), 0) + coalesce(octet_length(m.key), 0) + octet_length(m.error_message)
+		) OVER (ORDER BY p.ord) AS total
 		FROM picked p CROSS JOIN LATERAL (
 			SELECT m.value, m.payload, m.headers, m.key, m.error_message FROM dlq.messages m WHERE NOT p.archived AND m.id = p.id
 			UNION ALL
@@ -161,21 +175,12 @@ var pendingQuery = `
 			WHERE p.archived AND m.id = p.id AND m.archived_at = p.at
 		) m
 	), chosen AS MATERIALIZED (
-		SELECT id, archived, at, ord FROM sized WHERE total <= $3 OR ord = 1
-	)
-	SELECT * FROM (
-		` + pendingOf("dlq.messages", "NOT k.archived") + `
-		UNION ALL
-		` + pendingOf("dlq.archived_messages", "k.archived AND m.archived_at = k.at") + `
-	) both_tables ORDER BY ord`
+		SELECT id, archived, at, ord FROM sized WHERE total <= $%[1]d OR ord = 1
+	)`, maxBytes, maxValue)
+}
 
-const pendingSize = `
-			CASE WHEN coalesce(octet_length(m.value), pg_column_size(m.payload)) <= $4
-			     THEN coalesce(octet_length(m.value), pg_column_size(m.payload)) ELSE 0 END
-			+ coalesce(octet_length(m.headers), 0) + coalesce(octet_length(m.key), 0) + octet_length(m.error_message)`
-
-func pendingOf(table, where string) string {
-	return `SELECT k.ord, ` + codec.StateColumns + `, ` + codec.FirstByteColumns("$4::bigint", codec.AnyKey) + `
+func pendingOf(table, where string, maxValue int) string {
+	return `SELECT k.ord, ` + codec.StateColumns + `, ` + codec.FirstByteColumns(fmt.Sprintf("$%d::bigint", maxValue), codec.AnyKey) + `
 		FROM chosen k JOIN ` + table + ` m ON m.id = k.id LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id
 		WHERE ` + where
 }

@@ -1,0 +1,68 @@
+package messages
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/request"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/respond"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
+)
+
+// SchemaReader reads the schemas of messages.
+type SchemaReader interface {
+	// Compare returns the schema of a part beside the latest version; ok is false for a part without a schema. The error
+	// is of kind entity.ErrNotFound or entity.ErrUnavailable.
+	Compare(ctx context.Context, m *entity.Message, part entity.RecordPart) (c entity.SchemaComparison, ok bool, err error)
+}
+
+// shownReason makes the reason for which a schema cannot be read part of the answer.
+func shownReason(err error) error {
+	for _, kind := range []error{entity.ErrNotFound, entity.ErrUnavailable} {
+		if errors.Is(err, kind) {
+			return respond.Refused(kind, err.Error())
+		}
+	}
+	return err
+}
+
+// SchemaTexts answers with the schema that a message was written with, and the latest version of it.
+type SchemaTexts struct {
+	Load    request.Getter
+	Schemas SchemaReader // nil: no message has a schema
+}
+
+// Get sends the schemas of the value, or of the key with ?part=key; no content for bytes without a schema.
+func (h SchemaTexts) Get(w http.ResponseWriter, r *http.Request) error {
+	id, err := request.ID(r, "message")
+	if err != nil {
+		return err
+	}
+	part, err := request.Word(r.URL.Query(), "part", []string{string(entity.ValuePart), string(entity.KeyPart)})
+	if err != nil {
+		return err
+	}
+	if part == "" {
+		part = string(entity.ValuePart)
+	}
+	m, err := h.Load(r.Context(), id, wire.MaxPayload)
+	if err != nil {
+		return err
+	}
+	var c entity.SchemaComparison
+	ok := false
+	if h.Schemas != nil {
+		c, ok, err = h.Schemas.Compare(r.Context(), &m, entity.RecordPart(part))
+	}
+	if err != nil {
+		return shownReason(err)
+	}
+	if !ok { // the bytes have no schema
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	respond.JSON(w, http.StatusOK, wire.NewSchemaTexts(c))
+	return nil
+}

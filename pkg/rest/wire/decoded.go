@@ -1,0 +1,115 @@
+package wire
+
+import (
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/payload"
+)
+
+// plainJSON is the format of a payload that is JSON without a schema.
+const plainJSON = "json"
+
+// decoded reads the value and the key with their schemas, where they have any. omitted is why the value is not shown
+// without its schema.
+func decoded(m *entity.Message, v View, omitted string) (value, key entity.Decoded) {
+	if !v.NoValues && (omitted == "" || omitted == NotJSON) {
+		value = v.Schemas.Decode(m, entity.ValuePart, v.Limit)
+	}
+	if value.Format != entity.NoFormat {
+		v.Schemas.Complete(m, entity.ValuePart, &value)
+	}
+	if key = v.Schemas.Decode(m, entity.KeyPart, v.Limit); key.Format != entity.NoFormat {
+		v.Schemas.Complete(m, entity.KeyPart, &key)
+	}
+	return value, key
+}
+
+// maskDecoded masks the key, and the reasons why a part cannot be decoded: they name paths, and a path may contain
+// values. A decoded key is masked like a payload; its bytes are then hidden.
+func (c *shown) maskDecoded(by Masking) {
+	if !by.CoversPath(payload.Path{}) {
+		return
+	}
+	c.value.Reason, c.key.Reason = "", ""
+	if c.key.JSON == nil {
+		c.keyMasked = c.key.Format != entity.NoFormat
+		return
+	}
+	var names []string
+	c.key.JSON, names = by.Payload(c.key.JSON)
+	for _, name := range names {
+		c.masked = append(c.masked, "key:"+name)
+		c.keyMasked = true
+	}
+}
+
+// writeDecodedPayload writes how the payload is encoded.
+func (c *shown) writeDecodedPayload(r *row) {
+	format := string(c.value.Format)
+	if format == "" && c.payload != nil {
+		format = plainJSON
+	}
+	r.text("payload_format", format)
+	r.schema("payload_schema", c.value)
+	r.text("payload_reason", c.value.Reason)
+}
+
+// writeDecodedKey writes the key as JSON, where it has a schema, and how it is encoded.
+func (c *shown) writeDecodedKey(r *row) {
+	switch r.name("key_json"); {
+	case r.csv:
+		r.dst = appendCell(r.dst, string(c.key.JSON))
+	case c.key.JSON == nil:
+		r.null()
+	default:
+		begin := len(r.dst)
+		if r.dst = append(r.dst, c.key.JSON...); c.oneLine {
+			joinLines(r.dst[begin:])
+		}
+	}
+	r.text("key_format", string(c.key.Format))
+	r.schema("key_schema", c.key)
+}
+
+// schema writes the schema of a decoded part; null for a part without one.
+func (r *row) schema(name string, d entity.Decoded) {
+	r.name(name)
+	if d.Format == entity.NoFormat {
+		r.null()
+		return
+	}
+	inner := row{dst: []byte{'{'}}
+	inner.word("registry", d.Schema.Registry)
+	number(&inner, "id", OrNull(d.Schema.ID))
+	inner.text("guid", d.Schema.GUID)
+	inner.text("subject", d.Schema.Subject)
+	number(&inner, "version", OrNull(d.Schema.Version))
+	number(&inner, "latest_version", OrNull(d.Schema.LatestVersion))
+	if inner.dst = append(inner.dst, '}'); r.csv {
+		r.dst = appendCell(r.dst, string(inner.dst))
+	} else {
+		r.dst = append(r.dst, inner.dst...)
+	}
+}
+
+// SchemaTexts are the schema of a message's payload or key, and the latest version of its subject.
+type SchemaTexts struct {
+	Format        entity.Format `json:"format"`
+	Registry      string        `json:"registry"`
+	ID            *int          `json:"id"`
+	GUID          *string       `json:"guid"`
+	Subject       *string       `json:"subject"`
+	Version       *int          `json:"version"`
+	LatestVersion *int          `json:"latest_version"`
+	Writer        string        `json:"writer"`
+	Latest        *string       `json:"latest"`
+	Error         *string       `json:"error"`
+}
+
+// NewSchemaTexts shows a comparison of schemas.
+func NewSchemaTexts(c entity.SchemaComparison) SchemaTexts {
+	return SchemaTexts{
+		Format: c.Format, Registry: c.Schema.Registry, ID: OrNull(c.Schema.ID), GUID: OrNull(c.Schema.GUID), Subject: OrNull(c.Schema.Subject),
+		Version: OrNull(c.Schema.Version), LatestVersion: OrNull(c.Schema.LatestVersion), Writer: c.Writer, Latest: OrNull(c.Latest),
+		Error: OrNull(c.Fault),
+	}
+}

@@ -1,0 +1,169 @@
+package schema
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/sr"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// errUnknown: the registry answers that it does not have the schema or subject.
+var errUnknown = errors.New("the registry does not have it")
+
+// newClient returns a client of one registry that follows no redirects and reads at most maxAnswer bytes.
+func newClient(cfg RegistryConfig, timeout time.Duration) (*sr.Client, error) {
+	roots, err := cfg.roots()
+	if err != nil {
+		return nil, err
+	}
+	transport := &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Minute,
+		DisableCompression: true, ForceAttemptHTTP2: true,
+	}
+	client := &http.Client{
+		Transport: limitedTransport{transport}, Timeout: timeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	sign := func(r *http.Request) error { return cfg.sign(r) }
+	made, err := sr.NewClient(sr.URLs(cfg.URL), sr.HTTPClient(client), sr.UserAgent("dlq-manager"), sr.PreReq(sign), sr.LogLevel(sr.LogLevelNone))
+	if err != nil {
+		return nil, fmt.Errorf("open schema registry %s: %w", cfg.Name, err)
+	}
+	return made, nil
+}
+
+func (c RegistryConfig) sign(r *http.Request) error {
+	switch {
+	case c.TokenFile != "":
+		token, err := secret(c.TokenFile)
+		if err != nil {
+			return err
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+	case c.Username != "":
+		password, err := secret(c.PasswordFile)
+		if err != nil {
+			return err
+		}
+		r.SetBasicAuth(c.Username, password)
+	}
+	return nil
+}
+
+// maxAnswer is how many bytes of an answer are read. A schema is escaped in it.
+const maxAnswer = 2 * maxSchema
+
+// limitedTransport fails a request whose answer is too large.
+type limitedTransport struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (t limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := t.next.RoundTrip(r)
+	if err == nil {
+		answer.Body = &limitedBody{answer.Body, maxAnswer}
+	}
+	return answer, err
+}
+
+type limitedBody struct {
+	io.ReadCloser
+	left int64
+}
+
+// Read implements io.Reader.
+func (b *limitedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return 0, errSchemaSize
+	}
+	return n, err //nolint:wrapcheck // the reader's
+}
+
+// translate returns errUnknown where the registry answered that, and an error without the answer's text otherwise: the
+// text may be anything.
+func translate(err error) error {
+	var answer *sr.ResponseError
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, errSchemaSize):
+		return errSchemaSize
+	case errors.As(err, &answer) && answer.StatusCode == http.StatusNotFound:
+		return errUnknown
+	case errors.As(err, &answer):
+		return fmt.Errorf("the registry answers with status %d", answer.StatusCode)
+	case errors.Is(err, context.DeadlineExceeded) || isTimeout(err):
+		return errors.New("the registry does not answer in time")
+	}
+	return errors.New("the registry cannot be reached, or its answer is not valid")
+}
+
+func isTimeout(err error) bool {
+	var slow interface{ Timeout() bool }
+	return errors.As(err, &slow) && slow.Timeout()
+}
+
+// formatOf returns the format of a schema of the registry.
+func formatOf(t sr.SchemaType) entity.Format {
+	switch t {
+	case sr.TypeAvro:
+		return entity.Avro
+	case sr.TypeProtobuf:
+		return entity.Protobuf
+	case sr.TypeJSON:
+		return entity.JSONSchema
+	}
+	return entity.UnknownFormat
+}
+
+const maxReferences = 200
+
+// references reads the schemas that a schema refers to, those without references first.
+func (r *registry) references(ctx context.Context, s sr.Schema) ([]reference, error) {
+	g := gatherer{registry: r, seen: map[string]bool{}}
+	if err := g.gather(ctx, s, 0); err != nil {
+		return nil, err
+	}
+	return g.found, nil
+}
+
+type gatherer struct {
+	registry *registry
+	seen     map[string]bool
+	found    []reference
+	size     int
+}
+
+var errReferences = fmt.Errorf("the schema has more than %d references, or they are nested too deeply", maxReferences)
+
+func (g *gatherer) gather(ctx context.Context, s sr.Schema, depth int) error {
+	for _, ref := range s.References {
+		key := fmt.Sprintf("%s\n%d\n%s", ref.Subject, ref.Version, ref.Name)
+		if g.seen[key] {
+			continue
+		}
+		g.seen[key] = true
+		if len(g.seen) > maxReferences || depth > maxReferences/4 {
+			return errReferences
+		}
+		found, err := g.registry.version(ctx, ref.Subject, ref.Version)
+		if err != nil {
+			return err
+		}
+		if g.size += len(found.Schema.Schema); g.size > maxSchema {
+			return errSchemaSize
+		}
+		if err := g.gather(ctx, found.Schema, depth+1); err != nil {
+			return err
+		}
+		g.found = append(g.found, reference{ref.Name, found.Schema.Schema})
+	}
+	return nil
+}

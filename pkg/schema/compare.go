@@ -1,0 +1,48 @@
+package schema
+
+import (
+	"context"
+	"errors"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// Compare returns the schema of a part and the latest version of its subject, both as the registry has them. ok is false
+// for a part without a schema. The error is of kind entity.ErrNotFound when the registry has no such schema, and of
+// kind entity.ErrUnavailable when it cannot be read now.
+func (d *Decoder) Compare(ctx context.Context, m *entity.Message, kind entity.RecordPart) (c entity.SchemaComparison, ok bool, err error) {
+	p, ok := d.part(m, kind)
+	if !ok {
+		return c, false, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
+	defer cancel()
+	own, err := p.schema(ctx)
+	switch {
+	case errors.Is(err, errUnknown):
+		return c, true, &notFoundError{unavailable(err, &p)}
+	case err != nil:
+		return c, true, &unavailableError{unavailable(err, &p)}
+	}
+	c.Format, c.Writer = own.format, own.text
+	c.Schema = entity.SchemaRef{Registry: p.registry.cfg.Name, ID: own.id, GUID: own.guid}
+	if own.fault != nil {
+		c.Fault = clip(own.fault.Error())
+	}
+	if err := p.complete(ctx, m, own, &c.Schema); err != nil || c.Schema.Subject == "" {
+		return c, true, nil //nolint:nilerr // the latest version is then not known
+	}
+	if latest, err := p.registry.latest(ctx, c.Schema.Subject); err == nil {
+		c.Latest = latest.Schema.Schema
+	}
+	return c, true, nil
+}
+
+// notFoundError is a schema that the registry does not have. It is of kind entity.ErrNotFound.
+type notFoundError struct{ reason string }
+
+// Error returns which schema.
+func (e *notFoundError) Error() string { return e.reason }
+
+// Unwrap returns the kind.
+func (e *notFoundError) Unwrap() error { return entity.ErrNotFound }

@@ -1,0 +1,151 @@
+package schema
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/payload"
+	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/avro"
+	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/codec"
+	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/jsonschema"
+	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/proto"
+)
+
+// source is a schema as the registry has it.
+type source struct {
+	format entity.Format
+	text   string
+	refs   []reference // those without references first
+}
+
+type reference struct{ name, text string }
+
+func (s source) size() int {
+	size := len(s.text)
+	for _, r := range s.refs {
+		size += len(r.text) + len(r.name)
+	}
+	return size
+}
+
+func (s source) byName() map[string]string {
+	all := map[string]string{}
+	for _, r := range s.refs {
+		all[r.name] = r.text
+	}
+	return all
+}
+
+// compiled is a schema that can be used. It is immutable and safe for concurrent use.
+type compiled struct {
+	source
+	id    int
+	guid  string
+	fault error // why the schema cannot be used; nil: it can
+
+	avro  *avro.Schema
+	proto *proto.Schema
+	json  *jsonschema.Schema
+}
+
+// maxSchema is how many bytes a schema may have, with its references.
+const maxSchema = 4 << 20
+
+var errSchemaSize = fmt.Errorf("the schema and its references are larger than %d bytes", maxSchema)
+
+// compile never fails: a schema that cannot be used is remembered with its fault, so that it is not compiled for every
+// message.
+func compile(id int, guid string, s source) *compiled {
+	c := &compiled{source: s, id: id, guid: guid}
+	c.fault = c.build()
+	return c
+}
+
+func (c *compiled) build() (err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = errors.New("the schema cannot be read: its parser failed")
+		}
+	}()
+	if c.size() > maxSchema {
+		return errSchemaSize
+	}
+	switch c.format {
+	case entity.Avro:
+		texts := make([]string, len(c.refs))
+		for i, r := range c.refs {
+			texts[i] = r.text
+		}
+		c.avro, err = avro.Parse(c.text, texts)
+	case entity.Protobuf:
+		c.proto, err = proto.Parse(c.text, c.byName())
+	case entity.JSONSchema:
+		c.json, err = jsonschema.Parse(c.text, c.byName())
+	default:
+		return errors.New("the schema has a format that is not Avro, Protobuf or JSON Schema")
+	}
+	return err
+}
+
+var errNotJSON = &codec.Error{Path: "$", Reason: "is not JSON"}
+
+// decode returns the JSON of an encoded part.
+func (c *compiled) decode(f frame, limit int) (text []byte, err error) {
+	defer recoverError(&err)
+	switch c.format {
+	case entity.Avro:
+		return c.avro.Decode(f.data, limit)
+	case entity.Protobuf:
+		indexes, data, err := f.indexes()
+		if err != nil {
+			return nil, err
+		}
+		return c.proto.Decode(indexes, data, limit)
+	default:
+		return decodeJSON(f.data, limit)
+	}
+}
+
+// decodeJSON returns a value that is JSON with a JSON Schema.
+func decodeJSON(data []byte, limit int) ([]byte, error) {
+	switch form := payload.Scan(data); {
+	case form.Depth > codec.MaxDepth:
+		return nil, &codec.LimitError{Kind: codec.TooDeep}
+	case !form.Valid:
+		return nil, errNotJSON
+	case len(data) > limit:
+		return nil, &codec.LimitError{Kind: codec.TooLarge}
+	}
+	return data, nil
+}
+
+// encode is the inverse of decode, without the frame. Unknown Protobuf fields of original are kept.
+func (c *compiled) encode(indexes []int, text, original []byte, limit int) (data []byte, err error) {
+	defer recoverError(&err)
+	switch c.format {
+	case entity.Avro:
+		return c.avro.Encode(text, limit)
+	case entity.Protobuf:
+		return c.proto.Encode(indexes, text, original, limit)
+	default:
+		return text, c.json.Check(text)
+	}
+}
+
+func recoverError(err *error) {
+	if fault := recover(); fault != nil {
+		*err = &codec.Error{Path: "$", Reason: "cannot be read with its schema"}
+	}
+}
+
+// name returns the full name of the record or message type, which some producers use in subjects.
+func (c *compiled) name(indexes []int) string {
+	switch {
+	case c.avro != nil:
+		return c.avro.Name()
+	case c.proto != nil:
+		return c.proto.Name(indexes)
+	}
+	return ""
+}

@@ -1,0 +1,291 @@
+package schema
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/codec"
+)
+
+// cacheSize is how many bytes the schemas of all registries may have in memory.
+const cacheSize = 64 << 20
+
+// Decoder decodes and encodes keys and values. A nil Decoder decodes nothing. It is safe for concurrent use.
+type Decoder struct {
+	cfg        Config
+	registries []*registry
+	topics     map[topicPart]TopicConfig
+}
+
+type topicPart struct {
+	topic string
+	part  entity.RecordPart
+}
+
+// New returns a Decoder of a valid configuration; nil when it names no registry. It makes no request. Its metrics are
+// registered with reg.
+func New(cfg Config, reg prometheus.Registerer) (*Decoder, error) {
+	if len(cfg.Registries) == 0 {
+		return nil, nil //nolint:nilnil // it decodes nothing
+	}
+	d := &Decoder{cfg: cfg, topics: map[topicPart]TopicConfig{}}
+	lookups := promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
+		Name: "dlq_schema_lookups_total",
+		Help: "Requests to schema registries, by result: found, unknown (the registry does not have it) or failed.",
+	}, []string{"registry", "result"})
+	shared := newCache(cacheSize)
+	for _, c := range cfg.Registries {
+		r, err := newRegistry(c, cfg.Timeout, shared, lookups)
+		if err != nil {
+			return nil, err
+		}
+		d.registries = append(d.registries, r)
+	}
+	for _, t := range cfg.Topics {
+		d.topics[topicPart{t.Topic, entity.RecordPart(cmp.Or(t.Part, string(entity.ValuePart)))}] = t
+	}
+	return d, nil
+}
+
+// Version returns a hash of the settings on which decoded values depend; 0 for a nil Decoder.
+func (d *Decoder) Version() uint64 {
+	if d == nil {
+		return 0
+	}
+	h := sha256.New()
+	for _, r := range d.cfg.Registries {
+		fmt.Fprintf(h, "registry %q %q %q\n", r.Name, r.URL, r.Topics)
+	}
+	for _, t := range d.cfg.Topics {
+		fmt.Fprintf(h, "topic %q %q %q %q\n", t.Topic, t.Part, t.Registry, t.Subject)
+	}
+	return binary.BigEndian.Uint64(h.Sum(nil))
+}
+
+// part is a key or value with its schema's place.
+type part struct {
+	frame
+	registry *registry
+	subject  string // of a topic without frames; "" where the frame names the schema
+	kind     entity.RecordPart
+}
+
+// part returns how a part of a message is encoded; ok is false when it has no schema.
+func (d *Decoder) part(m *entity.Message, kind entity.RecordPart) (p part, ok bool) {
+	if d == nil || bytesOf(&m.Record, kind) == nil {
+		return p, false
+	}
+	for _, topic := range []string{m.OriginalTopic, m.Source.Topic} {
+		t, configured := d.topics[topicPart{topic, kind}]
+		if !configured {
+			continue
+		}
+		data := bytesOf(&m.Record, kind)
+		return part{frame: frame{data: data}, registry: d.named(t.Registry), subject: t.Subject, kind: kind}, true
+	}
+	f, framed := frameOf(&m.Record, kind)
+	if !framed {
+		return p, false
+	}
+	r := d.of(m)
+	return part{frame: f, registry: r, kind: kind}, r != nil
+}
+
+func (d *Decoder) named(name string) *registry {
+	for _, r := range d.registries {
+		if r.cfg.Name == name {
+			return r
+		}
+	}
+	return nil
+}
+
+// of returns the registry of a message; nil for none.
+func (d *Decoder) of(m *entity.Message) *registry {
+	for _, topic := range []string{m.OriginalTopic, m.Source.Topic} {
+		for _, r := range d.registries {
+			if r.has(topic) {
+				return r
+			}
+		}
+	}
+	return nil
+}
+
+// loaded reports whether the message carries the whole part.
+func loaded(m *entity.Message, kind entity.RecordPart) bool {
+	if kind == entity.KeyPart {
+		return m.Record.KeyOmitted == 0
+	}
+	return m.Record.State == entity.ValueStored || m.Record.State == entity.ValueFromPayload
+}
+
+// reader implements entity.PartReader. All its look-ups together wait at most for the configured timeout; what is not
+// in the cache by then is entity.SchemaUnavailable.
+type reader struct {
+	decoder *Decoder
+	ctx     context.Context //nolint:containedctx // it lives as long as a request
+	budget  time.Duration
+	used    time.Time
+}
+
+// Reader returns a PartReader whose look-ups end with ctx, and which waits for all of them together at most for the
+// configured timeout.
+func (d *Decoder) Reader(ctx context.Context) entity.PartReader {
+	r := &reader{decoder: d, ctx: ctx, used: time.Now()}
+	if d != nil {
+		r.budget = d.cfg.Timeout
+	}
+	return r
+}
+
+// refill is how many times as long as it waits a long-lived reader works without waiting.
+const refill = 10
+
+// wait calls look with a context that ends when the budget is used up.
+func (r *reader) wait(look func(context.Context) error) error {
+	now := time.Now()
+	r.budget = min(r.budget+now.Sub(r.used)/refill, r.decoder.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(r.ctx, r.budget)
+	defer cancel()
+	err := look(ctx)
+	r.used = time.Now()
+	r.budget = max(0, r.budget-r.used.Sub(now))
+	return err
+}
+
+// Decode implements entity.PartReader.
+func (r *reader) Decode(m *entity.Message, kind entity.RecordPart, limit int) entity.Decoded {
+	p, ok := r.decoder.part(m, kind)
+	if !ok || !loaded(m, kind) {
+		return entity.Decoded{}
+	}
+	d := entity.Decoded{Format: entity.UnknownFormat, Schema: entity.SchemaRef{Registry: p.registry.cfg.Name, ID: p.id, GUID: p.guid}}
+	var c *compiled
+	if err := r.wait(func(ctx context.Context) (err error) {
+		c, err = p.schema(ctx)
+		return err
+	}); err != nil {
+		d.Omitted, d.Reason, d.Temporary = entity.SchemaUnavailable, unavailable(err, &p), !errors.Is(err, errUnknown)
+		return d
+	}
+	d.Format, d.Schema.ID, d.Schema.GUID = c.format, c.id, c.guid
+	if c.fault != nil {
+		d.Omitted, d.Reason = entity.SchemaError, clip(c.fault.Error())
+		return d
+	}
+	var err error
+	if d.JSON, err = c.decode(p.frame, limit); err != nil {
+		d.JSON, d.Omitted, d.Reason = nil, entity.SchemaError, clip(err.Error())
+		var over *codec.LimitError
+		if errors.As(err, &over) {
+			d.Omitted = over.Kind
+		}
+	}
+	return d
+}
+
+// schema returns the schema of a part.
+func (p *part) schema(ctx context.Context) (*compiled, error) {
+	switch {
+	case p.subject != "":
+		found, err := p.registry.latest(ctx, p.subject)
+		if err != nil {
+			return nil, err
+		}
+		return p.registry.byID(ctx, found.ID)
+	case p.guid != "":
+		return p.registry.byGUID(ctx, p.guid)
+	}
+	return p.registry.byID(ctx, p.id)
+}
+
+func unavailable(err error, p *part) string {
+	what := fmt.Sprintf("schema %d", p.id)
+	switch {
+	case p.subject != "":
+		what = "subject " + p.subject
+	case p.guid != "":
+		what = "schema " + p.guid
+	}
+	return clip(fmt.Sprintf("%s of registry %s: %v", what, p.registry.cfg.Name, err))
+}
+
+// Complete implements entity.PartReader.
+func (r *reader) Complete(m *entity.Message, kind entity.RecordPart, d *entity.Decoded) {
+	p, ok := r.decoder.part(m, kind)
+	if !ok || d.Schema.ID == 0 || d.Omitted == entity.SchemaUnavailable {
+		return
+	}
+	_ = r.wait(func(ctx context.Context) error {
+		c, err := p.schema(ctx)
+		if err != nil {
+			return err
+		}
+		return p.complete(ctx, m, c, &d.Schema)
+	})
+}
+
+// complete chooses, of the subjects that have the schema, the one that the strategy names for the original topic, then
+// for the dead-letter topic, else the first.
+func (p *part) complete(ctx context.Context, m *entity.Message, c *compiled, ref *entity.SchemaRef) error {
+	found, err := p.registry.subjects(ctx, c.id)
+	if err != nil {
+		return err
+	}
+	wanted := []string{p.subject, p.subjectFor(m.OriginalTopic, c), p.subjectFor(m.Source.Topic, c)}
+	for _, name := range wanted {
+		for _, s := range found {
+			if s.Subject == name && ref.Subject == "" {
+				ref.Subject, ref.Version = s.Subject, s.Version
+			}
+		}
+	}
+	if ref.Subject == "" && len(found) > 0 {
+		ref.Subject, ref.Version = found[0].Subject, found[0].Version
+	}
+	if ref.Subject == "" {
+		return nil
+	}
+	latest, err := p.registry.latest(ctx, ref.Subject)
+	ref.LatestVersion = latest.Version
+	return err
+}
+
+// subjectFor returns the subject by which producers to the topic register their schemas.
+func (p *part) subjectFor(topic string, c *compiled) string {
+	var indexes []int
+	if c.proto != nil {
+		indexes, _, _ = p.indexes()
+	}
+	switch name := c.name(indexes); p.registry.cfg.SubjectStrategy {
+	case recordName:
+		return name
+	case topicRecordName:
+		return topic + "-" + name
+	}
+	return topic + "-" + string(p.kind)
+}
+
+const maxReason = 500
+
+// clip shortens a reason, which may quote a schema.
+func clip(reason string) string {
+	if len(reason) <= maxReason {
+		return reason
+	}
+	cut := maxReason
+	for cut > 0 && reason[cut]&0xc0 == 0x80 {
+		cut--
+	}
+	return reason[:cut] + "…"
+}

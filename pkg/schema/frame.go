@@ -1,0 +1,98 @@
+package schema
+
+import (
+	"encoding/binary"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/proto"
+)
+
+// frame is how a part names its schema, and the part without that name. Confluent's documentation of the wire format
+// describes both: a prefix of a zero byte and an id of four bytes, or a header with a GUID.
+type frame struct {
+	id     int
+	guid   string
+	header string // name of the header; "" for a prefix
+	rest   []byte // what follows the id or the GUID in its place: Protobuf's message indexes begin here
+	data   []byte // the encoded value; with a prefix, what follows the id
+}
+
+const (
+	keyHeader   = "__key_schema_id"
+	valueHeader = "__value_schema_id"
+
+	idMagic   = 0
+	guidMagic = 1
+	idSize    = 5
+	guidSize  = 17
+)
+
+func headerOf(part entity.RecordPart) string {
+	if part == entity.KeyPart {
+		return keyHeader
+	}
+	return valueHeader
+}
+
+func bytesOf(r *entity.Record, part entity.RecordPart) []byte {
+	if part == entity.KeyPart {
+		return r.Key
+	}
+	return r.Value
+}
+
+// frameOf reads how a part names its schema; ok is false when it does not.
+func frameOf(r *entity.Record, part entity.RecordPart) (f frame, ok bool) {
+	data := bytesOf(r, part)
+	name := headerOf(part)
+	for i := len(r.Headers) - 1; i >= 0; i-- { // the last one counts
+		h := &r.Headers[i]
+		if h.Key == name && len(h.Value) >= guidSize && h.Value[0] == guidMagic {
+			id, err := uuid.FromBytes(h.Value[1:guidSize])
+			if err != nil {
+				return f, false
+			}
+			return frame{guid: id.String(), header: name, rest: h.Value[guidSize:], data: data}, true
+		}
+	}
+	if len(data) < idSize || data[0] != idMagic {
+		return f, false
+	}
+	id := int(binary.BigEndian.Uint32(data[1:idSize]))
+	return frame{id: id, rest: data[idSize:], data: data[idSize:]}, true
+}
+
+// indexes returns Protobuf's message indexes, and the message without them.
+func (f frame) indexes() (indexes []int, data []byte, err error) {
+	if f.header != "" && len(f.rest) == 0 {
+		return []int{0}, f.data, nil
+	}
+	indexes, size, err := proto.Indexes(f.rest)
+	if err != nil {
+		return nil, nil, err
+	}
+	if f.header != "" {
+		return indexes, f.data, nil
+	}
+	return indexes, f.data[size:], nil
+}
+
+// prefix returns the prefix that names a schema. indexes is nil for formats other than Protobuf.
+func prefix(id int, indexes []int) []byte {
+	p := binary.BigEndian.AppendUint32([]byte{idMagic}, uint32(id)) //nolint:gosec // registries have 32-bit ids
+	if indexes != nil {
+		p = proto.AppendIndexes(p, indexes)
+	}
+	return p
+}
+
+// headerValue returns the value of the header that names a schema.
+func headerValue(guid uuid.UUID, indexes []int) []byte {
+	v := append([]byte{guidMagic}, guid[:]...)
+	if indexes != nil {
+		v = proto.AppendIndexes(v, indexes)
+	}
+	return v
+}

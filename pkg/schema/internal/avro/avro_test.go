@@ -1,0 +1,210 @@
+package avro
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"math"
+	"math/big"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/avro"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
+	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/codec"
+)
+
+const limit = 1 << 20
+
+func parse(t *testing.T, schema string, references ...string) *Schema {
+	t.Helper()
+	return check.Must(Parse(schema, references))(t)
+}
+
+func TestDecodeAndEncode(t *testing.T) {
+	t.Parallel()
+	stamp := time.Date(2026, 11, 23, 10, 0, 0, 123456789, time.UTC)
+	tests := []struct {
+		name, schema string
+		value        any
+		want         string
+	}{
+		{"Null", `"null"`, nil, `null`},
+		{"Boolean", `"boolean"`, true, `true`},
+		{"SmallestLong", `"long"`, int64(math.MinInt64), `-9223372036854775808`},
+		{"Int", `"int"`, int32(-5), `-5`},
+		{"Double", `"double"`, 0.1, `0.1`},
+		{"LargeDouble", `"double"`, 1e300, `1e+300`},
+		{"NotANumber", `"double"`, math.NaN(), `"NaN"`},
+		{"NegativeInfinity", `"float"`, float32(math.Inf(-1)), `"-Infinity"`},
+		{"NegativeZero", `"double"`, math.Copysign(0, -1), `-0`},
+		{"Text", `"string"`, "a\"\\\n\x01é\u2028", `"a\"\\\n\u0001é` + "\u2028" + `"`},
+		{"Bytes", `"bytes"`, []byte{0, 'a', '"', 0xff}, `"\u0000a\"\u00ff"`},
+		{"Fixed", `{"type":"fixed","name":"F","size":2}`, [2]byte{1, 0xfe}, `"\u0001\u00fe"`},
+		{"Enum", `{"type":"enum","name":"E","symbols":["A","B"]}`, "B", `"B"`},
+		{"Array", `{"type":"array","items":"int"}`, []int32{1, 2}, `[1,2]`},
+		{"EmptyArray", `{"type":"array","items":"int"}`, []int32{}, `[]`},
+		{"Map", `{"type":"map","values":"int"}`, map[string]int32{"k": 1}, `{"k":1}`},
+		{"Decimal", `{"type":"bytes","logicalType":"decimal","precision":9,"scale":2}`, big.NewRat(-1205, 100), `"-12.05"`},
+		{"SmallDecimal", `{"type":"bytes","logicalType":"decimal","precision":9,"scale":4}`, big.NewRat(1, 100), `"0.0100"`},
+		{"FixedDecimal", `{"type":"fixed","name":"D","size":8,"logicalType":"decimal","precision":9,"scale":0}`, big.NewRat(-128, 1), `"-128"`},
+		{"UUID", `{"type":"fixed","name":"U","size":16,"logicalType":"uuid"}`, "123e4567-e89b-12d3-a456-426614174000", `"123e4567-e89b-12d3-a456-426614174000"`},
+		{"Date", `{"type":"int","logicalType":"date"}`, int32(-1), `"1969-12-31"`},
+		{"TimeMillis", `{"type":"int","logicalType":"time-millis"}`, int32(3_723_004), `"01:02:03.004"`},
+		{"TimeMicros", `{"type":"long","logicalType":"time-micros"}`, int64(86_399_999_999), `"23:59:59.999999"`},
+		{"TimestampMillis", `{"type":"long","logicalType":"timestamp-millis"}`, stamp.UnixMilli(), `"2026-11-23T10:00:00.123Z"`},
+		{"TimestampMicros", `{"type":"long","logicalType":"timestamp-micros"}`, stamp.UnixMicro(), `"2026-11-23T10:00:00.123456Z"`},
+		{"TimestampNanos", `{"type":"long","logicalType":"timestamp-nanos"}`, stamp.UnixNano(), `"2026-11-23T10:00:00.123456789Z"`},
+		{"TimestampBefore1970", `{"type":"long","logicalType":"timestamp-millis"}`, int64(-1), `"1969-12-31T23:59:59.999Z"`},
+		{"TimestampOutOfRange", `{"type":"long","logicalType":"timestamp-millis"}`, int64(math.MaxInt64), `9223372036854775807`},
+		{"LocalTimestamp", `{"type":"long","logicalType":"local-timestamp-millis"}`, stamp.UnixMilli(), `"2026-11-23T10:00:00.123"`},
+		{"OptionalText", `["null","string"]`, "x", `"x"`},
+		{"OptionalNull", `["null","string"]`, nil, `null`},
+		{"TextOrNumber", `["null","string","double"]`, 2.5, `2.5`},
+		{"TextOrNotANumber", `["null","string","double"]`, map[string]any{"double": math.NaN()}, `{"double":"NaN"}`},
+		{"TwoNumbers", `["int","long"]`, map[string]any{"long": int64(5)}, `{"long":5}`},
+		{"TwoTexts", `["null","string","bytes"]`, map[string]any{"bytes": []byte("b")}, `{"bytes":"b"}`},
+		{"TwoRecords", `[{"type":"record","name":"n.A","fields":[]},{"type":"record","name":"n.B","fields":[]}]`, map[string]any{"n.B": map[string]any{}}, `{"n.B":{}}`},
+		{
+			"FieldNamedLikeABranch", `["null","string",{"type":"record","name":"R","fields":[{"name":"string","type":"string"}]}]`,
+			map[string]any{"R": map[string]any{"string": "v"}},
+			`{"R":{"string":"v"}}`,
+		},
+		{
+			"Recursion", `{"type":"record","name":"L","fields":[{"name":"n","type":"int"},{"name":"next","type":["null","L"]}]}`,
+			map[string]any{"n": 1, "next": map[string]any{"n": 2, "next": nil}},
+			`{"n":1,"next":{"n":2,"next":null}}`,
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			data := check.Must(avro.MustParse(tt.schema).Encode(tt.value))(t)
+			s := parse(t, tt.schema)
+			got := check.Must(s.Decode(data, limit))(t)
+			check.Equal(t, string(got), tt.want, "JSON")
+			check.True(t, json.Valid(got), "%s is not JSON", got)
+			again := check.Must(s.Encode(got, limit))(t)
+			check.True(t, bytes.Equal(again, data), "encoded %x, want %x", again, data)
+		})
+	}
+}
+
+const orderSchema = `{"type":"record","name":"shop.Order","fields":[
+	{"name":"id","type":"string"},
+	{"name":"status","type":{"type":"enum","name":"Status","symbols":["NEW","PAID"]}},
+	{"name":"lines","type":{"type":"array","items":{"type":"record","name":"Line","fields":[{"name":"n","type":"int"}]}},"default":[]},
+	{"name":"total","type":["null",{"type":"bytes","logicalType":"decimal","precision":4,"scale":2}],"default":null},
+	{"name":"either","type":["int","string"],"default":7}]}`
+
+func TestEncodeNamesTheFieldThatDoesNotFit(t *testing.T) {
+	t.Parallel()
+	s := parse(t, orderSchema)
+	check.Equal(t, s.Name(), "shop.Order", "name")
+	for text, want := range map[string]string{
+		`{"id":"1","status":"PAYED"}`:                           `$.status: must be one of the enum's symbols: NEW, PAID`,
+		`{"status":"NEW"}`:                                      `$.id: is missing, and the schema has no default for it`,
+		`{"id":1,"status":"NEW"}`:                               `$.id: must be a string`,
+		`{"id":"1","status":"NEW","lines":[{"n":1},{"n":2.5}]}`: `$.lines[1].n: must be a whole number of 32 bits`,
+		`{"id":"1","status":"NEW","total":"123.45"}`:            `$.total: has more than the 4 digits that the schema allows`,
+		`{"id":"1","status":"NEW","total":"1.234"}`:             `$.total: has more than the 2 digits after the point that the schema allows`,
+		`{"id":"1","status":"NEW","either":true}`:               `$.either: must be one of int, string`,
+		`{"id":"1","status":"NEW","extra":1}`:                   `$.extra: is not in the schema`,
+		`[`:                                                     `$: is not JSON`,
+		`{"id":"1","status":"NEW","lines":[{"n":99999999999}]}`: `$.lines[0].n: must be a whole number of 32 bits`,
+	} {
+		_, err := s.Encode([]byte(text), limit)
+		check.Equal(t, err.Error(), want, text)
+	}
+	data := check.Must(s.Encode([]byte(`{"status":"NEW","id":"1"}`), limit))(t)
+	check.Equal(t, string(check.Must(s.Decode(data, limit))(t)), `{"id":"1","status":"NEW","lines":[],"total":null,"either":7}`, "with defaults")
+}
+
+func TestReferencesAreFound(t *testing.T) {
+	t.Parallel()
+	s := parse(t, `{"type":"record","name":"a.Order","fields":[{"name":"item","type":"b.Item"},{"name":"again","type":"b.Item"}]}`,
+		`{"type":"record","name":"b.Item","fields":[{"name":"sku","type":"string"}]}`)
+	const text = `{"item":{"sku":"x"},"again":{"sku":"y"}}`
+	data := check.Must(s.Encode([]byte(text), limit))(t)
+	check.Equal(t, string(check.Must(s.Decode(data, limit))(t)), text, "JSON")
+}
+
+// hostile are schemas and data that cost much more than their size when they are decoded without limits.
+func TestHostileDataIsBounded(t *testing.T) {
+	t.Parallel()
+	var many strings.Builder
+	for i := range 1000 {
+		if i > 0 {
+			many.WriteByte(',')
+		}
+		many.WriteString(`{"name":"f` + strings.Repeat("x", i%50) + string(rune('a'+i%26)) + `_` + strings.Repeat("y", i/26) + `","type":"null"}`)
+	}
+	tests := []struct {
+		name, schema string
+		data         []byte
+		tooLarge     bool
+	}{
+		{"ABillionNulls", `{"type":"array","items":"null"}`, []byte{0xfe, 0xff, 0xff, 0xff, 0x0f, 0}, true},
+		{"WideRecords", `{"type":"array","items":{"type":"record","name":"R","fields":[` + many.String() + `]}}`, []byte{0xfe, 0xff, 0xff, 0xff, 0x0f, 0}, true},
+		{"LongSymbol", `{"type":"array","items":{"type":"enum","name":"E","symbols":["` + strings.Repeat("S", 60_000) + `"]}}`, append([]byte{0x80, 0x80, 0x80, 0x01}, make([]byte, 1<<20)...), true},
+		{"DeclaredTwoGigabytes", `"bytes"`, []byte{0xfe, 0xff, 0xff, 0xff, 0x0f, 1}, false},
+		{"NegativeLength", `"string"`, []byte{1}, false},
+		{"EndlessRecursion", `{"type":"record","name":"L","fields":[{"name":"n","type":["null","L"]}]}`, bytes.Repeat([]byte{2}, 10_000), true},
+		{"LongDecimal", `{"type":"bytes","logicalType":"decimal","precision":9,"scale":2}`, append([]byte{0x80, 0x80, 0x10}, make([]byte, 1<<17)...), false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := parse(t, tt.schema)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err := s.Decode(tt.data, limit)
+			runtime.ReadMemStats(&after)
+			var over *codec.LimitError
+			check.True(t, err != nil && errors.As(err, &over) == tt.tooLarge, "got %v", err)
+			check.True(t, after.TotalAlloc-before.TotalAlloc < 32*limit, "allocated %d bytes", after.TotalAlloc-before.TotalAlloc)
+		})
+	}
+}
+
+func TestSchemaThatIsNotValid(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{`{`, `"x"`, `{"type":"array"}`, `{"type":"enum","name":"E","symbols":["A","A"]}`} {
+		check.True(t, check.Err(Parse(text, nil)) != nil, "%s is accepted", text)
+	}
+}
+
+// FuzzDecode checks that any data ends with JSON or an error, within the limit, and that what was decoded from
+// canonical data is encoded as the same data.
+func FuzzDecode(f *testing.F) {
+	schemas := []string{
+		orderSchema, `["null","string","bytes",{"type":"map","values":["int","double"]}]`,
+		`{"type":"array","items":{"type":"record","name":"R","fields":[{"name":"t","type":{"type":"long","logicalType":"timestamp-nanos"}},{"name":"f","type":"float"},{"name":"r","type":["null","R"]}]}}`,
+		`{"type":"map","values":{"type":"fixed","name":"U","size":16,"logicalType":"uuid"}}`,
+	}
+	f.Add(0, []byte("\x021\x00\x00\x00\x00\x0e"))
+	f.Fuzz(func(t *testing.T, which int, data []byte) {
+		s, err := Parse(schemas[(which%len(schemas)+len(schemas))%len(schemas)], nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := s.Decode(data, 1<<16)
+		if err != nil {
+			return
+		}
+		if !json.Valid(text) || len(text) > 1<<17 {
+			t.Fatalf("%x gives %d bytes that are not JSON within the limit", data, len(text))
+		}
+		encoded, err := s.Encode(text, 1<<20)
+		if err != nil {
+			return // an invalid UTF-8 key may become the same as another
+		}
+		again, err := s.Decode(encoded, 1<<20)
+		if err != nil {
+			t.Fatalf("%x is encoded as %x, which is not valid: %v", data, encoded, err)
+		}
+		_ = again
+	})
+}

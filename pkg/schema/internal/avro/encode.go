@@ -1,0 +1,402 @@
+package avro
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/codec"
+)
+
+// Encode returns the encoding of a JSON value as Decode writes it, at most limit bytes of it. A member that is missing
+// gets the default of its field; one that the schema does not have is an error. The error is *codec.Error, which names
+// the field, or *codec.LimitError.
+func (s *Schema) Encode(text []byte, limit int) ([]byte, error) {
+	v, err := codec.Value(text)
+	if err != nil {
+		return nil, err
+	}
+	e := encoder{limit: limit}
+	if err := e.value(s.root, v, 0); err != nil {
+		return nil, err
+	}
+	return e.out, nil
+}
+
+type encoder struct {
+	out   []byte
+	limit int
+	path  codec.Path
+}
+
+func (e *encoder) value(n *node, v any, depth int) error {
+	switch {
+	case depth > codec.MaxDepth:
+		return &codec.LimitError{Kind: codec.TooDeep}
+	case len(e.out) > e.limit:
+		return &codec.LimitError{Kind: codec.TooLarge}
+	}
+	switch n.kind {
+	case null:
+		if v != nil {
+			return e.path.Errorf("must be null")
+		}
+		return nil
+	case boolean:
+		b, ok := v.(bool)
+		if !ok {
+			return e.path.Errorf("must be true or false")
+		}
+		e.out = append(e.out, map[bool]byte{true: 1}[b])
+		return nil
+	case integer, long:
+		return e.integer(n, v)
+	case float, double:
+		return e.float(n, v)
+	case bytesKind, text, fixed:
+		return e.text(n, v)
+	case enum:
+		symbol, _ := v.(string)
+		i := slices.Index(n.symbols, symbol)
+		if i < 0 {
+			return e.path.Errorf("must be one of the enum's symbols: %s", listed(n.symbols))
+		}
+		e.varint(int64(i))
+		return nil
+	case array:
+		return e.array(n, v, depth)
+	case mapKind:
+		return e.object(n, v, depth)
+	case union:
+		return e.union(n, v, depth)
+	default:
+		return e.record(n, v, depth)
+	}
+}
+
+// listed returns the first names of a list.
+func listed(names []string) string {
+	const most = 20
+	if len(names) > most {
+		return strings.Join(names[:most], ", ") + ", …"
+	}
+	return strings.Join(names, ", ")
+}
+
+func (e *encoder) varint(v int64) { e.out = binary.AppendVarint(e.out, v) }
+
+func (e *encoder) integer(n *node, v any) error {
+	if s, ok := v.(string); ok && n.logical != plain {
+		i, err := parseTime(n.logical, s)
+		if err != nil {
+			return e.path.Errorf("%s", err.Error())
+		}
+		if n.kind == integer && (i < math.MinInt32 || i > math.MaxInt32) {
+			return e.path.Errorf("is out of the range of 32 bits")
+		}
+		e.varint(i)
+		return nil
+	}
+	bits := 64
+	if n.kind == integer {
+		bits = 32
+	}
+	number, ok := v.(json.Number)
+	i, err := strconv.ParseInt(string(number), 10, bits)
+	if !ok || err != nil {
+		return e.path.Errorf("must be a whole number of %d bits", bits)
+	}
+	e.varint(i)
+	return nil
+}
+
+func (e *encoder) float(n *node, v any) error {
+	bits := 64
+	if n.kind == float {
+		bits = 32
+	}
+	var f float64
+	var err error
+	switch v := v.(type) {
+	case json.Number:
+		f, err = strconv.ParseFloat(string(v), bits)
+	case string:
+		values := map[string]float64{"NaN": math.NaN(), "Infinity": math.Inf(1), "-Infinity": math.Inf(-1)}
+		var known bool
+		if f, known = values[v]; !known {
+			return e.path.Errorf("must be a number")
+		}
+	default:
+		return e.path.Errorf("must be a number")
+	}
+	if err != nil {
+		return e.path.Errorf("is out of the range of %d bits", bits)
+	}
+	if n.kind == float {
+		e.out = binary.LittleEndian.AppendUint32(e.out, math.Float32bits(float32(f)))
+	} else {
+		e.out = binary.LittleEndian.AppendUint64(e.out, math.Float64bits(f))
+	}
+	return nil
+}
+
+func (e *encoder) text(n *node, v any) error {
+	if number, ok := v.(json.Number); ok && n.logical == decimal {
+		v = string(number)
+	}
+	s, ok := v.(string)
+	if !ok {
+		return e.path.Errorf("must be a string")
+	}
+	var b []byte
+	var err error
+	switch {
+	case n.kind == text:
+		b = []byte(s)
+	case n.logical == decimal:
+		if b, err = parseDecimal(s, n); err == nil && n.kind == fixed {
+			b = extend(b, n.size)
+		}
+		if err != nil {
+			return e.path.Errorf("%s", err.Error())
+		}
+	case n.logical == uuidLogical:
+		id, err := uuid.Parse(s)
+		if err != nil || len(s) != len(id.String()) {
+			return e.path.Errorf("must be a UUID")
+		}
+		b = id[:]
+	default:
+		for _, r := range s {
+			if r > 0xff {
+				return e.path.Errorf("must be bytes: characters from \\u0000 to \\u00ff only")
+			}
+			b = append(b, byte(r))
+		}
+	}
+	if n.kind == fixed {
+		if len(b) != n.size {
+			return e.path.Errorf("must be %d bytes, not %d", n.size, len(b))
+		}
+	} else {
+		e.varint(int64(len(b)))
+	}
+	if len(e.out)+len(b) > e.limit {
+		return &codec.LimitError{Kind: codec.TooLarge}
+	}
+	e.out = append(e.out, b...)
+	return nil
+}
+
+// extend extends a number in two's complement to a size, if it is shorter.
+func extend(b []byte, size int) []byte {
+	if len(b) >= size || size > maxDecimal {
+		return b
+	}
+	sign := byte(0)
+	if b[0] >= 0x80 {
+		sign = 0xff
+	}
+	longer := make([]byte, 0, size)
+	for range size - len(b) {
+		longer = append(longer, sign)
+	}
+	return append(longer, b...)
+}
+
+func (e *encoder) array(n *node, v any, depth int) error {
+	items, ok := v.([]any)
+	if !ok {
+		return e.path.Errorf("must be a list")
+	}
+	if len(items) > 0 {
+		e.varint(int64(len(items)))
+	}
+	for i, item := range items {
+		e.path.Element(i)
+		if err := e.value(n.items, item, depth+1); err != nil {
+			return err
+		}
+		e.path.Pop()
+	}
+	e.varint(0)
+	return nil
+}
+
+func (e *encoder) object(n *node, v any, depth int) error {
+	members, ok := v.(map[string]any)
+	if !ok {
+		return e.path.Errorf("must be an object")
+	}
+	if len(members) > 0 {
+		e.varint(int64(len(members)))
+	}
+	for _, name := range sorted(members) {
+		e.varint(int64(len(name)))
+		e.out = append(e.out, name...)
+		e.path.Entry()
+		if err := e.value(n.items, members[name], depth+1); err != nil {
+			return err
+		}
+		e.path.Pop()
+	}
+	e.varint(0)
+	return nil
+}
+
+func sorted(members map[string]any) []string {
+	names := make([]string, 0, len(members))
+	for name := range members {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (e *encoder) record(n *node, v any, depth int) error {
+	members, ok := v.(map[string]any)
+	if !ok {
+		return e.path.Errorf("must be an object")
+	}
+	known := 0
+	for i := range n.fields {
+		f := &n.fields[i]
+		e.path.Member(f.name)
+		item, given := members[f.name]
+		switch {
+		case given:
+			known++
+		case f.fallback != nil:
+			var err error
+			if item, err = codec.Value(f.fallback); err != nil {
+				return err
+			}
+			if err := e.fallback(f.node, item, depth+1); err != nil {
+				return err
+			}
+			e.path.Pop()
+			continue
+		default:
+			return e.path.Errorf("is missing, and the schema has no default for it")
+		}
+		if err := e.value(f.node, item, depth+1); err != nil {
+			return err
+		}
+		e.path.Pop()
+	}
+	if known == len(members) {
+		return nil
+	}
+	for _, name := range sorted(members) {
+		if !slices.ContainsFunc(n.fields, func(f field) bool { return f.name == name }) {
+			e.path.Member(name)
+			return e.path.Errorf("is not in the schema")
+		}
+	}
+	return nil
+}
+
+// fallback encodes a default value. That of a union belongs to the first branch that accepts it.
+func (e *encoder) fallback(n *node, v any, depth int) error {
+	if n.kind != union {
+		return e.value(n, v, depth)
+	}
+	begin, steps := len(e.out), e.path
+	for i, b := range n.branches {
+		e.varint(int64(i))
+		if e.value(b, v, depth+1) == nil {
+			return nil
+		}
+		e.out, e.path = e.out[:begin], steps
+	}
+	return e.path.Errorf("has a default that does not fit its union")
+}
+
+func (e *encoder) union(n *node, v any, depth int) error {
+	i, inner, err := e.choose(n, v)
+	if err != nil {
+		return err
+	}
+	e.varint(int64(i))
+	if wrapper, named := v.(map[string]any); named && len(wrapper) == 1 && !isSame(wrapper, inner) {
+		e.path.Member(n.branches[i].name)
+		defer e.path.Pop()
+	}
+	return e.value(n.branches[i], inner, depth+1)
+}
+
+func isSame(wrapper map[string]any, inner any) bool {
+	other, ok := inner.(map[string]any)
+	if !ok || len(other) != len(wrapper) {
+		return false
+	}
+	for name := range wrapper {
+		_, has := other[name]
+		return has
+	}
+	return true
+}
+
+// choose returns the branch for a value, and the value without the branch's name.
+func (e *encoder) choose(n *node, v any) (branch int, inner any, err error) {
+	if wrapper, ok := v.(map[string]any); ok && len(wrapper) == 1 {
+		for name, inner := range wrapper {
+			if i := n.branch(name); i >= 0 {
+				return i, inner, nil
+			}
+		}
+	}
+	var found []int
+	for i, b := range n.branches {
+		if b.accepts(v) {
+			found = append(found, i)
+		}
+	}
+	if _, number := v.(json.Number); number && len(found) == 0 {
+		found = n.numeric()
+	}
+	if len(found) == 1 {
+		return found[0], v, nil
+	}
+	var names []string
+	for _, b := range n.branches {
+		names = append(names, b.name)
+	}
+	if len(found) == 0 {
+		return 0, nil, e.path.Errorf("must be one of %s", listed(names))
+	}
+	return 0, nil, e.path.Errorf("must name its branch, as in {%q: …}: one of %s", names[found[0]], listed(names))
+}
+
+// numeric returns the branches that are written as text but take numbers too: times and decimals.
+func (n *node) numeric() []int {
+	var found []int
+	for i, b := range n.branches {
+		if b.logical != plain && b.logical != uuidLogical {
+			found = append(found, i)
+		}
+	}
+	return found
+}
+
+// accepts reports whether a JSON value has the type that values of the node are written as.
+func (n *node) accepts(v any) bool {
+	switch v.(type) {
+	case nil:
+		return n.kind == null
+	case bool:
+		return n.class() == classBool
+	case json.Number:
+		return n.class() == classNumber
+	case string:
+		return n.class() == classString
+	case []any:
+		return n.class() == classArray
+	}
+	return n.class() == classObject
+}

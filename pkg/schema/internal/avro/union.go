@@ -1,0 +1,77 @@
+package avro
+
+// class is the type of JSON value that a type is written as.
+type class uint8
+
+const (
+	classNull class = iota
+	classBool
+	classNumber
+	classString
+	classArray
+	classObject
+)
+
+func (n *node) class() class {
+	switch n.kind {
+	case null:
+		return classNull
+	case boolean:
+		return classBool
+	case integer, long:
+		if n.logical != plain {
+			return classString
+		}
+		return classNumber
+	case float, double:
+		return classNumber
+	case array:
+		return classArray
+	case mapKind, record:
+		return classObject
+	default:
+		return classString
+	}
+}
+
+// ambiguous reports whether the values of a union must name their branch, because JSON alone does not tell it: two
+// branches are written as the same type of JSON value, or a record or map could be taken for a branch's name.
+func ambiguous(branches []*node) bool {
+	seen := map[class]bool{}
+	names := map[string]bool{}
+	for _, b := range branches {
+		if b.kind == null {
+			continue
+		}
+		if seen[b.class()] {
+			return true
+		}
+		seen[b.class()] = true
+		names[b.name] = true
+	}
+	for _, b := range branches {
+		switch b.kind {
+		case mapKind:
+			if len(names) > 1 {
+				return true
+			}
+		case record:
+			for _, f := range b.fields {
+				if names[f.name] {
+					return true
+				}
+			}
+		default:
+		}
+	}
+	return false
+}
+
+func (n *node) branch(name string) int {
+	for i, b := range n.branches {
+		if b.name == name && b.kind != null {
+			return i
+		}
+	}
+	return -1
+}

@@ -1,0 +1,118 @@
+// Package codec has what the formats share: their limits, and the error that names a value by its path.
+package codec
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// MaxDepth is how deep a decoded value may nest. Answers of the API add some levels, and common JSON readers stop at
+// 256.
+const MaxDepth = 200
+
+// Error is a value that does not fit its schema. Its text contains nothing of the value.
+type Error struct {
+	Path   string // such as $.items[2].sku; "$" for the whole value
+	Reason string
+}
+
+// Error returns the path and the reason.
+func (e *Error) Error() string { return e.Path + ": " + e.Reason }
+
+// Kinds of Limit errors.
+const (
+	TooLarge = "too_large"
+	TooDeep  = "too_deep"
+)
+
+// LimitError is a value that is larger than the caller allows.
+type LimitError struct{ Kind string }
+
+// Error returns which limit it is.
+func (e *LimitError) Error() string {
+	if e.Kind == TooDeep {
+		return fmt.Sprintf("the decoded value nests deeper than %d levels", MaxDepth)
+	}
+	return "the decoded value is larger than the limit"
+}
+
+// Path is a path of names and indexes, as a stack.
+type Path struct{ steps []string }
+
+// Member adds the name of a member.
+func (p *Path) Member(name string) { p.steps = append(p.steps, member(name)) }
+
+// Element adds an index.
+func (p *Path) Element(i int) { p.steps = append(p.steps, "["+strconv.Itoa(i)+"]") }
+
+// Entry adds a step into a map. Its key is left out: it belongs to the value.
+func (p *Path) Entry() { p.steps = append(p.steps, "[*]") }
+
+// Pop removes the last step.
+func (p *Path) Pop() { p.steps = p.steps[:len(p.steps)-1] }
+
+// Errorf returns an error at the present path.
+func (p *Path) Errorf(format string, args ...any) error {
+	return &Error{Path: p.String(), Reason: fmt.Sprintf(format, args...)}
+}
+
+// String returns the path as search takes it.
+func (p *Path) String() string {
+	text := "$" + strings.Join(p.steps, "")
+	if len(text) > maxPath {
+		return text[:maxPath] + "…"
+	}
+	return text
+}
+
+const maxPath = 512
+
+func member(name string) string {
+	for i, r := range name {
+		if r != '_' && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (i == 0 || r < '0' || r > '9') {
+			return "[" + strconv.Quote(name) + "]"
+		}
+	}
+	return "." + name
+}
+
+// AppendString appends s as a JSON string, with U+FFFD for bytes that are not UTF-8.
+func AppendString(dst []byte, s string) []byte {
+	const hex = "0123456789abcdef"
+	dst = append(dst, '"')
+	from := 0
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c >= utf8.RuneSelf {
+			r, size := utf8.DecodeRuneInString(s[i:])
+			if r == utf8.RuneError && size == 1 {
+				dst = append(append(dst, s[from:i]...), "\uFFFD"...)
+				from = i + 1
+			}
+			i += size
+			continue
+		}
+		if c >= ' ' && c != '"' && c != '\\' {
+			i++
+			continue
+		}
+		dst = append(dst, s[from:i]...)
+		switch c {
+		case '"', '\\':
+			dst = append(dst, '\\', c)
+		case '\n':
+			dst = append(dst, '\\', 'n')
+		case '\r':
+			dst = append(dst, '\\', 'r')
+		case '\t':
+			dst = append(dst, '\\', 't')
+		default:
+			dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+		}
+		i++
+		from = i
+	}
+	return append(append(dst, s[from:]...), '"')
+}

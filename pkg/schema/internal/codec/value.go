@@ -1,0 +1,23 @@
+package codec
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+)
+
+// Value returns one JSON text as maps, lists, strings, json.Number, bool and nil, with numbers exactly as they are
+// written.
+func Value(text []byte) (any, error) {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	var v any
+	if err := dec.Decode(&v); err != nil {
+		return nil, &Error{Path: "$", Reason: "is not JSON"}
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return nil, &Error{Path: "$", Reason: "is more than one JSON value"}
+	}
+	return v, nil
+}

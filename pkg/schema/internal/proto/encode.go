@@ -1,0 +1,127 @@
+package proto
+
+import (
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/dynamicpb"
+
+	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/codec"
+)
+
+// Encode returns the encoding of a message in JSON form. Unknown fields of original, a message of the same type or an
+// earlier version of it, are kept: those of list elements go with the element of the same index when the list keeps
+// its length, else with the element that has the same fields; nil: there is no original. The error is *codec.Error,
+// which names the field, or *codec.LimitError.
+func (s *Schema) Encode(indexes []int, text, original []byte, limit int) ([]byte, error) {
+	descriptor, err := s.message(indexes)
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > limit {
+		return nil, &codec.LimitError{Kind: codec.TooLarge}
+	}
+	m := dynamicpb.NewMessage(descriptor)
+	if err := s.unmarshal(text, m); err != nil {
+		return nil, s.explain(descriptor, text)
+	}
+	if original != nil {
+		if before, err := s.read(indexes, original); err == nil {
+			keepUnknown(m, before)
+		}
+	}
+	data, err := proto.MarshalOptions{Deterministic: true, AllowPartial: true}.Marshal(m)
+	switch {
+	case err != nil:
+		return nil, &codec.Error{Path: "$", Reason: "cannot be encoded"}
+	case len(data) > limit:
+		return nil, &codec.LimitError{Kind: codec.TooLarge}
+	}
+	return data, nil
+}
+
+func (s *Schema) unmarshal(text []byte, m proto.Message) error {
+	return protojson.UnmarshalOptions{Resolver: s.types, RecursionLimit: codec.MaxDepth}.Unmarshal(text, m)
+}
+
+// keepUnknown copies the unknown fields of before, and of the messages in it, to the messages that they have become.
+func keepUnknown(after, before protoreflect.Message) {
+	if unknown := before.GetUnknown(); len(unknown) > 0 {
+		after.SetUnknown(append(unknown[:len(unknown):len(unknown)], after.GetUnknown()...))
+	}
+	before.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		if !after.Has(f) {
+			return true
+		}
+		switch {
+		case f.IsMap():
+			if f.MapValue().Message() != nil {
+				keepInMap(after.Mutable(f).Map(), v.Map())
+			}
+		case f.Message() == nil:
+		case f.IsList():
+			keepInList(after.Mutable(f).List(), v.List())
+		default:
+			keepUnknown(after.Mutable(f).Message(), v.Message())
+		}
+		return true
+	})
+}
+
+func keepInMap(after, before protoreflect.Map) {
+	before.Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
+		if after.Has(k) {
+			keepUnknown(after.Mutable(k).Message(), v.Message())
+		}
+		return true
+	})
+}
+
+func keepInList(after, before protoreflect.List) {
+	if after.Len() == before.Len() {
+		for i := range after.Len() {
+			keepUnknown(after.Get(i).Message(), before.Get(i).Message())
+		}
+		return
+	}
+	next := 0
+	for i := range after.Len() {
+		for j := next; j < before.Len(); j++ {
+			if sameKnown(after.Get(i).Message(), before.Get(j).Message()) {
+				keepUnknown(after.Get(i).Message(), before.Get(j).Message())
+				next = j + 1
+				break
+			}
+		}
+	}
+}
+
+// sameKnown reports whether two messages are equal without their unknown fields.
+func sameKnown(a, b protoreflect.Message) bool {
+	known := proto.Clone(b.Interface())
+	dropUnknown(known.ProtoReflect())
+	return proto.Equal(a.Interface(), known)
+}
+
+func dropUnknown(m protoreflect.Message) {
+	m.SetUnknown(nil)
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case f.IsMap():
+			if f.MapValue().Message() != nil {
+				v.Map().Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool {
+					dropUnknown(v.Message())
+					return true
+				})
+			}
+		case f.Message() == nil:
+		case f.IsList():
+			for i := range v.List().Len() {
+				dropUnknown(v.List().Get(i).Message())
+			}
+		default:
+			dropUnknown(v.Message())
+		}
+		return true
+	})
+}

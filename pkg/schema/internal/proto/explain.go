@@ -1,0 +1,112 @@
+package proto
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/dynamicpb"
+
+	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/codec"
+)
+
+// explain finds the first field of a JSON text that does not fit. The library's own errors quote the value.
+func (s *Schema) explain(descriptor protoreflect.MessageDescriptor, text []byte) error {
+	v, err := codec.Value(text)
+	if err != nil {
+		return err
+	}
+	x := explainer{schema: s}
+	if err := x.message(descriptor, v); err != nil {
+		return err
+	}
+	return &codec.Error{Path: "$", Reason: "does not fit " + string(descriptor.FullName())}
+}
+
+type explainer struct {
+	schema *Schema
+	path   codec.Path
+}
+
+func (x *explainer) message(descriptor protoreflect.MessageDescriptor, v any) error {
+	members, ok := v.(map[string]any)
+	if !ok || strings.HasPrefix(string(descriptor.FullName()), "google.protobuf.") {
+		return x.path.Errorf("must be %s in its JSON form", descriptor.FullName())
+	}
+	names := make([]string, 0, len(members))
+	for name := range members {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		x.path.Member(name)
+		field := descriptor.Fields().ByJSONName(name)
+		if field == nil {
+			field = descriptor.Fields().ByTextName(name)
+		}
+		if field == nil {
+			return x.path.Errorf("is not in the schema")
+		}
+		if !x.fits(descriptor, name, members[name]) {
+			return x.field(descriptor, field, name, members[name])
+		}
+		x.path.Pop()
+	}
+	return nil
+}
+
+// fits reports whether a message that has only this member is valid.
+func (x *explainer) fits(descriptor protoreflect.MessageDescriptor, name string, v any) bool {
+	text, err := json.Marshal(map[string]any{name: v})
+	return err == nil && x.schema.unmarshal(text, dynamicpb.NewMessage(descriptor)) == nil
+}
+
+// field finds what does not fit in the value of a field.
+func (x *explainer) field(descriptor protoreflect.MessageDescriptor, f protoreflect.FieldDescriptor, name string, v any) error {
+	if items, ok := v.([]any); ok && f.IsList() {
+		for i, item := range items {
+			if !x.fits(descriptor, name, []any{item}) {
+				x.path.Element(i)
+				return x.value(f, item)
+			}
+		}
+	}
+	if members, ok := v.(map[string]any); ok && f.IsMap() {
+		for key, item := range members {
+			if !x.fits(descriptor, name, map[string]any{key: item}) {
+				x.path.Entry()
+				return x.value(f.MapValue(), item)
+			}
+		}
+	}
+	switch {
+	case f.IsList():
+		return x.path.Errorf("must be a list")
+	case f.IsMap():
+		return x.path.Errorf("must be an object")
+	}
+	return x.value(f, v)
+}
+
+func (x *explainer) value(f protoreflect.FieldDescriptor, v any) error {
+	switch f.Kind() {
+	case protoreflect.MessageKind, protoreflect.GroupKind:
+		if err := x.message(f.Message(), v); err != nil {
+			return err
+		}
+		return x.path.Errorf("does not fit %s", f.Message().FullName())
+	case protoreflect.EnumKind:
+		var names []string
+		for i := 0; i < f.Enum().Values().Len() && i < maxListed; i++ {
+			names = append(names, string(f.Enum().Values().Get(i).Name()))
+		}
+		return x.path.Errorf("must be one of the enum's values: %s", strings.Join(names, ", "))
+	case protoreflect.BytesKind:
+		return x.path.Errorf("must be bytes in base64")
+	default:
+		return x.path.Errorf("must be a value of type %s", f.Kind())
+	}
+}
+
+const maxListed = 20

@@ -1,0 +1,195 @@
+// Package proto translates values between Protobuf's binary encoding and its canonical JSON form.
+//
+// Reading order:
+//   - schema.go: a compiled schema, and the message that a value names
+//   - decode.go: binary to JSON
+//   - encode.go: JSON to binary; unknown fields survive
+//   - explain.go: which field does not fit
+package proto
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/bufbuild/protocompile"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/dynamicpb"
+
+	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/codec"
+)
+
+// Schema is a compiled file. It is immutable and safe for concurrent use.
+type Schema struct {
+	file  protoreflect.FileDescriptor
+	types *dynamicpb.Types
+}
+
+const (
+	mainFile       = "dlq-manager/schema.proto"
+	compileTimeout = 10 * time.Second
+)
+
+// Parse compiles a file, which is text or a FileDescriptorProto in base64. References are the files that it imports,
+// by the names of the imports. Google's own files need no reference.
+func Parse(schema string, references map[string]string) (*Schema, error) {
+	sources := map[string]string{}
+	for name, text := range references {
+		sources[name] = text
+	}
+	sources[mainFile] = schema
+	for name, text := range builtin {
+		if _, given := sources[name]; !given {
+			sources[name] = text
+		}
+	}
+	resolver := protocompile.ResolverFunc(func(path string) (protocompile.SearchResult, error) {
+		text, ok := sources[path]
+		if !ok {
+			return protocompile.SearchResult{}, protoregistry.NotFound
+		}
+		if file := decodeFile(text); file != nil {
+			file.Name = proto.String(path)
+			return protocompile.SearchResult{Proto: file}, nil
+		}
+		return protocompile.SearchResult{Source: strings.NewReader(text)}, nil
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), compileTimeout)
+	defer cancel()
+	compiler := protocompile.Compiler{Resolver: protocompile.WithStandardImports(resolver), MaxParallelism: 1}
+	files, err := compiler.Compile(ctx, mainFile)
+	if err != nil {
+		return nil, fmt.Errorf("compile the Protobuf schema: %w", err)
+	}
+	registry := &protoregistry.Files{}
+	if err := register(registry, files[0]); err != nil {
+		return nil, fmt.Errorf("compile the Protobuf schema: %w", err)
+	}
+	return &Schema{file: files[0], types: dynamicpb.NewTypes(registry)}, nil
+}
+
+func register(registry *protoregistry.Files, file protoreflect.FileDescriptor) error {
+	if _, err := registry.FindFileByPath(file.Path()); err == nil {
+		return nil
+	}
+	for i := range file.Imports().Len() {
+		if err := register(registry, file.Imports().Get(i).FileDescriptor); err != nil {
+			return err
+		}
+	}
+	return registry.RegisterFile(file)
+}
+
+// decodeFile returns the descriptor in base64 text, as some clients register schemas; nil when the text is not one.
+func decodeFile(text string) *descriptorpb.FileDescriptorProto {
+	raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
+	if err != nil || len(raw) == 0 {
+		return nil
+	}
+	var file descriptorpb.FileDescriptorProto
+	if proto.Unmarshal(raw, &file) != nil {
+		return nil
+	}
+	return &file
+}
+
+var errIndexes = errors.New("the message indexes are not valid")
+
+// maxIndexes limits how deep a message is nested in its file.
+const maxIndexes = 100
+
+// Indexes reads the message indexes at the beginning of data: the position of the message's type in its file. It
+// returns them and how many bytes they take. A single zero byte is short for the first message.
+func Indexes(data []byte) (indexes []int, size int, err error) {
+	count, n := binary.Varint(data)
+	if n <= 0 || count < 0 || count > maxIndexes {
+		return nil, 0, errIndexes
+	}
+	if count == 0 {
+		return []int{0}, n, nil
+	}
+	size = n
+	for range count {
+		i, n := binary.Varint(data[size:])
+		if n <= 0 || i < 0 || i > 1<<20 {
+			return nil, 0, errIndexes
+		}
+		indexes = append(indexes, int(i))
+		size += n
+	}
+	return indexes, size, nil
+}
+
+// AppendIndexes is the inverse of Indexes.
+func AppendIndexes(dst []byte, indexes []int) []byte {
+	if len(indexes) == 1 && indexes[0] == 0 {
+		return append(dst, 0)
+	}
+	dst = binary.AppendVarint(dst, int64(len(indexes)))
+	for _, i := range indexes {
+		dst = binary.AppendVarint(dst, int64(i))
+	}
+	return dst
+}
+
+func (s *Schema) message(indexes []int) (protoreflect.MessageDescriptor, error) {
+	list := s.file.Messages()
+	var found protoreflect.MessageDescriptor
+	for _, i := range indexes {
+		if i >= list.Len() {
+			return nil, &codec.Error{Path: "$", Reason: fmt.Sprintf("the schema has no message with the indexes %v", indexes)}
+		}
+		found = list.Get(i)
+		list = found.Messages()
+	}
+	return found, nil
+}
+
+// Name returns the full name of a message; "" when there is none with those indexes.
+func (s *Schema) Name(indexes []int) string {
+	if found, err := s.message(indexes); err == nil {
+		return string(found.FullName())
+	}
+	return ""
+}
+
+// Find returns the indexes of the message with that full name; nil when there is none.
+func (s *Schema) Find(name string) []int { return find(s.file.Messages(), name, nil) }
+
+func find(list protoreflect.MessageDescriptors, name string, at []int) []int {
+	for i := range list.Len() {
+		indexes := append(at[:len(at):len(at)], i)
+		if string(list.Get(i).FullName()) == name {
+			return indexes
+		}
+		if found := find(list.Get(i).Messages(), name, indexes); found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
+// builtin are files that the registry's own clients know without a reference.
+var builtin = map[string]string{
+	"confluent/meta.proto": `syntax = "proto3";
+package confluent;
+import "google/protobuf/descriptor.proto";
+message Meta { string doc = 1; map<string, string> params = 2; repeated string tags = 3; }
+extend google.protobuf.FileOptions { Meta file_meta = 1088; }
+extend google.protobuf.MessageOptions { Meta message_meta = 1088; }
+extend google.protobuf.FieldOptions { Meta field_meta = 1088; }
+extend google.protobuf.EnumOptions { Meta enum_meta = 1088; }
+extend google.protobuf.EnumValueOptions { Meta enum_value_meta = 1088; }
+`,
+	"confluent/type/decimal.proto": `syntax = "proto3";
+package confluent.type;
+message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }
+`,
+}

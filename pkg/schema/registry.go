@@ -1,0 +1,278 @@
+package schema
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/sr"
+	"golang.org/x/sync/singleflight"
+	"golang.org/x/time/rate"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+const (
+	// lookupsPerSecond bounds the requests to one registry: records may name any number of schemas that do not exist.
+	lookupsPerSecond = 10
+	// unknownAge is how long an id that the registry does not have is not asked for again.
+	unknownAge = time.Minute
+	// subjectAge is how long the versions of a subject, and the subjects of a schema, are used.
+	subjectAge = 10 * time.Second
+	// downAge is how long a registry that failed is not asked.
+	downAge = 5 * time.Second
+	// sizeFactor is how many times as large as its text a compiled schema is taken to be.
+	sizeFactor = 10
+	entrySize  = 512
+)
+
+// registry looks schemas up. It is safe for concurrent use.
+type registry struct {
+	cfg     RegistryConfig
+	topics  *entity.TopicPatterns // nil: all
+	client  *sr.Client
+	timeout time.Duration
+	limiter *rate.Limiter
+	cache   *cache
+	flights singleflight.Group
+	lookups *prometheus.CounterVec
+	now     func() time.Time
+
+	mu        sync.Mutex
+	downUntil time.Time
+	fault     error
+}
+
+func newRegistry(cfg RegistryConfig, timeout time.Duration, shared *cache, lookups *prometheus.CounterVec) (*registry, error) {
+	client, err := newClient(cfg, timeout)
+	if err != nil {
+		return nil, err
+	}
+	r := &registry{
+		cfg: cfg, client: client, timeout: timeout, limiter: rate.NewLimiter(lookupsPerSecond, lookupsPerSecond), cache: shared,
+		lookups: lookups, now: time.Now,
+	}
+	if len(cfg.Topics) > 0 {
+		patterns, err := entity.ParseTopicPatterns("schemas.registries.topics", cfg.Topics...)
+		if err != nil {
+			return nil, err
+		}
+		r.topics = &patterns
+	}
+	for _, result := range []string{"found", "unknown", "failed"} {
+		lookups.WithLabelValues(cfg.Name, result)
+	}
+	return r, nil
+}
+
+func (r *registry) has(topic string) bool {
+	return topic != "" && (r.topics == nil || r.topics.Match(topic))
+}
+
+// unknown is a cached answer that the registry does not have something.
+type unknown struct{}
+
+// find returns what is cached under the key, or looks it up within the timeout. Callers with the same key share one
+// look-up, which goes on when ctx ends. size returns the size in memory, and how long the value may be used; 0: always.
+func (r *registry) find(ctx context.Context, key string, look func(context.Context) (any, error), size func(any) (int, time.Duration)) (any, error) {
+	key = r.cfg.Name + "\n" + key
+	if v, ok := r.cache.get(key, r.now()); ok {
+		if _, missing := v.(unknown); missing {
+			return nil, errUnknown
+		}
+		return v, nil
+	}
+	if err := r.down(); err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, errNoTime
+	}
+	done := r.flights.DoChan(key, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.timeout)
+		defer cancel()
+		v, err := look(ctx)
+		switch {
+		case errors.Is(err, errUnknown):
+			r.cache.put(cached{key: key, value: unknown{}, size: entrySize, expires: r.now().Add(unknownAge)})
+			return nil, err
+		case err != nil:
+			return nil, err
+		}
+		bytes, age := size(v)
+		item := cached{key: key, value: v, size: bytes + entrySize}
+		if age > 0 {
+			item.expires = r.now().Add(age)
+		}
+		r.cache.put(item)
+		return v, nil
+	})
+	select {
+	case answer := <-done:
+		return answer.Val, answer.Err
+	case <-ctx.Done():
+		return nil, errNoTime
+	}
+}
+
+var (
+	errNoTime = errors.New("the look-ups take too long; it is tried again later")
+	errBusy   = fmt.Errorf("more than %d look-ups a second; it is tried again later", lookupsPerSecond)
+)
+
+// request makes one request within the limits. A failure means that the registry is not asked for a while.
+func (r *registry) request(ctx context.Context, do func() error) error {
+	if err := r.down(); err != nil {
+		return err
+	}
+	if err := r.limiter.Wait(ctx); err != nil {
+		return errBusy
+	}
+	err := translate(do())
+	switch {
+	case err == nil:
+		r.lookups.WithLabelValues(r.cfg.Name, "found").Inc()
+	case errors.Is(err, errUnknown):
+		r.lookups.WithLabelValues(r.cfg.Name, "unknown").Inc()
+	default:
+		r.lookups.WithLabelValues(r.cfg.Name, "failed").Inc()
+		if !errors.Is(err, errSchemaSize) {
+			r.mu.Lock()
+			r.downUntil, r.fault = r.now().Add(downAge), err
+			r.mu.Unlock()
+		}
+	}
+	return err
+}
+
+// down returns why the registry is not asked now, or nil.
+func (r *registry) down() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.now().Before(r.downUntil) {
+		return r.fault
+	}
+	return nil
+}
+
+// byID returns a schema. The error is errUnknown, or says why it cannot be read now.
+func (r *registry) byID(ctx context.Context, id int) (*compiled, error) {
+	return r.schema(ctx, "id "+strconv.Itoa(id), func(ctx context.Context) (found sr.SubjectSchema, err error) {
+		found.ID = id
+		err = r.request(ctx, func() (err error) {
+			found.Schema, err = r.client.SchemaByID(ctx, id)
+			return err
+		})
+		return found, err
+	})
+}
+
+func (r *registry) byGUID(ctx context.Context, guid string) (*compiled, error) {
+	return r.schema(ctx, "guid "+guid, func(ctx context.Context) (found sr.SubjectSchema, err error) {
+		err = r.request(ctx, func() (err error) {
+			found, err = r.client.SchemaByGUID(ctx, guid)
+			return err
+		})
+		found.GUID = guid
+		if err != nil || found.ID != 0 {
+			return found, err
+		}
+		err = r.request(ctx, func() error {
+			ids, err := r.client.SchemaIDsByGUID(ctx, guid)
+			if len(ids) > 0 {
+				found.ID = ids[0].ID
+			}
+			return err
+		})
+		if errors.Is(err, errUnknown) { // an older registry: the subject is then not shown
+			err = nil
+		}
+		return found, err
+	})
+}
+
+// schema looks a schema up with its references, and compiles it.
+func (r *registry) schema(ctx context.Context, key string, look func(context.Context) (sr.SubjectSchema, error)) (*compiled, error) {
+	v, err := r.find(ctx, key, func(ctx context.Context) (any, error) {
+		found, err := look(ctx)
+		if err != nil && !errors.Is(err, errSchemaSize) {
+			return nil, err
+		}
+		if err == nil {
+			return r.compile(ctx, found)
+		}
+		return &compiled{source: source{format: entity.UnknownFormat}, id: found.ID, guid: found.GUID, fault: err}, nil
+	}, func(v any) (int, time.Duration) {
+		if c, _ := v.(*compiled); c != nil {
+			return sizeFactor * c.size(), 0
+		}
+		return 0, 0
+	})
+	if err != nil {
+		return nil, err
+	}
+	return v.(*compiled), nil //nolint:forcetypeassert // looked up above
+}
+
+func (r *registry) compile(ctx context.Context, found sr.SubjectSchema) (*compiled, error) {
+	s := source{format: formatOf(found.Type), text: found.Schema.Schema}
+	var err error
+	switch s.refs, err = r.references(ctx, found.Schema); {
+	case errors.Is(err, errReferences) || errors.Is(err, errSchemaSize):
+		return &compiled{source: source{format: s.format}, id: found.ID, guid: found.GUID, fault: err}, nil
+	case err != nil:
+		return nil, err
+	}
+	return compile(found.ID, found.GUID, s), nil
+}
+
+// version returns one version of a subject, which never changes.
+func (r *registry) version(ctx context.Context, subject string, version int) (found sr.SubjectSchema, err error) {
+	err = r.request(ctx, func() (err error) {
+		found, err = r.client.SchemaByVersion(sr.WithParams(ctx, sr.ShowDeleted), subject, version)
+		return err
+	})
+	return found, err
+}
+
+// latest returns the latest version of a subject.
+func (r *registry) latest(ctx context.Context, subject string) (sr.SubjectSchema, error) {
+	v, err := r.find(ctx, "latest "+subject, func(ctx context.Context) (any, error) {
+		var found sr.SubjectSchema
+		err := r.request(ctx, func() (err error) {
+			found, err = r.client.SchemaByVersion(ctx, subject, -1)
+			return err
+		})
+		return found, err
+	}, func(v any) (int, time.Duration) {
+		found, _ := v.(sr.SubjectSchema)
+		return len(found.Schema.Schema), subjectAge
+	})
+	if err != nil {
+		return sr.SubjectSchema{}, err
+	}
+	return v.(sr.SubjectSchema), nil //nolint:forcetypeassert // looked up above
+}
+
+// subjects returns the subjects and versions that a schema has.
+func (r *registry) subjects(ctx context.Context, id int) ([]sr.SubjectVersion, error) {
+	v, err := r.find(ctx, "subjects "+strconv.Itoa(id), func(ctx context.Context) (any, error) {
+		var found []sr.SubjectVersion
+		err := r.request(ctx, func() (err error) {
+			found, err = r.client.SchemaVersionsByID(ctx, id)
+			return err
+		})
+		return found, err
+	}, func(v any) (int, time.Duration) {
+		found, _ := v.([]sr.SubjectVersion)
+		return len(found) * entrySize, subjectAge
+	})
+	if err != nil {
+		return nil, err
+	}
+	return v.([]sr.SubjectVersion), nil //nolint:forcetypeassert // looked up above
+}

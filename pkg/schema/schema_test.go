@@ -1,0 +1,448 @@
+package schema
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// fakeRegistry answers with JSON by path, and 404 otherwise. integration/registry is a whole one.
+type fakeRegistry struct {
+	mu       sync.Mutex
+	answers  map[string]any
+	requests []string
+	fail     func(w http.ResponseWriter, r *http.Request) bool
+}
+
+func (f *fakeRegistry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	f.requests = append(f.requests, r.URL.Path)
+	answer, ok := f.answers[r.URL.Path]
+	fail := f.fail
+	f.mu.Unlock()
+	if fail != nil && fail(w, r) {
+		return
+	}
+	if !ok {
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = w.Write([]byte(`{"error_code":40403,"message":"Schema not found"}`))
+		return
+	}
+	_ = json.NewEncoder(w).Encode(answer)
+}
+
+func (f *fakeRegistry) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.requests)
+}
+
+func (f *fakeRegistry) failing(fail func(w http.ResponseWriter, r *http.Request) bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fail = fail
+}
+
+type object = map[string]any
+
+const (
+	guid  = "123e4567-e89b-12d3-a456-426614174000"
+	guid2 = "123e4567-e89b-12d3-a456-426614174002"
+
+	oldAvro  = `{"type":"record","name":"Order","fields":[{"name":"status","type":{"type":"enum","name":"S","symbols":["NEW","PAYED"]}}]}`
+	newAvro  = `{"type":"record","name":"Order","fields":[{"name":"status","type":{"type":"enum","name":"S","symbols":["NEW","PAID"]}},{"name":"n","type":"int","default":7}]}`
+	protoOld = `syntax = "proto3"; message Other {} message Order { string id = 1; }`
+	protoNew = `syntax = "proto3"; message Order { string id = 1; int32 n = 2; } message Other {}`
+)
+
+func newFake() *fakeRegistry {
+	avro := func(id, version int, text, guid string) object {
+		return object{"subject": "orders-value", "id": id, "version": version, "schema": text, "guid": guid}
+	}
+	f := &fakeRegistry{answers: map[string]any{}}
+	f.answers["/schemas/ids/1"] = avro(1, 1, oldAvro, guid)
+	f.answers["/schemas/ids/2"] = avro(2, 2, newAvro, guid2)
+	f.answers["/schemas/guids/"+guid] = avro(1, 1, oldAvro, guid)
+	f.answers["/schemas/ids/1/versions"] = []object{{"subject": "copies-value", "version": 4}, {"subject": "orders-value", "version": 1}}
+	f.answers["/subjects/orders-value/versions/latest"] = avro(2, 2, newAvro, guid2)
+	f.answers["/schemas/ids/3"] = object{"schemaType": "PROTOBUF", "schema": protoOld}
+	f.answers["/schemas/ids/4"] = object{"schemaType": "PROTOBUF", "schema": protoNew}
+	f.answers["/subjects/protos-value/versions/latest"] = object{"subject": "protos-value", "id": 4, "version": 2, "schemaType": "PROTOBUF", "schema": protoNew}
+	f.answers["/schemas/ids/5"] = object{"schemaType": "JSON", "schema": `{"type":"object","properties":{"n":{"type":"integer"}}}`}
+	f.answers["/schemas/ids/6"] = object{"schema": `{"type":"record"`}
+	f.answers["/schemas/ids/7"] = object{
+		"schema": `{"type":"record","name":"A","fields":[{"name":"b","type":"B"}]}`, "references": []object{{"name": "B", "subject": "b", "version": 3}},
+	}
+	f.answers["/subjects/b/versions/3"] = object{"subject": "b", "id": 8, "version": 3, "schema": `{"type":"record","name":"B","fields":[{"name":"x","type":"int"}]}`}
+	f.answers["/subjects/legacy/versions/latest"] = object{"subject": "legacy", "id": 1, "version": 1, "schema": oldAvro}
+	return f
+}
+
+type fixture struct {
+	*Decoder
+	fake *fakeRegistry
+	url  string
+}
+
+func open(t *testing.T, change ...func(*Config)) *fixture {
+	t.Helper()
+	f := &fixture{fake: newFake()}
+	server := httptest.NewServer(f.fake)
+	t.Cleanup(server.Close)
+	f.url = server.URL
+	cfg := DefaultConfig()
+	cfg.Registries = []RegistryConfig{{Name: "main", URL: server.URL}}
+	for _, c := range change {
+		c(&cfg)
+	}
+	check.NoError(t, cfg.Validate())
+	f.Decoder = check.Must(New(cfg, prometheus.NewRegistry()))(t)
+	return f
+}
+
+func framed(id uint32, data ...byte) []byte {
+	return append(binary.BigEndian.AppendUint32([]byte{0}, id), data...)
+}
+
+func message(value []byte, headers ...entity.Header) *entity.Message {
+	return &entity.Message{
+		OriginalTopic: "orders", Source: entity.Source{Topic: "orders.dlq.v1"}, Record: entity.Record{Value: value, Headers: headers},
+	}
+}
+
+func (f *fixture) decode(t *testing.T, m *entity.Message) entity.Decoded {
+	t.Helper()
+	return f.Reader(t.Context()).Decode(m, entity.ValuePart, 1<<20)
+}
+
+func TestDecodeByFormatAndFrame(t *testing.T) {
+	t.Parallel()
+	raw := check.Must(uuid.Parse(guid))(t)
+	header := entity.Header{Key: "__value_schema_id", Value: append([]byte{1}, raw[:]...)}
+	for _, tt := range []struct {
+		name   string
+		m      *entity.Message
+		format entity.Format
+		want   string
+	}{
+		{"AvroWithPrefix", message(framed(1, 2)), entity.Avro, `{"status":"PAYED"}`},
+		{"AvroWithHeader", message([]byte{2}, header), entity.Avro, `{"status":"PAYED"}`},
+		{"AvroWithReference", message(framed(7, 2)), entity.Avro, `{"b":{"x":1}}`},
+		{"ProtobufSecondMessage", message(framed(3, append([]byte{2, 2}, "\x0a\x01x"...)...)), entity.Protobuf, `{"id":"x"}`},
+		{"ProtobufFirstMessage", message(framed(4, append([]byte{0}, "\x0a\x01x"...)...)), entity.Protobuf, `{"id":"x"}`},
+		{"JSONSchema", message(framed(5, []byte(`{"n":1}`)...)), entity.JSONSchema, `{"n":1}`},
+		{"PlainJSON", message([]byte(`{"n":1}`)), entity.NoFormat, ``},
+		{"Text", message([]byte("text")), entity.NoFormat, ``},
+		{"Null", message(nil), entity.NoFormat, ``},
+		{"OtherHeader", message([]byte(`{}`), entity.Header{Key: "__value_schema_id", Value: []byte("7")}), entity.NoFormat, ``},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			d := open(t).decode(t, tt.m)
+			check.True(t, d.Format == tt.format && string(d.JSON) == tt.want && d.Omitted == "", "got %+v, JSON %s", d, d.JSON)
+		})
+	}
+	var none *Decoder
+	check.Equal(t, none.Reader(t.Context()).Decode(message(framed(1, 2)), entity.ValuePart, 9), entity.Decoded{}, "without a registry")
+}
+
+func TestKeyAndTopicWithoutFrames(t *testing.T) {
+	t.Parallel()
+	f := open(t, func(c *Config) {
+		c.Topics = []TopicConfig{{Topic: "legacy", Registry: "main", Subject: "legacy"}, {Topic: "legacy", Part: "key", Registry: "main", Subject: "legacy"}}
+	})
+	m := message([]byte{0})
+	m.OriginalTopic, m.Record.Key = "legacy", []byte{2}
+	check.Equal(t, string(f.decode(t, m).JSON), `{"status":"NEW"}`, "value")
+	check.Equal(t, string(f.Reader(t.Context()).Decode(m, entity.KeyPart, 99).JSON), `{"status":"PAYED"}`, "key")
+	check.Equal(t, f.decode(t, message([]byte{2})).Format, entity.NoFormat, "format of another topic")
+}
+
+func TestWhyThereIsNoJSON(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name             string
+		value            []byte
+		omitted, reasons string
+		temporary        bool
+	}{
+		{"UnknownID", framed(99, 1), entity.SchemaUnavailable, "schema 99 of registry main: the registry does not have it", false},
+		{"InvalidSchema", framed(6, 1), entity.SchemaError, "parse the Avro schema", false},
+		{"InvalidData", framed(1, 9), entity.SchemaError, "$.status: the enum has no symbol number -5", false},
+		{"DataIsLeft", framed(1, 2, 2), entity.SchemaError, "1 bytes are left", false},
+		{"NoIndexes", framed(3), entity.SchemaError, "message indexes", false},
+		{"NotJSON", framed(5, '{'), entity.SchemaError, "is not JSON", false},
+	} {
+		d := open(t).decode(t, message(tt.value))
+		check.True(t, d.JSON == nil && d.Omitted == tt.omitted && strings.Contains(d.Reason, tt.reasons) && d.Temporary == tt.temporary, "%s: got %+v", tt.name, d)
+	}
+}
+
+func TestSubjectAndVersions(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	m := message(framed(1, 2))
+	d := f.decode(t, m)
+	f.Reader(t.Context()).Complete(m, entity.ValuePart, &d)
+	check.Equal(t, d.Schema, entity.SchemaRef{Registry: "main", ID: 1, Subject: "orders-value", Version: 1, LatestVersion: 2}, "schema")
+	c, ok, err := f.Compare(t.Context(), m, entity.ValuePart)
+	check.True(t, ok && err == nil && c.Writer == oldAvro && c.Latest == newAvro, "got %+v, %v", c, err)
+}
+
+// A registry that fails, answers nonsense, redirects or takes too long costs one request, and no more for a while.
+func TestRegistryThatFails(t *testing.T) {
+	t.Parallel()
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a redirect was followed") }))
+	t.Cleanup(elsewhere.Close)
+	for name, fail := range map[string]func(w http.ResponseWriter, r *http.Request) bool{
+		"Closed":       func(http.ResponseWriter, *http.Request) bool { panic(http.ErrAbortHandler) },
+		"Unauthorized": func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(http.StatusUnauthorized); return true },
+		"Broken": func(w http.ResponseWriter, _ *http.Request) bool {
+			w.WriteHeader(http.StatusInternalServerError)
+			return true
+		},
+		"Garbage": func(w http.ResponseWriter, _ *http.Request) bool { _, _ = w.Write([]byte("<html>")); return true },
+		"Redirect": func(w http.ResponseWriter, r *http.Request) bool {
+			http.Redirect(w, r, elsewhere.URL, http.StatusFound)
+			return true
+		},
+		"Silent": func(_ http.ResponseWriter, r *http.Request) bool { <-r.Context().Done(); return true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t, func(c *Config) { c.Timeout = 100 * time.Millisecond })
+			f.fake.failing(fail)
+			reader := f.Reader(t.Context())
+			for id := range uint32(50) {
+				d := reader.Decode(message(framed(id+1, 2)), entity.ValuePart, 99)
+				check.True(t, d.Omitted == entity.SchemaUnavailable && d.Temporary && d.Reason != "", "got %+v", d)
+			}
+			check.True(t, f.fake.count() == 1, "%d requests", f.fake.count())
+			f.fake.failing(nil)
+			f.registries[0].mu.Lock()
+			f.registries[0].downUntil = time.Time{}
+			f.registries[0].mu.Unlock()
+			check.Eventually(t, "it is asked again", func() bool { return f.decode(t, message(framed(1, 2))).JSON != nil })
+		})
+	}
+}
+
+func TestAnswerThatIsTooLarge(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.fake.answers["/schemas/ids/9"] = object{"schema": strings.Repeat(" ", maxAnswer)}
+	d := f.decode(t, message(framed(9, 1)))
+	check.True(t, d.Omitted == entity.SchemaError && strings.Contains(d.Reason, "larger than"), "got %+v", d)
+	check.True(t, f.decode(t, message(framed(1, 2))).JSON != nil, "the registry counts as failed")
+}
+
+func TestReferencesThatNeverEnd(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.registries[0].limiter.SetLimit(1e6)
+	for i := range 300 {
+		f.fake.answers[fmt.Sprintf("/subjects/r%d/versions/1", i)] = object{
+			"id": 1000 + i, "version": 1, "schema": "{}", "references": []object{{"name": "x", "subject": fmt.Sprintf("r%d", i+1), "version": 1}},
+		}
+	}
+	f.fake.answers["/schemas/ids/9"] = object{"schema": "{}", "references": []object{{"name": "x", "subject": "r0", "version": 1}}}
+	d := f.decode(t, message(framed(9, 1)))
+	check.True(t, d.Omitted == entity.SchemaError && strings.Contains(d.Reason, "references"), "got %+v", d)
+}
+
+// Schemas by id are asked for once, unknown ids once a minute, and all of them at most ten times a second.
+func TestLookupsAreFew(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			f.decode(t, message(framed(1, 2)))
+			f.decode(t, message(framed(99, 2)))
+		})
+	}
+	all.Wait()
+	check.Equal(t, f.fake.count(), 2, "requests for two ids")
+	now := time.Now()
+	f.registries[0].now = func() time.Time { return now.Add(unknownAge + time.Second) }
+	f.decode(t, message(framed(99, 2)))
+	f.decode(t, message(framed(1, 2)))
+	check.Equal(t, f.fake.count(), 3, "requests after a minute")
+}
+
+func TestTenLookupsASecond(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := check.Must(New(Config{Timeout: time.Hour, Registries: []RegistryConfig{{Name: "main", URL: "http://registry"}}}, prometheus.NewRegistry()))(t)
+		r := d.registries[0]
+		began, asked := time.Now(), 0
+		for range 100_000 {
+			if asked >= 600 {
+				break
+			}
+			if err := r.request(t.Context(), func() error { asked++; return nil }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		perSecond := float64(asked) / time.Since(began).Seconds()
+		check.True(t, perSecond < 10.5, "%.1f requests a second", perSecond)
+	})
+}
+
+func TestRegistryIsChosenByTopic(t *testing.T) {
+	t.Parallel()
+	f := open(t, func(c *Config) {
+		c.Registries = []RegistryConfig{
+			{Name: "dlq", URL: c.Registries[0].URL, Topics: []string{"*.dlq.v1"}}, {Name: "orders", URL: c.Registries[0].URL, Topics: []string{"orders"}},
+		}
+	})
+	for topic, want := range map[string]string{"orders": "orders", "": "dlq", "payments": "dlq"} {
+		m := message(framed(1, 2))
+		m.OriginalTopic = topic
+		check.Equal(t, f.decode(t, m).Schema.Registry, want, "registry of %q", topic)
+	}
+	m := message(framed(1, 2))
+	m.OriginalTopic, m.Source.Topic = "x", "y"
+	check.Equal(t, f.decode(t, m).Format, entity.NoFormat, "format without a registry")
+}
+
+func TestSignIn(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "secret")
+	check.NoError(t, os.WriteFile(file, []byte("s3cret\n"), 0o600))
+	for want, change := range map[string]func(*RegistryConfig){
+		"Bearer s3cret": func(c *RegistryConfig) { c.TokenFile = file },
+		"Basic " + base64.StdEncoding.EncodeToString([]byte("dlq:s3cret")): func(c *RegistryConfig) { c.Username, c.PasswordFile = "dlq", file },
+	} {
+		f := open(t, func(c *Config) { change(&c.Registries[0]) })
+		got := make(chan string, 9)
+		f.fake.failing(func(_ http.ResponseWriter, r *http.Request) bool { got <- r.Header.Get("Authorization"); return false })
+		f.decode(t, message(framed(1, 2)))
+		check.Equal(t, <-got, want, "Authorization")
+	}
+}
+
+func TestEncode(t *testing.T) {
+	t.Parallel()
+	raw := check.Must(uuid.Parse(guid))(t)
+	raw2 := check.Must(uuid.Parse(guid2))(t)
+	header := entity.Header{Key: "__value_schema_id", Value: append([]byte{1}, raw[:]...)}
+	latest := entity.EncodeTarget{Schema: entity.LatestSchema}
+	odd := framed(1, 0x82, 0x80, 0x00) // a long form of 1, which an encoder does not write
+	withExtra := framed(3, append([]byte{2, 2}, "\x0a\x01x\x9a\x06\x01u"...)...)
+	for _, tt := range []struct {
+		name   string
+		m      *entity.Message
+		text   string
+		to     entity.EncodeTarget
+		want   []byte
+		header []byte
+	}{
+		{"Changed", message(framed(1, 2)), `{"status":"NEW"}`, entity.EncodeTarget{}, framed(1, 0), nil},
+		{"UnchangedKeepsItsBytes", message(odd), ` { "status" : "PAYED" } `, entity.EncodeTarget{}, odd, nil},
+		{"Latest", message(framed(1, 2)), `{"status":"PAID"}`, latest, framed(2, 2, 14), nil},
+		{"LatestOfTheTarget", message(framed(1, 2)), `{"status":"PAID"}`, entity.EncodeTarget{Topic: "orders", Schema: entity.LatestSchema}, framed(2, 2, 14), nil},
+		{"Header", message([]byte{2}, header), `{"status":"NEW"}`, entity.EncodeTarget{}, []byte{0}, nil},
+		{"HeaderLatest", message([]byte{2}, header), `{"status":"PAID"}`, latest, []byte{2, 14}, append([]byte{1}, raw2[:]...)},
+		{"ProtobufKeepsUnknownFields", message(withExtra), `{"id":"y"}`, entity.EncodeTarget{}, framed(3, append([]byte{2, 2}, "\x0a\x01y\x9a\x06\x01u"...)...), nil},
+		{
+			"ProtobufLatestFindsTheMessage", message(framed(3, append([]byte{2, 2}, "\x0a\x01x"...)...)), `{"id":"x","n":1}`,
+			entity.EncodeTarget{Topic: "protos", Schema: entity.LatestSchema},
+			framed(4, append([]byte{0}, "\x0a\x01x\x10\x01"...)...), nil,
+		},
+		{"JSONSchema", message(framed(5, []byte(`{"n":1}`)...)), `{"n":2}`, entity.EncodeTarget{}, framed(5, []byte(`{"n":2}`)...), nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			e, ok, err := open(t).Encode(t.Context(), tt.m, entity.ValuePart, []byte(tt.text), tt.to, "payload")
+			check.True(t, ok && err == nil, "got %v, %v", ok, err)
+			check.Equal(t, e.Data, tt.want, "data")
+			check.True(t, (e.Header == nil) == (tt.header == nil), "header %v", e.Header)
+			if e.Header != nil {
+				check.Equal(t, e.Header.Value, tt.header, "header")
+			}
+		})
+	}
+}
+
+func TestEncodeSaysWhyNot(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	encode := func(m *entity.Message, text string, to entity.EncodeTarget) (bool, error) {
+		_, ok, err := f.Encode(t.Context(), m, entity.ValuePart, []byte(text), to, "edit.payload")
+		return ok, err
+	}
+	for _, tt := range []struct{ text, topic, want string }{
+		{`{"status":"PAID"}`, "", "edit.payload: $.status: must be one of the enum's symbols: NEW, PAYED"},
+		{`{"status":"NEW"}`, "others", "edit.payload: $: registry main has no subject others-value"},
+	} {
+		to := entity.EncodeTarget{Topic: tt.topic}
+		if tt.topic != "" {
+			to.Schema = entity.LatestSchema
+		}
+		_, err := encode(message(framed(1, 2)), tt.text, to)
+		invalid := check.As[*entity.FieldError](t, err, tt.text)
+		check.Equal(t, invalid.Field+": "+invalid.Reason, tt.want, tt.text)
+	}
+	_, err := encode(message(framed(5, []byte(`{"n":1}`)...)), `{"n":"x"}`, entity.EncodeTarget{})
+	check.Says(t, err, "$.n: does not fit the JSON Schema", "JSON Schema")
+	ok, err := encode(message([]byte(`{}`)), `{}`, entity.EncodeTarget{})
+	check.True(t, !ok && err == nil, "plain JSON: got %v, %v", ok, err)
+
+	f.fake.failing(func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(http.StatusBadGateway); return true })
+	_, err = encode(message(framed(2, 2)), `{}`, entity.EncodeTarget{})
+	check.True(t, errors.Is(err, entity.ErrUnavailable), "registry down: got %v", err)
+}
+
+func TestReaderEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	d := f.Reader(ctx).Decode(message(framed(1, 2)), entity.ValuePart, 99)
+	check.True(t, d.Temporary && f.fake.count() == 0, "got %+v after %d requests", d, f.fake.count())
+}
+
+func TestConfig(t *testing.T) {
+	t.Parallel()
+	valid := RegistryConfig{Name: "main", URL: "https://registry:8081"}
+	with := func(change func(*RegistryConfig)) Config {
+		c := valid
+		change(&c)
+		return Config{Timeout: time.Second, Registries: []RegistryConfig{c}}
+	}
+	for want, c := range map[string]Config{
+		"timeout":                    {Timeout: time.Hour},
+		"registries[0].name":         with(func(c *RegistryConfig) { c.Name = "" }),
+		"registries[1].name":         {Timeout: time.Second, Registries: []RegistryConfig{valid, valid}},
+		"registries[0].url":          with(func(c *RegistryConfig) { c.URL = "ftp://x" }),
+		"without user":               with(func(c *RegistryConfig) { c.URL = "http://u:p@x" }),
+		"registries[0].topics":       with(func(c *RegistryConfig) { c.Topics = []string{"^("} }),
+		"need each other":            with(func(c *RegistryConfig) { c.Username = "u" }),
+		"token_file excludes":        with(func(c *RegistryConfig) { c.TokenFile, c.Username, c.PasswordFile = "f", "u", "f" }),
+		"subject_strategy":           with(func(c *RegistryConfig) { c.SubjectStrategy = "x" }),
+		"schemas.topics[0].registry": {Timeout: time.Second, Topics: []TopicConfig{{Topic: "t", Registry: "x", Subject: "s"}}},
+		"schemas.topics[0].part":     {Timeout: time.Second, Registries: []RegistryConfig{valid}, Topics: []TopicConfig{{Topic: "t", Part: "p", Registry: "main", Subject: "s"}}},
+	} {
+		check.Says(t, c.Validate(), want, "error")
+	}
+	check.NoError(t, with(func(*RegistryConfig) {}).Validate())
+}

@@ -1,0 +1,120 @@
+package search
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+// Schemas decodes keys and values that have a schema in a registry.
+type Schemas interface {
+	// Reader returns a reader for one batch.
+	Reader(ctx context.Context) entity.PartReader
+	// Version returns a hash of the settings on which decoded values depend.
+	Version() uint64
+}
+
+// Times until a message is decoded again: a registry that failed is back soon; a schema that it does not have may never
+// come.
+const (
+	failedFirst    = 15 * time.Second
+	failedLongest  = 5 * time.Minute
+	unknownFirst   = time.Minute
+	unknownLongest = time.Hour
+)
+
+// lookupTime is how long one batch waits for schemas: other messages wait behind it. A look-up that takes longer goes
+// on, and its answer is there when the message is due again.
+const lookupTime = 500 * time.Millisecond
+
+// parts are the value and the key of a record as they are indexed: decoded where they have a schema.
+type parts struct {
+	value []byte
+	key   []byte // JSON of a decoded key; nil for none
+}
+
+// partsOf returns the parts of a message, and when to try again if a schema could not be read.
+func partsOf(m *entity.Message, reader entity.PartReader) (p parts, again *repository.DeferredDecoding) {
+	p.value = stored(&m.Record)
+	if reader == nil {
+		return p, nil
+	}
+	note := func(d entity.Decoded) {
+		if d.Omitted != entity.SchemaUnavailable {
+			return
+		}
+		again = &repository.DeferredDecoding{MessageID: m.ID, First: unknownFirst, Longest: unknownLongest}
+		if d.Temporary {
+			again.First, again.Longest = failedFirst, failedLongest
+		}
+	}
+	if p.value != nil {
+		if d := reader.Decode(m, entity.ValuePart, maxValue); d.Format != entity.NoFormat {
+			p.value = d.JSON
+			note(d)
+		}
+	}
+	key := reader.Decode(m, entity.KeyPart, maxHeaderValue)
+	p.key = key.JSON
+	note(key)
+	return p, again
+}
+
+// index stores the documents of messages, and defers those whose schema cannot be read: first, so that none is
+// forgotten. It returns the messages that are complete.
+func (w *Worker) index(ctx context.Context, messages []entity.Message) (complete []uuid.UUID, err error) {
+	var reader entity.PartReader
+	if w.schemas != nil {
+		looking, cancel := context.WithTimeout(ctx, lookupTime)
+		defer cancel()
+		reader = w.schemas.Reader(looking)
+	}
+	documents := make([]entity.Document, len(messages))
+	var deferred []repository.DeferredDecoding
+	for i := range messages {
+		p, again := partsOf(&messages[i], reader)
+		if documents[i] = w.document(&messages[i], p); again != nil {
+			deferred = append(deferred, *again)
+		} else {
+			complete = append(complete, messages[i].ID)
+		}
+	}
+	if len(deferred) > 0 {
+		if err := w.store.DeferDecoding(ctx, deferred); err != nil {
+			return nil, err
+		}
+	}
+	return complete, w.keep(ctx, documents)
+}
+
+// decodeAgain indexes the messages that are due because a schema could not be read before. more reports that others may
+// be due.
+func (w *Worker) decodeAgain(ctx context.Context) (worked, more bool, err error) {
+	if w.schemas == nil {
+		return false, false, nil
+	}
+	messages, err := w.store.Undecoded(ctx, w.cfg.Batch, maxBytes, maxValue)
+	if err != nil || len(messages) == 0 {
+		return false, false, err
+	}
+	complete, err := w.index(ctx, messages)
+	if err == nil && len(complete) > 0 {
+		err = w.store.ForgetUndecoded(ctx, complete)
+	}
+	return len(complete) > 0, len(messages) > w.cfg.Batch/2, err
+}
+
+func (w *Worker) countUndecoded(ctx context.Context) error {
+	if w.schemas == nil {
+		return nil
+	}
+	count, err := w.store.CountUndecoded(ctx)
+	if err == nil {
+		w.metrics.undecoded.Set(float64(count))
+	}
+	return err
+}

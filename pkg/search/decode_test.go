@@ -1,0 +1,66 @@
+package search
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/fingerprint"
+	"github.com/dlq-manager/dlq-manager/pkg/payload"
+)
+
+// fakeSchemas decodes every value as the same JSON once the registry is up.
+type fakeSchemas struct{ up atomic.Bool }
+
+func (f *fakeSchemas) Version() uint64                          { return 7 }
+func (f *fakeSchemas) Reader(context.Context) entity.PartReader { return f }
+
+func (f *fakeSchemas) Complete(*entity.Message, entity.RecordPart, *entity.Decoded) {}
+
+func (f *fakeSchemas) Decode(_ *entity.Message, part entity.RecordPart, _ int) entity.Decoded {
+	switch {
+	case part == entity.KeyPart:
+		return entity.Decoded{}
+	case f.up.Load():
+		return entity.Decoded{Format: entity.Avro, JSON: []byte(`{"sku":"A-1","secret":"hidden"}`)}
+	}
+	return entity.Decoded{Format: entity.UnknownFormat, Omitted: entity.SchemaUnavailable, Temporary: true}
+}
+
+// While the registry is down, messages are indexed by what can be read without it; when it is back, by their payload.
+func TestUndecodedIsIndexedWhenTheRegistryIsBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := entity.Message{ID: uuid.New(), ErrorMessage: "first", Record: entity.Record{Value: []byte("encoded")}}
+		store, schemas := newStore(m), &fakeSchemas{}
+		masks := check.Must(payload.NewMasks(payload.MaskConfig{Payload: []string{"$.secret"}}))(t)
+		w := New(DefaultConfig(), store, func(m entity.Message) (class, message, stack string) { return "E", m.ErrorMessage, "" },
+			check.Must(fingerprint.New(fingerprint.DefaultConfig()))(t), masks,
+			func(*entity.Message) entity.MaskedFields { return entity.MaskedFields{} }, prometheus.NewRegistry(), zap.NewNop(), WithSchemas(schemas))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); w.Run(ctx) }()
+		defer func() { cancel(); <-done }()
+
+		synctest.Wait()
+		store.set(func() {
+			check.Equal(t, store.documents[m.ID].Text, "first", "text without a schema")
+			check.Len(t, store.undecoded, 1, "deferred messages")
+			store.decodable = []uuid.UUID{m.ID}
+		})
+		schemas.up.Store(true)
+		<-time.After(2 * maxWait)
+		store.set(func() {
+			check.Equal(t, store.documents[m.ID].Text, "again\nsku a-1", "text")
+			check.Len(t, store.undecoded, 0, "deferred messages")
+		})
+	})
+}
