@@ -19,10 +19,11 @@ func checkAvro(text string, used map[string]string) error {
 	for name := range used {
 		types[name] = true
 	}
-	// A schema may also use types within the schemas that it references.
-	for _, referenced := range used {
-		if err := types.checkText(referenced); err != nil {
-			return err
+	// A schema may also use types within the schemas that it references, which were checked when
+	// they were registered. They are in no order, so one may need a type of a later one.
+	for range used {
+		for _, referenced := range used {
+			_ = types.checkText(referenced)
 		}
 	}
 	return types.checkText(text)
