@@ -1,0 +1,136 @@
+package official
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// cacheVariable moves the folder of downloads, as in package stack.
+const cacheVariable = "DLQ_STACK_CACHE"
+
+// installPatience limits one installation.
+const installPatience = 10 * time.Minute
+
+// installation is a set of packages in the cache.
+type installation struct {
+	name    string
+	tool    string                                      // version of the program that runs the packages
+	files   map[string][]byte                           // pinned versions
+	install func(ctx context.Context, dir string) error // downloads into dir, which has the files
+}
+
+// ensure returns the folder of the installation and makes it if it is missing. Of several processes
+// one installs, and the others wait.
+func (i installation) ensure(ctx context.Context) (string, error) {
+	cache, err := cacheFolder(os.Getenv)
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(cache, i.name+"-"+i.fingerprint())
+	if exists(dir) {
+		return dir, nil
+	}
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return "", fmt.Errorf("make cache: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, installPatience)
+	defer cancel()
+	lock, err := awaitLock(ctx, dir+".lock")
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close()
+	if exists(dir) {
+		return dir, nil
+	}
+	return dir, i.installInto(ctx, dir)
+}
+
+// installInto builds the folder under another name: a folder named dir is always complete.
+func (i installation) installInto(ctx context.Context, dir string) error {
+	building := dir + ".building"
+	if err := os.RemoveAll(building); err != nil {
+		return err
+	}
+	if err := os.Mkdir(building, 0o755); err != nil {
+		return err
+	}
+	for name, content := range i.files {
+		if err := os.WriteFile(filepath.Join(building, name), content, 0o644); err != nil {
+			return err
+		}
+	}
+	if err := i.install(ctx, building); err != nil {
+		return fmt.Errorf("install the client for %s: %w", i.name, err)
+	}
+	return os.Rename(building, dir)
+}
+
+// fingerprint identifies the pinned versions and the program that runs them.
+func (i installation) fingerprint() string {
+	sum := sha256.New()
+	fmt.Fprintln(sum, i.tool)
+	for _, name := range slices.Sorted(maps.Keys(i.files)) {
+		fmt.Fprintf(sum, "%s %d\n", name, len(i.files[name]))
+		sum.Write(i.files[name])
+	}
+	return hex.EncodeToString(sum.Sum(nil))[:16]
+}
+
+// cacheFolder returns the folder beside the cache of package stack.
+func cacheFolder(getenv func(string) string) (string, error) {
+	const suffix = "-official"
+	if moved := getenv(cacheVariable); moved != "" {
+		folder, err := filepath.Abs(moved)
+		return folder + suffix, err
+	}
+	if os.Getuid() == 0 {
+		return "/var/cache/dlq-manager-stack" + suffix, nil
+	}
+	home, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("find cache: %w", err)
+	}
+	return filepath.Join(home, "dlq-manager-stack"+suffix), nil
+}
+
+// awaitLock waits for a lock between processes, until ctx ends. Closing the file releases the lock;
+// the file stays, so that a name always means one file.
+func awaitLock(ctx context.Context, path string) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return file, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
+			file.Close()
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			file.Close()
+			return nil, fmt.Errorf("wait for lock %s: %w", path, ctx.Err())
+		}
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

@@ -1,0 +1,110 @@
+// Package official runs the official encoders and decoders of the schema registry's clients for
+// Python and Node as child processes. Python and Node install the clients into a cache when they
+// are not there, with pinned versions.
+package official
+
+import (
+	"encoding/json"
+)
+
+// Parts of a record.
+const (
+	Key   = "key"
+	Value = "value"
+)
+
+// Formats of a value.
+const (
+	Avro     = "avro"
+	Protobuf = "protobuf"
+	JSON     = "json"
+)
+
+// Places of the schema's identity.
+const (
+	Prefix = "prefix" // magic byte 0 and the id, before the value
+	Header = "header" // magic byte 1 and the GUID, in a header of the record
+)
+
+// Reference is a schema that another one uses. It is registered in its subject. References are
+// registered in order; each one may use those before it.
+type Reference struct {
+	Name    string `json:"name"` // name in the schema: an Avro type, an imported file or a URI
+	Subject string `json:"subject"`
+	Schema  string `json:"schema"`
+}
+
+// Connection says how to reach the registry.
+type Connection struct {
+	RegistryURL string `json:"registry_url"`
+	User        string `json:"user,omitempty"`
+	Password    string `json:"password,omitempty"`
+}
+
+// EncodeRequest asks to register a schema and to encode a value with it.
+//
+// The value is a description in JSON. For Avro and in Node these objects mean other values:
+// {"$bytes": base64}, {"$decimal": "1.20"}, {"$datetime": RFC 3339}, {"$date": "2026-11-23"},
+// {"$time": "10:00:00.123"}, {"$float": "NaN"}, and {"$tuple": [branch, value]} for a branch of a
+// union. A $datetime without a zone is a local time. Node has only $bytes, $float and $tuple.
+// For Protobuf in Python the value is the canonical JSON form of the message, or {"$raw": base64}
+// for the bytes of a message with unknown fields.
+type EncodeRequest struct {
+	Connection
+	Topic      string          `json:"topic"`
+	Part       string          `json:"part"`
+	Format     string          `json:"format"`
+	Framing    string          `json:"framing,omitempty"` // Prefix if empty
+	Schema     string          `json:"schema"`
+	References []Reference     `json:"references,omitempty"`
+	Message    string          `json:"message,omitempty"` // full name of a Protobuf message
+	Value      json.RawMessage `json:"value"`
+}
+
+// RecordHeader is a header of a record. It is a pair in JSON.
+type RecordHeader struct {
+	Name  string
+	Value []byte
+}
+
+// MarshalJSON writes the name and the value in base64.
+func (h RecordHeader) MarshalJSON() ([]byte, error) { return json.Marshal([]any{h.Name, h.Value}) }
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (h *RecordHeader) UnmarshalJSON(text []byte) error {
+	return json.Unmarshal(text, &[]any{&h.Name, &h.Value})
+}
+
+// Encoded is the answer to an EncodeRequest. Value is nil for a value that the client does not
+// encode.
+type Encoded struct {
+	Value   []byte         `json:"value_base64"`
+	Headers []RecordHeader `json:"headers"`
+	Error   string         `json:"error"` // why the client refused the request
+}
+
+// DecodeRequest asks to decode a value. Schema, References and Message are for Protobuf: the
+// decoder in Python needs the class of the message.
+type DecodeRequest struct {
+	Connection
+	Topic      string         `json:"topic"`
+	Part       string         `json:"part"`
+	Format     string         `json:"format"`
+	Value      []byte         `json:"value_base64"`
+	Headers    []RecordHeader `json:"headers,omitempty"`
+	Schema     string         `json:"schema,omitempty"`
+	References []Reference    `json:"references,omitempty"`
+	Message    string         `json:"message,omitempty"`
+}
+
+// Decoded is the answer to a DecodeRequest.
+//
+// Avro has this form: bytes and fixed are strings with one character per byte; decimals are strings
+// with all digits; a timestamp is in RFC 3339 with Z and as many digits of a second as its type
+// has, a local timestamp the same without Z; dates are YYYY-MM-DD and times HH:MM:SS.fff(fff); NaN
+// and infinities are strings; a union is the value of its branch. Protobuf is in its canonical
+// JSON form. JSON is the value itself.
+type Decoded struct {
+	Value json.RawMessage `json:"value"`
+	Error string          `json:"error"` // why the client refused the request
+}
