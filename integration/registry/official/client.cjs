@@ -49,15 +49,16 @@ async function registerReferences(request) {
   const done = [];
   for (const { name, subject, schema } of request.references ?? []) {
     const registry = connect({ ...request, schema, message: "" });
-    const references = done.filter((ref) => mentions(schema, ref.name));
+    const references = done.filter((ref) => mentions(schema, ref.name, request.format));
     await registry.register({ type: TYPES[request.format], schema, references }, { subject, compatibility: COMPATIBILITY.BACKWARD });
     done.push({ name, subject, version: await latestVersion(registry, subject) });
   }
   return done;
 }
 
-function mentions(text, name) {
-  return text.includes(name) || text.includes(name.split(".").at(-1));
+// mentions reports whether a schema names another one. Within a namespace, Avro names are short.
+function mentions(text, name, format) {
+  return text.includes(name) || (format === "avro" && text.includes(name.split(".").at(-1)));
 }
 
 async function latestVersion(registry, subject) {

@@ -90,7 +90,7 @@ def register_references(client, request, kind):
     """Registers the referenced schemas in order and returns the references of the main one."""
     done = []
     for ref in request.get("references") or []:
-        used = [r for r in done if mentions(ref["schema"], r.name)]
+        used = [r for r in done if mentions(ref["schema"], r.name, kind)]
         schema = Schema(ref["schema"], kind, references=used)
         client.register_schema(ref["subject"], schema)
         found = client.lookup_schema(ref["subject"], schema)
@@ -98,8 +98,9 @@ def register_references(client, request, kind):
     return done
 
 
-def mentions(text, name):
-    return name in text or name.rsplit(".", 1)[-1] in text
+def mentions(text, name, kind):
+    """Reports whether a schema names another one. Within a namespace, Avro names are short."""
+    return name in text or (kind == "AVRO" and name.rsplit(".", 1)[-1] in text)
 
 
 # Protobuf: .proto text becomes a message class.
@@ -165,7 +166,9 @@ def build_message(request):
 
 
 def encode_avro(client, request, conf):
-    schema = Schema(request["schema"], "AVRO", references=register_references(client, request, "AVRO"))
+    references = register_references(client, request, "AVRO")
+    # The serializer takes the name of a primitive type only as text.
+    schema = Schema(request["schema"], "AVRO", references=references) if references else request["schema"]
     return AvroSerializer(client, schema, conf=conf), build(request.get("value"))
 
 

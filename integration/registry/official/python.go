@@ -60,7 +60,7 @@ func installPython(ctx context.Context, python, dir string) error {
 }
 
 func pip() []string {
-	return []string{"-m", "pip", "install", "-q", "--disable-pip-version-check", "--only-binary", ":all:", "-r", "requirements.txt"}
+	return []string{"-m", "pip", "install", "-q", "--disable-pip-version-check", "-r", "requirements.txt"}
 }
 
 func venvPython(dir string) string { return filepath.Join(dir, venvFolder, "bin", "python") }
