@@ -61,7 +61,7 @@ func (h Retries) encodePart(
 	}
 	encoded, ok, err := h.Encoder.Encode(ctx, m, part, text, to, field)
 	if err != nil {
-		return encoded, ok, shownReason(err)
+		return encoded, ok, shownReason(err, field)
 	}
 	return encoded, ok, nil
 }

@@ -18,11 +18,11 @@ type SchemaReader interface {
 	Compare(ctx context.Context, m *entity.Message, part entity.RecordPart) (c entity.SchemaComparison, ok bool, err error)
 }
 
-// shownReason makes the reason for which a schema cannot be read part of the answer.
-func shownReason(err error) error {
+// shownReason makes the reason for which a schema cannot be read part of the answer, as a detail of the field.
+func shownReason(err error, field string) error {
 	for _, kind := range []error{entity.ErrNotFound, entity.ErrUnavailable} {
 		if errors.Is(err, kind) {
-			return respond.Refused(kind, err.Error())
+			return respond.Refused(kind, err.Error(), respond.Detail{Field: field, Reason: err.Error()})
 		}
 	}
 	return err
@@ -57,7 +57,7 @@ func (h SchemaTexts) Get(w http.ResponseWriter, r *http.Request) error {
 		c, ok, err = h.Schemas.Compare(r.Context(), &m, entity.RecordPart(part))
 	}
 	if err != nil {
-		return shownReason(err)
+		return shownReason(err, "part")
 	}
 	if !ok { // the bytes have no schema
 		w.WriteHeader(http.StatusNoContent)
