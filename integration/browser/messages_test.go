@@ -243,7 +243,9 @@ func (b *Browser) chooseFirst(said string) {
 	b.t.Helper()
 	b.Wait("the first message to be selected", fmt.Sprintf(`(() => {
 		if (document.body.innerText.includes(%q)) return true;
-		document.querySelector("tbody input[type=checkbox]").click();
+		const box = document.querySelector("tbody input[type=checkbox]");
+		if (box.checked) box.click(); // so that every try ends with a selected message
+		box.click();
 		return document.body.innerText.includes(%q);
 	})()`, said, said))
 }
