@@ -74,6 +74,12 @@ func TestDecodeAndEncode(t *testing.T) {
 			`{"R":{"string":"v"}}`,
 		},
 		{
+			"NamesInANamespace", `{"type":"record","name":"O","namespace":"n","fields":[{"name":"a","type":{"type":"record","name":"L","fields":[{"name":"x","type":"int"}]}},
+				{"name":"b","type":["null","L"]},{"name":"c","type":{"type":"map","values":"n.L"}}]}`,
+			map[string]any{"a": map[string]any{"x": 1}, "b": map[string]any{"x": 2}, "c": map[string]any{}},
+			`{"a":{"x":1},"b":{"x":2},"c":{}}`,
+		},
+		{
 			"Recursion", `{"type":"record","name":"L","fields":[{"name":"n","type":"int"},{"name":"next","type":["null","L"]}]}`,
 			map[string]any{"n": 1, "next": map[string]any{"n": 2, "next": nil}},
 			`{"n":1,"next":{"n":2,"next":null}}`,

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/twmb/avro"
 
@@ -83,7 +84,7 @@ func Parse(schema string, references []string) (*Schema, error) {
 			return nil, fmt.Errorf("parse the Avro schema: %w", err)
 		}
 		root := parsed.Root()
-		if c.root, err = c.compile(root, 0); err != nil {
+		if c.root, err = c.compile(root, "", 0); err != nil {
 			return nil, err
 		}
 	}
@@ -106,14 +107,17 @@ const maxNesting = 1000
 
 var errNesting = errors.New("the Avro schema nests too deeply")
 
-func (c *compiler) compile(s *avro.SchemaNode, depth int) (*node, error) {
+// compile compiles a type; names without a dot are looked up in the namespace first.
+func (c *compiler) compile(s *avro.SchemaNode, namespace string, depth int) (*node, error) {
 	if depth > maxNesting {
 		return nil, errNesting
 	}
 	k, known := kinds[s.Type]
 	if !known {
-		if n := c.types[s.Type]; n != nil {
-			return n, nil
+		for _, name := range []string{fullName(namespace, s.Type), s.Type} {
+			if n := c.types[name]; n != nil {
+				return n, nil
+			}
 		}
 		return nil, fmt.Errorf("the Avro schema refers to %.200q, which is not defined", s.Type)
 	}
@@ -125,11 +129,12 @@ func (c *compiler) compile(s *avro.SchemaNode, depth int) (*node, error) {
 			return defined, nil
 		}
 		c.types[n.name] = n
+		namespace = n.name[:max(0, strings.LastIndexByte(n.name, '.'))]
 	}
-	return n, c.children(n, s, depth+1)
+	return n, c.children(n, s, namespace, depth+1)
 }
 
-func (c *compiler) children(n *node, s *avro.SchemaNode, depth int) (err error) {
+func (c *compiler) children(n *node, s *avro.SchemaNode, namespace string, depth int) (err error) {
 	items := s.Items
 	if n.kind == mapKind {
 		items = s.Values
@@ -139,12 +144,12 @@ func (c *compiler) children(n *node, s *avro.SchemaNode, depth int) (err error) 
 		if items == nil {
 			return errors.New("the Avro schema has an array or map without a type of its items")
 		}
-		n.items, err = c.compile(items, depth)
+		n.items, err = c.compile(items, namespace, depth)
 		return err
 	case union:
 		c.unions = append(c.unions, n)
 		for i := range s.Branches {
-			branch, err := c.compile(&s.Branches[i], depth)
+			branch, err := c.compile(&s.Branches[i], namespace, depth)
 			if err != nil {
 				return err
 			}
@@ -154,7 +159,7 @@ func (c *compiler) children(n *node, s *avro.SchemaNode, depth int) (err error) 
 		for i := range s.Fields {
 			f := field{name: s.Fields[i].Name}
 			f.quoted = append(codec.AppendString(nil, f.name), ':')
-			if f.node, err = c.compile(&s.Fields[i].Type, depth); err != nil {
+			if f.node, err = c.compile(&s.Fields[i].Type, namespace, depth); err != nil {
 				return err
 			}
 			if s.Fields[i].HasDefault {
@@ -171,10 +176,8 @@ func fullName(namespace, name string) string {
 	if namespace == "" {
 		return name
 	}
-	for _, r := range name {
-		if r == '.' {
-			return name
-		}
+	if strings.Contains(name, ".") {
+		return name
 	}
 	return namespace + "." + name
 }
