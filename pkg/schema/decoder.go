@@ -90,7 +90,7 @@ func (d *Decoder) part(m *entity.Message, kind entity.RecordPart) (p part, ok bo
 			continue
 		}
 		data := bytesOf(&m.Record, kind)
-		return part{frame: frame{data: data}, registry: d.named(t.Registry), subject: t.Subject, kind: kind}, true
+		return part{frame: frame{data: data, unframed: true}, registry: d.named(t.Registry), subject: t.Subject, kind: kind}, true
 	}
 	f, framed := frameOf(&m.Record, kind)
 	if !framed {

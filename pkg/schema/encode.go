@@ -55,12 +55,11 @@ func (p *part) encode(ctx context.Context, m *entity.Message, text []byte, to en
 	if err != nil {
 		return entity.EncodedPart{}, err
 	}
-	c, ref := own, entity.SchemaRef{ID: own.id, GUID: own.guid}
+	c := own
 	if to.Schema == entity.LatestSchema {
 		if c, indexes, err = p.latest(ctx, m, own, indexes, to.Topic); err != nil {
 			return entity.EncodedPart{}, err
 		}
-		ref.ID, ref.GUID = c.id, c.guid
 	}
 	if c.id == own.id && p.unchanged(own, text) {
 		return entity.EncodedPart{Data: bytesOf(&m.Record, p.kind)}, nil
@@ -74,14 +73,10 @@ func (p *part) encode(ctx context.Context, m *entity.Message, text []byte, to en
 
 // message returns Protobuf's message indexes and the encoded message; nil indexes for other formats.
 func (p *part) message(c *compiled) (indexes []int, data []byte, err error) {
-	switch {
-	case c.proto == nil:
+	if c.proto == nil {
 		return nil, p.data, nil
-	case p.subject != "": // without a frame: the first message
-		return []int{0}, p.data, nil
 	}
-	indexes, data, err = p.indexes()
-	if err != nil {
+	if indexes, data, err = p.indexes(); err != nil {
 		return nil, nil, &codec.Error{Path: "$", Reason: err.Error()}
 	}
 	return indexes, data, nil

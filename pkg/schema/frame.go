@@ -10,13 +10,15 @@ import (
 )
 
 // frame is how a part names its schema, and the part without that name. Confluent's documentation of the wire format
-// describes both: a prefix of a zero byte and an id of four bytes, or a header with a GUID.
+// describes both ways: a prefix of a zero byte and an id of four bytes, or a header with a GUID. A part without either
+// has neither id nor GUID.
 type frame struct {
-	id     int
-	guid   string
-	header string // name of the header; "" for a prefix
-	rest   []byte // what follows the id or the GUID in its place: Protobuf's message indexes begin here
-	data   []byte // the encoded value; with a prefix, what follows the id
+	id       int
+	guid     string
+	header   string // name of the header; "" for a prefix
+	unframed bool   // the part does not name its schema; a Protobuf message is the first one of its file
+	rest     []byte // what follows the id or the GUID in its place: Protobuf's message indexes begin here
+	data     []byte // the encoded value; with a prefix, what follows the id
 }
 
 const (
@@ -66,7 +68,7 @@ func frameOf(r *entity.Record, part entity.RecordPart) (f frame, ok bool) {
 
 // indexes returns Protobuf's message indexes, and the message without them.
 func (f frame) indexes() (indexes []int, data []byte, err error) {
-	if f.header != "" && len(f.rest) == 0 {
+	if f.header != "" && len(f.rest) == 0 || f.unframed {
 		return []int{0}, f.data, nil
 	}
 	indexes, size, err := proto.Indexes(f.rest)

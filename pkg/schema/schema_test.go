@@ -167,13 +167,17 @@ func TestDecodeByFormatAndFrame(t *testing.T) {
 func TestKeyAndTopicWithoutFrames(t *testing.T) {
 	t.Parallel()
 	f := open(t, func(c *Config) {
-		c.Topics = []TopicConfig{{Topic: "legacy", Registry: "main", Subject: "legacy"}, {Topic: "legacy", Part: "key", Registry: "main", Subject: "legacy"}}
+		c.Topics = []TopicConfig{{Topic: "legacy", Registry: "main", Subject: "legacy"}, {Topic: "legacy", Part: "key", Registry: "main", Subject: "legacy"}, {Topic: "protos", Registry: "main", Subject: "protos-value"}}
 	})
 	m := message([]byte{0})
 	m.OriginalTopic, m.Record.Key = "legacy", []byte{2}
 	check.Equal(t, string(f.decode(t, m).JSON), `{"status":"NEW"}`, "value")
 	check.Equal(t, string(f.Reader(t.Context()).Decode(m, entity.KeyPart, 99).JSON), `{"status":"PAYED"}`, "key")
 	check.Equal(t, f.decode(t, message([]byte{2})).Format, entity.NoFormat, "format of another topic")
+
+	m = message([]byte("\x0a\x01x\x10\x01"))
+	m.OriginalTopic = "protos"
+	check.Equal(t, string(f.decode(t, m).JSON), `{"id":"x","n":1}`, "Protobuf")
 }
 
 func TestWhyThereIsNoJSON(t *testing.T) {
