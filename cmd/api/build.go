@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jmoiron/sqlx"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/dlq-manager/dlq-manager/cmd/internal/program"
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
@@ -86,7 +87,7 @@ func (p *parts) buildServer(store repository.Core) error {
 	if err := p.buildAuth(); err != nil {
 		return err
 	}
-	schemas, err := schema.New(cfg.Schemas, base.Registry)
+	with, err := buildSchemas(cfg.Schemas, base.Registry)
 	if err != nil {
 		return err
 	}
@@ -97,7 +98,7 @@ func (p *parts) buildServer(store repository.Core) error {
 		failure := func(m entity.Message) (class, message, stack string) {
 			return m.Failure.Class, m.ErrorMessage, decoder.StackTraceOf(m)
 		}
-		p.finder = search.New(cfg.Search, full, failure, maker, masks, derived.Of, base.Registry, base.Log, search.WithSchemas(schemas))
+		p.finder = search.New(cfg.Search, full, failure, maker, masks, derived.Of, base.Registry, base.Log, with.search...)
 		if err := p.buildReports(full, heartbeats(cfg.Heartbeat, maker), derived.Fields().Group()); err != nil {
 			return err
 		}
@@ -108,15 +109,13 @@ func (p *parts) buildServer(store repository.Core) error {
 	}
 	warnUndeclaredAuto(cfg, base.Log)
 	p.service = redrive.New(cfg.Redrive, store, p.publisher, base.Registry, base.Log, redrive.WithTracing(base.Tracing.Provider()),
-		redrive.WithTopicLabels(p.labels.Label), redrive.WithOrigins(judge.Standing), redrive.WithSchemas(schemas))
+		redrive.WithTopicLabels(p.labels.Label), redrive.WithOrigins(judge.Standing), redrive.WithSchemas(with.redrive))
 	options := []rest.Option{
 		rest.WithDialects(decoder), rest.WithFetcher(p.publisher), rest.WithInspector(p.publisher), rest.WithTargets(p.publisher),
 		rest.WithMasks(masks), rest.WithDerivedMasks(derived), rest.WithOrigins(judge),
 		rest.WithAuth(p.authenticator, cfg.Auth.Mode), rest.WithSigner(p.signer), rest.WithTracing(base.Tracing.Provider()),
 	}
-	if schemas != nil {
-		options = append(options, rest.WithSchemas(schemas))
-	}
+	options = append(options, with.rest...)
 	if p.topics != nil {
 		options = append(options, rest.WithTopics(p.topics))
 	}
@@ -124,6 +123,21 @@ func (p *parts) buildServer(store repository.Core) error {
 	base.Registry.MustRegister(newAuthDisabled(cfg.Auth.Mode))
 	p.buildHeart(store)
 	return p.mountConsole()
+}
+
+// decoding is what the parts of the program get where a schema registry is configured; zero where none is.
+type decoding struct {
+	search  []search.Option
+	redrive redrive.Schemas
+	rest    []rest.Option
+}
+
+func buildSchemas(cfg schema.Config, registry prometheus.Registerer) (decoding, error) {
+	decoder, err := schema.New(cfg, registry)
+	if err != nil || decoder == nil {
+		return decoding{}, err
+	}
+	return decoding{[]search.Option{search.WithSchemas(decoder)}, decoder, []rest.Option{rest.WithSchemas(decoder)}}, nil
 }
 
 // buildReports creates the metrics and notifications that read from the database. masked is true

@@ -38,7 +38,7 @@ func New(opts Options) *Registry {
 	return r
 }
 
-// ServeHTTP records the request and answers it, or fails as it was told to.
+// ServeHTTP records the request, and answers it or fails in the way that a method such as Down has set.
 func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.mu.Lock()
 	r.requests = append(r.requests, req.Method+" "+req.URL.EscapedPath())

@@ -57,7 +57,7 @@ func serve(t *testing.T, opts Options) (*Registry, string) {
 	return r, server.URL
 }
 
-// reply is what the tests check of an answer beside its body.
+// reply holds the parts of an answer that the tests check in addition to its body.
 type reply struct {
 	StatusCode int
 	Header     http.Header
@@ -146,7 +146,7 @@ func TestSubjects(t *testing.T) {
 		{"GET", "/subjects/a%2Fb/versions/2", nil, 200, latest},
 		{"GET", "/subjects/a%2Fb/versions/2/schema", nil, 200, otherAvro},
 		{"GET", "/subjects/a%2Fb/versions/3", nil, 404, `{"error_code":40402,"message":"Version 3 not found."}`},
-		{"GET", "/subjects/nobody/versions/1", nil, 404, `{"error_code":40401,"message":"Subject 'nobody' not found."}`},
+		{"GET", "/subjects/missing/versions/1", nil, 404, `{"error_code":40401,"message":"Subject 'missing' not found."}`},
 		{"GET", "/subjects/a%2Fb/versions/x", nil, 422, ""},
 		{"GET", "/nothing", nil, 404, `{"error_code":404,"message":"HTTP 404 Not Found"}`},
 	})

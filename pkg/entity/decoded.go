@@ -74,7 +74,7 @@ type PartReader interface {
 	Complete(m *Message, part RecordPart, d *Decoded)
 }
 
-// EncodedPart is an edited part as it is sent.
+// EncodedPart is an edited key or value, encoded for sending.
 type EncodedPart struct {
 	Data   []byte
 	Header *Header // replaces the header of that name, which names the schema; nil: the headers stay as they are

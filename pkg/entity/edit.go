@@ -1,6 +1,10 @@
 package entity
 
-import "github.com/google/uuid"
+import (
+	"slices"
+
+	"github.com/google/uuid"
+)
 
 // Edit overrides parts of a message's record when it is sent; the message itself never changes. Parts that are not
 // set are sent unchanged.
@@ -40,6 +44,18 @@ func (e *Edit) Apply(r Record) Record {
 		r.Headers, r.HeadersOmitted = e.Headers, false
 	}
 	return r
+}
+
+// ReplaceHeader replaces the header of that name in the headers that are sent with r; nil changes nothing.
+func (e *Edit) ReplaceHeader(r Record, by *Header) {
+	if by == nil {
+		return
+	}
+	if !e.SetHeaders {
+		e.SetHeaders, e.Headers = true, r.Headers
+	}
+	others := slices.DeleteFunc(slices.Clone(e.Headers), func(h Header) bool { return h.Key == by.Key })
+	e.Headers = append(others, *by)
 }
 
 // PatchSample shows one message's payload before and after a redrive's patch.

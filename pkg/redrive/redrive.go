@@ -31,6 +31,9 @@ type Publisher = attempt.Publisher
 // Offsets reads the committed offsets of consumer groups from Kafka.
 type Offsets = outcomes.Offsets
 
+// Schemas decodes and encodes payloads that have a schema in a registry.
+type Schemas = bulk.Schemas
+
 // Service makes attempts and runs redrives. It is safe for concurrent use, and many processes may share one store.
 type Service struct {
 	*attempt.Retrier // for operators: single messages
@@ -45,7 +48,7 @@ type Service struct {
 type options struct {
 	attempt attempt.Options
 	tracing trace.TracerProvider
-	schemas bulk.Schemas
+	schemas Schemas
 }
 
 // Option changes what New returns.
@@ -66,7 +69,7 @@ func WithOrigins(judge attempt.Judge) Option { return func(o *options) { o.attem
 
 // WithSchemas sets what decodes and encodes payloads with the schemas of a registry; nil, as without it: no payload has
 // one.
-func WithSchemas(s bulk.Schemas) Option { return func(o *options) { o.schemas = s } }
+func WithSchemas(s Schemas) Option { return func(o *options) { o.schemas = s } }
 
 // New returns a Service whose metrics are in registry. cfg must be valid.
 func New(cfg Config, store Store, publisher Publisher, registry prometheus.Registerer, log *zap.Logger, change ...Option) *Service {

@@ -78,19 +78,19 @@ type unknown struct{}
 
 // find returns what is cached under the key, or looks it up within the timeout. Callers with the same key share one
 // look-up, which goes on when ctx ends. size returns the size in memory, and how long the value may be used; 0: always.
-func (r *registry) find(ctx context.Context, key string, look func(context.Context) (any, error), size func(any) (int, time.Duration)) (any, error) {
+func find[T any](ctx context.Context, r *registry, key string, look func(context.Context) (T, error), size func(T) (int, time.Duration)) (found T, err error) {
 	key = r.cfg.Name + "\n" + key
 	if v, ok := r.cache.get(key, r.now()); ok {
 		if _, missing := v.(unknown); missing {
-			return nil, errUnknown
+			return found, errUnknown
 		}
-		return v, nil
+		return v.(T), nil //nolint:forcetypeassert // a key belongs to one type
 	}
 	if err := r.down(); err != nil {
-		return nil, err
+		return found, err
 	}
 	if ctx.Err() != nil {
-		return nil, errNoTime
+		return found, errNoTime
 	}
 	done := r.flights.DoChan(key, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.timeout)
@@ -113,9 +113,12 @@ func (r *registry) find(ctx context.Context, key string, look func(context.Conte
 	})
 	select {
 	case answer := <-done:
-		return answer.Val, answer.Err
+		if answer.Err != nil {
+			return found, answer.Err
+		}
+		return answer.Val.(T), nil //nolint:forcetypeassert // as above
 	case <-ctx.Done():
-		return nil, errNoTime
+		return found, errNoTime
 	}
 }
 
@@ -197,82 +200,64 @@ func (r *registry) byGUID(ctx context.Context, guid string) (*compiled, error) {
 
 // schema looks a schema up with its references, and compiles it.
 func (r *registry) schema(ctx context.Context, key string, look func(context.Context) (sr.SubjectSchema, error)) (*compiled, error) {
-	v, err := r.find(ctx, key, func(ctx context.Context) (any, error) {
+	return find(ctx, r, key, func(ctx context.Context) (*compiled, error) {
 		found, err := look(ctx)
-		if err != nil && !errors.Is(err, errSchemaSize) {
-			return nil, err
-		}
 		if err == nil {
 			return r.compile(ctx, found)
 		}
-		return &compiled{source: source{format: entity.UnknownFormat}, id: found.ID, guid: found.GUID, fault: err}, nil
-	}, func(v any) (int, time.Duration) {
-		if c, _ := v.(*compiled); c != nil {
-			return sizeFactor * c.size(), 0
-		}
-		return 0, 0
-	})
-	if err != nil {
-		return nil, err
-	}
-	return v.(*compiled), nil //nolint:forcetypeassert // looked up above
+		return unlessTemporary(found, err)
+	}, func(c *compiled) (int, time.Duration) { return sizeFactor * c.size(), 0 })
 }
 
 func (r *registry) compile(ctx context.Context, found sr.SubjectSchema) (*compiled, error) {
-	s := source{format: formatOf(found.Type), text: found.Schema.Schema}
-	var err error
-	switch s.refs, err = r.references(ctx, found.Schema); {
-	case errors.Is(err, errReferences) || errors.Is(err, errSchemaSize):
-		return &compiled{source: source{format: s.format}, id: found.ID, guid: found.GUID, fault: err}, nil
-	case err != nil:
-		return nil, err
+	refs, err := r.references(ctx, found.Schema)
+	if err != nil {
+		return unlessTemporary(found, err)
 	}
-	return compile(found.ID, found.GUID, s), nil
+	return compile(found.ID, found.GUID, source{format: formatOf(found.Type), text: found.Schema.Schema, refs: refs}), nil
+}
+
+// unlessTemporary returns a schema that can never be used, if that is what the error means.
+func unlessTemporary(found sr.SubjectSchema, err error) (*compiled, error) {
+	switch {
+	case !errors.Is(err, errSchemaSize) && !errors.Is(err, errReferences):
+		return nil, err
+	case found.Schema.Schema == "": // its format is not known either
+		return &compiled{source: source{format: entity.UnknownFormat}, id: found.ID, guid: found.GUID, fault: err}, nil
+	}
+	return &compiled{source: source{format: formatOf(found.Type)}, id: found.ID, guid: found.GUID, fault: err}, nil
 }
 
 // version returns one version of a subject, which never changes.
-func (r *registry) version(ctx context.Context, subject string, version int) (found sr.SubjectSchema, err error) {
+func (r *registry) version(ctx context.Context, subject string, version int) (sr.SubjectSchema, error) {
+	return find(ctx, r, fmt.Sprintf("version %d of %s", version, subject), func(ctx context.Context) (sr.SubjectSchema, error) {
+		return r.bySubject(sr.WithParams(ctx, sr.ShowDeleted), subject, version)
+	}, func(found sr.SubjectSchema) (int, time.Duration) { return len(found.Schema.Schema), 0 })
+}
+
+// latest returns the latest version of a subject.
+func (r *registry) latest(ctx context.Context, subject string) (sr.SubjectSchema, error) {
+	return find(ctx, r, "latest "+subject, func(ctx context.Context) (sr.SubjectSchema, error) {
+		return r.bySubject(ctx, subject, -1)
+	}, func(found sr.SubjectSchema) (int, time.Duration) { return len(found.Schema.Schema), subjectAge })
+}
+
+// bySubject requests a version of a subject; -1 is the latest.
+func (r *registry) bySubject(ctx context.Context, subject string, version int) (found sr.SubjectSchema, err error) {
 	err = r.request(ctx, func() (err error) {
-		found, err = r.client.SchemaByVersion(sr.WithParams(ctx, sr.ShowDeleted), subject, version)
+		found, err = r.client.SchemaByVersion(ctx, subject, version)
 		return err
 	})
 	return found, err
 }
 
-// latest returns the latest version of a subject.
-func (r *registry) latest(ctx context.Context, subject string) (sr.SubjectSchema, error) {
-	v, err := r.find(ctx, "latest "+subject, func(ctx context.Context) (any, error) {
-		var found sr.SubjectSchema
-		err := r.request(ctx, func() (err error) {
-			found, err = r.client.SchemaByVersion(ctx, subject, -1)
-			return err
-		})
-		return found, err
-	}, func(v any) (int, time.Duration) {
-		found, _ := v.(sr.SubjectSchema)
-		return len(found.Schema.Schema), subjectAge
-	})
-	if err != nil {
-		return sr.SubjectSchema{}, err
-	}
-	return v.(sr.SubjectSchema), nil //nolint:forcetypeassert // looked up above
-}
-
 // subjects returns the subjects and versions that a schema has.
 func (r *registry) subjects(ctx context.Context, id int) ([]sr.SubjectVersion, error) {
-	v, err := r.find(ctx, "subjects "+strconv.Itoa(id), func(ctx context.Context) (any, error) {
-		var found []sr.SubjectVersion
-		err := r.request(ctx, func() (err error) {
+	return find(ctx, r, "subjects "+strconv.Itoa(id), func(ctx context.Context) (found []sr.SubjectVersion, err error) {
+		err = r.request(ctx, func() (err error) {
 			found, err = r.client.SchemaVersionsByID(ctx, id)
 			return err
 		})
 		return found, err
-	}, func(v any) (int, time.Duration) {
-		found, _ := v.([]sr.SubjectVersion)
-		return len(found) * entrySize, subjectAge
-	})
-	if err != nil {
-		return nil, err
-	}
-	return v.([]sr.SubjectVersion), nil //nolint:forcetypeassert // looked up above
+	}, func(found []sr.SubjectVersion) (int, time.Duration) { return len(found) * entrySize, subjectAge })
 }

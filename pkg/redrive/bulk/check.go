@@ -37,7 +37,10 @@ func (s *Redrives) checkPatch(ctx context.Context, patch *patcher, n repository.
 			filter.Statuses = append(filter.Statuses, entity.Dead)
 		}
 	}
-	c := checker{patch: patch, reasons: map[string]*entity.PatchFailure{}, topics: map[string]int{}, until: time.Now().Add(checkTime), redirects: redirects}
+	c := checker{
+		patch: patch, order: n, reasons: map[string]*entity.PatchFailure{}, topics: map[string]int{}, until: time.Now().Add(checkTime),
+		redirects: redirects,
+	}
 	err := s.deps.selected.Export(ctx, repository.ExportQuery{Filter: filter, Limit: maxSelected, MaxValue: payload.MaxPatched},
 		func(m *entity.Message) error { return c.message(ctx, m) })
 	var broad *repository.TooBroadError
@@ -54,6 +57,7 @@ const maxSelected = 100_000_000
 type checker struct {
 	entity.PatchCheck
 	patch     *patcher
+	order     repository.NewRedrive
 	reader    entity.PartReader
 	reasons   map[string]*entity.PatchFailure
 	topics    map[string]int
@@ -65,7 +69,7 @@ func (c *checker) message(ctx context.Context, m *entity.Message) error {
 	if time.Now().After(c.until) {
 		return errChecked
 	}
-	if m.CanClaim() != nil && m.Status != entity.Dead {
+	if !takes(c.order, m) {
 		return nil
 	}
 	if c.Checked%refillEvery == 0 {

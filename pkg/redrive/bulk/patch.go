@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
@@ -98,16 +97,8 @@ func (p *patcher) apply(ctx context.Context, reader entity.PartReader, m *entity
 		return done, err //nolint:wrapcheck // it names the field
 	}
 	done.After, done.Edit = after, &entity.Edit{SetValue: true, Value: encoded.Data, Patch: p.raw}
-	if encoded.Header != nil {
-		done.Edit.SetHeaders, done.Edit.Headers = true, replaceHeader(m.Record.Headers, *encoded.Header)
-	}
+	done.Edit.ReplaceHeader(m.Record, encoded.Header)
 	return done, nil
-}
-
-// replaceHeader returns the headers with the last one of that name replaced, and the others of that name left out.
-func replaceHeader(headers []entity.Header, by entity.Header) []entity.Header {
-	others := slices.DeleteFunc(slices.Clone(headers), func(h entity.Header) bool { return h.Key == by.Key })
-	return append(others, by)
 }
 
 // reasonOf returns the reason why a patch does not apply.

@@ -219,11 +219,16 @@ func (s *Redrives) others(ctx context.Context, n repository.NewRedrive) ([]uuid.
 	}
 	var ids []uuid.UUID
 	for _, m := range found.Messages {
-		if m.CanClaim() == nil || n.Options.Requeue && m.Status == entity.Dead {
+		if takes(n, &m) {
 			ids = append(ids, m.ID)
 		}
 	}
 	return ids, nil
+}
+
+// takes reports whether a retry would take a message in its present state.
+func takes(n repository.NewRedrive, m *entity.Message) bool {
+	return m.CanClaim() == nil || n.Options.Requeue && m.Status == entity.Dead
 }
 
 // othersOf checks the first selected ids one by one, because the filter may exclude some of them.

@@ -54,20 +54,14 @@ func (e *editOrder) read() (*entity.Edit, error) {
 	edit.Topic = e.topic.Value
 	choice, ok := request.SchemaChoice(e.schema)
 	e.Refuse(!ok, "edit.schema", request.SchemaChoices)
-	e.Refuse(choice != "" && e.payload == nil && e.keyJSON == nil, "edit.schema", "needs payload or key_json: other bytes are sent as they are")
+	e.Refuse(choice != "" && e.payload == nil && e.keyJSON == nil, "edit.schema", "needs payload or key_json: other bytes are sent unchanged")
 	e.Refuse(e.topic.Given && !entity.ValidTopic(edit.Topic), "edit.target_topic", "must be the name of a topic")
 	e.Refuse(len(e.Problems) == 0 && edit.Empty(), "edit", "must change the payload, the key, the headers or the topic")
 	return edit, e.Err()
 }
 
 func (e *editOrder) value() (set bool, value []byte) {
-	ways := 0
-	for _, given := range []bool{e.payload != nil, e.payloadBase64.Given, e.payloadNull.Value} {
-		if given {
-			ways++
-		}
-	}
-	e.Refuse(ways > 1, "edit.payload", "give one of payload, payload_base64 and payload_null")
+	e.Refuse(several(e.payload != nil, e.payloadBase64.Given, e.payloadNull.Value), "edit.payload", "give one of payload, payload_base64 and payload_null")
 	switch {
 	case e.payloadNull.Value:
 		return true, nil
@@ -78,6 +72,17 @@ func (e *editOrder) value() (set bool, value []byte) {
 	}
 }
 
+// several reports whether more than one way of writing a part is given.
+func several(given ...bool) bool {
+	ways := 0
+	for _, g := range given {
+		if g {
+			ways++
+		}
+	}
+	return ways > 1
+}
+
 // base64 decodes text and never returns nil, because empty bytes are not null.
 func (e *editOrder) base64(field, text string) []byte {
 	raw, err := base64.StdEncoding.DecodeString(text)
@@ -86,13 +91,7 @@ func (e *editOrder) base64(field, text string) []byte {
 }
 
 func (e *editOrder) recordKey() (set bool, key []byte) {
-	ways := 0
-	for _, given := range []bool{e.key.Given, e.keyBase64.Given, e.keyJSON != nil} {
-		if given {
-			ways++
-		}
-	}
-	e.Refuse(ways > 1, "edit.key", "give one of key, key_base64 and key_json")
+	e.Refuse(several(e.key.Given, e.keyBase64.Given, e.keyJSON != nil), "edit.key", "give one of key, key_base64 and key_json")
 	switch {
 	case e.keyJSON != nil:
 		return true, e.keyJSON

@@ -2,7 +2,6 @@ package messages
 
 import (
 	"context"
-	"slices"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/request"
@@ -33,7 +32,7 @@ func (h Retries) encode(ctx context.Context, edit *entity.Edit, order *editOrder
 		}
 		if ok {
 			edit.Value = encoded.Data
-			replaceHeader(edit, m, encoded.Header)
+			edit.ReplaceHeader(m.Record, encoded.Header)
 		} else if choice != "" {
 			return &entity.FieldError{Field: "edit.schema", Reason: "the payload has no schema"}
 		}
@@ -49,7 +48,7 @@ func (h Retries) encode(ctx context.Context, edit *entity.Edit, order *editOrder
 		return &entity.FieldError{Field: "edit.key_json", Reason: "the key has no schema: give key or key_base64"}
 	}
 	edit.Key = encoded.Data
-	replaceHeader(edit, m, encoded.Header)
+	edit.ReplaceHeader(m.Record, encoded.Header)
 	return nil
 }
 
@@ -64,16 +63,4 @@ func (h Retries) encodePart(
 		return encoded, ok, shownReason(err, field)
 	}
 	return encoded, ok, nil
-}
-
-// replaceHeader replaces the header that names the schema, in the headers of the edit or else of the message.
-func replaceHeader(edit *entity.Edit, m *entity.Message, by *entity.Header) {
-	if by == nil {
-		return
-	}
-	if !edit.SetHeaders {
-		edit.SetHeaders, edit.Headers = true, m.Record.Headers
-	}
-	others := slices.DeleteFunc(slices.Clone(edit.Headers), func(h entity.Header) bool { return h.Key == by.Key })
-	edit.Headers = append(others, *by)
 }

@@ -158,7 +158,7 @@ func (o *redriveOrder) jsonPatch() []byte {
 }
 
 func (o *redriveOrder) schemaChoice() entity.SchemaChoice {
-	o.Refuse(o.schema.Given && o.patch == nil, "schema", "needs a patch: without one each record is sent as it is")
+	o.Refuse(o.schema.Given && o.patch == nil, "schema", "needs a patch: without one each record is sent unchanged")
 	choice, ok := request.SchemaChoice(o.schema)
 	o.Refuse(!ok, "schema", request.SchemaChoices)
 	return choice

@@ -3,10 +3,10 @@ package avro
 import (
 	"encoding/binary"
 	"encoding/json"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/google/uuid"
 
@@ -64,7 +64,7 @@ func (e *encoder) value(n *node, v any, depth int) error {
 		symbol, _ := v.(string)
 		i := slices.Index(n.symbols, symbol)
 		if i < 0 {
-			return e.path.Errorf("must be one of the enum's symbols: %s", listed(n.symbols))
+			return e.path.Errorf("must be one of the enum's symbols: %s", codec.Listed(n.symbols))
 		}
 		e.varint(int64(i))
 		return nil
@@ -77,15 +77,6 @@ func (e *encoder) value(n *node, v any, depth int) error {
 	default:
 		return e.record(n, v, depth)
 	}
-}
-
-// listed returns the first names of a list.
-func listed(names []string) string {
-	const most = 20
-	if len(names) > most {
-		return strings.Join(names[:most], ", ") + ", …"
-	}
-	return strings.Join(names, ", ")
 }
 
 func (e *encoder) varint(v int64) { e.out = binary.AppendVarint(e.out, v) }
@@ -236,7 +227,7 @@ func (e *encoder) object(n *node, v any, depth int) error {
 	if len(members) > 0 {
 		e.varint(int64(len(members)))
 	}
-	for _, name := range sorted(members) {
+	for _, name := range slices.Sorted(maps.Keys(members)) {
 		e.varint(int64(len(name)))
 		e.out = append(e.out, name...)
 		e.path.Entry()
@@ -247,15 +238,6 @@ func (e *encoder) object(n *node, v any, depth int) error {
 	}
 	e.varint(0)
 	return nil
-}
-
-func sorted(members map[string]any) []string {
-	names := make([]string, 0, len(members))
-	for name := range members {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }
 
 func (e *encoder) record(n *node, v any, depth int) error {
@@ -292,7 +274,7 @@ func (e *encoder) record(n *node, v any, depth int) error {
 	if known == len(members) {
 		return nil
 	}
-	for _, name := range sorted(members) {
+	for _, name := range slices.Sorted(maps.Keys(members)) {
 		if !slices.ContainsFunc(n.fields, func(f field) bool { return f.name == name }) {
 			e.path.Member(name)
 			return e.path.Errorf("is not in the schema")
@@ -368,9 +350,9 @@ func (e *encoder) choose(n *node, v any) (branch int, inner any, err error) {
 		names = append(names, b.name)
 	}
 	if len(found) == 0 {
-		return 0, nil, e.path.Errorf("must be one of %s", listed(names))
+		return 0, nil, e.path.Errorf("must be one of %s", codec.Listed(names))
 	}
-	return 0, nil, e.path.Errorf("must name its branch, as in {%q: …}: one of %s", names[found[0]], listed(names))
+	return 0, nil, e.path.Errorf("must name its branch, as in {%q: …}: one of %s", names[found[0]], codec.Listed(names))
 }
 
 // numeric returns the branches that are written as text but take numbers too: times and decimals.

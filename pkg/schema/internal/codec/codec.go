@@ -69,6 +69,15 @@ func (p *Path) String() string {
 
 const maxPath = 512
 
+// Listed returns the first names of a list.
+func Listed(names []string) string {
+	const most = 20
+	if len(names) > most {
+		return strings.Join(names[:most], ", ") + ", …"
+	}
+	return strings.Join(names, ", ")
+}
+
 func member(name string) string {
 	for i, r := range name {
 		if r != '_' && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (i == 0 || r < '0' || r > '9') {

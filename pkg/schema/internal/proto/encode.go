@@ -44,7 +44,8 @@ func (s *Schema) unmarshal(text []byte, m proto.Message) error {
 	return protojson.UnmarshalOptions{Resolver: s.types, RecursionLimit: codec.MaxDepth}.Unmarshal(text, m)
 }
 
-// keepUnknown copies the unknown fields of before, and of the messages in it, to the messages that they have become.
+// keepUnknown copies the unknown fields of before to after, and those of each nested message to the nested message of
+// the same field, key or element.
 func keepUnknown(after, before protoreflect.Message) {
 	if unknown := before.GetUnknown(); len(unknown) > 0 {
 		after.SetUnknown(append(unknown[:len(unknown):len(unknown)], after.GetUnknown()...))

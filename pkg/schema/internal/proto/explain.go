@@ -2,6 +2,7 @@ package proto
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 
@@ -34,12 +35,7 @@ func (x *explainer) message(descriptor protoreflect.MessageDescriptor, v any) er
 	if !ok || strings.HasPrefix(string(descriptor.FullName()), "google.protobuf.") {
 		return x.path.Errorf("must be %s in its JSON form", descriptor.FullName())
 	}
-	names := make([]string, 0, len(members))
-	for name := range members {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(members)) {
 		x.path.Member(name)
 		field := descriptor.Fields().ByJSONName(name)
 		if field == nil {
@@ -98,15 +94,13 @@ func (x *explainer) value(f protoreflect.FieldDescriptor, v any) error {
 		return x.path.Errorf("does not fit %s", f.Message().FullName())
 	case protoreflect.EnumKind:
 		var names []string
-		for i := 0; i < f.Enum().Values().Len() && i < maxListed; i++ {
+		for i := 0; i < f.Enum().Values().Len(); i++ {
 			names = append(names, string(f.Enum().Values().Get(i).Name()))
 		}
-		return x.path.Errorf("must be one of the enum's values: %s", strings.Join(names, ", "))
+		return x.path.Errorf("must be one of the enum's values: %s", codec.Listed(names))
 	case protoreflect.BytesKind:
 		return x.path.Errorf("must be bytes in base64")
 	default:
 		return x.path.Errorf("must be a value of type %s", f.Kind())
 	}
 }
-
-const maxListed = 20

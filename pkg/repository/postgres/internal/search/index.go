@@ -196,11 +196,15 @@ func (s *Indexer) Unindexed(ctx context.Context, version int64, limit int, maxBy
 	if err := s.db.Select(ctx, &found, pendingQuery, version, limit, maxBytes, maxValue, s.db.Clock()); err != nil {
 		return nil, conn.Translate("find messages to index", err)
 	}
+	return pendingMessages("find messages to index", found)
+}
+
+func pendingMessages(what string, found []pendingRow) ([]entity.Message, error) {
 	messages := make([]entity.Message, len(found))
 	for i := range found {
 		var err error
 		if messages[i], err = found[i].MessageToShow(); err != nil {
-			return nil, fmt.Errorf("find messages to index: %w", err)
+			return nil, fmt.Errorf("%s: %w", what, err)
 		}
 	}
 	return messages, nil

@@ -2,7 +2,6 @@ package search
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/google/uuid"
 
@@ -39,14 +38,7 @@ func (s *Indexer) Undecoded(ctx context.Context, limit int, maxBytes, maxValue i
 	if err := s.db.Select(ctx, &found, undecodedQuery, limit, maxBytes, maxValue, s.db.Clock()); err != nil {
 		return nil, conn.Translate("find messages to decode", err)
 	}
-	messages := make([]entity.Message, len(found))
-	for i := range found {
-		var err error
-		if messages[i], err = found[i].MessageToShow(); err != nil {
-			return nil, fmt.Errorf("find messages to decode: %w", err)
-		}
-	}
-	return messages, nil
+	return pendingMessages("find messages to decode", found)
 }
 
 // deferDecodingQuery doubles the time until a message is due with every try, from $2 to $3 seconds.
