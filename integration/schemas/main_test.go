@@ -1,0 +1,42 @@
+// Package schemas_test runs dlq-manager with a schema registry, and compares it with the registry's official clients.
+package schemas_test
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/dlq-manager/dlq-manager/integration/programs"
+	"github.com/dlq-manager/dlq-manager/integration/registry"
+	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
+)
+
+// binaries is the folder with the programs that TestMain built.
+var binaries string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "dlq-manager-programs-")
+	if err == nil {
+		err = programs.Build(dir, "api", "ingester", "archiver")
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	binaries = dir
+	stacktest.Main(runner{m, dir})
+}
+
+// runner removes the programs after the tests.
+type runner struct {
+	m   *testing.M
+	dir string
+}
+
+func (r runner) Run() int {
+	code := r.m.Run()
+	_ = os.RemoveAll(r.dir)
+	return code
+}
+
+var _ = registry.New
