@@ -39,6 +39,7 @@ func (c *Console) Routes() []Route {
 	one := &message.Page{
 		API: client, Renderer: renderer, Now: now, ApplicationFrames: c.cfg.ApplicationFrames, TraceURL: c.cfg.traceURL, NeedToken: c.needAuth,
 	}
+	schema := &message.Schema{API: client, Renderer: renderer}
 	actions, edit := &message.Actions{Page: one}, message.NewEdit(client, renderer, now)
 	audit, mapping := &admin.Audit{API: client, Renderer: renderer, Now: now}, &admin.Mapping{API: client, Renderer: renderer}
 	redirects := &admin.Redirects{API: client, Renderer: renderer}
@@ -84,6 +85,7 @@ func (c *Console) Routes() []Route {
 		{http.MethodGet, "/topics/{topic}", s.page(topicPage.Show)}, // after all other addresses below /topics
 		{http.MethodGet, "/messages/{id}", s.page(one.Show(false))},
 		{http.MethodGet, "/messages/{id}/payload", s.page(one.Download(false))},
+		{http.MethodGet, "/messages/{id}/schema", s.page(schema.Show(false))},
 		{http.MethodGet, "/messages/{id}/edit", s.page(edit.Show)},
 		{http.MethodPost, "/messages/{id}/edit", s.page(edit.Send)},
 		{http.MethodPost, "/messages/{id}/retry", s.page(actions.Act("retry", "retried"))},
@@ -93,6 +95,7 @@ func (c *Console) Routes() []Route {
 		{http.MethodPost, "/messages/{id}/origin", s.page(actions.Act("origin", "origin"))},
 		{http.MethodGet, "/archive/{id}", s.page(one.Show(true))},
 		{http.MethodGet, "/archive/{id}/payload", s.page(one.Download(true))},
+		{http.MethodGet, "/archive/{id}/schema", s.page(schema.Show(true))},
 		{http.MethodPost, "/archive/{id}/restore", s.page(actions.Act("restore", "restored"))},
 
 		{http.MethodPost, "/theme", s.open(setTheme)},

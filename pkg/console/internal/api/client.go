@@ -43,7 +43,7 @@ func (c Client) Get(r *http.Request, path string, query url.Values, into any) er
 // API do the work once, however often the form is sent.
 func (c Client) Send(r *http.Request, method, path string, body, into any) error {
 	answer, err := c.call(r, method, path, body, 0)
-	if err != nil || into == nil {
+	if err != nil || into == nil || answer.status == http.StatusNoContent {
 		return err
 	}
 	if err := json.Unmarshal(answer.body.Bytes(), into); err != nil {

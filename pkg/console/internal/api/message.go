@@ -58,10 +58,16 @@ type Message struct {
 	Key            *Blob     `json:"key"`
 	KeyOmitted     string    `json:"key_omitted"`
 	KeySize        *int64    `json:"key_size"`
+	KeyFormat      string    `json:"key_format"`
+	PayloadFormat  string    `json:"payload_format"`
+	PayloadReason  string    `json:"payload_reason"`
 	Headers        []Header  `json:"headers"`
 	Derived        map[string]Derived
-	Payload        json.RawMessage `json:"payload"`
-	Target         *Target         `json:"target"` // nil: it has none
+	Payload        json.RawMessage  `json:"payload"`
+	PayloadSchema  *SchemaReference `json:"payload_schema"` // nil: it has none
+	KeyJSON        json.RawMessage  `json:"key_json"`
+	KeySchema      *SchemaReference `json:"key_schema"`
+	Target         *Target          `json:"target"` // nil: it has none
 }
 
 // Target is the topic to which a retry would send a message now. Exists is nil when that is not known.

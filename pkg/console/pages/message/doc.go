@@ -10,6 +10,7 @@
 //   - outcome.go: what became known of the message after it was sent
 //   - history.go: attempts, changes, and the messages before and after it
 //   - payload.go: the views of the payload
+//   - schema.go: the schema of the payload or the key, beside the latest version
 //   - tree.go: JSON as a tree of limited size, and what is masked in it
 //   - record.go: key, headers and trace, and where the message came from
 //   - stack.go: stack traces with folded library frames

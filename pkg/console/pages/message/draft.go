@@ -23,7 +23,7 @@ const maxEdited = 1 << 20
 const payloadMark = "\x00payload"
 
 type value struct {
-	As   string // text, base64, null, keep, or remove
+	As   string // text, base64, null, keep, json, or remove
 	Text string
 }
 
@@ -32,6 +32,7 @@ const (
 	asBase64 = "base64"
 	asNull   = "null"
 	asKeep   = "keep"   // the record's own value, which may be masked
+	asJSON   = "json"   // JSON that is encoded with a schema
 	asRemove = "remove" // a header that is not sent
 	asLost   = "lost"   // an edit cannot express the name: the header is sent while no other header changes
 )
@@ -53,6 +54,7 @@ func (h editHeader) Shown() string {
 
 type draft struct {
 	Topic     string
+	Schema    string // latest; empty: the record's own
 	Payload   value
 	Key       value
 	Headers   []editHeader
@@ -65,6 +67,12 @@ const freshRows = 2 // empty rows below the headers
 
 func draftOf(m *api.Message, raw []byte) draft {
 	d := draft{Topic: m.OriginalTopic, Payload: writable(raw, true), Key: blobValue(m.Key)}
+	if m.PayloadEncoding() != "" && m.JSONPayload() != nil {
+		d.Payload = value{asJSON, toEdit(m)}
+	}
+	if decoded := m.DecodedKey(); decoded != nil {
+		d.Key = value{asJSON, string(decoded)}
+	}
 	if m.HeadersOmitted != "" { // the listed headers would replace all of them
 		return d
 	}
@@ -81,6 +89,15 @@ func draftOf(m *api.Message, raw []byte) draft {
 		d.Headers = append(d.Headers, row)
 	}
 	return d
+}
+
+// toEdit lays out a decoded payload, unless the record has that text itself.
+func toEdit(m *api.Message) string {
+	raw := m.JSONPayload()
+	if text, used, ok := format.JSON(raw, maxEdited); ok && used == len(raw) && m.PayloadFormat != "json_schema" {
+		return text
+	}
+	return string(raw)
 }
 
 func blobValue(b *api.Blob) value { return writable(b.Bytes(), false) }
@@ -125,6 +142,7 @@ func marksDeadLetter(name string, m *api.Message) bool {
 func readDraft(r *http.Request, was draft) draft {
 	d := draft{
 		Topic:     request.Text(r, "topic"),
+		Schema:    request.Text(r, "schema"),
 		Payload:   value{cmp.Or(request.Text(r, "payload_as"), asText), oneBreak(r.PostFormValue("payload"))},
 		Key:       value{cmp.Or(request.Text(r, "key_as"), asText), r.PostFormValue("record_key")},
 		NotJSON:   request.Text(r, "not_json") != "",
@@ -157,6 +175,9 @@ func (h editHeader) of(was editHeader) editHeader {
 	}
 	return h
 }
+
+// written reports whether a value is text as it was typed.
+func (v value) written() bool { return v.As == asText || v.As == asJSON }
 
 // settle decides between a text and the choice of no value: the one that the user changed wins.
 func (d *draft) settle(was draft) {
@@ -203,13 +224,24 @@ func (d draft) order(was draft) (edit map[string]any, problems []view.FieldProbl
 		problems = append(problems, view.FieldProblem{Field: "payload", Reason: "must have at most 1 MiB"})
 	} else if d.json(was) != "" {
 		edit["payload"] = payloadMark
+	} else if d.payloadChanged(was) && d.Payload.As == asJSON {
+		problems = append(problems, view.FieldProblem{Field: "payload", Reason: "must be JSON, which is encoded with the schema"})
 	} else if d.payloadChanged(was) {
 		put(edit, "payload", raw, "payload_null", true)
 	}
 	if raw, err := d.Key.bytes(); err != nil {
 		problems = append(problems, view.FieldProblem{Field: "key", Reason: "must be base64"})
+	} else if d.Key.As == asJSON {
+		if !json.Valid(raw) {
+			problems = append(problems, view.FieldProblem{Field: "key", Reason: "must be JSON, which is encoded with the schema"})
+		} else if d.Key != was.Key || d.Schema != "" {
+			edit["key_json"] = json.RawMessage(raw)
+		}
 	} else if d.Key != was.Key {
 		put(edit, "key", raw, "key", nil)
+	}
+	if d.Schema != "" && (edit["payload"] != nil || edit["key_json"] != nil) {
+		edit["schema"] = d.Schema
 	}
 	if d.headersChanged(was) {
 		list, wrong := d.headerList()
@@ -229,10 +261,11 @@ func (d draft) payload(was draft) value {
 
 func (d draft) payloadChanged(was draft) bool { return d.payload(was) != was.Payload }
 
-// json returns the payload when it was changed and is JSON, else "".
+// json returns the payload when it is JSON and was changed, or is encoded with another schema; else "".
 func (d draft) json(was draft) string {
 	v := d.payload(was)
-	if !d.payloadChanged(was) || v.As != asText || checkJSON(v.Text) != nil {
+	again := v.As == asJSON && d.Schema != ""
+	if !d.payloadChanged(was) && !again || !v.written() || checkJSON(v.Text) != nil {
 		return ""
 	}
 	return v.Text

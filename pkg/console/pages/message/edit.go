@@ -48,6 +48,9 @@ type editPage struct {
 	Fresh     []int  // empty rows to add headers in
 	WasJSON   bool   // the payload of the stored message is JSON
 	Fixed     string // the reason for which the payload cannot be edited; "" when it can
+	Encoded   bool   // the payload or the key is edited as JSON and encoded with a schema
+	Schema    *schemaLink
+	KeySchema *schemaLink
 
 	Unsettled bool
 	Check     *editCheck // nil: no check was requested
@@ -122,6 +125,13 @@ func (e *Edit) load(r *http.Request) (*editPage, error) {
 		Message: m, Base: ref.URL(), Unmask: unmask, Can: actsOf(m, v, r, false).Edit, Unsettled: m.Unsettled(),
 		WasJSON: m.JSONPayload() != nil,
 	}
+	if m.JSONPayload() != nil {
+		p.Schema = schemaOf(ref, m.PayloadEncoding(), m.PayloadSchema, "value")
+	}
+	if m.DecodedKey() != nil {
+		p.KeySchema = schemaOf(ref, m.KeyEncoding(), m.KeySchema, "key")
+	}
+	p.Encoded = p.Schema != nil || p.KeySchema != nil
 	p.MayUnmask = !unmask && (len(m.Masked) > 0 && v.May("unmask", m.ScopeTopic()) || keepsBytes(m, v, unmask))
 	return p, nil
 }
@@ -259,11 +269,11 @@ func (p *editPage) check(was draft, nothing bool) *editCheck {
 	if d.Topic != p.OriginalTopic {
 		k.Topic = d.Topic
 	}
-	if d.Payload.As == asText {
+	if d.Payload.written() {
 		k.JSON = checkJSON(d.Payload.Text)
 		k.IsJSON = k.JSON == nil
 	}
-	if k.Payload && d.Payload.As == asText && was.Payload.As != asBase64 {
+	if k.Payload && d.Payload.written() && was.Payload.As != asBase64 {
 		k.Lines, k.SpaceOnly = diff.Texts(oneBreak(was.Payload.Text), d.Payload.Text)
 	} else {
 		k.Bytes = k.Payload

@@ -143,6 +143,11 @@ func (p *Page) parentOf(r *http.Request, m *api.Message, lineage []ancestor) str
 // KeyShown returns the key of the record.
 func (p *page) KeyShown() shownBytes { return keyOf(p.Message) }
 
+// KeySchemaLink returns the schema of the key; nil when it has none.
+func (p *page) KeySchemaLink() *schemaLink {
+	return schemaOf(api.MessageRef{ID: p.ID, Archived: p.Archived}, p.KeyEncoding(), p.KeySchema, "key")
+}
+
 // KeyText returns the key if it is text, to be copied.
 func (p *page) KeyText() string {
 	if k := p.KeyShown(); !k.Hex && k.More == 0 {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 
@@ -35,7 +36,8 @@ type payloadView struct {
 	None     bool   // there is no payload: a tombstone
 	Empty    bool   // the payload has no bytes
 	Short    bool   // it fits above the stack trace
-	Framing  string // the frame of a schema registry around it; "" for none
+	Framing  string // the frame of a schema registry around it, when no registry decodes it; "" for none
+	Schema   *schemaLink
 	TextURL  string // address of the page with the payload as text
 	Download string
 	Why      string // the reason for which it cannot be downloaded
@@ -55,6 +57,9 @@ var omitted = map[string]string{
 	"over_limit": "The record was too large to be stored as a whole. The dead-letter topic may still have it; it is fetched on request.",
 	"unreadable": "The record in the dead-letter topic cannot be read, so there is nothing to show or to send. The error says why.",
 	"pointer":    "The dead letter only refers to the failed record. The original topic may still have it; it is fetched on request.",
+
+	"schema_unavailable": "The payload cannot be decoded now: its schema cannot be read. It is tried again.",
+	"schema_error":       "The payload cannot be decoded with its schema.",
 }
 
 // showPayload loads no more of a large payload than it shows, and fetches from Kafka only on request.
@@ -67,8 +72,12 @@ func showPayload(r *http.Request, client api.Client, ref api.MessageRef, m *api.
 		v.Short = true
 		return v
 	}
+	v.Schema = schemaOf(ref, m.PayloadEncoding(), m.PayloadSchema, "value")
 	if reason := omitted[m.PayloadOmitted]; reason != "" {
 		v.Notes = append(v.Notes, reason)
+	}
+	if m.PayloadReason != "" {
+		v.Notes = append(v.Notes, "Reason: "+m.PayloadReason+".")
 	}
 	if m.PayloadOmitted == "unreadable" {
 		v.Why = "there is nothing to download"
@@ -80,14 +89,30 @@ func showPayload(r *http.Request, client api.Client, ref api.MessageRef, m *api.
 	}
 	v.Short = v.Known && v.Size <= maxShort
 	v.Chosen = chooseView(r.URL.Query().Get("view"), m)
-	if v.Chosen != "" && keepsBytes(m, session.ViewerOf(r), request.Unmasks(r)) {
+	if v.Chosen != "" && v.bytesOf(m) && !request.Unmasks(r) && session.ViewerOf(r).MayReveal(m.ScopeTopic()) {
+		if m.JSONPayload() != nil {
+			v.Tabs = tabsOf(ref, m, v.Chosen, false)
+		}
 		v.Reveal, v.Chosen = link.To(ref.URL(), "view", v.Chosen, "unmask", "true")+"#payload", ""
 		return v
 	}
 	v.load(r, client, ref, m)
-	v.TextURL = viewURL(ref, "text", request.Unmasks(r))
+	v.TextURL = viewURL(ref, textView(m), request.Unmasks(r))
 	v.Tabs = tabsOf(ref, m, v.Chosen, request.Unmasks(r))
 	return v
+}
+
+// bytesOf reports whether the chosen view shows the bytes of the record, not JSON.
+func (v *payloadView) bytesOf(m *api.Message) bool {
+	return m.JSONPayload() == nil || m.PayloadEncoding() != "" && v.Chosen == "hex"
+}
+
+// textView is the view that shows JSON as it is copied: the bytes, or the decoded payload.
+func textView(m *api.Message) string {
+	if m.PayloadEncoding() != "" {
+		return "pretty"
+	}
+	return "text"
 }
 
 // whyNoBytes says why the viewer cannot load the raw bytes, in which nothing can be masked; "" when they can.
@@ -101,6 +126,8 @@ func whyNoBytes(m *api.Message, v *session.Viewer) string {
 func chooseView(asked string, m *api.Message) string {
 	inside := m.JSONPayload() != nil
 	switch {
+	case asked == "text" && inside:
+		return textView(m)
 	case asked == "text" || asked == "hex":
 		return asked
 	case inside && (asked == "tree" || asked == "pretty"):
@@ -112,7 +139,7 @@ func chooseView(asked string, m *api.Message) string {
 	case len(m.Payload) > 0 && (m.Payload[0] == '{' || m.Payload[0] == '['):
 		return "tree"
 	default:
-		return "text"
+		return textView(m)
 	}
 }
 
@@ -121,7 +148,7 @@ func (v *payloadView) load(r *http.Request, client api.Client, ref api.MessageRe
 		return
 	}
 	raw, cut := m.JSONPayload(), false
-	if raw == nil {
+	if v.bytesOf(m) {
 		most := maxText
 		if v.Chosen == "hex" {
 			most = maxHex
@@ -133,7 +160,10 @@ func (v *payloadView) load(r *http.Request, client api.Client, ref api.MessageRe
 		}
 		raw, cut = begin, !all
 	}
-	if v.Framing = framing(raw); v.Framing != "" && r.URL.Query().Get("view") == "" {
+	if v.Schema == nil {
+		v.Framing = framing(raw)
+	}
+	if v.Framing != "" && r.URL.Query().Get("view") == "" {
 		v.Chosen = "hex"
 	}
 	if text, ok := format.WholeText(raw, cut); !ok && v.Chosen == "text" {
@@ -203,6 +233,9 @@ func tabsOf(ref api.MessageRef, m *api.Message, chosen string, unmask bool) []ta
 		whyNot = "only for JSON of up to 1 MiB"
 	}
 	tabs := []tab{{Name: "Tree", View: "tree", Why: whyNot}, {Name: "Pretty", View: "pretty", Why: whyNot}, {Name: "Raw", View: "text"}, {Name: "Hex", View: "hex"}}
+	if m.PayloadEncoding() != "" { // its bytes are not text
+		tabs = slices.Delete(tabs, 2, 3)
+	}
 	for i := range tabs {
 		tabs[i].Current = tabs[i].View == chosen
 		tabs[i].URL = viewURL(ref, tabs[i].View, unmask)

@@ -67,7 +67,12 @@ func showBlob(b *api.Blob) shownBytes {
 		}
 		return s
 	}
-	part, _ := format.ClipBytes(string(raw), maxHeader)
+	return showText(string(raw))
+}
+
+func showText(text string) shownBytes {
+	s := shownBytes{Size: int64(len(text))}
+	part, _ := format.ClipBytes(text, maxHeader)
 	s.Text, s.More = format.Visible(part), s.Size-int64(len(part))
 	if len(s.Text) > longHeader || strings.Count(s.Text, "\n") > 2 {
 		first, _, _ := strings.Cut(s.Text, "\n")
@@ -98,6 +103,11 @@ func numberIn(raw []byte) string {
 func keyOf(m *api.Message) shownBytes {
 	if m.KeyOmitted != "" && m.KeySize != nil {
 		return shownBytes{Size: *m.KeySize, LeftOut: true}
+	}
+	if decoded := m.DecodedKey(); decoded != nil {
+		s := showText(string(decoded))
+		s.Size = *m.KeySize
+		return s
 	}
 	return showBlob(m.Key)
 }

@@ -29,6 +29,7 @@ type order struct {
 	Ordered bool
 	Requeue bool
 	Patch   string
+	Schema  string // latest; empty: the record's own
 	Reason  string
 	Meant   bool
 	Shown   int64 // how many messages the preview of the form showed; -1: unknown
@@ -91,7 +92,7 @@ func (o *order) readTerms(form url.Values) {
 	one := func(name string) string { return strings.TrimSpace(form.Get(name)) }
 	o.Canary, o.Wait, o.Failing, o.Coming, o.Sample = one("canary"), one("canary_wait"), one("max_failure"), one("max_return"), one("min_sample")
 	o.Rate, o.Ordered, o.Requeue = one("rate"), checked(form, "keep_key_order"), checked(form, "requeue")
-	o.Patch = strings.ReplaceAll(one("patch"), "\r\n", "\n")
+	o.Patch, o.Schema = strings.ReplaceAll(one("patch"), "\r\n", "\n"), one("schema")
 	o.Reason, o.Meant = one("reason"), checked(form, "meant")
 	o.Shown = -1
 	if n, err := strconv.ParseInt(form.Get("shown"), 10, 64); err == nil {
@@ -168,6 +169,9 @@ func (o *order) body() map[string]any {
 	if o.Patch != "" {
 		o.check(json.Valid([]byte(o.Patch)), "patch", "is not JSON; it must be a list of operations such as "+patchExample)
 		body["patch"] = json.RawMessage(o.Patch)
+		if o.Schema != "" {
+			body["schema"] = o.Schema
+		}
 	}
 	return body
 }
@@ -223,6 +227,6 @@ func (o *order) decimal(body map[string]any, field, name, typed string, parts fl
 
 // previewID identifies what a dry run previewed: which messages are taken, and what is sent.
 func (o order) previewID() string {
-	parts := []string{o.Action, o.Together(), o.Filter.Encode(), o.Topic, strconv.FormatBool(o.Requeue), o.Patch}
+	parts := []string{o.Action, o.Together(), o.Filter.Encode(), o.Topic, strconv.FormatBool(o.Requeue), o.Patch, o.Schema}
 	return format.Digest(strings.Join(parts, "\x00"))
 }

@@ -25,6 +25,8 @@ type dryRun struct {
 	Samples  []drySample      `json:"samples"`
 	Checked  int64            `json:"patch_checked"`
 	Misfits  int64            `json:"patch_failed"`
+	Complete bool             `json:"patch_complete"` // all were checked
+	Failures []patchFailure   `json:"patch_failures"`
 	Until    string           `json:"searched_until"`
 	Overlaps []overlap        `json:"overlaps"` // nil: not known
 }
@@ -54,6 +56,13 @@ func (d dryRun) Known() string {
 		ids = append(ids, o.ID)
 	}
 	return strings.Join(ids, ",")
+}
+
+// patchFailure is a reason for which the patch does not apply to some of the messages.
+type patchFailure struct {
+	Reason   string `json:"reason"`
+	Messages int64  `json:"messages"`
+	Example  string `json:"example"`
 }
 
 type dryGroup struct {
@@ -121,7 +130,7 @@ type startPage struct {
 
 func (p startPage) Start() string {
 	does := p.Does().of(p.Dry.Startable())
-	if p.Patch != "" && p.Dry.Checked-p.Dry.Misfits < p.Dry.Startable() { // the patch was not tried on all of them
+	if p.Patch != "" && !p.Dry.Complete {
 		does = strings.Replace(does, p.Does().Name, p.Does().Name+" up to", 1)
 	}
 	if p.Action == "delete" {

@@ -62,6 +62,7 @@ type options struct {
 	Requeue         bool            `json:"requeue"`
 	OriginalTopic   string          `json:"original_topic"`
 	Patch           json.RawMessage `json:"patch"`
+	Schema          string          `json:"schema"`
 }
 
 func (d redrive) Does() action { return actionOf(d.Action) }

@@ -41,7 +41,7 @@ export async function start(root) {
     clearTimeout(waiting);
     keep();
     const text = editor.text();
-    const isText = kind?.value === "text";
+    const isText = kind?.value === "text" || kind?.value === "json";
     const { tokens, members, problem } = scan(text);
     layOut.disabled = pack.disabled = !isText || problem !== null || field.readOnly;
     said.replaceChildren();
