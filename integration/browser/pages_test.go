@@ -2,6 +2,7 @@ package browser
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 )
 
@@ -42,8 +43,8 @@ func TestEveryPage(t *testing.T) {
 	} {
 		b.Visit(path)
 		t.Logf("first paint of %s: %.0f ms", name, b.FirstPaint())
-		if shift := b.Shift(); shift > maxShift {
-			t.Errorf("the layout of %s shifts by %g, want %g at most", name, shift, maxShift)
+		if shift, moved := b.Shift(); shift > maxShift {
+			t.Errorf("the layout of %s shifts by %g, want %g at most: %s", name, shift, maxShift, strings.Join(moved, "; "))
 		}
 		b.Look(name)
 		for _, width := range widths {

@@ -76,14 +76,22 @@ func (b *Browser) FirstPaint() float64 {
 }
 
 // Shift returns the sum of the layout shifts since the page was requested, in the unit of Chromium: 0 is a page
-// whose parts have not moved, except after a key or a click.
-func (b *Browser) Shift() float64 {
+// whose parts have not moved, except after a key or a click. It also returns the parts that moved.
+func (b *Browser) Shift() (sum float64, moved []string) {
 	b.t.Helper()
-	return measure[float64](b, `new Promise((resolve) => {
-		new PerformanceObserver((list) => resolve(list.getEntries().filter((e) => !e.hadRecentInput).reduce((sum, e) => sum + (e.value || 0), 0)))
-			.observe({type: "layout-shift", buffered: true});
-		requestAnimationFrame(() => setTimeout(() => resolve(0), 100)); // without shifts the observer is never called
+	shift := measure[struct {
+		Sum   float64  `json:"sum"`
+		Moved []string `json:"moved"`
+	}](b, `new Promise((resolve) => {
+		const box = (r) => [r.x, r.y, r.width, r.height].map(Math.round).join(" ");
+		const part = ({node, previousRect, currentRect}) => (node?.outerHTML ?? node?.textContent ?? "").slice(0, 120) + " from " + box(previousRect) + " to " + box(currentRect);
+		new PerformanceObserver((list) => {
+			const shifts = list.getEntries().filter((e) => !e.hadRecentInput);
+			resolve({sum: shifts.reduce((sum, e) => sum + (e.value || 0), 0), moved: shifts.flatMap((e) => e.sources.map(part))});
+		}).observe({type: "layout-shift", buffered: true});
+		requestAnimationFrame(() => setTimeout(() => resolve({sum: 0, moved: []}), 100)); // without shifts the observer is never called
 	})`)
+	return shift.Sum, shift.Moved
 }
 
 // measure returns the value of a JavaScript expression in the page.

@@ -96,12 +96,17 @@ func exampleOf(m client.Message) example {
 // searchedText is the phrase that the guide searches for.
 const searchedText = `"not in the catalogue"`
 
+// searchedPath is the condition on decoded payloads that the guide searches for.
+const searchedPath = "$.status = SENT"
+
 // examples are the messages that the guide uses.
 type examples struct {
 	curable  example // its cause will end
 	hopeless example // its body stays broken
 	outage   example // a payment that failed in the outage
 	mistyped example // an order whose amount is a text
+	shipment example // Avro with a status that was renamed
+	invoice  example // Protobuf without a field that is needed now
 }
 
 // awaitExamples returns when the API lists the expected number of messages for each topic, and a
@@ -141,11 +146,14 @@ func findExamples(ctx context.Context, api *client.ClientWithResponses, expected
 	}
 	var e examples
 	orders, payments := listed[shop.OrdersDeadLetters], listed[shop.PaymentsDeadLetters]
+	shipments, invoices := listed[shop.ShipmentsDeadLetters], listed[shop.InvoicesDeadLetters]
 	err := errors.Join(
 		pick(&e.curable, orders, "com.example.shop.catalogue.UnknownProductException"),
 		pick(&e.hopeless, orders, "com.fasterxml.jackson.core.io.JsonEOFException"),
 		pick(&e.outage, payments, "java.net.SocketTimeoutException"),
 		pick(&e.mistyped, orders, "com.fasterxml.jackson.databind.exc.InvalidFormatException"),
+		pick(&e.shipment, shipments, "org.apache.avro.AvroTypeException"),
+		pick(&e.invoice, invoices, "java.lang.IllegalArgumentException"),
 	)
 	if err != nil {
 		return examples{}, err
@@ -153,15 +161,20 @@ func findExamples(ctx context.Context, api *client.ClientWithResponses, expected
 	return e, searchable(ctx, api)
 }
 
-// searchable returns nil when the guide's search finds a message: the search index is updated a moment
+// searchable returns nil when each search of the guide finds a message: the search index is updated a moment
 // after the messages.
 func searchable(ctx context.Context, api *client.ClientWithResponses) error {
-	limit, text := 1, searchedText
-	found, err := api.SearchMessagesWithResponse(ctx, &client.SearchMessagesParams{Q: &text, Limit: &limit})
-	if err == nil && (found.JSON200 == nil || len(found.JSON200.Messages) == 0) {
-		err = errors.New("nothing can be searched yet")
+	limit, text, paths := 1, searchedText, []string{searchedPath}
+	for _, search := range []client.SearchMessagesParams{{Q: &text, Limit: &limit}, {Payload: &paths, Limit: &limit}} {
+		found, err := api.SearchMessagesWithResponse(ctx, &search)
+		if err != nil {
+			return err
+		}
+		if found.JSON200 == nil || len(found.JSON200.Messages) == 0 {
+			return errors.New("not everything can be searched yet")
+		}
 	}
-	return err
+	return nil
 }
 
 func pick(into *example, from []client.Message, class string) error {

@@ -71,7 +71,9 @@ redrive:
   outcome_interval: 1s
   consumer_groups:
     - {topic: "payments.*", group: %s}
-`, portOf(s.ingester), loopback, portOf(s.api), quote(db.host), db.port, quote(db.name), quote(db.user), quote(db.password), quote(s.brokers), quote(shop.PaymentsGroup))
+schemas:
+  registries: [{name: shop, url: %s}]
+`, portOf(s.ingester), loopback, portOf(s.api), quote(db.host), db.port, quote(db.name), quote(db.user), quote(db.password), quote(s.brokers), quote(shop.PaymentsGroup), quote(s.registry))
 }
 
 // quote encodes a value as JSON, which is valid YAML.

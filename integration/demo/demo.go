@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"time"
 
+	"github.com/dlq-manager/dlq-manager/integration/registry"
 	"github.com/dlq-manager/dlq-manager/integration/shop"
 	"github.com/dlq-manager/dlq-manager/integration/stack"
 )
@@ -27,6 +30,7 @@ type demo struct {
 	api      *service
 	ingester *service
 	shop     *openShop
+	registry *http.Server
 }
 
 // site holds addresses and folders.
@@ -36,6 +40,7 @@ type site struct {
 	config   string
 	database databaseAddress
 	brokers  []string
+	registry string // URL of the schema registry
 }
 
 func newDemo(opts options, out io.Writer) *demo { return &demo{opts: opts, out: &lines{w: out}} }
@@ -110,10 +115,25 @@ func (d *demo) plan(ctx context.Context) (site, error) {
 	if err != nil {
 		return site{}, err
 	}
+	schemas, err := d.startRegistry()
+	if err != nil {
+		return site{}, err
+	}
 	return site{
 		api: baseURL(apiPort), ingester: baseURL(ingesterPort), database: database, brokers: d.stack.Brokers(),
-		config: filepath.Join(d.folder, "config.yaml"),
+		config: filepath.Join(d.folder, "config.yaml"), registry: schemas,
 	}, nil
+}
+
+// startRegistry starts the schema registry of the shop, and returns its URL.
+func (d *demo) startRegistry() (string, error) {
+	listener, err := net.Listen("tcp", net.JoinHostPort(loopback, "0"))
+	if err != nil {
+		return "", fmt.Errorf("schema registry: %w", err)
+	}
+	d.registry = &http.Server{Handler: registry.New(registry.Options{}), ReadHeaderTimeout: requestPatience}
+	go func() { _ = d.registry.Serve(listener) }() // until stop closes it
+	return "http://" + listener.Addr().String(), nil
 }
 
 func (d *demo) apiPort() (int, error) {
@@ -144,7 +164,7 @@ func (d *demo) migrate(ctx context.Context) error {
 // prepareShop creates the shop's topics, so that the ingester finds them at once.
 func (d *demo) prepareShop(ctx context.Context) (err error) {
 	cfg := shop.DefaultConfig()
-	cfg.Brokers = d.site.brokers
+	cfg.Brokers, cfg.Registry = d.site.brokers, d.site.registry
 	d.shop, err = prepareShop(ctx, cfg, d.out.prefixed("shop: "))
 	return err
 }
@@ -220,6 +240,9 @@ func (d *demo) stay(ctx context.Context) error {
 func (d *demo) stop(failed bool) error {
 	d.out.say("stopping")
 	errs := []error{d.shop.close(), d.ingester.stop(), d.api.stop()}
+	if d.registry != nil {
+		errs = append(errs, d.registry.Close())
+	}
 	if d.stack != nil {
 		errs = append(errs, d.stack.Stop())
 	}

@@ -41,6 +41,12 @@ func TestDemo(t *testing.T) {
 		`,orders.events.v1,`,
 		`"message":"message retry initiated"`,
 		`"selected":1`,
+		`"payload_format":"avro"`,
+		`"latest_version":2`,
+		`"status":"SENT"`,
+		`"patch_failed":0,"patch_complete":true`,
+		`"action":"retry"`,
+		`"selected":1`,
 		`"message":"message retry initiated"`,
 		`"to_status":"RESOLVED"`,
 		`"sendable":`,
@@ -65,6 +71,8 @@ func TestDemo(t *testing.T) {
 		d.awaitLine("shop: orders-service accepted order " + key)
 	}
 	d.awaitLine("shop: payments-service accepted payment PM-")
+	d.awaitLine("shop: shipments-service accepted shipment " + d.named(`"accepted shipment `)[0])
+	d.awaitLine("shop: invoices-service accepted invoice " + d.named(`"accepted invoice `)[0])
 	d.awaitLine("shop: orders-service dead-lettered order ")
 	d.awaitReturn(commands[2])
 	d.awaitFinished(commands[slices.Index(wants, `"redrives":[{`)])
@@ -202,16 +210,25 @@ func (d *running) commands() []string {
 }
 
 // acceptedKeys returns the keys of the orders that will be accepted, according to the guide.
-func (d *running) acceptedKeys() (keys []string) {
-	lines, _ := d.output()
-	for _, line := range lines {
-		if _, rest, ok := strings.Cut(line, `"accepted order `); ok {
-			key, _, _ := strings.Cut(rest, `"`)
-			keys = append(keys, key)
-		}
-	}
+func (d *running) acceptedKeys() []string {
+	d.t.Helper()
+	keys := d.named(`"accepted order `)
 	check.Require(d.t, len(keys) == 2, "the demo names the orders %v, want one whose cause has ended and one that is changed", keys)
 	return keys
+}
+
+// named returns what the guide names after a text, up to the next quotation mark.
+func (d *running) named(after string) (names []string) {
+	d.t.Helper()
+	lines, _ := d.output()
+	for _, line := range lines {
+		if _, rest, ok := strings.Cut(line, after); ok {
+			name, _, _ := strings.Cut(rest, `"`)
+			names = append(names, name)
+		}
+	}
+	check.Require(d.t, len(names) > 0, "the guide has no %s", after)
+	return names
 }
 
 func (d *running) shell(command string) string {

@@ -8,23 +8,30 @@ replace github.com/dlq-manager/dlq-manager/clients/go => ../../clients/go
 
 replace github.com/dlq-manager/dlq-manager/integration/shop => ../shop
 
+replace github.com/dlq-manager/dlq-manager/integration/registry => ../registry
+
 require (
 	github.com/dlq-manager/dlq-manager v0.0.0
 	github.com/dlq-manager/dlq-manager/clients/go v0.0.0
+	github.com/dlq-manager/dlq-manager/integration/registry v0.0.0
 	github.com/dlq-manager/dlq-manager/integration/shop v0.0.0
 	github.com/lib/pq v1.12.3
 )
 
 require (
 	github.com/apapsch/go-jsonmerge/v2 v2.0.0 // indirect
+	github.com/bufbuild/protocompile v0.14.1 // indirect
 	github.com/google/uuid v1.6.0 // indirect
+	github.com/jhump/protoreflect/v2 v2.0.0 // indirect
 	github.com/klauspost/compress v1.20.3 // indirect
 	github.com/oapi-codegen/runtime v1.6.0 // indirect
 	github.com/pierrec/lz4/v4 v4.1.33 // indirect
 	github.com/segmentio/kafka-go v0.4.51 // indirect
+	github.com/twmb/avro v1.9.0 // indirect
 	github.com/twmb/franz-go v1.22.2 // indirect
 	github.com/twmb/franz-go/pkg/kmsg v1.15.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.48.0 // indirect
+	google.golang.org/protobuf v1.36.12 // indirect
 )

@@ -27,14 +27,14 @@ dlq-manager is running. Ctrl-C stops everything.
   PostgreSQL  %s:%s, database %s
   Kafka       %s
   settings    %s
-  sample shop %s, %s and %s work on orders, payments and
-              users, and dead-letter some. Its lines below begin with "shop:".
+  registry    %s   (schemas of the shop's shipments and invoices)
+  sample shop consumers of orders, payments, users, shipments in Avro and invoices
+              in Protobuf dead-letter some. Its lines below begin with "shop:".
 
 Try next, in another terminal:
 `,
 		s.api, s.api, filepath.Join(folder, "api.log"), s.ingester, filepath.Join(folder, "ingester.log"),
-		s.database.host, s.database.port, s.database.name, strings.Join(s.brokers, ","), s.config,
-		shop.OrdersGroup, shop.PaymentsGroup, shop.UsersGroup)
+		s.database.host, s.database.port, s.database.name, strings.Join(s.brokers, ","), s.config, s.registry)
 	for _, t := range tries(s, e) {
 		if t.about != "" {
 			fmt.Fprintf(&text, "\n  # %s\n", t.about)
@@ -45,6 +45,9 @@ Try next, in another terminal:
 }
 
 const guideEnd = "The shop continues: one record per second, and sometimes a dead letter."
+
+// renamed repairs a shipment.
+const renamed = `"patch": [{"op": "replace", "path": "/status", "value": "SHIPPED"}], "schema": "latest"`
 
 func tries(s site, e examples) []try {
 	topic := func(name, rest string) string { return "'" + s.api + "/api/v1/dlq/" + name + rest + "'" }
@@ -87,6 +90,30 @@ func tries(s site, e examples) []try {
 		{
 			"retry an order whose amount is a text, with a number instead, so \"accepted order " + e.mistyped.key + "\" shows below; the stored message is unchanged",
 			s.order(fmt.Sprintf(`"ids": [%q], "patch": [{"op": "replace", "path": "/amount", "value": %s}]`, e.mistyped.id, e.mistyped.amount)),
+		},
+		{
+			"a shipment in Avro: its payload is decoded with the schema of its producer",
+			"-sS " + message(e.shipment, ""),
+		},
+		{
+			"that schema and the latest one, in which SENT is called SHIPPED",
+			"-sS " + message(e.shipment, "/schema"),
+		},
+		{
+			"shipments by their decoded payload",
+			"-sSG " + s.api + "/api/v1/messages --data-urlencode 'payload=" + searchedPath + "' -d limit=2",
+		},
+		{
+			"would the new name fit the latest schema in all of them",
+			s.order(fmt.Sprintf(`"filter": {"group_id": %q}, %s, "dry_run": true`, e.shipment.group, renamed)),
+		},
+		{
+			"rename and retry them all: \"accepted shipment " + e.shipment.key + "\" shows below",
+			s.order(fmt.Sprintf(`"filter": {"group_id": %q}, %s`, e.shipment.group, renamed)),
+		},
+		{
+			"the same for an invoice in Protobuf, which lacks a field of the latest schema: \"accepted invoice " + e.invoice.key + "\" shows below",
+			s.order(fmt.Sprintf(`"ids": [%q], "patch": [{"op": "add", "path": "/country", "value": "DE"}], "schema": "latest"`, e.invoice.id)),
 		},
 		{
 			"retry the broken order: it fails again and is listed again, with this message as its parent_id",

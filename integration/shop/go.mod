@@ -8,9 +8,11 @@ replace github.com/dlq-manager/dlq-manager/clients/go => ../../clients/go
 
 require (
 	github.com/dlq-manager/dlq-manager v0.0.0
+	github.com/twmb/avro v1.9.0
 	github.com/twmb/franz-go v1.22.2
 	github.com/twmb/franz-go/pkg/kmsg v1.15.0
 	golang.org/x/sync v0.24.0
+	google.golang.org/protobuf v1.36.12
 )
 
 require (

@@ -15,12 +15,12 @@ const springWrapper = "org.springframework.kafka.listener.ListenerExecutionFaile
 
 // springHeaders returns the headers of Spring's DeadLetterPublishingRecoverer: those of the record,
 // then the position, added to earlier ones, then the exception, in place of an earlier one. Numbers
-// are binary, big-endian.
-func springHeaders(group string) func(*kgo.Record, *failure) []kgo.RecordHeader {
+// are binary, big-endian. listener is the method that failed.
+func springHeaders(group, listener string) func(*kgo.Record, *failure) []kgo.RecordHeader {
 	return func(rec *kgo.Record, f *failure) []kgo.RecordHeader {
 		thrown := &throwable{
 			class:   springWrapper,
-			message: "Listener method 'public void com.example.shop.orders.OrderListener.onOrder(com.example.shop.orders.OrderPlaced)' threw exception",
+			message: "Listener method 'public void com.example.shop." + listener + "' threw exception",
 			at: []string{
 				"org.springframework.kafka.listener.adapter.MessagingMessageListenerAdapter.invokeHandler(MessagingMessageListenerAdapter.java:465)",
 				"org.springframework.kafka.listener.KafkaMessageListenerContainer$ListenerConsumer.doInvokeOnMessage(KafkaMessageListenerContainer.java:2901)",

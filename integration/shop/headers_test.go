@@ -39,7 +39,7 @@ func TestHeaders(t *testing.T) {
 		write func(*kgo.Record, *failure) []kgo.RecordHeader
 		want  []string
 	}{
-		"SpringWritesBinaryNumbersBehindTheRecords": {springHeaders("orders-service"), append(own[:2:2],
+		"SpringWritesBinaryNumbersBehindTheRecords": {springHeaders("orders-service", "orders.OrderListener.onOrder(com.example.shop.orders.OrderPlaced)"), append(own[:2:2],
 			"kafka_deliveryAttempt=hex 00000003",
 			"kafka_dlt-original-topic=orders.events.v1",
 			"kafka_dlt-original-partition=hex 00000002",
@@ -121,8 +121,8 @@ func TestHeadersOfASecondFailure(t *testing.T) {
 		return n
 	}
 	again := failing()
-	again.Headers = springHeaders("g")(again, broke())
-	again.Headers = springHeaders("g")(again, broke())
+	again.Headers = springHeaders("g", "orders.OrderListener.onOrder(com.example.shop.orders.OrderPlaced)")(again, broke())
+	again.Headers = springHeaders("g", "orders.OrderListener.onOrder(com.example.shop.orders.OrderPlaced)")(again, broke())
 	for key, want := range map[string]int{
 		"kafka_dlt-original-topic": 2, "kafka_dlt-original-offset": 2,
 		"kafka_dlt-exception-fqcn": 1, "kafka_dlt-exception-stacktrace": 1, "kafka_deliveryAttempt": 1,

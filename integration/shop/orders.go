@@ -14,7 +14,7 @@ func newOrders(prefix string, w *world, log *logbook) *service {
 		deadLetter: func(rec *kgo.Record, f *failure) *kgo.Record {
 			headers := plainHeaders
 			if f.plain == "" {
-				headers = springHeaders(group)
+				headers = springHeaders(group, "orders.OrderListener.onOrder(com.example.shop.orders.OrderPlaced)")
 			}
 			return &kgo.Record{Topic: dead, Key: rec.Key, Value: rec.Value, Headers: headers(rec, f)}
 		},
@@ -51,15 +51,7 @@ func unreadableOrder(d defect) *failure {
 	if d == tombstone {
 		return &failure{plain: "order has no body"}
 	}
-	return &failure{thrown: &throwable{
-		class:   "org.springframework.kafka.support.serializer.DeserializationException",
-		message: "failed to deserialize",
-		at: []string{
-			"org.springframework.kafka.support.serializer.SerializationUtils.deserializationException(SerializationUtils.java:158)",
-			"org.springframework.kafka.support.serializer.ErrorHandlingDeserializer.deserialize(ErrorHandlingDeserializer.java:218)",
-		},
-		cause: jackson(d),
-	}}
+	return &failure{thrown: deserialization(jackson(d))}
 }
 
 // jackson returns the error of Spring's JSON library about a body.

@@ -8,7 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// produce writes the burst at once and then one record per interval.
+// produce writes the burst at once and then one record per interval. Records with a schema are only in the burst.
 func (s *Shop) produce(ctx context.Context) error {
 	client, err := s.client()
 	if err != nil {
@@ -16,9 +16,11 @@ func (s *Shop) produce(ctx context.Context) error {
 	}
 	defer client.Close()
 	script := newScript(s.cfg)
-	burst := make([]*kgo.Record, 0, s.cfg.Burst)
+	var burst []*kgo.Record
 	for n := range s.cfg.Burst {
-		burst = append(burst, script.record(n, time.Now()))
+		if burst = append(burst, script.record(n, time.Now())); s.cfg.Registry != "" {
+			burst = append(burst, script.encoded(n, time.Now(), s.shipments, s.invoices))
+		}
 	}
 	if err := write(ctx, client, burst...); err != nil {
 		return stopped(ctx, err)

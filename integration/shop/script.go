@@ -20,7 +20,10 @@ type script struct {
 
 func newScript(cfg Config) script { return script{prefix: cfg.Prefix, seed: cfg.Seed} }
 
-const streams = 3
+const (
+	streams        = 3
+	encodedStreams = 2
+)
 
 // record returns the n-th record as written at a time.
 func (s script) record(n int, at time.Time) *kgo.Record {
@@ -38,7 +41,23 @@ func (s script) record(n int, at time.Time) *kgo.Record {
 	}
 	rec.Topic = s.prefix + rec.Topic
 	rec.Timestamp = at
-	rec.Headers = append(rec.Headers, appHeaders(rng)...)
+	rec.Headers = append(rec.Headers, appHeaders(rng, "application/json")...)
+	return rec
+}
+
+// encoded returns the n-th record with a schema as written at a time. Shipments and invoices alternate.
+func (s script) encoded(n int, at time.Time, shipments, invoices versions) *kgo.Record {
+	rng := rand.New(rand.NewPCG(s.seed+1, uint64(n)))
+	var rec *kgo.Record
+	format := "application/avro"
+	if i := n / encodedStreams; n%encodedStreams == 0 {
+		rec = shipment(i, rng, at, shipments)
+	} else {
+		rec, format = invoice(i, rng, invoices), "application/protobuf"
+	}
+	rec.Topic = s.prefix + rec.Topic
+	rec.Timestamp = at
+	rec.Headers = appHeaders(rng, format)
 	return rec
 }
 
@@ -122,9 +141,9 @@ func amountAsText(body []byte) []byte {
 }
 
 // appHeaders returns the headers that applications add to every record.
-func appHeaders(rng *rand.Rand) []kgo.RecordHeader {
+func appHeaders(rng *rand.Rand, format string) []kgo.RecordHeader {
 	return []kgo.RecordHeader{
-		text("content-type", "application/json"),
+		text("content-type", format),
 		text("traceparent", fmt.Sprintf("00-%016x%016x-%016x-01", rng.Uint64(), rng.Uint64()|1, rng.Uint64()|1)),
 		text("correlation-id", fmt.Sprintf("%08x-%04x-4%03x-8%03x-%012x", rng.Uint32(), rng.IntN(1<<16), rng.IntN(1<<12), rng.IntN(1<<12), rng.Uint64()>>16)),
 	}

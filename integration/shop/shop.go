@@ -25,6 +25,10 @@ type Config struct {
 	// cluster.
 	Prefix string
 
+	// Registry is the URL of a schema registry. With one, the shop also has shipments in Avro and invoices in Protobuf,
+	// which an old producer wrote before their schemas changed.
+	Registry string
+
 	// Seed determines the records: the same seed makes the same records.
 	Seed uint64
 
@@ -73,6 +77,8 @@ type Shop struct {
 	cfg   Config
 	log   *logbook
 	world *world
+
+	shipments, invoices versions // of their schemas; set by register
 }
 
 // New returns a shop. It writes a line to log for each republished record that a consumer handles,
@@ -97,6 +103,11 @@ func (s *Shop) Run(ctx context.Context) error {
 	if err := s.CreateTopics(ctx); err != nil {
 		return stopped(ctx, fmt.Errorf("shop: %w", err))
 	}
+	if s.cfg.Registry != "" {
+		if err := s.register(ctx); err != nil {
+			return stopped(ctx, fmt.Errorf("shop: %w", err))
+		}
+	}
 	s.world.open()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.produce(ctx) })
@@ -120,16 +131,29 @@ func (s *Shop) BurstFailures() map[string]int {
 			failures[letter.Topic]++
 		}
 	}
+	if s.cfg.Registry != "" {
+		rehearsal.shipments, rehearsal.invoices = versions{1, 2}, versions{3, 4}
+		services = rehearsal.services()
+		for n := range s.cfg.Burst {
+			if letter := services[streams+n%encodedStreams].consume(script.encoded(n, time.Now(), rehearsal.shipments, rehearsal.invoices)); letter != nil {
+				failures[letter.Topic]++
+			}
+		}
+	}
 	return failures
 }
 
-// services returns the three consumers, in the order in which their records alternate.
+// services returns the consumers, in the order in which their records alternate.
 func (s *Shop) services() []*service {
-	return []*service{
+	list := []*service{
 		newOrders(s.cfg.Prefix, s.world, s.log),
 		newPayments(s.cfg.Prefix, s.world, s.log),
 		newUsers(s.cfg.Prefix, s.log),
 	}
+	if s.cfg.Registry != "" {
+		list = append(list, newShipmentsService(s.cfg.Prefix, s.shipments, s.log), newInvoicesService(s.cfg.Prefix, s.invoices, s.log))
+	}
+	return list
 }
 
 func (s *Shop) client(opts ...kgo.Opt) (*kgo.Client, error) {

@@ -19,6 +19,12 @@ const (
 	OrdersDeadLetters   = "orders.dlq.v1"
 	PaymentsDeadLetters = "payments.dlq.v1"
 	UsersDeadLetters    = "users.dlq.v1"
+
+	// Only a shop with a registry has these.
+	ShipmentsTopic       = "shipments.events.v1"
+	ShipmentsDeadLetters = "shipments.dlq.v1"
+	InvoicesTopic        = "invoices.events.v1"
+	InvoicesDeadLetters  = "invoices.dlq.v1"
 )
 
 // The consumer groups.
@@ -26,13 +32,20 @@ const (
 	OrdersGroup   = "orders-service"
 	PaymentsGroup = "payments-service"
 	UsersGroup    = "users-service"
+
+	ShipmentsGroup = "shipments-service"
+	InvoicesGroup  = "invoices-service"
 )
 
 // Topics returns all topics, without the prefix.
-func Topics() []string {
-	return []string{
+func (s *Shop) Topics() []string {
+	list := []string{
 		OrdersTopic, OrdersDeadLetters, PaymentsTopic, PaymentsDeadLetters, UsersTopic, UsersDeadLetters,
 	}
+	if s.cfg.Registry != "" {
+		list = append(list, ShipmentsTopic, ShipmentsDeadLetters, InvoicesTopic, InvoicesDeadLetters)
+	}
+	return list
 }
 
 const createPatience = 30 * time.Second
@@ -62,7 +75,7 @@ func (s *Shop) CreateTopics(ctx context.Context) error {
 func (s *Shop) topicRequest() *kmsg.CreateTopicsRequest {
 	request := kmsg.NewPtrCreateTopicsRequest()
 	request.TimeoutMillis = int32(createPatience.Milliseconds())
-	for _, name := range Topics() {
+	for _, name := range s.Topics() {
 		topic := kmsg.NewCreateTopicsRequestTopic()
 		topic.Topic = s.cfg.Prefix + name
 		topic.NumPartitions = int32(s.cfg.Partitions)

@@ -53,7 +53,7 @@ func (s *Schema) Show(archived bool) view.Handler {
 			part = "key"
 		}
 		p := schemaPage{MessageRef: ref, Part: part}
-		page := view.Page{Title: "Schema of message " + format.Short(ref.ID), Nav: ref.List()}
+		page := view.Page{Title: "Schema of message " + format.Short(ref.ID), Nav: ref.List(), Modules: []string{"message"}}
 		status, err := http.StatusOK, s.API.Get(r, ref.Endpoint("schema"), url.Values{"part": {part}}, &p.SchemaComparison)
 		if err != nil {
 			if status, page.Problem, err = view.ProblemOf(err); err != nil {
