@@ -8,10 +8,13 @@ replace github.com/dlq-manager/dlq-manager/clients/go => ../../clients/go
 
 replace github.com/dlq-manager/dlq-manager/integration/shop => ../shop
 
+replace github.com/dlq-manager/dlq-manager/integration/registry => ../registry
+
 require (
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.22.1
 	github.com/dlq-manager/dlq-manager v0.0.0
+	github.com/dlq-manager/dlq-manager/integration/registry v0.0.0
 	github.com/dlq-manager/dlq-manager/integration/shop v0.0.0
 	github.com/jmoiron/sqlx v1.4.0
 	github.com/twmb/franz-go v1.22.2
@@ -19,9 +22,11 @@ require (
 )
 
 require (
+	github.com/bufbuild/protocompile v0.14.1 // indirect
 	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
 	github.com/golang-migrate/migrate/v4 v4.20.1 // indirect
 	github.com/google/uuid v1.6.0 // indirect
+	github.com/jhump/protoreflect/v2 v2.0.0 // indirect
 	github.com/klauspost/compress v1.20.3 // indirect
 	github.com/lib/pq v1.12.3 // indirect
 	github.com/pierrec/lz4/v4 v4.1.33 // indirect

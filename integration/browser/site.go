@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/integration/programs"
+	"github.com/dlq-manager/dlq-manager/integration/registry"
 	"github.com/dlq-manager/dlq-manager/integration/shop"
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
@@ -47,14 +49,28 @@ type Site struct {
 	folder   string // for configuration and logs
 	config   string
 	database string // URL
+	registry string // URL of the schema registry; empty: none
 }
 
 // NewSite starts a site and waits until searches find every dead letter of the shop's opening.
 // environ is added to the environment of the API. The site ends with the test.
 func NewSite(t testing.TB, environ ...string) *Site {
 	t.Helper()
+	return openSite(t, "", environ...)
+}
+
+// NewSiteWithSchemas is NewSite with a schema registry. Its shop also has shipments in Avro and invoices in Protobuf.
+func NewSiteWithSchemas(t testing.TB) *Site {
+	t.Helper()
+	schemas := httptest.NewServer(registry.New(registry.Options{}))
+	t.Cleanup(schemas.Close)
+	return openSite(t, schemas.URL)
+}
+
+func openSite(t testing.TB, schemas string, environ ...string) *Site {
+	t.Helper()
 	s := &Site{
-		t: t, folder: t.TempDir(), programs: built(t),
+		t: t, folder: t.TempDir(), programs: built(t), registry: schemas,
 		Prefix: fmt.Sprintf("browser%d-%d-", os.Getpid(), sites.Add(1)),
 	}
 	s.writeConfig(postgrestest.URL(t))
@@ -73,6 +89,9 @@ func (s *Site) writeConfig(database string) {
 		Database: database, Broker: stacktest.Kafka(s.t)[0], Group: s.Prefix + "ingester", Pattern: s.Prefix + "*.dlq.v1",
 		More: fmt.Sprintf("redrive: {outcome_interval: 1s, consumer_groups: [{topic: %q, group: %q}]}\n",
 			s.Prefix+"payments.*", s.Prefix+shop.PaymentsGroup),
+	}
+	if s.registry != "" {
+		cfg.More += fmt.Sprintf("schemas: {registries: [{name: shop, url: %q}]}\n", s.registry)
 	}
 	if err := cfg.Write(s.config); err != nil {
 		s.t.Fatal(err)
@@ -109,7 +128,7 @@ func NewEmptySite(t testing.TB, environ ...string) *Site {
 func (s *Site) prepareShop() {
 	s.t.Helper()
 	cfg := shop.DefaultConfig()
-	cfg.Brokers, cfg.Prefix, cfg.Burst = stacktest.Kafka(s.t), s.Prefix, shopBurst
+	cfg.Brokers, cfg.Prefix, cfg.Burst, cfg.Registry = stacktest.Kafka(s.t), s.Prefix, shopBurst, s.registry
 	// Only the test ends causes, and after the opening the shop sends nothing.
 	cfg.Outage, cfg.CatalogueLag, cfg.Interval = time.Hour, time.Hour, time.Hour
 	var err error
