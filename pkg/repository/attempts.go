@@ -12,26 +12,29 @@ import (
 // Attempts stores each republish of a message as a claim followed by exactly one result.
 type Attempts interface {
 	// Claim claims messages for one attempt each: a PENDING message with attempts left becomes RETRYING, its retry
-	// count goes up by one, the intent (claim id, target partition and its end offset) is stored with an expiry by
-	// the store's clock, and the last publish error and class are cleared. It returns the new state of the claimed
-	// messages, without their bytes, in no particular order. A message in another state, or deleted, is left out, and
-	// so is one that another session locks, unless how.Wait is set. No message is claimed twice. An earlier claim
-	// under the same id is returned again, because its answer may have been lost.
+	// count goes up by one, the intent (claim id, target partition and its end offset) is stored with an expiry by the
+	// store's clock, and the last publish error and class are cleared. It returns the new state of the claimed
+	// messages, without their bytes, in no particular order. Messages in another state and deleted messages are left
+	// out of the answer, and so are messages that another session has locked, unless how.Wait is set. No message is
+	// claimed twice. When a claim with the same id was stored already, its message is returned again, because the first
+	// answer may have been lost.
 	Claim(ctx context.Context, claims []Claim, how Claiming) ([]entity.Message, error)
 
-	// Claimable returns those of the messages that an attempt could claim: PENDING with attempts left. It waits for
-	// no lock, so it shows whether Claim left out a message only because another session had locked the row.
+	// Claimable returns those of the messages that an attempt could claim: PENDING with attempts left. Claimable does
+	// not wait for locks. When it returns a message that Claim left out, the only reason was that another session had
+	// locked the message.
 	Claimable(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID, error)
 
 	// Finish ends attempts. A result counts only when its message is RETRYING under that claim id: a late or repeated
 	// result changes nothing and is left out of the answer. An attempt that counts is appended to the history in the
-	// same step; entity.Verdict defines the status that follows. If a take-over beyond the retry limit is refused,
-	// given back or rescued, the message becomes DEAD: a PENDING message always has an attempt left. After given
-	// back, rescued or refused the next automatic attempt is due after Result.RetryIn.
+	// same step; entity.Verdict defines the status that follows. When a claim with TakeOver exceeded the retry limit,
+	// and its result is refused, given back or rescued, the message becomes DEAD, because a PENDING message must have
+	// an attempt left. A message that becomes PENDING through one of these three results is due for automatic retry
+	// after Result.RetryIn.
 	//
-	// Verdict InDoubt records class and error, adds no history and keeps the claim; with class UNKNOWN on an expired
-	// claim it marks the message unsettleable: Expired no longer returns it, and only a claim with TakeOver or MarkDead
-	// ends it.
+	// A result with the verdict InDoubt stores class and error, adds nothing to the history and keeps the claim. When
+	// its class is UNKNOWN and the claim has expired, it also marks the message unsettleable: Expired no longer returns
+	// the message, and only a claim with TakeOver or a call of MarkDead ends its claim.
 	Finish(ctx context.Context, results []Result, cause entity.AuditInfo) ([]Finished, error)
 
 	// Expired returns, oldest first (created_at, then id), messages in RETRYING
@@ -40,8 +43,9 @@ type Attempts interface {
 	Expired(ctx context.Context, q ExpiredQuery) ([]entity.Message, error)
 
 	// Due returns up to limit ids of messages, oldest first, that automatic retry may claim now: PENDING, attempts
-	// left, of one of the original topics, and either never attempted or due. The scan for messages that were never
-	// attempted starts after q.After; next is the cursor for the next call, the zero Cursor at the end.
+	// left, of one of the original topics, and either never attempted or with a next attempt whose time has come. The
+	// scan for messages that were never attempted starts after q.After; next is the cursor for the next call, the zero
+	// Cursor at the end.
 	Due(ctx context.Context, q DueQuery) (ids []uuid.UUID, next Cursor, err error)
 
 	// Stuck returns how many messages have been RETRYING for longer than age.
@@ -52,8 +56,9 @@ type Attempts interface {
 	// exist.
 	History(ctx context.Context, id uuid.UUID) ([]entity.Attempt, error)
 
-	// AttemptsOf returns, for each of the messages, the last attempt that the redrive made, if any, without its edit
-	// and with the consumer group that failed. An attempt that is still claimed has verdict InDoubt and To RETRYING.
+	// AttemptsOf returns for each of the messages the last attempt that the redrive made, if there is one. The attempts
+	// have the consumer group that failed, but not their edits. An attempt that is still claimed has verdict InDoubt
+	// and To RETRYING.
 	AttemptsOf(ctx context.Context, redrive uuid.UUID, ids []uuid.UUID) ([]entity.Attempt, error)
 }
 
@@ -70,13 +75,13 @@ type Claim struct {
 	Partition int32
 	EndOffset int64
 
-	// OriginalTopic is the original topic of the message when Topic was chosen; a message whose original topic was
-	// mapped since then is left out. "" claims the message whatever its original topic is.
+	// OriginalTopic is the original topic that the message had when the caller chose Topic. Claim leaves out a message
+	// whose original topic has changed since then. "" claims the message whatever its original topic is.
 	OriginalTopic string
 
 	// TakeOver also claims a RETRYING message that is marked unsettleable, even when its attempts are used up: the
-	// caller accepts that its record may be in the target log already. The attempt that ends this way is appended to
-	// the history, with class UNKNOWN.
+	// caller accepts that its record may be in the target log already. The claim that TakeOver replaces is appended as
+	// an attempt to the history, with class UNKNOWN.
 	TakeOver bool
 
 	// Edit is stored with the attempt; nil when the record is sent unchanged.
@@ -91,11 +96,11 @@ type Claiming struct {
 	Expiry time.Duration // how long each claim lasts
 	Wait   bool          // wait for a session that locks a message, then check the state that it leaves
 	Cause  entity.AuditInfo
-	// Audit appends an audit entry for each claim. Redrives do not set it: the trail has the redrive itself and the
-	// end of each attempt.
+	// Audit appends an audit entry for each claim. Redrives do not set it: for these, the audit trail has the redrive
+	// itself and the end of each attempt.
 	Audit bool
-	// Brief leaves out of the answer the fields that a caller knows who has just loaded the messages: each message
-	// has only ID, Status, RetryCount, MaxRetries, UpdatedAt, LastRetryAt and Claim.
+	// Brief makes the answer smaller, for a caller that has just loaded the messages: each returned message has only
+	// ID, Status, RetryCount, MaxRetries, UpdatedAt, LastRetryAt and Claim.
 	Brief bool
 }
 
@@ -125,7 +130,7 @@ type Result struct {
 	Verdict   entity.Verdict
 	Class     entity.ErrorClass // "" for plain success
 	Error     string            // our own text, for operators; never a secret
-	Partition int32             // where the record was published
+	Partition int32             // partition to which the record was published
 	Offset    int64             // -1 when not known
 	RetryIn   time.Duration     // when the next automatic attempt is due, if the message is PENDING then
 }

@@ -24,35 +24,37 @@ type Ingest interface {
 	// Mark returns the last Mark that SaveMark stored for a partition, nil when there is none.
 	Mark(ctx context.Context, p Partition) (*Mark, error)
 
-	// SaveMark stores the Mark of a record that is stored already. It identifies the log where the broker gives
-	// topics no ids. For a partition without a position nothing is stored.
+	// SaveMark stores the Mark of a record that is stored already. Where the broker gives topics no ids, the Mark shows
+	// later whether the partition still has the same log. For a partition without a position nothing is stored.
 	SaveMark(ctx context.Context, p Partition, m Mark) error
 
-	// Store appends a batch. A range counts only when the partition's position is exactly its From
-	// (compare-and-swap): its messages are stored and the position becomes its To. Ranges that do not match are left
-	// out with all their messages, the others are stored. Store returns the ranges that counted, in no particular
-	// order. A batch has at most one range for a partition; every message belongs to a range of the batch. The store
-	// sets CreatedAt and UpdatedAt. A message that the store refuses for good goes into Quarantine in the step that
-	// moves the position past it; the others are stored.
+	// Store appends a batch. A range counts only when the partition's position is exactly its From (compare-and-swap):
+	// its messages are stored and the position becomes its To. A range that does not match is left out with all its
+	// messages; the other ranges are stored. Store returns the ranges that counted, in no particular order. A batch has
+	// at most one range for a partition; every message belongs to a range of the batch. The store sets CreatedAt and
+	// UpdatedAt. A message that the store refuses for good goes into Quarantine in the step that moves the position
+	// past it; the others are stored.
 	//
-	// A message with a Return becomes the child of that parent (see entity.Message.Descend) if the Return names an
-	// attempt on the parent (in its history, or its present claim) that went to the message's own original topic. The
-	// parent's outcome becomes returned in the same step, also when the attempt has no result yet. Without that proof
-	// the Return is ignored. The return is not confirmed when it arrives neither in the parent's dead-letter topic
-	// nor in one that Batch.Declared accepts: the parent's outcome and the counts of the redrive then do not change.
-	// The message still becomes the child of its parent, so that loops end, and is marked; see
-	// entity.Message.UnconfirmedReturn.
+	// A message with a Return becomes the child of the parent that the Return names (see entity.Message.Descend) if the
+	// Return names an attempt on the parent (in its history, or its present claim) that went to the message's own
+	// original topic. The parent's outcome becomes returned in the same step, also when the attempt has no result yet.
+	// When there is no such attempt, the Return is ignored. The return is unconfirmed when the message arrives neither
+	// in the parent's dead-letter topic nor in one that Batch.Declared accepts: then the parent's outcome and the
+	// counts of the redrive do not change. The message still becomes the child of its parent, so that loops end, and is
+	// marked as an unconfirmed return; see entity.Message.UnconfirmedReturn.
 	//
 	// A store with a database also recognises returns by their content, because frameworks may drop the headers of
 	// dlq-manager: a message without a Return, whose key and value are not empty, becomes a child when an attempt of
 	// the last Batch.ReturnWindow that was acknowledged, or has no result yet, sent the same key and value to its
-	// original topic and nothing has come back for that attempt yet. Of several such attempts it takes the latest,
-	// and prefers those for which the return is confirmed. Only one confirmed and one unconfirmed message are ever
-	// matched to an attempt by content. Return and result may be stored in any order and at the same time. A result
-	// that says that nothing was sent takes the outcome back; the message stays a child.
+	// original topic and nothing has come back for that attempt yet. Of several such attempts the store takes the
+	// latest, but an attempt for which the return is confirmed comes first. Only one confirmed and one unconfirmed
+	// message are ever matched to an attempt by content. Return and result may be stored in any order and at the same
+	// time. When a result says that the attempt sent nothing, the outcome returned is removed from the parent; the
+	// message stays its child.
 	//
 	// When a batch has a refused message, a part of the batch may be stored although Store returns an error: the
-	// positions show how far, and Stored has that part. The caller can store the rest of the batch from there.
+	// partitions' positions show how far the batch was stored, and Stored describes the stored part. The caller can
+	// store the rest of the batch from there.
 	Store(ctx context.Context, batch Batch) (Stored, error)
 }
 
@@ -72,16 +74,16 @@ type Position struct {
 	Next int64
 }
 
-// Mark identifies a record that was read: its offset, and the latest timestamp in milliseconds and the checksum of
-// its batch.
+// Mark identifies a record that was read: by its offset, and by the latest timestamp in milliseconds and the checksum
+// of the record batch that it came in.
 type Mark struct {
 	Offset int64
 	Time   int64
 	CRC    uint32
 }
 
-// Range is the step of a batch in one partition: every offset from From up to, not including, To has been processed.
-// It may hold no message (control records, gaps).
+// Range is the part of a batch that belongs to one partition: every offset from From up to, not including, To has been
+// processed. A Range may hold no message, because an offset may be a control record or not exist.
 type Range struct {
 	Partition
 	From, To int64
@@ -92,32 +94,32 @@ type Batch struct {
 	Ranges       []Range
 	Messages     []entity.Message
 	ReturnWindow time.Duration // 0: returns are recognised by headers only
-	// Declared reports whether the message's dead-letter topic is declared for its original topic; nil means that
-	// none is.
+	// Declared reports whether the message's dead-letter topic is declared as one for the message's original topic;
+	// when Declared is nil, no topic is declared.
 	Declared func(*entity.Message) bool
 }
 
 // Stored is the result of storing a batch.
 type Stored struct {
-	Ranges  []Partition // ranges that counted, in no particular order
+	Ranges  []Partition // ranges that were stored, in no particular order
 	Returns []Arrival   // the returns among the stored messages
 
-	Quarantined []Refused // messages that went into quarantine instead
+	Quarantined []Refused // records that went into quarantine and are not stored as messages
 }
 
-// Refused is a record that was not stored as a message, and the reason as PostgreSQL classifies it. The server's own
-// message is not kept: it may quote the record, which may be masked.
+// Refused is a record that was not stored as a message, and the SQLSTATE with which PostgreSQL refused it. The text of
+// PostgreSQL's error is left out, because it may quote parts of the record that must be masked.
 type Refused struct {
 	Source   entity.Source
 	SQLState string
 }
 
-// Arrival is a returned message.
+// Arrival is a stored message that is a return.
 type Arrival struct {
 	MessageID, Parent, Root uuid.UUID
-	Topic                   string // original
+	Topic                   string // original topic
 	RetryCount, MaxRetries  int
-	Status                  entity.Status // DEAD at the limit: a loop was stopped
+	Status                  entity.Status // DEAD when the message came back too often
 	ByContent               bool          // recognised by key and value, not by headers
-	Confirmed               bool          // it changed the parent's outcome
+	Confirmed               bool          // the return changed the parent's outcome
 }

@@ -7,10 +7,11 @@ import (
 	"github.com/google/uuid"
 )
 
-// Keys are Idempotency-Keys. A repeated request finds the result of the first one by its key.
+// Keys stores the Idempotency-Keys of requests, so that a repeated request gets the result of the first request with
+// its key.
 type Keys interface {
 	// OpenKey begins the work of a key, or returns the known state of the key. When the owner of a key in progress
-	// calls it again, it returns the first answer again and renews the lease.
+	// calls OpenKey again, OpenKey returns the same state as the first time and renews the lease.
 	OpenKey(ctx context.Context, k Key, lease time.Duration) (KeyState, error)
 
 	// HoldKey renews the lease of a key in progress.
@@ -19,7 +20,7 @@ type Keys interface {
 	// CloseKey stores the answer of a key in progress; further answers change nothing.
 	CloseKey(ctx context.Context, k Key, answer Answer) error
 
-	// DropKey deletes a key in progress: no work was begun, and the same key may be used again.
+	// DropKey deletes a key in progress, for an owner that has not begun the work. Then the same key may be used again.
 	DropKey(ctx context.Context, k Key) error
 }
 
@@ -28,18 +29,18 @@ type Key struct {
 	Principal string
 	Key       string
 	Request   [32]byte  // digest of method, path and body
-	Operation uuid.UUID // a new id; the store answers with the id of the first request
-	Owner     uuid.UUID // of this request's lease
+	Operation uuid.UUID // a new id; OpenKey returns the id that the first request proposed
+	Owner     uuid.UUID // identifies the holder of the key's lease
 }
 
 // KeyState says what the store knows about an Idempotency-Key.
 type KeyState struct {
 	Phase     KeyPhase
-	Operation uuid.UUID // of the work; see entity.AuditInfo
-	Answer    Answer    // for KeyDone
+	Operation uuid.UUID // identifies the work; see entity.AuditInfo
+	Answer    Answer    // set for KeyDone
 }
 
-// KeyPhase says what to do with a request that has a key.
+// KeyPhase says what the caller must do with a request that has a key.
 type KeyPhase int
 
 const (
@@ -47,7 +48,7 @@ const (
 	KeyNew KeyPhase = iota + 1
 	// KeyAbandoned: the caller owns the key; an earlier owner began the work and did not answer within its lease.
 	KeyAbandoned
-	// KeyAtWork: another caller works on the request.
+	// KeyAtWork: another caller is working on the request now.
 	KeyAtWork
 	// KeyDone: the answer is stored.
 	KeyDone

@@ -6,17 +6,17 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// MemoryReservation limits the memory that a caller of a store may use for what it reads.
+// MemoryReservation limits the memory for the messages and attempts that one caller reads from a store.
 type MemoryReservation interface {
-	// Take reserves bytes, or returns an error when they are not available now. The caller owns the reservation until
-	// it releases it.
+	// Take reserves bytes, or returns an error when they are not available now. The bytes stay reserved until the owner
+	// of the reservation releases it.
 	Take(bytes int64) error
 }
 
 type reservationKey struct{}
 
-// WithMemoryReservation returns a context whose reads of messages and attempts reserve their memory in reservation: an
-// error of Take ends the read, and is returned wrapped.
+// WithMemoryReservation returns a context for reads. A read of messages or attempts with this context reserves their
+// memory in reservation; when Take returns an error, the read ends and returns that error wrapped.
 func WithMemoryReservation(ctx context.Context, reservation MemoryReservation) context.Context {
 	return context.WithValue(ctx, reservationKey{}, reservation)
 }
@@ -36,8 +36,8 @@ const (
 	headerOverhead  = 40
 )
 
-// SizeInMemory returns approximately how many bytes a message takes in memory, with the parts of its record that
-// were loaded.
+// SizeInMemory returns approximately how many bytes a message takes in memory. Parts of its record that were not loaded
+// do not count.
 func SizeInMemory(m *entity.Message) int64 {
 	n := messageOverhead + len(m.ErrorMessage) + len(m.Record.Key) + len(m.Record.Value) + headerOverhead*len(m.Record.Headers)
 	for _, h := range m.Record.Headers {
@@ -46,7 +46,7 @@ func SizeInMemory(m *entity.Message) int64 {
 	return int64(n)
 }
 
-// EditSizeInMemory returns approximately how many bytes an attempt's edit takes in memory; 0 for none.
+// EditSizeInMemory returns approximately how many bytes an attempt's edit takes in memory; 0 when e is nil.
 func EditSizeInMemory(e *entity.Edit) int64 {
 	if e == nil {
 		return 0

@@ -9,28 +9,30 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Notifications finds events in the stored changes and keeps notifications, which are events on their way to a
-// sink. No event is lost while a process polls from time to time, also over a crash; a notification may be sent
-// twice, with the same id and content.
+// Notifications finds events in what the other methods stored, and keeps a notification of them for each sink (a
+// receiver: a webhook or Slack) until it was sent. No event is lost as long as some process calls Events from time to
+// time, also when a process crashes; a notification may be sent twice, with the same id and content.
 type Notifications interface {
-	// Events returns the events that were not kept yet. It changes nothing, unless no process has called it for
-	// q.Patience: then all earlier events are skipped for good. An event is found once its transaction, and all that
-	// began earlier, have ended.
+	// Events returns the events that no call of KeepNotifications has completed yet. It changes nothing, except when no
+	// process has called it for q.Patience: then all earlier events are skipped for good. An event is found only after
+	// its transaction, and all transactions that began earlier, have ended.
 	Events(ctx context.Context, q EventQuery) (Events, error)
 
-	// KeepNotifications completes a call of Events: the events of k.Seen are not found again, and the notifications
-	// are stored. An open notification for the same sink, kind and object absorbs a new one. It returns false, and
-	// stores nothing, when another process was faster.
+	// KeepNotifications completes a call of Events: the events of k.Seen are not found again, and the notifications are
+	// stored. A new notification is merged into one that is still open for the same sink, kind and object.
+	// KeepNotifications returns false, and stores nothing, when another process has completed these events first.
 	KeepNotifications(ctx context.Context, k KeptNotifications) (bool, error)
 
 	// ClaimNotification claims the notification that has been due longest, for c.Lease; from then on no event is
 	// added to it. Between two claims for the same sink, whichever processes make them, at least c.Pace passes.
 	ClaimNotification(ctx context.Context, c NotificationClaim) (n Notification, found bool, err error)
 
-	// SettleNotification stores the result of a claim. A claim that no longer holds the notification changes nothing.
+	// SettleNotification stores the result of a claim. It changes nothing when the claim has expired and another claim
+	// has taken the notification.
 	SettleNotification(ctx context.Context, r NotificationResult) error
 
-	// GiveUpNotifications ends up to limit notifications that are older than after and not claimed, and returns them.
+	// GiveUpNotifications marks at most limit notifications as never to be sent, and returns them: notifications that
+	// are older than after and have no claim.
 	GiveUpNotifications(ctx context.Context, after time.Duration, limit int) ([]Notification, error)
 
 	// WaitingNotifications counts the open notifications of each sink, ordered by the name of the sink.
@@ -56,8 +58,8 @@ func EventKinds() []EventKind {
 	return []EventKind{GroupNew, GroupRegressed, Spike, LoopStopped, MessageDead, RedriveFinished, RedriveStopped}
 }
 
-// EventQuery selects events. Limit applies to each of the queries that find events; each returns at least one event
-// when there is any.
+// EventQuery selects events. Limit applies to each of the queries that find events, and not to their sum; each query
+// returns at least one event when there is any.
 type EventQuery struct {
 	Limit    int
 	Patience time.Duration
@@ -73,8 +75,8 @@ type SpikeRule struct {
 
 // The times of the spike rule.
 const (
-	// SpikeRecent is the length of the recent time range, which begins with the step of FineArrivalsStep that
-	// contains its start.
+	// SpikeRecent is the length of the time range whose arrivals are compared with the average. The range is extended
+	// back to the beginning of its first step of FineArrivalsStep.
 	SpikeRecent = 10 * time.Minute
 	// SpikeUsual is the time range of the average. It excludes the present hour and the one before, in which the
 	// spike may have begun.
@@ -83,13 +85,13 @@ const (
 	SpikeOver = time.Hour
 )
 
-// Events are the events found at Now. Events before Since are not to be reported; they are returned only to be kept,
-// so that they are not found again. Cursor is internal to the store.
+// Events are the events found at Now. Events that happened before Since must not be reported; they are returned so that
+// the caller passes them to KeepNotifications, after which they are not found again. Cursor is internal to the store.
 type Events struct {
 	List   []Event
 	Now    time.Time
 	Since  time.Time
-	More   bool // there may be more
+	More   bool // there may be more events
 	Cursor string
 }
 
@@ -108,27 +110,27 @@ type Event struct {
 	// it ever did.
 	Class, Title string
 	RegressedAt  time.Time
-	// Arrived and Usual are set for a Spike, for the time ranges of its rule. Again: the spike was found earlier and
-	// continues.
+	// Arrived and Usual are set for a Spike: the messages that arrived lately, and the average of the rule. Again is
+	// true when an earlier event reported the same spike, which continues.
 	Arrived int64
 	Usual   float64
 	Again   bool
 	Redrive RedriveEnd // set for RedriveFinished and RedriveStopped
 }
 
-// RedriveEnd is the progress of a redrive at its end. Note is empty when the redrive has been resumed since.
+// RedriveEnd is the progress of a redrive at its end. Note is empty when the redrive has been resumed since that end.
 type RedriveEnd struct {
 	Action                                        string
 	Note                                          string
 	Selected, Succeeded, Failed, InDoubt, Skipped int
 }
 
-// KeptNotifications are the notifications made of the events in Seen.
+// KeptNotifications are the notifications that the caller made of the events in Seen.
 type KeptNotifications struct {
 	Seen          Events
 	Notifications []NewNotification
 	// Window is how long a notification collects events before it is sent. Repeat is the minimum time between two
-	// notifications on the same object for one sink; at most NotificationLife.
+	// notifications on the same object for one sink; it is at most NotificationLife.
 	Window, Repeat time.Duration
 }
 
@@ -149,7 +151,7 @@ type NewNotification struct {
 	First      time.Time // when the first of the events happened
 	Last       time.Time
 	MessageIDs []uuid.UUID // some of the messages; the first MaxNotificationMessages are stored
-	Detail     []byte      // JSON; a later value replaces it
+	Detail     []byte      // JSON; a notification that is merged later replaces it
 }
 
 // Notification is a notification on its way to a sink.
@@ -160,7 +162,7 @@ type Notification struct {
 	LastError string
 }
 
-// NotificationClaim asks for a notification. ID is new for every claim.
+// NotificationClaim asks for one due notification of a sink. ID is new for every claim.
 type NotificationClaim struct {
 	Sink  string
 	ID    uuid.UUID
@@ -168,8 +170,8 @@ type NotificationClaim struct {
 	Pace  time.Duration
 }
 
-// NotificationResult ends a claim. Unless Sent, the notification is due again in RetryIn, and no notification is
-// claimed for the sink during Pause.
+// NotificationResult ends a claim. When Sent is false, the notification is due again after RetryIn, and no notification
+// of the sink is claimed during Pause.
 type NotificationResult struct {
 	Notification uuid.UUID
 	Claim        uuid.UUID
@@ -179,15 +181,15 @@ type NotificationResult struct {
 	Pause        time.Duration
 }
 
-// WaitingNotifications counts the open notifications of one sink. Overdue is how long ago the oldest of them should
-// have been sent; zero when none is overdue.
+// WaitingNotifications counts the open notifications of one sink. Overdue is the time since the oldest of them should
+// have been sent; zero when none is late.
 type WaitingNotifications struct {
 	Sink          string
 	Notifications int64
 	Overdue       time.Duration
 }
 
-// EndOf returns the progress of a redrive that entered state.
+// EndOf returns the progress of a redrive that has just entered state.
 func EndOf(r entity.Redrive, state entity.RedriveState) RedriveEnd {
 	end := RedriveEnd{
 		Action: string(r.Action), Selected: r.Selected, Succeeded: r.Counts.Succeeded, Failed: r.Counts.Failed,

@@ -8,21 +8,23 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Searcher finds messages by filters. If a filter is wide and no index can answer it in time, the error is a
-// *TooBroadError.
+// Searcher finds messages by filters. When a filter matches many messages and no index can find them in time, the error
+// is a *TooBroadError.
 type Searcher interface {
 	// Search returns a part of the matching messages, in the order of q.Sort, ties by id in the same direction.
 	// Loaded keys, values and headers are limited as in List.
 	Search(ctx context.Context, q SearchQuery) (SearchPage, error)
 
 	// CountMatching returns how many messages match; Exact reports whether the number is exact. CountEstimate may
-	// return an estimate, and so may CountExact when counting takes too long. An estimate covers all messages: with
-	// Visible the method counts as CountLimited does, unless the counters have the exact number.
+	// return an estimate, and so may CountExact when counting takes too long. An estimate would include topics that the
+	// caller may not see, so with Filter.Visible the matching messages are counted up to CountLimit, unless the
+	// counters have the exact number.
 	CountMatching(ctx context.Context, q CountQuery) (MatchCount, error)
 
 	// Export calls yield for the matching messages, newest first (created_at, then id, descending), as of one moment,
-	// until limit is reached or yield returns an error, which Export returns. Values longer than maxValue bytes are
-	// not loaded. yield may use a message only until it returns; memory does not grow with their number.
+	// until limit is reached or yield returns an error, which Export returns. Values longer than maxValue bytes are not
+	// loaded. yield may use a message only until yield returns. The memory that Export needs does not depend on the
+	// number of messages.
 	Export(ctx context.Context, q ExportQuery, yield func(*entity.Message) error) error
 }
 
@@ -31,18 +33,18 @@ type SearchQuery struct {
 	Filter   entity.Filter
 	Archived bool // search the archive instead of the live table
 	Sort     Sort
-	After    Cursor // only messages after it in the order; the zero Cursor for all
+	After    Cursor // only messages after this cursor in the order; the zero Cursor for all
 	Limit    int
-	// NoValues does not load values: their state is entity.ValueNotLoaded, and they do not count towards the limit of
-	// the page. An empty value is still reported as empty.
+	// NoValues leaves out the messages' values: their state is entity.ValueNotLoaded, and their bytes do not count
+	// towards the limit of the page. An empty value is still reported as empty.
 	NoValues bool
 }
 
 // SearchPage is a part of the matching messages.
 type SearchPage struct {
 	Messages []entity.Message
-	// Next is the cursor with which the search continues when its time limit ended before the page was full. The zero
-	// Cursor: the page is full, or no more messages match. It is always after q.After in the order.
+	// Next is the zero Cursor when the page is full or no more messages match. Otherwise the search's time limit ended
+	// before the page was full, and the search can continue from Next, which is always after q.After in the order.
 	Next Cursor
 }
 
@@ -105,7 +107,8 @@ type ExportQuery struct {
 	MaxValue int64 // bytes
 }
 
-// TooBroadError reports that the filter matches too slowly. Its kind is entity.ErrInvalid.
+// TooBroadError reports that the search or count took too long because the filter matches too many messages. Its kind
+// is entity.ErrInvalid.
 type TooBroadError struct{}
 
 func (e *TooBroadError) Error() string {
@@ -115,12 +118,13 @@ func (e *TooBroadError) Error() string {
 // Is makes the error's kind entity.ErrInvalid.
 func (e *TooBroadError) Is(target error) bool { return target == entity.ErrInvalid }
 
-// Archive holds messages in a final state that were moved out of the live table. Searcher finds them there.
+// Archive holds messages in a final state that were moved out of the live table. Searcher finds archived messages too.
 type Archive interface {
-	// GetArchived returns one message of the archive, as Get does of the live table.
+	// GetArchived returns one message of the archive; Get returns only live messages.
 	GetArchived(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
 
 	// Restore moves a message from the archive to the live table, as PENDING with no attempts used, due at once. It
-	// keeps its id, bytes, history and created_at. An id that is not in the archive is a *entity.NotFoundError.
+	// keeps its id, bytes, history and created_at. For an id that is not in the archive, Restore returns a
+	// *entity.NotFoundError.
 	Restore(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Message, error)
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// TestArchiveBatches: a row that is being archived is locked only briefly, and the archiver stays fast all the
-// same. The test checks minimum durations, which hold on any machine. It requires only one of many batches to be
-// quick, because a machine may be slow at times.
+// TestArchiveBatches: the archiver locks each row only briefly, and moves messages fast nevertheless. The test checks
+// minimum durations, which hold on any machine, and requires only one of many batches to be quick, because a machine
+// may be slow at times.
 func TestArchiveBatches(t *testing.T) {
 	t.Parallel()
 
@@ -52,15 +52,14 @@ func TestArchiveBatches(t *testing.T) {
 	})
 }
 
-// archiveAll expects an archiver with the usual settings to move want messages.
+// archiveAll runs an archiver with the default settings and checks that it moves want messages.
 func archiveAll(t *testing.T, db *sqlx.DB, want int64) {
 	t.Helper()
 	moved, err := New(db).ArchiveOld(t.Context(), 30, 1000)
 	check.Require(t, err == nil && moved == want, "got %d, %v, want %d that are archived", moved, err, want)
 }
 
-// archivedAtOnce returns how many messages of a topic each transaction moved, in the order
-// of time.
+// archivedAtOnce returns how many messages of a topic each transaction moved, the earliest transaction first.
 func archivedAtOnce(t *testing.T, db *sqlx.DB, topic string) (sizes []int) {
 	t.Helper()
 	check.NoError(t, db.Select(&sizes, `SELECT count(*) FROM dlq.dlq_messages_archive WHERE original_topic = $1
@@ -69,8 +68,8 @@ func archivedAtOnce(t *testing.T, db *sqlx.DB, topic string) (sizes []int) {
 	return sizes
 }
 
-// TestArchiveWalk: messages that are not due cost the archiver nothing, however many there are, and due ones are
-// found however they were aged.
+// TestArchiveWalk: the archiver reads few rows when many messages are not due, and finds the due messages however their
+// updated_at was set.
 func TestArchiveWalk(t *testing.T) {
 	t.Parallel()
 	for name, statistics := range map[string]string{
@@ -78,7 +77,7 @@ func TestArchiveWalk(t *testing.T) {
 		"WithoutStatistics": `SELECT 1`,
 	} {
 		withDB(t, name, func(t *testing.T, db *sqlx.DB) {
-			db.SetMaxOpenConns(1) // a session always sees its own statistics
+			db.SetMaxOpenConns(1) // the statistics of its own work are visible to a session at once
 			seedAged(t, db, 20_000)
 			exec(t, db, statistics)
 			for _, run := range []struct{ moved, most int64 }{{11, 100}, {0, 20}} {
@@ -95,8 +94,9 @@ func TestArchiveWalk(t *testing.T) {
 	}
 }
 
-// seedAged inserts n final messages that are not due for the archive, half of them backdated, and eleven that are
-// due: some in natural order, some aged by hand, and some with impossible or infinite times.
+// seedAged inserts n final messages that are not due for the archive, half of them with a created_at in the future, and
+// eleven that are due: some in natural order, some whose times were set by SQL, and some with impossible or infinite
+// times.
 func seedAged(t *testing.T, db *sqlx.DB, n int) {
 	t.Helper()
 	exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, status, created_at, updated_at)
@@ -113,7 +113,7 @@ func seedAged(t *testing.T, db *sqlx.DB, n int) {
 		UNION ALL SELECT 'orders', 'boom', 'RESOLVED', now(), '-infinity'`)
 }
 
-// visits returns how many rows of the messages' table, and entries of its indexes, have been read so far.
+// visits returns how many rows of dlq_messages, and how many entries of its indexes, have been read so far.
 func visits(t *testing.T, db *sqlx.DB) (n int64) {
 	t.Helper()
 	exec(t, db, `SELECT pg_stat_force_next_flush()`)
@@ -123,7 +123,7 @@ func visits(t *testing.T, db *sqlx.DB) (n int64) {
 	return n
 }
 
-// TestArchiveRuns: old runs are deleted, but never the one that shows when the last success was.
+// TestArchiveRuns: old runs of the archiver are deleted, but never the run that shows when the archiver last succeeded.
 func TestArchiveRuns(t *testing.T) {
 	t.Parallel()
 

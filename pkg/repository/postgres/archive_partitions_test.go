@@ -25,7 +25,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestArchiveMigration tests, up and down, the migration that replaces the archive of migration 003.
+// TestArchiveMigration tests, up and down, the migration that replaces the archive table of migration 003.
 func TestArchiveMigration(t *testing.T) {
 	t.Parallel()
 	const before = 9
@@ -77,7 +77,7 @@ func TestCreateArchivePartitions(t *testing.T) {
 
 	withDB(t, "MakesWhatIsMissingAndNothingElse", func(t *testing.T, db *sqlx.DB) {
 		store := New(db)
-		wantQuarters(t, db, 2) // by the migration
+		wantQuarters(t, db, 2) // the migration created two quarters
 		for _, c := range []struct{ ahead, made int }{{0, 0}, {1, 0}, {4, 3}, {4, 0}, {2, 0}} {
 			check.Same(t, check.Must(store.CreatePartitions(t.Context(), c.ahead))(t), int64(c.made), "%d ahead", c.ahead)
 		}
@@ -149,7 +149,8 @@ func TestPurgePartitions(t *testing.T) {
 			check.Same(t, count(t, db, table), want, "%s", table)
 		}
 	}
-	// due counts the rows of partitions that are due as a whole, of partly due ones, and of young ones.
+	// due counts three kinds of archived messages: those in partitions that are due to be purged as a whole, those that
+	// are due in another partition, and those that are not due.
 	due := func(t *testing.T, db *sqlx.DB) (whole, partly, young int) {
 		t.Helper()
 		var n struct {
@@ -197,7 +198,7 @@ func TestPurgePartitions(t *testing.T) {
 
 		taken := postgrestest.Get[int](t, db, `SELECT dlq.detach_archive_partitions(365)`)
 		check.Require(t, taken >= 2, "got %d partitions, want some", taken)
-		wantMoved(t, db, 0, partly+young) // no longer in any list
+		wantMoved(t, db, 0, partly+young) // messages of a dropped partition are in no list any more
 		check.Is(t, check.Err(store.GetArchived(t.Context(), gone, 0)), entity.ErrNotFound,
 			"one of a partition that was taken off, want that there is none")
 		check.Is(t, check.Err(store.Restore(t.Context(), gone, entity.By("alice"))), entity.ErrNotFound,
@@ -208,7 +209,7 @@ func TestPurgePartitions(t *testing.T) {
 		check.Same(t, n, 3, "want a batch of 3")
 		wantOf(t, db, whole+partly+young-3)
 
-		tx, err := db.Beginx() // it is rolled back with the batch
+		tx, err := db.Beginx() // this statement is rolled back with the batch
 		check.NoError(t, err)
 		check.NoError(t, tx.Get(&n, `SELECT dlq.purge_detached(100)`))
 		check.NoError(t, tx.Rollback())
@@ -247,7 +248,7 @@ func TestPurgePartitions(t *testing.T) {
 			return err
 		}
 		atOnce(t, 4, purge)
-		check.NoError(t, purge(0)) // the rest
+		check.NoError(t, purge(0)) // purges the remaining messages
 		check.Same(t, purged.Load(), int64(whole), "messages that all callers purged")
 		wantOf(t, db, partly+young)
 	})
@@ -382,7 +383,7 @@ func TestArchivedIDs(t *testing.T) {
 	})
 }
 
-// TestArchivePruning: a query by id reads only one partition.
+// TestArchivePruning: a query by id reads only one partition of the archive.
 func TestArchivePruning(t *testing.T) {
 	t.Parallel()
 	db := quarters(t)
@@ -398,13 +399,13 @@ func TestArchivePruning(t *testing.T) {
 	for _, c := range []struct {
 		name, query string
 		args        []string
-		most        int // scans of partitions
+		most        int // maximum number of partitions that are scanned
 	}{
 		{"Get", messages.GetArchivedQuery, []string{one, "-1"}, 1},
 		{"Restore", messages.RestoreQuery, []string{one, "NULL", "'alice'", "NULL", "NULL", "NULL", "NULL"}, 1},
 		{"Parent", ingest.ParentQuery, []string{"'{" + id.String() + "}'", "'{" + id.String() + "}'", "'{orders}'", "'{1}'", "'{true}'"}, 1},
-		{"Page", page, nil, len(partitions(t, db)) + 1},          // the walk reads each
-		{"Purge", messages.PurgeQuery, []string{"700", "10"}, 4}, // only those before the cut-off
+		{"Page", page, nil, len(partitions(t, db)) + 1},          // the page reads the index of each partition
+		{"Purge", messages.PurgeQuery, []string{"700", "10"}, 4}, // only partitions older than the cut-off
 	} {
 		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 			t.Run(c.name+"/"+mode, func(t *testing.T) {
@@ -464,8 +465,8 @@ func withoutPartitions(t *testing.T, db *sqlx.DB) {
 	exec(t, db, `DELETE FROM dlq.archive_partitions`)
 }
 
-// seedQuarters inserts that many messages into every partition of quarters except the next, each with an attempt, an
-// edit, a return and a document.
+// seedQuarters inserts `each` messages into every partition that quarters made, except that of the next quarter. Each
+// message has an attempt, an edit, a return and a document.
 func seedQuarters(t *testing.T, db *sqlx.DB, each int) {
 	t.Helper()
 	exec(t, db, `INSERT INTO dlq.dlq_messages_archive (original_topic, error_message, status, created_at, archived_at)
@@ -476,7 +477,7 @@ func seedQuarters(t *testing.T, db *sqlx.DB, each int) {
 	postgrestest.StoreDocuments(t, db, `''`, `'{}'`, `dlq.dlq_messages_archive m`)
 }
 
-// wantKeptIDs compares the stored ids of archived messages with the archive.
+// wantKeptIDs checks that dlq.archive_ids has exactly the ids of the messages in the archive.
 func wantKeptIDs(t *testing.T, db *sqlx.DB) {
 	t.Helper()
 	wrong := postgrestest.Get[int](t, db, `SELECT count(*) FROM dlq.archive_ids i FULL JOIN dlq.dlq_messages_archive a USING (id, archived_at)
@@ -484,8 +485,8 @@ func wantKeptIDs(t *testing.T, db *sqlx.DB) {
 	check.Same(t, wrong, 0, "ids are not kept as the archive has them")
 }
 
-// TestDeletesByPlaceAreRefused: a DELETE by ctid is refused, because it would also delete rows with that ctid in
-// other partitions.
+// TestDeletesByPlaceAreRefused: a DELETE by ctid from the archive is refused. A ctid is unique only within a partition,
+// so the statement would also delete rows of other partitions.
 func TestDeletesByPlaceAreRefused(t *testing.T) {
 	db := freshDB(t)
 	exec(t, db, `INSERT INTO dlq.dlq_messages_archive (id, original_topic, error_message, archived_at)

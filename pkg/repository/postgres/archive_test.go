@@ -19,7 +19,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestArchiveProcedure tests the procedure of the third migration, and the newest one.
+// TestArchiveProcedure tests two versions of the archive procedure: that of the third migration, and the newest one.
 func TestArchiveProcedure(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(*testing.T) *sqlx.DB{
@@ -54,15 +54,15 @@ func TestArchiveProcedure(t *testing.T) {
 			seedFinal(t, db, 105, "RESOLVED")
 			exec(t, db, `CALL dlq.archive_old_dlq_messages(p_retention_days := 30, p_batch_size := 10)`)
 			sizes := postgrestest.All[int](t, db, `SELECT count(*) FROM dlq.dlq_messages_archive GROUP BY xmin ORDER BY 1`)
-			if len(sizes) < 11 || slices.Max(sizes) > 10 { // fewer when the machine is slow
+			if len(sizes) < 11 || slices.Max(sizes) > 10 { // batches are shorter when the machine is slow
 				t.Errorf("got transactions of %v rows, want at most 10 in each", sizes)
 			}
 		})
 	}
 }
 
-// archiveUnderLocks: four archivers at once move all due rows except those that another session has locked, 600 of
-// 1,500.
+// archiveUnderLocks: four archivers that run at once move all due messages except those that another session has
+// locked, 600 of 1,500.
 func archiveUnderLocks(t *testing.T, db *sqlx.DB) {
 	seedFinal(t, db, 750, "RESOLVED")
 	seedFinal(t, db, 750, "DEAD")
@@ -173,7 +173,7 @@ func TestArchiveOld(t *testing.T) {
 		eventually(t, db, "the archiver is gone", `SELECT NOT EXISTS (SELECT FROM pg_stat_activity
 			WHERE datname = current_database() AND query LIKE 'CALL%' AND state <> 'idle')`)
 		live, archived := count(t, db, "dlq_messages"), count(t, db, "dlq_messages_archive")
-		if live+archived != 100 || archived <= 45 || archived >= 55 { // a batch is shorter on a slow machine
+		if live+archived != 100 || archived <= 45 || archived >= 55 { // the batch that waited is shorter on a slow machine
 			t.Errorf("got %d live and %d archived rows, want 50 and 50, or some of a batch less or more", live, archived)
 		}
 		check.True(t, said == int64(archived), "it said that %d were moved, want the %d that were", said, archived)
@@ -183,7 +183,7 @@ func TestArchiveOld(t *testing.T) {
 	})
 
 	withDB(t, "CountsWhatWasMovedBeforeABatchThatFails", func(t *testing.T, db *sqlx.DB) {
-		db.SetMaxOpenConns(1) // so that an earlier count would be visible
+		db.SetMaxOpenConns(1) // one session for all calls, so that a count left over from an earlier call would show
 		seedFinal(t, db, 100, "RESOLVED")
 		exec(t, db, `CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			IF (SELECT count(*) FROM dlq.dlq_messages_archive) >= 50 THEN RAISE 'no room'; END IF; RETURN NEW; END $$`)
@@ -223,7 +223,7 @@ func TestPurgeArchive(t *testing.T) {
 	}
 }
 
-// seedAttempts inserts that many attempts of every message, live or archived, with a return and an edit for each.
+// seedAttempts inserts `each` attempts of every message, live or archived, and a return and an edit for each attempt.
 func seedAttempts(t *testing.T, db *sqlx.DB, each int) {
 	t.Helper()
 	exec(t, db, `INSERT INTO dlq.attempts (message_id, attempt_no, retry_count, attempt_id, actor, started_at, ended_at, from_status, to_status, target_topic)
@@ -235,7 +235,7 @@ func seedAttempts(t *testing.T, db *sqlx.DB, each int) {
 		SELECT message_id, attempt_id, true, false, false, 7, now() FROM dlq.attempts`)
 }
 
-// TestDelete: evidence about a message is deleted with it.
+// TestDelete: what is stored about a message elsewhere is deleted with it.
 func TestDelete(t *testing.T) {
 	db := freshDB(t)
 	gone, stays := seedTen(t, db, "DEAD", "2001-01-01"), seedTen(t, db, "DEAD", "2001-01-01")
@@ -258,18 +258,18 @@ func TestPurgeBookkeeping(t *testing.T) {
 	}
 
 	withDB(t, "DeletesWhatHadItsTimeAndNothingElse", func(t *testing.T, db *sqlx.DB) {
-		seedBookkeeping(t, db, 25, "1000d") // oldest first, as in production
-		seedBookkeeping(t, db, 25, "366d")  // redrives and returns to delete, audit entries to keep
-		seedBookkeeping(t, db, 25, "364d")  // redrives and returns to keep
-		seedBookkeeping(t, db, 25, "29d")   // keys to delete
-		seedBookkeeping(t, db, 25, "23h")   // keys to keep
+		seedBookkeeping(t, db, 25, "1000d") // oldest first, the order in which production inserts them
+		seedBookkeeping(t, db, 25, "366d")  // old enough to delete redrives and returns, but not audit entries
+		seedBookkeeping(t, db, 25, "364d")  // redrives and returns are still kept
+		seedBookkeeping(t, db, 25, "29d")   // old enough to delete keys
+		seedBookkeeping(t, db, 25, "23h")   // keys are still kept
 		seedBookkeeping(t, db, 25, "0")
 		countDeletes(t, db, tables...)
 		n, err := New(db).PurgeBookkeeping(t.Context(), 365, 400, 10)
 		if want := int64(4*25 + 2*25 + 2*25 + 25); err != nil || n != want {
 			t.Errorf("got %d, %v, want %d", n, err, want)
 		}
-		// Unfinished redrives, and returns whose attempts exist, are kept.
+		// Unfinished redrives are kept, and so are returns whose attempts still exist.
 		wantRows(t, db, 2*25, 6*25+4*25, 2*(6*25+4*25), 6*25+4*25, 5*25)
 		most := postgrestest.All[string](t, db, `SELECT t || ' ' || max(n) FROM public.deletes GROUP BY t ORDER BY 1`)
 		if want := []string{"audit 10", "idempotency_keys 10", "redrive_batches 20", "redrives 10", "returns 10"}; !slices.Equal(most, want) {
@@ -335,8 +335,8 @@ func TestPurgeBookkeeping(t *testing.T) {
 	})
 }
 
-// seedBookkeeping inserts n of every kind that was made and ended that long ago: keys; redrives with two batches
-// each, and as many unfinished ones; returns, and as many whose attempts exist; entries of the audit trail.
+// seedBookkeeping inserts n of each of these, made and ended that long ago: idempotency keys; finished redrives with
+// two batches each; unfinished redrives; returns; returns whose attempts still exist; entries of the audit trail.
 func seedBookkeeping(t *testing.T, db *sqlx.DB, n int, ago string) {
 	t.Helper()
 	exec(t, db, `INSERT INTO dlq.idempotency_keys (principal, key, request, operation_id, owner, lease_expires_at, created_at)
@@ -370,7 +370,7 @@ func countDeletes(t *testing.T, db *sqlx.DB, tables ...string) {
 	}
 }
 
-// count returns the number of rows of a table, or of a table with a condition.
+// count returns the number of rows of a table. of is the table's name, with or without a WHERE condition.
 func count(t *testing.T, db *sqlx.DB, of string, args ...any) (n int) {
 	t.Helper()
 	check.NoError(t, db.Get(&n, `SELECT count(*) FROM dlq.`+of, args...))
@@ -407,7 +407,8 @@ func TestTryLock(t *testing.T) {
 	unlock()
 }
 
-// waitingQuery checks whether a session of this database runs a query like $1 and waits for a lock.
+// waitingQuery reports whether a session of this database runs a query that matches the pattern $1 and waits for a
+// lock.
 const waitingQuery = `SELECT EXISTS (SELECT FROM pg_stat_activity
 	WHERE datname = current_database() AND query LIKE $1 AND wait_event_type = 'Lock')`
 
@@ -418,7 +419,7 @@ func seedFinal(t *testing.T, db *sqlx.DB, n int, status string) {
 		FROM generate_series(1, $1::int) n`, n, status)
 }
 
-// fullRow inserts a row with a value in every column.
+// fullRow returns the statement that inserts a row with a value in every column.
 func fullRow(columns []columnOf, status string) string {
 	var names, values []string
 	for _, c := range columns {

@@ -46,8 +46,8 @@ func BenchmarkStore(b *testing.B) {
 	b.ReportMetric(float64(next)/b.Elapsed().Seconds(), "rows/s")
 }
 
-// BenchmarkStoreDocuments stores documents of 660 random letters and digits, 500 at a time. The table already has
-// those of earlier messages.
+// BenchmarkStoreDocuments stores documents of 660 random letters and digits, 500 at a time. The table already has the
+// documents of earlier messages.
 func BenchmarkStoreDocuments(b *testing.B) {
 	const batch = 500
 	db := postgrestest.Open(b)
@@ -63,8 +63,8 @@ func BenchmarkStoreDocuments(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(next), "µs/document")
 }
 
-// BenchmarkSearchBehindAFlood searches for a word that 10,000 old messages have and none of the given number of newer
-// ones.
+// BenchmarkSearchBehindAFlood searches for a word that 10,000 old messages contain; none of the newer messages, of
+// which there are as many as the benchmark's name says, contains it.
 func BenchmarkSearchBehindAFlood(b *testing.B) {
 	for _, flood := range []int{0, 500, 5_000, 50_000} {
 		b.Run(fmt.Sprint(flood), func(b *testing.B) {
@@ -95,7 +95,7 @@ func BenchmarkSearchBehindAFlood(b *testing.B) {
 	}
 }
 
-// floodOf inserts messages one millisecond apart and returns their ids in that order.
+// floodOf inserts messages one millisecond apart and returns their ids, the oldest first.
 func floodOf(b *testing.B, db *sqlx.DB, messages int) (ids []uuid.UUID) {
 	b.Helper()
 	if _, err := db.Exec(`INSERT INTO dlq.dlq_messages (original_topic, error_message, created_at)
@@ -159,8 +159,9 @@ func attempts(b *testing.B, edit *entity.Edit) {
 	b.ReportMetric(float64(finishing.Microseconds())/1000/float64(batches), "ms/finish")
 }
 
-// benchmarkCounters writes the rows that the triggers would have written for millions of messages: 1,000 groups of
-// three topics each with a week of arrivals, 200 topics, every shard in use. There are 100,000 messages.
+// benchmarkCounters writes the rows of the counters that the triggers would have written for millions of messages:
+// 1,000 error groups in three topics each with a week of arrivals, 200 topics, every shard in use. Only 100,000
+// messages exist.
 func benchmarkCounters(b *testing.B, db *sqlx.DB) {
 	b.Helper()
 	for _, statement := range []string{
@@ -219,7 +220,7 @@ func BenchmarkGroups(b *testing.B) {
 		})
 	}
 	b.Run("One", func(b *testing.B) {
-		id := uuid.MustParse("c4ca4238-a0b9-2382-0dcc-509a6f75849b") // md5 of 1
+		id := uuid.MustParse("c4ca4238-a0b9-2382-0dcc-509a6f75849b") // md5 of 1 is the id of the first error group
 		week := repository.Trend{Since: time.Now().Add(-7 * 24 * time.Hour), Until: time.Now()}
 		for b.Loop() {
 			check.Must(store.ErrorGroup(b.Context(), id, nil, week))(b)

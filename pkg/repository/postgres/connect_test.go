@@ -28,11 +28,12 @@ func openConfig(t *testing.T, c conn.Config, options ...conn.OpenOption) *sqlx.D
 	return db
 }
 
-// rotated is a pool with idle connections of a first role, whose file now has a second role's credentials.
+// rotated is a pool whose idle connections have signed in as a first role. Its credentials file has been replaced since
+// then: it names a second role.
 type rotated struct {
 	*sqlx.DB
 	first, second string
-	held          interface{ Close() error } // a used connection of the first role
+	held          interface{ Close() error } // a connection of the first role that is in use
 }
 
 const poolOfRotated = 4
@@ -62,11 +63,11 @@ func openRotated(t *testing.T, at string, options ...conn.OpenOption) *rotated {
 	return &r
 }
 
-// The first statement after the role was dropped is answered on a new connection, and no later statement meets the
-// dropped role.
+// After the first role was dropped, the next statement succeeds on a new connection, and no later statement uses a
+// connection of that role.
 func TestSession_RoleDropped(t *testing.T) {
 	t.Parallel()
-	at := postgrestest.URL(t) // its migrations create dlq_rw
+	at := postgrestest.URL(t) // the migrations of this database create dlq_rw
 	const query = `SELECT count(*) FROM dlq.dlq_messages WHERE retry_count >= $1`
 	page := repository.SearchQuery{Limit: 10, Filter: entity.Filter{Topic: "orders"}}
 	for name, ask := range map[string]func(context.Context, *rotated) error{
@@ -122,7 +123,7 @@ func TestSession_RoleDropped(t *testing.T) {
 	}
 }
 
-// A missing right is a final error of the server, and closes no connection.
+// When a role lacks a right, the server's error is final: the statement is not repeated and no connection is closed.
 func TestSession_RoleWithoutARight(t *testing.T) {
 	t.Parallel()
 	cfg := configOf(t, postgrestest.URL(t))

@@ -14,7 +14,7 @@ import (
 const deadEntry = `INSERT INTO dlq.audit (at, action, kind, object_id, to_state, actor)
 	VALUES (clock_timestamp(), 'attempt', 'message', $1, 'DEAD', 'alice')`
 
-// findEvents finds events, keeps them, and returns their objects.
+// findEvents finds new events, completes them with KeepNotifications, and returns the ids of their objects.
 func findEvents(t *testing.T, s *Store) (objects []uuid.UUID) {
 	t.Helper()
 	found := check.Must(s.Events(t.Context(), repository.EventQuery{Limit: 10, Patience: time.Hour}))(t)
@@ -26,7 +26,7 @@ func findEvents(t *testing.T, s *Store) (objects []uuid.UUID) {
 	return objects
 }
 
-// eventuallyFind polls until exactly these have been found, each once.
+// eventuallyFind polls until each of want has been found. It fails when another object is found, or one of them twice.
 func eventuallyFind(t *testing.T, s *Store, want ...uuid.UUID) {
 	t.Helper()
 	missing := map[uuid.UUID]bool{}
@@ -55,7 +55,7 @@ func TestEvents(t *testing.T) {
 		early, late := uuid.New(), uuid.New()
 		tx := db.MustBegin()
 		defer func() { _ = tx.Rollback() }()
-		check.NoError(t, check.Err(tx.Exec(deadEntry, early))) // its id is the lower one
+		check.NoError(t, check.Err(tx.Exec(deadEntry, early))) // this audit entry has the lower id
 		exec(t, db, deadEntry, late)
 		for range 3 {
 			found := findEvents(t, s)

@@ -45,18 +45,20 @@ func TestErrorGroups(t *testing.T) {
 		exec(t, db, `UPDATE dlq.dlq_messages SET outcome = 'returned'`)
 		later := put("2026-01-01 10:01:01+00")
 		check.True(t, later != first, "a message after a minute left the group's row at %s, want it written", later)
-		// Sessions must not queue for the row of a frequent error group: a session that has locked it blocks no
-		// other.
+		// A session that stores a message does not wait for another session that has locked the row of the message's
+		// error group.
 		tx := begin(t, db)
 		tx.MustExec(`SELECT FROM dlq.error_groups FOR UPDATE`)
 		check.Same(t, put("2026-01-01 10:01:02+00"), later, "while it was locked")
 	})
 }
 
-// TestPurgeGroups: the table of groups must not grow for ever, and no count may be lost when groups are deleted.
+// TestPurgeGroups: old error groups are deleted, so that their table does not grow for ever, and their deletion changes
+// no count.
 func TestPurgeGroups(t *testing.T) {
 	t.Parallel()
-	// put stores a message of a group that arrived that long ago; it is deleted again unless stays is set.
+	// put stores a message of an error group, with an arrival that long ago. It deletes the message again unless stays
+	// is set.
 	put := func(t *testing.T, db *sqlx.DB, group, ago string, stays bool) {
 		t.Helper()
 		exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, status, group_id, created_at, updated_at)

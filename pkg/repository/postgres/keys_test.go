@@ -21,8 +21,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestOpenKeyOfTheSameMoment: a key that another caller inserts after the statement began is not in its snapshot, and
-// must still be found; so must one whose owner drops it.
+// TestOpenKeyOfTheSameMoment: another caller inserts the same key while OpenKey runs. The key is not in the snapshot of
+// OpenKey's statement. OpenKey must still find it when the other caller commits, and own it when the other caller rolls
+// back.
 func TestOpenKeyOfTheSameMoment(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -63,7 +64,7 @@ func TestOpenKeyOfTheSameMoment(t *testing.T) {
 	}
 }
 
-// Processes that start together on an empty database agree on one key.
+// Processes that start together on an empty database all use the same signing key.
 func TestSigningKeys_OneForAll(t *testing.T) {
 	t.Parallel()
 	cfg := configOf(t, postgrestest.URL(t))

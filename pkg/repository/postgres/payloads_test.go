@@ -23,7 +23,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// pendingMessages stores n messages whose payload is filled later, as one batch.
+// pendingMessages stores n messages as one batch; their column payload is filled later.
 func pendingMessages(t *testing.T, store *Store, topic string, n int) []uuid.UUID {
 	t.Helper()
 	var values [][]byte
@@ -33,7 +33,8 @@ func pendingMessages(t *testing.T, store *Store, topic string, n int) []uuid.UUI
 	return storeBatch(t, store, topic, values)
 }
 
-// storeBatch stores values as one batch, through Ingest, after the stored records of the topic's partition.
+// storeBatch stores values as one batch through Ingest, in the topic's partition, after the records that it already
+// has.
 func storeBatch(t *testing.T, store *Store, topic string, values [][]byte) (ids []uuid.UUID) {
 	t.Helper()
 	refs := check.Must(store.OpenTopics(t.Context(), []repository.Topic{{Name: topic, Incarnation: "1"}}))(t)
@@ -73,7 +74,8 @@ func payloadsOf(t *testing.T, db *sqlx.DB, table string) (p payloadState) {
 	return p
 }
 
-// The latest batches are filled first, many small ones at once; payload_until is the age of the oldest waiting one.
+// FillPayloads begins with the latest batches, and fills many small batches at once; payload_until is the age of the
+// oldest message that waits for its payload.
 func TestFillPayloads_LatestFirst(t *testing.T) {
 	db := freshDB(t)
 	store := New(db)
@@ -100,7 +102,8 @@ func TestFillPayloads_LatestFirst(t *testing.T) {
 	check.True(t, still.Equal(changed), "got updated_at %s, want it as it was, %s", still, changed)
 }
 
-// A message that another session has locked is filled later; archived or deleted messages do not block the queue.
+// A message that another session has locked gets its payload later; archived or deleted messages do not block the
+// queue.
 func TestFillPayloads_MovingRows(t *testing.T) {
 	db := freshDB(t)
 	clock := time.Now()
@@ -114,7 +117,7 @@ func TestFillPayloads_MovingRows(t *testing.T) {
 	check.NoError(t, check.Err(tx.Exec(`UPDATE dlq.dlq_messages SET status = 'RETRYING' WHERE id = $1`, ids[4])))
 
 	wantFilled(t, store, 8, true)
-	wantFilled(t, store, 0, false) // the locked one is left alone
+	wantFilled(t, store, 0, false) // the locked message is left out
 	if p := payloadsOf(t, db, "dlq_messages_archive"); p.Filled != 3 || p.Pending != 0 {
 		t.Errorf("got %+v of the archive, want 3 filled", p)
 	}
@@ -129,14 +132,14 @@ func TestFillPayloads_MovingRows(t *testing.T) {
 	check.Same(t, status, "RETRYING", "want the claim untouched")
 }
 
-// A caller that dies leaves its batch to the next one, after the lease; callers at the
-// same time take different batches.
+// When a caller dies, another caller fills its batch after the lease has ended; callers that run at the same time take
+// different batches.
 func TestFillPayloads_ManyCallers(t *testing.T) {
 	db := freshDB(t)
 	clock := time.Now()
 	store := New(db, WithClock(func() time.Time { return clock }))
 	pendingMessages(t, store, "orders.dlq", 5)
-	exec(t, db, `UPDATE dlq.payload_queue SET taken_until = $1`, clock.Add(ingest.PayloadLease)) // by a caller that died
+	exec(t, db, `UPDATE dlq.payload_queue SET taken_until = $1`, clock.Add(ingest.PayloadLease)) // as a caller that died has left it
 	wantFilled(t, store, 0, false)
 	clock = clock.Add(ingest.PayloadLease + time.Second)
 	for range 20 {
@@ -166,7 +169,7 @@ func TestFillPayloads_ManyCallers(t *testing.T) {
 	check.True(t, total == 105 && p.Filled == 105 && p.Pending == 0, "got %d filled and %+v, want 105", total, p)
 }
 
-// In the mode that never fills payloads, nothing is queued, and the reason for the empty payload is stored.
+// In the mode PayloadNever, no message is queued to be filled, and the reason why its payload is empty is stored.
 func TestPayloadNever(t *testing.T) {
 	t.Parallel()
 	for name, option := range map[string]Option{
@@ -181,8 +184,8 @@ func TestPayloadNever(t *testing.T) {
 	}
 }
 
-// projections are values and the result in the column payload: a note why it is NULL, or the jsonb. "-" means NULL
-// without a note.
+// projections are values and what the column payload has for each: either the jsonb, or NULL and a note that says why.
+// "-" means NULL without a note.
 var projections = []struct {
 	name, value string
 	note, jsonb string
@@ -219,7 +222,7 @@ var projections = []struct {
 	{"OverTheLimit", `"` + strings.Repeat("x", ingest.DefaultPayloadLimit-1) + `"`, ingest.NoteTooLarge, ""},
 	{"Empty", ``, ingest.NoteNotJSON, ""},
 	{"Blank", ` `, ingest.NoteNotJSON, ""},
-	{"Null", "\x00null", "", "-"}, // Kafka's null
+	{"Null", "\x00null", "", "-"}, // valueOf returns nil for \x00null, which is Kafka's null
 	{"JSONNull", `null`, "", `null`},
 	{"Text", `plain text`, ingest.NoteNotJSON, ""},
 	{"TwoValues", `{} {}`, ingest.NoteNotJSON, ""},
@@ -262,8 +265,8 @@ func testProjection(t *testing.T, mode ingest.PayloadMode) {
 	}
 }
 
-// TestProjectionRefused: a database that is not in UTF-8 refuses text that the product's rules allow. Only the
-// refused message loses its projection.
+// TestProjectionRefused: a database whose encoding is not UTF-8 refuses some text that the product's rules allow. Then
+// only the message with that text has no payload.
 func TestProjectionRefused(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []ingest.PayloadMode{ingest.PayloadInline, ingest.PayloadBackground} {
@@ -286,7 +289,8 @@ func testProjectionRefused(t *testing.T, mode ingest.PayloadMode) {
 	check.True(t, string(m.Record.Value) == `{"price": "5 €"}`, "got %q, want the value byte for byte", m.Record.Value)
 }
 
-// TestProjectableIsSafe: PostgreSQL accepts what the product's rules allow, and the result stays small.
+// TestProjectableIsSafe: PostgreSQL accepts every value that the product's rules allow, and the stored jsonb stays
+// small.
 func TestProjectableIsSafe(t *testing.T) {
 	db := freshDB(t)
 	random := rand.New(rand.NewPCG(4, 2))
@@ -304,7 +308,7 @@ func TestProjectableIsSafe(t *testing.T) {
 	check.True(t, accepted >= 500, "only %d values were accepted, want a real sample", accepted)
 }
 
-// FuzzProjectable checks every accepted value with the real server.
+// FuzzProjectable casts every value that the product's rules allow to jsonb on a real server.
 func FuzzProjectable(f *testing.F) {
 	db := postgrestest.Open(f)
 	for _, p := range projections {
@@ -323,7 +327,7 @@ func FuzzProjectable(f *testing.F) {
 	})
 }
 
-// wantTaken casts a value as the store does and checks the size of the result.
+// wantTaken casts a value to jsonb with the store's expression and checks the size of the result.
 func wantTaken(t *testing.T, db *sqlx.DB, value []byte) {
 	t.Helper()
 	size := postgrestest.Get[int](t, db, `SELECT octet_length((convert_from($1::bytea, 'UTF8')::jsonb)::text)`, value)
@@ -371,7 +375,8 @@ func valueOf(text string) []byte {
 	return []byte(text)
 }
 
-// storeValues stores values as one batch, through Ingest, and fills the payloads that the mode leaves for later.
+// storeValues stores values as one batch, through Ingest, and fills the payloads that this mode does not fill while it
+// stores.
 func storeValues(t *testing.T, db *sqlx.DB, mode ingest.PayloadMode, values [][]byte) []uuid.UUID {
 	t.Helper()
 	store := New(db, WithPayload(mode, ingest.DefaultPayloadLimit))
@@ -412,7 +417,7 @@ func sameJSON(a, b string) bool {
 	return json.Compact(&x, []byte(a)) == nil && json.Compact(&y, []byte(b)) == nil && x.String() == y.String()
 }
 
-// latin1 returns a migrated database in an encoding other than UTF-8.
+// latin1 returns a migrated database whose encoding is LATIN1.
 func latin1(t *testing.T) *sqlx.DB {
 	t.Helper()
 	postgrestest.URL(t)
@@ -438,8 +443,8 @@ func BenchmarkProjectable(b *testing.B) {
 	}
 }
 
-// TestPatchedRetry: an older program, which shares the redrives during a roll-out, must not send a record without its
-// patch.
+// TestPatchedRetry: during a roll-out an older version of the program works on the same redrives. It must not send a
+// record without the redrive's patch.
 func TestPatchedRetry(t *testing.T) {
 	db := freshDB(t)
 	store := New(db)

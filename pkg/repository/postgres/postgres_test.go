@@ -64,7 +64,7 @@ func TestRepository(t *testing.T) {
 	})
 }
 
-// insert inserts a message by plain SQL, unchanged.
+// insert inserts a message with all its fields by plain SQL, without the store.
 func insert(t *testing.T, db *sqlx.DB, m entity.Message) {
 	t.Helper()
 	if !m.Source.Known() {
@@ -96,7 +96,7 @@ func insert(t *testing.T, db *sqlx.DB, m entity.Message) {
 	check.Require(t, err == nil, "insert message: %v", err)
 }
 
-// archive moves a row unchanged.
+// archive moves a message to the archive without changing any column.
 func archive(t *testing.T, db *sqlx.DB, id uuid.UUID) {
 	t.Helper()
 	var names []string
@@ -108,7 +108,8 @@ func archive(t *testing.T, db *sqlx.DB, id uuid.UUID) {
 		INSERT INTO dlq.dlq_messages_archive (`+columns+`) SELECT `+columns+` FROM moved`, id)
 }
 
-// insertTenColumns inserts the row of an author who knows only the documented table.
+// insertTenColumns inserts a message as the author of a plain SQL statement does, who knows only the ten documented
+// columns.
 func insertTenColumns(t *testing.T, db *sqlx.DB, m entity.Message) {
 	t.Helper()
 	_, err := db.Exec(`

@@ -20,8 +20,8 @@ func wantRecords(t *testing.T, db *sqlx.DB, when string, want int) {
 	check.Same(t, postgrestest.Get[int](t, db, `SELECT count(*) FROM dlq.records`), want, "%s there are records", when)
 }
 
-// The bytes of a record are written once: they are not moved when the message is archived and restored, and are
-// deleted when it is deleted or purged.
+// The bytes of a record are written once. They stay where they are when the message is archived or restored, and are
+// deleted when the message is deleted or purged.
 func TestRecordsFollowTheirMessages(t *testing.T) {
 	db := freshDB(t)
 	store := New(db)
@@ -49,7 +49,7 @@ func TestRecordsFollowTheirMessages(t *testing.T) {
 	wantRecords(t, db, "after truncating", 0)
 }
 
-// Messages that were inserted by SQL have their bytes in their own row.
+// A message that was inserted by SQL has the bytes of its record in its own row of dlq_messages.
 func TestRecordsInTheirMessages(t *testing.T) {
 	db := freshDB(t)
 	store := New(db)
@@ -62,8 +62,9 @@ func TestRecordsInTheirMessages(t *testing.T) {
 	}
 }
 
-// TestOnlyBytesLieOutOfLine: an attempt makes the message's row wider, and still only the record's bytes are stored
-// out of line. Otherwise each later update and each list would be slower.
+// TestOnlyBytesLieOutOfLine: PostgreSQL stores large columns out of line (in the TOAST table). An attempt makes the
+// message's row wider, and even then only the record's bytes are stored out of line; otherwise each later update and
+// each list would be slower.
 func TestOnlyBytesLieOutOfLine(t *testing.T) {
 	db := freshDB(t)
 	store := New(db)

@@ -73,7 +73,7 @@ func TestSchema(t *testing.T) {
 		check.NoError(t, migrate.Down(t.Context(), db.DB, int(migrate.Latest()-3)))
 		reader := begin(t, db)
 		postgrestest.Get[int](t, reader, `SELECT count(*) FROM dlq.dlq_messages`)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // else it would wait without limit
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // otherwise the call would wait without a limit
 		defer cancel()
 		if err := migrate.Up(ctx, db.DB); err == nil || !strings.Contains(err.Error(), "migration to version 4") ||
 			!strings.Contains(err.Error(), "lock timeout") {
@@ -245,8 +245,8 @@ func steps(t *testing.T) []step {
 	return all
 }
 
-// empty returns a database without a schema. The template is created first: its grants keep the cluster's roles
-// alive, so that parallel tests cannot drop one another's roles.
+// empty returns a database without a schema. It first creates the template database, whose grants keep the roles of the
+// cluster in use: a parallel test that runs the migrations down then cannot drop them.
 func empty(t *testing.T) *sqlx.DB {
 	t.Helper()
 	postgrestest.URL(t)
@@ -255,7 +255,7 @@ func empty(t *testing.T) *sqlx.DB {
 	return db
 }
 
-// bare returns a database that has only the migrations' version table.
+// bare returns a database that has only the version table of the migrations.
 func bare(t *testing.T) *sqlx.DB {
 	t.Helper()
 	db := empty(t)
@@ -264,8 +264,9 @@ func bare(t *testing.T) *sqlx.DB {
 	return db
 }
 
-// catalogue describes everything that migrations create, one sorted line for each object. Columns are numbered by
-// their order, since PostgreSQL never reuses the numbers of dropped columns; missing privileges are listed.
+// catalogue describes everything that migrations create, one sorted line for each object. Columns are numbered by their
+// order and not by PostgreSQL's own numbers, because PostgreSQL never reuses the number of a dropped column. A missing
+// privilege has a line too.
 func catalogue(t *testing.T, db *sqlx.DB) []string {
 	t.Helper()
 	const acl = `(SELECT string_agg(a::text, ' ' ORDER BY a::text) FROM unnest(coalesce(%s)) a)`
@@ -348,8 +349,8 @@ func columnsOf(t *testing.T, db *sqlx.DB, table string) []columnOf {
 	return columns
 }
 
-// sample returns a value for the column, as an SQL expression that is different for each column and is not copied by
-// accident.
+// sample returns a value for the column as an SQL expression. Each column has a different value, so that a test notices
+// when one column is copied into another.
 func (c columnOf) sample() string {
 	seed := "hashtext('" + c.Name + "')"
 	switch c.Type {

@@ -14,7 +14,8 @@ import (
 )
 
 // TestSearchWithAnIncompleteIndex: while the index is incomplete, a search for words finds all messages up to the
-// indexer's position, and those of its present batch, in one order.
+// indexer's position, and those messages of the indexer's present batch that have documents already. They form one list
+// in the order of time.
 func TestSearchWithAnIncompleteIndex(t *testing.T) {
 	db := freshDB(t)
 	newest := postgrestest.SeedBehind(t, db)
@@ -56,7 +57,7 @@ func TestSearchWithAnIncompleteIndex(t *testing.T) {
 		got := page(t, repository.SearchQuery{Limit: 1, Sort: repository.Sort{Ascending: true}})
 		want(t, got, newest[39:])
 	})
-	t.Run("WithParameters", func(t *testing.T) { // of both stretches
+	t.Run("WithParameters", func(t *testing.T) { // the query has arguments for the messages before and after the indexer's position
 		t.Parallel()
 		f := entity.Filter{Topic: "orders", ErrorClass: "x", Words: []string{"boom"}}
 		want(t, page(t, repository.SearchQuery{Limit: 12, Filter: f, After: places[4]}), newest[5:17])
@@ -67,8 +68,8 @@ func TestSearchWithAnIncompleteIndex(t *testing.T) {
 	})
 }
 
-// TestSearchWithoutAMark: existing documents are found although the indexer has no position yet, as when the index is
-// rebuilt.
+// TestSearchWithoutAMark: documents that exist already are found while the indexer has no position yet, as when the
+// index is rebuilt.
 func TestSearchWithoutAMark(t *testing.T) {
 	db := freshDB(t)
 	newest := postgrestest.SeedBehind(t, db)
@@ -78,8 +79,8 @@ func TestSearchWithoutAMark(t *testing.T) {
 	check.Same(t, len(found.Messages), len(newest), "messages")
 }
 
-// TestSearchInTheMiddleOfABatch: the indexer stores the documents of a batch first and its position later. No page
-// leaves out a message that other pages show around it.
+// TestSearchInTheMiddleOfABatch: the indexer stores the documents of a batch first and its own position later. In
+// between, no page leaves out a message that an earlier or later page shows.
 func TestSearchInTheMiddleOfABatch(t *testing.T) {
 	db := freshDB(t)
 	postgrestest.SeedBehind(t, db)
@@ -99,8 +100,8 @@ func TestSearchInTheMiddleOfABatch(t *testing.T) {
 	check.True(t, next == 965, "the pages end after message %d, want 966", next+1)
 }
 
-// TestSearchWhileTheIndexerGoesBack: found messages are still found while the indexer returns to a message that was
-// stored late.
+// TestSearchWhileTheIndexerGoesBack: messages that a search has found before are found again while the indexer goes
+// back to a message that was stored late.
 func TestSearchWhileTheIndexerGoesBack(t *testing.T) {
 	t.Parallel()
 	f := newFinder(t)

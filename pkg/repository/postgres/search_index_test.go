@@ -17,7 +17,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// finder is an indexer whose clock the test sets.
+// finder does the work of an indexer with a clock that the test sets.
 type finder struct {
 	*testing.T
 	db    *sqlx.DB
@@ -34,8 +34,8 @@ func newFinder(t *testing.T) *finder {
 	return f
 }
 
-// insert inserts a message of that age by SQL, with an error group and a topic of its own, so that no session waits
-// for a counter.
+// insert inserts a message of that age by SQL. It has an error group and a topic of its own, so that parallel sessions
+// do not wait for each other's counters.
 func (f *finder) insert(db sqlx.Ext, age time.Duration) uuid.UUID {
 	f.Helper()
 	var id uuid.UUID
@@ -64,7 +64,7 @@ func (f *finder) keep(ids []uuid.UUID) {
 	check.NoError(f.T, f.store.StoreDocuments(f.Context(), 1, documents))
 }
 
-// work polls once and stores documents of the messages that it finds.
+// work polls once for messages without documents, stores documents for them, and returns their ids.
 func (f *finder) work() []uuid.UUID {
 	f.Helper()
 	ids := f.look()
@@ -79,7 +79,7 @@ func (f *finder) want(what string, got []uuid.UUID, want ...uuid.UUID) {
 	}
 }
 
-// open returns a transaction that has written and stays open.
+// open returns a transaction that stays open and has a transaction id, because it has written.
 func (f *finder) open() *sqlx.Tx {
 	f.Helper()
 	tx := check.Must(f.db.Beginx())(f.T)
@@ -88,8 +88,8 @@ func (f *finder) open() *sqlx.Tx {
 	return tx
 }
 
-// TestSearchIndexBehindAnOpenTransaction: the indexer waits for open transactions of the whole server. Other tests
-// open and end some at any time, so each case opens its own.
+// TestSearchIndexBehindAnOpenTransaction: the indexer waits for the open transactions of the whole server. Other tests
+// open and end transactions at any time, so each case opens a transaction of its own.
 func TestSearchIndexBehindAnOpenTransaction(t *testing.T) {
 	t.Parallel()
 
@@ -138,11 +138,13 @@ func TestSearchIndexBehindAnOpenTransaction(t *testing.T) {
 		f.work()
 		stall := check.Must(f.store.IndexerStall(t.Context()))(t)
 		check.True(t, stall.Age == 15*time.Minute && stall.Holder != "", "IndexerStall = %+v, want 15m and a process", stall)
-		// The final state cannot be checked: other tests have transactions too.
+		// After the commit IndexerStall cannot be checked, because the transactions of other tests may stall the
+		// indexer too.
 	})
 }
 
-// TestSearchIndexTakesWhatIsOld: rows are indexed that are older than the indexer's position when they are stored.
+// TestSearchIndexTakesWhatIsOld: a message that is older than the indexer's position when it is stored is indexed
+// nevertheless.
 func TestSearchIndexTakesWhatIsOld(t *testing.T) {
 	t.Parallel()
 	f := newFinder(t)
@@ -162,7 +164,8 @@ func TestSearchIndexTakesWhatIsOld(t *testing.T) {
 	f.want("deleted", f.look())
 	check.Same(t, count(t, f.db, "late_messages"), 0, "messages noted as late, want none that is gone")
 
-	// A poll that began before a restore ends after it.
+	// A message is restored while a poll waits for a lock: the poll began before the restore and ends after it. The
+	// next poll must find the message.
 	lost := f.insert(f.db, 0)
 	archive(t, f.db, lost)
 	exec(t, f.db, `UPDATE dlq.dlq_messages_archive SET created_at = created_at - interval '30 days'`)
@@ -233,7 +236,8 @@ func TestDocumentsAgainstDeletions(t *testing.T) {
 	wantExactCounters(t, f.db)
 }
 
-// UnderLoad distinguishes heavy ingest from single messages, and a sending redrive from one that waits.
+// TestUnderLoad: UnderLoad returns true during heavy ingest and while a redrive sends, and false for single messages
+// and while a redrive waits.
 func TestUnderLoad(t *testing.T) {
 	t.Parallel()
 	f := newFinder(t)
@@ -260,7 +264,8 @@ func TestUnderLoad(t *testing.T) {
 	want(false, "one that waits")
 }
 
-// TestActivityForgets deletes old rows in parts, and skips rows that other sessions have locked.
+// TestActivityForgets: StoreDocuments deletes old rows of dlq.activity in parts, and skips rows that other sessions
+// have locked.
 func TestActivityForgets(t *testing.T) {
 	t.Parallel()
 	f := newFinder(t)
@@ -271,8 +276,8 @@ func TestActivityForgets(t *testing.T) {
 	defer func() { _ = holder.Rollback() }()
 	old := `SELECT FROM dlq.activity WHERE at < $1::timestamptz - interval '1509 days' FOR UPDATE`
 	check.Must(holder.Exec(old, f.now.Add(time.Hour)))(t)
-	for _, want := range []int{500 + 1 + 3, 1 + 1 + 6, 1 + 1 + 9} { // a message has three rows
-		f.insert(f.db, 0) // of its own topic
+	for _, want := range []int{500 + 1 + 3, 1 + 1 + 6, 1 + 1 + 9} { // each message adds three rows
+		f.insert(f.db, 0) // the message's topic is its own
 		f.work()
 		check.Same(t, count(t, f.db, "activity"), want, "rows that are left")
 	}

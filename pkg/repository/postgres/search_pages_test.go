@@ -19,7 +19,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// stretches are messages with every distribution over time.
+// stretches has the database of TestSearchPagesAreThoseOfSQL. Its messages form stretches: time ranges with different
+// distributions of messages.
 type stretches struct {
 	*testing.T
 	db     *sqlx.DB
@@ -28,9 +29,10 @@ type stretches struct {
 	began  time.Time
 }
 
-// seedStretches has some minutes of one message a second; some messages around one time; one message in a long empty
-// time; many messages of one instant; some that were stored out of order; and some minutes again. They are around the
-// end of a day. A third is archived.
+// seedStretches inserts these stretches: some minutes with one message a second; some messages around one time; one
+// message in a long time without others; many messages with the same created_at; some messages that were stored out of
+// order; and again some minutes. The stretches begin before midnight and end after it. A third of the messages is
+// archived.
 func seedStretches(t *testing.T, seed uint64) *stretches {
 	t.Helper()
 	s := &stretches{T: t, db: postgrestest.Open(t), random: rand.New(rand.NewPCG(seed, 22))}
@@ -57,7 +59,7 @@ func seedStretches(t *testing.T, seed uint64) *stretches {
 	return s
 }
 
-// inRow stores messages of each second in order.
+// inRow stores the messages of the seconds from `from` to `upTo` one after another.
 func (s *stretches) inRow(from, upTo int, word string) {
 	for from < upTo {
 		n := min(1+s.random.IntN(80), upTo-from)
@@ -70,7 +72,7 @@ func (s *stretches) inRow(from, upTo int, word string) {
 	}
 }
 
-// batches stores messages of some seconds, n at a time.
+// batches stores the messages of some seconds, n in each batch.
 func (s *stretches) batches(seconds []int, n int, word string, offset ...int) {
 	for batch := range slices.Chunk(slices.Clone(seconds), n) {
 		for i := range batch {
@@ -88,11 +90,11 @@ func (s *stretches) keep(documents []entity.Document) {
 
 func repeated(second, n int) []int { return slices.Repeat([]int{second}, n) }
 
-// at returns the time that is this number of seconds after the beginning of the first stretch.
+// at returns the time that is second seconds after the beginning of the first stretch.
 func (s *stretches) at(second int) time.Time { return s.began.Add(time.Duration(second) * time.Second) }
 
-// messages inserts a message for each second and returns their documents, of which half have the word of their
-// stretch.
+// messages inserts a message for each second and returns their documents. Half of the documents contain the word of
+// their stretch.
 func (s *stretches) messages(seconds []int, word string) []entity.Document {
 	documents := make([]entity.Document, len(seconds))
 	var ids, topics [2][]string
@@ -126,7 +128,7 @@ func (s *stretches) text(word string) string {
 	text := []string{randomLetters(s.random, 5+s.random.IntN(60)), fmt.Sprint("no", s.random.IntN(100))}
 	for _, some := range []struct {
 		text string
-		of   int // how many messages of a stretch have it
+		of   int // how many messages of a stretch have the word
 	}{{word, 2}, {"common thing", 3}, {"needle", 150}, {"größe", 9}, {"tag", 10}} {
 		if s.random.IntN(some.of) == 0 {
 			text = append(text, some.text)
@@ -136,7 +138,7 @@ func (s *stretches) text(word string) string {
 	return strings.Join(text, " ")
 }
 
-// askedWords returns words that occur in all stretches, in one, and in none.
+// askedWords returns the words of the searches: words that occur in all stretches, in one stretch, and in none.
 func askedWords() [][]string {
 	return [][]string{
 		{"early"},
@@ -159,7 +161,7 @@ func askedWords() [][]string {
 	}
 }
 
-// expected returns the ids that plain SQL finds.
+// expected returns the ids that a plain SQL query finds, without the search index.
 func (s *stretches) expected(q repository.SearchQuery) (ids []uuid.UUID) {
 	s.Helper()
 	where, sign := "true", "<"
@@ -191,7 +193,7 @@ func (s *stretches) expected(q repository.SearchQuery) (ids []uuid.UUID) {
 	return ids
 }
 
-// wantPages compares the first pages of a list, or all, with plain SQL.
+// wantPages compares the first pages of a search, or all its pages, with the result of plain SQL.
 func (s *stretches) wantPages(q repository.SearchQuery, pages int) {
 	s.Helper()
 	want, got := s.expected(q), pageByPage(s.T, s.store, q, pages)
@@ -202,14 +204,14 @@ func (s *stretches) wantPages(q repository.SearchQuery, pages int) {
 	}
 }
 
-// place returns a cursor at which a page may start: after a message of either table, or at the beginning of the
-// list.
+// place returns a random cursor at which a page may start: that of a known message, one near it, or one at any time of
+// the stretches.
 func (s *stretches) place(known []repository.Cursor) repository.Cursor {
 	ids := []uuid.UUID{{}, uuid.Max, uuid.New()}
 	switch p := known[s.random.IntN(len(known))]; s.random.IntN(4) {
 	case 0:
 		return p
-	case 1: // among messages of one instant, if there are any
+	case 1: // among messages with the same created_at, if there are any
 		return repository.Cursor{CreatedAt: p.CreatedAt, ID: ids[s.random.IntN(len(ids))]}
 	case 2:
 		return repository.Cursor{CreatedAt: p.CreatedAt.Add(time.Duration(s.random.IntN(2_000_001)-1_000_000) * time.Microsecond), ID: ids[s.random.IntN(len(ids))]}
@@ -250,8 +252,8 @@ func (s *stretches) places() (known []repository.Cursor) {
 	return known
 }
 
-// TestSearchPagesAreThoseOfSQL: pages of a search for words equal those of plain SQL, wherever they begin, and also
-// when the time of each ends as soon as it has advanced.
+// TestSearchPagesAreThoseOfSQL: the pages of a search for words equal those of plain SQL, wherever they begin, also
+// when each page uses up its time limit as soon as its cursor has advanced.
 func TestSearchPagesAreThoseOfSQL(t *testing.T) {
 	t.Parallel()
 	s := seedStretches(t, 1)

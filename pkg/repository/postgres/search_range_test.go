@@ -17,11 +17,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// somePages are enough to reach the middle of one instant's messages.
+// somePages is the number of pages that reach the middle of the messages that share one created_at.
 const somePages = 10
 
-// TestWordsPageByPage: pages of a search for words make up the list of all matches, in its order, however their
-// messages are distributed over time.
+// TestWordsPageByPage: all pages of a search for words together are the list of all matches, in the same order, however
+// the messages are distributed over time.
 func TestWordsPageByPage(t *testing.T) {
 	db := freshDB(t)
 	seedTimes(t, db)
@@ -72,7 +72,8 @@ func TestWordsPageByPage(t *testing.T) {
 	}
 }
 
-// pageByPage reads the messages of that many full pages. It continues after pages that are not full.
+// pageByPage returns the ids of the messages on that many full pages. After a page that is not full, it continues from
+// Next.
 func pageByPage(t *testing.T, store *Store, q repository.SearchQuery, pages int) (ids []uuid.UUID) {
 	t.Helper()
 	q.NoValues = true
@@ -93,8 +94,8 @@ func pageByPage(t *testing.T, store *Store, q repository.SearchQuery, pages int)
 	return ids[:min(len(ids), pages*q.Limit)]
 }
 
-// seedTimes inserts 12,000 messages into the live table and as many into the archive: one a second; 3,000 of one
-// instant; some very old, some of the future, and some stored late.
+// seedTimes inserts 12,000 messages into the live table and as many into the archive: most of them one second apart,
+// 3,000 with the same created_at, some very old, some in the future, and some that were stored late.
 func seedTimes(t *testing.T, db *sqlx.DB) {
 	t.Helper()
 	const rows = ` (id, original_topic, error_message, status, created_at, updated_at, value, headers)
@@ -118,14 +119,16 @@ func seedTimes(t *testing.T, db *sqlx.DB) {
 	exec(t, db, `ANALYZE dlq.dlq_messages_archive`)
 }
 
-// Limits for a search for words: testing the newest messages and their documents one by one, and reading those that
-// the index returns. All messages are thirty times as much.
+// Limits of the buffers that a search for words may read, of the messages and of their documents. The search tests the
+// newest messages one by one, and then reads those that the index returns. Reading all messages would take thirty times
+// as many buffers.
 const (
 	fewBuffersOfMessages  = 8_000
 	fewBuffersOfDocuments = 15_000
 )
 
-// TestWordsReadLittle: a page reads little when the newest messages have a word, and when few have it.
+// TestWordsReadLittle: a page reads few buffers, both when all of the newest messages have the word and when few
+// messages have it.
 func TestWordsReadLittle(t *testing.T) {
 	db := freshDB(t)
 	db.SetMaxOpenConns(1)
@@ -164,7 +167,7 @@ func TestWordsReadLittle(t *testing.T) {
 	}
 }
 
-// buffersOf returns the buffers read so far of tables and their indexes.
+// buffersOf returns how many buffers of a table, its partitions and their indexes have been read so far.
 func buffersOf(t *testing.T, db *sqlx.DB, table string) (n int64) {
 	t.Helper()
 	exec(t, db, `SELECT pg_stat_force_next_flush()`)
@@ -191,7 +194,7 @@ func seedHalves(t *testing.T, db *sqlx.DB) {
 			exec(t, db, `ANALYZE dlq.message_documents`)
 		}
 	}
-	exec(t, db, `VACUUM dlq.message_documents`) // empties the indexes' pending lists
+	exec(t, db, `VACUUM dlq.message_documents`) // moves the entries of the indexes' pending lists into the indexes
 	exec(t, db, `UPDATE dlq.search_index SET version = 1, mark = now(), walked_at = now(), found_until = now()`)
 	exec(t, db, `ANALYZE dlq.search_index`)
 }
@@ -260,7 +263,8 @@ func insertAt(t *testing.T, db *sqlx.DB, at string) (id uuid.UUID) {
 	return id
 }
 
-// TestDocumentsOfAnyTime: documents are stored for messages that are older or newer than every partition.
+// TestDocumentsOfAnyTime: a document can be stored for a message that is older or newer than every partition of the
+// search index.
 func TestDocumentsOfAnyTime(t *testing.T) {
 	t.Parallel()
 	f := newFinder(t)
@@ -274,7 +278,7 @@ func TestDocumentsOfAnyTime(t *testing.T) {
 		f.keep([]uuid.UUID{id})
 		want = append(want, id)
 	}
-	f.keep(want) // again
+	f.keep(want) // storing the same documents again succeeds
 	for _, day := range []string{"19991231", "20260202", "20260203", "21000101"} {
 		check.True(t, slices.Contains(partitionsOf(t, f.db), day),
 			"there is no partition of %s among %v", day, partitionsOf(t, f.db))
@@ -290,8 +294,8 @@ func TestDocumentsOfAnyTime(t *testing.T) {
 	}
 }
 
-// TestEmptyPartitionsAreDropped: a partition is dropped when none of its messages is live or archived, and is created
-// again when a message needs it.
+// TestEmptyPartitionsAreDropped: a partition of the search index is dropped when no message of its day is live or
+// archived any more, and is created again when a message needs it.
 func TestEmptyPartitionsAreDropped(t *testing.T) {
 	t.Parallel()
 	f := newFinder(t)
@@ -310,7 +314,7 @@ func TestEmptyPartitionsAreDropped(t *testing.T) {
 		check.True(t, slices.Equal(got, append(days, ahead...)),
 			"%s: got partitions of %v, want %v and %v", what, got, days, ahead)
 	}
-	tx, err := f.db.Beginx() // a running search
+	tx, err := f.db.Beginx() // stands for a search that is running
 	check.NoError(t, err)
 	check.NoError(t, check.Err(tx.Exec(`SELECT FROM dlq.message_documents`)))
 	purge()

@@ -18,8 +18,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestTooBroad: a search that takes too long ends with a TooBroadError, and one that its caller cancels does not. A
-// lock that is never released makes every search take too long.
+// TestTooBroad: a search that takes too long ends with a TooBroadError; a search that its caller cancels does not. In
+// this test every search takes too long, because it waits for a lock that is not released.
 func TestTooBroad(t *testing.T) {
 	db := freshDB(t)
 	seedTen(t, db, "DEAD", "2001-01-01")
@@ -37,7 +37,7 @@ func TestTooBroad(t *testing.T) {
 			_, err := store.Search(ctx, repository.SearchQuery{Filter: entity.Filter{Words: []string{"boom"}}, Limit: 10})
 			return err
 		},
-		"Count": func(ctx context.Context) error { // its estimate needs the lock too
+		"Count": func(ctx context.Context) error { // the estimate of the count waits for the lock too
 			_, err := store.CountMatching(ctx, repository.CountQuery{Filter: filter, How: repository.CountExact})
 			return err
 		},
@@ -113,7 +113,8 @@ func TestDocuments(t *testing.T) {
 		db := seed(t, 1)
 		store := New(db)
 		id, gone, other := allIDs(t, db, "dlq_messages")[0], uuid.New(), uuid.New()
-		// These documents have no messages, as if the messages had been deleted after the indexer read them.
+		// These documents belong to no messages: this is the state when the messages were deleted after the indexer had
+		// read them.
 		at := time.Now().Truncate(time.Microsecond)
 		exec(t, db, `SELECT dlq.create_document_partitions(ARRAY[$1::timestamptz])`, at)
 		exec(t, db, `INSERT INTO dlq.message_documents VALUES ($1, $3, 1, 'boom', '{1}'), ($2, $3, 1, 'boom', '{1}')`, gone, other, at)
@@ -126,13 +127,14 @@ func TestDocuments(t *testing.T) {
 	})
 }
 
-// TestRestoreKeepsEveryColumn fails when a new column of dlq_messages is neither kept nor reset by a restore.
+// TestRestoreKeepsEveryColumn: Restore keeps or resets each column of dlq_messages. The test fails when a new column is
+// added and Restore does neither.
 func TestRestoreKeepsEveryColumn(t *testing.T) {
 	db := freshDB(t)
 	columns := columnsOf(t, db, "dlq_messages")
 	exec(t, db, fullRow(columns, "DEAD"))
 	id := allIDs(t, db, "dlq_messages")[0]
-	begins := map[string]bool{ // reset by a restore
+	begins := map[string]bool{ // columns that a restore resets
 		"status": true, "retry_count": true, "updated_at": true, "next_attempt_at": true, "rescues": true, "unsettled": true,
 		"claim_id": true, "claim_expires_at": true, "claim_topic": true, "claim_topic_id": true, "claim_partition": true,
 		"claim_end_offset": true, "claim_redrive_id": true, "outcome": true,
@@ -154,7 +156,7 @@ func TestRestoreKeepsEveryColumn(t *testing.T) {
 	wantExactCounters(t, db)
 }
 
-// TestTrigrams as TestPgcrypto.
+// TestTrigrams tests the extension pg_trgm in the same cases in which TestPgcrypto tests pgcrypto.
 func TestTrigrams(t *testing.T) {
 	t.Parallel()
 	has := func(t *testing.T, between, before string) (there bool) {
@@ -174,8 +176,8 @@ func TestTrigrams(t *testing.T) {
 		"it is gone, want it left where something uses it")
 }
 
-// TestExportOfLargeKeys: memory is bounded whichever part of a message is large. The test is not parallel, so that
-// the heap is its own.
+// TestExportOfLargeKeys: the memory of an export is bounded, whichever part of a message is large. The test is not
+// parallel, because it measures the heap of the process.
 func TestExportOfLargeKeys(t *testing.T) { //nolint:paralleltest // it measures the heap
 	const messages, size = 150, 960_000
 	db := postgrestest.Open(t)
@@ -208,7 +210,7 @@ func visibleTopics(t *testing.T, list ...string) *entity.TopicPatterns {
 	return &p
 }
 
-// Callers who see only some topics get exact numbers up to a limit, and never an estimate.
+// A caller who may see only some topics gets exact numbers up to CountLimit, and never an estimate.
 func TestCountOfVisibleTopics(t *testing.T) {
 	db := freshDB(t)
 	exec(t, db, `INSERT INTO dlq.dlq_messages (id, original_topic, error_message, error_class, status)

@@ -14,9 +14,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestStatements checks the number of round trips to the server: a statement for each record would cost many times
-// the record's own work, and so would preparing a statement for every call. The count is the same on every machine;
-// when it changes on purpose, change it here.
+// TestStatements checks the number of round trips to the server. A statement for each record would cost many times the
+// record's own work, and so would preparing a statement for every call. The number is the same on every machine. When a
+// change of the store changes it on purpose, change it here too.
 func TestStatements(t *testing.T) {
 	t.Parallel()
 	const n = 1000
@@ -47,18 +47,18 @@ func TestStatements(t *testing.T) {
 	}
 }
 
-// statementGuard counts the statements of operations, which it repeats in rounds; the results of earlier rounds
-// stay in the store.
+// statementGuard counts the round trips of operations. It repeats the operations in rounds; the messages of earlier
+// rounds stay in the store.
 type statementGuard struct {
 	*testing.T
 	db       *sqlx.DB
 	count    *postgrestest.Statements
 	s        *Store
 	round    int
-	prepared int64 // by the last counted operation
+	prepared int64 // statements prepared by the last counted operation
 }
 
-// of returns the round trips of do.
+// of returns the number of round trips that do makes.
 func (g *statementGuard) of(do func()) int64 {
 	before := g.count.Prepared()
 	trips := g.count.Of(do)
@@ -66,7 +66,7 @@ func (g *statementGuard) of(do func()) int64 {
 	return trips
 }
 
-// must checks the result of a counted operation: all of its work must be done.
+// must fails the test unless a counted operation succeeded and did all of its work.
 func (g *statementGuard) must(ok bool, err error, what string, got any) {
 	g.Helper()
 	if err != nil || !ok {
@@ -134,7 +134,8 @@ func (g *statementGuard) attempts(n, batch int) int64 {
 	})
 }
 
-// index stores documents, which also counts arrivals and assigns error groups.
+// index stores documents of n messages and returns the round trips. The same call counts arrivals and assigns error
+// groups.
 func (g *statementGuard) index(n int) int64 {
 	held, err := g.s.AcquireIndexerLease(g.Context(), uuid.Nil, 1, time.Hour)
 	g.must(held, err, "AcquireIndexerLease", held)

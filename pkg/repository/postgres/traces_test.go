@@ -25,7 +25,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces/tracestest"
 )
 
-// openTraced returns a pool with one open connection, on its own database.
+// openTraced returns a pool that makes spans with provider, on a new database whose name it returns too. One connection
+// is open already.
 func openTraced(t *testing.T, provider trace.TracerProvider) (*sqlx.DB, string) {
 	t.Helper()
 	cfg := configOf(t, postgrestest.URL(t))
@@ -47,12 +48,12 @@ func TestWithTracing(t *testing.T) {
 		how := repository.Claiming{Expiry: time.Minute, Cause: entity.By("alice")}
 		check.Must(store.Claim(ctx, []repository.Claim{{MessageID: uuid.New(), ID: uuid.New()}}, how))(t)
 		check.NoError(t, check.Err(store.ActiveRedrives(ctx)))
-		check.NoError(t, check.Err(store.Search(ctx, repository.SearchQuery{Limit: 10}))) // within a transaction
+		check.NoError(t, check.Err(store.Search(ctx, repository.SearchQuery{Limit: 10}))) // Search sends its statement within a transaction
 		var want []string
 		for _, operation := range []string{"counts", "get", "claim", "active redrives", "search"} {
 			want = append(want, operation+" "+name)
 		}
-		if got := slices.Compact(spans.Names()); !slices.Equal(got, want) { // a partial claim checks why
+		if got := slices.Compact(spans.Names()); !slices.Equal(got, want) { // Claim sends a second statement when it could not claim all messages
 			t.Errorf("got the spans %q, want %q", got, want)
 		}
 		span, parent := spans.Named("claim " + name)[0], trace.SpanContextFromContext(ctx)
@@ -78,7 +79,8 @@ func TestWithTracing(t *testing.T) {
 		})
 		check.NoError(t, err)
 		check.Same(t, n, 5*search.ExportStep, "messages")
-		// Declaring the cursor, preparing the fetch, the first fetch, and messages that are read again.
+		// The spans of an export are only those of the cursor, of the prepared fetch, of the first fetch, and of
+		// messages that are read again because of their size.
 		got := len(spans.Named("export " + name))
 		check.True(t, got >= 3 && got <= 10, "got %d spans, want a few", got)
 	})

@@ -17,14 +17,14 @@ type Plan = struct {
 	Args, Indexes []string
 }
 
-// WantPlans checks the custom and the generic plan of each statement: it scans none of tables, uses the named
-// indexes, and uses the index of claims only if that is among them.
+// WantPlans checks two plans of each statement, the custom plan for its arguments and the generic plan. Neither may
+// scan one of tables completely; both must use the named indexes, and may use the index of claims only if it is named.
 func WantPlans(t *testing.T, db *sqlx.DB, tables []string, plans []Plan) {
 	t.Helper()
 	for _, c := range plans {
 		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 			if mode == "force_generic_plan" && strings.HasPrefix(c.Name, "Trail") {
-				continue // never prepared
+				continue // the store never prepares this statement
 			}
 			t.Run(c.Name+"/"+mode, func(t *testing.T) {
 				text := Explain(t, db, mode, c.Query, c.Args)
@@ -38,7 +38,7 @@ func WantPlans(t *testing.T, db *sqlx.DB, tables []string, plans []Plan) {
 	}
 }
 
-// Explain returns the plan of a query with literal arguments.
+// Explain returns the plan of a query into which the arguments were written as literals.
 func Explain(t testing.TB, db *sqlx.DB, mode, query string, args []string) string {
 	t.Helper()
 	Exec(t, db, `SET plan_cache_mode = `+mode)
@@ -48,14 +48,14 @@ func Explain(t testing.TB, db *sqlx.DB, mode, query string, args []string) strin
 	return asOneTable(t, db, strings.Join(lines, "\n"))
 }
 
-// Planned returns the plan of a query for its arguments.
+// Planned returns the custom plan of a query for its arguments.
 func Planned(t testing.TB, db *sqlx.DB, query string, args []any) string {
 	t.Helper()
 	lines := All[string](t, db, `EXPLAIN `+query, args...)
 	return asOneTable(t, db, strings.Join(lines, "\n"))
 }
 
-// WantWalks checks that a plan scans no table of that name and uses the indexes.
+// WantWalks checks that a plan does not scan the table of that name completely and that it uses the indexes.
 func WantWalks(t testing.TB, plan, table string, indexes []string) {
 	t.Helper()
 	check.True(t, !strings.Contains(plan, "Seq Scan on "+table), "it walks %s:\n%s", table, plan)
@@ -64,7 +64,8 @@ func WantWalks(t testing.TB, plan, table string, indexes []string) {
 	}
 }
 
-// asOneTable replaces the partitions in a plan by the archive's name. Scanning an empty partition does not count.
+// asOneTable replaces the names of the archive's partitions in a plan by the archive's name, and leaves out scans of
+// empty partitions.
 func asOneTable(t testing.TB, db *sqlx.DB, plan string) string {
 	t.Helper()
 	parts := All[string](t, db, `SELECT name FROM dlq.archive_partitions`)
@@ -87,7 +88,7 @@ func SeedMany(t testing.TB, db *sqlx.DB) {
 			CASE WHEN n % 1000 = 7 THEN 'RETRYING' WHEN n % 5 = 0 THEN 'PENDING' WHEN n % 2 = 0 THEN 'DEAD' ELSE 'RESOLVED' END,
 			now() - n * interval '1 second', 1 + n % 2, '{"order": 1}', '\x00', now() - interval '1 minute'
 		FROM generate_series(1, 50000) n`)
-	// The archiver stores the same archived_at for many messages.
+	// The archiver moves many messages at the same archived_at.
 	Exec(t, db, `INSERT INTO dlq.dlq_messages_archive (original_topic, error_message, status, archived_at)
 		SELECT 'orders', 'boom', 'DEAD', now() - n / 100 * interval '1 hour' FROM generate_series(1, 20000) n`)
 	Exec(t, db, `INSERT INTO dlq.attempts (message_id, attempt_no, retry_count, attempt_id, actor, started_at, ended_at, from_status, to_status, target_topic)
@@ -105,8 +106,8 @@ func SeedMany(t testing.TB, db *sqlx.DB) {
 	check.Require(t, rows == 50_000, "got %d rows, want 50000", rows)
 }
 
-// SeedAudit inserts 50,000 entries of the audit trail, a third of them with a request and an operation, and 20,000
-// idempotency keys.
+// SeedAudit inserts 50,000 entries of the audit trail, a third of them with the ids of a request and an operation, and
+// 20,000 idempotency keys.
 func SeedAudit(t testing.TB, db *sqlx.DB) {
 	t.Helper()
 	Exec(t, db, `INSERT INTO dlq.audit (at, action, kind, object_id, actor, request_id, operation_id, call_id)
@@ -118,7 +119,8 @@ func SeedAudit(t testing.TB, db *sqlx.DB) {
 	Exec(t, db, `ANALYZE dlq.audit, dlq.idempotency_keys`)
 }
 
-// SeedSent marks every final message of SeedMany as sent; some are due again, and some have come back.
+// SeedSent adds an acknowledged attempt to every final message of SeedMany, and a return to a third of these attempts.
+// Some PENDING messages are due for automatic retry.
 func SeedSent(t testing.TB, db *sqlx.DB) {
 	t.Helper()
 	for _, query := range []string{
@@ -140,8 +142,8 @@ func SeedSent(t testing.TB, db *sqlx.DB) {
 	}
 }
 
-// StoreDocuments stores documents by SQL: from is a FROM clause with messages m, text and terms are expressions
-// over m.
+// StoreDocuments stores documents by SQL: from is a FROM clause that has the messages as m; text and terms are SQL
+// expressions that use m.
 func StoreDocuments(t testing.TB, db *sqlx.DB, text, terms, from string, args ...any) {
 	t.Helper()
 	for _, s := range []struct {
@@ -155,8 +157,9 @@ func StoreDocuments(t testing.TB, db *sqlx.DB, text, terms, from string, args ..
 	}
 }
 
-// SeedBehind inserts 2,000 messages; the indexer's position is after the first half, and the next five have documents
-// too. It returns those with documents, newest first.
+// SeedBehind inserts 2,000 messages and sets the indexer's position after the first half. The last messages of the
+// first half and the first messages of the second half have documents, 40 in all. SeedBehind returns their ids, newest
+// first.
 func SeedBehind(t testing.TB, db *sqlx.DB) (newest []uuid.UUID) {
 	t.Helper()
 	Exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, error_class, created_at)

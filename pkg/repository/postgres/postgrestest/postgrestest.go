@@ -26,7 +26,7 @@ var (
 )
 
 // Open returns a connection pool on a new database with the newest schema. Its sessions use a time zone that is not
-// UTC, which must not be visible through a store. The database is dropped when the test ends.
+// UTC, and a store must return its times in UTC all the same. The database is dropped when the test ends.
 func Open(t testing.TB) *sqlx.DB {
 	t.Helper()
 	db, err := sqlx.Connect("postgres", URL(t))
@@ -37,7 +37,7 @@ func Open(t testing.TB) *sqlx.DB {
 	return db
 }
 
-// URL creates such a database and returns its URL.
+// URL creates a database as Open does, and returns its URL.
 func URL(t testing.TB) string {
 	t.Helper()
 	server := stacktest.Postgres(t)
@@ -54,7 +54,7 @@ func Empty(t testing.TB) string {
 	return create(t, stacktest.Postgres(t), "")
 }
 
-// template returns a name that no other running process uses.
+// template returns a name for the template database that no other running process uses.
 func template() string { return fmt.Sprintf("dlq_template_%d", os.Getpid()) }
 
 func create(t testing.TB, server, how string) string {
@@ -86,7 +86,7 @@ func makeTemplate(server string) error {
 	return migrate.Up(context.Background(), db.DB)
 }
 
-// admin runs one statement on the server's own database.
+// admin runs one statement in the database that the server's URL names.
 func admin(server, statement string) error {
 	db, err := sqlx.Connect("postgres", server)
 	if err != nil {

@@ -20,7 +20,7 @@ func Fresh(t *testing.T) *sqlx.DB {
 	return Open(t)
 }
 
-// Exec runs a statement, which must succeed, also while a test is cleaned up.
+// Exec runs a statement, which must succeed. It may also be called from a test's cleanup.
 func Exec(t testing.TB, db *sqlx.DB, query string, args ...any) {
 	t.Helper()
 	_, err := db.ExecContext(context.WithoutCancel(t.Context()), query, args...)
@@ -32,7 +32,7 @@ type Getter interface {
 	Get(dest any, query string, args ...any) error
 }
 
-// Get returns the only value that a query answers.
+// Get returns the single value that a query returns.
 func Get[T any](t testing.TB, db Getter, query string, args ...any) (v T) {
 	t.Helper()
 	check.NoError(t, db.Get(&v, query, args...))
@@ -44,7 +44,7 @@ type Selecter interface {
 	Select(dest any, query string, args ...any) error
 }
 
-// All returns the values that a query answers.
+// All returns the values that a query returns, one for each row.
 func All[T any](t testing.TB, db Selecter, query string, args ...any) (v []T) {
 	t.Helper()
 	check.NoError(t, db.Select(&v, query, args...))
@@ -59,7 +59,7 @@ func Begin(t testing.TB, db *sqlx.DB) *sqlx.Tx {
 	return tx
 }
 
-// Eventually runs the query until it is true; the database, not the test, waits between two tries.
+// Eventually repeats the query until it returns true; between two tries the database waits, not the test.
 func Eventually(t testing.TB, db *sqlx.DB, what, query string, args ...any) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
@@ -89,7 +89,8 @@ func WriteSecret(t testing.TB, path, content string) {
 	check.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 }
 
-// HoldConnection takes a connection out of the pool until the test ends, so that the pool has to open another.
+// HoldConnection takes a connection out of the pool until the test ends. The next statement then needs another
+// connection.
 func HoldConnection(t testing.TB, db *sqlx.DB) *sql.Conn {
 	t.Helper()
 	c := check.Must(db.Conn(t.Context()))(t)
@@ -97,7 +98,8 @@ func HoldConnection(t testing.TB, db *sqlx.DB) *sql.Conn {
 	return c
 }
 
-// WantUser checks who is signed in; with want empty, only that a query works.
+// WantUser checks that the pool's connection has signed in as want; when want is empty, it checks only that a query
+// works.
 func WantUser(t testing.TB, db *sqlx.DB, want string) {
 	t.Helper()
 	var got string

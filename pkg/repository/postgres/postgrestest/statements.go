@@ -18,21 +18,21 @@ type Statements struct {
 	trips, prepared atomic.Int64
 }
 
-// Trips returns the number of round trips to the server: each statement, and the begin and the end of each
-// transaction. Preparing a statement, which happens once for a connection, is not counted.
+// Trips returns the number of round trips to the server. Each statement is one, and so are the begin and the end of
+// each transaction. Preparing a statement, which happens once for each connection, does not count.
 func (s *Statements) Trips() int64 { return s.trips.Load() }
 
-// Prepared returns how often a statement was prepared.
+// Prepared returns how often the pool prepared a statement.
 func (s *Statements) Prepared() int64 { return s.prepared.Load() }
 
-// Of returns the trips that do takes.
+// Of returns the number of round trips that do makes.
 func (s *Statements) Of(do func()) int64 {
 	before := s.Trips()
 	do()
 	return s.Trips() - before
 }
 
-// OpenCounted is Open with a count of the statements.
+// OpenCounted does the same as Open, and also counts the statements of the pool.
 func OpenCounted(t testing.TB) (*sqlx.DB, *Statements) {
 	t.Helper()
 	inner, err := pq.NewConnector(URL(t))
@@ -58,10 +58,10 @@ func (c countedConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	return countedConn{conn, c.n}, nil
 }
 
-// errIncapable reports that the driver lacks an interface that database/sql would use.
+// errIncapable reports that the driver's connection lacks an interface that countedConn needs.
 var errIncapable = errors.New("the driver cannot do that")
 
-// countedConn has the optional interfaces of the driver's connection.
+// countedConn wraps the driver's connection, counts its statements, and has the same optional interfaces.
 type countedConn struct {
 	driver.Conn
 	n *Statements
@@ -72,7 +72,7 @@ func (c countedConn) QueryContext(ctx context.Context, query string, args []driv
 	if !ok {
 		return nil, driver.ErrSkip
 	}
-	if !strings.Contains(query, "pg_relation_size") { // the store sends it at intervals
+	if !strings.Contains(query, "pg_relation_size") { // not counted: the store sends it at intervals, to read the sizes of tables
 		c.n.trips.Add(1)
 	}
 	return q.QueryContext(ctx, query, args)

@@ -1,3 +1,3 @@
-// Package audit has what statements of several packages need to write to the audit trail and to recognise a change
-// that the same operation has already made. Reading the trail is in package insight.
+// Package audit has the SQL with which several packages write to the audit trail and find out whether the same
+// operation has made a change already. Package insight reads the audit trail for users.
 package audit

@@ -11,7 +11,8 @@ import (
 
 func TestMain(m *testing.M) { stacktest.Main(m) }
 
-// TestPlans: no query scans the audit trail, neither with a custom plan for its arguments nor with a generic plan.
+// TestPlans: no query scans the whole audit trail, neither with the custom plan for its arguments nor with the generic
+// plan.
 func TestPlans(t *testing.T) {
 	db := postgrestest.Fresh(t)
 	db.SetMaxOpenConns(1) // plans and settings belong to one session

@@ -9,7 +9,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// AttemptRow is a row of AttemptColumns.
+// AttemptRow holds the columns of AttemptColumns.
 type AttemptRow struct {
 	MessageID uuid.UUID     `db:"message_id"`
 	Number    int           `db:"attempt_no"`
@@ -32,7 +32,7 @@ type AttemptRow struct {
 	ConsumerGroup string `db:"consumer_group"` // "" where a query does not select it
 }
 
-// AttemptColumns are the columns of an AttemptRow, from dlq.attempts a.
+// AttemptColumns are the columns of an AttemptRow; a is the row of dlq.attempts.
 const AttemptColumns = `
 	a.message_id, a.attempt_no, a.attempt_id, a.redrive_id, a.retry_count, coalesce(a.verdict, '') AS verdict, a.actor,
 	a.started_at, a.ended_at, a.from_status, a.to_status,
@@ -40,7 +40,7 @@ const AttemptColumns = `
 	a.target_topic, coalesce(a.target_topic_id, '') AS target_topic_id,
 	coalesce(a.target_partition, 0) AS target_partition, coalesce(a.target_offset, -1) AS target_offset`
 
-// Attempt returns the entity without its edit.
+// Attempt returns the attempt of the row without its edit.
 func (r *AttemptRow) Attempt() entity.Attempt {
 	return entity.Attempt{
 		MessageID: r.MessageID, Number: r.Number, ID: r.ID, RetryCount: r.Count,
@@ -53,13 +53,13 @@ func (r *AttemptRow) Attempt() entity.Attempt {
 	}
 }
 
-// EditColumns are the columns of an EditRow, from dlq.edits e, left-joined.
+// EditColumns are the columns of an EditRow; e is the row of dlq.edits, which must be left-joined.
 const EditColumns = `
 	e.attempt_id AS edit_id, e.target_topic AS edit_topic, e.set_value AS edit_set_value, e.value AS edit_value,
 	e.set_key AS edit_set_key, e.key AS edit_key, e.set_headers AS edit_set_headers, e.headers AS edit_headers,
 	e.patch AS edit_patch`
 
-// EditRow is a row of EditColumns.
+// EditRow holds the columns of EditColumns.
 type EditRow struct {
 	ID         uuid.NullUUID  `db:"edit_id"`
 	Topic      sql.NullString `db:"edit_topic"`
@@ -72,7 +72,7 @@ type EditRow struct {
 	Patch      []byte         `db:"edit_patch"`
 }
 
-// Edit returns nil for an attempt without an edit.
+// Edit returns the edit of the row, nil for an attempt without an edit.
 func (r *EditRow) Edit() (*entity.Edit, error) {
 	if !r.ID.Valid {
 		return nil, nil

@@ -14,7 +14,7 @@ type defect struct {
 	LastOffset int64  `json:"last_offset,omitempty"`
 }
 
-// DefectOf returns the JSON of a record's defect, nil when it has none.
+// DefectOf returns the JSON for the column defect of a record, nil when the record has no defect.
 func DefectOf(r *entity.Record) []byte {
 	d := defect{Limit: r.Limit, Unreadable: strings.ToValidUTF8(strings.ReplaceAll(r.Unreadable, "\x00", ""), "\uFFFD"), LastOffset: r.LastOffset}
 	if d.Limit == "" && r.State != entity.ValueUnreadable {
@@ -22,13 +22,13 @@ func DefectOf(r *entity.Record) []byte {
 	}
 	text, err := json.Marshal(d)
 	if err != nil {
-		return nil // cannot happen: it has only text and a number
+		return nil // Marshal cannot fail: a defect has only text and a number
 	}
 	return text
 }
 
-// applyDefect applies the column defect to a record, whose state may depend on it. A value that SQL wrote and that is
-// not a defect is ignored.
+// applyDefect sets what the column defect says about a record; this may change the state of its value. A column that
+// SQL wrote and that is not the JSON of a defect is ignored.
 func applyDefect(r *entity.Record, column []byte) {
 	if column == nil {
 		return

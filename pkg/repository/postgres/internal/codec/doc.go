@@ -1,5 +1,5 @@
 // Package codec converts between Go values and the values of statements: arrays and headers as arguments, and rows as
-// messages, attempts and edits. It has the lists of columns that go with the rows. It sends no statement.
+// messages, attempts and edits. For each kind of row it also has the list of columns to select. It sends no statement.
 //
 // Read it in this order:
 //

@@ -43,28 +43,29 @@ func appendHeaders(out []byte, headers []entity.Header) []byte {
 
 var errHeaders = errors.New("stored headers are damaged")
 
-// UnpackHeaders decodes what PackHeaders encoded. The result does not share packed.
+// UnpackHeaders decodes headers that PackHeaders encoded. The result does not use the memory of packed.
 func UnpackHeaders(packed []byte) ([]entity.Header, error) {
 	return viewHeaders(bytes.Clone(packed))
 }
 
-// viewHeaders decodes what PackHeaders encoded. The values are parts of packed; the keys share one separate string.
+// viewHeaders decodes headers that PackHeaders encoded, without copying: the values are parts of packed, and all keys
+// are parts of one string.
 func viewHeaders(packed []byte) ([]entity.Header, error) {
 	headers, _, err := viewSome(packed, len(packed), false)
 	return headers, err
 }
 
-// packedLimit is how many bytes of packed headers are read to be shown: repository.HeaderBytesLimit plus the length
-// fields of each header.
+// packedLimit is the number of bytes that are read of a message's packed headers to show them:
+// repository.HeaderBytesLimit, and the length fields of repository.HeaderLimit headers.
 const packedLimit = repository.HeaderBytesLimit + 8*repository.HeaderLimit
 
-// viewFirst decodes the first repository.HeaderLimit headers of what PackHeaders encoded, or of its first packedLimit
-// bytes. more reports that there are others.
+// viewFirst decodes at most repository.HeaderLimit headers that PackHeaders encoded. packed may be cut after
+// packedLimit bytes. more reports that the record has more headers than were returned.
 func viewFirst(packed []byte) (headers []entity.Header, more bool, err error) {
 	return viewSome(packed, repository.HeaderLimit, len(packed) >= packedLimit)
 }
 
-// viewSome decodes at most that many headers. Packed bytes that are cut may end within a header.
+// viewSome decodes at most `most` headers. cut says that packed may be incomplete and may end within a header.
 func viewSome(packed []byte, most int, cut bool) (headers []entity.Header, more bool, err error) {
 	if len(packed) == 0 {
 		return nil, false, nil
@@ -99,7 +100,7 @@ func viewSome(packed []byte, most int, cut bool) (headers []entity.Header, more 
 	return headers, uint64(len(headers)) < n, nil
 }
 
-// nextHeader decodes the first of the packed headers.
+// nextHeader decodes the first of the packed headers, and returns the rest.
 func nextHeader(b []byte) (key, value, rest []byte, ok bool) {
 	length, rest, ok := uvarint(b)
 	if !ok || length > uint64(len(rest)) {

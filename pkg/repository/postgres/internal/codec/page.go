@@ -7,15 +7,15 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Expected is for how many messages of a page memory is reserved in advance, so that a request for a large page of
-// a small topic reserves no more.
+// Expected is the number of messages for which a page reserves memory in advance. It is small, so that a request for a
+// large page reserves little when the topic has few messages.
 const Expected = 64
 
-// ShownPage counts the headers of a page.
+// ShownPage counts the headers of all messages of a page, whose number is limited.
 type ShownPage struct{ headers int }
 
-// Message returns the message of a row of the page. Its headers are left out unless all of them are within the
-// limits.
+// Message returns the message of a row of the page. It leaves out all headers of the message when they exceed a limit
+// of the message or of the page.
 func (p *ShownPage) Message(ctx context.Context, r *Row) (entity.Message, error) {
 	m, err := r.MessageToShow()
 	if err != nil {
@@ -25,7 +25,7 @@ func (p *ShownPage) Message(ctx context.Context, r *Row) (entity.Message, error)
 	return m, repository.ReserveMemory(ctx, repository.SizeInMemory(&m))
 }
 
-// BoundHeaders removes the headers of a record if they are over the limits.
+// BoundHeaders removes all headers of a record when they exceed a limit.
 func (p *ShownPage) BoundHeaders(r *entity.Record) {
 	p.headers += len(r.Headers)
 	if len(r.Headers) > 0 && (r.HeadersOmitted || p.headers > repository.ListHeaderLimit) {
@@ -33,7 +33,7 @@ func (p *ShownPage) BoundHeaders(r *entity.Record) {
 	}
 }
 
-// OneQuery reads one message with its bytes and a key of at most keyLimit bytes.
+// OneQuery returns the query for one message with its bytes. A key longer than keyLimit bytes is left out.
 func OneQuery(from Source, keyLimit int) string {
 	return `
 	SELECT ` + StateColumns + `, ` + FirstByteColumns("$2::bigint", keyLimit) + `, ` + ConsumptionColumns + `
@@ -41,15 +41,15 @@ func OneQuery(from Source, keyLimit int) string {
 	WHERE ` + from.Has("$1")
 }
 
-// ListedSize returns the SQL expression for how many bytes of m a page loads: a part that is too large by itself
-// does not count.
+// ListedSize returns the SQL expression for the number of bytes that a page loads for the message m. A part that is
+// longer than limit is not loaded and does not count.
 func ListedSize(limit string) string {
 	return ListedSizeWithout(limit) + `
 			+ CASE WHEN coalesce(octet_length(m.value), pg_column_size(m.payload)) <= ` + limit + `
 			       THEN coalesce(octet_length(m.value), pg_column_size(m.payload)) ELSE 0 END`
 }
 
-// ListedSizeWithout is ListedSize without the value.
+// ListedSizeWithout returns the same expression as ListedSize, but for a page without values.
 func ListedSizeWithout(limit string) string {
 	return `
 			octet_length(m.error_message)

@@ -10,8 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Row is a message as queries select it. Every column may be NULL: a query for a total returns one row without a
-// message when it finds none; see present.
+// Row holds the columns of a message that a query selects. Every column may be NULL, because a query that returns a
+// total has one row without a message when it finds no message; see Present.
 type Row struct {
 	ID            uuid.NullUUID  `db:"id"`
 	OriginalTopic sql.NullString `db:"original_topic"`
@@ -60,12 +60,12 @@ type Row struct {
 	LastPublishErrorClass sql.NullString `db:"last_publish_error_class"`
 	Outcome               sql.NullString `db:"outcome"`
 
-	// Columns of ConsumptionOf; nil in queries without it.
+	// The columns of ConsumptionOf; NULL in queries without it.
 	ConsumedGroup  sql.NullString `db:"consumed_group"`
 	ConsumedOffset sql.NullInt64  `db:"consumed_offset"`
 	ConsumedSeenAt sql.NullTime   `db:"consumed_seen_at"`
 
-	// The bytes; nil in queries that do not read them.
+	// The columns with the bytes of the record; nil in queries that do not read them.
 	Key           []byte        `db:"key"`
 	KeySize       sql.NullInt64 `db:"key_size"`
 	Headers       []byte        `db:"headers"`
@@ -78,11 +78,13 @@ type Row struct {
 	HasPayload    sql.NullBool  `db:"has_payload"`
 	HasHeaders    sql.NullBool  `db:"has_headers"`
 
-	// Cut reports that the key or the error message is too long for a row of an export.
+	// Cut is set by exports: the key or the error message is too long, so it was left out of the row and must be read
+	// separately.
 	Cut sql.NullBool `db:"cut"`
 }
 
-// StateColumns are all columns of a message except its bytes; m is dlq_messages and t is dlq.topics, left-joined.
+// StateColumns are all columns of a message except the bytes of its record. In the query m is dlq_messages, and t is
+// dlq.topics, which must be left-joined.
 const StateColumns = StateColumnsBefore + "m.error_message" + StateColumnsBehind
 
 // StateColumnsBefore are the StateColumns before the error message.
@@ -100,12 +102,13 @@ const StateColumnsBehind = `, m.retry_count, m.max_retries, m.status,
 	m.unsettled,
 	m.next_attempt_at, m.last_publish_error, m.last_publish_error_class, m.outcome`
 
-// ConsumptionColumns are the evidence that the message's record was consumed.
+// ConsumptionColumns are columns of ConsumptionOf: the committed offset that shows that the message's record was
+// consumed.
 const ConsumptionColumns = `seen.consumed_group, seen.consumed_offset, seen.consumed_seen_at`
 
-// ConsumptionOf is left-joined to m, a row of dlq_messages. For published messages it reads the committed offsets of
-// the message's consumer group, or of those configured for the topic to which the attempt was sent, of which the
-// furthest counts.
+// ConsumptionOf is an SQL join to m, a row of dlq_messages. For a published message it reads the committed offset of
+// the message's consumer group in the target. When the consumer group is not known, it reads those of the consumer
+// groups that are configured for the target topic, and returns the highest.
 const ConsumptionOf = `
 	LEFT JOIN LATERAL (
 		SELECT c.consumer_group AS consumed_group, c.committed AS consumed_offset, c.seen_at AS consumed_seen_at
@@ -122,32 +125,33 @@ const ConsumptionOf = `
 		ORDER BY c.committed DESC, c.consumer_group LIMIT 1
 	) seen ON true`
 
-// ByteColumns returns the bytes; limit (of the value) and headerLimit (of headers and key) are SQL expressions,
-// negative for no limit. octet_length does not read an out-of-line value.
+// ByteColumns returns the columns with the bytes of the record. A value longer than limit, and headers or a key longer
+// than headerLimit, are left out; both are SQL expressions, negative for no limit. Their length comes from
+// octet_length, which does not read a value that is stored out of line.
 func ByteColumns(limit, headerLimit string) string {
 	return ByteColumnsWith(KeyUpTo(headerLimit), limit, HeadersUpTo(headerLimit))
 }
 
-// FirstByteColumns returns the bytes with the headers that viewFirst reads. keyLimit is the maximum length of a key,
-// negative for any.
+// FirstByteColumns returns the columns with the bytes of the record, and as many bytes of the headers as viewFirst
+// needs. A key longer than keyLimit is left out; negative means no limit.
 func FirstByteColumns(limit string, keyLimit int) string {
 	return ByteColumnsWith(KeyUpTo(Bigint(keyLimit)), limit, "substring(m.headers FOR "+strconv.Itoa(packedLimit)+")")
 }
 
-// AnyKey as a limit loads keys of any length.
+// AnyKey is the keyLimit that loads keys of any length.
 const AnyKey = -1
 
-// KeyUpTo returns the column of a key of at most limit bytes.
+// KeyUpTo returns the SQL of the column key, which is NULL for a key longer than limit bytes.
 func KeyUpTo(limit string) string {
 	return "CASE WHEN " + limit + " < 0 OR octet_length(m.key) <= " + limit + " THEN m.key END AS key"
 }
 
-// HeadersUpTo are headers of at most limit bytes.
+// HeadersUpTo returns the SQL of the column headers, which is NULL for headers longer than limit bytes.
 func HeadersUpTo(limit string) string {
 	return "CASE WHEN " + limit + " < 0 OR octet_length(m.headers) <= " + limit + " THEN m.headers END"
 }
 
-// ByteColumnsWith is ByteColumns with other expressions for key and headers.
+// ByteColumnsWith does the same as ByteColumns, with these SQL expressions for key and headers.
 func ByteColumnsWith(key, limit, headers string) string {
 	return `
 	` + key + `, octet_length(m.key) AS key_size, m.omitted_sha256, m.omitted_size, m.defect,
@@ -221,7 +225,8 @@ func (r *Row) Message() entity.Message {
 	return m
 }
 
-// confidence treats the topic of a row that was inserted by SQL as named by its author.
+// confidence returns how sure the original topic is. A row that was inserted by SQL has no confidence; its author named
+// the topic, so it counts as mapped.
 func (r *Row) confidence() entity.Confidence {
 	switch {
 	case r.OriginConfidence.Valid:
@@ -249,8 +254,8 @@ func (r *Row) claim() entity.Claim {
 	return c
 }
 
-// MessageWithBytes returns the entity with all headers and as much of the key and the value as the query read. It
-// shares the row's bytes.
+// MessageWithBytes returns the message with all headers, and with key and value if the query read them. The message
+// uses the row's memory.
 func (r *Row) MessageWithBytes() (entity.Message, error) {
 	headers, err := viewHeaders(r.Headers)
 	if err != nil {
@@ -259,7 +264,7 @@ func (r *Row) MessageWithBytes() (entity.Message, error) {
 	return r.messageWith(headers), nil
 }
 
-// MessageToShow is MessageWithBytes with only the first headers, if there are many.
+// MessageToShow does the same as MessageWithBytes, with at most repository.HeaderLimit headers.
 func (r *Row) MessageToShow() (entity.Message, error) {
 	headers, more, err := viewFirst(r.Headers)
 	if err != nil {
@@ -296,7 +301,7 @@ func (r *Row) messageWith(headers []entity.Header) entity.Message {
 	return m
 }
 
-// TimeOf returns the zero time for NULL.
+// TimeOf returns t as a time, which is zero for NULL.
 func TimeOf(t sql.NullTime) time.Time {
 	if !t.Valid {
 		return time.Time{}

@@ -18,9 +18,9 @@ type rowReader interface {
 	ReadRows(ctx context.Context, query string, args []any, read func(*sql.Rows) error) error
 }
 
-// EachRow runs a prepared query and calls do for each row, which is valid until do returns; its bytes may be kept. If
-// total is not nil, it is set to the row's column total before do is called. It uses no reflection for a row, which
-// would cost more than reading the row.
+// EachRow runs a prepared query and calls do for each row. do may use the row only until it returns, but may keep the
+// row's bytes. If total is not nil, it is set to the column total of the row before do is called. EachRow scans rows
+// without reflection, which would cost more than reading them.
 func EachRow(ctx context.Context, db rowReader, query string, args []any, total *int64, do func(*Row) error) error {
 	return db.ReadRows(ctx, query, args, func(rows *sql.Rows) error {
 		return ScanRows(rows, func(r *ScannedRow) error {
@@ -32,7 +32,7 @@ func EachRow(ctx context.Context, db rowReader, query string, args []any, total 
 	})
 }
 
-// ScanRows calls do for each of rows, as EachRow does. It does not close them.
+// ScanRows calls do for each of rows, under the same rules as EachRow. It does not close rows.
 func ScanRows(rows *sql.Rows, do func(*ScannedRow) error) error {
 	columns, err := rows.Columns()
 	if err != nil {
@@ -54,7 +54,7 @@ func ScanRows(rows *sql.Rows, do func(*ScannedRow) error) error {
 	return rows.Err()
 }
 
-// rowFields maps columns to the field indexes of a row.
+// rowFields maps the names of columns to the indexes of the fields of Row.
 var rowFields = func() map[string]int {
 	fields := map[string]int{}
 	for i := range reflect.TypeFor[Row]().NumField() {
@@ -63,7 +63,7 @@ var rowFields = func() map[string]int {
 	return fields
 }()
 
-// destination returns the destination of a column; nil when there is none.
+// destination returns the scan destination for a column; nil when Row has no field for it.
 func (r *ScannedRow) destination(column string) any {
 	if column == "total" {
 		return r.cell(&r.total)
@@ -75,7 +75,7 @@ func (r *ScannedRow) destination(column string) any {
 	return r.cell(reflect.ValueOf(&r.Row).Elem().Field(i).Addr().Interface())
 }
 
-// cell returns the scanner for a field of the row, which is given as a pointer.
+// cell returns the sql.Scanner for the field of the row to which field points.
 func (r *ScannedRow) cell(field any) any {
 	switch f := field.(type) {
 	case *sql.NullString:
@@ -100,14 +100,14 @@ func (r *ScannedRow) cell(field any) any {
 	return nil
 }
 
-// Cells take values from the driver without database/sql's reflection, which formats a number as text to parse it.
-// Other types are scanned by database/sql.
+// Cells are scan destinations that take values from the driver without database/sql's reflection, which would format a
+// number as text and parse it again. A value of an unexpected type is passed on to the type of database/sql.
 
-// cell is a field of a type that the driver returns.
+// cell is the scan destination of a field whose type T the driver returns.
 type cell[T any] struct {
 	value  *T
 	valid  *bool
-	others sql.Scanner // the field, which scans other types
+	others sql.Scanner // the same field, which scans values of other types
 }
 
 // Scan implements sql.Scanner.
@@ -129,7 +129,7 @@ func (c *int32Cell) Scan(src any) error {
 		*c = int32Cell{}
 	case int64:
 		if int64(int32(v)) != v { //nolint:gosec // the check for overflow
-			return (*sql.NullInt32)(c).Scan(src) // it returns the error
+			return (*sql.NullInt32)(c).Scan(src) // returns the error for the wrong type
 		}
 		c.Int32, c.Valid = int32(v), true
 	default:
@@ -151,7 +151,7 @@ func (c *idCell) Scan(src any) (err error) {
 	return (*uuid.NullUUID)(c).Scan(src)
 }
 
-// numberCell is a nullable number, in a variable of its own.
+// numberCell is the scan destination of a nullable number, for which it allocates a variable.
 type numberCell[T int32 | int64] struct{ to **T }
 
 // Scan implements sql.Scanner.
@@ -168,8 +168,9 @@ func (c numberCell[T]) Scan(src any) error {
 	return nil
 }
 
-// bytesCell collects bytes for its row: the driver's bytes are valid only until the next row, and one allocation for
-// a row costs less than one for each column.
+// bytesCell is the scan destination of bytes. It collects the bytes of all columns of a row in one buffer, because the
+// driver's bytes are valid only until the next row, and one allocation for each row costs less than one for each
+// column.
 type bytesCell struct {
 	row *ScannedRow
 	to  *[]byte
@@ -196,8 +197,8 @@ func (c bytesCell) Scan(src any) error {
 	return nil
 }
 
-// collected is the maximum length of a value that is collected, in bytes: a large one is copied once, to its final
-// memory.
+// collected is the maximum length in bytes of a value that goes through the common buffer of bytesCell. A longer value
+// is copied at once to memory of its own, so that it is copied only once.
 const collected = 32 << 10
 
 // ScannedRow is a row and the state for scanning its columns.
@@ -217,7 +218,8 @@ type part struct {
 	from, to int
 }
 
-// scannedRows are reused by the next query: finding the destinations of fifty columns takes as long as reading a row.
+// scannedRows are kept for later queries, because finding the destinations of fifty columns takes as long as reading a
+// row.
 var scannedRows = sync.Pool{New: func() any { return new(ScannedRow) }}
 
 // scannedRowFor returns a row with a destination for each of the columns.
@@ -238,7 +240,7 @@ func scannedRowFor(columns []string) (*ScannedRow, error) {
 	return r, nil
 }
 
-// done returns the row to the pool. It must not be used any more.
+// done returns the row to the pool. The caller must not use the row after that.
 func (r *ScannedRow) done() {
 	r.Row, r.total = Row{}, sql.NullInt64{}
 	clear(r.parts)
@@ -246,7 +248,7 @@ func (r *ScannedRow) done() {
 	scannedRows.Put(r)
 }
 
-// scan reads the next row. Its bytes may be kept.
+// scan reads the next row. Its bytes stay valid.
 func (r *ScannedRow) scan(rows *sql.Rows) error {
 	r.bytes, r.parts = r.bytes[:0], r.parts[:0]
 	if err := rows.Scan(r.destinations...); err != nil {
@@ -256,13 +258,13 @@ func (r *ScannedRow) scan(rows *sql.Rows) error {
 	return nil
 }
 
-// own copies the collected bytes and assigns them to the row's columns.
+// own copies the collected bytes to memory of their own, and assigns the parts to the row's columns.
 func (r *ScannedRow) own() {
 	if len(r.parts) == 0 {
 		return
 	}
 	own := bytes.Clone(r.bytes)
-	if own == nil { // empty is not null
+	if own == nil { // an empty value must not become nil
 		own = []byte{}
 	}
 	for _, p := range r.parts {

@@ -16,8 +16,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// TestCellsReadWhatDatabaseSQLDoes scans every value that a driver may return into each cell, and compares it with
-// the type of database/sql that the cell replaces.
+// TestCellsReadWhatDatabaseSQLDoes scans every kind of value that the driver may return into each cell, and compares
+// the result with that of the database/sql type that the cell replaces.
 func TestCellsReadWhatDatabaseSQLDoes(t *testing.T) {
 	t.Parallel()
 	id := uuid.New()
@@ -28,7 +28,7 @@ func TestCellsReadWhatDatabaseSQLDoes(t *testing.T) {
 		int64(0), int64(-7), int64(math.MaxInt32), int64(math.MaxInt32 + 1), int64(math.MinInt64), true, false, time.Unix(1, 2).UTC(), 1.5,
 	}
 	for _, src := range sources {
-		for _, field := range []sql.Scanner{ // an earlier value must be overwritten
+		for _, field := range []sql.Scanner{ // the fields have a value that the scan must overwrite
 			&sql.NullString{String: "old", Valid: true}, &sql.NullInt32{Int32: 9, Valid: true}, &sql.NullInt64{Int64: 9, Valid: true},
 			&sql.NullBool{Bool: true, Valid: true}, &sql.NullTime{Time: time.Unix(9, 9), Valid: true}, &uuid.NullUUID{UUID: uuid.New(), Valid: true},
 		} {
@@ -46,7 +46,7 @@ func TestCellsReadWhatDatabaseSQLDoes(t *testing.T) {
 	}
 }
 
-// TestScannedBytesStay: the bytes of a row stay valid when the driver reuses its buffer.
+// TestScannedBytesStay: the bytes of a scanned row stay valid when the driver reuses its buffer for the next row.
 func TestScannedBytesStay(t *testing.T) {
 	t.Parallel()
 	r := new(ScannedRow)
@@ -70,8 +70,8 @@ func TestScannedBytesStay(t *testing.T) {
 	}
 }
 
-// TestHeadersAreReadAsBefore compares with the earlier implementation, which copied every part, for valid and for
-// damaged headers.
+// TestHeadersAreReadAsBefore compares viewHeaders with an earlier implementation, which copied every key and value, for
+// valid and for damaged headers.
 func TestHeadersAreReadAsBefore(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(9, 10)) //nolint:gosec // no secrets

@@ -4,14 +4,14 @@ import (
 	"strconv"
 )
 
-// Source is where messages are read: the live table or the archive. View is the table with the bytes of the records,
-// which are in a separate table.
+// Source names where messages are read from: the live table or the archive. Table has the messages without the bytes of
+// their records, View has them with the bytes.
 type Source struct {
 	Table, View string
 	Archived    bool
 }
 
-// SourceOf returns the archive or the live table.
+// SourceOf returns the Source of the archive, or that of the live table.
 func SourceOf(archived bool) Source {
 	if archived {
 		return Source{"dlq.dlq_messages_archive", "dlq.archived_messages", true}
@@ -19,11 +19,11 @@ func SourceOf(archived bool) Source {
 	return Source{"dlq.dlq_messages", "dlq.messages", false}
 }
 
-// Join joins the message m with that id. An archived one is read from the partition that archive_ids names; without
-// that every partition would be searched.
+// Join returns the SQL that joins the message with that id as m. For the archive it joins archive_ids first, which
+// names the message's partition; otherwise every partition would be searched.
 func (s Source) Join(id string) string { return s.joinOf(s.Table, id) }
 
-// JoinView is Join with the bytes of the record.
+// JoinView does the same as Join, and m also has the bytes of the record.
 func (s Source) JoinView(id string) string { return s.joinOf(s.View, id) }
 
 func (s Source) joinOf(table, id string) string {
@@ -34,7 +34,7 @@ func (s Source) joinOf(table, id string) string {
 	return "JOIN " + table + " m ON m.id = " + id
 }
 
-// Has returns the condition that m has that id.
+// Has returns the SQL condition that the message m has that id.
 func (s Source) Has(id string) string {
 	if s.Archived {
 		return "m.id = " + id + " AND m.archived_at = (SELECT archived_at FROM dlq.archive_ids WHERE id = " + id + ")"
@@ -42,8 +42,8 @@ func (s Source) Has(id string) string {
 	return "m.id = " + id
 }
 
-// Bigint is n in the text of a statement.
+// Bigint returns n as a literal for the text of a statement.
 func Bigint(n int) string { return strconv.Itoa(n) + "::bigint" }
 
-// ZeroUUID is the lowest id.
+// ZeroUUID is the SQL literal of the lowest id.
 const ZeroUUID = `'00000000-0000-0000-0000-000000000000'::uuid`

@@ -16,19 +16,19 @@ import (
 
 // Config sets the database, the credentials, and the number of connections.
 //
-// The password is in Password or in the file PasswordFile. CredentialsFile holds user and password together, for roles
-// that change both. Files are read again for every new connection, so replaced credentials need no restart.
-// CredentialsFile is a JSON object,
+// The password is in Password or in the file that PasswordFile names. The file that CredentialsFile names holds user
+// and password together, for roles whose user changes with the password. Files are read again for every new connection,
+// so replaced credentials need no restart. CredentialsFile names a file with either a JSON object,
 //
 //	{"username": "v-dlq-rw-8f3k", "password": "any text"}
 //
-// whose other keys are ignored, or two lines in any order,
+// whose other keys are ignored, or with two lines in any order,
 //
 //	username: v-dlq-rw-8f3k
 //	password: any text up to the end of the line
 //
-// with "=" allowed for ":"; one space after the separator is not part of the
-// value. Blank lines and lines that begin with # are skipped.
+// with "=" allowed instead of ":"; one space after the separator is not part of the value. Blank lines and lines that
+// begin with # are skipped.
 type Config struct {
 	Host            string        `mapstructure:"host"`
 	Port            int           `mapstructure:"port"`
@@ -42,7 +42,7 @@ type Config struct {
 	SSLCert         string        `mapstructure:"ssl_cert"`
 	SSLKey          string        `mapstructure:"ssl_key"`
 	ConnectTimeout  time.Duration `mapstructure:"connect_timeout"`
-	ReadTimeout     time.Duration `mapstructure:"read_timeout"` // of silence within a statement; 0: no limit
+	ReadTimeout     time.Duration `mapstructure:"read_timeout"` // maximum time without data during a statement; 0 for no limit
 	MaxOpenConns    int           `mapstructure:"max_open_conns"`
 	MaxIdleConns    int           `mapstructure:"max_idle_conns"`
 	ConnMaxLifetime time.Duration `mapstructure:"conn_max_lifetime"`
@@ -67,7 +67,7 @@ func (c Config) Address() string {
 	return net.JoinHostPort(c.Host, strconv.Itoa(c.Port)) + "/" + c.Name
 }
 
-// sslModes are libpq's, from no TLS to a verified host name.
+// sslModes are the TLS modes of libpq, from no TLS to a verified host name.
 var sslModes = []string{"disable", "allow", "prefer", "require", "verify-ca", "verify-full"}
 
 // Validate reports every problem that can be detected without the server or the files.
@@ -103,7 +103,7 @@ type credentials struct {
 	password secret.Text
 }
 
-// credentials reads them from where the configuration says.
+// credentials reads the user and the password from the place that the configuration names.
 func (c Config) credentials() (credentials, error) {
 	switch {
 	case c.CredentialsFile != "":
@@ -116,11 +116,11 @@ func (c Config) credentials() (credentials, error) {
 	}
 }
 
-// rotates reports whether reading the credentials again may return others.
+// rotates reports whether the credentials are in a file, so that reading them again may return other credentials.
 func (c Config) rotates() bool { return c.CredentialsFile != "" || c.PasswordFile != "" }
 
-// readCredentials reads user and password from one file. They share a file because two files cannot be replaced at
-// the same moment: a reader in between would use the new user with the old password.
+// readCredentials reads user and password from one file. One file has both because two files cannot be replaced at the
+// same moment: a program that reads in between would use the new user with the old password.
 func readCredentials(path string) (credentials, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -133,7 +133,8 @@ func readCredentials(path string) (credentials, error) {
 	return c, nil
 }
 
-// parseCredentials parses either form. Its errors quote no part of the text, which holds a password.
+// parseCredentials parses the text in either of its two forms. Its errors quote no part of the text, because the text
+// contains a password.
 func parseCredentials(text string) (credentials, error) {
 	parse := parseLines
 	if strings.HasPrefix(strings.TrimSpace(text), "{") {

@@ -23,22 +23,20 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// Open returns a pool for the database without connecting to it; see WaitReady. Times come
-// back in UTC, []byte arguments are sent as bytes.
+// Open returns a pool for the database without connecting to it; see WaitReady. The pool returns times in UTC and sends
+// []byte arguments in binary form.
 //
-// Every new connection reads the credentials, see secret.Rotation. Open connections outlive
-// a changed password, but not a dropped role: their statements fail with 42501 (permission
-// denied). Such a statement is sent again on a new connection and all older ones are
-// closed, as they are when the credentials name another user. So a statement outside of a
-// transaction may be sent more than once.
+// Every new connection reads the credentials, see secret.Rotation. Open connections outlive a changed password, but not
+// a dropped role: their statements fail with 42501 (permission denied). Then the statement is sent again on a new
+// connection, and all older connections are closed. Older connections are also closed when the credentials name another
+// user. So a statement outside of a transaction may be sent more than once.
 //
-// A server that is silent for cfg.ReadTimeout during a statement loses its connection; the
-// error is a net.Error and a timeout. Set it to 0 for long statements, such as migrations.
+// When the server sends nothing for cfg.ReadTimeout during a statement, the connection is closed; the error is a
+// net.Error whose Timeout is true. Set cfg.ReadTimeout to 0 for long statements, such as migrations.
 //
-// The pool keeps every connection until it has opened none for a while; then it keeps
-// cfg.MaxIdleConns idle ones.
+// The pool keeps every connection until it has opened none for a while; then it keeps cfg.MaxIdleConns idle ones.
 //
-// No error holds a password.
+// No returned error contains a password.
 func Open(cfg Config, options ...OpenOption) (*sqlx.DB, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("database: %w", err)
@@ -58,12 +56,13 @@ func Open(cfg Config, options ...OpenOption) (*sqlx.DB, error) {
 	return db, nil
 }
 
-// OpenOption changes what Open returns.
+// OpenOption changes the connections of the pool that Open returns.
 type OpenOption func(*connector)
 
-// WithTracing creates a span for every statement, and for every new connection, within a recorded span. Spans have
-// the Store's method and the result, and end with the first row. They contain neither SQL nor arguments, as both may
-// quote from dead letters; error texts are in events, which the provider must not keep.
+// WithTracing creates a span for every statement, and for every new connection, when the context has a recorded span. A
+// span has the name of the Store's method and the result of the statement; it ends when the first row arrives. It
+// contains neither SQL nor arguments, because they may contain text of dead letters. The provider must drop the events
+// of spans, because they contain error texts.
 func WithTracing(provider trace.TracerProvider) OpenOption {
 	return func(c *connector) {
 		if traces.Tracer(provider, "") != nil {
@@ -72,14 +71,14 @@ func WithTracing(provider trace.TracerProvider) OpenOption {
 	}
 }
 
-// shorten reduces a lifetime by up to a tenth. Replicas that were started together would otherwise always renew their
-// connections at the same time.
+// shorten returns a lifetime that is shorter by a random part, at most a tenth. Otherwise replicas that were started
+// together would always renew their connections at the same time.
 func shorten(lifetime time.Duration, random float64) time.Duration {
 	return lifetime - time.Duration(random*float64(lifetime)/10)
 }
 
-// tlsFilesExist is called for each connection because the driver treats a missing root certificate as none
-// configured, and then verifies less than it was configured to.
+// tlsFilesExist is called for each connection. When the file of the root certificate is missing, the driver would
+// connect as if none were configured, and verify less than the operator configured.
 func tlsFilesExist(cfg Config) error {
 	var errs []error
 	for _, path := range []string{cfg.SSLRootCert, cfg.SSLCert, cfg.SSLKey} {
@@ -97,8 +96,8 @@ func tlsFilesExist(cfg Config) error {
 type connector struct {
 	cfg    Config
 	dial   func(context.Context, pq.Config) (driver.Conn, error)
-	idle   *idle                // nil: no pool
-	traces trace.TracerProvider // nil: no spans
+	idle   *idle                // nil when the connections belong to no pool
+	traces trace.TracerProvider // nil for no spans
 
 	logins     *secret.Rotation[credentials]
 	generation atomic.Int64 // connections of an earlier generation are closed
@@ -122,11 +121,11 @@ func dialPQ(readTimeout time.Duration) func(context.Context, pq.Config) (driver.
 // Driver is part of driver.Connector.
 func (c *connector) Driver() driver.Driver { return &pq.Driver{} }
 
-// Connect opens one connection. Its errors are of the kind that the database is unavailable: none of them is about a
-// statement.
+// Connect opens one connection. All its errors have the kind entity.ErrUnavailable, because no statement has been sent
+// yet.
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := c.connect(ctx)
-	if s, ok := conn.(*session); ok && err == nil && c.retired(s.generation) { // the role was dropped meanwhile
+	if s, ok := conn.(*session); ok && err == nil && c.retired(s.generation) { // the role was dropped while the connection was opened
 		_ = conn.Close()
 		conn, err = c.connect(ctx)
 	}
@@ -163,7 +162,7 @@ func (c *connector) connect(ctx context.Context) (driver.Conn, error) {
 	return c.session(conn, as, generation), nil
 }
 
-// session wraps the driver's connection so that a dropped or replaced role is detected.
+// session wraps a connection of the driver in a session, which detects that its role was dropped or replaced.
 func (c *connector) session(conn driver.Conn, as credentials, generation int64) driver.Conn {
 	able, ok := conn.(driverConn)
 	if !ok {
@@ -172,8 +171,8 @@ func (c *connector) session(conn driver.Conn, as credentials, generation int64) 
 	return &session{driverConn: able, of: c, user: as.user, generation: generation}
 }
 
-// retire closes all present connections, those in use when they return to the pool. It returns the generation of new
-// ones.
+// retire closes all present connections: the idle ones at once, those in use when they return to the pool. It returns
+// the generation of connections that are opened from now on.
 func (c *connector) retire() int64 {
 	next := c.generation.Add(1)
 	c.dropIdle()
@@ -219,7 +218,7 @@ func (c Config) pq(as credentials) pq.Config {
 		Datestyle:          "ISO, MDY",
 		MinProtocolVersion: pq.ProtocolVersion30,
 		MaxProtocolVersion: pq.ProtocolVersion30,
-		// Compiling a plan takes longer than any statement of this package gains by it.
+		// Compiling a plan (jit) takes longer than any statement of this package gains by it.
 		Runtime: map[string]string{"timezone": "UTC", "jit": "off"},
 	}
 }
@@ -227,9 +226,9 @@ func (c Config) pq(as credentials) pq.Config {
 // readyPause is the pause between two tries of WaitReady.
 const readyPause = 500 * time.Millisecond
 
-// WaitReady tries to reach the database until it answers or the timeout has passed; then the error is one line with
-// the last reason and host:port/name. It retries after refused credentials too: at start a sidecar may still be
-// fetching them.
+// WaitReady tries to reach the database until it answers or the timeout has passed; then its error is one line with the
+// last reason and host:port/name of the database. It also tries again after the server refused the credentials, because
+// at start a sidecar may not have fetched them yet.
 func WaitReady(ctx context.Context, db *sqlx.DB, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -240,7 +239,7 @@ func WaitReady(ctx context.Context, db *sqlx.DB, timeout time.Duration) error {
 		if err == nil {
 			return nil
 		}
-		// Prefer the last failure to the error of the deadline.
+		// Return the last failure to connect rather than the error of the deadline.
 		if last == nil || ctx.Err() == nil {
 			last = err
 		}
@@ -254,15 +253,16 @@ func WaitReady(ctx context.Context, db *sqlx.DB, timeout time.Duration) error {
 	}
 }
 
-// quiet is how long a pool must open no connection before it keeps only the configured number of idle ones again.
+// quiet is the time after which a pool that opened no connection keeps only the configured number of idle connections
+// again.
 const quiet = 30 * time.Second
 
-// pool is the method of a database/sql pool that idle calls.
+// pool is the part of a database/sql pool that idle needs.
 type pool interface{ SetMaxIdleConns(n int) }
 
-// idle lets a busy pool keep the connections that it has opened. A pool closes every connection above its idle limit
-// as soon as it is unused: with more concurrent requests than idle connections it would constantly open and close
-// some, and opening costs more than a request.
+// idle lets a busy pool keep the connections that it has opened. A pool closes every connection above its idle limit as
+// soon as it is unused: with more concurrent requests than idle connections, the pool would constantly open and close
+// connections, and opening costs more than a request.
 type idle struct {
 	pool      pool
 	few, most int
@@ -275,7 +275,7 @@ type idle struct {
 
 // opened must be called for every new connection.
 func (i *idle) opened() {
-	if i.few == 0 || i.few >= i.most { // no or all connections are kept anyway
+	if i.few == 0 || i.few >= i.most { // nothing to do: no idle connections are kept, or all of them
 		return
 	}
 	i.mu.Lock()
@@ -292,7 +292,7 @@ func (i *idle) opened() {
 	i.timer.Reset(quiet)
 }
 
-// settle may run late: a connection may have been opened while it waited for the lock.
+// settle runs when the timer ends. It may run late: while it waited for the lock, a connection may have been opened.
 func (i *idle) settle() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -315,11 +315,11 @@ func (i *idle) drop() {
 	}
 }
 
-// timedDialer makes connections with a read deadline. lib/pq continues to wait for an answer when the statement's
-// context has ended: a server with hanging processes would block every caller.
+// timedDialer makes connections whose reads have a deadline. lib/pq waits for the server's answer even after the
+// statement's context has ended, so a server with hanging processes would otherwise block every caller.
 type timedDialer struct {
 	plain net.Dialer
-	limit time.Duration // maximum time of silence; 0: none
+	limit time.Duration // maximum time without data; 0 for no limit
 }
 
 // Dial is part of pq.Dialer.
@@ -348,17 +348,17 @@ func (d timedDialer) DialContext(ctx context.Context, network, address string) (
 type timedConn struct {
 	net.Conn
 	limit time.Duration
-	until time.Time // the driver's own deadline during authentication
+	until time.Time // the deadline that the driver sets during authentication
 }
 
-// SetDeadline limits all operations to the time t; the zero time removes the limit.
+// SetDeadline makes all reads and writes end at the time t; the zero time removes this limit.
 func (c *timedConn) SetDeadline(t time.Time) error {
 	c.until = t
 	return c.Conn.SetDeadline(t)
 }
 
-// Read waits at most for the limit. After that the connection cannot be used: the late answer would be taken for that
-// of the next statement.
+// Read waits for at most the limit. After a timeout the connection cannot be used any more, because the late answer
+// would be read as the answer to the next statement.
 func (c *timedConn) Read(b []byte) (int, error) {
 	if err := c.SetReadDeadline(c.deadline()); err != nil {
 		return 0, err
@@ -367,8 +367,8 @@ func (c *timedConn) Read(b []byte) (int, error) {
 	return n, c.closeOnTimeout(err)
 }
 
-// writeChunk is how many bytes must be sent within the limit: the limit is for silence, and a large record on a slow
-// network is not silence.
+// writeChunk is the number of bytes that must be sent within the limit. The limit applies to each chunk and not to the
+// whole write, because a large record takes long on a slow network even when data flows.
 const writeChunk = 64 << 10
 
 // Write applies the limit to each chunk of b.

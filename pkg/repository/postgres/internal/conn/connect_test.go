@@ -27,7 +27,8 @@ import (
 
 var errDialled = errors.New("no real connection in this test")
 
-// dialled returns a connector whose dial stores its configurations and returns the answers in turn.
+// dialled returns a connector with a fake dial function, which appends the configuration of each call to a list and
+// returns the next of answers.
 func dialled(cfg Config, answers ...error) (*connector, *[]pq.Config) {
 	var seen []pq.Config
 	return newConnector(cfg, func(_ context.Context, p pq.Config) (driver.Conn, error) {
@@ -199,7 +200,7 @@ func (p *idlePool) SetMaxIdleConns(n int) { p.kept = append(p.kept, n) }
 
 func (p *idlePool) now() int { return p.kept[len(p.kept)-1] }
 
-// A pool keeps all connections while it opens any, and few once it has been quiet.
+// A pool keeps all connections as long as it opens new ones, and only a few after it has opened none for some time.
 func TestIdle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -215,7 +216,7 @@ func TestIdle(t *testing.T) {
 		check.Require(t, p.now() == 5, "got %v once it is quiet, want 5", p.kept)
 		i.opened()
 		check.Require(t, p.now() == 25, "got %v when it is busy again, want 25", p.kept)
-		i.settle() // the timer's call, which had to wait for the lock
+		i.settle() // as the timer does when it waited for the lock while a connection was opened
 		check.Require(t, p.now() == 25, "got %v although one has just been opened, want 25", p.kept)
 	})
 }
@@ -229,8 +230,8 @@ func TestIdle_KeepsWhatIsConfigured(t *testing.T) {
 	}
 }
 
-// silentServer accepts every login and then sends nothing, like a PostgreSQL whose processes were stopped. ended
-// receives each connection that the client closed.
+// silentServer accepts every login and then sends nothing, as a PostgreSQL does whose processes were stopped. The
+// channel ended receives a value for each connection that the client closes.
 func silentServer(t *testing.T, signIn bool) (cfg Config, ended chan struct{}) {
 	t.Helper()
 	listener := check.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -285,7 +286,7 @@ func TestReadTimeout(t *testing.T) {
 	})
 
 	postgrestest.Parallel(t, "EndsAWriteThatNobodyTakes", func(t *testing.T) {
-		ours, theirs := net.Pipe() // has no buffer
+		ours, theirs := net.Pipe() // a net.Pipe has no buffer, so the write blocks
 		defer theirs.Close()
 		n, err := (&timedConn{Conn: ours, limit: time.Millisecond}).Write(make([]byte, 3*writeChunk))
 		var timeout net.Error

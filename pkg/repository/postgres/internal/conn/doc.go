@@ -1,6 +1,6 @@
 // Package conn connects to PostgreSQL for the other packages of the store: it opens connections with credentials that
-// may change, keeps statements prepared, repeats a statement that other sessions made fail, and gives the driver's
-// errors the kinds of package entity. Only this package knows the driver's error codes.
+// may change, keeps statements prepared, repeats a statement that failed because of another session, and gives the
+// driver's errors the kinds of package entity. Only this package knows the driver's error codes.
 //
 // Read it in this order:
 //

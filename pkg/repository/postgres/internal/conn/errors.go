@@ -17,7 +17,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// unavailableError gives a driver's error the kind that callers check, and keeps the error for the log.
+// unavailableError wraps a driver's error: it has the kind entity.ErrUnavailable for callers, and the driver's text for
+// the log.
 type unavailableError struct {
 	where string
 	err   error
@@ -31,7 +32,8 @@ func (e *unavailableError) Is(target error) bool { return target == entity.ErrUn
 
 func (e *unavailableError) Unwrap() error { return e.err }
 
-// Unavailable returns an error of the kind entity.ErrUnavailable. where is a verb and its object.
+// Unavailable returns err as an error of the kind entity.ErrUnavailable. where is a verb and its object, as in "read
+// history".
 func Unavailable(where string, err error) error { return &unavailableError{where, err} }
 
 // connectError is a failure to connect, with the address.
@@ -46,8 +48,8 @@ func (e *connectError) Error() string {
 
 func (e *connectError) Unwrap() error { return e.err }
 
-// contendedError reports that PostgreSQL aborted a statement repeatedly because of other sessions: by a deadlock or a
-// serialization failure.
+// contendedError reports that PostgreSQL aborted a statement in every try, by a deadlock or a serialization failure,
+// because of other sessions.
 type contendedError struct {
 	where string
 	err   error
@@ -61,32 +63,34 @@ func (e *contendedError) Is(target error) bool { return target == entity.ErrCont
 
 func (e *contendedError) Unwrap() error { return e.err }
 
-// contended reports whether PostgreSQL aborted a statement because of other sessions. It has changed nothing and may
-// be repeated at once.
+// contended reports whether PostgreSQL aborted a statement because of other sessions. An aborted statement has changed
+// nothing and may be repeated at once.
 func contended(err error) bool {
 	var pe *pq.Error
 	return errors.As(err, &pe) && (pe.Code == "40001" || pe.Code == "40P01")
 }
 
-// StatementTries is how often a statement is tried when other sessions conflict with it.
+// StatementTries is the maximum number of tries of a statement that fails because of other sessions.
 const StatementTries = 6
 
-// Retry runs do, which sends one statement outside a transaction, and repeats it when other sessions conflicted with
-// it. do must not keep anything of a failed try.
+// Retry runs do, which sends one statement outside a transaction. It runs do again when the statement failed because of
+// other sessions. do must not keep results of a failed try.
 func Retry(ctx context.Context, do func() error) error {
 	for try := 1; ; try++ {
 		err := do()
 		if try == StatementTries || !contended(err) {
 			return err
 		}
-		// A random pause keeps the sessions that conflicted from repeating at the same moment.
+		// Sessions that conflicted wait for a random time, so that they do not repeat their statements at the same
+		// moment.
 		if !wait.Sleep(ctx, rand.N(time.Millisecond<<try)) { //nolint:gosec // no secret
 			return err
 		}
 	}
 }
 
-// Translate is the only function that knows the driver's errors. where is a verb and its object.
+// Translate gives a driver's error its kind; no other function interprets errors of the driver. where is a verb and its
+// object.
 func Translate(where string, err error) error {
 	switch {
 	case err == nil:
@@ -104,9 +108,9 @@ func Translate(where string, err error) error {
 	}
 }
 
-// transient reports whether the same statement may succeed later: the server cannot be reached, is starting or
-// stopping, or is full; or the role was dropped (42501 on a live session, 28xxx on a new one), as the next connection
-// reads new credentials.
+// transient reports whether the same statement may succeed later: because the server cannot be reached, is starting or
+// stopping, or has no resources left, or because the role was dropped. PostgreSQL reports a dropped role as 42501 on a
+// live session and as 28xxx on a new one; the next connection reads new credentials.
 func transient(err error) bool {
 	var network net.Error
 	var connect *connectError
@@ -119,7 +123,7 @@ func transient(err error) bool {
 	}
 	var pe *pq.Error
 	if !errors.As(err, &pe) {
-		// lib/pq returns I/O errors unwrapped: EOF, "unexpected message", and so on.
+		// lib/pq returns I/O errors without a type; their texts are "EOF", "unexpected message" and so on.
 		return strings.Contains(err.Error(), "EOF") || strings.Contains(err.Error(), "connection")
 	}
 	switch code := string(pe.Code); {
@@ -132,8 +136,8 @@ func transient(err error) bool {
 	return false
 }
 
-// RoleMayBeGone reports whether the session's role was denied what it normally may do, or is unknown: it may have
-// been dropped during the session.
+// RoleMayBeGone reports whether the server denied the session a right or does not know its role. Both may mean that the
+// role was dropped during the session.
 func RoleMayBeGone(err error) bool {
 	var pe *pq.Error
 	return errors.As(err, &pe) && (pe.Code == "42501" || pe.Code == "42704")
@@ -150,14 +154,14 @@ func Refused(err error) bool {
 	return strings.HasPrefix(code, "22") || strings.HasPrefix(code, "23") || strings.HasPrefix(code, "54") || code == "P0001"
 }
 
-// Violates reports whether the server refused a statement with that SQLSTATE because of the table or the constraint of
-// that name.
+// Violates reports whether the server refused a statement with the SQLSTATE code, and names the table or constraint
+// name.
 func Violates(err error, code, name string) bool {
 	var pe *pq.Error
 	return errors.As(err, &pe) && string(pe.Code) == code && (pe.Table == name || pe.Constraint == name)
 }
 
-// RefusalOf returns the SQLSTATE and the text of the server's refusal; of any other error its text.
+// RefusalOf returns the SQLSTATE and the text of the server's refusal. For any other error it returns only the text.
 func RefusalOf(err error) (code, text string) {
 	var pe *pq.Error
 	if errors.As(err, &pe) {

@@ -2,10 +2,11 @@ package conn
 
 import "context"
 
-// RenewPlans prepares statements again if tables have grown, and from then on only when it is called.
+// RenewPlans prepares statements again if tables have grown. From then on this happens only when a test calls
+// RenewPlans.
 func (d *DB) RenewPlans(ctx context.Context) {
 	d.statements.mu.Lock()
-	d.statements.reading = true // watch waits for its end
+	d.statements.reading = true // so watch believes that another caller is reading
 	d.statements.mu.Unlock()
 	d.statements.renewNow(ctx, d.Pool)
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestPlansFollowGrowth: a page reads little although its statement was prepared when there
-// were no messages, and PostgreSQL has not analyzed the tables since.
+// TestPlansFollowGrowth: a page reads few records although its statement was prepared while the tables were empty, and
+// PostgreSQL has not analyzed them since then.
 func TestPlansFollowGrowth(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.Open(t)
-	db.SetMaxOpenConns(1) // plans and statistics are per connection
+	db.SetMaxOpenConns(1) // each connection has its own plans and statistics
 	for _, table := range []string{"dlq.dlq_messages", "dlq.records"} {
 		postgrestest.Exec(t, db, `ALTER TABLE `+table+` SET (autovacuum_enabled = off)`)
 		postgrestest.Exec(t, db, `VACUUM ANALYZE `+table)
@@ -36,7 +36,7 @@ func TestPlansFollowGrowth(t *testing.T) {
 		return read
 	}
 	pool.RenewPlans(t.Context())
-	before := list(10, 0) // after more executions than PostgreSQL makes a custom plan for
+	before := list(10, 0) // after some executions PostgreSQL uses a generic plan
 	postgrestest.Exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message) SELECT 'flood', 'boom' FROM generate_series(1, 10000)`)
 	postgrestest.Exec(t, db, `INSERT INTO dlq.records (message_id, value, headers) SELECT id, convert_to(repeat(id::text, 20), 'UTF8'), '\x00' FROM dlq.dlq_messages`)
 	pool.RenewPlans(t.Context())

@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	// plansInterval is how often the sizes of tables are read while statements run.
+	// plansInterval is the interval at which the sizes of tables are read while statements run.
 	plansInterval = time.Second
 	// sizesTimeout limits the time to read the sizes of tables.
 	sizesTimeout = 5 * time.Second
 	// replacedTime is how long a caller may still use a statement after it was replaced.
 	replacedTime = time.Minute
-	// smallTable is the size in bytes up to which any plan reads a table quickly.
+	// smallTable is the size in bytes of a table that is read quickly with any plan.
 	smallTable = 1 << 20
 )
 
@@ -23,20 +23,20 @@ const (
 const sizesQuery = `SELECT c.oid::bigint, pg_relation_size(c.oid) FROM pg_class c
 	WHERE c.relnamespace = 'dlq'::regnamespace AND c.relkind = 'r' AND NOT c.relispartition`
 
-// maxPrepared limits the prepared statements. Those with the size of a page in their text could be very many, and
-// each takes memory of every connection.
+// maxPrepared limits the number of prepared statements, because each takes memory in every connection. There could be
+// very many statements: the text of some contains the size of a page.
 const maxPrepared = 160
 
-// statements are the prepared statements of a store. PostgreSQL keeps the plan of a prepared
-// statement until its tables are analyzed. For a table that was empty, autovacuum does that a
-// minute or more after a flood of messages has begun, and until then a page of 20 messages reads
-// the whole table. So statements are prepared again when a table has doubled its size.
+// statements are the prepared statements of a store. PostgreSQL keeps the plan of a prepared statement until its tables
+// are analyzed. When a flood of messages arrives in a table that was empty, autovacuum analyzes the table after a
+// minute or more. Until then a page of 20 messages reads the whole table. So statements are prepared again when a table
+// has doubled its size.
 type statements struct {
 	mu       sync.Mutex
 	prepared map[string]*sqlx.Stmt
-	due      time.Time       // when sizes are read again
-	reading  bool            // sizes
-	sizes    map[int64]int64 // of tables by oid, when the plans were made
+	due      time.Time       // when the sizes are read next
+	reading  bool            // a caller is reading the sizes
+	sizes    map[int64]int64 // sizes of tables by oid, when the plans were made
 }
 
 // get returns the statement of a query, nil when there is none, and whether the limit of statements is reached.
@@ -46,7 +46,8 @@ func (s *statements) get(query string) (st *sqlx.Stmt, full bool) {
 	return s.prepared[query], len(s.prepared) >= maxPrepared
 }
 
-// keep stores the statement of a query and returns it, or the one that another caller stored first.
+// keep stores the prepared statement of a query and returns it. If another caller has stored one meanwhile, it returns
+// that one.
 func (s *statements) keep(query string, made *sqlx.Stmt) *sqlx.Stmt {
 	s.mu.Lock()
 	st := s.prepared[query]
@@ -61,7 +62,7 @@ func (s *statements) keep(query string, made *sqlx.Stmt) *sqlx.Stmt {
 	return made
 }
 
-// begin reports whether the caller must read the sizes now, and then call end.
+// begin reports whether the caller must read the sizes now. If so, the caller must call end afterwards.
 func (s *statements) begin(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,12 +79,13 @@ func (s *statements) end() {
 	s.reading = false
 }
 
-// renew drops the prepared statements when a table has outgrown their plans, and closes them after replacedTime.
+// renew drops all prepared statements when a table has outgrown their plans. It closes the dropped statements after
+// replacedTime, when no caller uses them any more.
 func (s *statements) renew(sizes map[int64]int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !outgrown(s.sizes, sizes) {
-		for oid, size := range sizes { // for a table that shrank, ANALYZE renews plans
+		for oid, size := range sizes { // ANALYZE renews the plans of tables that shrank
 			s.sizes[oid] = min(size, s.sizes[oid])
 		}
 		return
@@ -107,21 +109,22 @@ func outgrown(before, now map[int64]int64) bool {
 	return false
 }
 
-// watch has statements prepared again when tables have grown. It does not wait for the database, which may be
-// slow or unavailable.
+// watch prepares statements again when tables have grown. It reads the sizes in a goroutine and does not wait for the
+// database, which may be slow or unavailable.
 func (s *statements) watch(pool *sqlx.DB) {
 	if !s.begin(time.Now()) {
 		return
 	}
 	go func() {
 		defer s.end()
-		ctx, cancel := context.WithTimeout(context.Background(), sizesTimeout) // of no request, and in no trace
+		ctx, cancel := context.WithTimeout(context.Background(), sizesTimeout) // belongs to no request and no trace
 		defer cancel()
 		s.renewNow(ctx, pool)
 	}()
 }
 
-// renewNow changes nothing when the database does not answer: another statement reports that.
+// renewNow reads the sizes and calls renew. When the database does not answer, it does nothing, because the next
+// statement reports that error.
 func (s *statements) renewNow(ctx context.Context, pool *sqlx.DB) {
 	sizes := map[int64]int64{}
 	rows, err := pool.QueryContext(ctx, sizesQuery)

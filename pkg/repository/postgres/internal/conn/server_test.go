@@ -79,9 +79,9 @@ func TestOpenOnServer(t *testing.T) {
 		idle := postgrestest.HoldConnection(t, db)
 		postgrestest.WriteSecret(t, cfg.CredentialsFile, "username: "+second.User+"\npassword: p2\n")
 		check.NoError(t, idle.Close())
-		postgrestest.WantUser(t, db, first.User) // its role was not dropped
+		postgrestest.WantUser(t, db, first.User) // a role that was not dropped stays signed in
 		for range 2 {
-			held := postgrestest.HoldConnection(t, db) // one of the connections is new
+			held := postgrestest.HoldConnection(t, db) // so the pool must open a new connection
 			defer held.Close()
 		}
 		postgrestest.WantUser(t, db, second.User)
@@ -119,7 +119,7 @@ func TestOpenOnServer(t *testing.T) {
 	})
 }
 
-// serverRole creates a login role on the real server and returns a Config for it. The password is not in the Config.
+// serverRole creates a login role on the real server and returns a Config for it, without the password.
 func serverRole(t *testing.T, password string) Config {
 	t.Helper()
 	at := check.Must(url.Parse(stacktest.Postgres(t)))(t)

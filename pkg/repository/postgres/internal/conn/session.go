@@ -7,23 +7,23 @@ import (
 	"syscall"
 )
 
-// session is a connection that ends with its credentials: when the server refuses a statement because the role was
-// dropped or replaced, it returns driver.ErrBadConn, and database/sql sends the statement again on another
-// connection. A refused statement has changed nothing, so that is safe.
+// session is a connection that is given up when its role is: when the server refuses a statement because the role was
+// dropped or replaced, session returns driver.ErrBadConn, and database/sql sends the statement again on another
+// connection. That is safe, because a refused statement has changed nothing.
 type session struct {
 	driverConn
 	of         *connector
 	user       string
 	generation int64
 
-	closed []driverStmt // not yet closed on the server
+	closed []driverStmt // statements to close on the server
 
 	inTx   bool
-	denied bool // in this transaction; roleIsGone can only be checked after its end
+	denied bool // a statement of this transaction was refused; roleIsGone can be called only after the transaction
 }
 
-// driverConn has the optional interfaces of the driver's connections. database/sql checks for each of them, and works
-// without those that it does not find.
+// driverConn has the optional interfaces of the driver's connections. database/sql looks for each of them, so session
+// must have them all.
 type driverConn interface {
 	driver.Conn
 	driver.ConnBeginTx
@@ -36,14 +36,14 @@ type driverConn interface {
 	driver.Validator
 }
 
-// lostError is the server's error for a statement that must be tried on another connection.
+// lostError wraps the error of a statement that database/sql must try on another connection.
 type lostError struct{ err error }
 
 func (e *lostError) Error() string { return "connection is of no use any more: " + e.err.Error() }
 
 func (e *lostError) Unwrap() []error { return []error{driver.ErrBadConn, e.err} }
 
-// ResetSession is called before the connection is used again.
+// ResetSession is called before the connection is used again after it was idle.
 func (s *session) ResetSession(ctx context.Context) error {
 	if s.of.retired(s.generation) {
 		return driver.ErrBadConn
@@ -57,7 +57,7 @@ func (s *session) ResetSession(ctx context.Context) error {
 	return s.driverConn.ResetSession(ctx)
 }
 
-// IsValid is called when the connection returns to the pool.
+// IsValid is called when the connection returns to the pool; false closes it.
 func (s *session) IsValid() bool { return !s.of.retired(s.generation) && s.driverConn.IsValid() }
 
 // QueryContext is part of driver.QueryerContext.
@@ -95,7 +95,8 @@ func (s *session) BeginTx(ctx context.Context, options driver.TxOptions) (driver
 	return &sessionTx{tx, s}, nil
 }
 
-// judge makes database/sql try a failed statement on another connection if the session is lost or its role is gone.
+// judge returns the error of a statement as database/sql must see it: if the connection was lost or its role is gone,
+// the statement is tried on another connection.
 func (s *session) judge(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
@@ -118,16 +119,17 @@ func (s *session) judge(ctx context.Context, err error) error {
 	return err
 }
 
-// lost handles a session that the server ended. It has probably ended others too, so the pool's idle ones are closed;
-// otherwise a statement would be tried on each of them.
+// lost is called when the server has ended the session. The server has probably ended other sessions too, so the pool's
+// idle connections are closed; otherwise database/sql would try the statement on each of them.
 func (s *session) lost(ctx context.Context) {
-	if ctx.Err() == nil { // otherwise the caller's cancellation ended it
+	if ctx.Err() == nil { // a cancelled context also ends the connection
 		s.of.dropIdle()
 	}
 }
 
-// roleIsGone distinguishes a role that was dropped or replaced from one that never had the right. The grants of a
-// replaced role may be revoked before it is dropped.
+// roleIsGone reports whether a right is missing because the role was dropped or replaced. If so, new credentials help;
+// a role that never had the right is another case. The grants of a replaced role may be revoked before the role is
+// dropped.
 func (s *session) roleIsGone(ctx context.Context) bool {
 	if now, err := s.of.cfg.credentials(); err == nil && now.user != s.user {
 		return true
@@ -151,8 +153,8 @@ type sessionStmt struct {
 	s *session
 }
 
-// Close postpones the message to the server until the connection is next used: database/sql calls it while no other
-// connection can be taken from the pool.
+// Close sends the server its message only when the connection is next used, because database/sql calls Close while no
+// other caller can take a connection from the pool.
 func (t *sessionStmt) Close() error {
 	t.s.closed = append(t.s.closed, t.driverStmt)
 	return nil
@@ -173,7 +175,8 @@ type sessionTx struct {
 	s *session
 }
 
-// Commit ends the transaction. It returns the driver's error: a commit must not be repeated.
+// Commit ends the transaction. It always returns the driver's own error, because a commit must not be repeated on
+// another connection.
 func (t *sessionTx) Commit() error {
 	err := t.Tx.Commit()
 	t.s.ended()
@@ -186,7 +189,8 @@ func (t *sessionTx) Rollback() error {
 	return err
 }
 
-// ended checks after a transaction whether the role is gone, which is not possible within it.
+// ended is called after a transaction. It checks whether the role is gone, which is not possible within the
+// transaction.
 func (s *session) ended() {
 	s.inTx = false
 	if !s.denied || !s.driverConn.IsValid() {

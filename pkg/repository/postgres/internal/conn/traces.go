@@ -26,7 +26,8 @@ const (
 	DBStatus    = attribute.Key("db.response.status_code")
 )
 
-// openPool returns a pool of connections to a database of that name; its spans are those of provider, nil for none.
+// openPool returns a pool of connections to the database of that name. It makes spans with provider, and none when
+// provider is nil.
 func openPool(c driver.Connector, provider trace.TracerProvider, name string) *sql.DB {
 	if provider == nil {
 		return sql.OpenDB(c)
@@ -44,7 +45,8 @@ func openPool(c driver.Connector, provider trace.TracerProvider, name string) *s
 		otelsql.WithSpanOptions(otelsql.SpanOptions{DisableQuery: true, OmitRows: true, SpanFilter: hasSpan}))
 }
 
-// hasSpan excludes calls that are not statements, and the settings of a transaction.
+// hasSpan reports whether a call of the driver gets a span: only statements do, except those that set parameters of a
+// transaction.
 func hasSpan(ctx context.Context, method otelsql.Method, query string, _ []driver.NamedValue) bool {
 	switch method {
 	case otelsql.MethodConnQuery, otelsql.MethodConnExec, otelsql.MethodStmtQuery, otelsql.MethodStmtExec, otelsql.MethodConnectorConnect:
@@ -54,7 +56,8 @@ func hasSpan(ctx context.Context, method otelsql.Method, query string, _ []drive
 	}
 }
 
-// errorAttributes returns the error's type, which is the SQLSTATE if the server refused the statement.
+// errorAttributes returns the attributes of a failed statement: the error's type and, if the server refused the
+// statement, the SQLSTATE.
 func errorAttributes(err error) []attribute.KeyValue {
 	attributes := []attribute.KeyValue{traces.ErrorType.String(errorType(err))}
 	var answer *pq.Error
@@ -64,7 +67,7 @@ func errorAttributes(err error) []attribute.KeyValue {
 	return attributes
 }
 
-// errorType returns the SQLSTATE of a server error, else one of a few words.
+// errorType returns the SQLSTATE of an error that the server returned, and one of a few fixed words for other errors.
 func errorType(err error) string {
 	var answer *pq.Error
 	switch {
@@ -93,9 +96,9 @@ const storePackages = "github.com/dlq-manager/dlq-manager/pkg/repository/postgre
 // helpers are the types whose exported methods send statements for the methods of a Store.
 var helpers = []string{"/internal/conn.(*DB)", "/internal/search.(*Scopes)"}
 
-// storeOperation names a statement after the method of the Store that sends it: LeaseBatch is "lease batch";
-// "statement" without one. It reads the stack, which takes some microseconds of the hundreds that a recorded
-// statement takes, so that methods need not pass a name.
+// storeOperation returns the name of a statement: the Store's method that sends it in words ("lease batch" for
+// LeaseBatch), or "statement" when no method of the Store does. It finds the method in the call stack, so that methods
+// need not pass a name. That takes some microseconds; a recorded statement takes hundreds.
 func storeOperation() string {
 	var callers [64]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(3, callers[:])])
@@ -110,8 +113,8 @@ func storeOperation() string {
 	}
 }
 
-// operationOf returns the name of the Store's method that contains a function; "" for every other function. The Store
-// has the exported methods of the structs that it embeds.
+// operationOf returns the method of the Store that a function is or is part of, in words; "" for every other function.
+// The Store's methods are the exported methods of the structs that it embeds.
 func operationOf(function string) string {
 	function, ok := strings.CutPrefix(function, storePackages)
 	if !ok {
@@ -121,7 +124,7 @@ func operationOf(function string) string {
 	if !isMethod || !unicode.IsUpper(rune(name[0])) || slices.Contains(helpers, of+")") {
 		return ""
 	}
-	if end := strings.IndexAny(name, ".-["); end > 0 { // suffix of a function literal, a loop's body, a type
+	if end := strings.IndexAny(name, ".-["); end > 0 { // the name ends before the suffix of a function literal, a loop body, or type arguments
 		name = name[:end]
 	}
 	return inWords(name)

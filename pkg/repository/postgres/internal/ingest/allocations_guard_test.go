@@ -43,7 +43,7 @@ func recordPaths(tb testing.TB) []recordtest.Path {
 	}
 }
 
-// listedRow returns a row as it is on a page of a list.
+// listedRow returns a row with the columns of a message on a page of a list.
 func listedRow(headers []byte) *codec.Row {
 	now := time.Now()
 	text := func(s string) sql.NullString { return sql.NullString{String: s, Valid: true} }
@@ -57,7 +57,7 @@ func listedRow(headers []byte) *codec.Row {
 	return r
 }
 
-// springHeaders returns the headers of a Spring application's dead letter.
+// springHeaders returns headers as Spring writes them to a dead letter.
 func springHeaders() []entity.Header {
 	return []entity.Header{
 		{Key: "kafka_dlt-original-topic", Value: []byte("orders.events.v1")},

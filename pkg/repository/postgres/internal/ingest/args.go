@@ -6,8 +6,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
 )
 
-// storeArgs builds the arrays of a batch in the order of storeQuery's parameters. The driver appends them to a
-// growing buffer: small before large saves copies of large values.
+// storeArgs builds the arrays of a batch in the order of storeQuery's parameters. Small arrays come before large ones,
+// because the driver appends all to one buffer, which is copied when it grows.
 func storeArgs(in incoming, clock any) []any {
 	columns, key, headers, value := messageArgs(in)
 	args := make([]any, 0, 4+len(columns)+7+7)
@@ -16,8 +16,8 @@ func storeArgs(in incoming, clock any) []any {
 	return append(args, clock, key, headers, value, rawTimes(in.Messages), defects(in.Messages), pendingPayloads(in))
 }
 
-// rawTimes returns the timestamps that are not valid dates, up to the last one: hardly any batch has one, and unnest
-// fills a column that is too short with NULL.
+// rawTimes returns the timestamps in milliseconds that are not valid dates, as an array that ends with the last of
+// them. Hardly any batch has one, and unnest fills a column that is too short with NULL.
 func rawTimes(messages []entity.Message) []byte {
 	n := len(messages)
 	for n > 0 && messages[n-1].Source.RawTime == 0 {
@@ -34,8 +34,8 @@ func rawTimes(messages []entity.Message) []byte {
 	return raw.Arg()
 }
 
-// defects returns the missing parts of the messages' records, up to the last message that has one: unnest fills a
-// column that is too short with NULL.
+// defects returns the defects of the messages' records, as an array that ends with the last message that has one:
+// unnest fills a column that is too short with NULL.
 func defects(messages []entity.Message) []byte {
 	n := len(messages)
 	for n > 0 && codec.DefectOf(&messages[n-1].Record) == nil {
@@ -52,7 +52,7 @@ func defects(messages []entity.Message) []byte {
 	return column.Arg()
 }
 
-// returnArgs returns the additional parameters of storeReturnsQuery.
+// returnArgs returns the parameters that storeReturnsQuery has in addition to those of storeQuery.
 func returnArgs(in incoming) []any {
 	n := len(in.back)
 	children, attempts, redrives := codec.NewArray(codec.OIDUUID, n, 16), codec.NewArray(codec.OIDUUID, n, 16), codec.NewArray(codec.OIDUUID, n, 16)
@@ -171,7 +171,7 @@ func messageArgs(in incoming) (columns []any, keys, headerLists, values any) {
 	return columns, key.Arg(), headers.Arg(), value.Arg()
 }
 
-// valueBytes returns the size of a message's value in the array of values.
+// valueBytes returns how many bytes a message's value takes in the array of values.
 func valueBytes(in incoming, m *entity.Message) int {
 	if in.large() {
 		return 0

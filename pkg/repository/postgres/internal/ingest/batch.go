@@ -6,16 +6,16 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// incoming is a batch with the computed data of its messages, in their order.
+// incoming is a batch with the data that was computed for each of its messages, in the order of the messages.
 type incoming struct {
 	repository.Batch
 	*prepared
 	steps string        // moveSteps or releaseSteps
-	back  []returnMatch // the returns among them
+	back  []returnMatch // the returns among the messages
 }
 
-// large reports whether the batch is one message with a large value. That value is sent as a plain parameter,
-// because an array would hold another copy of it.
+// large reports whether the batch consists of one message with a large value. Such a value is sent as a parameter of
+// its own, because an array would hold a second copy of it.
 func (in *incoming) large() bool {
 	return len(in.Messages) == 1 && len(in.Messages[0].Record.Value) > largeValue
 }
@@ -38,14 +38,14 @@ func (in *incoming) arrivals(stored []repository.Partition) []repository.Arrival
 	return out
 }
 
-// prepared has the values that are computed for a batch's messages before they are stored, in their order.
+// prepared has values that are computed from a batch's messages before they are stored, in the order of the messages.
 type prepared struct {
 	hashes []int64  // see entity.RecordHash
 	notes  []string // see note
-	asked  bool     // PostgreSQL was asked about each value; see dropProjections
+	asked  bool     // PostgreSQL has checked each value already; see dropProjections
 }
 
-// halves splits p after n messages.
+// halves splits p: first has the values of the first n messages, second those of the others.
 func (p *prepared) halves(n int) (first, second *prepared) {
 	return &prepared{p.hashes[:n], p.notes[:n], p.asked}, &prepared{p.hashes[n:], p.notes[n:], p.asked}
 }

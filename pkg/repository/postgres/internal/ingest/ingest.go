@@ -13,24 +13,24 @@ import (
 // Ingester stores incoming records.
 type Ingester struct {
 	db      *conn.DB
-	archive *messages.Archive // creates missing partitions
+	archive *messages.Archive // creates missing partitions of the archive
 
 	returns    returns
 	projection projection
 }
 
-// New returns an Ingester that fills payloads as mode says, of values of at most limit bytes.
+// New returns an Ingester that fills the column payload as mode says, for values of at most limit bytes.
 func New(db *conn.DB, archive *messages.Archive, mode PayloadMode, limit int) *Ingester {
 	return &Ingester{db, archive, returns{db}, projection{mode, limit}}
 }
 
-// One statement moves the positions and stores the messages of the partitions whose position was where the batch
-// began. payload is derived from value on the server, so bytes are sent once. Each row gets its own time, which
-// avoids ties.
+// One statement moves the positions of the partitions and stores their messages. It leaves out partitions whose
+// position is not where the batch begins. PostgreSQL derives payload from value, so the bytes are sent only once. Each
+// row gets its own time, so that few messages have the same created_at.
 //
-// Every step that materialises a row copies it: rows go from the arrays directly into the table, and the rare returns
-// have a separate statement. unnest is in the list of columns, because in FROM each of several would materialise its
-// rows.
+// The rows go from the arrays directly into the table, because PostgreSQL copies a row in every step that materialises
+// it. Batches with returns, which are rare, have a statement of their own. unnest is in the list of columns: several
+// calls in FROM would materialise their rows.
 const (
 	moveSteps = `
 	WITH step AS (
@@ -47,8 +47,8 @@ const (
 		SELECT EXISTS (SELECT FROM dlq.quarantine WHERE incarnation_id = ANY ($1::int4[])) AS any_waiting
 	)`
 
-	// releaseSteps are used in place of moveSteps when records leave quarantine: they move no position, and each
-	// range is the offset of one record.
+	// releaseSteps takes the place of moveSteps when records leave quarantine. It moves no position; each range is the
+	// offset of one record.
 	releaseSteps = `
 	WITH step AS (
 		SELECT * FROM unnest($1::int4[], $2::int4[], $3::int8[], $4::int8[])
@@ -61,12 +61,12 @@ const (
 		SELECT false AS any_waiting
 	)`
 
-	// In moveSteps, waiting says whether records of these topics are in quarantine. When an operator moves a
-	// position back and such a record is read again, it is not stored a second time. A join would materialise the
-	// rows.
+	// In moveSteps, any_waiting says whether records of these topics are in quarantine. An operator may move a position
+	// back, and then such a record is read again; it must not be stored a second time. Testing with a join instead
+	// would materialise the rows.
 	//
-	// recordRows are the messages in the order of their ids, so that neighbouring index entries are inserted
-	// together. The largest columns come last; see storeArgs.
+	// recordRows are the messages in the order of their ids, so that their index entries are inserted next to each
+	// other. The largest columns come last; see storeArgs.
 	recordRows = `(
 			SELECT coalesce($31::timestamptz, clock_timestamp()) AS moment,
 				unnest($5::uuid[]) AS id, unnest($6::text[]) AS original_topic, unnest($7::text[]) AS error_message,
@@ -84,15 +84,15 @@ const (
 				unnest($36::text[])::jsonb AS defect
 		) r ` + ofMoved
 
-	// valueForPayload is left out where the payload is not filled inline.
+	// valueForPayload is part of the query only when Store fills the payload itself.
 	valueForPayload = `unnest($34::bytea[]) AS value, `
 
-	// ofMoved selects the messages whose position moved, and that are not in quarantine.
+	// ofMoved selects the messages of partitions whose position moved, without those that are in quarantine.
 	ofMoved = `JOIN moved USING (incarnation_id, partition)
 		WHERE NOT (SELECT any_waiting FROM waiting) OR NOT EXISTS (SELECT FROM dlq.quarantine q
 			WHERE (q.incarnation_id, q.partition, q.dlq_offset) = (r.incarnation_id, r.partition, r.dlq_offset))`
 
-	// insertBytes stores the bytes of the same messages, which are written only here.
+	// insertBytes stores the bytes of the same messages' records. No other statement of ingest writes them.
 	insertBytes = `, bytes AS (
 		INSERT INTO dlq.records (message_id, key, headers, value)
 		SELECT id, key, headers, value FROM (
@@ -116,7 +116,7 @@ const (
 			consumer_group, consumer_attempts, dialect, error_class, parent_id, root_id, record_hash, group_id, dlq_timestamp_ms, defect
 		FROM `
 
-	// queuePayloads queues the messages that get their payload later.
+	// queuePayloads queues the messages whose column payload is filled later.
 	queuePayloads = `, queued AS (
 		INSERT INTO dlq.payload_queue (message_ids, messages)
 		SELECT $37::uuid[], cardinality($37::uuid[]) WHERE cardinality($37::uuid[]) > 0 AND EXISTS (SELECT FROM moved)
@@ -128,15 +128,15 @@ const (
 	SELECT incarnation_id, partition, next_offset FROM moved`
 )
 
-// storeReturnsQuery is storeQuery for a batch with returns.
+// storeReturnsQuery stores a batch that has returns; storeQuery stores all other batches.
 //
-// back are the returns. Their parents are locked before the returns are inserted, so that batches with returns of the
-// same attempts wait in one order. Returns by headers may be repeated, the first is kept; the key of dlq.returns
-// allows one return by content.
+// back are the returns of the batch. Their parents are locked before the returns are inserted. So batches that have
+// returns of the same attempts wait for each other in one order. Several records may name the same attempt in their
+// headers; the first return is kept. The primary key of dlq.returns allows one return by content for each attempt.
 //
-// The attempt of a return by content may have ended by the time its parent is locked. If it sent nothing, the message
-// was an equal record of another producer: it stays a child, which only makes it stop at the limit earlier. The
-// parent of an unconfirmed return is not changed.
+// An attempt that was matched by content may end before its parent is locked here. If its result says that it sent
+// nothing, another producer wrote an equal record. The message stays a child of the parent, which only means that it
+// reaches the retry limit earlier. An unconfirmed return does not change its parent.
 const storeReturnsQuery = `, record AS MATERIALIZED (
 		SELECT r.* FROM ` + recordRows + `
 	), stored AS (
@@ -187,12 +187,12 @@ const storeReturnsQuery = `, record AS MATERIALIZED (
 	)
 	SELECT incarnation_id, partition, next_offset FROM moved`
 
-// storeTries is how often a batch is tried when other batches have returns of the same attempts. In each round one of
-// the batches succeeds.
+// storeTries is the maximum number of tries to store a batch while other batches store returns of the same attempts.
+// Each time one of the batches succeeds.
 const storeTries = 10
 
-// Store implements repository.Ingest. When PostgreSQL refuses a value, the projections that it refuses are left out;
-// a message that it still refuses goes into quarantine.
+// Store implements repository.Ingest. When PostgreSQL refuses the batch, Store first leaves out the payloads that
+// cannot be cast to jsonb. A message that is still refused goes into quarantine.
 func (s *Ingester) Store(ctx context.Context, batch repository.Batch) (repository.Stored, error) {
 	stored, err := s.storeOrBisect(ctx, batch, s.prepare(batch))
 	return stored, conn.Translate("store messages", err)
@@ -216,7 +216,8 @@ func (s *Ingester) prepare(batch repository.Batch) *prepared {
 	return p
 }
 
-// storeWhole stores all of a batch or nothing. steps are the SQL that decides which of it counts.
+// storeWhole stores a batch, all of it or nothing. steps is the SQL that decides which ranges are stored: moveSteps or
+// releaseSteps.
 func (s *Ingester) storeWhole(ctx context.Context, batch repository.Batch, steps string, known *prepared) (repository.Stored, error) {
 	in := incoming{Batch: batch, steps: steps, prepared: known}
 	var stored []repository.Partition
@@ -241,7 +242,8 @@ func (s *Ingester) storeWhole(ctx context.Context, batch repository.Batch, steps
 	return repository.Stored{Ranges: stored, Returns: in.arrivals(stored)}, nil
 }
 
-// storeAll stores the batch, if need be with fewer projections.
+// storeAll stores the batch. When PostgreSQL refuses a value as jsonb, it leaves out the payloads that are refused and
+// tries again.
 func (s *Ingester) storeAll(ctx context.Context, in incoming) ([]repository.Partition, error) {
 	stored, err := s.store(ctx, in)
 	if err == nil || takenMeanwhile(err) || !conn.Refused(err) || in.asked {
@@ -253,8 +255,8 @@ func (s *Ingester) storeAll(ctx context.Context, in incoming) ([]repository.Part
 	return s.store(ctx, in)
 }
 
-// dropProjections checks each value with PostgreSQL separately. It is slow and rare: the rules in this package catch
-// the known failures.
+// dropProjections has PostgreSQL check each value separately, and leaves out the payloads that it refuses. This is slow
+// but rare, because the rules in this package recognise the known causes.
 func (s *Ingester) dropProjections(ctx context.Context, in incoming) error {
 	for i := range in.Messages {
 		if in.notes[i] != "" || in.Messages[i].Record.Value == nil {

@@ -17,20 +17,20 @@ import (
 
 // returnMatch is a message of a batch that was recognised as the return of an attempt.
 type returnMatch struct {
-	message   int // its index in the batch
+	message   int // index of the message in the batch
 	attempt   uuid.UUID
-	redrive   uuid.UUID // that made the attempt; uuid.Nil for none
+	redrive   uuid.UUID // redrive that made the attempt; uuid.Nil for none
 	byContent bool
-	claimed   bool // the attempt had no result yet; only set for returns by content
-	confirmed bool // it arrived in the parent's dead-letter topic, or in a declared one
+	claimed   bool // the attempt had no result yet; set only for returns that were recognised by content
+	confirmed bool // the message arrived in the parent's dead-letter topic or in a declared one
 }
 
 // returns recognises messages that came back after an attempt.
 type returns struct{ db *conn.DB }
 
-// withParents returns the messages of a batch, those with a proven return as children, and the returns. It may run
-// before they are stored, because attempts are never deleted without their message. Without returns it returns the
-// messages of the batch, else copies.
+// withParents finds the returns among the messages of a batch. It returns the messages, in which the returns have
+// become children, and the matches. It may run before the messages are stored, because attempts are never deleted
+// without their message. When there are returns, the messages are copies.
 func (s returns) withParents(ctx context.Context, batch repository.Batch, hashes []int64) ([]entity.Message, []returnMatch, error) {
 	messages := batch.Messages
 	declared := declarations(batch)
@@ -66,10 +66,10 @@ func declarations(batch repository.Batch) func(*entity.Message) bool {
 	return batch.Declared
 }
 
-// child is a return and the data that it inherits.
+// child is a message that is a return, with the data that it inherits from its parent.
 type child struct {
 	returnMatch
-	parent entity.Message // id, root and retry count that the attempt had
+	parent entity.Message // only id, root and the retry count that the attempt had
 }
 
 type childRow struct {
@@ -90,12 +90,13 @@ func (r *childRow) child(message int, byContent bool) child {
 	}
 }
 
-// isConfirmed is whether the return s arrived in the dead-letter topic of its parent p, or in a declared one.
+// isConfirmed is an SQL expression: whether the return s arrived in the dead-letter topic of its parent p, or in a
+// declared one.
 const isConfirmed = `(s.declared OR coalesce(p.dlq_topic_id = s.dlq_topic_id, false)) AS confirmed`
 
-// ParentQuery proves returns by headers: the attempt that a record names must be one of the message that it names,
-// live or archived, and must have gone to the topic in which the record failed. An attempt without a result is still
-// a claim.
+// ParentQuery checks the returns that headers claim. The attempt that a record names must be an attempt on the message
+// that the record names, live or archived, and must have gone to the topic in which the record failed. An attempt
+// without a result is stored as the claim of its message.
 const ParentQuery = `
 	WITH said AS (
 		SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::int4[], $5::bool[])
@@ -119,7 +120,7 @@ const ParentQuery = `
 	   OR p.claim_id = s.attempt AND coalesce(p.claim_topic, p.original_topic) = s.topic
 	ORDER BY s.ord`
 
-// returnsByHeaders sends no query when no message has a Return.
+// returnsByHeaders finds the returns among messages that have a Return. When none has, it sends no query.
 func (s returns) returnsByHeaders(
 	ctx context.Context, messages []entity.Message, isDeclared func(*entity.Message) bool,
 ) ([]child, error) {
@@ -154,15 +155,16 @@ func (s returns) returnsByHeaders(
 	return children, nil
 }
 
-// sentSame are the attempts, a, that sent a record like s and were acknowledged in the window, $1 microseconds up to
-// $2. It uses now() and not clock_timestamp(): the index needs a time that is constant during the statement.
+// sentSame selects the acknowledged attempts, a, of the window that sent a record with the hash of s. The window goes
+// from $1 to $2 microseconds ago. It uses now() and not clock_timestamp(), because an index needs a time that does not
+// change during the statement.
 const sentSame = `
 	a.record_hash = s.record_hash AND a.to_status = 'RESOLVED' AND a.verdict = 'acknowledged' AND a.target_topic = s.topic
 	AND a.ended_at >= coalesce($2::timestamptz, now()) - $1::bigint * interval '1 microsecond'`
 
-// begunInWindow is whether the claim of m began in the window; no index answers it. claimed is the predicate of
-// idx_dlq_messages_claimed_hash; see claimQuery. editClaims are the claims whose record is the edit e; only the
-// primary key finds them.
+// begunInWindow is the condition that the claim of m began in the window; no index supports it. claimed is the
+// predicate of the index idx_dlq_messages_claimed_hash; see claimQuery. editClaims selects the claims that send the
+// edit e; only the primary key can find them.
 const (
 	begunInWindow = `(m.last_retry_at >= coalesce($2::timestamptz, now()) - $1::bigint * interval '1 microsecond') IS TRUE`
 	claimed       = `(m.status = 'RETRYING') IS TRUE AND m.claim_id IS NOT NULL AND ` + begunInWindow
@@ -173,9 +175,9 @@ const (
 		) m`
 )
 
-// sentQuery runs for every batch: one index look-up of attempts for each different record, and one walk of the index
-// of claims. It returns which records were sent or are being sent. An attempt is a claim until it becomes a row of
-// dlq.attempts: one statement sees exactly one of the two.
+// sentQuery runs for every batch and returns which of its records were sent or are being sent. It makes one index
+// look-up of attempts for each different record, and one walk of the index of claims. A statement sees each attempt
+// exactly once: as a claim, or as a row of dlq.attempts after it ended.
 const sentQuery = `
 	SELECT s.ord FROM unnest($3::bigint[], $4::text[]) WITH ORDINALITY AS s (record_hash, topic, ord)
 	CROSS JOIN LATERAL (SELECT 1 FROM dlq.attempts a WHERE ` + sentSame + ` LIMIT 1) a
@@ -189,14 +191,15 @@ const sentQuery = `
 	) c JOIN unnest($3::bigint[], $4::text[]) WITH ORDINALITY AS s (record_hash, topic, ord)
 		ON s.record_hash = c.record_hash AND s.topic = c.topic`
 
-// sentBytes is whether an attempt on message m, with e as its edit if it has one, sent the key and the value of s.
-// The value that a redrive's patch made is not stored: then only the hash is compared.
+// sentBytes is the condition that an attempt on the message m sent the key and the value of s. e is the edit of the
+// attempt, if it has one. A value that a redrive's patch made is not stored; then only the hash is compared.
 const sentBytes = `
 	CASE WHEN e.set_key THEN e.key ELSE m.key END = s.key
 	AND CASE WHEN e.patch IS NOT NULL THEN true WHEN e.set_value THEN e.value = s.value ELSE m.value = s.value END`
 
-// sameQuery finds, for each record that sentQuery returned, as many attempts as the batch has messages with that
-// record, the latest first: the attempt must have sent the same bytes, and nothing may have come back for it yet.
+// sameQuery finds attempts that sent the records that sentQuery returned. For each record it returns at most as many
+// attempts as the batch has messages with that record, the latest first. An attempt must have sent the same bytes, and
+// must have no return yet.
 var sameQuery = `
 	SELECT s.ord, c.attempt_id, c.redrive_id, c.retry_count, c.claimed, c.confirmed, c.parent_id, c.root_id
 	FROM unnest($3::bigint[], $4::text[], $5::bytea[], $6::bytea[], $7::int4[], $9::int4[], $10::bool[])
@@ -233,15 +236,15 @@ var sameQuery = `
 	) c
 	ORDER BY s.ord, c.confirmed DESC, c.sent_at DESC, c.parent_id DESC`
 
-// contentKey is the key by which messages that may be returns of the same attempts are grouped.
+// contentKey groups the messages that may be returns of the same attempts.
 type contentKey struct {
 	topic      string
 	hash       int64
-	deadLetter int32 // the dead-letter topic of the messages
+	deadLetter int32 // dead-letter topic of the messages
 }
 
-// returnsByContent finds the parents of messages without a Return: frameworks may drop the headers of dlq-manager. An
-// attempt has at most one such return, and none when other has a return of it.
+// returnsByContent finds the parents of messages without a Return, because frameworks may drop the headers of
+// dlq-manager. It matches at most one message to an attempt, and none to an attempt that has a return in other.
 func (s returns) returnsByContent(
 	ctx context.Context, messages []entity.Message, hashes []int64, window time.Duration, isDeclared func(*entity.Message) bool,
 	other []child,
@@ -275,7 +278,7 @@ func (s returns) returnsByContent(
 	return s.match(ctx, same)
 }
 
-// group groups the messages that can be recognised by their content, by contentKey.
+// group groups by contentKey those messages that can be recognised by their content.
 func group(messages []entity.Message, hashes []int64) (alike map[contentKey][]int, order []contentKey) {
 	for i := range messages {
 		m := &messages[i]
@@ -294,20 +297,20 @@ func group(messages []entity.Message, hashes []int64) (alike map[contentKey][]in
 	return alike, order
 }
 
-// sameArgs are the parameters of sameQuery: groups of equal messages, by their index in the batch.
+// sameArgs has the parameters of sameQuery: sets of equal messages, which are given by their indexes in the batch.
 type sameArgs struct {
 	window int64
 	moment any
 	like   []contentKey
 	first  []*entity.Message
 	groups [][]int
-	// declared: the dead-letter topic of the equal messages is declared for their original topic.
+	// declared says for each set whether the dead-letter topic of its messages is declared for their original topic.
 	declared []bool
 	taken    []uuid.UUID // attempts that already have a confirmed return in this batch
 }
 
-// add leaves out messages that share only the hash with the first one: such collisions are too rare for a second
-// statement.
+// add adds the messages of a group, but only those that equal the first one. Messages that merely have the same hash
+// are left out: they are too rare for a statement of their own.
 func (a *sameArgs) add(l contentKey, messages []entity.Message, alike []int, isDeclared func(*entity.Message) bool) {
 	first := &messages[alike[0]]
 	a.declared = append(a.declared, isDeclared(first))
@@ -335,14 +338,15 @@ func (a *sameArgs) args() []any {
 	}
 }
 
-// match finds the attempts that sent the record of each set of equal messages, and assigns them to these messages
+// match finds the attempts that sent the record of each set of equal messages, and assigns one attempt to each message,
 // in order.
 func (s returns) match(ctx context.Context, same sameArgs) ([]child, error) {
 	var found []childRow
 	if err := s.db.Select(ctx, &found, sameQuery, same.args()...); err != nil {
 		return nil, err
 	}
-	// Equal messages of several dead-letter topics are separate sets, which may have found the same attempt.
+	// Equal messages in several dead-letter topics are separate sets; the query may have found the same attempt for
+	// several of them.
 	type place struct {
 		attempt   uuid.UUID
 		confirmed bool
@@ -366,8 +370,8 @@ func sameRecord(a, b *entity.Message) bool {
 	return bytes.Equal(a.Record.Key, b.Record.Key) && bytes.Equal(a.Record.Value, b.Record.Value)
 }
 
-// takenMeanwhile reports whether a batch could not be stored because another batch stored the same attempt's return
-// at the same moment: another search finds a different attempt, or none.
+// takenMeanwhile reports whether a batch was not stored because another batch has just stored a return of the same
+// attempt. Searching again then finds a different attempt, or none.
 func takenMeanwhile(err error) bool {
 	return conn.Violates(err, "23505", "returns_pkey") || conn.Violates(err, "23505", "idx_unconfirmed_returns_content")
 }

@@ -19,20 +19,20 @@ type Payloads struct{ db *conn.DB }
 func NewPayloads(db *conn.DB) *Payloads { return &Payloads{db} }
 
 const (
-	// PayloadLease is how long a batch of the queue belongs to one caller.
+	// PayloadLease is the time for which a batch of the queue belongs to one caller.
 	PayloadLease = 5 * time.Second
-	// PayloadRest is how long messages that another session locked are left alone.
+	// PayloadRest is the time after which messages that another session had locked are tried again.
 	PayloadRest = time.Second
-	// payloadRows is how many rows are locked at once to fill their payload: for some 20 ms, during which a retry has
-	// to wait for them.
+	// payloadRows is the number of rows that are locked at once to fill their payload. The lock takes some 20 ms, for
+	// which a retry of these messages has to wait.
 	payloadRows = 200
-	// payloadBatches and payloadMessages limit what is taken from the queue at once: under heavy ingest messages are
-	// stored in many small batches.
+	// payloadBatches and PayloadMessages limit how many batches and messages one call takes from the queue. Under heavy
+	// ingest the queue has many small batches.
 	payloadBatches, PayloadMessages = 100, 1000
 )
 
-// takePayloadsQuery takes the latest batches that wait and are not taken: one, and more until they have
-// payloadMessages.
+// takePayloadsQuery takes the latest waiting batches that no caller holds: at least one, and more until they have
+// PayloadMessages together.
 const takePayloadsQuery = `
 	WITH free AS MATERIALIZED (
 		SELECT q.id, q.messages, n.moment
@@ -46,7 +46,7 @@ const takePayloadsQuery = `
 	)
 	SELECT id, unnest(message_ids) AS message_id FROM taken ORDER BY id DESC`
 
-// fillPayloadsQuery skips the rows that another session has locked.
+// fillPayloadsQuery fills the payloads of live messages. It skips rows that another session has locked.
 const fillPayloadsQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT id FROM dlq.dlq_messages WHERE id = ANY ($1::uuid[]) AND payload_note = 'pending'
@@ -55,7 +55,7 @@ const fillPayloadsQuery = `
 	UPDATE dlq.dlq_messages m SET payload = ` + payloadOfValue + `, payload_note = nullif($2::text, '')
 	FROM held LEFT JOIN dlq.records r ON r.message_id = held.id WHERE m.id = held.id RETURNING m.id`
 
-// fillArchivedPayloadsQuery is for messages that were archived before their payload was filled.
+// fillArchivedPayloadsQuery fills the payloads of messages that were archived before their payload was filled.
 const fillArchivedPayloadsQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT m.id, m.archived_at
@@ -74,7 +74,7 @@ const pendingPayloadsQuery = `
 	SELECT m.id FROM dlq.archive_ids kept JOIN dlq.dlq_messages_archive m ON m.id = kept.id AND m.archived_at = kept.archived_at
 	WHERE kept.id = ANY ($1::uuid[]) AND m.payload_note = 'pending'`
 
-// donePayloadsQuery keeps in the queue the messages that other sessions had locked.
+// donePayloadsQuery removes the batches from the queue, except for the messages that other sessions had locked.
 const donePayloadsQuery = `
 	WITH done AS (
 		DELETE FROM dlq.payload_queue WHERE id = ANY ($1::bigint[]) AND NOT message_ids && $2::uuid[]
@@ -86,10 +86,10 @@ const donePayloadsQuery = `
 		taken_until = coalesce($3::timestamptz, clock_timestamp()) + $4::bigint * interval '1 microsecond'
 	FROM waiting WHERE q.id = waiting.id`
 
-// FillPayloads fills the column payload of messages that Store stored with PayloadBackground, the latest first, also
-// in the archive: some thousand messages, or one batch of Store. It returns how many it filled, and whether any
-// waited. Callers may work concurrently, each on batches of its own; batches of a caller that dies are free after
-// some seconds. updated_at does not change.
+// FillPayloads fills the column payload of messages that Store stored with PayloadBackground, live or archived, the
+// latest first. One call fills some thousand messages, or one batch of Store. It returns how many payloads it filled,
+// and whether any messages waited. Several callers may work at the same time, each on its own batches. When a caller
+// dies, its batches are free again after some seconds. updated_at does not change.
 func (s *Payloads) FillPayloads(ctx context.Context) (filled int, found bool, err error) {
 	var taken []struct {
 		ID        int64     `db:"id"`
@@ -118,7 +118,7 @@ func (s *Payloads) FillPayloads(ctx context.Context) (filled int, found bool, er
 	return filled, true, conn.Translate("fill payloads", err)
 }
 
-// fillPayloads returns how many payloads it filled, and which of the messages still wait for theirs.
+// fillPayloads returns how many payloads it filled, and which of the messages still wait for their payload.
 func (s *Payloads) fillPayloads(ctx context.Context, ids []uuid.UUID) (filled int, pending []uuid.UUID, err error) {
 	for _, query := range []string{fillPayloadsQuery, fillArchivedPayloadsQuery} {
 		if filled == len(ids) {
@@ -130,13 +130,14 @@ func (s *Payloads) fillPayloads(ctx context.Context, ids []uuid.UUID) (filled in
 		}
 		filled += n
 	}
-	if filled < len(ids) { // the others are locked, already filled, or gone
+	if filled < len(ids) { // the other messages are locked, filled already, or deleted
 		err = s.db.Select(ctx, &pending, pendingPayloadsQuery, codec.UUIDArray(ids))
 	}
 	return filled, pending, err
 }
 
-// fillOrRefuse bisects to find the values that PostgreSQL refuses as JSON.
+// fillOrRefuse fills the payloads of messages. When PostgreSQL refuses a value as JSON, it halves the messages until it
+// has found that value, and notes the refusal at its message.
 func (s *Payloads) fillOrRefuse(ctx context.Context, query string, ids []uuid.UUID) (int, error) {
 	var done []uuid.UUID
 	err := s.db.Select(ctx, &done, query, codec.UUIDArray(ids), "")

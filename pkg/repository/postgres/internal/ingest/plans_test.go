@@ -11,10 +11,11 @@ import (
 
 func TestMain(m *testing.M) { stacktest.Main(m) }
 
-// TestReturnPlans: queries that recognise returns by their content scan no table, with any plan.
+// TestReturnPlans: the queries that recognise returns by their content scan no table, with a custom plan or a generic
+// one.
 func TestReturnPlans(t *testing.T) {
 	db := postgrestest.Fresh(t)
-	db.SetMaxOpenConns(1) // plans and settings belong to one session
+	db.SetMaxOpenConns(1) // each session has its own plans and settings
 	postgrestest.SeedMany(t, db)
 	postgrestest.SeedSent(t, db)
 	list := func(format string) string {

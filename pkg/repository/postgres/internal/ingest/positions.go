@@ -10,21 +10,21 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// Positions assigns ids to topics and keeps the next offset of each partition.
+// Positions stores the ids of topics and the next offset of each partition.
 type Positions struct{ db *conn.DB }
 
 // NewPositions returns the Positions of a database.
 func NewPositions(db *conn.DB) *Positions { return &Positions{db} }
 
-// knownTopicsQuery finds the ids of topics, by their index in the request.
+// knownTopicsQuery returns the ids of topics that are stored already, each with the topic's index in the request.
 const knownTopicsQuery = `
 	SELECT w.place, t.id AS topic_id, i.id AS incarnation_id
 	FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w (name, kafka_id, place)
 	JOIN dlq.topics t ON t.name = w.name
 	JOIN dlq.topic_incarnations i ON i.topic_id = t.id AND i.kafka_id = w.kafka_id`
 
-// Rows are inserted in the order of the names, so that two callers never deadlock. Existing names are left out: a
-// conflict would use up an id.
+// Rows are inserted in the order of their names, so that two callers never deadlock. Names that exist already are not
+// inserted, because even a conflicting insert would use up an id.
 const (
 	makeTopicsQuery = `
 	INSERT INTO dlq.topics (name)
@@ -40,8 +40,9 @@ const (
 	ORDER BY 1, 2 ON CONFLICT DO NOTHING`
 )
 
-// OpenTopics implements repository.Ingest. It reads first and inserts only new topics: they are opened at every
-// rebalance and are mostly known. It takes one statement, or four.
+// OpenTopics implements repository.Ingest. It reads first and inserts only topics that are new, because topics are
+// opened at every rebalance and are mostly known then. It sends one statement when all topics are known, and four
+// otherwise.
 func (s *Positions) OpenTopics(ctx context.Context, topics []repository.Topic) ([]repository.TopicRef, error) {
 	if len(topics) == 0 {
 		return nil, nil
@@ -63,7 +64,7 @@ func (s *Positions) OpenTopics(ctx context.Context, topics []repository.Topic) (
 	return nil, errors.New("open topics: the row of a new topic was not found")
 }
 
-// knownTopics returns the ids of n topics; nil when one of the topics is new.
+// knownTopics returns the ids of n topics, or nil when one of the topics is new.
 func (s *Positions) knownTopics(ctx context.Context, names, kafkaIDs []byte, n int) ([]repository.TopicRef, error) {
 	var found []struct {
 		Place       int64 `db:"place"`
@@ -108,8 +109,8 @@ func (s *Positions) OpenPosition(ctx context.Context, starts []repository.Positi
 		offsets.Int64(p.Next)
 	}
 	var found []positionRow
-	// The statement's own snapshot has neither the rows that it inserts nor those that another process inserted at
-	// the same moment; the second try finds them.
+	// The statement does not see rows that another process inserted at the same moment, nor the rows that it inserts
+	// itself; the second try finds both.
 	for range 2 {
 		found = found[:0]
 		err := s.db.Select(ctx, &found, openPositionQuery, incarnations.Arg(), partitions.Arg(), offsets.Arg())

@@ -12,11 +12,11 @@ import (
 type PayloadMode string
 
 const (
-	// PayloadBackground: FillPayloads fills it after the message is stored.
+	// PayloadBackground: FillPayloads fills the column after the message was stored.
 	PayloadBackground PayloadMode = "background"
-	// PayloadInline: Store fills it.
+	// PayloadInline: Store fills the column when it stores the message.
 	PayloadInline PayloadMode = "inline"
-	// PayloadNever: it stays NULL.
+	// PayloadNever: the column stays NULL.
 	PayloadNever PayloadMode = "never"
 )
 
@@ -27,10 +27,10 @@ const DefaultPayloadLimit = 64 << 10
 // projection decides which values are copied into the column payload.
 type projection struct {
 	mode  PayloadMode
-	limit int // of a value, in bytes; 0: none
+	limit int // largest value in bytes; 0 for none
 }
 
-// note returns why a message gets no payload, or none yet; "" when it gets one at once.
+// note returns why a message gets no payload when it is stored; "" when it gets one.
 func (p projection) note(m *entity.Message) string {
 	switch {
 	case m.Record.State == entity.ValueOverLimit:
@@ -60,26 +60,27 @@ func pendingPayloads(in incoming) []byte {
 	return ids.Arg()
 }
 
-// projectionMaxDepth is the maximum nesting depth of a value that is copied to the column payload; jsonb fails
-// between 14,000 and 16,000. The value's bytes are always stored.
+// projectionMaxDepth is the maximum nesting depth of a value that is copied to the column payload; PostgreSQL's jsonb
+// fails at a depth between 14,000 and 16,000. The value's bytes are stored in any case.
 const projectionMaxDepth = payload.MaxScan
 
-// Reasons why a payload is NULL although there is a value.
+// Reasons why the column payload is NULL although the message has a value.
 const (
 	NoteNotJSON  = "not_json"
 	NoteTooLarge = "too_large"
 	NoteTooDeep  = "too_deep"
-	NoteNumber   = "number"     // digits or an exponent that would be huge as text
+	NoteNumber   = "number"     // a number with digits or an exponent that would take very much text
 	NoteText     = "text"       // NUL, or half of a surrogate pair: jsonb rejects both
-	NoteRefused  = "refused"    // PostgreSQL refused it
-	noteOver     = "over_limit" // the record was not stored as a whole
+	NoteRefused  = "refused"    // PostgreSQL refused the value
+	noteOver     = "over_limit" // the value exceeded the limit, and was not stored
 
-	noteUnreadable = "unreadable" // there is no record to store
-	NoteNever      = "never"      // by configuration
-	notePending    = "pending"    // FillPayloads has not filled it yet
+	noteUnreadable = "unreadable" // the record could not be read, and has no value
+	NoteNever      = "never"      // the configuration turns payloads off
+	notePending    = "pending"    // FillPayloads has not filled the payload yet
 )
 
-// Projectable returns "" when jsonb preserves value well enough, else the note to store.
+// Projectable returns "" when the column payload can hold value without losing anything that matters; otherwise the
+// reason to store.
 func Projectable(value []byte, maxBytes int) string {
 	switch {
 	case len(value) > maxBytes:

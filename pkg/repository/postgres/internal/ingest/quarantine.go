@@ -49,8 +49,8 @@ type quarantineRow struct {
 	RetryAt     time.Time     `db:"retry_at"`
 }
 
-// quarantineColumns returns the columns of a quarantineRow; limit is the SQL of the longest key, value and headers
-// that are read, negative for any.
+// quarantineColumns returns the columns of a quarantineRow. limit is the SQL of the maximum length of a key, value or
+// headers; longer ones are not read. A negative limit reads all.
 func quarantineColumns(limit string) string {
 	return `
 	q.id, q.dlq_topic_id, t.name AS dlq_topic, q.incarnation_id, q.partition, q.dlq_offset, q.timestamp_ms,
@@ -136,8 +136,8 @@ func (s *Quarantine) Quarantined(ctx context.Context, q repository.QuarantineQue
 	return list, conn.Translate("list quarantined records", err)
 }
 
-// quarantinedToShow reads records one after the other, with the headers that a page may have, and reserves their
-// memory with ctx.
+// quarantinedToShow reads the records one by one, with at most as many headers as a page may have, and reserves their
+// memory in the reservation of ctx.
 func (s *Quarantine) quarantinedToShow(ctx context.Context, query string, args []any) (list []entity.Quarantined, err error) {
 	var shown codec.ShownPage
 	err = s.db.ReadRows(ctx, query, args, func(rows *sql.Rows) error {
@@ -194,8 +194,8 @@ func (s *Quarantine) WakeQuarantined(ctx context.Context) error {
 		WHERE retry_at > c.moment`, s.db.Clock()))
 }
 
-// A manual action on a quarantined record is in the audit trail with the position and SQLSTATE. The database's
-// message may quote the record.
+// When an operator retries or deletes a record in quarantine, the audit trail stores its position and the SQLSTATE.
+// PostgreSQL's error text is not stored, because it may quote the record.
 const (
 	auditQuarantine = `, audit AS (
 		INSERT INTO dlq.audit (at, action, kind, object_id, last_error, topics, actor, reason, request_id, trace_id, operation_id, call_id)
@@ -238,7 +238,7 @@ func (s *Quarantine) onQuarantined(ctx context.Context, where string, action ent
 	if len(done) > 0 {
 		return nil
 	}
-	// The driver may have sent the statement twice; then the first one was executed.
+	// The driver may have sent the statement twice: then the first one has done the work, and the audit trail shows it.
 	again, err := audit.ChangedBy(ctx, s.db, cause.Operation, action, []uuid.UUID{id})
 	if err != nil {
 		return conn.Translate(where, err)

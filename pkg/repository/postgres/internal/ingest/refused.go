@@ -10,7 +10,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// quarantineQuery moves the position past one record and stores the record.
+// quarantineQuery moves the position past one record and stores the record in quarantine.
 const quarantineQuery = moveSteps + `, kept AS (
 		INSERT INTO dlq.quarantine (id, dlq_topic_id, incarnation_id, partition, dlq_offset, timestamp_ms,
 			headers, state, sqlstate, error, first_try, last_try, retry_at, key, value)
@@ -21,8 +21,7 @@ const quarantineQuery = moveSteps + `, kept AS (
 	)
 	SELECT incarnation_id, partition, next_offset FROM moved`
 
-// quarantine moves the position for a batch with one message, and stores the record in quarantine instead of a
-// message.
+// quarantine stores the record of a batch that has only one message in quarantine, and moves the position past it.
 func (s *Ingester) quarantine(ctx context.Context, batch repository.Batch, refusal error) (repository.Stored, error) {
 	m := &batch.Messages[0]
 	state, err := recordState(m.Record)
@@ -45,7 +44,7 @@ func (s *Ingester) quarantine(ctx context.Context, batch repository.Batch, refus
 	return stored, nil
 }
 
-// nullBytes returns NULL for nil; the driver would send empty bytes.
+// nullBytes returns b as an argument, and NULL for nil, for which the driver would send empty bytes.
 func nullBytes(b []byte) any {
 	if b == nil {
 		return nil
@@ -53,7 +52,7 @@ func nullBytes(b []byte) any {
 	return b
 }
 
-// recordState returns the JSON of a record without its bytes.
+// recordState returns what is known about a record, apart from its bytes, as JSON.
 func recordState(r entity.Record) (string, error) {
 	r.Key, r.Value, r.Headers = nil, nil, nil
 	state, err := json.Marshal(r)
@@ -71,12 +70,12 @@ func timestampOf(source entity.Source) any {
 	return source.Timestamp.UnixMilli()
 }
 
-// bisect stores a refused batch in halves, down to single messages that are refused, which go into quarantine. Each
-// step is committed: other partitions do not wait, and a crash leaves every position where its messages end. With an
-// error it returns what was stored.
+// bisect stores a refused batch in halves, and a refused half in halves again, until a refused part has only one
+// message, which goes into quarantine. Each step is committed. So other partitions do not wait, and after a crash every
+// position is where the stored messages end. When bisect returns an error, it also returns what was stored.
 func (s *Ingester) bisect(ctx context.Context, batch repository.Batch, known *prepared, refusal error) (repository.Stored, error) {
 	if len(batch.Messages) == 0 {
-		return repository.Stored{}, refusal // the refusal is not about a message
+		return repository.Stored{}, refusal // a batch without messages was refused, so no message is the cause
 	}
 	if len(batch.Messages) == 1 && len(batch.Ranges) == 1 {
 		return s.quarantine(ctx, batch, refusal)
@@ -88,7 +87,7 @@ func (s *Ingester) bisect(ctx context.Context, batch repository.Batch, known *pr
 	if err == nil {
 		rest, err = s.storeOrBisect(ctx, second, ofSecond)
 	}
-	// A partition with a range in both halves counts when its second range does.
+	// When both halves have a range of a partition, the partition's last range decides whether it was stored.
 	later := make(map[repository.Partition]bool, len(second.Ranges))
 	for _, r := range second.Ranges {
 		later[r.Partition] = true
@@ -103,8 +102,8 @@ func (s *Ingester) bisect(ctx context.Context, batch repository.Batch, known *pr
 	return rest, err
 }
 
-// halves splits a batch: a range with messages in both halves is split at the first message of the second half.
-// Ranges without messages are in the first.
+// halves splits a batch into two. A range with messages in both halves is split at the first message of the second
+// half. Ranges without messages go into the first half.
 func halves(b repository.Batch) (first, second repository.Batch) {
 	first, second = b, b
 	middle := len(b.Messages) / 2

@@ -19,7 +19,7 @@ import (
 // Audit implements repository.Audit.
 type Audit struct {
 	db     *conn.DB
-	groups *Groups // knows the topics of counters
+	groups *Groups // used to find the topics of the counters
 }
 
 // NewAudit returns the Audit of a database.
@@ -73,7 +73,7 @@ func (s *Audit) Trail(ctx context.Context, q repository.TrailQuery) ([]entity.Au
 	}
 	query, args := trailQuery(q, visible)
 	var found []auditRow
-	// Not prepared: a generic plan would scan the trail back to its beginning for a rare actor or a recent time.
+	// The query is not prepared, because for a rare actor or a recent time a generic plan would read the whole trail.
 	if err := s.db.Pool.SelectContext(ctx, &found, query, args...); err != nil {
 		return nil, conn.Translate("read the audit trail", err)
 	}
@@ -84,11 +84,12 @@ func (s *Audit) Trail(ctx context.Context, q repository.TrailQuery) ([]entity.Au
 	return entries, nil
 }
 
-// byPerson is true for what people did, as entity.AuditEntry.ActorKind says. The index idx_audit_people has the same
-// text.
+// byPerson is the SQL condition for entries of changes that people made; entity.AuditEntry.ActorKind has the same rule.
+// The predicate of the index idx_audit_people has this text.
 const byPerson = `action NOT IN ('attempt', 'pass', 'stop', 'finish') AND actor NOT IN ('settler', 'auto', 'ingest', 'heartbeat')`
 
-// trailQuery contains only the conditions that are set, so that each combination has its own plan.
+// trailQuery returns the query for the audit trail. Its text has only the conditions that are set, so that PostgreSQL
+// plans each combination separately.
 func trailQuery(q repository.TrailQuery, visible seenTopics) (query string, args []any) {
 	where, seen := []string{"true"}, "true"
 	add := func(asked bool, condition string, arg any) {
@@ -108,7 +109,7 @@ func trailQuery(q repository.TrailQuery, visible seenTopics) (query string, args
 	add(q.Action != "", action, codec.Clean(string(q.Action)))
 	add(q.RequestID != "", "request_id = $%d", codec.Clean(q.RequestID))
 	add(!visible.All, "(topics IS NULL OR topics && $%d::text[])", codec.TextArray(visible.Names))
-	if !visible.All { // entries of other objects do not all name their topics
+	if !visible.All { // not all entries of other kinds name their topics
 		seen = where[len(where)-1]
 		if q.ObjectID != uuid.Nil {
 			seen += " AND " + where[1]

@@ -17,7 +17,8 @@ type Bookkeeping struct{ db *conn.DB }
 // NewBookkeeping returns the Bookkeeping of a database.
 func NewBookkeeping(db *conn.DB) *Bookkeeping { return &Bookkeeping{db} }
 
-// A cut-off is relative to the time of the store's clock, $1.
+// In these queries $1 is the time of the store's clock, or NULL for the database's. Rows that are older than a period
+// before that time are deleted.
 const (
 	purgeKeysQuery = `
 	WITH gone AS (
@@ -29,7 +30,7 @@ const (
 	)
 	SELECT count(*) FROM gone`
 
-	// Redrives are deleted with their batches, a row for some hundreds of messages each.
+	// The batches of a redrive are deleted with it; each batch is a row for some hundreds of messages.
 	purgeRedrivesQuery = `
 	WITH gone AS (
 		DELETE FROM dlq.redrives WHERE id = ANY (ARRAY(
@@ -40,8 +41,8 @@ const (
 	)
 	SELECT count(*) FROM gone`
 
-	// Returns are deleted with their attempts. A return that arrived while its message was being deleted has no
-	// attempt; it proves nothing and is found here.
+	// Returns are deleted together with their attempts. But a return that was stored while its parent was being deleted
+	// has no attempt, and is deleted here. Without the attempt it proves nothing.
 	purgeReturnsQuery = `
 	WITH gone AS (
 		DELETE FROM dlq.returns WHERE attempt_id = ANY (ARRAY(
@@ -53,7 +54,7 @@ const (
 	)
 	SELECT count(*) FROM gone`
 
-	// The row of an unconfirmed return is deleted after the returned message.
+	// The row of an unconfirmed return is deleted after the message that returned.
 	purgeUnconfirmedQuery = `
 	WITH gone AS (
 		DELETE FROM dlq.unconfirmed_returns WHERE child_id = ANY (ARRAY(
@@ -68,8 +69,8 @@ const (
 
 	purgeAuditQuery = `SELECT dlq.purge_audit($1, $2)`
 
-	// Edits are deleted with their message, unless an older program that knows no edits deleted it. The query scans
-	// all edits.
+	// Edits are deleted together with their message. Only an older program that does not know edits leaves them. The
+	// query reads all edits.
 	purgeEditsQuery = `
 	WITH gone AS (
 		DELETE FROM dlq.edits WHERE ctid = ANY (ARRAY(
@@ -86,17 +87,18 @@ const (
 	purgeArrivalsQuery = `SELECT dlq.purge_arrivals($1, $2)`
 )
 
-// minAuditDays is the minimum that dlq.purge_audit accepts, in days.
+// minAuditDays is the minimum number of days that dlq.purge_audit accepts.
 const minAuditDays = 365
 
 const trendDays = int(repository.TrendLife / (24 * time.Hour))
 
 // PurgeBookkeeping deletes rows that are kept for a limited time: idempotency keys after their life; ended redrives,
-// and returns without an attempt, after redriveDays; audit entries after auditDays (at least 365); documents and
-// edits without a message, and empty partitions of documents; hourly arrivals after repository.TrendLife; error
-// groups that may be deleted (repository.Groups); archive runs after repository.ArchiveRunLife; ended sessions whose
-// token has expired; drafts of the console after a day. It deletes at most batch rows a transaction (of redrives 10, with their batches) and returns how
-// many rows. When one kind fails it continues with the others.
+// and returns without an attempt, after redriveDays; audit entries after auditDays (at least 365); documents and edits
+// without a message, and empty partitions of documents; hourly arrivals after repository.TrendLife; error groups that
+// are no longer needed (see repository.Groups); archive runs after repository.ArchiveRunLife; ended sessions whose
+// token has expired; drafts of the console after a day. Each transaction deletes at most batch rows, or 10 redrives
+// with their batches. PurgeBookkeeping returns the number of deleted rows. When the deletion of one kind of row fails,
+// it continues with the others.
 func (s *Bookkeeping) PurgeBookkeeping(ctx context.Context, redriveDays, auditDays, batch int) (int64, error) {
 	if redriveDays < 0 || auditDays < minAuditDays || batch < 1 {
 		return 0, fmt.Errorf("purge bookkeeping: redrive days %d, audit days %d, batch %d", redriveDays, auditDays, batch)

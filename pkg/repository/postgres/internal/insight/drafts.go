@@ -12,11 +12,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// Limits of the drafts of one owner: the oldest beyond them are deleted.
+// Limits of the drafts of one owner. When a new draft exceeds them, the oldest drafts are deleted.
 const (
 	maxDrafts       = 100
 	maxDraftBytes   = 32 << 20
-	maxUnownedBytes = 8 << 20 // of all drafts without an owner: their senders are not signed in
+	maxUnownedBytes = 8 << 20 // of all drafts without an owner, which come from people who are not signed in
 )
 
 // Drafts keeps the drafts of the console for all replicas. It is safe for concurrent use.
@@ -25,11 +25,12 @@ type Drafts struct {
 	life time.Duration
 }
 
-// NewDrafts uses a database that Open connected, whose schema has been migrated.
+// NewDrafts returns the Drafts of a database that Open connected and whose schema has been migrated. A draft is kept
+// for life.
 func NewDrafts(db *sqlx.DB, life time.Duration) *Drafts { return &Drafts{db, life} }
 
-// keepDraftQuery deletes older drafts of the owner in the statement that stores a new one: so their number is bounded
-// without any other process.
+// keepDraftQuery stores a draft and deletes the owner's oldest drafts beyond the limits in one statement. So the number
+// of drafts is bounded even when no other process deletes old ones.
 const keepDraftQuery = `
 	WITH surplus AS (
 		SELECT id FROM (
@@ -64,7 +65,7 @@ func (s *Drafts) Draft(ctx context.Context, id string) ([]byte, error) {
 	return content, conn.Translate("read a draft", err)
 }
 
-// Drafts are purged a day after they were written.
+// purgeDraftsQuery deletes drafts a day after they were written.
 const purgeDraftsQuery = `
 	WITH gone AS (
 		DELETE FROM dlq.console_drafts WHERE id = ANY (ARRAY(

@@ -25,7 +25,7 @@ type Activity struct {
 	redrives redriveReader
 }
 
-// redriveReader reads the redrives of events.
+// redriveReader reads the redrives that events are about.
 type redriveReader interface {
 	Redrive(ctx context.Context, id uuid.UUID) (entity.Redrive, error)
 }
@@ -33,15 +33,16 @@ type redriveReader interface {
 // NewActivity returns the Activity of a database.
 func NewActivity(db *conn.DB, redrives redriveReader) *Activity { return &Activity{db, redrives} }
 
-// notificationStateQuery returns how far events were read; stale when that was too long ago, or when the stored
-// transaction id is in the future: the data were moved to another server, whose ids start again.
+// notificationStateQuery returns up to which entry the events were read. stale is true when no process has read events
+// for too long. It is also true when the stored transaction id is in the future: then the data were moved to another
+// server, which counts transactions from the beginning.
 const notificationStateQuery = `
 	SELECT version, mark_xid::text AS mark_xid, mark_id, began_at, n.moment,
 		watched_at IS NULL OR watched_at < n.moment - $2::bigint * interval '1 microsecond'
 			OR mark_xid > pg_snapshot_xmax(pg_current_snapshot()) AS stale
 	FROM dlq.notification_state, (SELECT coalesce($1::timestamptz, clock_timestamp()) AS moment) n`
 
-// beginNotificationsQuery begins after all transactions that have ended by now.
+// beginNotificationsQuery skips all earlier events: reading begins with transactions that have not ended yet.
 const beginNotificationsQuery = `
 	UPDATE dlq.notification_state SET version = version + 1, mark_xid = pg_snapshot_xmin(pg_current_snapshot()), mark_id = 0,
 		began_at = coalesce($1::timestamptz, clock_timestamp()), watched_at = coalesce($1::timestamptz, clock_timestamp())
@@ -56,8 +57,9 @@ type notificationState struct {
 	Stale   bool         `db:"stale"`
 }
 
-// trailEventsQuery reads entries in the order of their transactions, only of transactions before which no other can
-// still commit. Ids give no such order: they are assigned before a transaction ends.
+// trailEventsQuery reads entries of the audit trail in the order of their transaction ids. It reads only transactions
+// that are older than every open one, because an open transaction could still add an entry before them. The ids of
+// entries do not give this order, because an id is assigned before its transaction ends.
 var trailEventsQuery = `
 	SELECT a.xid::text AS xid, a.id, a.at, a.kind, a.to_state, a.action, a.actor, a.object_id,
 		coalesce(nullif(m.original_topic, ''), t.name, '') AS topic, ` + mutedIn("m") + ` AS muted
@@ -84,8 +86,9 @@ type trailEventRow struct {
 	Muted  bool      `db:"muted"`
 }
 
-// groupEventsQuery takes the topics of a group from its arrivals of all time. The group is muted when it is muted in
-// all of these topics; its topics in an event exclude the muted ones.
+// groupEventsQuery finds new and regressed error groups. The topics of a group come from its arrivals. The event is
+// muted when the group is muted in all of these topics; otherwise the event names the topics in which the group is not
+// muted.
 var groupEventsQuery = `
 	SELECT g.id, g.class, g.title, NOT EXISTS (
 		SELECT FROM dlq.group_arrivals a
@@ -112,7 +115,8 @@ type groupEventRow struct {
 	RegressedAt sql.NullTime `db:"regressed_at"`
 }
 
-// spikeEventsQuery reads the few steps of the last minutes, and the hours of only those topics with enough arrivals.
+// spikeEventsQuery reads the arrivals of the last minutes. Only for topics with enough of them it reads the hours of
+// the week before.
 const spikeEventsQuery = `
 	WITH asked AS MATERIALIZED (
 		SELECT moment, date_bin(interval '5 minutes', moment - $4::bigint * interval '1 microsecond', 'epoch') AS recent,
@@ -143,8 +147,8 @@ type spikeEventRow struct {
 	Again   bool    `db:"again"`
 }
 
-// Events implements repository.Notifications. It reads the version first: KeepNotifications refuses notifications
-// if another process has changed the state since.
+// Events implements repository.Notifications. It reads the version of the state first. If another process changes the
+// state after that, KeepNotifications stores nothing.
 func (s *Activity) Events(ctx context.Context, q repository.EventQuery) (repository.Events, error) {
 	state, err := s.notificationState(ctx, q.Patience)
 	if err != nil {
@@ -168,7 +172,7 @@ func (s *Activity) Events(ctx context.Context, q repository.EventQuery) (reposit
 
 func (s *Activity) notificationState(ctx context.Context, patience time.Duration) (notificationState, error) {
 	var found []notificationState
-	for range 3 { // it may have to begin, or wait for another process that does
+	for range 3 { // Events may have to begin reading, or another process has just done so
 		if err := s.db.Select(ctx, &found, notificationStateQuery, s.db.Clock(), patience.Microseconds()); err != nil {
 			return notificationState{}, err
 		}
@@ -185,7 +189,7 @@ func (s *Activity) notificationState(ctx context.Context, patience time.Duration
 	return found[0], nil
 }
 
-// trailEvents moves the state to the last entry that it found.
+// trailEvents appends the events of the audit trail to found, and moves the state to the last entry that it read.
 func (s *Activity) trailEvents(ctx context.Context, found *repository.Events, state *notificationState, limit int) error {
 	var rows []trailEventRow
 	if err := s.db.Select(ctx, &rows, trailEventsQuery, state.Xid, state.ID, limit+1); err != nil {
@@ -238,7 +242,7 @@ const redriveTopicsQuery = `
 	UNION SELECT selection->>'topic' FROM dlq.redrives WHERE id = $1 AND selection->>'topic' > ''
 	ORDER BY 1`
 
-// ofRedrive adds the data of a redrive; a deleted one has none.
+// ofRedrive adds the data of the redrive to the event; a redrive that was deleted has none.
 func (s *Activity) ofRedrive(ctx context.Context, event *repository.Event, state entity.RedriveState) error {
 	r, err := s.redrives.Redrive(ctx, event.Object)
 	if errors.Is(err, entity.ErrNotFound) {
@@ -302,8 +306,8 @@ func cursorOfEvents(text string) (version int64, xid string, id int64, ok bool) 
 	return version, parts[1], id, errVersion == nil && errXid == nil && errID == nil
 }
 
-// activityTopicsQuery steps from topic to topic along an index. Messages of unknown origin are excluded unless all
-// topics are visible.
+// activityTopicsQuery reads each topic once, by stepping from one to the next along an index. Messages of unknown
+// origin are left out unless the caller may see all topics.
 const activityTopicsQuery = `
 	WITH RECURSIVE step AS (
 		(SELECT original_topic AS name FROM dlq.activity WHERE original_topic > '' ORDER BY original_topic LIMIT 1)
@@ -314,7 +318,7 @@ const activityTopicsQuery = `
 	)
 	SELECT name FROM step WHERE name IS NOT NULL`
 
-// arrivalsQuery returns at least one row, which has the progress of the search index.
+// arrivalsQuery also returns how far the search index is, so it returns at least one row.
 var (
 	arrivalsQuery         = arrivalsWhere("")
 	arrivalsOfTopicsQuery = arrivalsWhere("a.original_topic = ANY ($5::text[]) AND ")
@@ -363,8 +367,8 @@ func (s *Activity) Arrivals(ctx context.Context, q repository.ArrivalsQuery) (re
 	return came, nil
 }
 
-// activeTopics returns the topics of a query. They are read first, because SQL cannot match the patterns against
-// names.
+// activeTopics returns the topics of a query. They are read before the main query, because SQL cannot match the
+// patterns with names.
 func (s *Activity) activeTopics(ctx context.Context, q repository.ArrivalsQuery) ([]string, error) {
 	if q.Topic != "" {
 		if q.Topic != codec.Clean(q.Topic) || q.Visible != nil && !q.Visible.Match(q.Topic) {

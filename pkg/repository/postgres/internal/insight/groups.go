@@ -24,8 +24,9 @@ type Groups struct{ db *conn.DB }
 // NewGroups returns the Groups of a database.
 func NewGroups(db *conn.DB) *Groups { return &Groups{db} }
 
-// saveFingerprintsQuery inserts new groups in one order and does not touch known ones: most are known. A group whose
-// messages came first has a row without a name, which is filled in.
+// saveFingerprintsQuery inserts new error groups in the order of their ids, and does not write known ones, because most
+// are known. The first messages of a group may be stored before its fingerprint: then the group has a row without a
+// name, which is filled in here.
 const saveFingerprintsQuery = `
 	INSERT INTO dlq.error_groups AS g (id, class, title, frames, rule)
 	SELECT DISTINCT ON (n.id) n.id, n.class, n.title, ARRAY(SELECT jsonb_array_elements_text(n.frames::jsonb)), n.rule
@@ -47,7 +48,7 @@ func (s *Groups) SaveFingerprints(ctx context.Context, fingerprints []entity.Fin
 	return conn.Translate("store fingerprints", s.db.Exec(ctx, saveFingerprintsQuery, c.args()...))
 }
 
-// fingerprintColumns are fingerprints as arguments of a statement.
+// fingerprintColumns has fingerprints as arguments of a statement, one array for each column.
 type fingerprintColumns struct{ id, class, title, frames, rule *codec.Array }
 
 func newFingerprintColumns[T any](list []T, of func(T) entity.Fingerprint) (fingerprintColumns, error) {
@@ -110,7 +111,7 @@ func (s *Groups) ErrorGroup(
 	return groups[0].ErrorGroup, nil
 }
 
-// seenTopics are the original topics that the caller may see.
+// seenTopics has the original topics that the caller may see.
 type seenTopics struct {
 	All   bool
 	Names []string
@@ -120,7 +121,7 @@ func (t seenTopics) hides(topic string) bool {
 	return topic != "" && !t.All && !slices.Contains(t.Names, topic)
 }
 
-// groupTopicsQuery steps from topic to topic along an index.
+// groupTopicsQuery reads each original topic of the counters once, by stepping from one to the next along an index.
 const groupTopicsQuery = `
 	WITH RECURSIVE step AS (
 		(SELECT original_topic AS name FROM dlq.group_counters ORDER BY original_topic LIMIT 1)
@@ -131,8 +132,8 @@ const groupTopicsQuery = `
 	)
 	SELECT name FROM step WHERE name <> ''`
 
-// visibleGroups reads the visible topics before the query, because SQL cannot match patterns. Counters outlive their
-// messages, so topics without messages are included.
+// visibleGroups returns the original topics that the caller may see. They are read before the main query, because SQL
+// cannot match the patterns. Topics whose messages were all deleted are included, because their counters still exist.
 func (s *Groups) visibleGroups(ctx context.Context, visible *entity.TopicPatterns) (seenTopics, error) {
 	if visible == nil {
 		return seenTopics{All: true}, nil
@@ -157,8 +158,9 @@ func (s *Groups) readGroups(ctx context.Context, q *groupsQuery) ([]repository.L
 	return groups, nil
 }
 
-// annotateQuery changes nothing a second time for one operation, and returns the topics in which the group has
-// messages. A topic's first annotation begins as a copy of that for all topics.
+// annotateQuery annotates an error group and returns the annotated topics. If the same operation has annotated the
+// group before, it changes nothing. '*' stands for all topics. The first annotation of a single topic starts as a copy
+// of the annotation for all topics.
 const annotateQuery = `
 	WITH noted AS MATERIALIZED (
 		SELECT id FROM dlq.error_groups WHERE id = $1::uuid AND first_seen IS NOT NULL
@@ -227,22 +229,23 @@ func (s *Groups) AnnotateGroup(
 	return topics, nil
 }
 
-// mutedIn returns the condition that an error group is muted in a topic. row is the SQL name of a row that has
-// both.
+// mutedIn returns the condition that an error group is muted in a topic. row is the SQL name of a row with the columns
+// group_id and original_topic.
 func mutedIn(row string) string {
 	return `coalesce((SELECT n.muted FROM dlq.group_annotations n
 		WHERE n.group_id = ` + row + `.group_id AND n.original_topic IN (` + row + `.original_topic, '*')
 		ORDER BY n.original_topic = '*' LIMIT 1), false)`
 }
 
-// arg adds a value and returns its parameter.
+// arg adds an argument and returns the name of its parameter.
 func (q *groupsQuery) arg(value any, cast string) string {
 	q.Args = append(q.Args, value)
 	return fmt.Sprintf("$%d::%s", len(q.Args), cast)
 }
 
-// seen returns the condition that a counter c is of a visible topic; "" when all are. No index can be used for it,
-// because the index would be searched once for each topic.
+// seen returns the condition that a counter c belongs to a topic that the caller may see; "" when all topics are
+// visible. The condition is written so that no index can be used, because PostgreSQL would search the index once for
+// each topic.
 func (q *groupsQuery) seen(visible seenTopics) string {
 	if visible.All {
 		return ""
@@ -251,8 +254,8 @@ func (q *groupsQuery) seen(visible seenTopics) string {
 	return " AND (c.original_topic IN (SELECT name FROM seen)) IS TRUE"
 }
 
-// exactLastSeen is the time of the last arrival of a group g, as reads returns it, when all topics are visible. The
-// row of the group is late by up to a minute.
+// exactLastSeen joins the time of the last arrival of the error group g. It is used when all topics are visible. The
+// column last_seen of the group's own row may be up to a minute behind that time.
 const exactLastSeen = ` CROSS JOIN LATERAL (
 		SELECT coalesce(max(s.last_seen), g.last_seen) AS last_seen FROM (
 			SELECT max(c.last_seen) AS last_seen FROM dlq.group_arrivals c
@@ -260,8 +263,9 @@ const exactLastSeen = ` CROSS JOIN LATERAL (
 		) s
 	) e`
 
-// pickByTime walks an index of the groups and tests each until the page is full. Where not all topics are visible, it
-// reads each group's times in the visible topics only: the times of others must not be revealed.
+// pickByTime selects the error groups of a page by walking an index of times and testing each group until the page is
+// full. When the caller may see only some topics, it uses the group's times in these topics, because the times in other
+// topics must not be revealed.
 func (q *groupsQuery) pickByTime(asked repository.GroupQuery, seen string) string {
 	from, column := q.from(seen), "g.last_seen"
 	if asked.Sort == repository.GroupsByFirstSeen {
@@ -279,9 +283,10 @@ func (q *groupsQuery) pickByTime(asked repository.GroupQuery, seen string) strin
 		WHERE %[3]s ORDER BY %[1]s DESC, g.id DESC LIMIT %[4]s`, column, from, strings.Join(conditions, " AND "), limit)
 }
 
-// pickByLastSeen walks the index of the lagging times to the end of a page, and then sorts by the exact times all groups
-// that may be on that page: a group with a time of more than a minute before the earliest of them cannot. order is the
-// exact time, as a whole or to the second.
+// pickByLastSeen selects the error groups of a page by their last arrival. The index has last_seen of the groups' rows,
+// which may be up to a minute behind. The query first walks this index to the end of a page. Then it takes all groups
+// whose last_seen is at most a minute before the earliest exact time found; no other group can be on the page. These it
+// sorts by their exact times. order is the SQL of the exact time, with or without fractions of a second.
 func (q *groupsQuery) pickByLastSeen(asked repository.GroupQuery, conditions []string, order, limit string) string {
 	if asked.After != nil {
 		conditions = append(conditions, "g.last_seen < "+q.arg(time.UnixMicro(asked.After.Key).UTC(), "timestamptz")+" + interval '1 second'")
@@ -296,7 +301,7 @@ func (q *groupsQuery) pickByLastSeen(asked repository.GroupQuery, conditions []s
 		ORDER BY %[4]s DESC, g.id DESC LIMIT %[3]s`, exactLastSeen, where, limit, order)
 }
 
-// after is the condition that a time comes after the cursor.
+// after returns the condition that a group comes after the cursor in the order of column; none for the first page.
 func (q *groupsQuery) after(asked repository.GroupQuery, column string) []string {
 	if asked.After == nil {
 		return nil
@@ -305,7 +310,8 @@ func (q *groupsQuery) after(asked repository.GroupQuery, column string) []string
 		q.arg(time.UnixMicro(asked.After.Key).UTC(), "timestamptz"), q.arg(asked.After.ID, "uuid"))}
 }
 
-// from joins the groups with their times in the visible topics.
+// from returns the FROM clause for the error groups and, if the caller may see only some topics, their times in these
+// topics.
 func (q *groupsQuery) from(seen string) string {
 	if seen == "" {
 		return "dlq.error_groups g"
@@ -313,7 +319,8 @@ func (q *groupsQuery) from(seen string) string {
 	return "dlq.error_groups g JOIN (" + arrivalTimes(seen) + ") a ON a.group_id = g.id"
 }
 
-// conditions select the groups that are asked for. A walk tests one group after the other, and others test all at once.
+// conditions returns the conditions on the error groups. With walk they have a form that PostgreSQL tests for one group
+// after the other; otherwise it may find all matching groups at once.
 func (q *groupsQuery) conditions(asked repository.GroupQuery, seen string, walk bool) []string {
 	conditions, times := []string{"g.first_seen IS NOT NULL"}, "g"
 	if seen != "" {
@@ -340,7 +347,7 @@ func (q *groupsQuery) conditions(asked repository.GroupQuery, seen string, walk 
 	return conditions
 }
 
-// in is the condition that a counter c is of one of the statuses; "" for all.
+// in returns the condition that a counter c has one of the statuses; "" for any status.
 func (q *groupsQuery) in(statuses []entity.Status) string {
 	if len(statuses) == 0 {
 		return ""
@@ -352,12 +359,13 @@ func (q *groupsQuery) in(statuses []entity.Status) string {
 	return " AND c.status = ANY (" + q.arg(codec.TextArray(names), "text[]") + ")"
 }
 
-// anyOf is the condition that a group has messages in the counters c.
+// anyOf returns the condition that a group g has messages in those counters c that meet condition.
 func (q *groupsQuery) anyOf(condition string) string {
 	return "g.id IN (SELECT c.group_id FROM dlq.group_counters c WHERE " + condition + " GROUP BY 1 HAVING sum(c.messages) > 0)"
 }
 
-// pickByOpen adds up the counters of all groups: no index can hold a sum.
+// pickByOpen selects the error groups of a page by their number of open messages. It adds up the counters of all
+// groups, because an index cannot have a sum.
 func (q *groupsQuery) pickByOpen(asked repository.GroupQuery, seen string) string {
 	counted := q.in(asked.Statuses)
 	if counted == "" {
@@ -375,9 +383,10 @@ func (q *groupsQuery) pickByOpen(asked repository.GroupQuery, seen string) strin
 		WHERE ` + strings.Join(conditions, " AND ") + ` ORDER BY 2 DESC, g.id DESC LIMIT ` + q.arg(asked.Limit, "bigint")
 }
 
-// pickByRecent adds up the minutes. The place joins both parts of the order: see repository.RecentKey. Where all topics
-// are visible, only groups with recent arrivals are sorted by their number; a walk by the time of the last arrival fills
-// the page.
+// pickByRecent selects the error groups of a page by the number of their recent messages, which it adds up from
+// group_minutes, and then by their last arrival. place has both in one number; see repository.RecentKey. When all
+// topics are visible, only the groups with recent messages are sorted by their number; the rest of the page comes from
+// pickQuiet, which walks the index of the last arrival.
 func (q *groupsQuery) pickByRecent(asked repository.GroupQuery, seen string) string {
 	const place = "SELECT g.id, (least(coalesce(n.messages, 0), 1073741823) << 33) + floor(extract(epoch FROM %s.last_seen))::bigint AS place FROM "
 	q.with += `lately AS MATERIALIZED (
@@ -399,7 +408,7 @@ func (q *groupsQuery) pickByRecent(asked repository.GroupQuery, seen string) str
 	return "SELECT r.id, r.place FROM (" + all + ") r " + after + " ORDER BY r.place DESC, r.id DESC LIMIT " + q.arg(asked.Limit, "bigint")
 }
 
-// pickQuiet selects the other groups, by the second of their last arrival.
+// pickQuiet selects the groups without recent messages, by the time of their last arrival in whole seconds.
 func (q *groupsQuery) pickQuiet(asked repository.GroupQuery, where string) string {
 	if after := asked.After; after != nil && after.Key < repository.RecentKey(1, time.Unix(0, 0)) {
 		asked.After = &repository.GroupCursor{Key: time.Unix(after.Key, 0).UnixMicro(), ID: after.ID}
@@ -409,8 +418,8 @@ func (q *groupsQuery) pickQuiet(asked repository.GroupQuery, where string) strin
 	return q.pickByLastSeen(asked, []string{where, "g.last_seen IS NOT NULL", "g.id NOT IN (SELECT group_id FROM lately)"}, "date_trunc('second', e.last_seen)", q.arg(asked.Limit, "bigint"))
 }
 
-// reads returns the whole query for the groups that pick selects: names, and sums of counters and arrivals, found
-// by the group. Lists are returned as arrays, which take half the work of JSON.
+// reads returns the whole query for the groups that pick selects. It reads their names and the sums of their counters
+// and arrivals, each found by the id of the group. Lists are returned as arrays, which cost half as much as JSON.
 func (q *groupsQuery) reads(pick, seen string, trend repository.Trend) *groupsQuery {
 	hours := "SELECT NULL::bigint[] AS hours, NULL::bigint[] AS hour_messages"
 	if !trend.Until.IsZero() {
@@ -518,8 +527,9 @@ func (r *groupRow) group() entity.ErrorGroup {
 	return g
 }
 
-// recentGroupsQuery reads only the newest entries of two indexes. The planner must know the cut-off: otherwise it
-// expects a third of all groups and reads them all.
+// recentGroupsQuery counts new and regressed error groups; it reads only the newest entries of two indexes. PostgreSQL
+// must plan it for its arguments: without the cut-off it would expect a third of all groups to match, and read them
+// all.
 var recentGroupsQuery = `
 	SELECT
 		(SELECT count(*) FROM dlq.error_groups g
@@ -529,8 +539,8 @@ var recentGroupsQuery = `
 		 WHERE regressed_at > coalesce($1::timestamptz, now()) - $2::bigint * interval '1 microsecond'
 		   AND NOT (` + mutedEverywhere + `) AND id <> ALL ($3::uuid[])) AS regressed`
 
-// mutedEverywhere is the condition that a group g is muted in every topic in which it ever arrived. It is tested for
-// each group separately: for an EXISTS the planner would read all annotations.
+// mutedEverywhere is the condition that an error group g is muted in every topic in which its messages ever arrived. It
+// is written with subqueries that PostgreSQL runs for each group; for an EXISTS it would read all annotations.
 var mutedEverywhere = `(SELECT true FROM dlq.group_annotations n WHERE n.group_id = g.id AND n.muted LIMIT 1) IS NOT NULL AND (
 		SELECT true FROM dlq.group_arrivals a
 		WHERE a.group_id = g.id AND a.hour = '-infinity' AND a.messages > 0 AND NOT ` + mutedIn("a") + ` LIMIT 1) IS NULL`

@@ -10,15 +10,15 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// groupsQuery is the text and the arguments of a query for groups. There is one text for each combination of
-// conditions, so they are prepared.
+// groupsQuery has the text and the arguments of a query for error groups. The text depends only on which conditions are
+// set, so there are few texts, and they are kept prepared.
 type groupsQuery struct {
 	Text string
 	Args []any
-	with string // the common table expression that the conditions use
+	with string // common table expression for the conditions
 }
 
-// pageOfGroups selects the groups of a page, then reads their data.
+// pageOfGroups returns the query that selects the error groups of a page and then reads their data.
 func pageOfGroups(q repository.GroupQuery, visible seenTopics) *groupsQuery {
 	made := &groupsQuery{}
 	seen := made.seen(visible)
@@ -41,7 +41,7 @@ func oneGroup(id uuid.UUID, visible seenTopics, trend repository.Trend) *groupsQ
 	return made.reads(`SELECT g.id, 0::bigint AS place FROM dlq.error_groups g WHERE `+strings.Join(conditions, " AND "), seen, trend)
 }
 
-// arrivedIn returns the condition that a message of a group g arrived in a visible topic.
+// arrivedIn returns the condition that a message of the error group g arrived in a topic that the caller may see.
 func arrivedIn(seen string) []string {
 	if seen == "" {
 		return nil
@@ -50,7 +50,8 @@ func arrivedIn(seen string) []string {
 		WHERE c.group_id = g.id AND c.hour = '-infinity'` + seen + `) > 0`}
 }
 
-// arrivalTimes returns the times of the first and the last arrival of each group in visible topics.
+// arrivalTimes returns the SQL for the first and the last arrival of each error group in the topics that the caller may
+// see.
 func arrivalTimes(seen string) string {
 	return `SELECT s.group_id, min(s.first_seen) AS first_seen, max(s.last_seen) AS last_seen FROM (
 			SELECT c.group_id, min(c.first_seen) AS first_seen, max(c.last_seen) AS last_seen FROM dlq.group_arrivals c
@@ -58,7 +59,7 @@ func arrivalTimes(seen string) string {
 		) s GROUP BY 1`
 }
 
-// groupRow is an error group as readGroups selects it.
+// groupRow is an error group as the query of reads returns it.
 type groupRow struct {
 	ID          uuid.UUID      `db:"id"`
 	Place       int64          `db:"place"`
@@ -71,21 +72,23 @@ type groupRow struct {
 	RegressedAt sql.NullTime   `db:"regressed_at"`
 	Arrived     int64          `db:"arrived"`
 
-	// Annotations, one element a topic. Others: the group has topics without one.
+	// The annotations have one element for each topic. Others reports that the group also has topics without an
+	// annotation.
 	Noted  pq.StringArray `db:"noted"`
 	Notes  pq.StringArray `db:"notes"`
 	Links  pq.StringArray `db:"links"`
 	Mutes  pq.BoolArray   `db:"mutes"`
 	Others bool           `db:"others"`
 
-	// Counts, one element a topic and status.
+	// The counts have one element for each topic and status.
 	Topics   pq.StringArray `db:"topics"`
 	Statuses pq.StringArray `db:"statuses"`
 	Messages pq.Int64Array  `db:"messages"`
-	// Arrivals by the hour: the beginning of each hour, in seconds since 1970, and its number of messages.
+	// The arrivals by the hour: Hours has the beginning of each hour in seconds since 1970, the next field its number
+	// of messages.
 	Hours        pq.Int64Array `db:"hours"`
 	HourMessages pq.Int64Array `db:"hour_messages"`
-	// Arrivals by the minute, in the same form.
+	// The arrivals by the minute, in the same form as those by the hour.
 	Minutes        pq.Int64Array `db:"minutes"`
 	MinuteMessages pq.Int64Array `db:"minute_messages"`
 	CountedUntil   sql.NullTime  `db:"counted_until"`

@@ -20,9 +20,10 @@ type Keys struct{ db *conn.DB }
 // NewKeys returns the Keys of a database.
 func NewKeys(db *conn.DB) *Keys { return &Keys{db} }
 
-// openKeyQuery acquires a key that is new, expired, abandoned, or already the caller's: the driver may send the
-// statement twice. The table's unique key admits one caller; the others read the row. A row inserted at the same
-// moment is not in the snapshot: when there is no answer the statement runs again.
+// openKeyQuery acquires a key that is new, expired or abandoned. It also acquires a key that the caller holds already,
+// because the driver may send the statement twice. The unique constraint of the table lets one caller insert the key;
+// all others read the row. A statement does not see a row that was inserted after the statement began. Then it returns
+// nothing, and OpenKey runs it again.
 const openKeyQuery = `
 	WITH taken AS (
 		INSERT INTO dlq.idempotency_keys AS k
@@ -62,7 +63,7 @@ type keyRow struct {
 
 // OpenKey implements repository.Keys.
 func (s *Keys) OpenKey(ctx context.Context, k repository.Key, lease time.Duration) (repository.KeyState, error) {
-	for range 10 { // two tries are enough unless callers keep creating and dropping the key
+	for range 10 { // more than two tries are needed only while callers keep creating and dropping the key
 		var found []keyRow
 		err := s.db.Select(ctx, &found, openKeyQuery, codec.Clean(k.Principal), codec.Clean(k.Key), k.Request[:],
 			k.Operation, k.Owner, lease.Microseconds(), repository.KeyLife.Microseconds(), s.db.Clock())
@@ -76,7 +77,7 @@ func (s *Keys) OpenKey(ctx context.Context, k repository.Key, lease time.Duratio
 	return repository.KeyState{}, conn.Unavailable("open idempotency key", errors.New("other callers keep creating and dropping it"))
 }
 
-// state returns the state of the row for the caller who sent k.
+// state returns the state of the key for the caller that sent k.
 func (r keyRow) state(k repository.Key) repository.KeyState {
 	state := repository.KeyState{Phase: repository.KeyAtWork, Operation: r.Operation}
 	switch {
@@ -96,7 +97,7 @@ func (r keyRow) state(k repository.Key) repository.KeyState {
 	return state
 }
 
-// ownKey finds the row of a key in progress by its owner.
+// ownKey is the condition for the row of a key in progress that its owner holds.
 const ownKey = ` WHERE principal = $1 AND key = $2 AND owner = $3 AND status IS NULL`
 
 // HoldKey implements repository.Keys.
@@ -119,7 +120,8 @@ func (s *Keys) DropKey(ctx context.Context, k repository.Key) error {
 	return s.onKey(ctx, "drop idempotency key", k, `DELETE FROM dlq.idempotency_keys`+ownKey)
 }
 
-// onKey runs a statement on the row that ownKey finds, if there is one.
+// onKey runs a statement on the row of a key in progress. When the caller does not hold the key, the statement changes
+// nothing.
 func (s *Keys) onKey(ctx context.Context, where string, k repository.Key, query string, args ...any) error {
 	var none []keyRow
 	args = append([]any{codec.Clean(k.Principal), codec.Clean(k.Key), k.Owner}, args...)
@@ -133,8 +135,9 @@ type Sessions struct{ db *sqlx.DB }
 // NewSessions returns the Sessions of a database whose schema has been migrated. Open returns such a db.
 func NewSessions(db *sqlx.DB) *Sessions { return &Sessions{db} }
 
-// SigningKeys returns the keys, with the one that signs first. If there is none, candidate becomes the key of all
-// processes, unless another process was faster.
+// SigningKeys returns all signing keys; the first one signs new cursors. If there is no key yet, SigningKeys stores
+// candidate as the key of all processes. If another process has stored a key at the same time, that key is used
+// instead.
 func (s *Sessions) SigningKeys(ctx context.Context, candidate []byte) ([][]byte, error) {
 	const (
 		read  = `SELECT key FROM dlq.signing_keys ORDER BY id DESC`
@@ -150,7 +153,7 @@ func (s *Sessions) SigningKeys(ctx context.Context, candidate []byte) ([][]byte,
 	return keys, conn.Translate("read the signing keys", err)
 }
 
-// EndSessions stores the digests at least until the given time.
+// EndSessions marks the sessions with these digests as ended, at least until the given time.
 func (s *Sessions) EndSessions(ctx context.Context, digests [][32]byte, until time.Time) error {
 	_, err := s.db.ExecContext(ctx, `
 		INSERT INTO dlq.revoked_sessions AS r (digest, ends_at)
@@ -159,7 +162,7 @@ func (s *Sessions) EndSessions(ctx context.Context, digests [][32]byte, until ti
 	return conn.Translate("end a session", err)
 }
 
-// EndedSessions returns those of the digests that are stored.
+// EndedSessions returns those of the digests whose sessions have ended.
 func (s *Sessions) EndedSessions(ctx context.Context, digests [][32]byte) ([][32]byte, error) {
 	var rows [][]byte
 	err := s.db.SelectContext(ctx, &rows, `SELECT digest FROM dlq.revoked_sessions WHERE digest = ANY ($1)`, byteaArray(digests))

@@ -64,8 +64,8 @@ func (s *Mappings) Mapping(ctx context.Context) (entity.Mapping, error) {
 	return m, nil
 }
 
-// replaceQuery records the rules with their version in the audit trail: the previous rules are in the entry of the
-// previous version.
+// replaceQuery replaces the rules and writes the new rules with their version to the audit trail. The previous rules
+// need not be written, because the entry of the previous version has them.
 const replaceQuery = `
 	WITH changed AS (
 		UPDATE dlq.topic_mapping SET version = version + 1, rules = $8::jsonb,
@@ -81,7 +81,8 @@ const replaceQuery = `
 	)
 	SELECT version, rules, updated_at, updated_by FROM changed`
 
-// replacedQuery searches by the operation, which has one entry: the operation of a redrive replaces no mapping.
+// replacedQuery searches by the operation. An operation that replaced the mapping has only one entry; redrives, whose
+// operations have many entries, do not replace the mapping.
 const replacedQuery = `SELECT EXISTS (SELECT FROM dlq.audit WHERE operation_id = $1::uuid AND action = 'replace')`
 
 // ReplaceMapping implements repository.Mappings.
@@ -110,7 +111,8 @@ func (s *Mappings) ReplaceMapping(ctx context.Context, rules []entity.TopicRule,
 	return s.replacedBefore(ctx, cause.Operation)
 }
 
-// replacedBefore handles a change that found another version: the same operation may have made that version.
+// replacedBefore is called when a change was refused because the mapping has another version. The same operation may
+// have made that version: then the driver sent the statement twice, and replacedBefore returns the mapping.
 func (s *Mappings) replacedBefore(ctx context.Context, operation uuid.UUID) (entity.Mapping, error) {
 	var before []bool
 	if err := s.db.Select(ctx, &before, replacedQuery, operation); err != nil {
@@ -123,7 +125,7 @@ func (s *Mappings) replacedBefore(ctx context.Context, operation uuid.UUID) (ent
 	return entity.Mapping{}, &entity.MappingConflictError{Version: m.Version}
 }
 
-// Unmapped implements repository.Mappings, ties by name.
+// Unmapped implements repository.Mappings. Topics with equal numbers are ordered by name.
 func (s *Mappings) Unmapped(ctx context.Context, visible *entity.TopicPatterns) ([]repository.UnmappedTopic, error) {
 	var found []struct {
 		Topic    string `db:"name"`

@@ -21,8 +21,8 @@ type Notifications struct{ db *conn.DB }
 // NewNotifications returns the Notifications of a database.
 func NewNotifications(db *conn.DB) *Notifications { return &Notifications{db} }
 
-// keepNotificationsQuery does nothing when the version has changed. Groups are locked in the order of their ids, as
-// Store does.
+// keepNotificationsQuery does nothing when the stored version is no longer $2, because then another process has changed
+// the state. It locks error groups in the order of their ids; Store uses the same order.
 const keepNotificationsQuery = `
 	WITH held AS (
 		UPDATE dlq.notification_state SET version = version + 1, mark_xid = $3::text::xid8, mark_id = $4,
@@ -94,7 +94,8 @@ func (s *Notifications) KeepNotifications(ctx context.Context, k repository.Kept
 	return len(kept) > 0, nil
 }
 
-// reportedColumns returns the groups of the events, with the times when they regressed, and the topics with spikes.
+// reportedColumns returns the error groups of the events, the times at which these groups regressed, and the topics
+// with spikes, as arguments.
 func reportedColumns(events []repository.Event) (groups, regressed, topics []byte) {
 	id, at, topic := codec.NewArray(codec.OIDUUID, len(events), 16), codec.NewArray(codec.OIDTimestamptz, len(events), 8), codec.NewArray(codec.OIDText, 8, 24)
 	for _, e := range events {
@@ -150,7 +151,8 @@ func notificationColumns(notifications []repository.NewNotification) (notificati
 const notificationShown = `n.id, n.sink, n.kind, n.object, array_to_json(n.topics)::text AS topics, n.events, n.first_at, n.last_at,
 	array_to_json(n.message_ids)::text AS message_ids, n.detail::text AS detail, n.created_at, n.attempts, n.last_error`
 
-// claimNotificationQuery waits for no lock: a sink whose row is locked is being served.
+// claimNotificationQuery waits for no lock. It skips a sink whose row is locked, because another process is claiming
+// for that sink.
 const claimNotificationQuery = `
 	WITH now AS MATERIALIZED (
 		SELECT coalesce($1::timestamptz, clock_timestamp()) AS moment
@@ -215,7 +217,8 @@ func (s *Notifications) ClaimNotification(ctx context.Context, c repository.Noti
 	return n, true, nil
 }
 
-// settleNotificationQuery locks the notification before its sink. Claims wait for neither.
+// settleNotificationQuery locks first the notification and then its sink. It cannot deadlock with claims, because
+// claims wait for no lock.
 const settleNotificationQuery = `
 	WITH now AS MATERIALIZED (
 		SELECT coalesce($1::timestamptz, clock_timestamp()) AS moment

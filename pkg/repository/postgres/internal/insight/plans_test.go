@@ -19,11 +19,11 @@ import (
 
 func TestMain(m *testing.M) { stacktest.Main(m) }
 
-// TestPlans: no query for the audit trail or an idempotency key scans the table, neither with a custom plan for its
-// arguments nor with a generic plan.
+// TestPlans: no query for the audit trail or for idempotency keys scans its whole table, neither with the custom plan
+// for its arguments nor with the generic plan.
 func TestPlans(t *testing.T) {
 	db := postgrestest.Fresh(t)
-	db.SetMaxOpenConns(1) // plans and settings belong to one session
+	db.SetMaxOpenConns(1) // each session has its own plans and settings
 	postgrestest.SeedAudit(t, db)
 	id := "'" + uuid.NewString() + "'"
 	key := []string{"'alice'", "'key7'", "'\\x01'", id, id, "30000000", "86400000000", "NULL"}
@@ -51,11 +51,11 @@ func TestPlans(t *testing.T) {
 	})
 }
 
-// TestActivityPlans: arrivals are read from the rows of the requested time only, and never from the messages;
-// deleting old rows reads one end of an index.
+// TestActivityPlans: a query for arrivals reads only the rows of the requested time, and no messages. The deletion of
+// old rows reads one end of an index.
 func TestActivityPlans(t *testing.T) {
 	db := postgrestest.Fresh(t)
-	db.SetMaxOpenConns(1) // plans and settings belong to one session
+	db.SetMaxOpenConns(1) // each session has its own plans and settings
 	postgrestest.Exec(t, db, `INSERT INTO dlq.activity
 		SELECT 'topic' || topic, minutes, date_bin(minutes * interval '1 minute', now(), 'epoch') - n * minutes * interval '1 minute', 3, 1
 		FROM (VALUES (5, 24), (60, 8 * 24)) s (minutes, steps), generate_series(0, steps) n, generate_series(1, 200) topic`)
@@ -84,8 +84,8 @@ func TestActivityPlans(t *testing.T) {
 	}
 }
 
-// TestGroupPlans: queries for groups and topics do not scan messages nor, except for the order by open messages, all
-// of the counters or arrivals.
+// TestGroupPlans: queries for error groups and topics do not scan the messages. Only the order by open messages scans
+// all counters.
 func TestGroupPlans(t *testing.T) {
 	db := postgrestest.Fresh(t)
 	db.SetMaxOpenConns(1)
@@ -96,7 +96,7 @@ func TestGroupPlans(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		made    *groupsQuery
-		sums    bool // over all counters
+		sums    bool // it adds up all counters
 		indexes []string
 	}{
 		{"FirstPage", pageOfGroups(repository.GroupQuery{Limit: 20, Trend: day}, all), false, []string{"idx_error_groups_last_seen", "group_counters_pkey", "group_arrivals_pkey"}},
@@ -123,7 +123,7 @@ func TestGroupPlans(t *testing.T) {
 	})
 }
 
-// seedGroups inserts 1,000 groups and topics with the messages of seedMany.
+// seedGroups inserts the messages of SeedMany, and 1,000 error groups and topics.
 func seedGroups(t *testing.T, db *sqlx.DB) {
 	t.Helper()
 	postgrestest.Exec(t, db, `INSERT INTO dlq.error_groups (id, title) SELECT md5((n)::text)::uuid, 'group ' || n FROM generate_series(0, 999) n`)
@@ -135,12 +135,12 @@ func seedGroups(t *testing.T, db *sqlx.DB) {
 	}
 }
 
-// literals formats arguments as SQL.
+// literals returns arguments as SQL literals.
 func literals(args []any) []string {
 	all := make([]string, len(args))
 	for i, arg := range args {
 		switch arg := arg.(type) {
-		case []byte: // the only list
+		case []byte: // the only argument that is a list
 			all[i] = "'{topic1,topic2,rare}'"
 		case time.Time:
 			all[i] = "'" + arg.Format(time.RFC3339Nano) + "'"
@@ -153,7 +153,7 @@ func literals(args []any) []string {
 	return all
 }
 
-// TestArchiveRunsAreReadByTheirIndexes: the latest runs are found without a scan of all runs.
+// TestArchiveRunsAreReadByTheirIndexes: the latest runs of the archiver are found without reading all runs.
 func TestArchiveRunsAreReadByTheirIndexes(t *testing.T) {
 	db := postgrestest.Fresh(t)
 	postgrestest.Exec(t, db, `INSERT INTO dlq.archive_runs (id, started_at, finished_at, result)
@@ -163,17 +163,18 @@ func TestArchiveRunsAreReadByTheirIndexes(t *testing.T) {
 	postgrestest.WantWalks(t, postgrestest.Planned(t, db, latestArchiveRunsQuery, nil), "archive_runs", []string{"idx_archive_runs_started_at", "idx_archive_runs_complete"})
 }
 
-// TestRecentGroupsAreReadByTheirIndexes: the cost of metrics must not grow with the number of all groups.
+// TestRecentGroupsAreReadByTheirIndexes: the query for the metrics does not read more rows when there are more old
+// error groups.
 func TestRecentGroupsAreReadByTheirIndexes(t *testing.T) {
 	db := postgrestest.Fresh(t)
 	db.SetMaxOpenConns(1)
-	// The times are in no order, because error groups regress in any order.
+	// Regressions are not in the order of arrival, so regressed_at has random times.
 	postgrestest.Exec(t, db, `INSERT INTO dlq.error_groups (id, first_seen, last_seen, regressed_at)
 		SELECT gen_random_uuid(), now() - n * interval '1 minute', now(), CASE WHEN n % 2 = 0 THEN now() - n * interval '1 minute' END
 		FROM generate_series(1, 20000) n ORDER BY random()`)
 	postgrestest.Exec(t, db, `ANALYZE dlq.error_groups`)
 	postgrestest.Exec(t, db, `PREPARE recent AS `+recentGroupsQuery)
-	for range 10 { // by then the server has chosen between a generic and a custom plan
+	for range 10 { // after some executions the server has chosen between the generic and the custom plan
 		postgrestest.Exec(t, db, `EXECUTE recent (NULL, 3600000000, '{}')`)
 	}
 	lines := postgrestest.All[string](t, db, `EXPLAIN EXECUTE recent (NULL, 3600000000, '{}')`)

@@ -68,8 +68,9 @@ func (s *RedirectStore) RedirectTargets(ctx context.Context, topics []string) (m
 	return targets, nil
 }
 
-// saveRedirectQuery changes nothing when the redirect has another version than $10, or when the operation has already
-// made its change. The insert joins old, so that the earlier redirect is read before it is replaced.
+// saveRedirectQuery changes nothing when the present version of the redirect is not $10, or when the same operation has
+// already made its change. The insert reads from old, so that PostgreSQL reads the earlier redirect before it replaces
+// it.
 const saveRedirectQuery = `
 	WITH old AS MATERIALIZED (
 		SELECT target, version FROM dlq.redirects WHERE topic = $1 FOR UPDATE
@@ -114,7 +115,8 @@ func (s *RedirectStore) DeleteRedirect(ctx context.Context, topic string, expect
 	return s.change(ctx, "delete a redirect", deleteRedirectQuery, topic, expected, entity.ActionDelete, cause)
 }
 
-// change runs the statement of a change. When that changed nothing, the same operation may have made the change before.
+// change runs a statement that changes a redirect. When the statement changed nothing, change checks whether the same
+// operation made the change before.
 func (s *RedirectStore) change(
 	ctx context.Context, what, query, topic string, expected *int64, action entity.Action, cause entity.AuditInfo, target ...any,
 ) (entity.Redirect, error) {

@@ -72,7 +72,7 @@ func (s *Runs) LatestArchiveRuns(ctx context.Context) (last, complete *repositor
 	return last, complete, nil
 }
 
-// purgeArchiveRunsQuery keeps the run that shows when the last success was.
+// purgeArchiveRunsQuery deletes old runs, but keeps the run that shows when the archiver last succeeded.
 const purgeArchiveRunsQuery = `
 	WITH gone AS (
 		DELETE FROM dlq.archive_runs WHERE id = ANY (ARRAY(

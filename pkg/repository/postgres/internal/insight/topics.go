@@ -25,10 +25,11 @@ type Topics struct {
 // NewTopics returns the Topics of a database.
 func NewTopics(db *conn.DB, scopes *search.Scopes) *Topics { return &Topics{db, scopes} }
 
-// topicsQuery takes the counts from the counters and reads each topic's oldest and newest message from the ends of an
-// index. $1 and $2 are the visible original and dead-letter topics (NULL: all); the dead-letter topic is 0 in the
-// counters for rows inserted by SQL. $3 and $4 are the name before the page and its length, NULL for all; $5 is the
-// maximum number of consumer groups of a topic.
+// topicsQuery takes the numbers of messages from the counters, and each topic's oldest and newest message from the two
+// ends of an index. $1 and $2 are the original and dead-letter topics that the caller may see, NULL for all. In the
+// counters, messages that were inserted by SQL have the dead-letter topic 0. $3 is the last topic of the previous page
+// and $4 the length of the page, NULL for all topics. $5 is the maximum number of consumer groups that are returned for
+// a topic.
 const topicsQuery = `
 	WITH counted AS MATERIALIZED (
 		SELECT c.original_topic, c.dlq_topic_id, c.status, sum(c.messages)::bigint AS messages
@@ -92,8 +93,8 @@ func (s *Topics) TopicSummaries(ctx context.Context, q repository.TopicQuery) ([
 	return topics, nil
 }
 
-// visibleTopics returns the topics that the patterns match, as arguments: names of original topics and ids of
-// dead-letter topics, nil for all of them.
+// visibleTopics returns the topics that the patterns match, as arguments: the names of original topics and the ids of
+// dead-letter topics. Both are nil when all topics match.
 func (s *Topics) visibleTopics(ctx context.Context, visible *entity.TopicPatterns) (originals, numbers any, err error) {
 	if visible == nil {
 		return nil, nil, nil
@@ -127,14 +128,15 @@ func (r *topicSummaryRow) summary() (repository.TopicSummary, error) {
 	return t, nil
 }
 
-// statusCount is an element of counts that queries collect as JSON.
+// statusCount is one element of the JSON in which queries return counts.
 type statusCount struct {
 	Topic    string        `json:"topic"`
 	Status   entity.Status `json:"status"`
 	Messages int64         `json:"messages"`
 }
 
-// sorted returns names in byte order, which may differ from the database's order; nil when there are none.
+// sorted returns names in the order of their bytes, which may differ from the order of the database; nil when there are
+// no names.
 func sorted(names pq.StringArray) []string {
 	if len(names) == 0 {
 		return nil
@@ -143,8 +145,9 @@ func sorted(names pq.StringArray) []string {
 	return names
 }
 
-// totalsQuery has one row for each of the topics $1 and status, and one for each status of all other topics:
-// records may name any number of topics. Without $1, the first $2 topics by name are named.
+// totalsQuery returns one row for each status of each topic in $1, and one row for each status of all other topics
+// together. The others are added up because there may be any number of them: each record names its original topic. When
+// $1 is NULL, the first $2 topics by name have their own rows.
 const totalsQuery = `
 	WITH counted AS MATERIALIZED (
 		SELECT original_topic, status, sum(messages)::bigint AS messages
@@ -162,7 +165,7 @@ const totalsQuery = `
 	FROM counted c LEFT JOIN named n ON n.topic = c.original_topic
 	GROUP BY n.topic, c.status ORDER BY n.topic COLLATE "C" NULLS LAST, c.status`
 
-// TopicTotals implements repository.Topics, by topic, the others last.
+// TopicTotals implements repository.Topics. Totals are ordered by topic; the total of all other topics is the last.
 func (s *Topics) TopicTotals(ctx context.Context, names []string) ([]repository.TopicTotal, error) {
 	var named any
 	if names != nil {
@@ -193,7 +196,7 @@ func (s *Topics) TopicTotals(ctx context.Context, names []string) ([]repository.
 	return totals, nil
 }
 
-// positionsQuery uses the newest incarnation of each topic, which is the present one.
+// positionsQuery reads the positions in the newest incarnation of each topic, which is the present one.
 const positionsQuery = `
 	SELECT t.name, i.kafka_id, p.partition, p.next_offset
 	FROM dlq.topics t
@@ -202,7 +205,7 @@ const positionsQuery = `
 	) i
 	JOIN dlq.ingest_positions p ON p.incarnation_id = i.id`
 
-// IngestPositions implements repository.Topics, by topic and partition.
+// IngestPositions implements repository.Topics. Positions are ordered by topic and partition.
 func (s *Topics) IngestPositions(ctx context.Context) ([]repository.IngestPosition, error) {
 	var found []struct {
 		Topic     string `db:"name"`

@@ -56,15 +56,16 @@ func (s *Groups) AdmitFingerprints(ctx context.Context, failures []repository.To
 	return refused, s.SaveFingerprints(ctx, unclassified)
 }
 
-// unclassifiedTopicsQuery finds the topics that have unclassified messages and may
-// create groups in this hour.
+// unclassifiedTopicsQuery finds the dead-letter topics that have unclassified messages and whose limit allows more new
+// error groups in this hour.
 const unclassifiedTopicsQuery = `
 	SELECT dlq_topic FROM dlq.error_group_limits
 	WHERE refused_at IS NOT NULL
 	  AND (created < $1::int OR hour < date_trunc('hour', coalesce($2::timestamptz, clock_timestamp()), 'UTC'))
 	ORDER BY dlq_topic`
 
-// unclassifiedQuery reads the oldest messages of each group along the index of groups.
+// unclassifiedQuery reads the oldest messages of each topic's group of unclassified messages, along the index of error
+// groups.
 var unclassifiedQuery = `
 	WITH oldest AS MATERIALIZED (
 		SELECT m.id, row_number() OVER (ORDER BY g.ord, m.created_at, m.id) AS ord,
@@ -79,8 +80,8 @@ var unclassifiedQuery = `
 	WHERE o.ord <= $2 AND (o.bytes <= $3 OR o.ord = 1)
 	ORDER BY o.ord`
 
-// classifiedQuery deletes a refusal when no message of the topic is unclassified. An ingester that was refused may
-// store its messages later, but not an hour later.
+// classifiedQuery marks topics as having no unclassified messages. It does so only an hour after the last refusal,
+// because an ingester whose fingerprints were refused may store its messages later, but not an hour later.
 const classifiedQuery = `
 	UPDATE dlq.error_group_limits SET refused_at = NULL
 	WHERE dlq_topic = ANY ($1::text[]) AND refused_at < coalesce($2::timestamptz, clock_timestamp()) - $3::bigint * interval '1 microsecond'`
@@ -113,8 +114,9 @@ func (s *Groups) Unclassified(ctx context.Context, limit int, maxBytes int64) ([
 		s.db.Exec(ctx, classifiedQuery, codec.TextArray(topics), s.db.Clock(), time.Hour.Microseconds()))
 }
 
-// classifyQuery locks the messages in the order of their ids, as every change of many messages does. What was counted
-// with a message's first document moves with it.
+// classifyQuery moves messages from one error group to another. It locks them in the order of their ids, as every
+// change of many messages does. A message that was counted when its first document was stored is then counted for the
+// new group instead of the old one.
 const classifyQuery = `
 	WITH moves AS MATERIALIZED (
 		SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS x (id, from_group, to_group)

@@ -37,7 +37,7 @@ func (r viewRow) view() entity.View {
 
 const viewColumns = `id, name, owner, shared, list, query, version, updated_at`
 
-// viewsQuery has one part for each index.
+// viewsQuery is a UNION of two queries, each of which uses one index.
 const viewsQuery = `
 	SELECT ` + viewColumns + ` FROM (
 		SELECT * FROM dlq.views WHERE owner = $1 AND NOT shared UNION ALL SELECT * FROM dlq.views WHERE shared
@@ -56,7 +56,7 @@ func (s *SavedViews) Views(ctx context.Context, owner string) ([]entity.View, er
 	return views, nil
 }
 
-// saveViewQuery changes the version that the caller read, or inserts the first one.
+// saveViewQuery replaces the version that the caller has read, or inserts a view that does not exist yet.
 const saveViewQuery = `
 	WITH changed AS (
 		UPDATE dlq.views SET list = $12, query = $13, version = version + 1, updated_at = coalesce($1::timestamptz, clock_timestamp())

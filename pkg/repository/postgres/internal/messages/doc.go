@@ -1,5 +1,5 @@
 // Package messages reads and changes messages: claims and results of attempts, pages, changes by hand, outcomes, and
-// the archive. Every method is one statement and so atomic, unless it says otherwise.
+// the archive. Every method sends one statement, so it is atomic, unless its comment says otherwise.
 //
 // Read it in this order:
 //

@@ -16,20 +16,20 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// Schedule finds messages whose attempt is due, or takes too long.
+// Schedule finds messages whose next attempt is due, and counts those whose attempt takes too long.
 type Schedule struct{ db *conn.DB }
 
 // NewSchedule returns the Schedule of a database.
 func NewSchedule(db *conn.DB) *Schedule { return &Schedule{db} }
 
-// dueWalk is how many never attempted messages one call reads: a call takes some milliseconds, also when a million
-// messages of other topics come first.
+// dueWalk is the number of messages that one call reads to find those that were never attempted. So a call takes only
+// some milliseconds, even when a million messages of other topics come first.
 const dueWalk = 1000
 
-// dueQuery has two sources: an index of messages with earlier attempts, by topic and due time, and, for messages that
-// were never attempted, a bounded walk of the oldest PENDING messages of all topics after the cursor. The last row is
-// the end of the walk; its id is NULL when no messages are left. Messages of excepted topic pairs are read like
-// others.
+// dueQuery has two sources. Messages with earlier attempts come from an index by topic and due time. Messages that were
+// never attempted come from a walk of at most dueWalk PENDING messages of all topics after the cursor, the oldest
+// first. The last row is the message at which the walk ended; there is none when no PENDING messages are left. Messages
+// of excepted topic pairs are read too, and then left out.
 const dueQuery = `
 	WITH excepted AS MATERIALIZED (
 		SELECT e.original, t.id FROM unnest($7::text[], $8::text[]) AS e (original, dlq) JOIN dlq.topics t ON t.name = e.dlq
@@ -67,8 +67,8 @@ func (r *dueRow) cursor() repository.Cursor {
 	return repository.Cursor{CreatedAt: entity.TruncateTime(r.CreatedAt), ID: r.ID}
 }
 
-// Due implements repository.Attempts. Of the messages with earlier attempts it returns those that have been due for
-// longest.
+// Due implements repository.Attempts. Of the messages with earlier attempts it returns those first whose attempt has
+// been due for longest.
 func (s *Schedule) Due(ctx context.Context, q repository.DueQuery) ([]uuid.UUID, repository.Cursor, error) {
 	if len(q.Topics) == 0 || q.Limit < 1 {
 		return nil, repository.Cursor{}, nil
@@ -91,8 +91,9 @@ func (s *Schedule) Due(ctx context.Context, q repository.DueQuery) ([]uuid.UUID,
 	return ids, next, nil
 }
 
-// mergeDue merges both sources in order up to the limit. If some messages may have been left out, the next walk
-// begins after its last returned message, else where it ended.
+// mergeDue merges the messages of both sources in the order of time, up to the limit. next is where the next walk
+// begins: at the end of this walk or, when never attempted messages may have been left out, after the last one that was
+// returned.
 func mergeDue(found []dueRow, q repository.DueQuery) (ids []uuid.UUID, next repository.Cursor) {
 	var due []dueRow
 	met := 0
@@ -123,7 +124,7 @@ func mergeDue(found []dueRow, q repository.DueQuery) (ids []uuid.UUID, next repo
 	return ids, next
 }
 
-// stuckQuery counts along the status index: few messages are RETRYING at a time.
+// stuckQuery counts along the index of statuses, because few messages are RETRYING at a time.
 const stuckQuery = `
 	SELECT count(*) FROM dlq.dlq_messages
 	WHERE status = 'RETRYING'

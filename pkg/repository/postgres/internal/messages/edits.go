@@ -6,8 +6,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
 )
 
-// editedStep stores the edits of the messages that a claim claims. Its parameters follow $17. The statement of a
-// claim without edits does not have this part.
+// editedStep is the part of claimQuery that stores the edits of the claimed messages. Its parameters follow $17. It is
+// left out when no claim has an edit.
 const editedStep = `, edited AS (
 		INSERT INTO dlq.edits (message_id, attempt_id, target_topic, set_value, value, set_key, key, set_headers, headers,
 			patch, record_hash, created_at)
@@ -20,16 +20,16 @@ const editedStep = `, edited AS (
 		ON CONFLICT (message_id, attempt_id) DO NOTHING
 	)`
 
-// SentHashOf returns the hash of the record that an attempt sends: that of its edit, else that of the message, both
-// columns of from. As a scalar subquery it can only use the primary key, whose index mostly shows that there is no
-// edit.
+// SentHashOf returns the SQL for the hash of the record that an attempt sends: that of its edit if it has one,
+// otherwise that of the message. message and attempt are columns of from. It is a scalar subquery, for which PostgreSQL
+// can only use the primary key of edits; that index mostly shows that there is no edit.
 func SentHashOf(from, message, attempt string) string {
 	return `nullif(coalesce((SELECT e.record_hash FROM dlq.edits e WHERE e.message_id = ` + from + `.` + message +
 		` AND e.attempt_id = ` + from + `.` + attempt + `), ` + from + `.record_hash), 0)`
 }
 
-// editOf returns the stored form of the edit of a claim; nil when it changes nothing. The value that a redrive's patch
-// made is not stored.
+// editOf returns an edit as it is stored; nil when the claim changes nothing. A value that a redrive's patch made is
+// left out.
 func editOf(c repository.Claim) *entity.Edit {
 	if c.Edit.Empty() && (c.Edit == nil || c.Edit.Patch == nil) {
 		return nil

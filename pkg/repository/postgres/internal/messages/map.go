@@ -14,10 +14,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// mapQuery sets the original topic of messages, $8, as the statements of operate change their status. A message that
-// already has it from an operator is returned and not changed. The consumer groups that failed on the messages are
-// recorded for the topic, as those of incoming records are: their offsets give the outcomes of records that are sent
-// there.
+// mapQuery sets the original topic of messages to $8. Its steps are those of the statements in operate.go. A message to
+// which an operator has already given this topic is returned, but not changed. The consumer groups that failed on the
+// messages are stored as consumer groups of the topic, because their committed offsets show the outcomes of records
+// that are sent to it.
 var mapQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT id, original_topic AS was, (original_topic = $8::text AND origin_confidence = 'operator') IS TRUE AS same,
@@ -46,7 +46,7 @@ var mapQuery = `
 	)
 	SELECT id FROM held`
 
-// mapMessages is Change with entity.RedriveMap.
+// mapMessages implements Change for entity.RedriveMap.
 func (s *Messages) mapMessages(ctx context.Context, c repository.Change, cause entity.AuditInfo) ([]uuid.UUID, error) {
 	if !entity.ValidTopic(c.OriginalTopic) {
 		return nil, fmt.Errorf("map messages: original topic %q: %w", c.OriginalTopic, entity.ErrInvalid)

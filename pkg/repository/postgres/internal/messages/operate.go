@@ -14,11 +14,12 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// Manual actions use the same statement for one message and for many: rows are locked in the order of their ids,
-// changed, and entered in the audit trail. Only the primary key may be used to find them; see claimQuery.
+// The manual actions use the same statement for one message and for many. It locks the rows in the order of their ids,
+// changes them, and writes the audit trail. PostgreSQL must find the rows by the primary key; see the comment above
+// claimQuery.
 
-// leaseFrom8 and leaseFrom10 are true while the lease in the parameters from that number on is valid, or none is
-// given; see leaseArgs. They lock the batch until the statement ends.
+// leaseFrom8 and leaseFrom10 are conditions: true while the lease given by the parameters from $8 or $10 on is valid,
+// and true when no lease is given; see leaseArgs. They lock the batch of the lease until the statement ends.
 const (
 	leaseFrom8 = `($8::uuid IS NULL OR EXISTS (
 		SELECT FROM dlq.redrive_batches WHERE redrive_id = $8::uuid AND batch_no = $9::int AND owner = $10::uuid FOR SHARE))`
@@ -30,8 +31,8 @@ func leaseArgs(l repository.Lease) []any {
 	return []any{uuid.NullUUID{UUID: l.RedriveID, Valid: l != (repository.Lease{})}, l.Number, l.Owner}
 }
 
-// deleteQuery also deletes the attempts and their edits: without their message they would prove nothing and never be
-// purged.
+// deleteQuery also deletes the attempts of the message and their edits. Without their message they would prove nothing
+// and would never be purged.
 const deleteQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT id FROM dlq.dlq_messages WHERE id = ANY ($1::uuid[]) AND (status <> 'RETRYING') IS TRUE AND ` + leaseFrom8 + `
@@ -95,7 +96,8 @@ func (s *Messages) Requeue(ctx context.Context, id uuid.UUID, cause entity.Audit
 	return s.move(ctx, "requeue message", entity.ActionRequeue, entity.Pending, id, cause)
 }
 
-// giveUpQuery keeps the attempt that ends this way in the history: if its record comes back, it must be recognised.
+// giveUpQuery marks messages DEAD. When a message has a claim, the claim is appended to the history as an abandoned
+// attempt, because its record may have been sent and must be recognised when it comes back.
 var giveUpQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT * FROM dlq.dlq_messages
@@ -151,8 +153,9 @@ func (s *Messages) Change(ctx context.Context, c repository.Change, cause entity
 	return append(changed, again...), nil
 }
 
-// operate runs one of the statements above and returns the rows it changed, and those that the same operation changed
-// before: the driver sends a statement twice when its connection ended before the answer arrived.
+// operate runs one of the statements above. It returns the rows that the statement changed, and the ids of messages
+// that the same operation has changed before: the driver sends a statement twice when its connection ended before the
+// answer arrived.
 func (s *Messages) operate(
 	ctx context.Context, action entity.Action, ids []uuid.UUID, lease repository.Lease, cause entity.AuditInfo,
 ) (changed []codec.Row, again []uuid.UUID, err error) {
@@ -170,7 +173,7 @@ func (s *Messages) operate(
 	return changed, again, err
 }
 
-// without returns ids without those of rows, and without duplicates.
+// without returns ids without duplicates and without the ids of rows.
 func without(ids []uuid.UUID, rows []codec.Row) []uuid.UUID {
 	seen := make(map[uuid.UUID]bool, len(ids))
 	for _, r := range rows {
@@ -186,8 +189,8 @@ func without(ids []uuid.UUID, rows []codec.Row) []uuid.UUID {
 	return rest
 }
 
-// move runs a guarded change of one message's status; when the guard prevents it, the message's present state is the
-// reason.
+// move changes the status of one message, on a condition. When the condition is false, the error names the message's
+// present state.
 func (s *Messages) move(
 	ctx context.Context, where string, action entity.Action, to entity.Status, id uuid.UUID, cause entity.AuditInfo,
 ) (entity.Message, error) {

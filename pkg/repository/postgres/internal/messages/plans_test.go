@@ -17,10 +17,11 @@ import (
 
 func TestMain(m *testing.M) { stacktest.Main(m) }
 
-// TestPlans: no hot query scans the table, neither with a custom plan for its arguments nor with a generic plan.
+// TestPlans: no query that runs often scans the table of messages, neither with the custom plan for its arguments nor
+// with the generic plan.
 func TestPlans(t *testing.T) {
 	db := postgrestest.Fresh(t)
-	db.SetMaxOpenConns(1) // plans and settings belong to one session
+	db.SetMaxOpenConns(1) // each session has its own plans and settings
 	postgrestest.SeedMany(t, db)
 	ids := postgrestest.All[uuid.UUID](t, db, `SELECT id FROM dlq.dlq_messages WHERE status = 'PENDING' ORDER BY md5(id::text) LIMIT 32`)
 	list := func(values ...string) string { return "'{" + strings.Join(values, ",") + "}'" }
@@ -72,10 +73,10 @@ func TestPlans(t *testing.T) {
 	})
 }
 
-// TestOutcomePlans: queries for consumption and due messages scan no table, with any plan.
+// TestOutcomePlans: the queries for consumed and due messages scan no table, with the custom plan or the generic one.
 func TestOutcomePlans(t *testing.T) {
 	db := postgrestest.Fresh(t)
-	db.SetMaxOpenConns(1) // plans and settings belong to one session
+	db.SetMaxOpenConns(1) // each session has its own plans and settings
 	postgrestest.SeedMany(t, db)
 	postgrestest.SeedSent(t, db)
 	resolved := postgrestest.Get[uuid.UUID](t, db, `SELECT id FROM dlq.dlq_messages WHERE status = 'RESOLVED' LIMIT 1`)
@@ -90,7 +91,7 @@ func TestOutcomePlans(t *testing.T) {
 	})
 }
 
-// TestConsumptionIsLookedUpOnlyWhereItMatters: committed offsets are not read for messages that were not published.
+// TestConsumptionIsLookedUpOnlyWhereItMatters: no committed offsets are read for messages that were not published.
 func TestConsumptionIsLookedUpOnlyWhereItMatters(t *testing.T) {
 	db := postgrestest.Fresh(t)
 	db.SetMaxOpenConns(1)
@@ -103,7 +104,7 @@ func TestConsumptionIsLookedUpOnlyWhereItMatters(t *testing.T) {
 		"the attempts of messages that were not published are read:\n%s", plan)
 }
 
-// TestDueIsBounded: messages without automatic retry do not delay others.
+// TestDueIsBounded: many messages of topics without automatic retry do not delay the due messages of other topics.
 func TestDueIsBounded(t *testing.T) {
 	db := postgrestest.Fresh(t)
 	schedule := NewSchedule(conn.New(db, nil))
@@ -131,7 +132,7 @@ func TestDueIsBounded(t *testing.T) {
 		"found it with call %d, next %+v, want call %d, the last", calls, next, want)
 }
 
-// BenchmarkDue finds due messages after many messages of other topics.
+// BenchmarkDue finds due messages that come after many messages of other topics.
 func BenchmarkDue(b *testing.B) {
 	db := postgrestest.Open(b)
 	schedule := NewSchedule(conn.New(db, nil))
@@ -156,11 +157,12 @@ func BenchmarkDue(b *testing.B) {
 	b.ReportMetric(float64(worst.Milliseconds()), "worst-ms")
 }
 
-// TestListPlans: a page is read along an index that has only its messages, also where ten topics fail at once, so
-// that every range of time has some of each and a scan of all messages looks cheap.
+// TestListPlans: a page is read along an index that has only messages of its topic. This also holds when ten topics
+// fail at once: then every time range has messages of each topic, and PostgreSQL could expect a scan of all messages to
+// be cheap.
 func TestListPlans(t *testing.T) {
 	db := postgrestest.Fresh(t)
-	db.SetMaxOpenConns(1) // plans and settings belong to one session
+	db.SetMaxOpenConns(1) // each session has its own plans and settings
 	postgrestest.Exec(t, db, `INSERT INTO dlq.topics (name) SELECT 'topic' || n || '.dlq' FROM generate_series(0, 9) n`)
 	postgrestest.Exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, created_at, dlq_topic_id, value, headers)
 		SELECT 'topic' || n % 10, 'boom ' || n, now() - (20000 - n) * interval '1 second', 1 + n % 10, '{"order": 1}', '\x00'

@@ -19,10 +19,11 @@ type Messages struct{ db *conn.DB }
 // New returns the Messages of a database.
 func New(db *conn.DB) *Messages { return &Messages{db} }
 
-// A topic's messages are found by its name as original topic and as dead-letter topic: two index walks, merged in
-// order. The second walk leaves out the messages of the first. Its condition on the dead-letter topic is a range of the
-// index: the planner does not know the id of a name, and would walk all messages for an equality. offset and size are
-// SQL expressions.
+// pageOfTopic returns the query for the ids of a page. A topic's messages are those that have its name as original
+// topic or as dead-letter topic. The query walks one index for each, and merges both in order; the second walk leaves
+// out the messages of the first. The second walk compares the dead-letter topic with a range of (topic, time, id): the
+// planner does not know the id that belongs to the name, and for an equality it would walk all messages. offset and
+// size are SQL expressions.
 func pageOfTopic(offset, size string) string {
 	return `
 	SELECT id, created_at FROM (
@@ -40,8 +41,9 @@ func pageOfTopic(offset, size string) string {
 	ORDER BY created_at DESC, id DESC OFFSET ` + offset + ` LIMIT ` + size
 }
 
-// listQueryOf lists a page. The total comes from the counters in the page's snapshot, also for an empty page. room
-// limits the bytes of keys, values and headers; sizes are known without reading out-of-line values.
+// listQueryOf returns the query for a page of a topic. The total comes from the counters in the same snapshot, and is
+// returned for an empty page too. room limits the bytes of keys, values and headers; their lengths are known without
+// reading values that are stored out of line.
 func listQueryOf(offset, size, limit, page string) string {
 	return `
 	WITH total AS (
@@ -63,8 +65,9 @@ func listQueryOf(offset, size, limit, page string) string {
 
 var listQuery = listQueryOf("$2::bigint", "$3::bigint", "$4::bigint", "$5::bigint")
 
-// firstPageQuery returns the first page, which is requested most: the planner sees its size and uses one plan for all
-// topics. Planning takes longer than running it.
+// firstPageQuery returns the query for the first page, which is requested most. Its size is in the text, so the planner
+// knows it and can use one plan for all topics. Otherwise each request would be planned, and that takes longer than
+// running the query.
 func firstPageQuery(size int) string {
 	return listQueryOf("0::bigint", codec.Bigint(size), codec.Bigint(repository.ListValueLimit), codec.Bigint(repository.ListPageLimit))
 }
@@ -72,7 +75,7 @@ func firstPageQuery(size int) string {
 // List implements repository.Reader.
 func (s *Messages) List(ctx context.Context, topic string, page repository.Page) (repository.List, error) {
 	if topic != codec.Clean(topic) {
-		return repository.List{}, nil // no topic can have such a name
+		return repository.List{}, nil // no stored topic has such a name
 	}
 	query, args := listQuery, []any{topic, page.Offset(), page.Size, repository.ListValueLimit, repository.ListPageLimit}
 	if page.Offset() == 0 {
@@ -103,7 +106,7 @@ func (s *Messages) Get(ctx context.Context, id uuid.UUID, maxValue int64) (entit
 	return s.getOne(ctx, "get message", getQuery, id, maxValue)
 }
 
-// getOne reads the message with that id.
+// getOne runs the query for the message with this id.
 func (s *Messages) getOne(ctx context.Context, where, query string, id uuid.UUID, maxValue int64) (entity.Message, error) {
 	var m entity.Message
 	found := false

@@ -37,8 +37,8 @@ func (s *Archive) GetArchived(ctx context.Context, id uuid.UUID, maxValue int64)
 	return m, nil
 }
 
-// restoredColumns are the columns that a restored message keeps. The others belong to its retries, which begin
-// again.
+// restoredColumns are the columns that a restored message keeps. All other columns describe retries, which start again
+// after a restore.
 const restoredColumns = `
 	id, original_topic, error_message, max_retries, payload, created_at, last_retry_at,
 	key, value, headers, payload_note, omitted_size, omitted_sha256, defect,
@@ -47,7 +47,7 @@ const restoredColumns = `
 	consumer_group, consumer_attempts, dialect, error_class, group_id, parent_id, root_id,
 	attempt_no, last_publish_error, last_publish_error_class, record_hash`
 
-// RestoreQuery moves the row in one statement, so that it is always in one of the tables.
+// RestoreQuery moves the message in one statement, so that the message is in exactly one of the two tables at any time.
 var RestoreQuery = `
 	WITH gone AS (
 		DELETE FROM dlq.dlq_messages_archive m WHERE ` + FromArchive.Has("$1") + ` RETURNING *

@@ -14,7 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// Batches leases the batches of redrives and saves their results.
+// Batches leases the batches of redrives and stores their results.
 type Batches struct {
 	db        *conn.DB
 	lifecycle *Lifecycle
@@ -23,10 +23,11 @@ type Batches struct {
 // NewBatches returns the Batches of the redrives of a database.
 func NewBatches(db *conn.DB, lifecycle *Lifecycle) *Batches { return &Batches{db, lifecycle} }
 
-// leaseQuery locks the redrive first, so that a paused one leases no batch and its rate admits one batch at a time.
-// It skips batches that another caller is saving or leasing. When the order of keys is kept, only the first batch
-// that is not done can be leased; if it is done by now, the next call gets the next one. An inactive redrive leases
-// only abandoned batches, whatever its rate or order: their results must be saved.
+// leaseQuery locks the redrive first, so that no batch of a paused redrive is leased, and so that only one caller at a
+// time leases under the rate. It skips batches that another caller is saving or leasing. When the redrive keeps the
+// order of keys, only its first unfinished batch can be leased. If that batch was finished while the statement ran,
+// nothing is leased, and the next call leases the next batch. Of an inactive redrive only abandoned batches are leased,
+// whatever its rate and order, because their results must still be saved.
 const leaseQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT r.id, r.state, r.ordered, r.rate, c.moment, r.state IN ('canary', 'running') AS active
@@ -62,7 +63,7 @@ type batchRow struct {
 	TakenOver bool   `db:"taken_over"`
 	CatchUp   bool   `db:"only_catch_up"`
 	IDs       []byte `db:"ids"`
-	Results   []byte `db:"results"` // nil before the first save
+	Results   []byte `db:"results"` // nil until the batch is saved for the first time
 }
 
 // LeaseBatch implements repository.Redrives.
@@ -103,8 +104,8 @@ func (r *batchRow) batch(redrive uuid.UUID) (*repository.RedriveBatch, error) {
 	return b, nil
 }
 
-// renewQuery reads the batches that are not done, which are few; an index of owners would have to change with every
-// lease. The rows are locked in one order.
+// renewQuery renews the leases of an owner. It reads all unfinished batches, which are few; an index of owners would
+// have to be written for every lease. The rows are locked in one order.
 const renewQuery = `
 	WITH mine AS MATERIALIZED (
 		SELECT redrive_id, batch_no FROM dlq.redrive_batches WHERE owner = $1 AND NOT done
@@ -122,8 +123,8 @@ func (s *Batches) RenewLeases(ctx context.Context, owner uuid.UUID, lease time.D
 	return conn.Translate("renew leases", err)
 }
 
-// saveBatchQuery merges the new results into those of earlier saves, item by item, and counts again. The targets,
-// which are the partitions that records were sent to, are appended to those of earlier saves.
+// saveBatchQuery merges the new results with those of earlier saves, message by message, and counts them again. New
+// targets (the partitions to which records were sent) are appended to those of earlier saves.
 const saveBatchQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT * FROM dlq.redrive_batches WHERE redrive_id = $1 AND batch_no = $2 AND owner = $3 FOR NO KEY UPDATE
@@ -202,7 +203,7 @@ func (s *Batches) SaveBatch(ctx context.Context, r repository.BatchResults) (boo
 	return false, s.lifecycle.mustExist(ctx, "save a batch", r.RedriveID)
 }
 
-// lastOfEach returns the items that have a result, the last one for each number.
+// lastOfEach returns the items that have a result; of several items with the same number, the last one.
 func lastOfEach(items []entity.RedriveItem) []entity.RedriveItem {
 	at := make(map[int]int, len(items))
 	once := make([]entity.RedriveItem, 0, len(items))
@@ -220,7 +221,7 @@ func lastOfEach(items []entity.RedriveItem) []entity.RedriveItem {
 	return once
 }
 
-// resultNumber returns the stored form of a result: its index in the list of all results.
+// resultNumber returns the number that stands for a result in the database: its index in the list of all results.
 func resultNumber(r entity.ItemResult) int32 {
 	for i, known := range entity.ItemResults() {
 		if known == r {
@@ -237,10 +238,10 @@ func itemResult(number int) entity.ItemResult {
 	return entity.ItemWaiting
 }
 
-// elements splits an array that a query returned in its binary form, as array_send produces it: see column. For nil,
-// a NULL of the query, there are none.
+// elements returns the elements of an array that a query returned with array_send, in PostgreSQL's binary form. nil
+// stands for NULL and has no elements.
 func elements(array []byte) ([][]byte, error) {
-	if len(array) <= 12 { // NULL, or empty: no dimension
+	if len(array) <= 12 { // an array without elements has no dimension
 		return nil, nil
 	}
 	rest := array[20:]

@@ -11,7 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// Results reads the items of redrives and their results.
+// Results reads the messages of redrives and their results.
 type Results struct {
 	db        *conn.DB
 	lifecycle *Lifecycle
@@ -20,9 +20,9 @@ type Results struct {
 // NewResults returns the Results of the redrives of a database.
 func NewResults(db *conn.DB, lifecycle *Lifecycle) *Results { return &Results{db, lifecycle} }
 
-// itemsOfBatch are the messages of b, a row of dlq.redrive_batches, with their outcomes. The committed offsets are
-// read once for each of the batch's few partitions. A message without a consumer group uses the groups that are
-// configured for its topic, and of them the one that has read furthest.
+// itemsOfBatch selects the messages of b, a row of dlq.redrive_batches, with their outcomes. It reads the committed
+// offset once for each of the few partitions to which the batch sent. When the consumer group of a partition is not
+// known, it takes the highest offset of the consumer groups that are configured for the topic.
 const itemsOfBatch = `
 	SELECT b.first_item + o.i::int - 1 AS number, o.id AS message_id, coalesce(o.result, 0) AS result, coalesce(o.reason, '') AS reason,
 	       coalesce(p.topic, '') AS topic, coalesce(p.topic_id, '') AS topic_id, coalesce(p.partition, 0) AS partition,
@@ -51,8 +51,8 @@ const itemsOfBatch = `
 		OFFSET 0
 	) p ON p.no = o.target`
 
-// redriveItemsQuery expands only those batches that the page is in, and with a filter only those that have such
-// results or returns.
+// redriveItemsQuery expands only the batches of the page. With a filter of results or outcomes it also skips the
+// batches that have no such message.
 const redriveItemsQuery = `
 	SELECT i.* FROM (
 		SELECT * FROM dlq.redrive_batches
@@ -107,9 +107,10 @@ func (s *Results) RedriveItems(ctx context.Context, id uuid.UUID, q repository.I
 	return items, nil
 }
 
-// redriveOutcomesQuery counts the outcomes of itemsOfBatch. Returns are counted from their own table, whatever the
-// item's result; only when there are returns are message ids read, to exclude these messages from the other counts. A
-// full join is never a nested loop, which the planner would choose for few items.
+// redriveOutcomesQuery counts the outcomes that itemsOfBatch would return. Returned messages are counted from the table
+// of returns, whatever the result of the item is. Only when there are any, it reads the ids of the messages, to leave
+// returned messages out of the other counts. It joins with a FULL JOIN, because PostgreSQL never runs that as a nested
+// loop; it would choose a nested loop when it expects few items.
 const redriveOutcomesQuery = `
 	WITH returned AS MATERIALIZED (
 		SELECT DISTINCT parent_id FROM dlq.returns WHERE redrive_id = $1
@@ -159,8 +160,8 @@ func (s *Results) RedriveOutcomes(ctx context.Context, id uuid.UUID, canary bool
 	return counts, nil
 }
 
-// attemptsOfQuery finds the last attempt of a redrive on each message: the present claim, if it is the redrive's,
-// else the last in the history.
+// attemptsOfQuery finds the last attempt of a redrive on each message: the message's present claim if the redrive made
+// it, otherwise the last one in the history.
 const attemptsOfQuery = `
 	WITH made AS (
 		SELECT ` + codec.AttemptColumns + `
@@ -175,8 +176,8 @@ const attemptsOfQuery = `
 	SELECT a.*, coalesce((SELECT m.consumer_group FROM dlq.dlq_messages m WHERE m.id = a.message_id), '') AS consumer_group
 	FROM (SELECT DISTINCT ON (message_id) * FROM made ORDER BY message_id, attempt_no DESC) a ORDER BY a.message_id`
 
-// AttemptsOf implements repository.Attempts, in order of the messages' ids. The actor of an attempt that is still
-// claimed is not known.
+// AttemptsOf implements repository.Attempts. The attempts are ordered by the ids of their messages. An attempt that is
+// still claimed has no actor.
 func (s *Results) AttemptsOf(ctx context.Context, redrive uuid.UUID, ids []uuid.UUID) ([]entity.Attempt, error) {
 	if len(ids) == 0 || redrive == uuid.Nil {
 		return nil, nil

@@ -11,8 +11,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
 )
 
-// selectionJSON is a stored selection. It has only the number of ids: the ids are in the batches. The key, the
-// value of a header, and patterns are pointers, because empty and unset differ for them.
+// selectionJSON is the stored form of a selection. It has the number of ids, but not the ids, which are in the batches.
+// The key, the value of a header, and the patterns are pointers, because an empty one differs from one that is not set.
 type selectionJSON struct {
 	IDs           int             `json:"ids,omitempty"`
 	MessageIDs    []uuid.UUID     `json:"message_ids,omitempty"`
@@ -33,7 +33,7 @@ type selectionJSON struct {
 	Fields        []fieldJSON     `json:"fields,omitempty"`
 	Words         []string        `json:"words,omitempty"`
 	Visible       *[]string       `json:"visible,omitempty"`
-	VisibleAlso   [][]string      `json:"visible_also,omitempty"` // the message must be visible for each of these too
+	VisibleAlso   [][]string      `json:"visible_also,omitempty"` // other patterns of visible topics that messages must match as well
 }
 
 type headerJSON struct {
@@ -46,7 +46,7 @@ type fieldJSON struct {
 	Values []string `json:"values,omitempty"`
 }
 
-// optionsJSON are the stored options; durations are nanoseconds.
+// optionsJSON is the stored form of options; durations are in nanoseconds.
 type optionsJSON struct {
 	Canary          int           `json:"canary,omitempty"`
 	CanaryWait      time.Duration `json:"canary_wait,omitempty"`
@@ -62,7 +62,8 @@ type optionsJSON struct {
 	Schema entity.SchemaChoice `json:"schema,omitempty"`
 }
 
-// targetJSON is a partition to which records of a batch were sent, and the consumer group that reads it.
+// targetJSON is a partition to which records of a batch were sent, with the consumer group whose committed offset shows
+// that they were consumed.
 type targetJSON struct {
 	Topic     string `json:"topic"`
 	TopicID   string `json:"topic_id"`
@@ -142,7 +143,7 @@ func unpackSelection(text []byte) (entity.Selection, error) {
 	return entity.Selection{Filter: f}, nil
 }
 
-// patterns parses patterns; an empty list matches nothing.
+// patterns parses patterns of topics. An empty list is a set of patterns that matches no topic.
 func patterns(field string, texts []string) (entity.TopicPatterns, error) {
 	if len(texts) == 0 {
 		return entity.TopicPatterns{}, nil
@@ -150,7 +151,7 @@ func patterns(field string, texts []string) (entity.TopicPatterns, error) {
 	return entity.ParseTopicPatterns(field, texts...)
 }
 
-// optionalBytes returns nil for nil, else a pointer to b, which may be empty.
+// optionalBytes returns nil when b is nil, otherwise a pointer to b, even when b is empty.
 func optionalBytes(b []byte) *[]byte {
 	if b == nil {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// fullSelection sets every field of a filter.
+// fullSelection returns a selection in which every field is set.
 func fullSelection(t *testing.T) entity.Selection {
 	t.Helper()
 	patterns := func(texts ...string) entity.TopicPatterns {
@@ -32,8 +32,8 @@ func fullSelection(t *testing.T) entity.Selection {
 	}}
 }
 
-// TestRedriveJSON: the request of a redrive is stored completely, so that every reader sees the same selection and
-// options.
+// TestRedriveJSON: the selection and the options of a redrive are read back from JSON as they were stored, with every
+// field.
 func TestRedriveJSON(t *testing.T) {
 	t.Parallel()
 

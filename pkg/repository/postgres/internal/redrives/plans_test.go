@@ -19,8 +19,8 @@ import (
 
 func TestMain(m *testing.M) { stacktest.Main(m) }
 
-// TestSelectionPlans: a selection uses indexes and does not read the messages of other topics. It is always planned
-// for its arguments.
+// TestSelectionPlans: a selection uses indexes and does not read the messages of other topics. PostgreSQL always plans
+// it for its arguments.
 func TestSelectionPlans(t *testing.T) {
 	db := postgrestest.Fresh(t)
 	db.SetMaxOpenConns(1)
@@ -68,7 +68,7 @@ func TestSelectionPlans(t *testing.T) {
 	}
 }
 
-// TestRedrivePlans: the frequent queries for a redrive read neither the batches of other redrives nor messages.
+// TestRedrivePlans: the queries that run often for a redrive read no messages, and no batches of other redrives.
 func TestRedrivePlans(t *testing.T) {
 	db := postgrestest.Fresh(t)
 	db.SetMaxOpenConns(1)
@@ -95,8 +95,8 @@ func TestRedrivePlans(t *testing.T) {
 	})
 }
 
-// seedRedrives inserts 3,000 redrives of 6 batches each, most of them finished, with their messages, attempts and
-// returns.
+// seedRedrives inserts 3,000 redrives with 6 batches each, most of them finished, and the messages, attempts and
+// returns of these redrives.
 func seedRedrives(t *testing.T, db *sqlx.DB) {
 	t.Helper()
 	postgrestest.SeedMany(t, db)

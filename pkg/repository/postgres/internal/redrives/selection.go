@@ -11,17 +11,17 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/search"
 )
 
-// selection is a query for the messages of a redrive: id, created_at, original_topic, dlq_topic_id, confidence, and
-// reason, why the action cannot take the message (NULL: it can). It is never prepared: PostgreSQL plans it for its
-// topic and times.
+// selection is the query for the messages of a redrive. It returns id, created_at, original_topic, dlq_topic_id,
+// confidence, and reason: why the action cannot take the message, or NULL if it can. The query is never prepared, so
+// that PostgreSQL plans it for its topic and times.
 type selection struct {
 	search.Arguments
 	query string
-	order string // ORDER BY of its rows
+	order string // ORDER BY for the rows of the query
 }
 
-// newSelection returns the selection of r with parameters from number first on. A selection without any condition is
-// entity.ErrInvalid.
+// newSelection returns the selection of r; its first parameter has the number first. For a selection without any
+// condition it returns an entity.ErrInvalid.
 func newSelection(ctx context.Context, scopes *search.Scopes, r repository.NewRedrive, first int) (*selection, error) {
 	takes, err := taken(r)
 	if err != nil {
@@ -43,7 +43,7 @@ func newSelection(ctx context.Context, scopes *search.Scopes, r repository.NewRe
 	return q, nil
 }
 
-// taken returns the condition under which the action of r accepts a message m.
+// taken returns the SQL condition that the action of r can take the message m.
 func taken(r repository.NewRedrive) (string, error) {
 	switch r.Action {
 	case entity.RedriveRetry:
@@ -63,7 +63,8 @@ func taken(r repository.NewRedrive) (string, error) {
 	return "", fmt.Errorf("action %q: %w", r.Action, entity.ErrInvalid)
 }
 
-// worked returns the states of messages that the action can change, and RETRYING, whose messages are always reported.
+// worked returns the statuses of messages that the action can change, and RETRYING, because a redrive also reports the
+// RETRYING messages that it leaves out.
 func worked(r repository.NewRedrive) []entity.Status {
 	switch r.Action {
 	case entity.RedriveRequeue:
@@ -87,8 +88,8 @@ const selectedColumns = `m.id, m.created_at, m.original_topic, m.dlq_topic_id,
 	     WHEN m.status IN (%s) THEN '` + repository.SkippedOriginKnown + `'
 	     ELSE '` + repository.SkippedNotRetryable + `' END AS reason`
 
-// columns returns the selected columns for an action and the condition under which it accepts a message. Of
-// messages in a state that can be mapped, only those whose own header names the topic are not accepted.
+// columns returns the columns of a selection. takes is the condition that the action can take a message. When messages
+// are mapped and one in a suitable status cannot be taken, the reason is that its own header names the topic.
 func columns(action entity.RedriveAction, takes string) string {
 	known := "''"
 	if action == entity.RedriveMap {
@@ -97,8 +98,8 @@ func columns(action entity.RedriveAction, takes string) string {
 	return fmt.Sprintf(selectedColumns, takes, known)
 }
 
-// byFilter walks the messages of topics by their names, each along its index, or those of the states. Without a
-// cut-off the statement's snapshot is used.
+// byFilter selects messages by the filter: it walks the indexes of their topics or, without topics, of their statuses.
+// Without a cut-off in the filter, the snapshot of the statement fixes the selection.
 func (q *selection) byFilter(r repository.NewRedrive, n search.Scope, takes string) {
 	q.order = "created_at, id"
 	f := r.Selection.Filter
@@ -109,7 +110,7 @@ func (q *selection) byFilter(r repository.NewRedrive, n search.Scope, takes stri
 	conditions := append(q.Conditions(f), q.Indexed(f)...)
 	if len(f.Statuses) == 0 {
 		conditions = append(conditions, search.Status(worked(r)))
-		if r.Action != entity.RedriveMap { // it also reports messages whose own header names the topic
+		if r.Action != entity.RedriveMap { // map also reports messages whose own header names the topic
 			conditions = append(conditions, "("+takes+" OR m.status = 'RETRYING')")
 		}
 	}
@@ -119,14 +120,14 @@ func (q *selection) byFilter(r repository.NewRedrive, n search.Scope, takes stri
 	q.query = search.Join(walks, "\n\tUNION ALL\n\t")
 }
 
-// byID finds messages by the primary key. Ids that do not exist or are not visible count as gone; those that do not
-// match the filter are left out.
+// byID selects messages by their ids. An id counts as gone when its message does not exist or the caller may not see
+// it. A message that does not match the filter is left out.
 func (q *selection) byID(r repository.NewRedrive, n search.Scope, takes string) {
 	s := r.Selection
 	q.order = "ord"
 	sight := "m.id = w.id"
 	for _, seen := range q.Seen(n) {
-		sight += " AND (" + seen + ") IS TRUE" // a form that no index answers
+		sight += " AND (" + seen + ") IS TRUE" // written so that no index can be used
 	}
 	n.Visible = nil
 	conditions := q.Conditions(s.Filter)
@@ -143,7 +144,7 @@ func (q *selection) byID(r repository.NewRedrive, n search.Scope, takes string) 
 		"	WHERE m.id IS NULL OR (" + search.And(conditions...) + ")"
 }
 
-// Within inserts the selection into a statement.
+// Within inserts the query of the selection and its order into a statement.
 func (q *selection) Within(statement string) string {
 	return strings.NewReplacer("%SELECTION%", q.query, "%ORDER%", q.order).Replace(statement)
 }

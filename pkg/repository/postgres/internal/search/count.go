@@ -15,7 +15,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// CountMatching implements repository.Searcher. Where the counters have the number, it is exact whatever q.Counting
+// CountMatching implements repository.Searcher. When the counters have the number, the answer is exact, whatever q.How
 // is.
 func (s *Searcher) CountMatching(ctx context.Context, q repository.CountQuery) (repository.MatchCount, error) {
 	count, err := s.countMatching(ctx, q)
@@ -51,11 +51,11 @@ func (s *Searcher) countMatching(ctx context.Context, q repository.CountQuery) (
 	return count, err
 }
 
-// countStep is how many messages are counted at once.
+// countStep is the number of messages that the cursor moves over, and counts, in one statement.
 const countStep = 1000
 
-// countVisible counts up to repository.CountLimit messages. When that takes too long it returns the number counted by
-// then.
+// countVisible counts up to repository.CountLimit messages. When its time is over, it returns the number that it has
+// counted until then.
 func (s *Searcher) countVisible(ctx context.Context, f entity.Filter, n Scope, from codec.Source) (repository.MatchCount, error) {
 	query, args := visibleQuery(f, n, from)
 	var counted int64
@@ -88,11 +88,12 @@ func (s *Searcher) countVisible(ctx context.Context, f entity.Filter, n Scope, f
 	return repository.LimitedCount(counted), err
 }
 
-// walkedByIndex makes the planner use an index, in order, wherever possible.
+// walkedByIndex makes the planner read an index in order wherever it can.
 const walkedByIndex = `SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off`
 
-// visibleQuery reads the visible messages before it checks anything else: the planner moves no condition past OFFSET
-// 0. Times are compared together with the topic, which only the index of topics supports.
+// visibleQuery selects the messages that the caller may see before it checks any other condition: PostgreSQL moves no
+// condition into a subquery with OFFSET 0. The conditions on the time are written as comparisons of (topic, time),
+// which only the index of topics supports, so that PostgreSQL uses that index.
 func visibleQuery(f entity.Filter, n Scope, from codec.Source) (string, []any) {
 	a := &Arguments{First: 1, Version: n.Version}
 	seen := []string{"m.original_topic = seen.name"}
@@ -118,7 +119,7 @@ func visibleQuery(f entity.Filter, n Scope, from codec.Source) (string, []any) {
 	return "SELECT FROM (" + visible + ") m WHERE " + And(conditions...) + " LIMIT " + codec.Bigint(repository.CountLimit+1), a.Values
 }
 
-// counted reports whether the counters can answer a filter.
+// counted reports whether the counters have the number of messages of a filter.
 func counted(f entity.Filter) bool {
 	f.Topic, f.Topics, f.Statuses, f.UnknownOrigin, f.Visible = "", entity.TopicPatterns{}, nil, false, nil
 	return !f.Narrow() && f.CreatedAfter.IsZero() && f.CreatedBefore.IsZero() && f.RetriedAfter.IsZero() && f.RetriedBefore.IsZero()
@@ -132,7 +133,7 @@ func counterQuery(f entity.Filter, n Scope) (string, []any) {
 	) m WHERE ` + And(conditions...), a.Values
 }
 
-// exactQuery counts each walk separately.
+// exactQuery counts the messages of each walk separately and adds the numbers.
 func exactQuery(f entity.Filter, n Scope, from codec.Source) (string, []any) {
 	a := &Arguments{First: 1, Version: n.Version}
 	walks := a.Walks(f, n)
@@ -150,8 +151,8 @@ func (s *Searcher) readNumber(ctx context.Context, n *int64, query string, args 
 	return Bounded(ctx, s.db, s.CountTimeout, func(tx *sqlx.Tx) error { return tx.GetContext(ctx, n, query, args...) })
 }
 
-// estimate returns the planner's estimate. It comes from statistics of all messages: a caller who may not see all
-// of them could infer others' values from it.
+// estimate returns the planner's estimate of the number of messages. It must not be shown to callers who may see only
+// some topics: it is made from statistics of all messages and could reveal values of others.
 func (s *Searcher) estimate(ctx context.Context, f entity.Filter, n Scope, from codec.Source) (int64, error) {
 	a := &Arguments{First: 1, Version: n.Version}
 	conditions := append(append(a.Named(f, n), a.Conditions(f)...), a.Indexed(f)...)

@@ -13,20 +13,22 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
-// Limits of one read of an export: messages, and bytes of each part; a message with a larger part is read alone. This
-// bounds the memory.
+// Limits that bound the memory of an export: one statement reads at most ExportStep messages, and at most ExportBytes
+// of each key, value and so on. A message with a longer part is read by a statement of its own.
 const (
 	ExportStep  = 250
 	ExportBytes = 16 << 10
 )
 
-// When at least this many of the sampled messages have a filter's words, the export tests message by message.
+// The export first tests a sample of the messages for the filter's words. When at least exportHits have them, it tests
+// all messages one by one.
 const (
 	exportSample = 5000
 	exportHits   = exportSample / 100
 )
 
-// Export implements repository.Searcher. A cursor keeps the snapshot: the caller may take any time for a message.
+// Export implements repository.Searcher. It reads through a cursor of the database, so all messages come from one
+// snapshot, however long the caller takes for each.
 func (s *Searcher) Export(ctx context.Context, q repository.ExportQuery, yield func(*entity.Message) error) error {
 	if q.Limit < 1 {
 		return nil
@@ -40,7 +42,7 @@ func (s *Searcher) Export(ctx context.Context, q repository.ExportQuery, yield f
 	begun := false
 	once := func(m *entity.Message) error { begun = true; return yield(m) }
 	err = Bounded(ctx, s.db, s.SearchTimeout, func(tx *sqlx.Tx) error {
-		if begun { // what was yielded cannot be taken back
+		if begun { // the caller has received messages already, so the export cannot start again
 			return broken
 		}
 		how, err := howToExport(ctx, tx, from, q, n)
@@ -65,7 +67,8 @@ func (s *Searcher) Export(ctx context.Context, q repository.ExportQuery, yield f
 	return conn.Translate("export messages", err)
 }
 
-// exportQuery merges the rows of its walks with pointers to their bytes only.
+// exportQuery returns the query of an export. While PostgreSQL merges the walks, their rows have only pointers to the
+// bytes of the records.
 func exportQuery(from codec.Source, q repository.ExportQuery, n Scope, how string) (string, []any) {
 	a := &Arguments{First: 1, Version: n.Version}
 	walks := a.ways(q.Filter, n, how)
@@ -87,8 +90,8 @@ func exportQuery(from codec.Source, q repository.ExportQuery, n Scope, how strin
 	ORDER BY m.created_at DESC, m.id DESC LIMIT ` + a.Arg(q.Limit) + `::bigint`, a.Values
 }
 
-// howToExport chooses to test message by message when many have a filter's words, or when the rest of the filter
-// leaves few.
+// howToExport returns testEach when many messages have the filter's words or the rest of the filter matches few
+// messages; otherwise findFirst.
 func howToExport(ctx context.Context, tx *sqlx.Tx, from codec.Source, q repository.ExportQuery, n Scope) (string, error) {
 	if !q.Filter.NeedsSearchIndex() {
 		return "", nil
@@ -100,7 +103,7 @@ func howToExport(ctx context.Context, tx *sqlx.Tx, from codec.Source, q reposito
 	return findFirst, err
 }
 
-// exporter reads from the cursor "exported" of its transaction.
+// exporter fetches messages from the database cursor "exported" of its transaction.
 type exporter struct {
 	next, whole *sqlx.Stmt
 	maxValue    int64
@@ -115,13 +118,14 @@ func newExporter(ctx context.Context, tx *sqlx.Tx, from codec.Source, maxValue i
 	return &exporter{next: next, whole: whole, maxValue: maxValue}, err
 }
 
-// exported is a message as the cursor returns it. It may be cut: its key or its error message is too long.
+// exported is a message that the cursor returned. It may be incomplete, because its key or its error message is too
+// long.
 type exported struct {
 	message entity.Message
 	cut     bool
 }
 
-// run yields all messages. It returns an error of yield apart from those of the store.
+// run yields all messages. It returns an error of yield as refused, and an error of the database as err.
 func (e *exporter) run(ctx context.Context, yield func(*entity.Message) error) (refused, err error) {
 	step := make([]exported, 0, ExportStep)
 	for {
@@ -136,7 +140,7 @@ func (e *exporter) run(ctx context.Context, yield func(*entity.Message) error) (
 			if err := yield(m); err != nil {
 				return err, nil
 			}
-			step[i] = exported{} // release its bytes
+			step[i] = exported{} // so that its bytes can be freed
 		}
 		ctx = traces.Quiet(ctx) //nolint:fatcontext // wrapped once; only the first read has a span
 		if len(step) < ExportStep {
@@ -151,7 +155,7 @@ func (e *exporter) fetch(ctx context.Context, step []exported) ([]exported, erro
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = rows.Close() }() // rows.Err reports it
+	defer func() { _ = rows.Close() }() // rows.Err has the error already
 	err = codec.ScanRows(rows, func(r *codec.ScannedRow) error {
 		m, err := r.MessageToShow()
 		step = append(step, exported{m, r.Cut.Bool})
@@ -160,8 +164,8 @@ func (e *exporter) fetch(ctx context.Context, step []exported) ([]exported, erro
 	return step, err
 }
 
-// message returns the message of a row. It reads the message again alone when its bytes are too many to be read with
-// others.
+// message returns the message that the cursor returned. When the message is incomplete or its value was left out, it
+// reads the message again with a separate query.
 func (e *exporter) message(ctx context.Context, r *exported) (*entity.Message, error) {
 	m := &r.message
 	left := m.Record.State == entity.ValueNotLoaded && (e.maxValue < 0 || e.maxValue > ExportBytes && m.Record.Size <= e.maxValue)

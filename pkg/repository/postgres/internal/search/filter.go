@@ -11,21 +11,22 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
 )
 
-// Arguments are those of a query whose text depends on the filter. It is planned for its arguments: one topic may
-// have a millionth of the table and the next all of it.
+// Arguments are the arguments of a query whose text depends on the filter. PostgreSQL plans such a query for its
+// arguments, because one topic may have a millionth of the table and another one all of it.
 type Arguments struct {
-	First   int // number of the parameter of the first argument
+	First   int // number of the first argument's parameter
 	Values  []any
-	Version *int64 // of documents, in addition to that of the search index; nil: any
+	Version *int64 // version that documents must have besides that of the search index; nil: any
 }
 
-// Arg adds an argument and returns its parameter.
+// Arg adds an argument and returns the name of its parameter.
 func (a *Arguments) Arg(v any) string {
 	a.Values = append(a.Values, v)
 	return fmt.Sprintf("$%d", a.First+len(a.Values)-1)
 }
 
-// text returns s as an argument; if no column can hold s, an argument that equals nothing.
+// text adds s as an argument and returns the SQL for it. When no text column can hold s, it returns NULL, which equals
+// no column.
 func (a *Arguments) text(s string) string {
 	if s != codec.Clean(s) {
 		return "NULL::text"
@@ -57,7 +58,8 @@ func (a *Arguments) terms(list []int64) string {
 	return a.Arg(c.Arg()) + "::bigint[]"
 }
 
-// Conditions returns the conditions of a filter on message m, without those on its topics and on the search index.
+// Conditions returns a filter's conditions on the message m, except those on its topics and those that need the search
+// index.
 func (a *Arguments) Conditions(f entity.Filter) []string {
 	var all []string
 	add := func(asked bool, condition func() string) {
@@ -87,7 +89,8 @@ func (a *Arguments) Conditions(f entity.Filter) []string {
 	return all
 }
 
-// Status writes the states into the text, because the planner knows how common each one is.
+// Status returns the condition on the status with the statuses written into the SQL, because then the planner knows how
+// common each one is.
 func Status(wanted []entity.Status) string {
 	var known []string
 	for _, s := range entity.Statuses() {
@@ -101,7 +104,7 @@ func Status(wanted []entity.Status) string {
 	return "m.status IN (" + strings.Join(known, ", ") + ")"
 }
 
-// documented returns a filter's conditions on d, the message's document.
+// documented returns a filter's conditions on d, the document of the message.
 func (a *Arguments) documented(f entity.Filter) string {
 	if slices.ContainsFunc(f.Words, func(word string) bool { return word != codec.Clean(word) }) {
 		return "false"
@@ -130,11 +133,11 @@ func (a *Arguments) documented(f entity.Filter) string {
 // literally escapes the wildcards of LIKE.
 var literally = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`)
 
-// documentOfM is the condition that d is the document of m.
+// documentOfM is the SQL condition that d is the document of m.
 const documentOfM = "d.message_id = m.id AND d.created_at = m.created_at"
 
-// inPartitions are conditions on d that exclude the partitions in which a filter can have no document: all other
-// partitions are locked, and read or searched.
+// inPartitions returns conditions on d with which PostgreSQL skips the partitions that can have no document of the
+// filter. It locks and reads the partitions that it does not skip.
 func (a *Arguments) inPartitions(f entity.Filter) string {
 	var all []string
 	if !f.CreatedAfter.IsZero() {
@@ -146,7 +149,8 @@ func (a *Arguments) inPartitions(f entity.Filter) string {
 	return And(all...)
 }
 
-// Indexed returns the condition that m has a matching document; the planner decides where to begin.
+// Indexed returns the condition that the message m has a document that matches the filter. The planner decides whether
+// it reads the messages or the documents first.
 func (a *Arguments) Indexed(f entity.Filter) []string {
 	if !f.NeedsSearchIndex() {
 		return nil
@@ -154,19 +158,19 @@ func (a *Arguments) Indexed(f entity.Filter) []string {
 	return []string{"EXISTS (SELECT FROM dlq.message_documents d WHERE " + And(documentOfM, a.inPartitions(f), a.documented(f)) + ")"}
 }
 
-// DocumentMatches returns the condition of Indexed in a form that PostgreSQL can only test for one message after
-// the other.
+// DocumentMatches returns the same condition as Indexed in a form that makes PostgreSQL read the messages first and
+// test the document of each one.
 func (a *Arguments) DocumentMatches(f entity.Filter) string {
 	return "(SELECT " + a.documented(f) + " FROM dlq.message_documents d WHERE " + And(documentOfM, a.inPartitions(f)) + ")"
 }
 
-// found returns the condition of words that few messages have: the documents are found first, and their messages by
-// the primary key.
+// found returns the same condition as Indexed in a form that makes PostgreSQL find the documents first, and their
+// messages by the primary key. It is fast for words that few messages have.
 func (a *Arguments) found(f entity.Filter) string {
 	return "m.id = ANY (ARRAY(SELECT d.message_id FROM dlq.message_documents d WHERE " + And(a.inPartitions(f), a.documented(f)) + "))"
 }
 
-// And joins conditions; without any the result is always true.
+// And joins conditions with AND; without conditions it returns true.
 func And(conditions ...string) string {
 	if len(conditions) == 0 {
 		return "true"

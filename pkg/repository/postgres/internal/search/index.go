@@ -15,24 +15,25 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// Indexer implements the search index of repository.SearchIndex.
+// Indexer implements those methods of repository.SearchIndex that maintain the search index.
 type Indexer struct {
 	db     *conn.DB
 	scopes *Scopes
 	groups errorGroups
 }
 
-// errorGroups stores the names of error groups.
+// errorGroups stores the names of error groups; package insight implements it.
 type errorGroups interface {
 	SaveFingerprints(ctx context.Context, fingerprints []entity.Fingerprint) error
 }
 
-// NewIndexer returns an Indexer. Searches with the same scopes answer from the version of SetIndexVersion.
+// NewIndexer returns an Indexer. The version of SetIndexVersion also applies to all searches that use these scopes.
 func NewIndexer(db *conn.DB, scopes *Scopes, groups errorGroups) *Indexer {
 	return &Indexer{db, scopes, groups}
 }
 
-// acquireLeaseQuery starts from the beginning when the version has changed.
+// acquireLeaseQuery takes or renews the lease. When the version has changed, it also resets the indexer's positions, so
+// that all messages are indexed again.
 const acquireLeaseQuery = `
 	UPDATE dlq.search_index c SET owner = $1, lease_expires_at = n.moment + $3::bigint * interval '1 microsecond', version = $2,
 		mark = CASE WHEN version = $2 THEN mark ELSE '-infinity' END,
@@ -51,7 +52,7 @@ const createPartitionsQuery = `
 	SELECT dlq.create_document_partitions(ARRAY[n.moment, n.moment + interval '1 day'])
 	FROM (SELECT coalesce($1::timestamptz, clock_timestamp()) AS moment) n`
 
-// timesOfDocuments are the creation times of the messages $1, live or archived.
+// timesOfDocuments returns created_at of the messages $1, live or archived; documents have the same created_at.
 const timesOfDocuments = `
 		SELECT m.id, m.created_at FROM dlq.dlq_messages m WHERE m.id = ANY ($1::uuid[])
 		UNION ALL
@@ -72,23 +73,24 @@ func (s *Indexer) AcquireIndexerLease(ctx context.Context, owner uuid.UUID, vers
 	return len(held) > 0, conn.Translate("acquire the indexer lease", err)
 }
 
-// pendingQuery finds messages without a document. It continues where the last call ended (walked_at,
-// archive_walked), and moves this position to the first message that it finds, or else to ten seconds ago, because
-// a transaction that stores messages may take that long.
+// pendingQuery finds messages without a document. It continues at the position where the last call ended (walked_at,
+// archive_walked). It moves this position to the first message that it finds or, when it finds none, to ten seconds
+// ago, because a transaction that stores messages may take that long.
 //
-// Transactions that take longer are the reason for a second position (mark, archive_mark), before which no message
-// can appear any more. Once a minute the query scans again from there. The second position follows only when all
-// transactions that were open at an earlier scan have ended, and to ten seconds before that scan: a row that is
-// older than ten seconds when it is stored is in late_messages. While one of these transactions stays open, the
-// second position does not move. Each scan would then read more than the one before, so scans become rarer; the
-// messages of that transaction are found when it has ended. seen_xid is the scan's own transaction id, which is
-// higher than those of all transactions that had written by then; the xmax of the snapshot may not be, while the
-// youngest of them is open.
+// Transactions that take longer are the reason for a second position (mark, archive_mark). No message that appears
+// later is before the second position. Once a minute the query scans again from there. After such a scan, the second
+// position moves to ten seconds before an earlier scan, but only when all transactions that were open at that earlier
+// scan have ended. A message that is already older than ten seconds when it is stored is found through late_messages
+// instead. While one of these transactions stays open, the second position does not move. Each scan would then read
+// more messages than the previous one, so scans become rarer; the messages of that transaction are found after it has
+// ended. seen_xid is the id of the earlier scan's own transaction. It is higher than the ids of all transactions that
+// had written until then. The xmax of the scan's snapshot would not do, because it need not be higher than the id of
+// the youngest open transaction.
 //
-// A message with an infinite time is in no list, and gets no document.
+// A message whose created_at is infinite is in no list, and gets no document.
 //
-// Each message's document is looked up separately, because the planner would otherwise read all of both tables. A
-// caller with another version finds nothing.
+// The document of each message is looked up separately, because the planner would otherwise read both tables
+// completely. A caller whose version differs from that of the search index finds nothing.
 var pendingQuery = `
 	WITH held AS MATERIALIZED (
 		SELECT k.*, n.moment, seen_xid IS NULL OR pg_snapshot_xmin(pg_current_snapshot()) >= seen_xid AS settles
@@ -159,8 +161,9 @@ var pendingQuery = `
 		` + pendingOf("dlq.archived_messages", "k.archived AND m.archived_at = k.at", 4) + `
 	) both_tables ORDER BY ord`
 
-// chosenMessages chooses, of the messages in picked, the first ones that have together at most as many bytes as the
-// parameter of that number says. A value longer than the other parameter does not count.
+// chosenMessages returns the SQL that chooses the first messages of picked, as many as have together at most as many
+// bytes as the parameter number maxBytes says. A value longer than the parameter number maxValue does not count,
+// because it is not loaded.
 func chosenMessages(maxBytes, maxValue int) string {
 	return fmt.Sprintf(`sized AS MATERIALIZED (
 		SELECT p.id, p.archived, p.at, p.ord, sum(
@@ -190,7 +193,7 @@ type pendingRow struct {
 	codec.Row
 }
 
-// Unindexed implements repository.SearchIndex. Messages of the archive come after those of the live table.
+// Unindexed implements repository.SearchIndex. It returns archived messages after the live ones.
 func (s *Indexer) Unindexed(ctx context.Context, version int64, limit int, maxBytes, maxValue int64) ([]entity.Message, error) {
 	var found []pendingRow
 	if err := s.db.Select(ctx, &found, pendingQuery, version, limit, maxBytes, maxValue, s.db.Clock()); err != nil {
@@ -210,9 +213,10 @@ func pendingMessages(what string, found []pendingRow) ([]entity.Message, error) 
 	return messages, nil
 }
 
-// storeDocumentsQuery stores documents only for the search index's version. It locks no message: a deletion locks
-// messages before documents. A message is counted when its first document is inserted, and in the group that it has
-// then or gets with that document; one that is too old to count is not.
+// storeDocumentsQuery stores documents if the caller has the version of the search index. It locks no message, because
+// a deletion locks the message first and its document second. A message is counted as an arrival when its first
+// document is inserted; it counts for the error group that it has, or that this document gives it. A message that is
+// too old for the counters is not counted.
 const storeDocumentsQuery = `
 	WITH document AS MATERIALIZED (
 		SELECT x.id, x.text, x.terms::bigint[] AS terms, k.created_at, (SELECT version FROM dlq.search_index WHERE version = $4 FOR SHARE) AS version
@@ -267,8 +271,8 @@ const storeDocumentsQuery = `
 	ON CONFLICT (original_topic, minutes, at) DO UPDATE
 	SET arrived = a.arrived + excluded.arrived, returned = a.returned + excluded.returned`
 
-// groupDocumentsQuery runs after storeDocumentsQuery and assigns error groups to the messages that have none. It
-// locks them in the order of their ids, live messages first, and locks no others, because each lock is a write.
+// groupDocumentsQuery runs after storeDocumentsQuery and assigns error groups to the messages that have none. It locks
+// only these messages, because each lock is a write: in the order of their ids, live messages first.
 const groupDocumentsQuery = `
 	WITH document AS MATERIALIZED (
 		SELECT * FROM unnest($1::uuid[], $2::uuid[]) AS x (id, group_id)
@@ -290,8 +294,8 @@ const groupDocumentsQuery = `
 	UPDATE dlq.dlq_messages_archive m SET group_id = a.group_id
 	FROM archived a WHERE m.id = a.id AND m.archived_at = a.archived_at AND m.group_id IS NULL`
 
-// dropStraysQuery deletes documents of messages that were deleted meanwhile; PurgeStraysQuery deletes those of
-// unfinished deletions. $3 and $4 exclude other partitions.
+// dropStraysQuery deletes documents whose messages were deleted while the documents were stored. PurgeStraysQuery
+// deletes the documents that an interrupted deletion has left. $3 and $4 exclude other partitions.
 const dropStraysQuery = `
 	DELETE FROM dlq.message_documents d USING (
 		SELECT o.message_id, o.created_at
@@ -303,7 +307,7 @@ const dropStraysQuery = `
 	) gone
 	WHERE d.message_id = gone.message_id AND d.created_at = gone.created_at AND d.created_at BETWEEN $3 AND $4`
 
-// PurgeStraysQuery scans all documents, so only the archiver runs it.
+// PurgeStraysQuery reads all documents, so only the archiver runs it.
 const PurgeStraysQuery = `
 	WITH gone AS (
 		DELETE FROM dlq.message_documents d USING (
@@ -317,7 +321,8 @@ const PurgeStraysQuery = `
 	)
 	SELECT count(*) FROM gone`
 
-// StoreDocuments implements repository.SearchIndex. The names of the groups are stored before any message is in them.
+// StoreDocuments implements repository.SearchIndex. The names of error groups are stored first, so that every group
+// that has messages has a name.
 func (s *Indexer) StoreDocuments(ctx context.Context, version int64, documents []entity.Document) error {
 	if len(documents) == 0 {
 		return nil
@@ -362,8 +367,8 @@ func (s *Indexer) StoreDocuments(ctx context.Context, version int64, documents [
 	return conn.Translate("store documents", err)
 }
 
-// underLoadQuery checks for redrives that are neither waiting nor limited by a rate, and how long the last some hundred
-// messages took to arrive.
+// underLoadQuery returns whether a redrive is sending without a low rate limit, or whether the newest 500 messages
+// arrived within the last second.
 const underLoadQuery = `
 	SELECT EXISTS (
 		SELECT FROM dlq.redrives
@@ -379,8 +384,9 @@ func (s *Indexer) UnderLoad(ctx context.Context) (bool, error) {
 	return len(answer) > 0 && answer[0], conn.Translate("check the load of the store", err)
 }
 
-// inPartitions stores documents, and creates the missing partitions that they need. The archiver may drop such a
-// partition again while it is empty.
+// inPartitions calls store, which stores the documents of the messages ids. When a partition is missing, it creates the
+// partition and calls store again. It may have to do so several times, because the archiver may drop a partition while
+// it is empty.
 func (s *Indexer) inPartitions(ctx context.Context, ids []byte, store func() error) error {
 	for tries := 0; ; tries++ {
 		err := store()
@@ -409,7 +415,7 @@ func fingerprintsOf(documents []entity.Document) []entity.Fingerprint {
 	return all
 }
 
-// latest keeps the last document of each message: a statement may write a row only once.
+// latest returns the last document of each message, because one statement must not write a row twice.
 func latest(documents []entity.Document) []entity.Document {
 	at := make(map[uuid.UUID]int, len(documents))
 	var last []entity.Document
@@ -424,7 +430,8 @@ func latest(documents []entity.Document) []entity.Document {
 	return last
 }
 
-// termsText formats an array as text, because the elements of an array of arrays must have one length.
+// termsText returns the terms in PostgreSQL's text form of an array. An array of arrays cannot be used, because all its
+// elements must have the same length.
 func termsText(terms []int64) string {
 	text := make([]byte, 0, 2+21*len(terms))
 	text = append(text, '{')
@@ -437,7 +444,7 @@ func termsText(terms []int64) string {
 	return string(append(text, '}'))
 }
 
-// IndexedUntil implements repository.SearchIndex. It ignores messages of the archive.
+// IndexedUntil implements repository.SearchIndex. The time that it returns says nothing about archived messages.
 func (s *Indexer) IndexedUntil(ctx context.Context) (time.Time, error) {
 	var until []sql.NullTime
 	if err := s.db.Select(ctx, &until, `SELECT found_until FROM dlq.search_index`); err != nil {
@@ -449,7 +456,7 @@ func (s *Indexer) IndexedUntil(ctx context.Context) (time.Time, error) {
 	return codec.TimeOf(until[0]), nil
 }
 
-// The transaction that the indexer waits for is shown if the role may see it.
+// indexStallQuery also describes the transaction for which the indexer waits, if the role may see it.
 const indexStallQuery = `
 	SELECT extract(epoch FROM coalesce($1::timestamptz, clock_timestamp()) - seen_at)::float8 AS seconds,
 		coalesce((SELECT 'process ' || pid FROM pg_stat_activity WHERE backend_xid = x.oldest LIMIT 1),

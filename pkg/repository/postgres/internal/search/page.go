@@ -11,8 +11,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
 )
 
-// idQuery is a query that returns id, at (the time by which the list is sorted) and created_at in an order, and its
-// arguments.
+// idQuery is a query for the messages of a page, with its arguments. It returns id, at (the time by which the list is
+// sorted) and created_at, in the order of the page.
 type idQuery struct {
 	Arguments
 	Query string
@@ -21,10 +21,10 @@ type idQuery struct {
 	noValues bool // do not load the values of the messages
 }
 
-// Treatment of a filter's words, and of every other condition that needs the search index.
+// The ways in which a query treats a filter's words and other conditions that need the search index.
 const (
-	LeaveOut  = ""      // not part of this query
-	testEach  = "look"  // the document of each message is tested
+	LeaveOut  = ""      // the query has none of these conditions
+	testEach  = "look"  // messages are read first, and the document of each is tested
 	findFirst = "first" // documents are found first, and then their messages
 )
 
@@ -38,7 +38,8 @@ func (a *Arguments) words(f entity.Filter, how string) []string {
 	return nil
 }
 
-// ways returns the walks, or at most one when the messages are already known.
+// ways returns the walks of a filter; see Walks. With findFirst there is at most one, because the messages are found by
+// their documents.
 func (a *Arguments) ways(f entity.Filter, n Scope, how string) [][]string {
 	if how == findFirst {
 		return [][]string{a.Named(f, n)}
@@ -49,11 +50,11 @@ func (a *Arguments) ways(f entity.Filter, n Scope, how string) [][]string {
 	return a.Walks(f, n)
 }
 
-// listPart is a part of a list.
+// listPart limits a query to a part of a list.
 type listPart struct {
 	limit  int
-	within string // a condition on m; "": none
-	first  int    // number of its first parameter
+	within string // an SQL condition on m, or "" for none
+	first  int    // number of the query's first parameter
 }
 
 // Listed returns the query for the ids of a page.
@@ -68,7 +69,7 @@ func listedIn(from codec.Source, q repository.SearchQuery, n Scope, how string, 
 	column := sortColumn(q.Sort)
 	walks := p.ways(q.Filter, n, how)
 	if len(walks) == 0 {
-		p.Values = nil // they are not parameters of the query
+		p.Values = nil // the query below has no parameters
 		p.Query = "SELECT NULL::uuid AS id, NULL::timestamptz AS at, NULL::timestamptz AS created_at WHERE false"
 		return p
 	}
@@ -80,7 +81,7 @@ func listedIn(from codec.Source, q repository.SearchQuery, n Scope, how string, 
 	if s.within != "" {
 		conditions = append(conditions, s.within)
 	}
-	limit := codec.Bigint(s.limit) // in the text, so that the planner knows that it is small
+	limit := codec.Bigint(s.limit) // written into the query, so that the planner knows how small it is
 	if how != findFirst {
 		walks = byStatus(walks, q)
 	}
@@ -92,7 +93,7 @@ func listedIn(from codec.Source, q repository.SearchQuery, n Scope, how string, 
 	return p
 }
 
-// byStatus walks every status separately when no other condition selects an index.
+// byStatus returns one walk for each status when the statuses are the only condition that can select an index.
 func byStatus(walks [][]string, q repository.SearchQuery) [][]string {
 	if len(walks) != 1 || len(walks[0]) > 0 || q.Filter.Group != uuid.Nil || q.Sort.By != repository.ByCreated {
 		return walks
@@ -109,7 +110,7 @@ func byStatus(walks [][]string, q repository.SearchQuery) [][]string {
 	return each
 }
 
-// Join joins walks, each with all of its conditions.
+// Join joins the conditions of each walk with AND, and the walks with by.
 func Join(walks [][]string, by string) string {
 	texts := make([]string, len(walks))
 	for i, w := range walks {
@@ -125,7 +126,7 @@ func sortColumn(s repository.Sort) string {
 	return "created_at"
 }
 
-// orderBy returns the ORDER BY of a list; at and id are its columns.
+// orderBy returns the ORDER BY of a list; at and id are the names of its columns.
 func orderBy(s repository.Sort, at, id string) string {
 	if s.Ascending {
 		return at + ", " + id
@@ -133,7 +134,7 @@ func orderBy(s repository.Sort, at, id string) string {
 	return at + " DESC, " + id + " DESC"
 }
 
-// behind returns the condition that m comes after the cursor of the page.
+// behind returns the condition that m comes after the cursor of the page; none for the first page.
 func (a *Arguments) behind(q repository.SearchQuery) []string {
 	if q.After == (repository.Cursor{}) {
 		return nil
@@ -146,7 +147,7 @@ func (a *Arguments) behind(q repository.SearchQuery) []string {
 		" (" + a.Arg(entity.TruncateTime(q.After.CreatedAt)) + "::timestamptz, " + a.Arg(q.After.ID) + "::uuid)"}
 }
 
-// these are known messages, in the order of their rows.
+// these returns the query for messages whose ids are known.
 func these(from codec.Source, q repository.SearchQuery, ids []uuid.UUID) *idQuery {
 	p := &idQuery{Arguments: Arguments{First: 1}, order: orderBy(q.Sort, "at", "id"), noValues: q.NoValues}
 	p.Query = "SELECT m.id, m." + sortColumn(q.Sort) + " AS at, m.created_at FROM unnest(" + p.Arg(codec.UUIDArray(ids)) + "::uuid[]) AS w (id) " + from.Join("w.id") +
@@ -154,7 +155,7 @@ func these(from codec.Source, q repository.SearchQuery, ids []uuid.UUID) *idQuer
 	return p
 }
 
-// PageQuery reads the messages of an idQuery, with bytes limited as in List.
+// PageQuery returns the query for the messages of an idQuery, with keys, values and headers limited as in List.
 func PageQuery(from codec.Source, p *idQuery) (string, []any) {
 	limit, page := codec.Bigint(repository.ListValueLimit), codec.Bigint(repository.ListPageLimit)
 	values, size := "m.room", codec.ListedSize(limit)

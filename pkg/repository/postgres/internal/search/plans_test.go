@@ -18,8 +18,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestSearchPlans: a page uses indexes and ends with its last message, however many come after it. Searches are
-// always planned for their arguments.
+// TestSearchPlans: a page uses indexes and reads no more messages than it returns, however many messages follow. The
+// queries of searches are always planned for their arguments.
 func TestSearchPlans(t *testing.T) {
 	db := postgrestest.Fresh(t)
 	db.SetMaxOpenConns(1)
@@ -109,7 +109,8 @@ func TestSearchPlans(t *testing.T) {
 	})
 }
 
-// seedSearch is seedMany with groups, retries, classes, an archive, and documents for all but the newest messages.
+// seedSearch inserts the messages of SeedMany, and adds error groups, retries, error classes, archived messages, and
+// documents for all but the newest messages.
 func seedSearch(t *testing.T, db *sqlx.DB) {
 	t.Helper()
 	postgrestest.SeedMany(t, db)
@@ -127,12 +128,13 @@ func seedSearch(t *testing.T, db *sqlx.DB) {
 	postgrestest.Exec(t, db, `ANALYZE dlq.search_index`)
 }
 
-// TestSearchInPairs: walking pair by pair finds the messages of the filter's conditions.
+// TestSearchInPairs: a search that reads one pair of original and dead-letter topic after the other finds the same
+// messages as the filter's conditions in one query.
 func TestSearchInPairs(t *testing.T) {
 	db := postgrestest.Fresh(t)
 	db.SetMaxOpenConns(1)
 	postgrestest.Exec(t, db, `INSERT INTO dlq.topics (name) SELECT 'd' || n FROM generate_series(0, 3) n`)
-	postgrestest.Exec(t, db, `INSERT INTO dlq.topics (name) VALUES ('a')`) // an original topic too
+	postgrestest.Exec(t, db, `INSERT INTO dlq.topics (name) VALUES ('a')`) // so 'a' is a dead-letter topic and an original topic
 	postgrestest.Exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, dlq_topic_id)
 		SELECT o, 'x', (SELECT id FROM dlq.topics WHERE name = d)
 		FROM unnest('{a,b,c,d1,""}'::text[]) o, unnest('{d0,d1,d2,a,none}'::text[]) d, generate_series(1, 2)
@@ -164,7 +166,7 @@ func TestSearchInPairs(t *testing.T) {
 	check.True(t, asked >= 100, "%d of the filters are walked pair by pair, want most", asked)
 }
 
-// wantSame compares a list with the result of all conditions together.
+// wantSame compares the messages of a list with the messages that meet all conditions of the filter in one plain query.
 func wantSame(t *testing.T, db *sqlx.DB, f entity.Filter, n Scope) {
 	t.Helper()
 	p := Listed(codec.SourceOf(false), repository.SearchQuery{Filter: f, Limit: 1000}, n, LeaveOut)
@@ -179,8 +181,8 @@ func wantSame(t *testing.T, db *sqlx.DB, f entity.Filter, n Scope) {
 	}
 }
 
-// TestPairPlans: a few messages among many of the same dead-letter topic, or of unknown origin, are found by their
-// rarest property.
+// TestPairPlans: when a few messages match among many of the same dead-letter topic or of unknown origin, they are
+// found through the index of the condition that matches the fewest messages.
 func TestPairPlans(t *testing.T) {
 	db := postgrestest.Fresh(t)
 	db.SetMaxOpenConns(1)
@@ -227,7 +229,7 @@ func TestPairsAreTooMany(t *testing.T) {
 		"got %d walks with %d arguments, want none", len(walks), len(a.Values))
 }
 
-// A query whose plan depends on its values is not plain.
+// plain returns false for queries whose best plan depends on their arguments.
 func TestPlain(t *testing.T) {
 	t.Parallel()
 	var known Scope
@@ -243,11 +245,12 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// TestPlainPlans: a plain page is read along an index with one plan for all values, also where ten topics fail at
-// once, so that every range of time has some of each and a scan of all messages looks cheap.
+// TestPlainPlans: a plain page is read along an index with one plan for all arguments. This also holds when ten topics
+// fail at once: then every time range has messages of each topic, and PostgreSQL could expect a scan of all messages to
+// be cheap.
 func TestPlainPlans(t *testing.T) {
 	db := postgrestest.Fresh(t)
-	db.SetMaxOpenConns(1) // plans and settings belong to one session
+	db.SetMaxOpenConns(1) // each session has its own plans and settings
 	postgrestest.Exec(t, db, `INSERT INTO dlq.topics (name) SELECT 'topic' || n || '.dlq' FROM generate_series(0, 9) n`)
 	postgrestest.Exec(t, db, `INSERT INTO dlq.dlq_messages (original_topic, error_message, created_at, dlq_topic_id, value, headers)
 		SELECT 'topic' || n % 10, 'boom ' || n, now() - (20000 - n) * interval '1 second', 1 + n % 10, '{"order": 1}', '\x00'
@@ -275,7 +278,8 @@ func TestPlainPlans(t *testing.T) {
 	}
 }
 
-// TestNewDayIsSearchedByItsWords although PostgreSQL has not analyzed the partition yet.
+// TestNewDayIsSearchedByItsWords: the documents of a new day are found by their words, although PostgreSQL has not
+// analyzed the partition yet.
 func TestNewDayIsSearchedByItsWords(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.Open(t)
@@ -305,8 +309,8 @@ func TestNewDayIsSearchedByItsWords(t *testing.T) {
 	}
 }
 
-// The rows that a count reads do not depend on how many messages of other topics match, nor on PostgreSQL's
-// statistics of them: only the index of topics decides which are read.
+// A count reads the visible messages through the index of topics. How many rows it reads depends neither on the matches
+// in other topics nor on PostgreSQL's statistics.
 func TestCountReadsVisibleTopicsOnly(t *testing.T) {
 	db := postgrestest.Fresh(t)
 	db.SetMaxOpenConns(1)
@@ -347,8 +351,8 @@ func TestCountReadsVisibleTopicsOnly(t *testing.T) {
 	}
 }
 
-// TestExportWithAnIncompleteIndex: an export reads all messages, so messages without a document are no reason to test
-// each one.
+// TestExportWithAnIncompleteIndex: some messages have no document yet. An export must not test the documents of all
+// messages one by one because of them.
 func TestExportWithAnIncompleteIndex(t *testing.T) {
 	db := postgrestest.Fresh(t)
 	postgrestest.SeedBehind(t, db)

@@ -16,7 +16,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
 )
 
-// timeRange is a range of time in microseconds since 2000, without to.
+// timeRange is a range of time from From to To, without To itself, in microseconds since 2000.
 type timeRange struct{ From, To int64 }
 
 func (r timeRange) empty() bool { return r.From >= r.To }
@@ -29,12 +29,12 @@ func (r timeRange) and(o timeRange) timeRange {
 	return timeRange{max(r.From, o.From), min(r.To, o.To)}
 }
 
-// with returns the shortest range that contains both.
+// with returns the shortest range that contains both ranges.
 func (r timeRange) with(o timeRange) timeRange {
 	return timeRange{min(r.From, o.From), max(r.To, o.To)}
 }
 
-// first returns the part of a range that comes first in a list.
+// first returns the part of a range, at most length long, that comes first in a list.
 func (r timeRange) first(length int64, ascending bool) timeRange {
 	switch {
 	case r.empty() || length >= r.Length():
@@ -46,7 +46,7 @@ func (r timeRange) first(length int64, ascending bool) timeRange {
 	return r
 }
 
-// behind returns the part of a range that comes after a cursor.
+// behind returns the part of a range that comes after a cursor in a list.
 func (r timeRange) behind(p repository.Cursor, ascending bool) timeRange {
 	at := micros2000(p.CreatedAt)
 	if ascending {
@@ -71,20 +71,20 @@ func micros2000(t time.Time) int64 { return t.UnixMicro() - since2000 }
 
 func moment2000(micros int64) time.Time { return time.UnixMicro(micros + since2000).UTC() }
 
-// Days since 2000 of the partitions for all earlier and for all later times.
+// The first and the last partition have all earlier and all later times. Their numbers are these days since 2000.
 const (
 	earliestDay = -1
 	latestDay   = 36_525 // 2100-01-01
 	dayLength   = int64(24 * time.Hour / time.Microsecond)
 )
 
-// day is a partition of the documents.
+// day is one partition of the search index and its time range.
 type day struct {
 	timeRange
-	Table string // quoted; "" when the role may read it only through dlq.message_documents
+	Table string // SQL name; "" when the role may read the partition only through dlq.message_documents
 }
 
-// daysOf returns the existing partitions.
+// daysOf returns the existing partitions in the order of the page.
 func daysOf(ctx context.Context, tx *sqlx.Tx, ascending bool) ([]day, error) {
 	var found []struct {
 		Number int64  `db:"number"`
@@ -113,7 +113,7 @@ func daysOf(ctx context.Context, tx *sqlx.Tx, ascending bool) ([]day, error) {
 	return days, nil
 }
 
-// leftOf returns the range between the oldest and the newest message, without times that the query excludes.
+// leftOf returns the range from the oldest to the newest message, without the times that the query excludes.
 func leftOf(ctx context.Context, tx *sqlx.Tx, from codec.Source, q repository.SearchQuery) (timeRange, error) {
 	var found []struct {
 		Oldest int64 `db:"oldest"`
@@ -145,23 +145,25 @@ func boundsQuery(from codec.Source) string {
 		"WHERE isfinite(e.oldest) AND isfinite(e.newest)"
 }
 
-// microsOf returns an SQL expression in microseconds since 2000.
+// microsOf returns the SQL expression for the time at in microseconds since 2000.
 func microsOf(at string) string {
 	return "(extract(epoch FROM " + at + " - TIMESTAMPTZ '2000-01-01 00:00:00+00') * 1000000)::bigint"
 }
 
-// A range is read through an index: PostgreSQL does not know how few documents have a word, and might read all of
-// them.
+// Settings of the planner for reading a time range. With byIndex, PostgreSQL must use an index: it does not know how
+// few documents have a word, and might otherwise read all documents.
 const (
 	byIndex  = `; SET LOCAL enable_seqscan = off`
 	inAnyWay = `; SET LOCAL enable_seqscan = on`
 )
 
-// rangeQuery finds the first messages of a range by documents: PostgreSQL would walk all messages for words that it
-// considers common. Sorting before the join reads few messages.
+// rangeQuery finds the first messages of a time range by their documents. The documents come first because PostgreSQL
+// would read all messages of the range for words that it considers common. The documents are sorted before they are
+// joined to their messages, so that few messages are read.
 //
-// The documents of whole days are found by their words alone, and those of a part of a day by their time. PostgreSQL
-// cannot choose: in a new day, which it has not analyzed, it would read every document by its time.
+// When the range consists of whole days, their documents are found by their words alone; in a part of a day, documents
+// are found by their time. PostgreSQL does not choose well between the two: in a new day, which it has not analyzed, it
+// would read every document by its time.
 func rangeQuery(from codec.Source, q repository.SearchQuery, n Scope, in timeRange, whole []day) (string, []any) {
 	a := &Arguments{First: 1, Version: n.Version}
 	behind := append(a.behind(q), "m.created_at >= "+a.Arg(moment2000(in.From))+"::timestamptz", "m.created_at < "+a.Arg(moment2000(in.To))+"::timestamptz")
@@ -182,12 +184,12 @@ func rangeQuery(from codec.Source, q repository.SearchQuery, n Scope, in timeRan
 	ORDER BY ` + orderBy(q.Sort, "found.created_at", "found.message_id") + ` LIMIT ` + codec.Bigint(q.Limit), a.Values
 }
 
-// onDocument converts conditions on a message into conditions on its document.
+// onDocument returns conditions on the message m as conditions on its document.
 func onDocument(conditions []string, document string) string {
 	return strings.NewReplacer("m.created_at", document+".created_at", "m.id", document+".message_id").Replace(And(conditions...))
 }
 
-// unionOf selects the documents of days.
+// unionOf returns the SQL that selects the documents of these days.
 func unionOf(days []day) string {
 	var tables []string
 	for _, d := range days {

@@ -11,36 +11,38 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
 )
 
-// Scopes resolves the topics of filters.
+// Scopes reads which existing topics the topic names and patterns of a filter match.
 type Scopes struct {
 	db      *conn.DB
-	version atomic.Pointer[int64] // of documents; nil: that of the search index
+	version atomic.Pointer[int64] // version that documents must have; nil: that of the search index
 }
 
 // NewScopes returns the Scopes of a database.
 func NewScopes(db *conn.DB) *Scopes { return &Scopes{db: db} }
 
-// Scope are the topics of a filter, read before the query: the planner must know them, and a name that appears
-// meanwhile adds no message to the result.
+// Scope has the topics that a filter matches. They are read before the query of the filter, because the planner must
+// know them. A topic that appears in between adds no message to the result.
 type Scope struct {
-	Number  sql.NullInt32 // of Filter.Topic as a dead-letter topic, if it is one
-	Topics  *topicSet     // Filter.Topics; nil: any
-	Visible *topicSet     // Filter.Visible; nil: all
-	// Pairs has the original topics of each dead-letter topic, by its number. Number 0 stands for no dead-letter topic,
-	// and the name "" for no original topic. nil: unknown.
+	Number  sql.NullInt32 // number of the dead-letter topic that Filter.Topic names, if it names one
+	Topics  *topicSet     // topics that Filter.Topics matches; nil for any topic
+	Visible *topicSet     // topics that Filter.Visible matches; nil for all topics
+	// Pairs has the original topics of each dead-letter topic, by the number of the dead-letter topic. Number 0 stands
+	// for messages without a dead-letter topic, and the name "" for messages without an original topic. Pairs is nil
+	// when they are unknown.
 	Pairs map[int32][]string
 
-	Version *int64 // of the documents that this process answers from; nil: that of the search index
+	Version *int64 // version of the documents that this process uses; nil: that of the search index
 }
 
 // topicSet is the set of existing topics that match patterns.
 type topicSet struct {
-	Originals []string // names of original topics
-	Numbers   []int32  // of dead-letter topics
-	Unnamed   bool     // the patterns match messages without a name
+	Originals []string // names of the original topics
+	Numbers   []int32  // numbers of the dead-letter topics
+	Unnamed   bool     // the patterns also match messages without a topic name
 }
 
-// Both step from name to name along an index; only the counters have the pairs.
+// Both queries step from one topic name to the next along an index. Only the counters have pairs of original and
+// dead-letter topics, so archivedNamesQuery returns only original topics.
 const (
 	pairsQuery = `
 	WITH RECURSIVE step AS (
@@ -69,7 +71,7 @@ const (
 	SELECT name, 0 AS id FROM step`
 )
 
-// Resolve reads the topics of a filter.
+// Resolve reads which topics a filter matches.
 func (s *Scopes) Resolve(ctx context.Context, f entity.Filter, from codec.Source) (Scope, error) {
 	n := Scope{Version: s.version.Load()}
 	if f.Topic != "" && f.Topic == codec.Clean(f.Topic) {
@@ -107,13 +109,13 @@ func (s *Scopes) Resolve(ctx context.Context, f entity.Filter, from codec.Source
 	}
 	if f.Visible != nil {
 		n.Visible = Matching(*f.Visible, originals, topics)
-		// The visibility of a message without an original topic is that of its dead-letter topic.
+		// Whether a message without an original topic is visible depends on its dead-letter topic.
 		n.Visible.Originals = slices.DeleteFunc(n.Visible.Originals, func(name string) bool { return name == "" })
 	}
 	return n, nil
 }
 
-// patterned reports whether the filter has patterns to match against names.
+// patterned reports whether the filter has patterns of topic names.
 func patterned(f entity.Filter) bool { return len(f.Topics.Texts()) > 0 || f.Visible != nil }
 
 // TopicRow is a topic with its id.
@@ -122,7 +124,7 @@ type TopicRow struct {
 	Name string `db:"name"`
 }
 
-// originalsOf returns each name once; found is in the order of names.
+// originalsOf returns the names of original topics, each once. found must be sorted by name.
 func originalsOf(found []TopicRow) []string {
 	var names []string
 	for _, f := range found {
@@ -131,7 +133,7 @@ func originalsOf(found []TopicRow) []string {
 	return slices.Compact(names)
 }
 
-// Matching returns the topics that match patterns.
+// Matching returns those of the topics that the patterns match.
 func Matching(p entity.TopicPatterns, originals []string, topics []TopicRow) *topicSet {
 	found := &topicSet{Unnamed: p.Match("")}
 	for _, name := range originals {
@@ -147,7 +149,7 @@ func Matching(p entity.TopicPatterns, originals []string, topics []TopicRow) *to
 	return found
 }
 
-// Named returns a filter's conditions on the topics of m.
+// Named returns a filter's conditions on the topics of the message m.
 func (a *Arguments) Named(f entity.Filter, n Scope) []string {
 	var all []string
 	if f.Topic != "" {
@@ -171,7 +173,7 @@ func unknown(f entity.Filter) []string {
 	return nil
 }
 
-// Seen returns the condition that the caller may see m.
+// Seen returns the condition that the caller may see the message m.
 func (a *Arguments) Seen(n Scope) []string {
 	if n.Visible == nil {
 		return nil
@@ -183,18 +185,19 @@ func (a *Arguments) Seen(n Scope) []string {
 	return []string{"(m.original_topic = ANY (" + a.texts(n.Visible.Originals) + ") OR m.original_topic = '' AND " + hidden + ")"}
 }
 
-// maxWalks limits the walks of one query.
+// maxWalks limits the number of walks in one query.
 const maxWalks = 24
 
-// Walks splits a filter's conditions on the topics of m so that each part can be read in order along an index;
-// together they return each message once. A part without conditions reads all messages.
+// Walks splits a filter's conditions on the topics of m into walks: lists of conditions, each of which selects messages
+// that can be read in order along one index. Together the walks return each message of the filter once. A walk without
+// conditions reads all messages.
 func (a *Arguments) Walks(f entity.Filter, n Scope) [][]string {
 	walks, _ := a.apart(f, n)
 	return walks
 }
 
-// apart returns the walks, and whether each has its index. If they would be too many, it returns one walk without an
-// index.
+// apart returns the walks of a filter, and whether each of them has an index. Instead of too many walks it returns one
+// walk without an index.
 func (a *Arguments) apart(f entity.Filter, n Scope) (walks [][]string, inOrder bool) {
 	switch {
 	case f.Topic != "":
@@ -226,8 +229,9 @@ func (a *Arguments) walksOfTopic(f entity.Filter, n Scope) [][]string {
 	return walks
 }
 
-// walksOfTopics reads a dead-letter topic only for messages that are not found by their original topic already:
-// mostly there are none, and a walk would find that out only at its end.
+// walksOfTopics returns the walks for patterns of topics. A dead-letter topic needs walks only for messages whose
+// original topic has no walk of its own. Mostly no such messages exist, and a walk would notice that only after reading
+// the whole dead-letter topic; so there is one walk for each pair that exists.
 func (a *Arguments) walksOfTopics(f entity.Filter, n Scope) [][]string {
 	others := append(unknown(f), a.Seen(n)...)
 	var walks [][]string
@@ -248,7 +252,7 @@ func (a *Arguments) walksOfTopics(f entity.Filter, n Scope) [][]string {
 	return walks
 }
 
-// sees reports whether messages of a topic are visible; a nil set sees all.
+// sees reports whether messages of a topic are visible. A nil set makes all visible.
 func (s *topicSet) sees(original string, number int32) bool {
 	if s == nil || original != "" {
 		return s == nil || slices.Contains(s.Originals, original)
@@ -267,14 +271,14 @@ func (a *Arguments) walksOfVisible(n Scope) [][]string {
 	return walks
 }
 
-// seesUnnamed reports whether messages without an original topic may be visible.
+// seesUnnamed reports whether the caller may see any messages without an original topic.
 func (n Scope) seesUnnamed() bool {
 	return n.Visible.Unnamed || n.Pairs == nil || slices.ContainsFunc(n.Visible.Numbers, func(number int32) bool {
 		return slices.Contains(n.Pairs[number], "")
 	})
 }
 
-// visibleOriginals returns the visible original topics of which a filter may have messages.
+// visibleOriginals returns the visible original topics that may have messages of the filter.
 func (n Scope) visibleOriginals(f entity.Filter) []string {
 	if f.UnknownOrigin {
 		return nil

@@ -22,8 +22,8 @@ type Searcher struct {
 	db     *conn.DB
 	scopes *Scopes
 
-	SearchTimeout, CountTimeout time.Duration // of a statement with a filter of a user
-	SearchTime, rangeTime       time.Duration // of a free-text search
+	SearchTimeout, CountTimeout time.Duration // for one statement with a filter of a user
+	SearchTime, rangeTime       time.Duration // for a page of a free-text search, and for one of its statements
 }
 
 // New returns a Searcher with the time limits of production.
@@ -65,21 +65,22 @@ func (s *Searcher) Search(ctx context.Context, q repository.SearchQuery) (reposi
 	return page, conn.Translate("search messages", err)
 }
 
-// Settings of the planner for the two ways to find the messages of a filter. walkedInOrder reads an index in the
-// order of the page and ends with the page's last message. foundTogether also allows to collect all messages of the
-// filter and sort them. PostgreSQL prefers that where its statistics say that messages are few. But statistics may
-// be old: for a topic that has been flooded since, it would collect everything for every page, while a walk is fast
-// in both cases. So foundTogether is only for filters that no index has in order: those with words, with too many
-// topics, or with alternatives of which one has no index.
+// Settings of the planner for the two ways to find the messages of a filter. With walkedInOrder PostgreSQL walks an
+// index in the order of the page and stops after the page's last message. With foundTogether it may also collect all
+// messages of the filter and sort them. PostgreSQL prefers to collect when its statistics say that few messages match.
+// But the statistics may be old: when a topic was flooded since then, PostgreSQL would collect the whole topic for
+// every page, while a walk is fast with few and with many matches. So foundTogether is only used for filters whose
+// messages no index has in order: filters with words, with too many topics, or with alternatives of which one has no
+// index.
 const (
 	walkedInOrder = `SET LOCAL enable_bitmapscan = off`
 	foundTogether = `SET LOCAL enable_bitmapscan = on`
 )
 
-// way returns the settings of the planner for a filter.
+// way returns the setting of the planner for a filter.
 func way(f entity.Filter, n Scope) string {
 	if n.Pairs == nil && (f.Topic != "" || f.UnknownOrigin) && alternatives(f, n) {
-		return foundTogether // not every alternative has a walk
+		return foundTogether // some of the alternatives have no index
 	}
 	if _, inOrder := (&Arguments{First: 1}).apart(f, n); inOrder {
 		return walkedInOrder
@@ -87,8 +88,8 @@ func way(f entity.Filter, n Scope) string {
 	return foundTogether
 }
 
-// readMessages runs a query for messages. It is prepared in the transaction, so that the statement timeout also ends
-// a wait for a lock: the driver would wait without limit.
+// readMessages runs a query for messages. It prepares the query in the transaction, so that the statement timeout ends
+// a wait for a lock too; otherwise the driver would wait without limit.
 func readMessages(ctx context.Context, tx *sqlx.Tx, query string, args []any) ([]entity.Message, error) {
 	st, err := tx.PrepareContext(ctx, query)
 	if err != nil {
@@ -99,7 +100,7 @@ func readMessages(ctx context.Context, tx *sqlx.Tx, query string, args []any) ([
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = rows.Close() }() // rows.Err reports it
+	defer func() { _ = rows.Close() }() // rows.Err has the error already
 	found := make([]entity.Message, 0, codec.Expected)
 	var shown codec.ShownPage
 	err = codec.ScanRows(rows, func(r *codec.ScannedRow) error {
@@ -110,15 +111,15 @@ func readMessages(ctx context.Context, tx *sqlx.Tx, query string, args []any) ([
 	return found, err
 }
 
-// plain reports whether a page is one range of an index: of all messages or of one original topic, by creation. Such
-// a query needs no plan for its arguments and no transaction. Matches of any other filter may be rare or common,
-// which the planner must know.
+// plain reports whether a page is one range of one index: all messages, or those of one original topic, sorted by
+// creation. A plain query needs no transaction and no plan for its arguments. Other filters need both, because the
+// planner must know whether the matches of their arguments are rare or common.
 func plain(q repository.SearchQuery, n Scope) bool {
 	return q.Sort.By == repository.ByCreated && !n.Number.Valid &&
 		reflect.DeepEqual(q.Filter, entity.Filter{Topic: q.Filter.Topic})
 }
 
-// plainPage answers a plain query in one round trip.
+// plainPage reads a plain page in one round trip.
 func (s *Searcher) plainPage(ctx context.Context, from codec.Source, q repository.SearchQuery, n Scope) ([]entity.Message, error) {
 	bounded, cancel := context.WithTimeout(ctx, s.SearchTimeout)
 	defer cancel()
@@ -136,8 +137,8 @@ func (s *Searcher) plainPage(ctx context.Context, from codec.Source, q repositor
 	return messages, nil
 }
 
-// tooLong converts the error of a statement that was ended by its own time limit, not by its caller's context, into a
-// *repository.TooBroadError.
+// tooLong returns a *repository.TooBroadError for a statement that its own time limit ended. When the caller's context
+// ended it, tooLong returns err.
 func tooLong(caller, own context.Context, err error) error {
 	ended := errors.Is(err, context.DeadlineExceeded) || conn.Canceled(err)
 	if ended && own.Err() != nil && caller.Err() == nil {
@@ -152,9 +153,9 @@ const (
 	CountTimeout  = 5 * time.Second
 )
 
-// Bounded runs do in one snapshot, in statements that take no longer than limit; a longer one is a
-// *repository.TooBroadError. settings run first, in the same round trip. do is called again in another transaction
-// when the connection is broken: the pool repeats only statements outside of a transaction.
+// Bounded runs do in one snapshot. Its statements may take no longer than limit; when one does, Bounded returns a
+// *repository.TooBroadError. The statements in settings run first, in the same round trip. When the connection breaks,
+// do is called again in another transaction, because the pool repeats only statements outside of a transaction.
 func Bounded(ctx context.Context, db *conn.DB, limit time.Duration, do func(tx *sqlx.Tx) error, settings ...string) error {
 	err := boundedOnce(ctx, db, limit, do, settings)
 	if ctx.Err() == nil && (errors.Is(err, driver.ErrBadConn) || conn.RoleMayBeGone(err)) {
@@ -168,7 +169,7 @@ func boundedOnce(ctx context.Context, db *conn.DB, limit time.Duration, do func(
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }() // nothing was written
+	defer func() { _ = tx.Rollback() }() // the transaction has written nothing
 	all := append([]string{fmt.Sprintf(
 		`SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = %d`,
 		max(1, limit.Milliseconds()))}, settings...)
@@ -182,8 +183,8 @@ func boundedOnce(ctx context.Context, db *conn.DB, limit time.Duration, do func(
 	return err
 }
 
-// readRows runs a query into dest, a pointer to a slice. It is prepared to read bytea in binary, see conn.DB.Prepared,
-// and still planned for its arguments: PostgreSQL does so the first five times.
+// readRows runs a query into dest, a pointer to a slice. It prepares the query to read bytea in binary form; see
+// conn.DB.Prepared. PostgreSQL plans the query for its arguments nevertheless, because it does so the first five times.
 func readRows(ctx context.Context, tx *sqlx.Tx, dest any, query string, args ...any) error {
 	st, err := tx.PreparexContext(ctx, query)
 	if err != nil {

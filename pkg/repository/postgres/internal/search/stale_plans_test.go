@@ -18,11 +18,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// fewBuffers is the limit for a page of 20 that ends with its last message: its messages, and a check that the next
-// some hundred have no documents.
+// fewBuffers is the maximum number of buffers that a page of 20 messages may read: for the messages of the page, and to
+// check that some hundred newer messages have no documents.
 const fewBuffers = 1500
 
-// TestStalePlans: a page reads little although PostgreSQL analyzed the table before a topic was flooded.
+// TestStalePlans: a page reads few buffers although PostgreSQL analyzed the table before a topic was flooded.
 func TestStalePlans(t *testing.T) {
 	db := postgrestest.Fresh(t)
 	db.SetMaxOpenConns(1)
@@ -85,7 +85,7 @@ func TestStalePlans(t *testing.T) {
 	t.Run("Stale", bothWays)
 	for name, f := range map[string]entity.Filter{
 		"Words": {Words: []string{"boom"}}, "WordsOfTopic": {Words: []string{"boom"}, Topic: "calm1"},
-		"WordsOfStatus": {Words: []string{"boom"}, Statuses: dead}, // the flooded topic has none
+		"WordsOfStatus": {Words: []string{"boom"}, Statuses: dead}, // no message of the flooded topic is DEAD
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := repository.SearchQuery{Filter: f, Limit: 20}
@@ -98,7 +98,7 @@ func TestStalePlans(t *testing.T) {
 	t.Run("Fresh", bothWays)
 }
 
-// wantFewBuffers counts the buffers that a query reads, cached or not.
+// wantFewBuffers checks how many buffers a query reads, whether they are cached or not.
 func wantFewBuffers(t *testing.T, db *sqlx.DB, setting, query string, args []any) {
 	t.Helper()
 	tx := postgrestest.Begin(t, db)
@@ -116,7 +116,7 @@ func wantFewBuffers(t *testing.T, db *sqlx.DB, setting, query string, args []any
 	check.True(t, got <= fewBuffers, "it reads %d buffers, want at most %d:\n%s", got, fewBuffers, plan)
 }
 
-// seedStale inserts 100,000 messages of a topic that had 50 when PostgreSQL analyzed the table.
+// seedStale inserts 100,000 messages of a topic that had 50 messages when PostgreSQL analyzed the table.
 func seedStale(t *testing.T, db *sqlx.DB) {
 	t.Helper()
 	postgrestest.Exec(t, db, `ALTER TABLE dlq.dlq_messages SET (autovacuum_enabled = off)`)
@@ -135,7 +135,7 @@ func seedStale(t *testing.T, db *sqlx.DB) {
 	postgrestest.Exec(t, db, columns+flood+`100000) n`)
 }
 
-// foundTogether is chosen where no index has the messages of a filter in order.
+// way returns foundTogether for filters whose messages no index has in order.
 func TestWay(t *testing.T) {
 	t.Parallel()
 	few, many := &topicSet{Originals: []string{"a"}}, &topicSet{}

@@ -16,43 +16,46 @@ import (
 )
 
 const (
-	// searchTime is the time limit of a page of a free-text search. After it no statement begins: the page ends where
-	// the search has arrived.
+	// searchTime is the time limit of a page of a free-text search. After this time the search starts no more
+	// statements, and the page ends where the search has arrived.
 	searchTime = time.Second
-	// rangeTime is the time limit of one statement of the search. A longer one is ended and repeated for a shorter
-	// time range.
+	// rangeTime is the time limit of one statement of the search. When a statement takes longer, it is cancelled, and
+	// another one searches a shorter time range.
 	rangeTime = 300 * time.Millisecond
-	// quick is the time under which a day may take for the next statement to search twice as many days.
+	// quick is a duration. When the search of the last days took less, the next statement searches twice as many days.
 	quick = rangeTime / 10
-	// shortestRange, in microseconds, is not divided further: its statement may take the time of any other query.
+	// shortestRange is the length in microseconds of a time range that is not divided further. The statement that
+	// searches it has the time limit of any other query.
 	shortestRange = int64(time.Second / time.Microsecond)
-	// maxScanned is how many messages are tested one by one in a statement; promising is within how many of them a
-	// page should be full for them to be tested one by one.
+	// maxScanned is the maximum number of messages that one statement tests one by one. promising decides whether the
+	// search goes on to test messages one by one: only if the matches so far suggest that the page is full after at
+	// most this many messages.
 	maxScanned = 16_000
 	promising  = 8_000
 )
 
-// textSearch finds a page of messages that have a filter's words. It tests the newest messages one by one, and then
-// searches the documents day by day; several days at once while that is quick.
+// textSearch finds the messages of a page that have a filter's words. It tests the newest messages one by one. Then it
+// searches the documents day by day, or several days at once when that is quick.
 type textSearch struct {
-	q     repository.SearchQuery // After is the present position
+	q     repository.SearchQuery // q.After is the present cursor of the search
 	hits  []uuid.UUID
 	known map[uuid.UUID]bool
-	left  timeRange // remaining range of the times of messages
+	left  timeRange // time range that remains to be searched
 
-	advanced bool      // the search has moved past some messages
-	deadline time.Time // no statement begins after it
-	step     int       // how many messages it tests next
+	advanced bool      // the cursor has moved past at least one message
+	deadline time.Time // after this time no statement begins
+	step     int       // number of messages that the next statement tests one by one
 
-	// find finds the first messages of a range. whole has the days of the range, and is empty when the range is a
-	// part of a day. ended is false when it exceeded its time.
+	// find finds the first messages of the time range r. whole has the partitions of the range, and is empty when the
+	// range is a part of a day. ended is false when the statement exceeded its time limit.
 	find func(ctx context.Context, q repository.SearchQuery, r timeRange, whole []day) (hits []uuid.UUID, ended bool, err error)
-	// scan tests the next messages that match the rest of the filter.
+	// scan tests the next messages for the words: those that match the rest of the filter. ended is false when the
+	// statement exceeded its time limit.
 	scan func(ctx context.Context, q repository.SearchQuery, limit int) (l scanResult, ended bool, err error)
 }
 
-// searchText finds the messages of a page. next is where the search continues when its time ended before the page was
-// full.
+// searchText finds the messages of a page. next is the cursor from which the search continues when its time ended
+// before the page was full.
 func (s *Searcher) searchText(ctx context.Context, tx *sqlx.Tx, from codec.Source, q repository.SearchQuery, n Scope) (*idQuery, repository.Cursor, error) {
 	began := time.Now()
 	l, err := scanIndexed(ctx, tx, from, q, n)
@@ -62,7 +65,7 @@ func (s *Searcher) searchText(ctx context.Context, tx *sqlx.Tx, from codec.Sourc
 	if l.all || len(l.hits) >= q.Limit {
 		return these(from, q, l.hits), repository.Cursor{}, nil
 	}
-	if q.Sort.By != repository.ByCreated { // documents do not have that time
+	if q.Sort.By != repository.ByCreated { // documents have no other time than created_at
 		_, err := tx.ExecContext(ctx, foundTogether)
 		return Listed(from, q, n, findFirst), repository.Cursor{}, err
 	}
@@ -80,8 +83,8 @@ func (s *Searcher) searchText(ctx context.Context, tx *sqlx.Tx, from codec.Sourc
 	return these(from, q, t.hits), t.next(), err
 }
 
-// run searches until the page is full, no range is left, or the time is over. found is how many of the
-// messages that were scanned before had the words.
+// run searches until the page is full, the whole time range is searched, or the time is over. The caller has already
+// tested scanned messages; found is how many of these had the words.
 func (t *textSearch) run(ctx context.Context, days []day, scanned, found int) error {
 	for scanned*(t.q.Limit-len(t.hits)) <= promising*found && !t.done() && t.inTime() {
 		before := len(t.hits)
@@ -106,7 +109,7 @@ func (t *textSearch) run(ctx context.Context, days []day, scanned, found int) er
 	return nil
 }
 
-// runDays searches some days. ended is false when the time is over, or the page is full.
+// runDays searches some days. ended is false when the time is over or the page is full.
 func (t *textSearch) runDays(ctx context.Context, days []day) (ended bool, err error) {
 	all, length := days[0].with(days[len(days)-1].timeRange), int64(math.MaxInt64)
 	for {
@@ -136,8 +139,8 @@ func (t *textSearch) runDays(ctx context.Context, days []day) (ended bool, err e
 	}
 }
 
-// scanFor tests messages one by one until the time d is over. It makes progress where documents are too many for one
-// statement.
+// scanFor tests messages one by one for the time d. It is used for a time range that has too many documents for one
+// statement, so that the search advances nevertheless.
 func (t *textSearch) scanFor(ctx context.Context, d time.Duration) error {
 	for began := time.Now(); !t.done() && time.Since(began) < d; {
 		if ended, err := t.scanOnce(ctx); err != nil || !ended {
@@ -156,7 +159,7 @@ func (t *textSearch) scanOnce(ctx context.Context) (ended bool, err error) {
 	return t.passScanned(l), nil
 }
 
-// passScanned moves past the messages that were tested. It reports whether there were any.
+// passScanned moves the search past the messages that were tested. It reports whether any were tested.
 func (t *textSearch) passScanned(l scanResult) bool {
 	t.keep(l.hits)
 	switch {
@@ -180,13 +183,13 @@ func (t *textSearch) keep(hits []uuid.UUID) {
 	}
 }
 
-// seek moves the search to a cursor.
+// seek moves the search to the cursor p.
 func (t *textSearch) seek(p repository.Cursor) {
 	t.q.After, t.advanced = p, true
 	t.left = t.left.behind(p, t.q.Sort.Ascending)
 }
 
-// passRange moves the search past a range.
+// passRange moves the search past the time range r.
 func (t *textSearch) passRange(r timeRange) {
 	if t.advanced = true; t.q.Sort.Ascending {
 		t.left.From = r.To
@@ -201,7 +204,7 @@ func (t *textSearch) done() bool { return len(t.hits) >= t.q.Limit || t.left.emp
 
 func (t *textSearch) inTime() bool { return time.Now().Before(t.deadline) }
 
-// next returns where the search continues, or the zero Cursor.
+// next returns the cursor from which the search continues; the zero Cursor when it is complete or the page is full.
 func (t *textSearch) next() repository.Cursor {
 	if t.done() {
 		return repository.Cursor{}
@@ -209,18 +212,18 @@ func (t *textSearch) next() repository.Cursor {
 	return t.q.After
 }
 
-// rangeReader reads for a textSearch, in one transaction.
+// rangeReader runs the statements of a textSearch in one transaction.
 type rangeReader struct {
 	tx          *sqlx.Tx
 	from        codec.Source
 	names       Scope
-	short, long time.Duration // time limits of statements
-	settings    string        // of the transaction; "" when they are not known
+	short, long time.Duration // time limit of a search statement, and of the statement that may take longer
+	settings    string        // settings of the transaction; "" when unknown
 }
 
-// begin returns the days with partitions, in the order of the page.
+// begin prepares the transaction and returns the days that have partitions, in the order of the page.
 func (r *rangeReader) begin(ctx context.Context, t *textSearch) ([]day, error) {
-	// The lock keeps partitions from being dropped during the transaction.
+	// With this lock no partition can be dropped during the transaction.
 	if _, err := r.tx.ExecContext(ctx, foundTogether+"; LOCK TABLE ONLY dlq.message_documents IN ACCESS SHARE MODE; SAVEPOINT statement"); err != nil {
 		return nil, err
 	}
@@ -231,7 +234,8 @@ func (r *rangeReader) begin(ctx context.Context, t *textSearch) ([]day, error) {
 	return daysOf(ctx, r.tx, t.q.Sort.Ascending)
 }
 
-// end sets the longer time limit for the statement that reads the page, so that a page that was found is not lost.
+// end sets the longer time limit for the statement that reads the messages of the page, so that a page that was found
+// is not lost.
 func (r *rangeReader) end(ctx context.Context) error {
 	_, err := r.tx.ExecContext(ctx, foundTogether+inAnyWay+timeout(r.long))
 	return err
@@ -239,7 +243,7 @@ func (r *rangeReader) end(ctx context.Context) error {
 
 func (r *rangeReader) find(ctx context.Context, q repository.SearchQuery, in timeRange, whole []day) (hits []uuid.UUID, ended bool, err error) {
 	if in.Length() <= shortestRange || !byWords(q.Filter) || slices.ContainsFunc(whole, func(d day) bool { return d.Table == "" }) {
-		whole = nil // a part of the parent table, by its time
+		whole = nil // search the parent table by time
 	}
 	query, args := rangeQuery(r.from, q, r.names, in, whole)
 	settings, limit := foundTogether+byIndex, r.short
@@ -248,7 +252,7 @@ func (r *rangeReader) find(ctx context.Context, q repository.SearchQuery, in tim
 	}
 	ended, err = r.within(ctx, limit, settings, func() error {
 		hits = nil
-		return r.tx.SelectContext(ctx, &hits, query, args...) // no bytes, so it need not be prepared
+		return r.tx.SelectContext(ctx, &hits, query, args...) // returns no bytea, so the query need not be prepared
 	})
 	if err == nil && !ended && in.Length() <= shortestRange {
 		err = &repository.TooBroadError{}
@@ -264,8 +268,8 @@ func (r *rangeReader) scan(ctx context.Context, q repository.SearchQuery, limit 
 	return l, ended, err
 }
 
-// within runs statements with the time limit. ended is false when one exceeded it: the transaction continues without
-// its result.
+// within runs statements with a time limit. ended is false when one of them exceeded it. Then the transaction can still
+// be used, without the result of that statement.
 func (r *rangeReader) within(ctx context.Context, limit time.Duration, settings string, do func() error) (ended bool, err error) {
 	if settings += timeout(limit); settings != r.settings {
 		if _, err := r.tx.ExecContext(ctx, settings); err != nil {

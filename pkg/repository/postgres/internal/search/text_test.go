@@ -23,14 +23,14 @@ import (
 
 func TestMain(m *testing.M) { stacktest.Main(m) }
 
-// fakeIndex serves a textSearch from a list of messages, in the order of the page.
+// fakeIndex answers the statements of a textSearch from a list of messages, which has the order of the page.
 type fakeIndex struct {
 	messages  []repository.Cursor
 	hits      map[uuid.UUID]bool
 	ascending bool
 
-	tooLong func(r timeRange) bool // a statement over the range takes too long
-	scans   bool                   // messages can be tested one by one
+	tooLong func(r timeRange) bool // whether a statement that searches r exceeds its time limit
+	scans   bool                   // whether messages can be tested one by one within the time limit
 	asked   []timeRange
 }
 
@@ -58,7 +58,7 @@ func compareCursors(a, b repository.Cursor) int {
 func (f *fakeIndex) find(_ context.Context, q repository.SearchQuery, r timeRange, _ []day) (ids []uuid.UUID, ended bool, err error) {
 	f.asked = append(f.asked, r)
 	if r.Length() > shortestRange && f.tooLong(r) {
-		<-time.After(rangeTime) // of the bubble's clock
+		<-time.After(rangeTime) // by the clock of synctest
 		return nil, false, nil
 	}
 	for _, m := range f.following(q.After) {
@@ -88,7 +88,7 @@ func (f *fakeIndex) scan(_ context.Context, q repository.SearchQuery, limit int)
 	return l, true, nil
 }
 
-// page searches one page.
+// page searches one page and returns its messages and the next cursor.
 func (f *fakeIndex) page(t *testing.T, q repository.SearchQuery, took time.Duration) ([]uuid.UUID, repository.Cursor) {
 	t.Helper()
 	first, last := micros2000(f.messages[0].CreatedAt), micros2000(f.messages[len(f.messages)-1].CreatedAt)
@@ -111,7 +111,7 @@ func (f *fakeIndex) page(t *testing.T, q repository.SearchQuery, took time.Durat
 	return s.hits[:min(len(s.hits), q.Limit)], s.next()
 }
 
-// newFakeIndex returns an index with messages of some days, some of them of one instant.
+// newFakeIndex returns an index with the messages of some days; some of them have the same created_at.
 func newFakeIndex(random *rand.Rand, n int, ascending bool) *fakeIndex {
 	f := &fakeIndex{hits: map[uuid.UUID]bool{}, ascending: ascending}
 	at := time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
@@ -130,8 +130,8 @@ func newFakeIndex(random *rand.Rand, n int, ascending bool) *fakeIndex {
 	return f
 }
 
-// TestTextSearchGoesOn: whichever statements end in time and however long a page may take, the pages together are all
-// matches, in order, and each makes progress.
+// TestTextSearchGoesOn: all pages together contain every match once and in order, and each page makes progress,
+// whichever statements exceed their time limit and however long a page may take.
 func TestTextSearchGoesOn(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {
@@ -175,8 +175,8 @@ func TestTextSearchGoesOn(t *testing.T) {
 	}
 }
 
-// TestTextSearchHalves: a statement that takes too long is repeated for the half of its range that comes first in the
-// page, down to a second, and then for longer ranges again.
+// TestTextSearchHalves: when a statement takes too long, the next one searches the half of its time range that comes
+// first on the page, down to one second; after that the time ranges become longer again.
 func TestTextSearchHalves(t *testing.T) {
 	t.Parallel()
 	for _, ascending := range []bool{false, true} {
@@ -204,7 +204,7 @@ func TestTextSearchHalves(t *testing.T) {
 	}
 }
 
-// TestStatementOfASearchEnds: a statement that takes too long leaves the transaction usable.
+// TestStatementOfASearchEnds: after a statement that exceeded its time limit, the transaction can still be used.
 func TestStatementOfASearchEnds(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.Open(t)

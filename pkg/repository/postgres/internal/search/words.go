@@ -15,12 +15,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
 )
 
-// scannedAtOnce is how many messages are tested one by one for words before documents are read: that is faster for a word
-// that every twentieth message has. scannedNewer is how many messages newer than the search index are tested, of any
-// topic, the oldest first: the indexer goes upwards, so these may have documents. During heavy ingest hundreds of
-// thousands have none.
+// scannedAtOnce is the maximum number of messages that a search tests for its words one by one, before it reads the
+// search index. For a word that every twentieth message contains, this is faster. scannedNewer is the maximum number of
+// messages after the indexer's position that are tested too, of any topic, the oldest first, because the indexer stores
+// documents in this order and some of these messages may have one. There is a limit because hundreds of thousands of
+// messages have no document during heavy ingest.
 //
-// The indexer goes back for messages of a long transaction; the message after those shows that it had been further.
+// A special case: the indexer goes back when a long transaction stored older messages. Then the message that follows
+// the tested newer ones has a document of the current version, and this shows that the indexer had been further.
 const (
 	scannedAtOnce = 500
 	scannedNewer  = 500
@@ -29,20 +31,21 @@ const (
 // scanResult is the result of testing messages one by one.
 type scanResult struct {
 	hits []uuid.UUID
-	// all reports that there are no other messages. It is false when the page is full.
+	// all reports that no messages are left to test. It is false when the page is full.
 	all bool
-	// last is the last tested message, unless the page is full; the zero Cursor when none was tested.
+	// last is the last message that was tested, unless the page is full; the zero Cursor when none was tested.
 	last repository.Cursor
 }
 
-// candidate is a message whose document is tested.
+// candidate is a message whose document is tested for the words.
 type candidate struct {
 	ID   uuid.UUID    `db:"id"`
-	At   sql.NullTime `db:"created_at"` // NULL for an infinite time
+	At   sql.NullTime `db:"created_at"` // NULL for an infinite created_at
 	Kind string       `db:"kind"`
 }
 
-// Kinds of candidates: those up to the indexer's position, newer ones, and the one that follows these.
+// The kinds of candidates: a message before the indexer's position, a newer message, and the first message after the
+// newer messages, which is only looked at and never found.
 const (
 	indexedKind = "indexed"
 	newerKind   = "newer"
@@ -51,7 +54,8 @@ const (
 
 const finiteTime = "CASE WHEN isfinite(created_at) THEN created_at END AS created_at"
 
-// scanMessages tests the first messages that match the rest of the filter for words, at most limit.
+// scanMessages tests messages for the words of the filter, one by one: the first ones, at most limit, that match the
+// rest of the filter.
 func scanMessages(ctx context.Context, tx *sqlx.Tx, from codec.Source, q repository.SearchQuery, n Scope, limit int) (scanResult, error) {
 	p := listedIn(from, q, n, LeaveOut, listPart{limit: limit, first: 1})
 	query := "SELECT id, " + finiteTime + ", '" + indexedKind + "' AS kind FROM (" + p.Query + ") listed ORDER BY " + p.order
@@ -63,8 +67,8 @@ func scanMessages(ctx context.Context, tx *sqlx.Tx, from codec.Source, q reposit
 	return resultOf(q, found, documents, limit), err
 }
 
-// scanIndexed is scanMessages for a page of the newest messages. It leaves out messages without documents: the page
-// is full without them, and searched_until shows that.
+// scanIndexed does the work of scanMessages for a page of the newest messages. It leaves out messages without documents
+// and fills the page with other messages; searched_until shows how far the index is.
 func scanIndexed(ctx context.Context, tx *sqlx.Tx, from codec.Source, q repository.SearchQuery, n Scope) (scanResult, error) {
 	if from.Archived || q.Sort != (repository.Sort{}) {
 		return scanMessages(ctx, tx, from, q, n, scannedAtOnce)
@@ -72,7 +76,7 @@ func scanIndexed(ctx context.Context, tx *sqlx.Tx, from codec.Source, q reposito
 	var until []sql.NullTime
 	err := readRows(ctx, tx, &until, `SELECT nullif(greatest(found_until, walked_at), '-infinity') FROM dlq.search_index`)
 	if err != nil || len(until) == 0 || !until[0].Valid {
-		return scanResult{}, err // the indexer has only begun, and there may be documents of an earlier run
+		return scanResult{}, err // the indexer has no position yet; documents of an earlier indexer may exist
 	}
 	query, args := candidatesQuery(from, q, n, until[0].Time)
 	var found []candidate
@@ -91,7 +95,8 @@ func scanIndexed(ctx context.Context, tx *sqlx.Tx, from codec.Source, q reposito
 	return resultOf(q, found, documents, scannedAtOnce), nil
 }
 
-// candidatesQuery finds the newest messages up to the indexer's position, and those that follow in time.
+// candidatesQuery finds the newest messages before the indexer's position that match the filter, and the next messages
+// after it.
 func candidatesQuery(from codec.Source, q repository.SearchQuery, n Scope, until time.Time) (string, []any) {
 	a := Arguments{First: 1, Version: n.Version}
 	at := a.Arg(until) + "::timestamptz"
@@ -105,7 +110,7 @@ func candidatesQuery(from codec.Source, q repository.SearchQuery, n Scope, until
 		"\n) found ORDER BY " + orderBy(q.Sort, "found.created_at", "id"), append(a.Values, indexed.Values...)
 }
 
-// resultOf evaluates candidates, in the order of the page.
+// resultOf returns which candidates have the words of the filter. found is in the order of the page.
 func resultOf(q repository.SearchQuery, found []candidate, documents map[uuid.UUID]documentState, limit int) (l scanResult) {
 	indexed := 0
 	for _, c := range found {
@@ -128,14 +133,14 @@ func resultOf(q repository.SearchQuery, found []candidate, documents map[uuid.UU
 	return l
 }
 
-// documentState is the part of a document that a search needs.
+// documentState is the result of testing the document of a message.
 type documentState struct {
-	current bool // of the version of the search index
-	hit     bool // it matches the filter
+	current bool // the document has the version of the search index
+	hit     bool // the document matches the filter
 }
 
-// readDocuments reads the documents of messages. Their times are in the query, so that only their partitions are
-// opened.
+// readDocuments tests the documents of messages. The query contains the messages' created_at, so that PostgreSQL opens
+// only the partitions of these times.
 func readDocuments(ctx context.Context, tx *sqlx.Tx, f entity.Filter, n Scope, of []candidate) (map[uuid.UUID]documentState, error) {
 	ids, times := codec.NewArray(codec.OIDUUID, len(of), 16), codec.NewArray(codec.OIDTimestamptz, len(of), 8)
 	var first, last time.Time
@@ -177,9 +182,9 @@ func readDocuments(ctx context.Context, tx *sqlx.Tx, f entity.Filter, n Scope, o
 	return states, nil
 }
 
-// alternatives reports whether one walk's filter of topics can match in several ways: a dead-letter topic with some
-// of its originals, or messages of unknown origin with some dead-letter topics. No index has such a walk in order,
-// and matches may be few among millions.
+// alternatives reports whether a filter's condition on topics can match in several ways in one walk (see Walks): a
+// dead-letter topic with some of its original topics, or messages of unknown origin with some dead-letter topics. No
+// index has the messages of such a walk in the order of the page, and few among millions may match.
 func alternatives(f entity.Filter, n Scope) bool {
 	switch {
 	case n.Topics == nil && n.Visible == nil:
@@ -190,9 +195,9 @@ func alternatives(f entity.Filter, n Scope) bool {
 	return f.UnknownOrigin || n.Topics == nil
 }
 
-// WalksOfPairs returns the walks of such a filter: one for each matching pair of original and dead-letter topic, or
-// for an original topic alone. It returns false where there are no alternatives, the pairs are unknown, or they are
-// too many.
+// WalksOfPairs returns one walk for each matching pair of original and dead-letter topic; one walk reads an original
+// topic as a whole where that suffices. It returns false when there are no alternatives, when the pairs are unknown, or
+// when there would be too many walks.
 func (a *Arguments) WalksOfPairs(f entity.Filter, n Scope) (walks [][]string, apart bool) {
 	if n.Pairs == nil || !alternatives(f, n) {
 		return nil, false
@@ -222,8 +227,8 @@ func (a *Arguments) WalksOfPairs(f entity.Filter, n Scope) (walks [][]string, ap
 	return walks, true
 }
 
-// suffices reports whether the original topic alone decides that messages match, whatever their dead-letter topic,
-// also one that appears meanwhile.
+// suffices reports whether all messages of the original topic match, whatever their dead-letter topic is, even one that
+// appears after the pairs were read.
 func (n Scope) suffices(f entity.Filter, original string) bool {
 	return (original != "" || n.Visible == nil) && (f.Topic == "" || original == f.Topic) &&
 		(n.Topics == nil || slices.Contains(n.Topics.Originals, original))
@@ -236,7 +241,8 @@ func (a *Arguments) deadLetterTopic(number int32) string {
 	return "m.dlq_topic_id = " + a.Arg(number) + "::int"
 }
 
-// fits reports whether a filter matches messages of a pair, and they are visible.
+// fits reports whether messages with this pair of original and dead-letter topic match a filter and are visible to the
+// caller.
 func (n Scope) fits(f entity.Filter, original string, number int32) bool {
 	switch {
 	case f.Topic != "" && original != f.Topic && (!n.Number.Valid || number != n.Number.Int32):
