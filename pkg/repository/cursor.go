@@ -6,7 +6,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Cursor is a cursor: the position of a message in an order by created_at and id.
+// Cursor is the position of a message in a list that is sorted by created_at and id.
 type Cursor struct {
 	CreatedAt time.Time // or the other time by which the list is sorted
 	ID        uuid.UUID

@@ -1,5 +1,6 @@
-// Package repository is the storage contract, without an implementation. The PostgreSQL store implements all of it,
-// the memory store only Core; repositorytest tests each promise on every store that makes it.
+// Package repository defines what a store must do (the storage contract); it has no implementation. The PostgreSQL
+// store implements all of it, the memory store only Core; package repositorytest tests each promise of the contract on
+// the stores that implement it.
 //
 // Read it in this order:
 //

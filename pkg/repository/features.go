@@ -13,8 +13,8 @@ import (
 )
 
 // Activity counts arrivals over time. A message is counted once, when StoreDocuments first stores a document of it,
-// under the original topic that it has then. A message that is deleted earlier is never counted; later changes of a
-// message do not change the count.
+// under the original topic that it has then. A message that is deleted before it has a document is never counted;
+// changes of a message after that do not change the count.
 type Activity interface {
 	// Arrivals returns how many messages were stored in each time step, including empty steps, oldest first. Messages
 	// of unknown origin are visible only to users who see all topics, and belong to no Topic. A topic that does not
@@ -24,11 +24,11 @@ type Activity interface {
 
 // ArrivalsQuery selects the steps from Since on that begin before Until. Step is ArrivalsMinute, FineArrivalsStep or a
 // multiple of ArrivalsStep, and Since is a multiple of Step since 1970. Counts older than ArrivalsMinuteLife,
-// FineArrivalsLife or ArrivalsLife may be deleted; a message already older than that when its document was made was
-// never counted.
+// FineArrivalsLife or ArrivalsLife may be deleted. A message that was already older than that when its document was
+// stored is not counted.
 type ArrivalsQuery struct {
-	Visible *entity.TopicPatterns // nil: all topics
-	Topic   string                // only this original topic; "": all
+	Visible *entity.TopicPatterns // nil for all topics
+	Topic   string                // only this original topic; "" for all
 	Since   time.Time
 	Until   time.Time
 	Step    time.Duration
@@ -46,7 +46,7 @@ const (
 	ArrivalsLife = 8 * 24 * time.Hour
 )
 
-// Kept returns the step length of the counts that the query adds up.
+// Kept returns the step length of the stored counts that the query adds up.
 func (q ArrivalsQuery) Kept() time.Duration {
 	switch {
 	case q.Step < FineArrivalsStep:
@@ -58,21 +58,21 @@ func (q ArrivalsQuery) Kept() time.Duration {
 	}
 }
 
-// Arrivals are the counts and IndexedUntil as of the same moment: messages stored after it may not be counted yet.
+// Arrivals has counts, and the IndexedUntil of the same moment: messages that were stored after that time may not be
+// counted yet.
 type Arrivals struct {
 	Points []ArrivalsPoint
 	Until  time.Time
 }
 
-// ArrivalsPoint is the count of a step that begins at At. Returned is the part of Arrived that came back after a
-// replay.
+// ArrivalsPoint is the count of the step that begins at At. Returned is how many of the Arrived messages are returns.
 type ArrivalsPoint struct {
 	At       time.Time
 	Arrived  int64
 	Returned int64
 }
 
-// Empty returns the points of q with zero counts, in UTC.
+// Empty returns the points of the steps of q, with zero counts, in UTC.
 func (q ArrivalsQuery) Empty() []ArrivalsPoint {
 	var points []ArrivalsPoint
 	for at := q.Since.UTC(); at.Before(q.Until); at = at.Add(q.Step) {
@@ -93,34 +93,36 @@ func (q ArrivalsQuery) Add(points []ArrivalsPoint, at time.Time, arrived, return
 
 // Topics describes the original topics of the stored messages.
 type Topics interface {
-	// TopicSummaries returns the visible original topics that have messages, in byte order of their names. The name
-	// "" is used for messages of unknown origin, of which only those in visible dead-letter topics are counted.
+	// TopicSummaries returns a summary of each visible original topic that has messages, in the byte order of the
+	// topics' names. Messages of unknown origin have a summary with the name "", which counts only those in visible
+	// dead-letter topics.
 	TopicSummaries(ctx context.Context, q TopicQuery) ([]TopicSummary, error)
 
-	// TopicTotals counts the messages of each named original topic that has any, those without an original topic as
-	// "", and those of all other topics together. If names is nil, the first MaxTotals topics are named.
+	// TopicTotals counts the messages of each named original topic that has any, the messages without an original topic
+	// (as topic ""), and the messages of all other topics together. If names is nil, the first MaxTotals topics by name
+	// are the named ones.
 	TopicTotals(ctx context.Context, names []string) ([]TopicTotal, error)
 
-	// IngestPositions returns the next offset of each partition of the dead-letter topics, of their present
-	// incarnations only, by topic and partition.
+	// IngestPositions returns the next offset of each partition of the dead-letter topics, in the order of topic and
+	// partition. Only the present incarnation of a topic is included.
 	IngestPositions(ctx context.Context) ([]IngestPosition, error)
 }
 
 // TopicQuery selects a part of the original topics.
 type TopicQuery struct {
-	Visible *entity.TopicPatterns // nil: all topics
-	After   *string               // only topics whose names follow this one; nil: from the first
+	Visible *entity.TopicPatterns // nil for all topics
+	After   *string               // only topics whose names come after this one; nil: from the first topic
 	Limit   int                   // 0: all
 }
 
 // TopicSummary describes the messages of an original topic.
 type TopicSummary struct {
 	Topic          string
-	DLQTopics      []string // dead-letter topics of its messages, by name
+	DLQTopics      []string // dead-letter topics of the topic's messages, by name
 	Counts         map[entity.Status]int64
-	OldestPending  time.Time // created_at; zero when none is PENDING
+	OldestPending  time.Time // created_at of the oldest PENDING message; zero when there is none
 	LastSeen       time.Time // created_at of the newest message
-	ConsumerGroups []string  // groups that failed on it or are configured for it, at most MaxTopicGroups, by name
+	ConsumerGroups []string  // consumer groups that failed on the topic or are configured for it, at most MaxTopicGroups, by name
 }
 
 // MaxTotals is the maximum number of topics that TopicTotals names when it gets no names.
@@ -129,15 +131,15 @@ const MaxTotals = 1000
 // TopicTotal counts the messages of an original topic, or of all other topics.
 type TopicTotal struct {
 	Topic         string
-	Others        bool // of all topics that are not named
+	Others        bool // the count is that of all topics that are not named
 	Counts        map[entity.Status]int64
-	OldestPending time.Time // created_at; zero when none is PENDING
+	OldestPending time.Time // created_at of the oldest PENDING message; zero when there is none
 }
 
-// IngestPosition is the next offset to store of a dead-letter partition.
+// IngestPosition is the next offset to store of a partition of a dead-letter topic.
 type IngestPosition struct {
 	Topic     string
-	TopicID   string // Kafka's; "" where there is none
+	TopicID   string // Kafka's topic id; "" when the broker gives none
 	Partition int32
 	Next      int64
 }
@@ -147,27 +149,29 @@ func (p IngestPosition) Compare(q IngestPosition) int {
 	return cmp.Or(strings.Compare(p.Topic, q.Topic), cmp.Compare(p.Partition, q.Partition))
 }
 
-// Outcomes tracks whether consumers processed the records that were sent. The outcome of a message is consumed when
-// the committed offset of its consumer group has passed its record; it is derived when the message is read and never
-// goes back.
+// Outcomes tracks whether consumers processed the records that were sent. The outcome of a message is consumed when the
+// committed offset of its consumer group has passed its record; this is computed whenever the message is read, and
+// stays true once it is true.
 type Outcomes interface {
-	// SaveConsumerGroups records which consumer groups failed on records of topics; the committed offsets of these groups
-	// give the outcomes of records that are sent there.
+	// SaveConsumerGroups stores which consumer groups failed on records of topics. The committed offsets of these
+	// consumer groups show the outcomes of records that are sent to these topics.
 	SaveConsumerGroups(ctx context.Context, groups []TopicGroup) error
 
-	// WatchedGroups returns the consumer groups, noted or configured, of topics that have messages which were sent.
+	// WatchedGroups returns the consumer groups of topics to which messages were sent: those that SaveConsumerGroups
+	// stored and those that are configured.
 	WatchedGroups(ctx context.Context) ([]TopicGroup, error)
 
-	// ConfigureGroups sets the consumer group of topics whose messages name none, and replaces earlier settings.
+	// ConfigureGroups sets the consumer groups of topics whose messages name no consumer group. It replaces all earlier
+	// settings.
 	ConfigureGroups(ctx context.Context, groups []TopicGroup) error
 
-	// SaveCommitted stores committed offsets. An offset that is lower than the known one for the same topic id
-	// changes nothing.
+	// SaveCommitted stores committed offsets. An offset that is lower than the stored one of the same topic id changes
+	// nothing.
 	SaveCommitted(ctx context.Context, offsets []Committed) error
 }
 
-// MaxTopicGroups is how many consumer groups are stored for a topic: their names come from records, which any
-// producer may write.
+// MaxTopicGroups limits the number of consumer groups that are stored for a topic, because their names come from
+// records, which any producer may write.
 const MaxTopicGroups = 100
 
 // TopicGroup is a consumer group of a topic.
@@ -176,24 +180,24 @@ type TopicGroup struct{ Topic, Group string }
 // Committed is the offset that a consumer group has committed for a partition: the next offset that it will read.
 type Committed struct {
 	TopicGroup
-	TopicID   string // Kafka's, of the topic's present incarnation
+	TopicID   string // Kafka's id of the topic's present incarnation
 	Partition int32
 	Offset    int64
 }
 
-// Audit is the trail of all changes.
+// Audit reads the audit trail, which has all changes.
 type Audit interface {
 	// Trail returns entries, the newest first.
 	Trail(ctx context.Context, q TrailQuery) ([]entity.AuditEntry, error)
 }
 
-// Operations are the changes that were made, identified by entity.AuditInfo.Operation.
+// Operations says which operations have made changes; an operation is identified by entity.AuditInfo.Operation.
 type Operations interface {
-	// Performed reports whether a change with that operation was made.
+	// Performed reports whether the operation has made a change.
 	Performed(ctx context.Context, operation uuid.UUID) (bool, error)
 
-	// Record appends an audit entry for an operation that changes nothing but must be known. The store sets ID and
-	// At. A cause with an operation is recorded once for each action and object.
+	// Record appends an audit entry for an event that changes nothing in the store but must be in the trail. The store
+	// sets ID and At. When the cause has an operation, only one entry is stored for each action and object.
 	Record(ctx context.Context, entry entity.AuditEntry) error
 }
 
@@ -205,75 +209,78 @@ type TrailQuery struct {
 	Action    entity.Action
 	RequestID string
 	After     time.Time // inclusive
-	Until     time.Time // exclusive; zero: no end
+	Until     time.Time // exclusive; zero for no end
 	ActorKind entity.ActorKind
-	Before    int64 // only entries with a lower id; 0: all
+	Before    int64 // only entries with a lower id; 0 for all
 
-	// ByRequest returns only the first of the matching entries of each request (entity.AuditInfo.Call), with its number
-	// of entries; with Visible, that of the ObjectID. A redrive is represented by its creation, which also matches the
-	// redrive's own action; the entries of its messages are returned only with an ObjectID or a RequestID.
+	// ByRequest returns only the first matching entry of each request (see entity.AuditInfo.Call), with the number of
+	// the request's entries; when Visible is set, only entries of the ObjectID are counted. For a redrive this is the
+	// entry of its creation, which is also found by the redrive's own action. The entries of the redrive's messages are
+	// returned only when ObjectID or RequestID is set.
 	ByRequest bool
-	// Visible leaves out entries that name topics if none of these topics matches; nil leaves out none.
+	// Visible leaves out an entry that names topics when it matches none of these topics; nil leaves out no entry.
 	Visible *entity.TopicPatterns
 	Limit   int
 }
 
-// Mappings are the rules that assign dead letters to original topics.
+// Mappings stores the mapping: the rules that assign original topics to dead letters.
 type Mappings interface {
 	// Mapping returns the mapping rules.
 	Mapping(ctx context.Context) (entity.Mapping, error)
 
-	// ReplaceMapping sets the rules if expected is still their version, else the error is a
-	// *entity.MappingConflictError. The audit entry has both versions, and RulesText of the new rules as LastError.
+	// ReplaceMapping replaces the rules if their version is still expected; otherwise the error is a
+	// *entity.MappingConflictError. The audit entry has both versions, and the new rules as LastError, in the form of
+	// RulesText.
 	ReplaceMapping(ctx context.Context, rules []entity.TopicRule, expected int64, cause entity.AuditInfo) (entity.Mapping, error)
 
-	// Unmapped returns the visible dead-letter topics that have messages of unknown origin, those with the most
-	// messages first.
+	// Unmapped returns the visible dead-letter topics that have messages of unknown origin, the topic with the most
+	// such messages first.
 	Unmapped(ctx context.Context, visible *entity.TopicPatterns) ([]UnmappedTopic, error)
 }
 
-// Redirects are the original topics whose replays go to another topic.
+// Redirects stores redirects: original topics whose replays are sent to another topic.
 type Redirects interface {
-	// Redirects returns all redirects, by the names of their topics in byte order.
+	// Redirects returns all redirects in the byte order of their topics' names.
 	Redirects(ctx context.Context) ([]entity.Redirect, error)
 
-	// RedirectTargets returns the targets of those of the topics that are redirected.
+	// RedirectTargets returns the target of each of the topics that is redirected.
 	RedirectTargets(ctx context.Context, topics []string) (map[string]string, error)
 
-	// SaveRedirect creates or replaces the redirect of a topic, by the cause's actor and for its reason. If expected is
-	// given and is not the version of the present redirect, 0 for none, the error is a *entity.ChangedError. The audit
-	// entry has the earlier and the new target.
+	// SaveRedirect creates or replaces the redirect of a topic, with the actor and the reason of the cause. If expected
+	// is not nil, it must be the version of the present redirect, or 0 when there is none; otherwise the error is a
+	// *entity.ChangedError. The audit entry has the earlier and the new target.
 	SaveRedirect(ctx context.Context, topic, target string, expected *int64, cause entity.AuditInfo) (entity.Redirect, error)
 
-	// DeleteRedirect deletes the redirect of a topic and returns it. For a topic without one the error is a
-	// *entity.RedirectNotFoundError, for another version than expected a *entity.ChangedError.
+	// DeleteRedirect deletes the redirect of a topic and returns it. When the topic has no redirect, the error is a
+	// *entity.RedirectNotFoundError; when expected is not nil and not its version, a *entity.ChangedError.
 	DeleteRedirect(ctx context.Context, topic string, expected *int64, cause entity.AuditInfo) (entity.Redirect, error)
 }
 
-// UnmappedTopic is a dead-letter topic with messages of unknown origin; "" for rows that were inserted by SQL.
+// UnmappedTopic is a dead-letter topic with messages of unknown origin. Its name is "" for messages that were inserted
+// by SQL.
 type UnmappedTopic struct {
 	DLQTopic string
 	Messages int64
 }
 
-// Views are the saved filters of lists of messages.
+// Views stores saved views: filters of lists of messages, with a name.
 type Views interface {
-	// Views returns the owner's own views and then all shared ones, each in byte order of their names.
+	// Views returns the views of the owner and after them all shared views, both in the byte order of their names.
 	Views(ctx context.Context, owner string) ([]entity.View, error)
 
-	// SaveView stores a view whose Version is 0, or changes the list and the query of the view with that id and
-	// Version; if it has another version, or the name is taken, the error is an *entity.ViewConflictError. Changes of
-	// shared views are in the audit trail.
+	// SaveView stores a new view when v.Version is 0. Otherwise it changes the list and the query of the view with this
+	// id and version. If the view has another version, or its name is taken, the error is an *entity.ViewConflictError.
+	// Changes of shared views are written to the audit trail.
 	SaveView(ctx context.Context, v entity.View, cause entity.AuditInfo) (entity.View, error)
 
-	// DeleteView deletes a view; it is no error if it does not exist.
+	// DeleteView deletes a view. When the view does not exist, this is no error.
 	DeleteView(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) error
 }
 
 // maxRulesText is the maximum length of the rules in the audit trail, in bytes.
 const maxRulesText = 8 << 10
 
-// RulesText formats rules for the audit trail, one a line, and cuts them off at maxRulesText.
+// RulesText formats rules for the audit trail, one on each line, and cuts the text off at maxRulesText.
 func RulesText(rules []entity.TopicRule) string {
 	var text strings.Builder
 	for i, r := range rules {
@@ -287,16 +294,17 @@ func RulesText(rules []entity.TopicRule) string {
 	return strings.TrimSuffix(text.String(), "\n")
 }
 
-// ArchiveRuns stores the runs of the archiver and their results. The archiver ends after a run and cannot be asked,
-// so it stores the result here.
+// ArchiveRuns stores the runs of the archiver and their results. The archiver's process ends after a run, so other
+// programs can learn the result only from the store.
 type ArchiveRuns interface {
 	// KeepArchiveRun stores a run, or updates the result, the counts and the error of the run with the same id.
-	// StartedAt and FinishedAt are ignored: a run starts when it is first stored, or, if it has ended by then, Took
-	// earlier. A run ends when its result is first not ArchiveRunning; later calls change nothing.
+	// StartedAt and FinishedAt are ignored, because the store's clock sets them. StartedAt becomes the time of the
+	// first call; if the run has already ended then, StartedAt is Took earlier. FinishedAt becomes the time of the
+	// first call whose result is not ArchiveRunning; later calls change nothing.
 	KeepArchiveRun(ctx context.Context, run ArchiveRun) error
 
-	// LatestArchiveRuns returns the run that started last and the complete run that finished last, which may be the
-	// same run; nil where there is none.
+	// LatestArchiveRuns returns two runs, which may be the same: the run that started last, and the complete run that
+	// finished last. Each is nil when there is no such run.
 	LatestArchiveRuns(ctx context.Context) (last, complete *ArchiveRun, err error)
 }
 
@@ -305,9 +313,9 @@ type ArchiveRun struct {
 	ID         uuid.UUID
 	Result     ArchiveResult
 	StartedAt  time.Time
-	FinishedAt time.Time     // zero while it runs
-	Took       time.Duration // set only for KeepArchiveRun, of a run that ended; 0 in LatestArchiveRuns
-	Moved      int64         // messages moved to the archive; a minimum when the error was a lost connection
+	FinishedAt time.Time     // zero while the run has not ended
+	Took       time.Duration // set only for KeepArchiveRun, when the run has ended; 0 in LatestArchiveRuns
+	Moved      int64         // messages moved to the archive; may be too low when the connection was lost
 	Purged     int64         // messages deleted from the archive
 	Bookkept   int64         // rows of other kinds that were deleted
 	Error      string        // the first MaxArchiveError bytes are stored
@@ -318,10 +326,10 @@ type ArchiveResult string
 
 // The results of runs.
 const (
-	ArchiveRunning    ArchiveResult = "running"    // not ended, or killed
-	ArchiveComplete   ArchiveResult = "complete"   // every step was done
+	ArchiveRunning    ArchiveResult = "running"    // the run has not ended, or its process was killed
+	ArchiveComplete   ArchiveResult = "complete"   // every step succeeded
 	ArchiveIncomplete ArchiveResult = "incomplete" // a step failed
-	ArchiveStopped    ArchiveResult = "stopped"    // it was asked to stop
+	ArchiveStopped    ArchiveResult = "stopped"    // the archiver was asked to stop
 )
 
 // ArchiveResults lists every result.
@@ -329,55 +337,56 @@ func ArchiveResults() []ArchiveResult {
 	return []ArchiveResult{ArchiveRunning, ArchiveComplete, ArchiveIncomplete, ArchiveStopped}
 }
 
-// MaxArchiveError is how many bytes of a run's error are stored.
+// MaxArchiveError is the maximum number of bytes of a run's error that are stored.
 const MaxArchiveError = 1000
 
-// BoundArchiveError shortens a run's error to the part that stores keep.
+// BoundArchiveError shortens a run's error to MaxArchiveError.
 func BoundArchiveError(text string) string { return bound(text, MaxArchiveError) }
 
 // ArchiveRunLife is the minimum time for which runs are kept; the last complete run is kept for ever.
 const ArchiveRunLife = 90 * 24 * time.Hour
 
-// QuarantineRest is how long a quarantined record waits for its next try.
+// QuarantineRest is the time that a record in quarantine waits for its next try.
 const QuarantineRest = 10 * time.Minute
 
 // Quarantine keeps the records that Store could not store as messages: one row for each (incarnation, partition,
-// offset). Ids that do not exist answer *entity.QuarantineNotFoundError.
+// offset). For an id that does not exist, the methods return a *entity.QuarantineNotFoundError.
 type Quarantine interface {
 	// Quarantined returns records, the latest first, without keys, values and headers
 	// longer than ListValueLimit.
 	Quarantined(ctx context.Context, q QuarantineQuery) ([]entity.Quarantined, error)
 
-	// QuarantinedRecord returns one record as Quarantined does.
+	// QuarantinedRecord returns one record, with the same limits as Quarantined.
 	QuarantinedRecord(ctx context.Context, id uuid.UUID) (entity.Quarantined, error)
 
 	// QuarantineCounts returns the number of quarantined records of each dead-letter topic.
 	QuarantineCounts(ctx context.Context) ([]QuarantineCount, error)
 
-	// WakeQuarantined makes all quarantined records due.
+	// WakeQuarantined makes all records in quarantine due, so that they are tried again now.
 	WakeQuarantined(ctx context.Context) error
 
-	// RetryQuarantined makes a record due.
+	// RetryQuarantined makes one record due, so that it is tried again now.
 	RetryQuarantined(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Quarantined, error)
 
-	// TakeQuarantined returns a complete record that is due and begins its next try; nil when none is due. No other
-	// caller gets the record before QuarantineRest is over.
+	// TakeQuarantined returns a record that is due, as a whole, and begins its next try; nil when none is due. Until
+	// QuarantineRest is over, no other call returns the same record.
 	TakeQuarantined(ctx context.Context) (*entity.Quarantined, error)
 
 	// Release stores a batch with the one message of a quarantined record, which has the record's id and source, as
-	// Store does, and ends the quarantine in the same step. If the store refuses the message again, the record stays
-	// in quarantine and the error is entity.ErrRefused. For a record that is not in quarantine nothing is stored.
+	// Store does, and ends the quarantine in the same step. If the store refuses the message again, the record stays in
+	// quarantine and the error is entity.ErrRefused. When the record is not in quarantine any more, Release stores
+	// nothing.
 	Release(ctx context.Context, batch Batch) (Stored, error)
 
-	// DeleteQuarantined deletes a record for good.
+	// DeleteQuarantined deletes a record from quarantine; it is not stored anywhere else.
 	DeleteQuarantined(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) error
 }
 
 // QuarantineQuery selects quarantined records.
 type QuarantineQuery struct {
 	Topic   string                // dead-letter topic; "" for any
-	Visible *entity.TopicPatterns // of dead-letter topics; nil: all
-	Before  Cursor                // by first try and id; zero: from the latest
+	Visible *entity.TopicPatterns // limits dead-letter topics; nil for all
+	Before  Cursor                // only records after this cursor, in the order of first try and id; zero for all
 	Limit   int
 }
 

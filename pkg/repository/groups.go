@@ -12,41 +12,42 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Groups are error groups: messages of the same cause, counted together. The counts are updated in the same step as
-// every change of a message, and are exact.
+// Groups stores error groups: messages whose failures have the same fingerprint, counted together. Every change of a
+// message changes the counts in the same step, so the counts are exact.
 type Groups interface {
 	// SaveFingerprints stores the descriptions of error groups, shortened by BoundFingerprint; known groups are not
-	// changed. Call it before a message of the group is stored: until then the group has counts and no name. A group
-	// may be deleted when neither table has a message of it, none arrived within TrendLife, and it has no annotation;
-	// when it occurs again it is a new group.
+	// changed. Call it before messages of the group are stored; otherwise the group has counts but no name until the
+	// call. A group may be deleted when it has no live or archived message, none arrived within TrendLife, and it has
+	// no annotation. If a message of a deleted group arrives, the group is new.
 	SaveFingerprints(ctx context.Context, fingerprints []entity.Fingerprint) error
 
-	// AdmitFingerprints does the same as SaveFingerprints for failures of dead-letter topics, each of which may
-	// create MaxNewGroups groups in an hour of the store's clock, over all callers; known groups are never refused.
-	// It returns the refused failures, whose messages belong to entity.Unclassified of their topic. Within a topic,
+	// AdmitFingerprints does the same as SaveFingerprints for failures of dead-letter topics, each of which may create
+	// MaxNewGroups groups in an hour of the store's clock, all callers together; known groups are never refused. It
+	// returns the refused failures, whose messages belong to entity.Unclassified of their topic. Within a topic,
 	// failures are admitted in their order.
 	AdmitFingerprints(ctx context.Context, failures []TopicFailure) (refused []TopicFailure, err error)
 
-	// ErrorGroups returns groups that ever had a stored message, in the order of q.Sort, the highest first, ties by
-	// id descending. Counts, arrivals, shares, times and the order cover visible topics only; RegressedAt is zero
-	// unless a message arrived in a visible topic since then; a group without arrivals in visible topics is left out.
-	// Annotations are those of visible topics and of entity.AllTopics. Messages of unknown origin are visible only to
-	// users who see all topics.
+	// ErrorGroups returns groups that ever had a stored message, in the order of q.Sort, the highest first, ties by id
+	// descending. Counts, arrivals, shares, times and the order are those of visible topics only. RegressedAt is zero
+	// unless a message has arrived in a visible topic since the group regressed. A group without arrivals in visible
+	// topics is left out. Annotations are those of visible topics and of entity.AllTopics. Messages of unknown origin
+	// are visible only to users who see all topics.
 	ErrorGroups(ctx context.Context, q GroupQuery) ([]ListedGroup, error)
 
-	// ErrorGroup returns one group with its trend; *entity.GroupNotFoundError when it does not exist or none of its
-	// messages is visible.
+	// ErrorGroup returns one group with its trend. When the group does not exist, or none of its messages is visible,
+	// the error is a *entity.GroupNotFoundError.
 	ErrorGroup(ctx context.Context, id uuid.UUID, visible *entity.TopicPatterns, trend Trend) (entity.ErrorGroup, error)
 
-	// AnnotateGroup sets annotations of a group for the topics that match where and in which the group ever had an
-	// arrival. A nil where sets them for all topics, also later ones, and replaces those of single topics. nil fields
-	// are not changed. It returns the topics by name, entity.AllTopics for all. The audit entry has Annotation.String
-	// as LastError, and the topics unless all are meant. A group that ErrorGroup does not return for where is a
-	// *entity.GroupNotFoundError.
+	// AnnotateGroup sets annotations of a group for those topics that match where and in which messages of the group
+	// ever arrived. When where is nil, it sets them for all topics, including topics that appear later, and also
+	// overwrites the annotations of single topics. Fields of a that are nil change nothing. AnnotateGroup returns the
+	// topics in the order of their names, or entity.AllTopics when it annotated all. The audit entry has
+	// Annotation.String as LastError, and the topics unless all are meant. When ErrorGroup does not return the group
+	// for where, the error is a *entity.GroupNotFoundError.
 	AnnotateGroup(ctx context.Context, id uuid.UUID, a Annotation, where *entity.TopicPatterns, cause entity.AuditInfo) ([]string, error)
 }
 
-// MaxNewGroups is how many error groups a dead-letter topic may create in an hour.
+// MaxNewGroups is the maximum number of error groups that a dead-letter topic may create in an hour.
 const MaxNewGroups = 200
 
 // TopicFailure is a fingerprint and the dead-letter topic of its record.
@@ -57,20 +58,21 @@ type TopicFailure struct {
 
 // GroupQuery selects a part of the error groups.
 type GroupQuery struct {
-	Visible *entity.TopicPatterns // nil: all topics
-	Topic   string                // only groups with live messages of this original topic; "": all
-	// Statuses: only groups with messages in one of these states; if Topic is set, in that topic. Empty: all.
+	Visible *entity.TopicPatterns // nil for all topics
+	Topic   string                // only groups with live messages of this original topic; "" for all
+	// Statuses selects groups with messages in one of these statuses; if Topic is set, with such messages in that
+	// topic. Empty selects all groups.
 	Statuses   []entity.Status
-	FirstAfter time.Time // only groups whose first message arrived after it; zero: all
+	FirstAfter time.Time // only groups whose first message arrived after this time; zero for all
 	Regressed  bool      // only groups that regressed and have messages that are not RESOLVED
 	Sort       GroupSort
 	Recent     time.Time    // beginning of the minute from which on GroupsByRecent counts arrivals
-	After      *GroupCursor // only groups after it in the order
+	After      *GroupCursor // only groups after this cursor in the order
 	Limit      int
 	Trend      Trend
 }
 
-// OpenStatuses are the states of messages that are not RESOLVED.
+// OpenStatuses are all statuses except RESOLVED.
 var OpenStatuses = []entity.Status{entity.Pending, entity.Retrying, entity.Dead}
 
 // GroupSort is an order of groups.
@@ -81,37 +83,37 @@ const (
 	GroupsByLastSeen GroupSort = iota
 	// GroupsByFirstSeen sorts by the arrival of the first message.
 	GroupsByFirstSeen
-	// GroupsByOpen sorts by the number of messages in one of GroupQuery.Statuses; if there are none, by the number of
-	// those that are not RESOLVED.
+	// GroupsByOpen sorts by the number of messages in one of GroupQuery.Statuses or, when these are empty, by the
+	// number of messages that are not RESOLVED.
 	GroupsByOpen
 	// GroupsByRecent sorts by the number of arrivals since GroupQuery.Recent, then by the arrival of the latest message,
 	// to the second.
 	GroupsByRecent
 )
 
-// RecentKey is the sort key of GroupsByRecent.
+// RecentKey returns the sort key of a group for GroupsByRecent.
 func RecentKey(arrived int64, lastSeen time.Time) int64 {
 	const most, seconds = 1<<30 - 1, 33
 	return min(arrived, most)<<seconds + lastSeen.Unix()
 }
 
-// ListedGroup is a group and its position in the list.
+// ListedGroup is a group and its cursor in the list.
 type ListedGroup struct {
 	entity.ErrorGroup
 	Cursor GroupCursor
 }
 
-// GroupCursor is the position of a group in a list: the sort key, as microseconds since 1970 for a time or as a
-// number, and the id.
+// GroupCursor is the position of a group in a list: its sort key, which is a number or a time in microseconds since
+// 1970, and its id.
 type GroupCursor struct {
 	Key int64
 	ID  uuid.UUID
 }
 
-// Trend is the time range of hourly counts: from the hour of Since to the last hour that begins before Until. Minutes is
-// the beginning of the first minute to count by the minute. Zero values ask for none. Hours older than TrendLife and
-// minutes older than ArrivalsMinuteLife may be deleted. Hours are counted when a message is stored, minutes like
-// Activity.
+// Trend is the time range of hourly counts: from the hour of Since to the last hour that begins before Until. Minutes
+// is the beginning of the first minute for counts by the minute. Zero values request no counts. Hours older than
+// TrendLife and minutes older than ArrivalsMinuteLife may be deleted. A message is counted in its hour when it is
+// stored, and in its minute when its first document is stored (see Activity).
 type Trend struct{ Since, Until, Minutes time.Time }
 
 // Annotation has the fields of a group that an operator sets.
@@ -124,7 +126,7 @@ type Annotation struct {
 // TrendLife is the minimum time for which hourly counts are kept.
 const TrendLife = 90 * 24 * time.Hour
 
-// String lists the fields that are set, one a line, for the audit trail.
+// String lists the fields that are set, one on each line, for the audit trail.
 func (a Annotation) String() string {
 	var lines []string
 	if a.Note != nil {
@@ -146,7 +148,7 @@ const (
 	maxGroupFrames = 10
 )
 
-// BoundFingerprint shortens a fingerprint to the limits of stores; the id stays.
+// BoundFingerprint shortens the texts of a fingerprint to the limits of stores. The fingerprint's id does not change.
 func BoundFingerprint(f entity.Fingerprint) entity.Fingerprint {
 	f.Class, f.Rule, f.Title = bound(f.Class, maxGroupName), bound(f.Rule, maxGroupName), bound(f.Title, maxGroupTitle)
 	var frames []string
@@ -157,7 +159,7 @@ func BoundFingerprint(f entity.Fingerprint) entity.Fingerprint {
 	return f
 }
 
-// bound shortens text to at most n bytes, between two characters.
+// bound shortens text to at most n bytes, without cutting through a character.
 func bound(text string, n int) string {
 	if len(text) <= n {
 		return text
@@ -170,9 +172,9 @@ func bound(text string, n int) string {
 
 // RecentGroups counts the error groups that need attention.
 type RecentGroups interface {
-	// CountRecentGroups returns how many error groups first arrived, and how many regressed (came back after all
-	// their messages were resolved), within that time before now; muted groups and those of except are left out. A
-	// group that did both is in both counts.
+	// CountRecentGroups returns how many error groups first arrived within that time before now, and how many regressed
+	// (came back after all their messages were resolved). Muted groups and the groups in except are left out. A group
+	// that first arrived and regressed within that time is in both counts.
 	CountRecentGroups(ctx context.Context, within time.Duration, except []uuid.UUID) (RecentCount, error)
 }
 

@@ -9,78 +9,81 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Redrives are durable: any process may continue one, batch by batch, and an unfinished batch of one process goes to
-// another when its lease is over.
+// Redrives stores redrives, so that any process may continue them, batch by batch. When the process that works on a
+// batch dies, another process gets the batch after the lease has ended.
 type Redrives interface {
-	// CreateRedrive fixes the selection in one snapshot, oldest first or in the order of
-	// the ids, and stores the redrive in batches of at most NewRedrive.BatchSize. Messages
-	// that the action cannot take now are counted as skipped. If the id exists, that
-	// redrive is returned in its present state. An empty selection is finished at once.
+	// CreateRedrive fixes the selection in one snapshot, oldest first or in the order of the ids, and stores the
+	// redrive in batches of at most NewRedrive.BatchSize. Messages that the action cannot take now are counted as
+	// skipped. If a redrive with this id exists, CreateRedrive returns it in its present state. A redrive without
+	// messages is finished at once.
 	CreateRedrive(ctx context.Context, r NewRedrive) (entity.Redrive, error)
 
-	// Redrive returns one redrive with its counts; *entity.RedriveNotFoundError when
-	// there is none, here and below.
+	// Redrive returns one redrive with its counts. For an unknown id, this and the other methods return a
+	// *entity.RedriveNotFoundError.
 	Redrive(ctx context.Context, id uuid.UUID) (entity.Redrive, error)
 
 	// ActiveRedrives returns the ids of redrives that need work from a process, oldest first: active redrives, and
 	// inactive ones with a batch whose owner died before it saved the batch.
 	ActiveRedrives(ctx context.Context) ([]uuid.UUID, error)
 
-	// MoveRedrive changes a redrive's state; a move that its state does not allow is a *entity.RedriveStateError. It
-	// returns the redrive unchanged when the move is to finish and a batch is not done, and when the same operation
-	// (RedriveMove.Cause) has already made the same move, by its Action. A resume from stopped passes the canary and
-	// resets the shares of failures and returns.
+	// MoveRedrive changes a redrive's state; for a move that its state does not allow it returns a
+	// *entity.RedriveStateError. In two cases it returns the redrive unchanged: when the redrive should finish and a
+	// batch is not done, and when the same operation (see RedriveMove.Cause) has already moved it with the same Action.
+	// When a stopped redrive is resumed, its canary counts as passed, and its shares of failures and returns start
+	// again from zero.
 	MoveRedrive(ctx context.Context, id uuid.UUID, m RedriveMove) (entity.Redrive, error)
 
 	// SaveWaiting records that a redrive waits for a dependency that cannot be reached, or that it no longer waits.
 	SaveWaiting(ctx context.Context, id uuid.UUID, waiting bool, note string) error
 
-	// LeaseBatch leases the next batch with waiting messages to owner, for as long as lease; nil when there is none
-	// now: no batch is left, others hold the rest, the redrive is not active, its rate forbids it, or it keeps the
-	// order of keys and an earlier batch is not done. In state canary only the canary's batches are leased, and of an
-	// inactive redrive only batches whose lease is over, with OnlyCatchUp.
+	// LeaseBatch leases the next batch with waiting messages to owner, for as long as lease. It returns nil when there
+	// is no such batch now: no batch is left, other owners hold all that are left, the redrive is not active, its rate
+	// forbids it, or it keeps the order of keys and an earlier batch is not done. In state canary only the canary's
+	// batches are leased, and of an inactive redrive only batches whose lease has ended, with OnlyCatchUp set.
 	LeaseBatch(ctx context.Context, id, owner uuid.UUID, lease time.Duration) (*RedriveBatch, error)
 
 	// RenewLeases renews all leases of owner.
 	RenewLeases(ctx context.Context, owner uuid.UUID, lease time.Duration) error
 
 	// SaveBatch stores results of a batch that owner holds, and ends its lease. The batch is done when no item waits;
-	// else the next lease has the rest. It returns false when the lease was lost meanwhile and nothing was stored.
+	// otherwise the next owner gets its waiting items. SaveBatch returns false, and stores nothing, when another owner
+	// has leased the batch meanwhile.
 	SaveBatch(ctx context.Context, r BatchResults) (bool, error)
 }
 
 // MaxReturnedErrors limits the messages that ReturnedErrors reads.
 const MaxReturnedErrors = 5000
 
-// Selections are the redrives other than a retry of the messages of a topic. CreateRedrive of a store without them
-// accepts only that retry and returns *NeedsDatabaseError for any other.
+// Selections has the methods for all redrives except the retry of all messages of a topic. When a store has no
+// Selections, its CreateRedrive accepts only that retry and returns a *NeedsDatabaseError for any other redrive.
 type Selections interface {
-	// PreviewRedrive previews what CreateRedrive would select, without storing anything: groups of messages with the same
-	// properties, the largest first. Messages that would be skipped at once are groups with a Reason.
+	// PreviewRedrive returns what CreateRedrive would select, without storing anything. It counts messages with the
+	// same properties together, the largest number first. Messages that the redrive would skip at once are counted
+	// separately, with a Reason.
 	PreviewRedrive(ctx context.Context, r NewRedrive) ([]SelectionCount, error)
 
-	// Overlaps returns the other redrives that are not over and in which messages wait that r would select, the oldest
+	// Overlaps returns the unfinished redrives in which messages wait that r would also select, the oldest redrive
 	// first.
 	Overlaps(ctx context.Context, r NewRedrive) ([]entity.Overlap, error)
 
-	// RedriveOverlaps does the same for the waiting messages of a redrive.
+	// RedriveOverlaps does the same for the waiting messages of an existing redrive.
 	RedriveOverlaps(ctx context.Context, id uuid.UUID) ([]entity.Overlap, error)
 
 	// ReturnedErrors groups the messages that came back from a redrive by their error group and topics, the largest
-	// group first. It reads at most MaxReturnedErrors messages: those of the newest messages that were sent.
+	// group first. It reads at most MaxReturnedErrors of these messages: those whose parents are the newest.
 	ReturnedErrors(ctx context.Context, id uuid.UUID) ([]entity.ReturnedError, error)
 
-	// Change applies the action RedriveRequeue, RedriveDead, RedriveDelete or RedriveMap to each message, as the
-	// method for one message would, and returns those it changed. Messages that are deleted, or in a state that
-	// forbids the action, are left out.
+	// Change applies the action RedriveRequeue, RedriveDead, RedriveDelete or RedriveMap to each message, as the method
+	// for one message would, and returns the ids of the messages that it changed. Messages that are deleted, or in a
+	// state that forbids the action, are left out.
 	//
-	// RedriveMap sets the original topic, with confidence operator, of messages that are PENDING or DEAD and whose
-	// own header did not name it (see entity.FromHeader), unless OverHeader is set. Where it replaces a topic that a
-	// header named, partition and offset are cleared too. A message that already has that topic and confidence counts
-	// as changed, without an audit entry.
+	// RedriveMap sets the original topic, with confidence operator, of messages that are PENDING or DEAD and whose own
+	// header did not name it (see entity.FromHeader), unless OverHeader is set. Where it replaces a topic that a header
+	// named, partition and offset are cleared too. A message that already has that topic and confidence counts as
+	// changed, without an audit entry.
 	Change(ctx context.Context, c Change, cause entity.AuditInfo) ([]uuid.UUID, error)
 
-	// PerformedOn returns those of ids on which the operation has performed that action.
+	// PerformedOn returns those of ids whose objects the operation has changed with that action.
 	PerformedOn(ctx context.Context, operation uuid.UUID, action entity.Action, ids []uuid.UUID) ([]uuid.UUID, error)
 
 	// Redrives returns redrives, the newest first (created_at, then id).
@@ -107,25 +110,25 @@ type NewRedrive struct {
 // SelectionCount is a number of messages of one dead-letter topic with the same properties.
 type SelectionCount struct {
 	Messages   int
-	Reason     string // why they would be skipped at once; "" when they would be selected
-	Topic      string // original
+	Reason     string // why the redrive would skip these messages; "" when it would select them
+	Topic      string // original topic
 	Confidence entity.Confidence
 	Sample     uuid.UUID // id of one of the messages
 }
 
 // Reasons for which a redrive skips messages.
 const (
-	SkippedTaken        = "taken"         // another attempt has claimed it, or it left its state meanwhile
-	SkippedGone         = "gone"          // deleted or archived meanwhile, or never existed
-	SkippedNotRetryable = "not_retryable" // in a state that the action does not accept
-	SkippedOriginKnown  = "origin_known"  // the record's own header names its original topic
+	SkippedTaken        = "taken"         // another attempt has claimed the message, or its status has changed
+	SkippedGone         = "gone"          // the message was deleted or archived, or never existed
+	SkippedNotRetryable = "not_retryable" // the message's status does not allow the action
+	SkippedOriginKnown  = "origin_known"  // the own header of the message's record names the original topic
 )
 
 // RedriveQuery selects redrives.
 type RedriveQuery struct {
-	States []entity.RedriveState // empty: all
-	Actor  string                // who created them; "": any
-	Before Cursor                // only redrives after it in the order; the zero Cursor for all
+	States []entity.RedriveState // empty for all
+	Actor  string                // who created the redrive; "" for any
+	Before Cursor                // only redrives after this cursor in the order; the zero Cursor for all
 	Limit  int
 }
 
@@ -133,18 +136,18 @@ type RedriveQuery struct {
 type ItemQuery struct {
 	From    int // number of the first item
 	Limit   int
-	Results []entity.ItemResult // empty: all
-	Outcome entity.Outcome      // of the records that were sent; "": all
+	Results []entity.ItemResult // empty for all
+	Outcome entity.Outcome      // outcome of the records that were sent; "" for any
 }
 
 // RedriveMove is a change of a redrive's state.
 type RedriveMove struct {
 	To     entity.RedriveState
-	From   []entity.RedriveState // allowed only from these; empty: from every state that allows the move
+	From   []entity.RedriveState // the move is allowed only from these states; empty: from all states that permit it
 	Action entity.Action
 	Note   string
 	Cause  entity.AuditInfo
-	// PassCanary records that the canary has succeeded.
+	// PassCanary stores that the canary has succeeded.
 	PassCanary bool
 }
 
@@ -155,9 +158,10 @@ type RedriveBatch struct {
 	First     int // number of its first item
 	Items     []BatchItem
 	Canary    bool
-	// TakenOver: an earlier owner stored no result of the batch and may have begun it.
+	// TakenOver: an earlier owner leased the batch and did not save it, so attempts may have been begun.
 	TakenOver bool
-	// OnlyCatchUp: the redrive is not active; only store the results of attempts that were begun.
+	// OnlyCatchUp: the redrive is not active. The owner must begin no attempts, and must store the results of those
+	// that were begun.
 	OnlyCatchUp bool
 }
 
@@ -167,12 +171,12 @@ type BatchItem struct {
 	Result    entity.ItemResult
 }
 
-// BatchResults are the results of a batch's items. Items without a result do not change.
+// BatchResults are the results of a batch's items. Items that are not in it stay unchanged.
 type BatchResults struct {
 	RedriveID uuid.UUID
 	Number    int
 	Owner     uuid.UUID
-	Items     []entity.RedriveItem // items that have a result now; Number identifies them
+	Items     []entity.RedriveItem // items that have a result now; Number says which item of the batch
 }
 
 // Change is one action on several messages.
@@ -181,8 +185,8 @@ type Change struct {
 	IDs           []uuid.UUID
 	OriginalTopic string // for RedriveMap
 	OverHeader    bool   // for RedriveMap: also when the record's own header names the topic
-	// Lease is the batch that the messages are from; its zero value is none. If another owner holds the batch by now,
-	// or it is done, nothing is changed.
+	// Lease is the lease on the batch that the messages come from; the zero value when they come from no batch. Nothing
+	// is changed when another owner holds the batch now or the batch is done.
 	Lease Lease
 }
 

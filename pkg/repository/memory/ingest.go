@@ -26,7 +26,8 @@ func (s *messages) OpenTopics(ctx context.Context, topics []repository.Topic) ([
 	return refs, nil
 }
 
-// ref returns the ids of a topic and assigns new ones. They count from 1, so that 0 means "none".
+// ref returns the ids of a topic and its incarnation, and assigns ids to new ones. The ids begin at 1; 0 means that
+// there is none.
 func (s *messages) ref(t repository.Topic) repository.TopicRef {
 	id, ok := s.topicIDs[t.Name]
 	if !ok {
@@ -82,8 +83,8 @@ func (s *messages) SaveMark(ctx context.Context, p repository.Partition, m repos
 	})
 }
 
-// Store implements repository.Ingest. It recognises returns by their headers only, whatever the batch's window. An id
-// that already exists is entity.ErrConflict, and nothing of the batch is stored.
+// Store implements repository.Ingest. It recognises returns by their headers only, whatever batch.ReturnWindow is. When
+// the id of a message exists already, nothing of the batch is stored, and the error is entity.ErrConflict.
 func (s *messages) Store(ctx context.Context, batch repository.Batch) (repository.Stored, error) {
 	var stored repository.Stored
 	err := s.Step(ctx, "store messages", func(now time.Time) error {
@@ -120,7 +121,7 @@ func (s *messages) matching(ranges []repository.Range) map[repository.Partition]
 	return steps
 }
 
-// counting returns copies of the messages whose ranges count.
+// counting returns copies of those messages whose ranges are stored.
 func (s *messages) counting(messages []entity.Message, steps map[repository.Partition]int64) ([]*entity.Message, error) {
 	var out []*entity.Message
 	for _, m := range messages {
@@ -136,7 +137,7 @@ func (s *messages) counting(messages []entity.Message, steps map[repository.Part
 	return out, nil
 }
 
-// NewRow makes the row of a message, with the name that the store has for the id of its topic.
+// NewRow returns the row of a message. The name of its dead-letter topic comes from the id of the topic.
 func (s *messages) NewRow(m entity.Message) *Row {
 	if name, ok := s.topicNames[m.Source.TopicID]; ok {
 		m.Source.Topic = name
@@ -144,8 +145,8 @@ func (s *messages) NewRow(m entity.Message) *Row {
 	return &Row{Message: kept(m)}
 }
 
-// Insert stores a message unchanged, in any state, and replaces one with the same id. It is for tests and
-// development and not part of the contract. A source that has a topic's name and no ids gets them.
+// Insert stores a message unchanged, in any status, and replaces a message with the same id. It is for tests and
+// development and not part of the contract. When the source of m has a topic name without ids, Insert sets the ids.
 func (s *messages) Insert(m entity.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,7 +159,7 @@ func (s *messages) Insert(m entity.Message) {
 	s.Hooks.Arrived(r)
 }
 
-// returns makes messages with a proven Return the children of their parents.
+// returns makes the messages whose Return ParentOf confirms the children of their parents.
 func (s *messages) returns(messages []*entity.Message, batch repository.Batch, _ time.Time) []repository.Arrival {
 	var arrivals []repository.Arrival
 	for _, m := range messages {
@@ -169,14 +170,15 @@ func (s *messages) returns(messages []*entity.Message, batch repository.Batch, _
 	return arrivals
 }
 
-// Confirms reports whether a message that arrived in the parent's dead-letter topic, or in a declared one, confirms
-// the return of an attempt on parent.
+// Confirms reports whether the return m of an attempt on parent is confirmed: it arrived in the parent's dead-letter
+// topic, or in one that is declared.
 func Confirms(m *entity.Message, parent *Row, batch repository.Batch) bool {
 	source := m.Source.TopicID
 	return source != 0 && source == parent.Message.Source.TopicID || batch.Declared != nil && batch.Declared(m)
 }
 
-// ParentOf returns the message and the attempt that the Return of m names; false without a proof.
+// ParentOf returns the message and the attempt that the Return of m names. It returns false when there is no such
+// attempt that went to the original topic of m.
 func (s *messages) ParentOf(m *entity.Message) (*Row, entity.Attempt, bool) {
 	if m.Return == nil {
 		return nil, entity.Attempt{}, false
@@ -196,7 +198,7 @@ func (s *messages) ParentOf(m *entity.Message) (*Row, entity.Attempt, bool) {
 	return nil, entity.Attempt{}, false
 }
 
-// Arrive makes a message the child of its parent. A confirmed return sets the outcome of the attempt.
+// Arrive makes a message the child of its parent. When the return is confirmed, the parent's outcome becomes returned.
 func Arrive(m *entity.Message, parent *Row, attempt entity.Attempt, confirmed bool) repository.Arrival {
 	from := parent.Message
 	from.RetryCount = attempt.RetryCount

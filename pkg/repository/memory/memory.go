@@ -1,5 +1,5 @@
-// Package memory keeps dead letters in the memory of the process, for development and tests: without a database the
-// API uses it for the promises of repository.Core. All data is lost when the process ends.
+// Package memory is a store in the memory of the process, for development and tests. An API without a database uses it;
+// it implements only repository.Core. All data is lost when the process ends.
 package memory
 
 import (
@@ -16,21 +16,21 @@ import (
 
 var _ repository.Core = (*Store)(nil)
 
-// Store implements repository.Core. It copies all input and output: no caller shares bytes with the store or with
-// another caller. Its fields, and the methods that are not in repository.Core, are for the test store, which adds the
-// features.
+// Store implements repository.Core. It copies all input and output, so no caller shares bytes with the store or with
+// another caller. The exported fields, and the methods that are not part of repository.Core, are for package fake, a
+// store for tests that adds the features.
 type Store struct {
 	*Keys
 	*messages
 	redrives
 }
 
-// messages are the methods of Store for messages and their attempts.
+// messages has the methods of Store for messages and their attempts.
 type messages struct {
-	steps        // guards all fields below, and the redrives; every method is one step
+	steps        // guards all fields below and the redrives; every method runs as one step
 	Hooks        Hooks
 	Rows         map[uuid.UUID]*Row
-	Archived     map[uuid.UUID]*Row // nil: there is no archive
+	Archived     map[uuid.UUID]*Row // nil when the store has no archive
 	Incarnations map[repository.Topic]int32
 	Positions    map[repository.Partition]int64
 	topicIDs     map[string]int32
@@ -39,23 +39,23 @@ type messages struct {
 	operations   []operation
 }
 
-// Hooks are called within the steps of a store.
+// Hooks are functions that a store calls within its steps.
 type Hooks struct {
-	Observe func(*Row, entity.Message) entity.Message // may replace the message that a reader gets
+	Observe func(*Row, entity.Message) entity.Message // returns the message that a reader gets, maybe changed
 	Arrived func(...*Row)
 	Returns func([]*entity.Message, repository.Batch, time.Time) []repository.Arrival
 	Changed func(now time.Time, action entity.Action, before entity.Message, r *Row, cause entity.AuditInfo)
 	Moved   func(now time.Time, action entity.Action, from entity.RedriveState, r *Redrive, cause entity.AuditInfo)
 }
 
-// Row is a message and the store's data about it.
+// Row is a message with the data that the store keeps about it.
 type Row struct {
 	Message  entity.Message
 	Attempts []entity.Attempt
-	Number   int                            // attempts ever started, also over a requeue
-	Rescues  int                            // attempts given back in a row
-	Edits    map[uuid.UUID]repository.Claim // by attempt, those that had an edit
-	Returned map[uuid.UUID]uuid.UUID        // redrives, by those of their attempts that came back
+	Number   int                            // number of attempts that were ever started, including those before a requeue
+	Rescues  int                            // attempts in a row that ended as rescues
+	Edits    map[uuid.UUID]repository.Claim // by id of the attempt; only attempts that had an edit
+	Returned map[uuid.UUID]uuid.UUID        // redrive of each attempt that came back, by id of the attempt
 }
 
 // New returns an empty store whose clock is now.
@@ -79,18 +79,19 @@ func New(now func() time.Time) *Store {
 	return &Store{Keys: NewKeys(now), messages: s, redrives: redrives{messages: s, Redrives: map[uuid.UUID]*Redrive{}}}
 }
 
-// Ping always answers nil while ctx lives.
+// Ping returns an error only when ctx has ended.
 func (s *Store) Ping(ctx context.Context) error {
 	return s.Step(ctx, "ping", func(time.Time) error { return nil })
 }
 
-// steps runs critical sections, one at a time.
+// steps runs functions one at a time.
 type steps struct {
 	now func() time.Time
 	mu  sync.Mutex
 }
 
-// Step runs one atomic step at one moment of the clock. When ctx has ended it does nothing, as a database would.
+// Step runs do as one atomic step, with one time of the clock. When ctx has ended, it does not run do, as a database
+// would not.
 func (s *steps) Step(ctx context.Context, where string, do func(now time.Time) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,7 +105,7 @@ func (s *steps) Step(ctx context.Context, where string, do func(now time.Time) e
 	return nil
 }
 
-// row returns the row of id, or a *entity.NotFoundError.
+// row returns the row of a message, or a *entity.NotFoundError.
 func (s *messages) row(id uuid.UUID) (*Row, error) {
 	r, ok := s.Rows[id]
 	if !ok {

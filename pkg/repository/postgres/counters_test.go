@@ -75,7 +75,7 @@ func TestCounters(t *testing.T) {
 	})
 }
 
-// TestFinishInOppositeOrders: a late worker and the settler end the same attempts, each in its own order.
+// TestFinishInOppositeOrders: a late worker and the settler end the same attempts, in opposite orders.
 func TestFinishInOppositeOrders(t *testing.T) {
 	db := freshDB(t)
 	store := New(db)
@@ -103,7 +103,7 @@ func TestFinishInOppositeOrders(t *testing.T) {
 	wantExactCounters(t, db)
 }
 
-// mix is a store under a random load, and the state that the sessions share.
+// mix runs random changes in several sessions. It has the store and the state that the sessions share.
 type mix struct {
 	db    *sqlx.DB
 	store *Store
@@ -205,14 +205,15 @@ func (m *mix) ingest(ctx context.Context, random *rand.Rand, at repository.Posit
 	return err
 }
 
-// mixGroups is small, so that sessions conflict.
+// mixGroups is the number of error groups. It is small, so that the sessions conflict.
 const mixGroups = 5
 
 func mixGroup(random *rand.Rand) entity.Fingerprint {
 	return entity.Fingerprint{Title: fmt.Sprint("group ", random.IntN(mixGroups))}
 }
 
-// group assigns error groups to messages without one, as the indexer does: with documents, also of other messages.
+// group stores documents of random messages as the indexer does; the documents assign error groups to messages that
+// have none.
 func (m *mix) group(ctx context.Context, random *rand.Rand, n int) {
 	var ids []uuid.UUID
 	if err := m.db.SelectContext(ctx, &ids, `SELECT id FROM dlq.dlq_messages ORDER BY group_id IS NOT NULL, md5(id::text || $2::text) LIMIT $1`,
@@ -266,7 +267,7 @@ func (m *mix) claim(ctx context.Context, random *rand.Rand, n int, wait bool) {
 	}
 }
 
-// finish ends attempts of any session, some of them for the second time.
+// finish ends attempts that any of the sessions has begun, some of them for the second time.
 func (m *mix) finish(ctx context.Context, random *rand.Rand) {
 	m.mu.Lock()
 	var ended []repository.Claim
@@ -299,7 +300,7 @@ func results(claims []repository.Claim, verdict entity.Verdict) []repository.Res
 	return all
 }
 
-// one calls do with a message in one of the states, if there is one.
+// one calls do with the id of one message in one of the states, if there is such a message.
 func (m *mix) one(ctx context.Context, what, states string, do func(context.Context, uuid.UUID) error) {
 	var ids []uuid.UUID
 	if err := m.db.SelectContext(ctx, &ids, `SELECT id FROM dlq.dlq_messages
@@ -315,7 +316,7 @@ func (m *mix) exec(ctx context.Context, what, query string, args ...any) {
 	m.fail(what, err)
 }
 
-// fail records errors that a caller must not get; refusals by the contract are expected.
+// fail records an error, unless it is one that the storage contract allows.
 func (m *mix) fail(what string, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -344,7 +345,7 @@ func (m *mix) wantCounts(t *testing.T) {
 	check.Same(t, told, there, "messages in Counts")
 }
 
-// wantArrivals checks that each message that ever got an error group was counted once as its arrival, whatever
+// wantArrivals checks that each message that ever had an error group was counted as an arrival exactly once, whatever
 // happened to the message later.
 func (m *mix) wantArrivals(t *testing.T) {
 	t.Helper()
@@ -366,7 +367,7 @@ func (m *mix) wantArrivals(t *testing.T) {
 	}
 }
 
-// wantExactCounters compares every counter with the rows.
+// wantExactCounters compares every counter with the number of its rows.
 func wantExactCounters(t *testing.T, db *sqlx.DB) bool {
 	t.Helper()
 	wrong := postgrestest.All[string](t, db, `
@@ -383,8 +384,8 @@ func wantExactCounters(t *testing.T, db *sqlx.DB) bool {
 	return len(wrong) == 0
 }
 
-// wrongGroups returns the differences between the counters of error groups and the rows. The count of all arrivals
-// must equal the sum of the hourly counts, and be no less than the number of stored messages.
+// wrongGroups returns the differences between the counters of error groups and the messages. The number of all arrivals
+// must be the sum of the hourly numbers, and at least the number of stored messages.
 func wrongGroups(t *testing.T, db *sqlx.DB) (wrong []string) {
 	t.Helper()
 	check.NoError(t, db.Select(&wrong, `

@@ -151,7 +151,7 @@ func TestRoles(t *testing.T) {
 		app := openConfig(t, cfg)
 		exec(t, app, `INSERT INTO dlq.dlq_messages (original_topic, error_message) VALUES ('o', 'e')`)
 		auditIsAppendOnly(t, app, super)
-		auditIsAppendOnly(t, app, db) // the owner of the tables
+		auditIsAppendOnly(t, app, db) // db is signed in as the owner of the tables
 		wantDenied(t, app, foreign...)
 		wantExactCounters(t, app)
 	})
@@ -163,7 +163,7 @@ func TestRoles(t *testing.T) {
 		postgrestest.WriteSecret(t, cfg.CredentialsFile, "username: "+first+"\npassword: p\n")
 		db := openConfig(t, cfg)
 		store := New(db)
-		for range 3 { // fills the pool, and prepares the statement on each connection
+		for range 3 { // opens several connections and prepares the statement on each
 			held := postgrestest.HoldConnection(t, db)
 			defer held.Close()
 			check.Must(store.Counts(t.Context()))(t)
@@ -178,8 +178,8 @@ func TestRoles(t *testing.T) {
 	})
 }
 
-// auditIsAppendOnly: the application reads, appends, and purges old entries; it cannot change entries, and the owner
-// cannot do so by accident.
+// auditIsAppendOnly: the application may read the audit trail, append entries, and purge old ones, but it cannot change
+// entries. The owner of the table cannot change them with a plain statement either.
 func auditIsAppendOnly(t *testing.T, app, owner *sqlx.DB) {
 	t.Helper()
 	for _, ago := range []string{"500 days", "366 days", "364 days", "0"} {
@@ -214,14 +214,14 @@ func auditIsAppendOnly(t *testing.T, app, owner *sqlx.DB) {
 	check.Same(t, rowsAsText(t, app, "audit", "m.*"), before, "the trail became, want it as before")
 	check.Same(t, check.Must(New(app).PurgeBookkeeping(t.Context(), 365, 365, 1))(t), 2, "purge of a year")
 	check.Same(t, rowsAsText(t, app, "audit", "m.*"), before[2:], "the purge left")
-	wantDenied(t, owner, `DELETE FROM dlq.audit`, // the purge must not make this possible
+	wantDenied(t, owner, `DELETE FROM dlq.audit`, // a purge in the same session must not permit it
 		`SELECT dlq.purge_audit(365, 10); DELETE FROM dlq.audit`)
 	exec(t, owner, `ALTER TABLE dlq.audit DISABLE TRIGGER USER`)
 	exec(t, owner, `DELETE FROM dlq.audit`)
 	exec(t, owner, `ALTER TABLE dlq.audit ENABLE TRIGGER USER`)
 }
 
-// foreign are the statements that only the owner may run.
+// foreign are statements that only the owner of the tables may run.
 var foreign = []string{
 	`CREATE TABLE dlq.mine (n INT)`,
 	`ALTER TABLE dlq.dlq_messages ADD COLUMN mine INT`,
@@ -232,7 +232,8 @@ var foreign = []string{
 	`CREATE INDEX ON dlq.dlq_messages (error_message)`,
 	`CREATE OR REPLACE PROCEDURE dlq.archive_old_dlq_messages(p_retention_days INT DEFAULT 30, p_batch_size INT DEFAULT 1000) LANGUAGE sql AS ''`,
 	`SET session_replication_role = 'replica'`,
-	// The counting functions run as their owner: on a table of the caller's own they would write any counter.
+	// The functions that count run with the rights of their owner. If a caller could use them for a table of its own,
+	// it could write any number to the counters.
 	`CREATE TEMP TABLE mine (n INT); CREATE TRIGGER t AFTER TRUNCATE ON mine EXECUTE FUNCTION dlq.count_truncated_messages()`,
 	`CREATE TEMP TABLE mine (original_topic TEXT, dlq_topic_id INT, status TEXT);
 	 CREATE TRIGGER t AFTER INSERT ON mine REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION dlq.count_inserted_messages()`,
@@ -247,10 +248,10 @@ func wantDenied(t *testing.T, db *sqlx.DB, statements ...string) {
 	}
 }
 
-// login creates a role with the password p that may log in, as a member of group.
+// login creates a role that may log in with the password p and is a member of group.
 func login(t *testing.T, group string) string {
 	t.Helper()
-	postgrestest.URL(t) // its migrations create the groups
+	postgrestest.URL(t) // the migrations of this database create the groups
 	role := "login_" + strings.ReplaceAll(uuid.NewString(), "-", "")
 	postgrestest.AsAdmin(t, "CREATE ROLE "+role+" LOGIN PASSWORD 'p'")
 	t.Cleanup(func() { postgrestest.AsAdmin(t, "DROP ROLE IF EXISTS "+role) })
@@ -260,7 +261,7 @@ func login(t *testing.T, group string) string {
 	return role
 }
 
-// dropOwned drops what a role has created in a database, so that the role can be dropped.
+// dropOwned drops everything that a role has created in a database, so that the role itself can be dropped.
 func dropOwned(t *testing.T, at, role string) {
 	t.Helper()
 	db := check.Must(sqlx.Connect("postgres", at))(t)

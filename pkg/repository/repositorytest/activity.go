@@ -34,13 +34,13 @@ func (h *harness) arrivals(q repository.ArrivalsQuery) repository.Arrivals {
 	return check.Must(h.Repository.Arrivals(h.Context(), q))(h)
 }
 
-// lastWeek asks for seven days by the hour, the present one included.
+// lastWeek returns a query for seven days by the hour, including the present hour.
 func (h *harness) lastWeek() repository.ArrivalsQuery {
 	until := h.clock.Now().UTC().Truncate(time.Hour).Add(time.Hour)
 	return repository.ArrivalsQuery{Since: until.Add(-7 * 24 * time.Hour), Until: until, Step: time.Hour}
 }
 
-// wantArrivals compares the sums of the last week with arrived and returned.
+// wantArrivals checks how many messages arrived in the last week, and how many of them are returns.
 func (h *harness) wantArrivals(what string, arrived, returned int64, changes ...func(*repository.ArrivalsQuery)) {
 	h.Helper()
 	q := h.lastWeek()
@@ -245,8 +245,8 @@ func activityUntil(h *harness) {
 	}
 }
 
-// activityTogether: several indexers, each of which believes that it holds the lease, store documents of the same
-// messages.
+// activityTogether: several indexers, each of which takes itself for the holder of the lease, store documents of the
+// same messages. Each message is counted once.
 func activityTogether(h *harness) {
 	const workers = 4
 	ids := h.puts(100)

@@ -10,8 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// againPromises: a change that is requested twice under one operation, as by a driver whose connection ended after
-// the first time, is one change.
+// againPromises: a driver repeats a request when its connection ended after the first one. Two requests with the same
+// operation are one change.
 func againPromises() []promise {
 	return []promise{
 		{"ByHandIsOneChangeOfOneOperation", againByHand},
@@ -38,11 +38,11 @@ func againByHand(h *harness) {
 	}
 }
 
-// wantLines checks how many entries of an action an object has.
+// wantLines checks how many audit entries with this action an object has.
 func (h *harness) wantLines(id uuid.UUID, action entity.Action, want int) {
 	h.Helper()
 	if h.core {
-		return // the store has no trail
+		return // the store has no audit trail
 	}
 	got := len(h.trail(repository.TrailQuery{ObjectID: id, Action: action}))
 	check.Same(h, got, want, "entries of %s of %s", action, id)
@@ -56,14 +56,14 @@ func againOther(h *harness) {
 			h.wantAgainRefused(way.action, m.ID, way.to, way.do(h, m.ID, other))
 			h.wantLines(m.ID, way.action, 1)
 		}
-		nobody := entity.By("alice") // without an operation, two calls are two changes
+		nobody := entity.By("alice") // the cause has no operation, so each call is a change of its own
 		m := h.failedIn(way.from)
 		check.NoError(h, way.do(h, m.ID, nobody))
 		h.wantAgainRefused(way.action, m.ID, way.to, way.do(h, m.ID, nobody))
 	}
 }
 
-// wantAgainRefused checks the answer to a change that has already been made.
+// wantAgainRefused checks the error of a change that another operation has already made.
 func (h *harness) wantAgainRefused(action entity.Action, id uuid.UUID, now entity.Status, err error) {
 	h.Helper()
 	if action == entity.ActionDelete {
@@ -116,8 +116,8 @@ func againChange(h *harness) {
 	}
 }
 
-// againChangeRest: one operation may change messages in several calls, since all batches of a redrive use the
-// redrive's operation.
+// againChangeRest: one operation may change different messages in several calls. All batches of a redrive use the
+// operation of the redrive.
 func againChangeRest(h *harness) {
 	for _, way := range byHand {
 		cause := fullCause()

@@ -38,7 +38,7 @@ func (h *harness) restore(id uuid.UUID) entity.Message {
 	return check.Must(h.Repository.Restore(h.Context(), id, entity.By("alice")))(h)
 }
 
-// archived returns a message in the archive with all of its fields set.
+// archived returns an archived message in which all fields are set.
 func (h *harness) archived() entity.Message {
 	h.Helper()
 	m := h.put(func(m *entity.Message) {
@@ -152,7 +152,7 @@ func archivedRace(h *harness) {
 func archivedUnindexed(h *harness) {
 	m := h.archived()
 	h.hold(indexVersion)
-	for range 3 { // the indexer polls, and moves past the message
+	for range 3 { // the indexer's position moves past the message
 		for _, id := range h.puts(3, func(m *entity.Message) { m.Group = someGroup }) {
 			h.document(indexVersion, entity.Document{MessageID: id})
 		}
@@ -179,7 +179,7 @@ func (h *harness) keepRun(run repository.ArchiveRun) {
 	check.NoError(h, h.Repository.KeepArchiveRun(h.Context(), run))
 }
 
-// wantRuns compares what LatestArchiveRuns answers; nil for none.
+// wantRuns checks which runs LatestArchiveRuns returns; nil means no run.
 func (h *harness) wantRuns(what string, last, complete *repository.ArchiveRun) {
 	h.Helper()
 	gotLast, gotComplete, err := h.Repository.LatestArchiveRuns(h.Context())
@@ -303,7 +303,8 @@ func exportPromises() []promise {
 	}
 }
 
-// exported exports, and calls with for each message before the next.
+// exported returns the ids of the exported messages. It calls with for each message; the export waits until with
+// returns.
 func (h *harness) exported(q repository.ExportQuery, with func(*entity.Message)) []uuid.UUID {
 	h.Helper()
 	var all []uuid.UUID
@@ -317,7 +318,8 @@ func (h *harness) exported(q repository.ExportQuery, with func(*entity.Message))
 	return all
 }
 
-// export exports all that match, with all their bytes.
+// export returns the ids of all messages that the query matches. Without a limit in q, values are loaded whatever their
+// size.
 func (h *harness) export(q repository.ExportQuery) []uuid.UUID {
 	h.Helper()
 	if q.Limit == 0 {
@@ -344,7 +346,7 @@ func exportWhole(h *harness) {
 }
 
 func exportMoment(h *harness) {
-	// Each is so large that it is read alone.
+	// Each of these messages is so large that an export reads it with a query of its own.
 	want := h.puts(30, func(m *entity.Message) { m.Record.Value = bytes.Repeat([]byte("v"), 40_000) })
 	slices.Reverse(want)
 	changed := false
@@ -387,7 +389,7 @@ func exportStops(h *harness) {
 	if err != enough || seen != 3 { //nolint:errorlint // the caller's own error, unwrapped
 		h.Errorf("Export = %v after %d messages, want the caller's error after 3", err, seen)
 	}
-	h.put() // the store still works
+	h.put() // fails if the export blocks the store
 }
 
 func exportLargeValues(h *harness) {

@@ -44,7 +44,7 @@ func operationsPromises() []promise {
 	}
 }
 
-// everything is a limit above what any test writes.
+// everything is a limit that is higher than the number of rows that any test writes.
 const everything = 1000
 
 func (h *harness) trail(q repository.TrailQuery) []entity.AuditEntry {
@@ -55,7 +55,7 @@ func (h *harness) trail(q repository.TrailQuery) []entity.AuditEntry {
 	return check.Must(h.Repository.Trail(h.Context(), q))(h)
 }
 
-// fullCause returns a cause with all of its fields set.
+// fullCause returns a cause in which all fields are set.
 func fullCause() entity.AuditInfo {
 	return entity.AuditInfo{
 		Actor: "alice", Reason: "the consumer is fixed", RequestID: "req_0123456789ab",
@@ -63,7 +63,7 @@ func fullCause() entity.AuditInfo {
 	}
 }
 
-// wantEntries checks the entries of one object, oldest first. Their ids must increase; those in want are 0.
+// wantEntries checks the audit entries of one object, the oldest first. Their ids must increase; in want the ids are 0.
 func (h *harness) wantEntries(id uuid.UUID, want ...entity.AuditEntry) {
 	h.Helper()
 	got := h.trail(repository.TrailQuery{ObjectID: id})
@@ -73,13 +73,13 @@ func (h *harness) wantEntries(id uuid.UUID, want ...entity.AuditEntry) {
 		check.True(h, got[i].ID > last, "entry %d has number %d, want more than %d", i, got[i].ID, last)
 		last, got[i].ID = got[i].ID, 0
 		if i < len(want) && want[i].Cause.Operation == uuid.Nil {
-			got[i].Cause.Operation = uuid.Nil // the store's own
+			got[i].Cause.Operation = uuid.Nil // an operation that the store made is not compared
 		}
 	}
 	check.Same(h, got, want, "trail of %s", id)
 }
 
-// auditEntry returns the expected entry of a change that happens now.
+// auditEntry returns the audit entry that a change at the present time must have.
 func (h *harness) auditEntry(action entity.Action, id uuid.UUID, from, to entity.Status, count int, cause entity.AuditInfo) entity.AuditEntry {
 	return entity.AuditEntry{
 		At: h.clock.Kept(), Action: action, Kind: entity.KindMessage, ObjectID: id,
@@ -87,13 +87,13 @@ func (h *harness) auditEntry(action entity.Action, id uuid.UUID, from, to entity
 	}
 }
 
-// withError is e with the error of a failed attempt as result makes it.
+// withError returns e with the class and the error of a failed attempt.
 func withError(e entity.AuditEntry) entity.AuditEntry {
 	e.Class, e.LastError = entity.NetworkTimeout, "no answer in 5s"
 	return e
 }
 
-// entriesOf returns the entries of an object, oldest first, without ids.
+// entriesOf returns the audit entries of an object, the oldest first, with their ids set to 0.
 func (h *harness) entriesOf(id uuid.UUID) []entity.AuditEntry {
 	h.Helper()
 	entries := h.trail(repository.TrailQuery{ObjectID: id})
@@ -132,8 +132,8 @@ func auditTakeOver(h *harness) {
 	h.wantEntries(m.ID, want)
 }
 
-// auditTwinClaims: a caller who names a message twice gets one attempt, under one of the two ids, and the trail has
-// only that one.
+// auditTwinClaims: when a caller claims the same message twice in one call, there is one attempt, with one of the two
+// claim ids, and one audit entry.
 func auditTwinClaims(h *harness) {
 	m := h.put()
 	how := repository.Claiming{Expiry: expiry, Cause: entity.By("alice"), Audit: true}
@@ -176,12 +176,12 @@ func auditDoubt(h *harness) {
 	h.wantEntries(m.ID, h.auditEntry(entity.ActionAttempt, m.ID, entity.Retrying, entity.Resolved, 1, entity.By("alice")))
 }
 
-// byHand are the manual changes, with the states before and after.
+// byHand are the manual changes, each with the statuses of the message before and after it.
 var byHand = []struct {
 	action   entity.Action
 	redrive  entity.RedriveAction
 	from, to entity.Status
-	count    int // count in 1
+	count    int // the message's retry count after the change
 	do       func(h *harness, id uuid.UUID, cause entity.AuditInfo) error
 }{
 	{entity.ActionDelete, entity.RedriveDelete, entity.Pending, "", 1, func(h *harness, id uuid.UUID, cause entity.AuditInfo) error {
@@ -197,7 +197,7 @@ var byHand = []struct {
 	}},
 }
 
-// failedIn brings a message into PENDING or DEAD by one failed attempt.
+// failedIn returns a message that one failed attempt has left PENDING or DEAD.
 func (h *harness) failedIn(status entity.Status) entity.Message {
 	h.Helper()
 	m := h.put(func(m *entity.Message) {
@@ -267,7 +267,7 @@ func auditRace(h *harness) {
 	check.Same(h, len(h.entriesOf(m.ID))-before, 1, "16 callers left entries")
 }
 
-// auditCause tests each field of a cause separately: none may be stored in place of another.
+// auditCause tests each field of a cause separately, so that the store cannot store one field in place of another.
 func auditCause(h *harness) {
 	full := fullCause()
 	for _, cause := range []entity.AuditInfo{
@@ -300,7 +300,7 @@ func auditText(h *harness) {
 	}
 }
 
-// dyings gives a message up and requeues it: two entries a round.
+// dyings marks a message dead and requeues it, rounds times. Each round adds two audit entries.
 func (h *harness) dyings(id uuid.UUID, rounds int, cause entity.AuditInfo) {
 	h.Helper()
 	for range rounds {
@@ -349,7 +349,7 @@ func auditPages(h *harness) {
 	}
 }
 
-// variety writes entries that differ in every field that can be filtered, and returns all of them.
+// variety writes audit entries that differ in all fields by which they can be filtered, and returns them.
 func (h *harness) variety() []entity.AuditEntry {
 	h.Helper()
 	for i, actor := range []string{"alice", "bob", "alice"} {
@@ -363,7 +363,7 @@ func (h *harness) variety() []entity.AuditEntry {
 	return all
 }
 
-// trailFilters are queries for the entries of variety; the seventh entry has the values that some of them ask for.
+// trailFilters returns queries for the entries of variety. Some of them ask for the values of e, the seventh entry.
 func trailFilters(e entity.AuditEntry) map[string]func(*repository.TrailQuery) {
 	return map[string]func(*repository.TrailQuery){
 		"object":  func(q *repository.TrailQuery) { q.ObjectID = e.ObjectID },
@@ -381,7 +381,7 @@ func trailFilters(e entity.AuditEntry) map[string]func(*repository.TrailQuery) {
 	}
 }
 
-// trailHolds is an independent implementation of a trail query.
+// trailHolds reports whether e matches q. It is written independently of the stores.
 func trailHolds(e entity.AuditEntry, q repository.TrailQuery) bool {
 	switch {
 	case q.ObjectID != uuid.Nil && q.ObjectID != e.ObjectID,
@@ -436,7 +436,8 @@ func auditFilterPairs(h *harness) {
 	})
 }
 
-// auditByRequest: a request that changes many messages is one entry, also when the trail is read page by page.
+// auditByRequest: a request that changes many messages has one entry in the list of requests, also when the list is
+// read page by page.
 func auditByRequest(h *harness) {
 	by := func(actor, request string) entity.AuditInfo {
 		return entity.AuditInfo{Actor: actor, RequestID: request, Call: uuid.NewSHA1(uuid.Nil, []byte(actor+request))}
@@ -450,7 +451,7 @@ func auditByRequest(h *harness) {
 		change := repository.Change{Action: entity.RedriveDead, IDs: []uuid.UUID{id}, Lease: repository.Lease{RedriveID: r.ID, Number: batch.Number, Owner: batch.owner}}
 		check.Must(h.Repository.Change(h.Context(), change, by("bob", "req_2")))(h)
 	}
-	h.dyings(single.ID, 1, entity.By("carol")) // two changes without a request
+	h.dyings(single.ID, 1, entity.By("carol")) // two changes, each without a request id
 	c := h.claim(single.ID)
 	check.Must(h.Repository.Finish(h.Context(), []repository.Result{result(c, entity.Failed)}, entity.By(entity.ActorAuto)))(h)
 
@@ -495,13 +496,14 @@ func auditByRequest(h *harness) {
 	}
 }
 
-// auditReusedRequestID: a client chooses the id of its request, and may choose that of another one.
+// auditReusedRequestID: a client chooses the request id itself, so two clients may choose the same one. Their requests
+// stay separate entries.
 func auditReusedRequestID(h *harness) {
 	m := h.put()
 	var want []string
 	for _, actor := range []string{"alice", "bob", "alice"} {
 		check.Must(h.Repository.MarkDead(h.Context(), m.ID, entity.AuditInfo{Actor: actor, RequestID: "req_1", Call: uuid.New()}))(h)
-		check.Must(h.Repository.Requeue(h.Context(), m.ID, entity.AuditInfo{Actor: actor, RequestID: "req_1"}))(h) // before calls were recorded
+		check.Must(h.Repository.Requeue(h.Context(), m.ID, entity.AuditInfo{Actor: actor, RequestID: "req_1"}))(h) // as entries were before the server gave each request an id of its own
 		want = append(want, actor+" dead", actor+" requeue")
 	}
 	var got []string
@@ -512,8 +514,8 @@ func auditReusedRequestID(h *harness) {
 	check.Same(h, got, want, "requests with one id")
 }
 
-// auditCountsVisible: entries of messages name no topic, so a caller with roles on some topics learns only of the object
-// that the query names.
+// auditCountsVisible: entries of messages name no topic. So a caller with roles on only some topics gets just the
+// number of entries of the object that the query names.
 func auditCountsVisible(h *harness) {
 	ids := h.puts(3)
 	h.change(entity.RedriveDead, entity.AuditInfo{Actor: "alice", Call: uuid.New()}, ids...)

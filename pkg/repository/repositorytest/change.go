@@ -37,8 +37,8 @@ func (h *harness) change(action entity.RedriveAction, cause entity.AuditInfo, id
 	return check.Must(h.Repository.Change(h.Context(), repository.Change{Action: action, IDs: ids}, cause))(h)
 }
 
-// changeWithoutLease: a process that was stopped for a while must not change messages
-// whose batch another process has taken over.
+// changeWithoutLease: a process that was stopped for a while must not change messages whose batch another process has
+// leased since then.
 func changeWithoutLease(h *harness) {
 	r, ids := h.began(3)
 	first := h.lease(r.ID, uuid.New())
@@ -58,12 +58,12 @@ func changeWithoutLease(h *harness) {
 	}
 }
 
-// changedTo is the status after an action; "" when the message is deleted.
+// changedTo is the status that each action leads to; "" when the message is deleted.
 var changedTo = map[entity.RedriveAction]entity.Status{
 	entity.RedriveRequeue: entity.Pending, entity.RedriveDead: entity.Dead, entity.RedriveDelete: "",
 }
 
-// statusOf is "" for a message that does not exist.
+// statusOf returns the status of a message; "" when the message does not exist.
 func (h *harness) statusOf(id uuid.UUID) entity.Status {
 	h.Helper()
 	m, err := h.Repository.Get(h.Context(), id, 0)
@@ -97,7 +97,8 @@ func changeOnly(action entity.RedriveAction, from ...entity.Status) func(h *harn
 	}
 }
 
-// changeLikeOne changes one message by Change and its twin by the method for one message, and compares them.
+// changeLikeOne changes one message with Change, and an equal message with the method for one message, and compares the
+// results.
 func changeLikeOne(h *harness) {
 	for _, way := range byHand {
 		if way.redrive == entity.RedriveDelete {
@@ -166,7 +167,8 @@ func changeInvalid(h *harness) {
 	h.wantStatus(m.ID, entity.Pending)
 }
 
-// changeRace: of callers that change the same messages at once, in opposite orders, only one changes each message.
+// changeRace: when several callers change the same messages at once, in opposite orders, each message is changed by one
+// of them.
 func changeRace(h *harness) {
 	for _, way := range byHand {
 		var forth []uuid.UUID
@@ -216,8 +218,7 @@ func changeAgainstClaim(h *harness) {
 	}
 }
 
-// changeIsOneStep reads while messages are changed: either all of them are, or
-// none.
+// changeIsOneStep reads messages while Change changes them: a reader sees all of them changed, or none.
 func changeIsOneStep(h *harness) {
 	all := h.puts(20)
 	together(4, func(i int) {
@@ -323,7 +324,8 @@ func requeueClaim(h *harness) {
 	h.wantFinished(h.attempt(m.ID, entity.Acknowledged), entity.Resolved, 1)
 }
 
-// requeueRefused includes RETRYING: it may become PENDING, but not by Requeue.
+// requeueRefused: Requeue is refused for every status except DEAD. That includes RETRYING, although a RETRYING message
+// may become PENDING in other ways.
 func requeueRefused(h *harness) {
 	for _, s := range []entity.Status{entity.Pending, entity.Retrying, entity.Resolved} {
 		m := h.in(s)
@@ -379,8 +381,8 @@ func giveUpLive(h *harness) {
 	h.wantUnchanged(m)
 }
 
-// giveUpExpired: a message with an expired claim cannot be marked dead, because it is not yet known whether its
-// record was published.
+// giveUpExpired: a message whose claim has expired cannot be marked dead while it is not known whether its record was
+// published.
 func giveUpExpired(h *harness) {
 	m := h.in(entity.Retrying)
 	h.clock.Advance(100 * expiry)
@@ -410,8 +412,8 @@ func giveUpHistory(h *harness) {
 	check.Len(h, h.history(pending.ID), 0, "history of what was never tried")
 }
 
-// wantAbandoned checks that the attempt under before's claim is the last of the history, as one that could not be
-// settled.
+// wantAbandoned checks that the history of a message ends with the attempt of before's claim, as an attempt that could
+// not be settled.
 func (h *harness) wantAbandoned(before entity.Message, actor string, to entity.Status) {
 	h.Helper()
 	attempts := h.history(before.ID)

@@ -75,8 +75,8 @@ func claimKeepsBytes(h *harness) {
 	h.wantUnchanged(after)
 }
 
-// claimClearsError: an error class that is stored during a claim belongs to that attempt, and decides whether it
-// counts when it is settled.
+// claimClearsError: Claim clears the error class of the previous attempt, because a class that is stored during a claim
+// belongs to the new attempt, and decides whether that attempt counts when it is settled.
 func claimClearsError(h *harness) {
 	m := h.put(func(m *entity.Message) {
 		m.LastPublishError, m.LastPublishErrorClass = "connection reset", entity.BrokerUnavailable
@@ -196,8 +196,8 @@ func claimTakeOver(h *harness) {
 	h.wantFinished(h.finish(c, entity.Acknowledged), entity.Resolved, 2)
 }
 
-// claimTakeOverLimit: TakeOver also claims a message whose last allowed attempt is in doubt, because there must be
-// a way to end that attempt.
+// claimTakeOverLimit: a claim with TakeOver also claims a message whose last allowed attempt is in doubt, because
+// without it that attempt could never end.
 func claimTakeOverLimit(h *harness) {
 	m := h.put(func(m *entity.Message) { m.MaxRetries = 1 })
 	h.unsettleable(m.ID)
@@ -260,7 +260,8 @@ func claimTakeOverOnce(h *harness) {
 	check.Same(h, h.get(m.ID).RetryCount, 2, "retry count")
 }
 
-// claimOnce: 50 callers request the same messages, each all of them, starting at a different one.
+// claimOnce: 50 callers claim the same messages at once, each starting at a different one. Each message is claimed
+// once.
 func claimOnce(wait bool) func(h *harness) {
 	return func(h *harness) {
 		const callers = 50
@@ -284,8 +285,7 @@ func claimOnce(wait bool) func(h *harness) {
 	}
 }
 
-// claimBrief requests only the fields that the claim wrote, and repeats the request under the same ids, as after a
-// lost answer.
+// claimBrief claims with Brief, and repeats the claim with the same ids, as a caller does whose answer was lost.
 func claimBrief(h *harness) {
 	for _, wait := range []bool{false, true} {
 		m := h.put(func(m *entity.Message) { m.RetryCount = 1 })
@@ -329,8 +329,8 @@ func claimMapped(h *harness) {
 		"Claim without a topic took %v, %v, want the message wherever it belongs", taken, err)
 }
 
-// claimWait claims a message while another caller may be giving it up. Whichever is first, the waiting caller's
-// answer agrees with the store.
+// claimWait claims a message with Wait while another caller may be marking it dead. Whichever comes first, the answer
+// of Claim agrees with what is stored.
 func claimWait(h *harness) {
 	for range rounds {
 		m := h.put()
@@ -373,7 +373,8 @@ func claimOppositeOrders(h *harness) {
 	}
 }
 
-// A claim whose answer was lost is repeated by the driver or by its caller.
+// claimAgain: when the answer to a claim was lost, the driver or the caller repeats the claim, and gets the same
+// answer.
 func claimAgain(h *harness) {
 	ids := h.puts(3)
 	claims := intents(ids...)

@@ -43,14 +43,14 @@ func fullEdit() *entity.Edit {
 	}
 }
 
-// edited returns an attempt on a message with that edit.
+// edited returns a claim on a message with that edit.
 func edited(id uuid.UUID, e *entity.Edit) repository.Claim {
 	c := intent(id)
 	c.Edit = e
 	return c
 }
 
-// wantEdits checks the edits of a message's attempts, oldest first.
+// wantEdits checks the edits of all attempts on a message, the oldest attempt first.
 func (h *harness) wantEdits(id uuid.UUID, want ...*entity.Edit) {
 	h.Helper()
 	got := check.Each(h.history(id), func(a entity.Attempt) *entity.Edit { return a.Edit })
@@ -65,7 +65,7 @@ func (h *harness) wantEdits(id uuid.UUID, want ...*entity.Edit) {
 	}
 }
 
-// sendEdited makes a whole attempt with an edit.
+// sendEdited claims a message with an edit and finishes the attempt with the verdict.
 func (h *harness) sendEdited(c repository.Claim, verdict entity.Verdict) {
 	h.Helper()
 	taken := h.claimAll(c)
@@ -140,7 +140,7 @@ func editsEndings(h *harness) {
 	h.wantEdits(m.ID, want...)
 }
 
-// doubtful makes the attempt of c one that cannot be settled.
+// doubtful claims c and lets the attempt end in doubt, so that it cannot be settled.
 func (h *harness) doubtful(c repository.Claim) {
 	h.Helper()
 	h.claimAll(c)
@@ -171,13 +171,14 @@ func editsGiveUp(h *harness) {
 func editsNotTaken(h *harness) {
 	m := h.in(entity.Resolved)
 	c := edited(m.ID, fullEdit())
-	c.ID = h.history(m.ID)[0].ID // of an attempt without an edit
+	c.ID = h.history(m.ID)[0].ID // the id of an attempt that had no edit
 	taken := h.claimAll(c, edited(uuid.New(), fullEdit()))
 	check.Require(h, len(taken) == 0, "Claim took %v, want nothing", ids(taken))
 	h.wantEdits(m.ID, nil)
 }
 
-// editsTwins: a caller who names a message twice gets one attempt.
+// editsTwins: when a caller claims the same message several times in one call, only one of these claims becomes an
+// attempt.
 func editsTwins(h *harness) {
 	m := h.put()
 	a, b := edited(m.ID, &entity.Edit{Topic: "a"}), edited(m.ID, &entity.Edit{Topic: "b"})
@@ -251,7 +252,8 @@ func editsAttemptsOf(h *harness) {
 	}
 }
 
-// sentAs returns a message with key "k" and value "v" whose attempt was acknowledged with that edit and its hash.
+// sentAs returns a message with the key "k" and the value "v". An attempt with that edit has sent its record and was
+// acknowledged.
 func (h *harness) sentAs(e *entity.Edit) entity.Message {
 	h.Helper()
 	messages, _ := h.arrives(1)
@@ -280,7 +282,7 @@ func editsReturn(h *harness) {
 		parent := h.sentAs(c.edit)
 		child, got := h.arrives(1, c.came...)
 		h.wantReturn(got, child[0], parent.ID, 1)
-		h.clock.Advance(2 * window) // later attempts must not match
+		h.clock.Advance(2 * window) // so that later attempts cannot be matched with this one
 	}
 }
 
@@ -314,8 +316,8 @@ func editsNoHash(h *harness) {
 	h.wantNoReturn(got, came, messages[0].ID)
 }
 
-// editsOtherAttempts: a message had an edited attempt, which failed or was never sent, and then one without an edit.
-// Only the second one can return: a dead letter with the edited value is no return of it.
+// editsOtherAttempts: the first attempt on a message was edited, and failed or sent nothing. The second attempt was not
+// edited. Only the second one can have a return, so a dead letter with the edited value is not one.
 func editsOtherAttempts(h *harness) {
 	e := &entity.Edit{SetValue: true, Value: []byte("new")}
 	for _, first := range []entity.Verdict{entity.Failed, entity.GivenBack} {

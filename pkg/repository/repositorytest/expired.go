@@ -78,7 +78,7 @@ func expiredInDoubt(h *harness) {
 	h.wantIDs("Expired after one more doubt of a known class", h.expired(10), []uuid.UUID{m.ID})
 }
 
-// unsettleable claims a message, lets the claim expire, and marks its result as unknowable.
+// unsettleable claims a message, lets the claim expire, and stores a result that marks the message as unsettleable.
 func (h *harness) unsettleable(id uuid.UUID) {
 	h.Helper()
 	r := result(h.claim(id), entity.InDoubt)
@@ -128,7 +128,7 @@ func expiredEarlierUnknown(h *harness) {
 	h.wantIDs("Expired of the next claim", h.expired(10), []uuid.UUID{m.ID})
 }
 
-// expiredAfter: a caller who cannot settle the oldest claims now must be able to read later ones.
+// expiredAfter: a caller that cannot settle the oldest expired claims now can skip them and read later ones.
 func expiredAfter(h *harness) {
 	want := h.puts(5)
 	for _, id := range want {
@@ -208,7 +208,7 @@ func historySays(h *harness) {
 
 func historyEndings(h *harness) {
 	m := h.put(func(m *entity.Message) { m.MaxRetries = 100 })
-	h.attempt(h.put().ID, entity.Failed) // another message's attempt, not to be seen
+	h.attempt(h.put().ID, entity.Failed) // its history must not be returned for another message
 	steps := []struct {
 		verdict entity.Verdict
 		to      entity.Status

@@ -37,7 +37,7 @@ func finishPromises() []promise {
 	}
 }
 
-// endings are the verdicts that end an attempt.
+// endings are all verdicts except InDoubt: they end an attempt.
 var endings = []entity.Verdict{
 	entity.Acknowledged, entity.Skipped, entity.Failed, entity.Rejected, entity.Refused, entity.GivenBack,
 }
@@ -71,7 +71,8 @@ func finishSkipped(h *harness) {
 	h.wantOutcome(m.ID, "")
 }
 
-// finishOutcome: a record comes back before its publish is acknowledged, and the outcome stays returned.
+// finishOutcome: when a record comes back before its attempt is acknowledged, the acknowledgement does not change the
+// outcome, which stays returned.
 func finishOutcome(h *harness) {
 	m := h.put(full)
 	c := repository.Claim{MessageID: m.ID, ID: m.Claim.ID}
@@ -200,7 +201,7 @@ func finishMany(h *harness) {
 	}
 }
 
-// finishLate repeats each verdict after each ending, under the claim that ended.
+// finishLate: once a result has ended an attempt, further results with the same claim change nothing.
 func finishLate(h *harness) {
 	for _, verdict := range endings {
 		m := h.put()
@@ -216,7 +217,8 @@ func finishLate(h *harness) {
 	}
 }
 
-// finishOtherClaim sends results of earlier and of unrelated claims for a message that a new claim holds.
+// finishOtherClaim: while a claim holds a message, results with the id of an earlier claim, of another message's claim,
+// or without a claim change nothing.
 func finishOtherClaim(h *harness) {
 	m := h.put()
 	old := h.claim(m.ID)
@@ -278,7 +280,7 @@ func rescuePromises() []promise {
 	return promises
 }
 
-// rescues ends n attempts as rescues, all of which lead to PENDING.
+// rescues makes n attempts that end as rescues; after each the message must be PENDING.
 func (h *harness) rescues(id uuid.UUID, n int) {
 	h.Helper()
 	for i := range n {
@@ -327,7 +329,8 @@ func rescueRequeue(h *harness) {
 	h.lastRescue(m.ID)
 }
 
-// A process that gives an attempt back is alive: this shows nothing about whether the message kills processes.
+// rescueGivenBack: attempts that are given back do not count as rescues. The process that gives an attempt back is
+// alive, so the message has not killed it.
 func rescueGivenBack(h *harness) {
 	m := h.put()
 	for i := range 3 * repository.RescueLimit {

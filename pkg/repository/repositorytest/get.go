@@ -35,7 +35,7 @@ func getUnknown(h *harness) {
 	h.wantNotFound("Get", id, check.Err(h.Repository.Get(h.Context(), id, whole)))
 }
 
-// full sets every field that can be set while a claim holds the message.
+// full sets every field that a message can have while a claim holds it.
 func full(m *entity.Message) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
 	partition, offset, attempts := int32(2147483647), int64(9223372036854775807), 12
@@ -54,7 +54,7 @@ func full(m *entity.Message) {
 	m.Outcome = entity.Returned
 }
 
-// asKept is m in the form in which every store keeps it.
+// asKept returns m with the precision and the texts that every store keeps.
 func asKept(m entity.Message) entity.Message {
 	m.CreatedAt, m.UpdatedAt = entity.TruncateTime(m.CreatedAt), entity.TruncateTime(m.UpdatedAt)
 	return m
@@ -154,7 +154,8 @@ func getUnreadable(h *harness) {
 	h.wantKept(entity.Record{State: entity.ValueUnreadable, Unreadable: "unknown codec \"7\"", LastOffset: 1 << 40})
 }
 
-// wantKept checks that a record is returned unchanged, however it was stored and wherever the message is.
+// wantKept checks that a record is returned unchanged: after it was stored by ingest or as a message, from the live
+// table, from the archive, and after a restore.
 func (h *harness) wantKept(want entity.Record) {
 	h.Helper()
 	stored := h.message(func(m *entity.Message) { m.Record = want })
@@ -218,14 +219,15 @@ func getOwnBytes(h *harness) {
 	check.Same(h, *h.get(m.ID).Origin.Partition, 4, "partition after a caller wrote into an answer")
 }
 
-// scribble writes into every part of a record, in place.
+// scribble overwrites bytes in every part of a record, without allocating new memory.
 func scribble(r *entity.Record) {
 	r.Value[0], r.Key[0] = 'X', 'X'
 	r.Headers[0].Value[0] = 'X'
 	r.Headers[0] = entity.Header{Key: "X"}
 }
 
-// wantUnscribbled compares with literals, not with an earlier answer, which might share its bytes with the store.
+// wantUnscribbled checks that the stored record of a message was not changed. It compares the record with literals,
+// because an earlier answer might use the same memory as the store.
 func (h *harness) wantUnscribbled(id uuid.UUID) {
 	h.Helper()
 	r := h.get(id).Record
@@ -253,7 +255,7 @@ func (h *harness) load(ids []uuid.UUID, maxBytes int64) ([]entity.Message, int) 
 	return messages, taken
 }
 
-// sized makes a message whose record is n bytes in all.
+// sized gives a message a record that has only a value, of n bytes.
 func sized(n int) func(*entity.Message) {
 	return func(m *entity.Message) { m.Record = entity.Record{Value: make([]byte, n)} }
 }
@@ -328,7 +330,8 @@ func loadGone(h *harness) {
 	check.True(h, len(got) == 0 && taken == 2, "Load of what is gone = %v, %d taken, want none and 2", ids(got), taken)
 }
 
-// loadGoesOn reads all messages as a caller does: repeatedly, from the first one after taken.
+// loadGoesOn reads all messages as a caller does: it calls Load again and again, each time with the ids that the
+// previous call did not take.
 func loadGoesOn(h *harness) {
 	var want, left []uuid.UUID
 	for _, n := range []int{10, 5000, 10, 10, 900, 200, 5000, 5000, 0, 0} {

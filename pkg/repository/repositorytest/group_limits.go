@@ -12,7 +12,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// failures are n failures of a dead-letter topic, each of a group of its own.
+// failures returns n failures of a dead-letter topic, each with a fingerprint of its own.
 func failures(topic, name string, n int) []repository.TopicFailure {
 	list := make([]repository.TopicFailure, n)
 	for i := range list {
@@ -21,7 +21,7 @@ func failures(topic, name string, n int) []repository.TopicFailure {
 	return list
 }
 
-// refused returns how many of the failures are refused.
+// refused returns how many of the failures AdmitFingerprints refuses.
 func (h *harness) refused(list []repository.TopicFailure) int {
 	h.Helper()
 	refused := check.Must(h.Repository.AdmitFingerprints(h.Context(), list))(h)

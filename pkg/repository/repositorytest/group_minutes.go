@@ -25,7 +25,7 @@ func groupMinutesPromises() []promise {
 	}
 }
 
-// minutes are the counts of a group in the last hour, oldest first.
+// minutes returns the counts by the minute of an error group from since on, the oldest first.
 func (h *harness) minutes(f entity.Fingerprint, since time.Time) (counts []int64) {
 	h.Helper()
 	for _, m := range h.group(f, repository.Trend{Minutes: since}).Minutes {
@@ -122,8 +122,8 @@ func minutesSorted(h *harness) {
 	h.wantPaged(by, "c", "b", "a")
 }
 
-// lastSeenExact: groups are sorted by the times that are shown, although stores may write a group's time up to a minute
-// late.
+// lastSeenExact: error groups are sorted by the exact times that the list shows, although a store may write a group's
+// time up to a minute late.
 func lastSeenExact(h *harness) {
 	const n = 5
 	groups := make([]entity.Fingerprint, n)

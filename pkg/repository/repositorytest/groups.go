@@ -54,7 +54,7 @@ func ofGroup(f entity.Fingerprint) func(*entity.Message) {
 	return func(m *entity.Message) { m.Group = f.ID() }
 }
 
-// came stores n messages of a group.
+// came stores n messages of an error group.
 func (h *harness) came(f entity.Fingerprint, n int, changes ...func(*entity.Message)) []uuid.UUID {
 	h.Helper()
 	s := h.open(deadLetter, 0, 0)
@@ -91,14 +91,14 @@ func groupsSavedLate(h *harness) {
 	}
 }
 
-// wantGroups checks which groups a list has, by their titles.
+// wantGroups checks which error groups a list has, by their titles.
 func (h *harness) wantGroups(what string, q repository.GroupQuery, want ...string) {
 	h.Helper()
 	got := check.Each(h.groups(q), func(g repository.ListedGroup) string { return g.Title })
 	check.Same(h, got, want, "groups %s", what)
 }
 
-// wantPaged checks that pages of one group make the list.
+// wantPaged checks that a list has these error groups when it is read in pages of one group.
 func (h *harness) wantPaged(q repository.GroupQuery, want ...string) {
 	h.Helper()
 	var got []string
@@ -161,7 +161,7 @@ func groupsCount(h *harness) {
 	f := h.fingerprint("no stock")
 	first, second := h.came(f, 4), h.came(f, 3, ofTopic("payments"))
 	h.came(h.fingerprint("other"), 2)
-	h.puts(2) // of no group
+	h.puts(2) // these messages have no error group
 	h.attempt(first[0], entity.Acknowledged)
 	h.attempt(first[1], entity.Rejected)
 	h.claim(second[0])
@@ -184,7 +184,7 @@ func groupsSeen(h *harness) {
 	gone := h.came(f, 1)
 	h.clock.Advance(2 * time.Hour)
 	h.came(f, 1)
-	h.clock.Advance(10 * time.Second) // less than the precision of the order
+	h.clock.Advance(10 * time.Second) // a store may write last_seen up to a minute late, and must show it exactly
 	last := h.clock.Kept()
 	h.came(f, 1)
 	h.clock.Advance(time.Hour)
@@ -257,7 +257,7 @@ func groupsByTime(h *harness) {
 	h.wantGroups("by first seen", repository.GroupQuery{Sort: repository.GroupsByFirstSeen}, "c", "b", "a")
 	h.wantPaged(repository.GroupQuery{Sort: repository.GroupsByFirstSeen}, "c", "b", "a")
 
-	// Ties: by id.
+	// Groups that arrived at the same time are sorted by id.
 	tied := []entity.Fingerprint{h.fingerprint("t1"), h.fingerprint("t2"), h.fingerprint("t3")}
 	for _, f := range tied {
 		h.came(f, 1, ofTopic("ties"))
@@ -288,7 +288,8 @@ func groupsByOpen(h *harness) {
 	h.wantPaged(by, "c")
 }
 
-// titles returns the titles of fingerprints that arrived at one moment, in the order of lists.
+// titles returns the titles of error groups whose messages arrived at the same time, in the order in which a list has
+// them.
 func titles(f ...entity.Fingerprint) []string {
 	slices.SortFunc(f, func(a, b entity.Fingerprint) int { return compareIDs(b.ID(), a.ID()) })
 	all := check.Each(f, func(one entity.Fingerprint) string { return one.Title })
@@ -337,7 +338,8 @@ func groupsVisible(h *harness) {
 	h.wantGroups("that are open, of which the messages are gone", repository.GroupQuery{Visible: seen, Statuses: repository.OpenStatuses})
 }
 
-// groupsHiddenTimes: neither the order nor any time reveals when an invisible message arrived.
+// groupsHiddenTimes: neither the order of the list nor a time in it reveals when a message arrived in a topic that the
+// caller may not see.
 func groupsHiddenTimes(h *harness) {
 	a, b := h.fingerprint("a"), h.fingerprint("b")
 	for _, came := range []struct {
@@ -406,7 +408,7 @@ func groupsRegress(h *harness) {
 	want("while one was RETRYING", never, false)
 
 	g := h.fingerprint("other")
-	h.came(g, 1) // another group is open
+	h.came(g, 1) // open messages of another group do not matter
 	f = h.fingerprint("of one message")
 	last := h.came(f, 1)[0]
 	h.attempt(last, entity.Acknowledged)
@@ -425,7 +427,7 @@ func groupsRegress(h *harness) {
 	want("when it came back again", at, true)
 }
 
-// searched returns the messages of a group that can be claimed.
+// searched returns the PENDING messages of an error group.
 func (h *harness) searched(f entity.Fingerprint) []uuid.UUID {
 	h.Helper()
 	found := check.Must(h.Repository.Search(h.Context(), repository.SearchQuery{
@@ -457,7 +459,7 @@ func groupsLater(h *harness) {
 	h.attempt(h.came(f, 1)[0], entity.Acknowledged)
 	h.clock.Advance(time.Hour)
 	created := h.clock.Kept()
-	m := h.put() // without a group
+	m := h.put() // the message has no error group
 	h.clock.Advance(time.Hour)
 	check.NoError(h, h.Repository.StoreDocuments(h.Context(), 1, []entity.Document{{MessageID: m.ID, Fingerprint: &f}}))
 	check.Same(h, h.get(m.ID).Group, f.ID(), "the message's group")
@@ -554,8 +556,8 @@ func (h *harness) patterns(list ...string) *entity.TopicPatterns {
 	return &p
 }
 
-// groupsAnnotatedByTopic: a user who sees some topics of a group reads and writes only their annotations, and the
-// entries of the trail cover only these topics.
+// groupsAnnotatedByTopic: a user who may see only some topics of an error group reads and writes the annotations of
+// these topics only. The audit entries name only these topics too.
 func groupsAnnotatedByTopic(h *harness) {
 	f := h.fingerprint("no stock")
 	in := func(topic string) { h.came(f, 1, func(m *entity.Message) { m.OriginalTopic = topic }) }
@@ -607,8 +609,8 @@ func groupsAnnotatedByTopic(h *harness) {
 	trail(nil, "eve gamma", "root ", "ann alpha", "bob beta")
 }
 
-// groupsAtOnce stores the first messages of two groups through eight partitions at once: no message is lost, and none
-// is taken for a return.
+// groupsAtOnce stores the first messages of two error groups through eight partitions at once. All messages are
+// counted, and no group counts as regressed.
 func groupsAtOnce(h *harness) {
 	a, b := h.fingerprint("a"), h.fingerprint("b")
 	const sessions, rounds, each = 8, 5, 6

@@ -18,21 +18,21 @@ const (
 	original   = "orders"
 	deadLetter = "orders.dlq"
 	expiry     = 30 * time.Second
-	whole      = int64(-1) // asks for values whatever their size
+	whole      = int64(-1) // a limit of values: load all, whatever their size
 )
 
-// harness is a test of one promise: the store, its clock, and helpers. The helpers fail the test when the store
-// fails.
+// harness tests one promise: it has the store, its clock, and helpers. A helper ends the test when the store returns an
+// error.
 type harness struct {
 	*testing.T
 	Fixture
 	clock *Clock
-	next  int64 // offset of the next message that message() makes
+	next  int64 // offset of the next message that the method message returns
 	refs  map[string]repository.TopicRef
 }
 
-// message returns a PENDING message from the dead-letter topic that is not in the store yet. Later ones sort after
-// earlier ones.
+// message returns a PENDING message of the usual dead-letter topic, without storing it. A message that is returned
+// later comes later in the order of lists.
 func (h *harness) message(changes ...func(*entity.Message)) entity.Message {
 	h.Helper()
 	m := entity.NewMessage(original, "boom", h.clock.Now())
@@ -47,7 +47,7 @@ func (h *harness) message(changes ...func(*entity.Message)) entity.Message {
 	return m
 }
 
-// put puts such a message into the store and lets a second pass.
+// put stores a message that the method message returns, and advances the clock by a second.
 func (h *harness) put(changes ...func(*entity.Message)) entity.Message {
 	h.Helper()
 	m := h.message(changes...)
@@ -56,7 +56,7 @@ func (h *harness) put(changes ...func(*entity.Message)) entity.Message {
 	return m
 }
 
-// puts puts n messages into the store, oldest first.
+// puts stores n messages as put does, and returns their ids, the oldest first.
 func (h *harness) puts(n int, changes ...func(*entity.Message)) []uuid.UUID {
 	h.Helper()
 	ids := make([]uuid.UUID, n)
@@ -66,7 +66,7 @@ func (h *harness) puts(n int, changes ...func(*entity.Message)) []uuid.UUID {
 	return ids
 }
 
-// source returns a position in partition 0 of the first incarnation of a topic.
+// source returns the source of a record: partition 0 of the first incarnation of a topic, and the offset.
 func (h *harness) source(topic string, offset int64) entity.Source {
 	h.Helper()
 	ref, ok := h.refs[topic]
@@ -94,7 +94,7 @@ func (h *harness) list(topic string, page repository.Page) repository.List {
 	return check.Must(h.Repository.List(h.Context(), topic, page))(h)
 }
 
-// claimable returns how many messages of the topic can be claimed at this moment.
+// claimable returns how many messages of the topic can be claimed now.
 func (h *harness) claimable(topic string) int {
 	h.Helper()
 	free, err := h.Repository.Claimable(h.Context(), ids(h.list(topic, repository.Page{Number: 1, Size: everything}).Messages))
@@ -113,7 +113,7 @@ func (h *harness) expired(limit int) []uuid.UUID {
 	return ids(messages)
 }
 
-// intent returns a new attempt on a message.
+// intent returns a claim on a message with a new id.
 func intent(id uuid.UUID) repository.Claim {
 	return repository.Claim{MessageID: id, ID: uuid.New(), Topic: original, Partition: 2, EndOffset: 40}
 }
@@ -131,7 +131,7 @@ func (h *harness) claimAll(claims ...repository.Claim) []entity.Message {
 	return check.Must(h.Repository.Claim(h.Context(), claims, repository.Claiming{Expiry: expiry, Cause: entity.By("alice")}))(h)
 }
 
-// claim takes one message, which must be claimable.
+// claim claims one message, which must be claimable, and returns the claim.
 func (h *harness) claim(id uuid.UUID) repository.Claim {
 	h.Helper()
 	c := intent(id)
@@ -140,7 +140,7 @@ func (h *harness) claim(id uuid.UUID) repository.Claim {
 	return c
 }
 
-// result ends the attempt of c as its verdict usually does.
+// result returns a result for the claim c: the verdict, with the class, error and offset that usually belong to it.
 func result(c repository.Claim, verdict entity.Verdict) repository.Result {
 	r := repository.Result{
 		MessageID: c.MessageID, ClaimID: c.ID, Verdict: verdict,
@@ -167,7 +167,7 @@ func (h *harness) finishAll(results ...repository.Result) []repository.Finished 
 	return check.Must(h.Repository.Finish(h.Context(), results, entity.By("alice")))(h)
 }
 
-// finish ends the attempt of c, which must be under way.
+// finish ends the attempt of c, which must not have ended before.
 func (h *harness) finish(c repository.Claim, verdict entity.Verdict) repository.Finished {
 	h.Helper()
 	finished := h.finishAll(result(c, verdict))
@@ -176,7 +176,7 @@ func (h *harness) finish(c repository.Claim, verdict entity.Verdict) repository.
 	return finished[0]
 }
 
-// attempt makes a whole attempt that lasts a second.
+// attempt claims a message and finishes the attempt a second later.
 func (h *harness) attempt(id uuid.UUID, verdict entity.Verdict) repository.Finished {
 	h.Helper()
 	c := h.claim(id)
@@ -184,7 +184,7 @@ func (h *harness) attempt(id uuid.UUID, verdict entity.Verdict) repository.Finis
 	return h.finish(c, verdict)
 }
 
-// in brings a new message into a status by the methods of the store.
+// in returns a new message that the methods of the store have brought into that status.
 func (h *harness) in(status entity.Status, changes ...func(*entity.Message)) entity.Message {
 	h.Helper()
 	m := h.put(changes...)
@@ -206,7 +206,7 @@ func (h *harness) wantStatus(id uuid.UUID, want entity.Status) {
 	check.Same(h, h.get(id).Status, want, "message %s", id)
 }
 
-// wantMoved checks UpdatedAt of a message that has just changed.
+// wantMoved checks that a change has updated UpdatedAt of a message.
 func (h *harness) wantMoved(before, after entity.Message) {
 	h.Helper()
 	if h.UpdatedAtIsTheServers {
@@ -217,7 +217,7 @@ func (h *harness) wantMoved(before, after entity.Message) {
 	check.Same(h, after.UpdatedAt, h.clock.Kept(), "UpdatedAt, want the clock's")
 }
 
-// wantUnchanged checks that the store still has before, every field of it.
+// wantUnchanged checks that the stored message equals before in every field.
 func (h *harness) wantUnchanged(before entity.Message) {
 	h.Helper()
 	check.Same(h, h.get(before.ID), before, "message changed")
@@ -257,7 +257,7 @@ func (h *harness) wantNoArrow(call string, from, to entity.Status, err error) {
 		"%s = %v, want a TransitionError from %s to %s", call, err, from, to)
 }
 
-// together runs do n times concurrently, released at one moment, and waits.
+// together runs do in n goroutines, which start at the same moment, and waits for all of them.
 func together(n int, do func(i int)) {
 	var ready, done sync.WaitGroup
 	start := make(chan struct{})
@@ -284,8 +284,8 @@ func ids(messages []entity.Message) []uuid.UUID {
 
 func compareIDs(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) }
 
-// Clock is the clock of a store under test. It moves only by Advance, has nanoseconds and a zone that is not UTC,
-// neither of which a store may keep, and is safe for concurrent use.
+// Clock is the clock of a store under test. It changes only by Advance. Its times have nanoseconds and a time zone
+// other than UTC, because a store must keep neither. It is safe for concurrent use.
 type Clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -304,10 +304,10 @@ func (c *Clock) Now() time.Time {
 	return c.now
 }
 
-// Kept returns the present time in the form in which a store keeps it.
+// Kept returns the present time with the precision and the zone in which a store returns it.
 func (c *Clock) Kept() time.Time { return entity.TruncateTime(c.Now()) }
 
-// Advance moves the clock.
+// Advance moves the clock forward by d.
 func (c *Clock) Advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

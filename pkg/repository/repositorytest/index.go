@@ -31,7 +31,7 @@ func indexPromises() []promise {
 	}
 }
 
-// worker is the owner of the indexer lease in these tests.
+// worker is the owner of the indexer lease in all of these tests.
 var worker = uuid.MustParse("00000000-0000-4000-8000-00000000c0de")
 
 func (h *harness) hold(version int64) {
@@ -100,20 +100,20 @@ func indexVersions(h *harness) {
 	h.wantIDs("by a word of the old version", h.search(byWord("boom")), nil)
 	h.wantIDs("unindexed in the new version", h.unindexed(8), []uuid.UUID{a.ID, b.ID})
 	h.document(8, entity.Document{MessageID: a.ID, Text: "boom"})
-	h.document(indexVersion, entity.Document{MessageID: b.ID, Text: "boom"}) // by a worker with the old version
+	h.document(indexVersion, entity.Document{MessageID: b.ID, Text: "boom"}) // by a worker that still has the old version
 	h.wantIDs("by a word", h.search(byWord("boom")), []uuid.UUID{a.ID})
 	h.wantIDs("unindexed", h.unindexed(8), []uuid.UUID{b.ID})
 }
 
-// indexStale: documents of another version are not stored. They come from an indexer that does not know yet that it
-// lost the lease.
+// indexStale: a document of another version than that of the index is not stored. It comes from an indexer that has
+// lost the lease and does not know it yet.
 func indexStale(h *harness) {
 	a, b := h.put(grouped), h.put(grouped)
 	h.indexed(a)
 	h.hold(8)
 	h.document(8, entity.Document{MessageID: a.ID, Text: "boom"}, entity.Document{MessageID: b.ID, Text: "boom"})
 	h.wantIDs("unindexed", h.unindexed(8), nil)
-	for range 3 { // the indexer moves past them
+	for range 3 { // the indexer's position moves past both messages
 		h.clock.Advance(time.Hour)
 		h.wantIDs("unindexed", h.unindexed(8), nil)
 	}
@@ -255,7 +255,7 @@ func indexDeleted(h *harness) {
 	m := h.put()
 	h.indexed(m)
 	check.NoError(h, h.Repository.Delete(h.Context(), m.ID, entity.By("alice")))
-	again := m // only possible in a test: another message with its id
+	again := m // a new message with the id of the deleted one, which only a test can insert
 	h.Insert(h.T, again)
 	h.wantIDs("by a word", h.search(byWord("boom")), nil)
 }
@@ -283,7 +283,7 @@ func indexUntil(h *harness) {
 	}
 }
 
-// indexUndecoded checks that deferred messages are due again, later with every try, until they are forgotten or deleted.
+// indexUndecoded: a deferred message becomes due again, later after every try, until it is forgotten or deleted.
 func indexUndecoded(h *harness) {
 	h.hold(1)
 	list := h.puts(2)

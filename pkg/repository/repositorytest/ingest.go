@@ -56,7 +56,7 @@ func (h *harness) open(topic string, start int64, part int32) stream {
 	return s
 }
 
-// position returns the position of s; a new one begins at start.
+// position returns the position of the partition of s. If the partition has no position yet, it gets start.
 func (h *harness) position(s stream, start int64) int64 {
 	h.Helper()
 	got := check.Must(h.Repository.OpenPosition(h.Context(), []repository.Position{{Partition: s.partition(), Next: start}}))(h)
@@ -64,7 +64,7 @@ func (h *harness) position(s stream, start int64) int64 {
 	return got[0].Next
 }
 
-// batch returns n new messages of s, the first at the given offset.
+// batch returns a batch of n new messages of s; the first message has the offset from.
 func (h *harness) batch(s stream, from int64, n int, changes ...func(*entity.Message)) repository.Batch {
 	h.Helper()
 	b := repository.Batch{Ranges: []repository.Range{{Partition: s.partition(), From: from, To: from + int64(n)}}}
@@ -94,7 +94,7 @@ func join(batches ...repository.Batch) repository.Batch {
 	return b
 }
 
-// store stores a batch, n ranges of which must count.
+// store stores a batch and checks that n of its ranges were stored.
 func (h *harness) store(b repository.Batch, n int) []repository.Partition {
 	h.Helper()
 	stored := check.Must(h.Repository.Store(h.Context(), b))(h)
@@ -108,7 +108,7 @@ func (h *harness) wantPosition(s stream, want int64) {
 	check.Same(h, h.position(s, -1), want, "position of %+v", s)
 }
 
-// wantStored checks which messages of a dead-letter topic there are.
+// wantStored checks that a dead-letter topic has exactly these messages.
 func (h *harness) wantStored(topic string, want []uuid.UUID) {
 	h.Helper()
 	got := h.list(topic, repository.Page{Number: 1, Size: 10_000})
@@ -178,7 +178,7 @@ func ingestCreatedAt(h *harness) {
 	}
 }
 
-// ingestState: a message may be DEAD when it arrives, because its lineage has used up its attempts.
+// ingestState: a message may already be DEAD when it is stored, because the attempts of its lineage are used up.
 func ingestState(h *harness) {
 	parent, root := uuid.New(), uuid.New()
 	b := h.batch(h.open(deadLetter, 0, 0), 0, 1, func(m *entity.Message) {
@@ -196,18 +196,18 @@ func ingestState(h *harness) {
 		"stored %q, %+v, %+v, want %q, %+v, %+v", got.OriginalTopic, got.Origin, got.Failure, "", want.Origin, want.Failure)
 }
 
-// ingestRedelivered stores the same records again in every way that Kafka does: each time they are decoded again,
-// with new ids.
+// ingestRedelivered stores the same records again in every way in which Kafka may deliver them again. The ingester
+// decodes them again each time, so their messages have new ids.
 func ingestRedelivered(h *harness) {
 	s := h.open(deadLetter, 0, 0)
 	first := h.batch(s, 0, 10)
 	h.store(first, 1)
 	for _, again := range []repository.Batch{
-		first,             // the same batch, its answer was lost
-		h.batch(s, 0, 10), // from the beginning
-		h.batch(s, 5, 10), // from the middle and beyond
-		h.batch(s, 0, 11), // one more than before
-		h.batch(s, 9, 1),  // the last one
+		first,             // the same batch, because its answer was lost
+		h.batch(s, 0, 10), // all records again, from the first one
+		h.batch(s, 5, 10), // from the middle, and records that are new
+		h.batch(s, 0, 11), // all records again, and one that is new
+		h.batch(s, 9, 1),  // only the last record
 	} {
 		h.store(again, 0)
 	}
@@ -311,7 +311,8 @@ func ingestNothing(h *harness) {
 	check.True(h, err == nil && len(got) == 0, "OpenPosition() = %+v, %v, want none", got, err)
 }
 
-// ingestConcurrent: zombies of a consumer group all store the same range, each with its own ids.
+// ingestConcurrent: several members of a consumer group, which have not noticed that they lost the partition, store the
+// same range, each with its own ids.
 func ingestConcurrent(h *harness) {
 	s := h.open(deadLetter, 0, 0)
 	const callers = 16

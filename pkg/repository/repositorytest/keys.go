@@ -42,14 +42,14 @@ func keysPromises() []promise {
 
 const keyLease = 30 * time.Second
 
-// keyRequest returns a new request with a key.
+// keyRequest returns a new request with this Idempotency-Key.
 func keyRequest(key string) repository.Key {
 	return repository.Key{
 		Principal: "alice", Key: key, Request: sha256.Sum256([]byte("POST /x")), Operation: uuid.New(), Owner: uuid.New(),
 	}
 }
 
-// sentAgain returns the same request, repeated.
+// sentAgain returns the request as its client repeats it: with a new owner and a new operation.
 func sentAgain(k repository.Key) repository.Key {
 	k.Operation, k.Owner = uuid.New(), uuid.New()
 	return k
@@ -60,7 +60,7 @@ func (h *harness) openKey(k repository.Key) repository.KeyState {
 	return check.Must(h.Repository.OpenKey(h.Context(), k, keyLease))(h)
 }
 
-// wantKey opens a key and checks its state.
+// wantKey opens a key, and checks the phase and the operation of the returned state.
 func (h *harness) wantKey(when string, k repository.Key, phase repository.KeyPhase, operation uuid.UUID) {
 	h.Helper()
 	h.wantState(when, h.openKey(k), repository.KeyState{Phase: phase, Operation: operation})
@@ -71,7 +71,7 @@ func (h *harness) wantState(when string, got, want repository.KeyState) {
 	check.Same(h, got, want, "%s: OpenKey", when)
 }
 
-// begin opens an unused key.
+// begin opens a key that is new.
 func (h *harness) begin(key string) repository.Key {
 	h.Helper()
 	k := keyRequest(key)
@@ -142,7 +142,7 @@ func keysAnswer(h *harness) {
 	answer.Body = allBytes()
 	h.closeKey(k, answer)
 	for i := range answer.Body {
-		answer.Body[i] = 'x' // the store shares no bytes
+		answer.Body[i] = 'x' // the store must not share the bytes of the answer
 	}
 	want := repository.KeyState{Phase: repository.KeyDone, Operation: k.Operation, Answer: anAnswer()}
 	want.Answer.Body = allBytes()
@@ -236,7 +236,7 @@ func keysCloseOnce(h *harness) {
 		repository.KeyState{Phase: repository.KeyDone, Operation: k.Operation, Answer: anAnswer()})
 }
 
-// keysOwner: an owner that lost its lease must not answer for the new owner.
+// keysOwner: an owner that has lost its lease cannot store an answer, because another owner works on the request.
 func keysOwner(h *harness) {
 	slow := h.begin("k")
 	h.clock.Advance(keyLease)
@@ -312,7 +312,8 @@ func keysText(h *harness) {
 	}
 }
 
-// openAll: many callers send a request at once; it counts the phases that they get.
+// openAll opens the key of one request in n goroutines at once. It returns how often each phase was returned, and the
+// request of the caller that owns the key.
 func (h *harness) openAll(n int, k repository.Key) (phases map[repository.KeyPhase]int, winner repository.Key) {
 	h.Helper()
 	phases = map[repository.KeyPhase]int{}
@@ -358,7 +359,8 @@ func keysRaceAbandoned(h *harness) {
 	h.wantPhases(phases, map[repository.KeyPhase]int{repository.KeyNew: 1, repository.KeyAtWork: 19})
 }
 
-// keysRaceAnswer closes a key while others open it: they may only get that it is at work, or the answer.
+// keysRaceAnswer stores the answer of a key while others open the key: each of them may get only KeyAtWork, or KeyDone
+// with the answer.
 func keysRaceAnswer(h *harness) {
 	k := h.begin("k")
 	together(20, func(i int) {

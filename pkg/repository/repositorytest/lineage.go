@@ -31,7 +31,7 @@ func lineagePromises() []promise {
 	}
 }
 
-// sendBack claims a message and returns the intent; its result is the caller's.
+// sendBack claims a message and returns the claim. The caller must finish it.
 func (h *harness) sendBack(id uuid.UUID) repository.Claim {
 	h.Helper()
 	c := intent(id)
@@ -47,10 +47,11 @@ func (h *harness) acknowledge(c repository.Claim) {
 	}, entity.By("alice")))(h)
 }
 
-// always declares every dead-letter topic.
+// always is a Batch.Declared that accepts every dead-letter topic.
 func always(*entity.Message) bool { return true }
 
-// comeBack stores a message whose Return names attempt, and returns it in the stored form.
+// comeBack stores a new message whose Return names the parent and the attempt, and returns the message as the store has
+// it.
 func (h *harness) comeBack(parent, attempt uuid.UUID, changes ...func(*entity.Message)) entity.Message {
 	h.Helper()
 	s := h.open("returns.dlq", 0, 0)
@@ -161,7 +162,8 @@ func lineageRedelivered(h *harness) {
 	h.wantOutcome(m.ID, entity.Returned)
 }
 
-// lineageGivenUp: the record of an attempt that could not be settled was in the target log after all, and comes back.
+// lineageGivenUp: a message was marked DEAD because its attempt could not be settled. The record of the attempt was in
+// the target log nevertheless, and comes back. It becomes a child of the message.
 func lineageGivenUp(h *harness) {
 	m := h.put()
 	h.unsettleable(m.ID)
@@ -184,7 +186,8 @@ func lineageTakenOver(h *harness) {
 		"child has parent %s, %d attempts, want %s, 1", got.Parent, got.RetryCount, m.ID)
 }
 
-// lineageCount: a requeue resets the count of the message, not that of a record that is already in a loop.
+// lineageCount: a requeue resets the message's number of attempts, but not the number that the record of an earlier
+// attempt brings back.
 func lineageCount(h *harness) {
 	m := h.put(func(m *entity.Message) { m.RetryCount = 1 })
 	h.unsettleable(m.ID)
@@ -246,8 +249,8 @@ func lineageAudit(h *harness) {
 	}))
 }
 
-// lineageForeignNeverKills: an application that copies headers writes to another topic; its records must not become
-// DEAD however often the first one came back.
+// lineageForeignNeverKills: an application copies the headers of dlq-manager onto records for another topic. These
+// records are no returns and never become DEAD, however often they arrive.
 func lineageForeignNeverKills(h *harness) {
 	m := h.put(func(m *entity.Message) { m.RetryCount = 2 })
 	c := h.sendBack(m.ID)

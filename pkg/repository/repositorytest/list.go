@@ -17,7 +17,7 @@ import (
 
 var firstPage = repository.Page{Number: 1, Size: 100}
 
-// impossible are names that no topic can have; some of them no database column can hold.
+// impossible are names that no topic can have. Some of them cannot be stored in a database column.
 var impossible = []string{
 	"no.such.topic", "orders'; DROP SCHEMA dlq; --", "orders%", "ORDERS", " orders", "orders\x00", "\xff\xfe",
 	strings.Repeat("x", 5000),
@@ -43,8 +43,8 @@ func listPromises() []promise {
 	}
 }
 
-// twoNames stores two messages of one dead-letter topic that failed in two topics, one of unknown origin, and one of
-// another dead-letter topic.
+// twoNames stores four messages: two of one dead-letter topic that failed in two original topics, one of unknown
+// origin, and one of another dead-letter topic.
 func twoNames(h *harness) (orders, payments, unknown entity.Message) {
 	shared := func(topic string) func(*entity.Message) {
 		return func(m *entity.Message) { m.OriginalTopic, m.Source = topic, h.source("shared.dlq", 7) }
@@ -79,7 +79,7 @@ func listUnknownTopic(h *harness) {
 	}
 }
 
-// ties stores messages in groups of three with the same time and returns their ids, oldest first.
+// ties stores messages, three with the same time each, and returns their ids, the oldest first.
 func ties(h *harness, n int) []uuid.UUID {
 	var all []uuid.UUID
 	for len(all) < n {
@@ -161,7 +161,7 @@ func listLargeValue(h *harness) {
 	}
 }
 
-// listLongKey: long keys are not loaded to show messages, but they are to send them.
+// listLongKey: a long key is not loaded to show a message, but is loaded to send it.
 func listLongKey(h *harness) {
 	key := func(n int) entity.Message {
 		return h.put(func(m *entity.Message) { m.Record.Key = bytes.Repeat([]byte("k"), n) })
@@ -195,7 +195,7 @@ func listLongKey(h *harness) {
 	}
 }
 
-// listManyKeys: keys count towards the limit of a page.
+// listManyKeys: the bytes of keys count towards the limit of a page.
 func listManyKeys(h *harness) {
 	const size = 60 << 10
 	fits := repository.ListPageLimit / size
@@ -239,7 +239,8 @@ func listLargeHeaders(h *harness) {
 	}
 }
 
-// listBounded: the bytes that one page loads stay within its limit, newest first.
+// listBounded: a page loads values, beginning with those of the newest messages, only as long as their bytes stay
+// within the page's limit.
 func listBounded(h *harness) {
 	const size = 60 << 10
 	fits := repository.ListPageLimit / size
@@ -259,12 +260,12 @@ func listBounded(h *harness) {
 	}
 }
 
-// empties are n headers that take two bytes each where they are stored.
+// empties gives a message n headers, each of which takes two bytes in the store.
 func empties(n int) func(*entity.Message) {
 	return func(m *entity.Message) { m.Record.Headers = make([]entity.Header, n) }
 }
 
-// listManyHeaders: headers take more memory than bytes, so their number has a limit.
+// listManyHeaders: the number of headers of a page has a limit, because headers take more memory than their bytes.
 func listManyHeaders(h *harness) {
 	fits := repository.ListHeaderLimit / repository.HeaderLimit
 	h.puts(fits+2, empties(repository.HeaderLimit))
@@ -285,7 +286,7 @@ func listManyHeaders(h *harness) {
 	}
 }
 
-// getManyHeaders: only the first headers are loaded to show a message, all are loaded to send it.
+// getManyHeaders: a message with many headers is shown with only the first of them, but is sent with all of them.
 func getManyHeaders(h *harness) {
 	for name, c := range map[string]struct {
 		headers func(*entity.Message)
@@ -323,7 +324,7 @@ func filled(n, size int) func(*entity.Message) {
 	}
 }
 
-// smallReservation has that many bytes left.
+// smallReservation is a memory reservation that has left bytes left.
 type smallReservation struct{ left int64 }
 
 var errNoMemory = errors.New("no room")
@@ -335,8 +336,8 @@ func (r *smallReservation) Take(n int64) error {
 	return nil
 }
 
-// readsReserveMemory: a read reserves memory for the messages that it loads in the reservation of its context, and
-// ends with an error when none is left.
+// readsReserveMemory: a read reserves memory in the reservation of its context for each message that it loads. When the
+// reservation refuses, the read returns its error.
 func readsReserveMemory(h *harness) {
 	id := h.puts(3, func(m *entity.Message) { m.Record.Value = bytes.Repeat([]byte("x"), 10_000) })[0]
 	for name, read := range map[string]func(context.Context) error{

@@ -55,7 +55,8 @@ func notificationsPromises() []promise {
 
 const patience = time.Hour
 
-// look polls until it has found that many events: other tests may still be writing to the same server.
+// look polls until it has found at least want events. Events may come late, because other tests have open transactions
+// on the same server.
 func (h *harness) look(want int, changes ...func(*repository.EventQuery)) repository.Events {
 	h.Helper()
 	q := repository.EventQuery{Limit: 100, Patience: patience}
@@ -75,7 +76,7 @@ func (h *harness) look(want int, changes ...func(*repository.EventQuery)) reposi
 	return repository.Events{}
 }
 
-// watch makes the first call of Events, and advances the clock by a second.
+// watch calls Events for the first time, and then advances the clock by a second.
 func (h *harness) watch() {
 	h.Helper()
 	h.keep(h.look(0))
@@ -93,11 +94,11 @@ func (h *harness) keepIn(k repository.KeptNotifications) {
 	check.Require(h, ok, "KeepNotifications = %v, want it kept", ok)
 }
 
-// news finds events, keeps them, and returns those that are to be reported.
+// news finds want events, completes them with KeepNotifications, and returns those that are to be reported.
 func (h *harness) news(want int, changes ...func(*repository.EventQuery)) []repository.Event {
 	h.Helper()
 	var news []repository.Event
-	for range 3000 { // events wait for every transaction of the server that began before
+	for range 3000 { // an event is found only after all transactions of the server that began earlier have ended
 		found := h.look(0, changes...)
 		h.keep(found)
 		for _, e := range found.List {
@@ -196,7 +197,7 @@ func eventsRedrives(h *harness) {
 func eventsNewGroup(h *harness) {
 	h.watch()
 	f := h.fingerprint("out of stock")
-	h.news(0) // nothing came
+	h.news(0) // a fingerprint alone is no event
 	at := h.clock.Kept()
 	h.came(f, 2)
 	h.wantEvent(h.news(1)[0], repository.Event{
@@ -244,7 +245,8 @@ func eventsMuted(h *harness) {
 	check.True(h, got.Muted && got.Object == ids[0], "got %+v, want a muted one of %s", got, ids[0])
 }
 
-// eventsMutedInATopic: the muted topic is not reported, others are.
+// eventsMutedInATopic: an error group is muted in one of its topics. Its event does not name this topic, but the
+// others.
 func eventsMutedInATopic(h *harness) {
 	f := h.fingerprint("out of stock")
 	mine := h.came(f, 1)
@@ -304,7 +306,7 @@ func eventsSpike(h *harness) {
 }
 
 func eventsUsual(h *harness) {
-	h.documented(1, h.puts(40)...) // in one hour, two hours ago: ten in a quarter
+	h.documented(1, h.puts(40)...) // two hours ago, within one hour: an average of ten in a quarter of an hour
 	h.clock.Advance(2*time.Hour + 30*time.Minute)
 	h.watch()
 	h.documented(1, h.puts(20)...)
@@ -373,7 +375,7 @@ func (h *harness) notification(changes ...func(*repository.NewNotification)) rep
 	return n
 }
 
-// keepNotification keeps a notification and returns it.
+// keepNotification stores a notification and returns it.
 func (h *harness) keepNotification(changes ...func(*repository.NewNotification)) repository.NewNotification {
 	h.Helper()
 	n := h.notification(changes...)
@@ -391,7 +393,7 @@ func (h *harness) take(sink string, pace time.Duration) (n repository.Notificati
 	return n, claim
 }
 
-// wantTaken claims a notification, which must be that one; uuid.Nil for none.
+// wantTaken claims a notification and checks which one it is. want is uuid.Nil when no notification is due.
 func (h *harness) wantTaken(what string, want uuid.UUID) uuid.UUID {
 	h.Helper()
 	n, claim := h.take("ops", 0)

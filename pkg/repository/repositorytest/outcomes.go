@@ -34,8 +34,8 @@ func outcomePromises() []promise {
 
 const billing = "billing"
 
-// sentBy returns a message whose consumer group is group, sent to partition 2 at offset 41 of one topic id of its
-// original topic.
+// sentBy returns a message on which that consumer group failed and whose attempt was acknowledged: its record is at
+// offset 41 in partition 2 of its original topic, whose topic id is life.
 func (h *harness) sentBy(group, life string) entity.Message {
 	h.Helper()
 	m := h.put(func(m *entity.Message) { m.Failure.ConsumerGroup = group })
@@ -254,7 +254,7 @@ func configuredReplaced(h *harness) {
 
 	m := h.sentBy("", "life-1")
 	h.saveCommitted(committed("a", 42), committed("c", 42))
-	h.wantPublished(m.ID) // recorded from messages, and no longer configured
+	h.wantPublished(m.ID) // the group is still known from messages, although it is no longer configured
 	h.configure(fresh)
 	h.wantConsumed(m.ID, entity.Consumption{Group: "c", Offset: 42, SeenAt: h.clock.Kept()})
 }

@@ -105,7 +105,7 @@ func performedOn(h *harness) {
 	}
 }
 
-// wholeFilter has every field that a filter can have.
+// wholeFilter returns a filter in which every field is set.
 func wholeFilter(h *harness) entity.Filter {
 	topics := check.Must(entity.ParseTopicPatterns("topics", "orders*", "^pay(ments)?$"))(h)
 	visible := check.Must(entity.ParseTopicPatterns("visible", "*"))(h)
@@ -121,7 +121,7 @@ func wholeFilter(h *harness) entity.Filter {
 	}
 }
 
-// redriveSelectionWhole: a selection is returned unchanged, whatever is in the store.
+// redriveSelectionWhole: a redrive returns its selection as it was requested, whatever messages the store has.
 func redriveSelectionWhole(h *harness) {
 	id := h.put().ID
 	for name, f := range map[string]entity.Filter{
@@ -185,7 +185,7 @@ func bytesPromises() []promise {
 	}
 }
 
-// allBytes has every byte once, including NUL and bytes that are never in UTF-8.
+// allBytes returns every byte once, including NUL and bytes that never occur in UTF-8.
 func allBytes() []byte {
 	all := make([]byte, 256)
 	for i := range all {
@@ -194,8 +194,8 @@ func allBytes() []byte {
 	return all
 }
 
-// wantIngested stores a message through Ingest and checks that every byte of its record is kept, by each way of
-// reading.
+// wantIngested stores a message through Ingest, and checks that every method that reads records returns every byte of
+// its record.
 func wantIngested(h *harness, what string, change func(*entity.Message)) {
 	h.Helper()
 	s := h.open(deadLetter, 0, 0)
@@ -209,8 +209,8 @@ func wantIngested(h *harness, what string, change func(*entity.Message)) {
 		"%s: Load = %+.300v, %v, want %+.300v", what, loaded, err, &want)
 }
 
-// sameRecord compares every byte, and distinguishes null from empty; only an empty list of headers equals none, as in
-// Kafka.
+// sameRecord compares every byte of two records. A null differs from an empty value, but no headers equal an empty list
+// of headers, as in Kafka.
 func sameRecord(a, b entity.Record) bool {
 	if len(a.Headers) == 0 && len(b.Headers) == 0 {
 		a.Headers, b.Headers = nil, nil
@@ -246,8 +246,8 @@ func bytesNullAndEmpty(h *harness) {
 	wantIngested(h, "empty", func(m *entity.Message) { m.Record.Key, m.Record.Value = []byte{}, []byte{} })
 }
 
-// bytesPoisonJSON are values that look like JSON and that a database's own JSON type refuses or expands. All of them
-// are stored, in one batch, with good ones.
+// bytesPoisonJSON stores values that look like JSON and that a database's JSON type refuses or expands to a huge text.
+// They are stored like all others, in one batch with harmless values.
 func bytesPoisonJSON(h *harness) {
 	values := []string{
 		`{"nul": "\u0000"}`, `"\ud800"`, `1e131071`, `1e999999`, `{"a": 1, "a": 2}`, "\ufeff{}", `{"order": 1}`, `null`, ` `,

@@ -51,7 +51,7 @@ func (h *harness) leaseFor(id, owner uuid.UUID) *repository.RedriveBatch {
 	return check.Must(h.Repository.LeaseBatch(h.Context(), id, owner, expiry))(h)
 }
 
-// lease leases the next batch and stores its owner for save.
+// lease leases the next batch for owner; nil when there is none.
 func (h *harness) lease(id, owner uuid.UUID) *held {
 	h.Helper()
 	b := h.leaseFor(id, owner)
@@ -61,7 +61,7 @@ func (h *harness) lease(id, owner uuid.UUID) *held {
 	return &held{b, owner}
 }
 
-// held is a leased batch.
+// held is a leased batch and its owner.
 type held struct {
 	*repository.RedriveBatch
 	owner uuid.UUID
@@ -73,7 +73,7 @@ func (h *harness) wantNoLease(id uuid.UUID) {
 	check.True(h, b == nil, "LeaseBatch = %+v, want none", b)
 }
 
-// wantLease leases a batch that must be there.
+// wantLease leases the next batch, which must have this number.
 func (h *harness) wantLease(id uuid.UUID, number int) *held {
 	h.Helper()
 	b := h.lease(id, uuid.New())
@@ -81,7 +81,7 @@ func (h *harness) wantLease(id uuid.UUID, number int) *held {
 	return b
 }
 
-// itemWith returns a message of a batch with a result as it usually looks.
+// itemWith returns an item of a batch with a result, and with the other fields that usually belong to this result.
 func itemWith(number int, id uuid.UUID, result entity.ItemResult) entity.RedriveItem {
 	item := entity.RedriveItem{
 		Number: number, MessageID: id, Result: result,
@@ -123,7 +123,7 @@ func (h *harness) saveAll(b *held, result entity.ItemResult) {
 	h.save(b, slices.Repeat([]entity.ItemResult{result}, len(b.Items))...)
 }
 
-// complete saves everything that can be leased.
+// complete leases all batches of a redrive and saves the same result for every message.
 func (h *harness) complete(id uuid.UUID, result entity.ItemResult) {
 	h.Helper()
 	for range everything {
@@ -136,7 +136,7 @@ func (h *harness) complete(id uuid.UUID, result entity.ItemResult) {
 	h.Fatal("batches without end")
 }
 
-// returned makes an attempt of the redrive on a message and stores its return.
+// returned makes an attempt of the redrive on a message, and stores a return of the attempt.
 func (h *harness) returned(redrive, id uuid.UUID) {
 	h.Helper()
 	c := intent(id)
@@ -218,7 +218,7 @@ func leaseOrdered(h *harness) {
 	r, _ := h.began(7, func(n *repository.NewRedrive) { n.Options.KeepKeyOrder = true })
 	first := h.wantLease(r.ID, 0)
 	h.wantNoLease(r.ID)
-	h.save(first, entity.ItemSucceeded) // and two that wait
+	h.save(first, entity.ItemSucceeded) // the other two messages of the batch still wait
 	again := h.wantLease(r.ID, 0)
 	h.clock.Advance(expiry)
 	over := h.wantLease(r.ID, 0)
@@ -311,7 +311,7 @@ func saveLost(h *harness) {
 	h.wantRedriveCounts(r.ID, entity.RedriveCounts{Succeeded: 2})
 }
 
-// savePaused: records that were sent before the pause are saved all the same.
+// savePaused: results of records that were sent before the redrive was paused can still be saved.
 func savePaused(h *harness) {
 	for _, to := range []entity.RedriveState{entity.RedrivePaused, entity.RedriveStopped, entity.RedriveCancelled} {
 		r, _ := h.began(4)
@@ -372,15 +372,15 @@ func itemsOutcomes(h *harness) {
 	b := h.wantLease(r.ID, 0)
 	var items []entity.RedriveItem
 	for i, change := range []func(*entity.RedriveItem){
-		func(*entity.RedriveItem) {},                        // consumed
-		func(item *entity.RedriveItem) { item.Offset = 50 }, // the next to be read
+		func(*entity.RedriveItem) {},                        // consumed: the committed offset, 50, is higher
+		func(item *entity.RedriveItem) { item.Offset = 50 }, // published: this record is the next to be consumed
 		func(item *entity.RedriveItem) { item.TopicID = "life-2" },
 		func(item *entity.RedriveItem) { item.Partition = 3 },
 		func(item *entity.RedriveItem) { item.Group = "shipping" },
 		func(item *entity.RedriveItem) { item.Offset = -1 },
-		func(*entity.RedriveItem) {},                                                                         // comes back
-		func(item *entity.RedriveItem) { *item = itemWith(item.Number, item.MessageID, entity.ItemInDoubt) }, // comes back
-		func(item *entity.RedriveItem) { item.Topic = "" },                                                   // nothing was sent
+		func(*entity.RedriveItem) {},                                                                         // its record comes back
+		func(item *entity.RedriveItem) { *item = itemWith(item.Number, item.MessageID, entity.ItemInDoubt) }, // its record comes back
+		func(item *entity.RedriveItem) { item.Topic = "" },                                                   // the attempt sent nothing
 	} {
 		item := itemWith(i, ids[i], entity.ItemSucceeded)
 		change(&item)
@@ -390,7 +390,7 @@ func itemsOutcomes(h *harness) {
 	h.saveCommitted(committed(billing, 50))
 	h.returned(r.ID, ids[6])
 	h.returned(r.ID, ids[7])
-	h.returned(uuid.New(), ids[1]) // of another redrive
+	h.returned(uuid.New(), ids[1]) // a return for another redrive does not count
 	want := []entity.Outcome{
 		entity.Consumed, entity.Published, entity.Published, entity.Published, entity.Published, entity.Published,
 		entity.Returned, entity.Returned, "",
@@ -467,7 +467,7 @@ func (h *harness) attemptsOf(redrive uuid.UUID, ids ...uuid.UUID) map[uuid.UUID]
 	return found
 }
 
-// attemptFor makes a whole attempt of a redrive.
+// attemptFor makes a complete attempt for a redrive.
 func (h *harness) attemptFor(redrive, id uuid.UUID, verdict entity.Verdict) repository.Claim {
 	h.Helper()
 	c := intent(id)
@@ -486,7 +486,7 @@ func attemptsOf(h *harness) {
 	h.attemptFor(mine, ids[1], entity.GivenBack)
 	h.attemptFor(other, ids[1], entity.Failed)
 	h.attempt(ids[2], entity.Failed)
-	h.attemptFor(mine, ids[3], entity.Failed) // not asked for
+	h.attemptFor(mine, ids[3], entity.Failed) // AttemptsOf is not asked for this message
 	got := h.attemptsOf(mine, ids[0], ids[1], ids[2], ids[4], uuid.New(), ids[0])
 	want := map[uuid.UUID]entity.Attempt{ids[0]: h.history(ids[0])[1], ids[1]: h.history(ids[1])[0]}
 	for id, a := range want {
@@ -511,7 +511,7 @@ func attemptsOfClaims(h *harness) {
 		From: entity.Retrying, To: entity.Retrying, Topic: "elsewhere", TopicID: "life-7", Partition: c.Partition, Offset: -1,
 		ConsumerGroup: "billing",
 	}
-	for range 2 { // alive, and expired
+	for range 2 { // first while the claim is valid, then after it has expired
 		check.Same(h, h.attemptsOf(redrive, m.ID)[m.ID], want, "AttemptsOf a claim")
 		h.clock.Advance(2 * expiry)
 	}
@@ -525,7 +525,7 @@ func raceLeases(h *harness) {
 	var got []uuid.UUID
 	together(owners, func(int) {
 		owner := uuid.New()
-		for range 4 * batches { // a lease may return nil while others take theirs
+		for range 4 * batches { // LeaseBatch may return nil while other owners lease
 			b, err := h.Repository.LeaseBatch(h.Context(), r.ID, owner, expiry)
 			if err != nil {
 				h.Errorf("LeaseBatch: %v", err)
@@ -602,7 +602,8 @@ func racePause(h *harness) {
 	}
 }
 
-// raceFinishRedrive: two processes save the last two batches and then both finish the redrive; it is finished once.
+// raceFinishRedrive: two processes save the last two batches at the same time, and then both finish the redrive. It
+// becomes finished exactly once.
 func raceFinishRedrive(h *harness) {
 	for range rounds {
 		r := h.create(retryAll(func(n *repository.NewRedrive) {
@@ -616,7 +617,7 @@ func raceFinishRedrive(h *harness) {
 				Items: []entity.RedriveItem{itemWith(i, b.Items[0].MessageID, entity.ItemSucceeded)},
 			})
 			check.True(h, err == nil && saved, "SaveBatch = %v, %v, want true", saved, err)
-			// One of the two moves fails: the other batch is still open, or the redrive is already finished.
+			// One of the two moves may fail, because the other batch is still open or the redrive is finished already.
 			_, _ = h.Repository.MoveRedrive(h.Context(), r.ID, repository.RedriveMove{
 				To: entity.RedriveFinished, Action: entity.ActionFinish, Cause: entity.By("alice"),
 			})
@@ -644,7 +645,8 @@ func raceCreate(h *harness) {
 	}
 }
 
-// The results of an inactive redrive must still be stored.
+// leaseInactiveOfTheDead: when the owner of a batch died and the redrive is not active any more, the batch can be
+// leased by another owner, because the results of its attempts must still be stored.
 func leaseInactiveOfTheDead(h *harness) {
 	for _, state := range []entity.RedriveState{entity.RedrivePaused, entity.RedriveStopped, entity.RedriveCancelled} {
 		ids := h.puts(2)
@@ -717,7 +719,7 @@ func returnsGrouped(h *harness) {
 			}
 		})
 	}
-	h.returned(uuid.New(), ids[3]) // of another redrive
+	h.returned(uuid.New(), ids[3]) // a return for another redrive does not count
 	got := check.Must(h.Repository.ReturnedErrors(h.Context(), r.ID))(h)
 	want := []entity.ReturnedError{
 		{Group: f.ID(), Class: "Timeout", Title: "timed out", Topic: original, DLQTopic: "returns.dlq", Messages: 2},

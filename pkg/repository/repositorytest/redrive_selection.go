@@ -39,7 +39,7 @@ func redriveSelectionPromises() []promise {
 	}
 }
 
-// items returns messages of a redrive; without a limit all of them.
+// items returns items of a redrive; all of them when the query has no limit.
 func (h *harness) items(id uuid.UUID, q repository.ItemQuery) []entity.RedriveItem {
 	h.Helper()
 	if q.Limit == 0 {
@@ -53,7 +53,7 @@ func messagesOf(items []entity.RedriveItem) []uuid.UUID {
 	return ids
 }
 
-// wantSelected makes a redrive and checks which messages are in it.
+// wantSelected creates a redrive, and checks which messages it has and how many it left out for which reason.
 func (h *harness) wantSelected(name string, n repository.NewRedrive, leftOut map[string]int, want ...uuid.UUID) {
 	h.Helper()
 	n.ID = uuid.New()
@@ -82,7 +82,7 @@ func selectionNames(h *harness) {
 		orders.ID, payments.ID, unknown.ID, both.ID)
 }
 
-// oneOfEach stores a message of each kind that actions distinguish.
+// oneOfEach stores one message of each kind that the actions treat differently, and returns their ids by kind.
 func oneOfEach(h *harness) map[string]uuid.UUID {
 	found := map[string]uuid.UUID{}
 	for _, s := range entity.Statuses() {
@@ -225,8 +225,8 @@ func selectionIDsNarrowed(h *harness) {
 	h.wantSelected("ids since a moment", n, nil, other, ids[1])
 }
 
-// sizes leases every batch of a redrive and returns how many messages each has,
-// and how many of them are the canary's.
+// sizes leases all batches of a redrive and returns the number of messages of each, and how many batches belong to the
+// canary.
 func (h *harness) sizes(id uuid.UUID) (sizes []int, canaries int) {
 	h.Helper()
 	next := 0
@@ -258,7 +258,7 @@ func (h *harness) wantSizes(n repository.NewRedrive, canaries int, want ...int) 
 		"batches of %v, %d the canary's, want %v, %d", got, marked, want, canaries)
 }
 
-// selectionIDsHidden: an id does not reveal whether a message that the caller may not see exists.
+// selectionIDsHidden: a selection by ids does not reveal whether a message exists that the caller may not see.
 func selectionIDsHidden(h *harness) {
 	mine := h.put()
 	hidden := h.put(func(m *entity.Message) { m.OriginalTopic = "payments" })

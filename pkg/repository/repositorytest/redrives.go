@@ -34,7 +34,7 @@ func redrivesPromises() []promise {
 	}
 }
 
-// retryAll returns a retry of all messages that the other promises store.
+// retryAll returns a redrive that retries all messages of the topic that the tests use by default.
 func retryAll(changes ...func(*repository.NewRedrive)) repository.NewRedrive {
 	n := repository.NewRedrive{
 		ID: uuid.New(), Action: entity.RedriveRetry, Selection: entity.Selection{Filter: entity.Filter{Topic: original}},
@@ -213,7 +213,7 @@ func redrivesListed(h *harness) {
 			h.move(n.ID, repository.RedriveMove{To: entity.RedriveCancelled})
 		}
 		all = append(all, n.ID)
-		if i != 3 { // two of the same moment
+		if i != 3 { // two redrives have the same created_at
 			h.clock.Advance(time.Second)
 		}
 	}
@@ -266,7 +266,7 @@ func redrivesActive(h *harness) {
 	h.wantIDs("ActiveRedrives", got, want)
 }
 
-// inState returns a redrive whose batches are done and which is in that state.
+// inState returns a redrive that is in that state and whose batches are all done.
 func (h *harness) inState(state entity.RedriveState) entity.Redrive {
 	h.Helper()
 	h.put()
@@ -301,7 +301,7 @@ func redriveArrows(h *harness) {
 	}
 }
 
-// wantNoMove checks that a move was refused and changed nothing.
+// wantNoMove checks that a move of the redrive was refused and changed nothing.
 func (h *harness) wantNoMove(r entity.Redrive, to entity.RedriveState, err error) {
 	h.Helper()
 	var refused *entity.RedriveStateError
@@ -339,7 +339,7 @@ func redriveFinish(h *harness) {
 	r, _ := h.began(4)
 	first, second := h.lease(r.ID, uuid.New()), h.lease(r.ID, uuid.New())
 	check.Require(h, first != nil && second != nil, "LeaseBatch had fewer than two batches of four messages, want two")
-	// With all batches open, with one batch saved, and with one partly saved.
+	// Finishing must change nothing while both batches are open, and while only the second one is open.
 	for _, save := range []func(){func() {}, func() { h.saveAll(first, entity.ItemInDoubt) }} {
 		save()
 		before := h.redrive(r.ID)

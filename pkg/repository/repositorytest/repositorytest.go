@@ -1,6 +1,6 @@
-// Package repositorytest is the storage contract as tests: the required behaviour of a repository.Repository (Run) or
-// a repository.Core (RunCore). Every store runs the same suite; a bug found in one of them becomes a test here, so
-// that all of them must pass it.
+// Package repositorytest tests the storage contract: what a repository.Repository (Run) or a repository.Core (RunCore)
+// must do. All stores are tested by the same suite. A bug that is found in one of them becomes a test here, so that no
+// store can have it.
 package repositorytest
 
 import (
@@ -13,27 +13,27 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Fixture is one empty store, with operations that the contract does not have.
+// Fixture is one empty store, with operations that tests need and the contract does not have.
 type Fixture struct {
 	Repository repository.Repository
 
-	// Insert stores a message exactly as given: state, times, claim, source. The topic id and the incarnation in
-	// the message's source are ids that OpenTopics returned. A message without a source is a row inserted by SQL,
-	// whose value is the payload's text.
+	// Insert stores a message exactly as given: state, times, claim, source. The topic id and the incarnation in the
+	// message's source are ids that OpenTopics returned. A message without a source is stored as a plain SQL statement
+	// would insert it: its value becomes the column payload.
 	Insert func(t *testing.T, m entity.Message)
 
 	// Archive moves a message to the archive unchanged, whatever its state and age.
 	Archive func(t *testing.T, id uuid.UUID)
 
 	// UpdatedAtIsTheServers is set when the store cannot set UpdatedAt from the injected clock once a message exists.
-	// Then it is only checked to increase.
+	// Then the tests only check that UpdatedAt increases.
 	UpdatedAtIsTheServers bool
 
-	core bool // the store implements repository.Core only
+	core bool // the store implements only repository.Core
 }
 
-// Run tests the contract. It calls open once for each promise, from parallel tests, for an empty store that uses
-// clock; open registers its clean-up with t.
+// Run tests the contract. For each promise it calls open from a parallel test; open must return an empty store that
+// uses clock, and register the store's clean-up with t.
 func Run(t *testing.T, open func(t *testing.T, clock *Clock) Fixture) {
 	t.Helper()
 	for _, theme := range themes() {
@@ -106,7 +106,7 @@ func themes() []theme {
 	}
 }
 
-// promise is one sentence of the contract and its test.
+// promise is one sentence of the contract, with the function that tests it.
 type promise struct {
 	name  string
 	check func(h *harness)
@@ -124,7 +124,7 @@ func (p promise) run(t *testing.T, open func(t *testing.T, clock *Clock) Fixture
 // CoreFixture is one empty store that implements repository.Core.
 type CoreFixture struct {
 	Core   repository.Core
-	Insert func(t *testing.T, m entity.Message) // as Fixture.Insert
+	Insert func(t *testing.T, m entity.Message) // the same as Fixture.Insert
 }
 
 // RunCore tests the promises of repository.Core only; Run tests those of repository.Repository.
@@ -149,14 +149,15 @@ func RunCore(t *testing.T, open func(t *testing.T, clock *Clock) CoreFixture) {
 	}
 }
 
-// coreOnly has no features: a promise that uses one fails.
+// coreOnly implements repository.Repository for a store that has only Core. Its features are nil, so a promise that
+// uses one fails.
 type coreOnly struct {
 	repository.Core
 	repository.Features
 }
 
-// beyondCore has the themes that concern Core, and the names of those of their promises that need features, or a
-// redrive that needs them.
+// beyondCore has the themes that RunCore tests. For each it names the promises that RunCore leaves out, because they
+// need features or a redrive that needs features.
 var beyondCore = map[string][]string{
 	"List": {
 		"HeadersOfAPageAreBounded", "LongKeyIsNotLoaded", "ReadsTakeRoom",

@@ -10,7 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// retryAllPromises cover a redrive of a whole topic: they hold for stores without repository.Selections, too.
+// retryAllPromises returns the promises about redrives of a whole topic, which stores without repository.Selections
+// must keep too.
 func retryAllPromises() []promise {
 	return []promise{
 		{"TakesTheTopicOldestFirstUnderBothItsNames", retryAllTakes},
@@ -27,7 +28,7 @@ func retryAllPromises() []promise {
 	}
 }
 
-// leased leases every batch and returns its messages in their order.
+// leased leases every batch of a redrive and returns the ids of its messages in their order.
 func (h *harness) leased(redrive uuid.UUID) (ids []uuid.UUID) {
 	h.Helper()
 	for b := h.lease(redrive, uuid.New()); b != nil; b = h.lease(redrive, uuid.New()) {

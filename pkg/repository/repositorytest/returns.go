@@ -57,8 +57,8 @@ func keyed(key, value string) func(*entity.Message) {
 	return func(m *entity.Message) { m.Record.Key, m.Record.Value = []byte(key), []byte(value) }
 }
 
-// arrives stores n messages with key "k" and value "v", unless changed, at the end of a dead-letter topic and returns
-// them with the result of Store.
+// arrives stores n messages at the end of a dead-letter topic and returns them, with the returns that Store found.
+// Their key is "k" and their value "v", unless changes set others.
 func (h *harness) arrives(n int, changes ...func(*entity.Message)) ([]entity.Message, []repository.Arrival) {
 	h.Helper()
 	s := h.open(deadLetter, 0, 0)
@@ -74,7 +74,7 @@ func (h *harness) arrive(b repository.Batch) []repository.Arrival {
 	return stored.Returns
 }
 
-// sent returns a message that was not a return and whose attempt was acknowledged.
+// sent returns a message that is no return, and whose attempt was acknowledged.
 func (h *harness) sent(changes ...func(*entity.Message)) entity.Message {
 	h.Helper()
 	messages, returns := h.arrives(1, changes...)
@@ -85,7 +85,7 @@ func (h *harness) sent(changes ...func(*entity.Message)) entity.Message {
 	return messages[0]
 }
 
-// wantReturn checks one return by content in the result of Store and in the store.
+// wantReturn checks that Store found exactly one return, by content, and that the store has it.
 func (h *harness) wantReturn(got []repository.Arrival, child entity.Message, parent uuid.UUID, count int) {
 	h.Helper()
 	check.Require(h, len(got) == 1, "Store found the returns %+v, want one", got)
@@ -103,7 +103,7 @@ func (h *harness) wantReturn(got []repository.Arrival, child entity.Message, par
 	h.wantOutcome(parent, entity.Returned)
 }
 
-// wantNoReturn checks messages that are not returns, and their possible parent.
+// wantNoReturn checks that none of the messages is a return of parent.
 func (h *harness) wantNoReturn(got []repository.Arrival, messages []entity.Message, parent uuid.UUID) {
 	h.Helper()
 	check.True(h, len(got) == 0, "Store found the returns %+v, want none", got)
@@ -229,7 +229,7 @@ func returnsVerdicts(h *harness) {
 	h.wantReturn(got, child[0], m[0].ID, 1)
 }
 
-// sentNothing are the verdicts after which no record of the attempt is in the log.
+// sentNothing are the verdicts of attempts that have no record in the target log.
 var sentNothing = []entity.Verdict{
 	entity.Skipped, entity.Failed, entity.Rejected, entity.Refused, entity.GivenBack, entity.Rescued,
 }
@@ -288,7 +288,8 @@ func returnsOnceBeforeResult(h *harness) {
 	h.wantForeign(h.get(after[0].ID))
 }
 
-// returnsRefuted: an equal record arrived while the attempt was a claim, and the attempt sent nothing.
+// returnsRefuted: a record that equals the claimed message arrives and is taken for a return. Then the attempt's result
+// says that it sent nothing, so the outcome of the parent is removed again.
 func returnsRefuted(h *harness) {
 	for _, v := range sentNothing {
 		m, _ := h.arrives(1)
@@ -311,8 +312,8 @@ func returnsRefuted(h *harness) {
 	}
 }
 
-// returnsHeadersNotRefuted: headers prove that the record was sent, whatever the result
-// says.
+// returnsHeadersNotRefuted: a return by headers proves that the attempt sent its record, even when the result says that
+// it sent nothing.
 func returnsHeadersNotRefuted(h *harness) {
 	m, _ := h.arrives(1)
 	c := h.claim(m[0].ID)
@@ -321,8 +322,8 @@ func returnsHeadersNotRefuted(h *harness) {
 	h.wantOutcome(m[0].ID, entity.Returned)
 }
 
-// returnsRace sends records in a loop until their lineage ends; each return is stored before, with or after the
-// result of its attempt.
+// returnsRace sends records that always come back, until their lineage ends. Each return is stored before the result of
+// its attempt, after it, or at the same time.
 func returnsRace(h *harness) {
 	lines := 50
 	if os.Getenv("DLQ_TEST_LONG") == "1" {
@@ -378,7 +379,8 @@ func (h *harness) raceLine(key string, order func(store, finish func())) {
 
 const foreign = "gamma.dlq.v1"
 
-// arrivesIn is arrives for any dead-letter topic, which may be declared.
+// arrivesIn stores one message as arrives does, in any dead-letter topic. declared says whether the topic is declared
+// for its original topic.
 func (h *harness) arrivesIn(topic string, declared bool, changes ...func(*entity.Message)) (entity.Message, []repository.Arrival) {
 	h.Helper()
 	s := h.open(topic, 0, 0)
@@ -387,7 +389,7 @@ func (h *harness) arrivesIn(topic string, declared bool, changes ...func(*entity
 	return b.Messages[0], h.arrive(b)
 }
 
-// wantUnconfirmed checks a return that does not change its parent's outcome.
+// wantUnconfirmed checks that Store found one return that does not change its parent's outcome.
 func (h *harness) wantUnconfirmed(got []repository.Arrival, child entity.Message, parent uuid.UUID, count int) {
 	h.Helper()
 	check.Require(h, len(got) == 1 && got[0].MessageID == child.ID && got[0].Parent == parent && !got[0].Confirmed,
@@ -397,8 +399,8 @@ func (h *harness) wantUnconfirmed(got []repository.Arrival, child entity.Message
 	}
 }
 
-// returnsUnconfirmed: a producer may copy headers or content that it can read into a dead-letter topic that it may
-// write to.
+// returnsUnconfirmed: a producer can read headers and contents of records, and write them to a dead-letter topic to
+// which it may write. Such a message becomes an unconfirmed return.
 func returnsUnconfirmed(h *harness) {
 	m, _ := h.arrives(1)
 	c := intent(m[0].ID)
@@ -479,7 +481,8 @@ func returnsSeveralTopics(h *harness) {
 	h.wantOutcome(m.ID, entity.Returned)
 }
 
-// returnsForeign: a message with a wrong Return is another record onto which headers were copied.
+// returnsForeign: a message whose Return names an attempt that does not exist is no return: its headers were copied
+// from another record.
 func returnsForeign(h *harness) {
 	m := h.sent()
 	said, got := h.arrives(1, func(c *entity.Message) { c.Return = &entity.Return{Parent: m.ID, Attempt: uuid.New()} })
@@ -498,7 +501,7 @@ func returnsHeaders(h *harness) {
 	check.True(h, len(got) == 0, "Store found %+v, want none: the attempt has a return", got)
 	h.wantForeign(h.get(second[0].ID))
 
-	// A second return is accepted for an attempt if its headers name the attempt.
+	// An attempt that has a return gets another one only from a record whose headers name the attempt.
 	third, got := h.arrives(1, say)
 	check.True(h, len(got) == 1 && h.get(third[0].ID).Parent == c.MessageID && h.get(first[0].ID).Parent == c.MessageID,
 		"Store found %+v, want another child of %s", got, c.MessageID)
@@ -527,8 +530,8 @@ func returnsLimit(h *harness) {
 	check.Same(h, got[0].Status, entity.Dead, "status of the child")
 }
 
-// returnsLine: a lineage also ends at the limit of attempts when the consumer drops all headers of a record that
-// always fails.
+// returnsLine: when a consumer always fails and drops all headers, the lineage of its record ends at the retry limit
+// too.
 func returnsLine(h *harness) {
 	m, _ := h.arrives(1)
 	root := m[0].ID
@@ -566,7 +569,8 @@ func returnsStale(h *harness) {
 	h.wantReturn(got, child[0], m.ID, 1)
 }
 
-// returnsConcurrent: when several partitions store equal records at once, one of them is the return of an attempt.
+// returnsConcurrent: several partitions store equal records at once. Each attempt that sent this record gets exactly
+// one of them as its return.
 func returnsConcurrent(h *harness) {
 	const attempts, callers = 3, 8
 	sent, _ := h.arrives(attempts)

@@ -53,7 +53,7 @@ func (h *harness) visible(list ...string) *entity.TopicPatterns {
 
 const indexVersion = 7
 
-// indexed stores documents of messages as the indexer would, of their error messages and values, and of terms.
+// indexed stores the document of a message as the indexer would: with its error message, its value, and these terms.
 func (h *harness) indexed(m entity.Message, terms ...int64) {
 	h.Helper()
 	h.hold(indexVersion)
@@ -62,10 +62,10 @@ func (h *harness) indexed(m entity.Message, terms ...int64) {
 	})
 }
 
-// assorted are messages of which each filter below matches some; filters refer to them by name.
+// assorted has messages with different properties, by name. Each filter of filterCases matches some of them.
 type assorted struct {
 	byName map[string]uuid.UUID
-	order  []string // oldest first
+	order  []string // names, the oldest message first
 }
 
 func (a assorted) ids(names ...string) []uuid.UUID {
@@ -126,7 +126,7 @@ type filterCase struct {
 	want   []string
 }
 
-// filterCases is every field of a filter separately.
+// filterCases returns a filter for each field of entity.Filter, with the names of the messages that it matches.
 func (h *harness) filterCases(a assorted) []filterCase {
 	h.Helper()
 	created := func(name string) time.Time {
@@ -178,7 +178,7 @@ func (h *harness) filterCases(a assorted) []filterCase {
 	}
 }
 
-// wantFound checks the matches of a filter with each method.
+// wantFound checks with each method of the Searcher that a filter matches exactly these messages.
 func (h *harness) wantFound(name string, f entity.Filter, archived bool, want []uuid.UUID) {
 	h.Helper()
 	newestFirst := slices.Clone(want)
@@ -200,7 +200,7 @@ func searchFilters(h *harness) {
 	}
 }
 
-// together2 joins two filters that set no field in common.
+// together2 joins two filters. ok is false when both set the same field.
 func together2(a, b entity.Filter) (entity.Filter, bool) {
 	clash := len(a.MessageIDs) > 0 && len(b.MessageIDs) > 0 || a.Topic != "" && b.Topic != "" || len(a.Topics.Texts()) > 0 && len(b.Topics.Texts()) > 0 ||
 		len(a.Statuses) > 0 && len(b.Statuses) > 0 || a.ErrorClass != "" && b.ErrorClass != "" ||
@@ -329,7 +329,7 @@ func searchByLastRetry(h *harness) {
 	h.wantIDs("last first", h.search(repository.SearchQuery{Sort: repository.Sort{By: repository.ByLastRetry}}), retried)
 }
 
-// pagesOf reads all pages of a search.
+// pagesOf reads all pages of a search and calls between after each page.
 func (h *harness) pagesOf(q repository.SearchQuery, between func()) []uuid.UUID {
 	h.Helper()
 	var all []uuid.UUID

@@ -31,7 +31,7 @@ func (h *harness) wantSummaries(visible *entity.TopicPatterns, want ...repositor
 	}
 }
 
-// storedIn sets the dead-letter topic of a message.
+// storedIn sets the dead-letter topic and the offset of a message.
 func (h *harness) storedIn(topic string, offset int64) func(*entity.Message) {
 	return func(m *entity.Message) { m.Source = h.source(topic, offset) }
 }
@@ -93,7 +93,7 @@ func summariesEmpty(h *harness) {
 	})
 }
 
-// summariesGroups: a summary has a limited number of consumer groups, because records may name any number.
+// summariesGroups: a summary has a limited number of consumer groups, because records may name any number of them.
 func summariesGroups(h *harness) {
 	const most = repository.MaxTopicGroups
 	h.in(entity.Resolved)
@@ -122,7 +122,7 @@ func summariesGroups(h *harness) {
 		"TopicSummaries = %+v, want %d groups, the configured one among them", got, most)
 }
 
-// summariesTotals: the topics that are not named are one row, however many there are.
+// summariesTotals: all topics that are not named have one total together, however many they are.
 func summariesTotals(h *harness) {
 	want := func(names []string, want ...repository.TopicTotal) {
 		h.Helper()
@@ -231,8 +231,8 @@ func topicsNewLife(h *harness) {
 	check.Same(h, h.topic("a.dlq", "1"), old, "life 1 is later")
 }
 
-// topicsIncarnations: two topics have different incarnations also where the broker gives topics no ids, so that all
-// have the same id.
+// topicsIncarnations: where the broker gives topics no ids, all topics have the same id; the store still gives two
+// topics different incarnations.
 func topicsIncarnations(h *harness) {
 	refs := h.topics(repository.Topic{Name: "a.dlq"}, repository.Topic{Name: "b.dlq"})
 	check.True(h, refs[0].Incarnation != refs[1].Incarnation && refs[0].TopicID != refs[1].TopicID,

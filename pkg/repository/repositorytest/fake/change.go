@@ -31,7 +31,7 @@ func (s *Store) Change(ctx context.Context, c repository.Change, cause entity.Au
 		}
 		performed := s.Did(cause.Operation, as)
 		for _, id := range c.IDs {
-			// An error means that the message is deleted, or in a state that forbids the change.
+			// ChangeOne returns an error when the message was deleted or its status forbids the change.
 			if s.ChangeOne(now, as, id, cause) == nil || performed[id] {
 				changed = append(changed, id)
 				delete(performed, id)
@@ -42,7 +42,7 @@ func (s *Store) Change(ctx context.Context, c repository.Change, cause entity.Au
 	return changed, err
 }
 
-// leased reports whether l is no lease, or one that is still held.
+// leased reports whether l is the zero Lease, or a lease that its owner still holds.
 func (s *Store) leased(l repository.Lease) bool {
 	if l == (repository.Lease{}) {
 		return true

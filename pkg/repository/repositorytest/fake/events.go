@@ -14,17 +14,18 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// reported is the state of events: up to where they were found and kept.
+// reported is the state of Events: which events were completed with KeepNotifications.
 type reported struct {
-	version   int64 // increases with every change
-	mark      int64 // the last entry of the audit trail
+	version   int64 // increases with every change of this state
+	mark      int64 // id of the last completed entry of the audit trail
 	beganAt   time.Time
-	watchedAt time.Time // zero: Events was never called
+	watchedAt time.Time // zero when Events was never called
 	groups    map[uuid.UUID]reportedGroup
-	spikes    map[string]time.Time // by topic: when it was last seen
+	spikes    map[string]time.Time // when a topic last had a spike
 }
 
-// reportedGroup is the reported state of a group. The first arrival of all groups in the map was reported.
+// reportedGroup is what was reported about an error group: its last regression. The map has an entry for each group
+// whose first arrival was reported.
 type reportedGroup struct{ regressedAt time.Time }
 
 // Events implements repository.Notifications.
@@ -47,12 +48,12 @@ func (s *Store) Events(ctx context.Context, q repository.EventQuery) (repository
 	return found, err
 }
 
-// trailEvents adds to found the events in the audit trail after the last call, and returns the last entry that it
-// read.
+// trailEvents appends to found the events of the audit trail after the completed ones, and returns the id of the last
+// entry that it read.
 func (s *Store) trailEvents(found *repository.Events, limit int) int64 {
 	mark := s.reported.mark
 	n, from := 0, 0
-	if len(s.trail) > 0 { // ids have no gaps
+	if len(s.trail) > 0 { // the ids of the trail have no gaps
 		from = min(int(max(0, mark+1-s.trail[0].ID)), len(s.trail))
 	}
 	for _, e := range s.trail[from:] {
@@ -156,8 +157,8 @@ func (s *Store) groupEvents(found *repository.Events, limit int) {
 	}
 }
 
-// arrivedIn returns the topics in which messages of a group arrived at that time or later, with "" for an unknown
-// topic.
+// arrivedIn returns the topics in which messages of an error group arrived at that time or later; "" stands for an
+// unknown original topic.
 func (s *Store) arrivedIn(group uuid.UUID, since time.Time) []string {
 	for _, r := range s.Rows {
 		s.follow(r)
@@ -216,7 +217,7 @@ func cursorOfEvents(text string) (version, mark int64, ok bool) {
 	return version, mark, errVersion == nil && errMark == nil
 }
 
-// keep records that events were kept.
+// keep stores that these events were completed.
 func (t *reported) keep(events []repository.Event, now time.Time) {
 	for _, e := range events {
 		switch e.Kind {
@@ -229,14 +230,14 @@ func (t *reported) keep(events []repository.Event, now time.Time) {
 	}
 }
 
-// active is the key of a count: an original topic and a time step.
+// active is the key of the counted arrivals: an original topic and a time step.
 type active struct {
 	topic string
 	step  time.Duration
 	at    time.Time
 }
 
-// arrivals counts messages, and those of them that came back.
+// arrivals is the number of messages that arrived, and how many of them are returns.
 type arrivals struct{ arrived, returned int64 }
 
 var arrivalsLives = map[time.Duration]time.Duration{
@@ -245,7 +246,7 @@ var arrivalsLives = map[time.Duration]time.Duration{
 	repository.ArrivalsStep:     repository.ArrivalsLife,
 }
 
-// forgetActivity deletes old counts.
+// forgetActivity deletes counts that are older than they must be kept.
 func (s *Store) forgetActivity(now time.Time) {
 	for a := range s.activity {
 		if a.at.Before(now.Add(-arrivalsLives[a.step])) {
@@ -259,7 +260,8 @@ func (s *Store) forgetActivity(now time.Time) {
 	}
 }
 
-// count counts the arrival of a message, unless it is too old. A message without a group gets that of the fingerprint.
+// count counts the arrival of a message, unless the message is too old. If the message has no error group, it gets that
+// of the fingerprint.
 func (s *Store) count(now time.Time, r *row, f *entity.Fingerprint) {
 	m := &r.Message
 	if !m.CreatedAt.Before(now.Add(24 * time.Hour)) {

@@ -1,6 +1,6 @@
-// Package fake keeps dead letters in the memory of the process. It implements the whole storage contract except
-// durability: Core is the store of pkg/repository/memory, and this package adds the features that need a database to
-// its steps.
+// Package fake is a store in the memory of the process, for tests. It implements the whole storage contract except
+// durability: its Core is the store of pkg/repository/memory, to which it adds the features that otherwise need a
+// database.
 package fake
 
 import (
@@ -23,22 +23,22 @@ type (
 	batch   = memory.Batch
 )
 
-// Store implements repository.Repository. It copies all input and output: no caller shares bytes with the store or
+// Store implements repository.Repository. It copies all input and output, so no caller shares bytes with the store or
 // with another caller.
 type Store struct {
-	*core // its steps guard all fields below, too
+	*core // its steps guard all fields below too
 
 	index         searchIndex
-	answersFrom   *int64 // version of documents; nil: that of the search index
+	answersFrom   *int64 // version that documents must have; nil: that of the search index
 	documents     map[uuid.UUID]*document
 	undecoded     map[uuid.UUID]undecoded
-	byContent     map[slot]bool           // attempts with a return by content
-	nextBatch     map[uuid.UUID]time.Time // when the rate of a redrive allows another batch
+	byContent     map[slot]bool           // which returns by content the attempts have
+	nextBatch     map[uuid.UUID]time.Time // when the rate of the redrive allows its next batch
 	trail         []entity.AuditEntry
 	groups        map[repository.TopicGroup]groupOrigin
 	errorGroups   map[uuid.UUID]*errorGroup
-	groupLimits   map[string]*groupLimit      // by dead-letter topic
-	arrivals      map[uuid.UUID]*groupArrival // by message
+	groupLimits   map[string]*groupLimit      // by name of the dead-letter topic
+	arrivals      map[uuid.UUID]*groupArrival // by id of the message
 	activity      map[active]arrivals
 	minutes       map[groupMinute]int64
 	committed     map[partitionOfGroup]commit
@@ -46,7 +46,7 @@ type Store struct {
 	redirects     map[string]entity.Redirect
 	reported      reported
 	notifications map[uuid.UUID]*notification
-	sinks         map[string]time.Time // when a notification may be sent to it again
+	sinks         map[string]time.Time // when the next notification may be sent to the sink
 	archiveRuns   map[uuid.UUID]repository.ArchiveRun
 	quarantine    map[uuid.UUID]entity.Quarantined
 	views         map[uuid.UUID]entity.View
@@ -81,7 +81,7 @@ func New(now func() time.Time) *Store {
 	return s
 }
 
-// locked runs a step for methods that are not part of the contract.
+// locked runs do as one step. It is for methods that are not part of the contract.
 func (s *Store) locked(do func()) {
 	_ = s.Step(context.Background(), "", func(time.Time) error {
 		do()

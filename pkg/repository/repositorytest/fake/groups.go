@@ -16,10 +16,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
 )
 
-// errorGroup is the stored part of a group; its counts are computed when they are read.
+// errorGroup is the stored part of an error group; its counts are computed when they are read.
 type errorGroup struct {
 	entity.Fingerprint
-	firstSeen   time.Time // zero while no message of it was stored
+	firstSeen   time.Time // zero until a message of the group is stored
 	lastSeen    time.Time
 	regressedAt time.Time
 	annotations map[string]entity.GroupAnnotation // by topic, or entity.AllTopics
@@ -33,7 +33,7 @@ func (g *errorGroup) annotation(topic string) entity.GroupAnnotation {
 	return g.annotations[entity.AllTopics]
 }
 
-// groupArrival records that a message arrived; it is kept when the message is deleted.
+// groupArrival is the arrival of a message. It is kept when the message is deleted.
 type groupArrival struct {
 	group uuid.UUID
 	topic string
@@ -53,7 +53,7 @@ func (s *Store) SaveFingerprints(ctx context.Context, fingerprints []entity.Fing
 	})
 }
 
-// errorGroup returns the group, which is created without a name if it does not exist.
+// errorGroup returns the error group with this id. If it does not exist, it is created without a name.
 func (s *Store) errorGroup(id uuid.UUID) *errorGroup {
 	g := s.errorGroups[id]
 	if g == nil {
@@ -63,7 +63,7 @@ func (s *Store) errorGroup(id uuid.UUID) *errorGroup {
 	return g
 }
 
-// arrived records rows that were just stored as arrivals of their groups.
+// arrived stores arrivals for messages that were just stored with an error group.
 func (s *Store) arrived(rows ...*row) {
 	came := map[uuid.UUID][]*row{}
 	for _, r := range rows {
@@ -89,7 +89,7 @@ func (s *Store) arrived(rows ...*row) {
 	}
 }
 
-// openBeside counts the messages of a group that are not RESOLVED, except those that have just arrived.
+// openBeside counts the messages of an error group that are not RESOLVED, without those that have just arrived.
 func (s *Store) openBeside(group uuid.UUID, came []*row) int {
 	n := 0
 	for _, r := range s.Rows {
@@ -100,8 +100,8 @@ func (s *Store) openBeside(group uuid.UUID, came []*row) int {
 	return n
 }
 
-// follow updates an arrival with the topic of its message, which may have changed. It is called before the message is
-// deleted, and before arrivals are counted.
+// follow copies the original topic of a message, which may have changed, to the message's arrival. It must be called
+// before the message is deleted, and before arrivals are counted.
 func (s *Store) follow(r *row) {
 	if a := s.arrivals[r.Message.ID]; a != nil {
 		a.topic = r.Message.OriginalTopic
@@ -144,7 +144,7 @@ func (s *Store) keyOf(g entity.ErrorGroup, q repository.GroupQuery) int64 {
 	return g.LastSeen.UnixMicro()
 }
 
-// countIn adds up the counts of the statuses, of all but RESOLVED if there are none.
+// countIn adds up the counts of these statuses; when there are none, of all statuses except RESOLVED.
 func countIn(counts map[entity.Status]int64, statuses []entity.Status) (n int64) {
 	for status, messages := range counts {
 		if slices.Contains(statuses, status) || len(statuses) == 0 && status != entity.Resolved {
@@ -154,19 +154,20 @@ func countIn(counts map[entity.Status]int64, statuses []entity.Status) (n int64)
 	return n
 }
 
-// seenIn reports whether a topic is visible.
+// seenIn returns a function that reports whether a topic is visible.
 func seenIn(visible *entity.TopicPatterns) func(topic string) bool {
 	return func(topic string) bool { return visible == nil || topic != "" && visible.Match(topic) }
 }
 
-// groupMinute is the key of a count by the minute.
+// groupMinute is the key of the counts by the minute.
 type groupMinute struct {
 	group uuid.UUID
 	topic string
 	at    time.Time
 }
 
-// minutesOf returns the counts of a group from a minute on.
+// minutesOf returns the counts by the minute of an error group, from since on, in the topics for which seen returns
+// true.
 func (s *Store) minutesOf(group uuid.UUID, since time.Time, seen func(topic string) bool) []entity.MinuteCount {
 	sums := map[time.Time]int64{}
 	for m, n := range s.minutes {
@@ -252,11 +253,11 @@ func annotated(said entity.GroupAnnotation, topic string, a repository.Annotatio
 	return said
 }
 
-// countedGroup is a group with its counts, and the data that only lists need.
+// countedGroup is an error group with its counts, and with data that only lists need.
 type countedGroup struct {
 	entity.ErrorGroup
-	stored map[string]map[entity.Status]int64 // messages by topic
-	came   map[string]bool                    // the topics in which messages arrived
+	stored map[string]map[entity.Status]int64 // stored messages by topic and status
+	came   map[string]bool                    // topics in which messages arrived
 }
 
 // listed reports whether the group matches q.
@@ -274,7 +275,7 @@ func (g *countedGroup) listed(q repository.GroupQuery) bool {
 	return q.Topic == "" || len(counts) > 0
 }
 
-// countGroups returns the groups with arrivals in a visible topic.
+// countGroups returns the error groups that have arrivals in a visible topic.
 func (s *Store) countGroups(visible *entity.TopicPatterns, trend repository.Trend) map[uuid.UUID]*countedGroup {
 	seen := seenIn(visible)
 	counted := s.countArrivals(seen, trend)
@@ -312,7 +313,8 @@ func sharesOf(topics map[string]int64) []entity.TopicShare {
 	return shares
 }
 
-// countArrivals builds the groups from their arrivals, without counts of stored messages.
+// countArrivals returns the error groups with the counts of their arrivals. The counts of stored messages are added
+// later.
 func (s *Store) countArrivals(seen func(topic string) bool, trend repository.Trend) map[uuid.UUID]*countedGroup {
 	for _, r := range s.Rows {
 		s.follow(r)
@@ -347,14 +349,14 @@ func (s *Store) countArrivals(seen func(topic string) bool, trend repository.Tre
 			g.Minutes = s.minutesOf(id, trend.Minutes, seen)
 		}
 		s.errorGroups[id].annotate(g)
-		if g.LastSeen.Before(g.RegressedAt) { // it regressed in a topic that is not visible
+		if g.LastSeen.Before(g.RegressedAt) { // the group regressed through a topic that is not visible
 			g.RegressedAt = time.Time{}
 		}
 	}
 	return counted
 }
 
-// annotate adds the annotations of the topics in which the group arrived.
+// annotate adds to counted the annotations of the topics in which messages of the group arrived.
 func (g *errorGroup) annotate(counted *countedGroup) {
 	var list []entity.GroupAnnotation
 	own := 0
@@ -369,7 +371,7 @@ func (g *errorGroup) annotate(counted *countedGroup) {
 	counted.Annotate(list, own < len(counted.came))
 }
 
-// mutedIn reports whether the group is muted in all of the topics.
+// mutedIn reports whether the group is muted in all of these topics.
 func (g *errorGroup) mutedIn(topics []string) bool {
 	return !slices.ContainsFunc(topics, func(topic string) bool { return !g.annotation(topic).Muted })
 }
@@ -412,11 +414,11 @@ func (s *Store) CountRecentGroups(ctx context.Context, within time.Duration, exc
 	return n, err
 }
 
-// groupLimit counts the error groups that a dead-letter topic created in an hour.
+// groupLimit counts the error groups that a dead-letter topic has created in one hour.
 type groupLimit struct {
 	hour    time.Time
 	created int
-	refused bool // messages may be unclassified
+	refused bool // a group was refused, so the topic may have unclassified messages
 }
 
 // AdmitFingerprints implements repository.Groups.
@@ -446,7 +448,7 @@ func (s *Store) AdmitFingerprints(ctx context.Context, failures []repository.Top
 	return refused, s.SaveFingerprints(ctx, admitted)
 }
 
-// groupLimit returns the limit of a topic in the hour of now.
+// groupLimit returns the count of a dead-letter topic for the hour of now.
 func (s *Store) groupLimit(topic string, now time.Time) *groupLimit {
 	l := s.groupLimits[topic]
 	if l == nil {
@@ -459,7 +461,7 @@ func (s *Store) groupLimit(topic string, now time.Time) *groupLimit {
 	return l
 }
 
-// take counts a new group, or records that it was refused.
+// take reports whether one more group may be created, and counts it; otherwise it stores that a group was refused.
 func (l *groupLimit) take() bool {
 	if l.created >= repository.MaxNewGroups {
 		l.refused = true

@@ -13,13 +13,13 @@ import (
 
 // searchIndex is the state of the search index: the lease and the version.
 type searchIndex struct {
-	held    bool // by any owner, ever
+	held    bool // an owner has acquired the lease at some time
 	owner   uuid.UUID
 	until   time.Time
 	version int64
 }
 
-// is reports whether searches answer from that version.
+// is reports whether searches use documents of that version.
 func (c *searchIndex) is(version int64) bool { return c.held && c.version == version }
 
 type document struct {
@@ -46,7 +46,7 @@ func (s *Store) SetIndexVersion(version int64) {
 	s.locked(func() { s.answersFrom = &version })
 }
 
-// Unindexed implements repository.SearchIndex. Messages of the archive come after those of the live table.
+// Unindexed implements repository.SearchIndex. It returns archived messages after the live ones.
 func (s *Store) Unindexed(ctx context.Context, version int64, limit int, maxBytes, maxValue int64) ([]entity.Message, error) {
 	var messages []entity.Message
 	err := s.Step(ctx, "find messages to index", func(time.Time) error {
@@ -100,7 +100,7 @@ func (s *Store) StoreDocuments(ctx context.Context, version int64, documents []e
 				r = s.Archived[d.MessageID]
 			}
 			if r == nil {
-				continue // deleted meanwhile
+				continue // the message was deleted
 			}
 			if s.index.is(version) {
 				if s.documents[d.MessageID] == nil {
@@ -144,7 +144,7 @@ func (s *Store) indexedUntil(now time.Time) time.Time {
 	return until
 }
 
-// IndexerStall implements repository.SearchIndex. There are no transactions.
+// IndexerStall implements repository.SearchIndex. This store has no transactions, so the indexer never waits.
 func (s *Store) IndexerStall(ctx context.Context) (repository.IndexerStall, error) {
 	return repository.IndexerStall{}, s.Step(ctx, "read the state of the search index", func(time.Time) error { return nil })
 }

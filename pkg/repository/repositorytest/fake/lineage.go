@@ -14,17 +14,17 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/memory"
 )
 
-// arrival is a returned message, and the attempt that sent it.
+// arrival is a message that is a return, and the attempt that sent its record.
 type arrival struct {
 	message   *entity.Message
 	parent    *row
-	attempt   entity.Attempt // or its known fields while it is a claim
+	attempt   entity.Attempt // a claim without a result has only some of the fields
 	byContent bool
 	confirmed bool
 }
 
-// findReturns finds the attempts of messages that are about to be stored. Returns by headers come first: an attempt
-// with such a return is not matched by content any more.
+// findReturns finds the returns among messages that are about to be stored, and their attempts. Returns by headers are
+// found first, because an attempt with a confirmed one is not matched by content any more.
 func (s *Store) findReturns(messages []*entity.Message, batch repository.Batch, now time.Time) []repository.Arrival {
 	var found []arrival
 	named := map[uuid.UUID]bool{}
@@ -47,7 +47,8 @@ func (s *Store) findReturns(messages []*entity.Message, batch repository.Batch, 
 	return arrivals
 }
 
-// returnsByContent finds attempts that sent the content of these messages, except those that headers name.
+// returnsByContent finds the attempts that sent the content of these messages. named are the attempts that already have
+// a return by headers in this batch; they are left out.
 func (s *Store) returnsByContent(messages []*entity.Message, batch repository.Batch, now time.Time, named map[uuid.UUID]bool) []arrival {
 	var found []arrival
 	sent := s.sentSince(now.Add(-batch.ReturnWindow), named)
@@ -76,13 +77,13 @@ func (s *Store) returnsByContent(messages []*entity.Message, batch repository.Ba
 	return found
 }
 
-// slot identifies the one return by content of an attempt, confirmed or not.
+// slot identifies one of the two returns by content that an attempt may have: the confirmed one or the unconfirmed one.
 type slot struct {
 	attempt   uuid.UUID
 	confirmed bool
 }
 
-// open reports whether the slot of an attempt is free.
+// open reports whether the attempt of a can still get a return by content, confirmed or unconfirmed.
 func (s *Store) open(a arrival, confirmed bool) bool {
 	if !confirmed {
 		return !s.byContent[slot{a.attempt.ID, false}]
@@ -91,14 +92,15 @@ func (s *Store) open(a arrival, confirmed bool) bool {
 	return !cameBack
 }
 
-// contentKey is the key by which messages that may be returns of the same attempts are grouped.
+// contentKey groups the attempts whose records may come back as the same message: by original topic and hash of the
+// record.
 type contentKey struct {
 	topic string
 	hash  int64
 }
 
-// sentSince returns the attempts that were acknowledged since then, or that began since then and have no result,
-// except those that headers name, the latest first.
+// sentSince returns the attempts that were acknowledged since then, and those that began since then and have no result,
+// the latest first. It leaves out the attempts in named.
 func (s *Store) sentSince(then time.Time, named map[uuid.UUID]bool) map[contentKey][]arrival {
 	found := map[contentKey][]arrival{}
 	for _, r := range s.Rows {
@@ -120,7 +122,8 @@ func (s *Store) sentSince(then time.Time, named map[uuid.UUID]bool) map[contentK
 	return found
 }
 
-// sent returns the acknowledged attempts, and the present claim as an attempt that ended when it began.
+// sent returns the acknowledged attempts of a message. Its present claim is included as an attempt whose end is the
+// claim's beginning.
 func sent(r *row) []entity.Attempt {
 	var sent []entity.Attempt
 	for _, a := range r.Attempts {
@@ -136,7 +139,7 @@ func sent(r *row) []entity.Attempt {
 	return sent
 }
 
-// sentHash returns the hash of the record that an attempt sent; 0 for none.
+// sentHash returns the hash of the record that an attempt sent; 0 when the record has no hash.
 func sentHash(r *row, attempt uuid.UUID) int64 {
 	if c, ok := r.Edits[attempt]; ok {
 		return c.SentHash
@@ -144,8 +147,8 @@ func sentHash(r *row, attempt uuid.UUID) int64 {
 	return entity.RecordHash(r.Message.Record.Key, r.Message.Record.Value)
 }
 
-// sentSame reports whether an attempt sent the key and the value of m. If a patch made the value, only the hash is
-// compared.
+// sentSame reports whether an attempt sent the key and the value of m. When a patch made the value, the value is not
+// stored, and only the hash is compared.
 func sentSame(a arrival, m *entity.Message) bool {
 	record := a.parent.Message.Record
 	if e := a.parent.Edits[a.attempt.ID].Edit; e != nil {
@@ -157,8 +160,8 @@ func sentSame(a arrival, m *entity.Message) bool {
 	return bytes.Equal(record.Key, m.Record.Key) && bytes.Equal(record.Value, m.Record.Value)
 }
 
-// refute removes the return by content of an attempt that sent nothing: an equal record had come in. Its message
-// stays a child.
+// refute removes the return by content of an attempt that sent nothing, because the record of that return came from
+// another producer. Its message stays a child.
 func (s *Store) refute(r *row, attempt uuid.UUID) {
 	if !s.byContent[slot{attempt, true}] {
 		return
@@ -170,7 +173,7 @@ func (s *Store) refute(r *row, attempt uuid.UUID) {
 	}
 }
 
-// arrive makes a message the child of its parent, and records it in the trail if that makes the message DEAD.
+// arrive makes a message the child of its parent. If this makes the message DEAD, arrive appends an audit entry.
 func (s *Store) arrive(a arrival, now time.Time) repository.Arrival {
 	before := *a.message
 	if a.byContent && s.open(a, a.confirmed) {

@@ -61,7 +61,7 @@ func (s *Store) replaceMapping(now time.Time, rules []entity.TopicRule, cause en
 	})
 }
 
-// Unmapped implements repository.Mappings, ties by name.
+// Unmapped implements repository.Mappings. Topics with equal numbers are ordered by name.
 func (s *Store) Unmapped(ctx context.Context, visible *entity.TopicPatterns) ([]repository.UnmappedTopic, error) {
 	var topics []repository.UnmappedTopic
 	err := s.Step(ctx, "list topics without an original", func(time.Time) error {
@@ -82,7 +82,7 @@ func (s *Store) Unmapped(ctx context.Context, visible *entity.TopicPatterns) ([]
 	return topics, err
 }
 
-// mapMessages is Change with entity.RedriveMap.
+// mapMessages implements Change for entity.RedriveMap.
 func (s *Store) mapMessages(ctx context.Context, c repository.Change, cause entity.AuditInfo) ([]uuid.UUID, error) {
 	if !entity.ValidTopic(c.OriginalTopic) {
 		return nil, fmt.Errorf("map messages: original topic %q: %w", c.OriginalTopic, entity.ErrInvalid)
@@ -103,8 +103,8 @@ func (s *Store) mapMessages(ctx context.Context, c repository.Change, cause enti
 	return changed, err
 }
 
-// mapTo sets the original topic of one message, and reports whether an operator has set it to that. The consumer
-// group that failed on the message is recorded for the topic.
+// mapTo sets the original topic of one message. It returns true when the message now has this topic from an operator.
+// The consumer group that failed on the message becomes a consumer group of the topic.
 func (s *Store) mapTo(now time.Time, id uuid.UUID, c repository.Change, cause entity.AuditInfo) bool {
 	r, ok := s.Rows[id]
 	if !ok || !mappable(&r.Message) || r.Message.Origin.Confidence == entity.FromHeader && !c.OverHeader {

@@ -14,10 +14,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// notification is a notification and internal data of the store.
+// notification is a notification, with data that only the store needs.
 type notification struct {
 	repository.Notification
-	readyAt        time.Time // when it was to be sent first
+	readyAt        time.Time // when the notification should first be sent
 	dueAt          time.Time
 	open           bool
 	takenAt        time.Time
@@ -74,7 +74,7 @@ func (s *Store) keepNotification(n repository.NewNotification, k repository.Kept
 	}
 }
 
-// add adds an event to an open notification.
+// add merges a new notification into an open one.
 func (n *notification) add(more repository.NewNotification) {
 	n.Events += more.Events
 	if first := entity.TruncateTime(more.First); first.Before(n.First) {

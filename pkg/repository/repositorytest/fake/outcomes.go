@@ -10,10 +10,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// groupOrigin is the source of a topic's consumer group.
+// groupOrigin says how a consumer group of a topic became known: from messages (noted), or from the configuration.
 type groupOrigin struct{ noted, configured bool }
 
-// partitionOfGroup is the key of a committed offset: a partition of one topic id, and the group.
+// partitionOfGroup is the key of a committed offset: the consumer group, the topic with its id, and the partition.
 type partitionOfGroup struct {
 	repository.TopicGroup
 	topicID   string
@@ -35,7 +35,7 @@ func (s *Store) SaveConsumerGroups(ctx context.Context, groups []repository.Topi
 	})
 }
 
-// saveGroup records a consumer group, a new one only while its topic has few.
+// saveGroup stores a consumer group. A new one is stored only while its topic has fewer than repository.MaxTopicGroups.
 func (s *Store) saveGroup(g repository.TopicGroup) {
 	known, there := s.groups[g]
 	if !there && s.topicGroups(g.Topic) >= repository.MaxTopicGroups {
@@ -73,7 +73,7 @@ func (s *Store) ConfigureGroups(ctx context.Context, groups []repository.TopicGr
 	})
 }
 
-// WatchedGroups implements repository.Outcomes, in order of topic and group.
+// WatchedGroups implements repository.Outcomes. The consumer groups are ordered by topic and name.
 func (s *Store) WatchedGroups(ctx context.Context) ([]repository.TopicGroup, error) {
 	var watched []repository.TopicGroup
 	err := s.Step(ctx, "list consumer groups", func(time.Time) error {
@@ -111,8 +111,8 @@ func (s *Store) SaveCommitted(ctx context.Context, offsets []repository.Committe
 	})
 }
 
-// observed returns m, the message of r, with the outcome that committed offsets show; of several groups the furthest
-// counts.
+// observed returns m, the message of r, with the outcome that the committed offsets show. When it has several consumer
+// groups, the highest offset counts.
 func (s *Store) observed(r *row, m entity.Message) entity.Message {
 	if m.Status != entity.Resolved || m.Outcome != entity.Published || len(r.Attempts) == 0 {
 		return m
@@ -133,8 +133,8 @@ func (s *Store) observed(r *row, m entity.Message) entity.Message {
 	return m
 }
 
-// groupsOf returns the groups whose offsets give the outcome of a message that was sent to topic: its own, else the
-// configured ones, in order.
+// groupsOf returns the consumer groups whose offsets show the outcome of a message that was sent to topic: the
+// message's own, or else those configured for the topic, in order.
 func (s *Store) groupsOf(m *entity.Message, topic string) []string {
 	if m.Failure.ConsumerGroup != "" {
 		return []string{m.Failure.ConsumerGroup}

@@ -72,7 +72,7 @@ func (s *Store) newRedrive(n repository.NewRedrive, now time.Time) (*redrive, er
 	return r, nil
 }
 
-// batchSize limits the batches of a redrive with a rate to the messages of one second.
+// batchSize returns the size of the batches. With a rate, a batch has at most the messages of one second.
 func batchSize(n repository.NewRedrive) (int, error) {
 	if n.BatchSize < 1 {
 		return 0, fmt.Errorf("batches of %d messages: %w", n.BatchSize, entity.ErrInvalid)
@@ -83,7 +83,7 @@ func batchSize(n repository.NewRedrive) (int, error) {
 	return n.BatchSize, nil
 }
 
-// asAsked returns a copy of the selection without its ids, which a redrive shows as its items.
+// asAsked returns a copy of the selection without its ids, because a redrive returns them as its items.
 func asAsked(s entity.Selection) entity.Selection {
 	s.IDs = nil
 	s.CreatedAfter, s.CreatedBefore = entity.TruncateTime(s.CreatedAfter), entity.TruncateTime(s.CreatedBefore)
@@ -127,7 +127,7 @@ func olderThan(r *redrive, p repository.Cursor) bool {
 	return order < 0
 }
 
-// cut splits the ids into batches: exactly the canary's messages first, then the others.
+// cut splits the ids into batches. The first batches have exactly the canary's messages, the others all other messages.
 func cut(r *redrive, ids []uuid.UUID, size, canary int) {
 	canary = min(canary, len(ids))
 	for from := 0; from < len(ids); {
@@ -173,7 +173,7 @@ func (s *Store) LeaseBatch(ctx context.Context, id, owner uuid.UUID, lease time.
 	return leased, err
 }
 
-// free returns the next batch that may be leased; nil when there is none.
+// free returns the next batch that may be leased now; nil when there is none.
 func (s *Store) free(r *redrive, now time.Time) *batch {
 	if !r.Entity.State.Active() {
 		return r.Abandoned(now)
@@ -204,8 +204,8 @@ func waiting(b *batch) (n int) {
 	return n
 }
 
-// pace moves the time at which the rate allows another batch. It starts at now at the earliest, so that a pause is
-// not caught up.
+// pace sets the time at which the rate allows the next batch. The time is computed from now at the earliest, so that
+// the redrive does not catch up after a pause.
 func (s *Store) pace(r *redrive, now time.Time, messages int) {
 	if r.Entity.Options.Rate <= 0 {
 		return
@@ -264,8 +264,8 @@ func (s *Store) RedriveOutcomes(ctx context.Context, id uuid.UUID, canary bool) 
 	return counts, err
 }
 
-// outcomeOf returns the item with the outcome of its record, and the group whose offset gives it: of several
-// configured ones the one that has read furthest.
+// outcomeOf returns the item with the outcome of its record, and with the consumer group whose committed offset shows
+// it. When several consumer groups are configured, the one with the highest offset counts.
 func (s *Store) outcomeOf(redrive uuid.UUID, item entity.RedriveItem) entity.RedriveItem {
 	committed := int64(-1)
 	if item.Topic != "" {
@@ -294,14 +294,13 @@ func (s *Store) outcomeOf(redrive uuid.UUID, item entity.RedriveItem) entity.Red
 	return item
 }
 
-// cameBack reports whether an attempt that a redrive made on the message has a
-// return.
+// cameBack reports whether any attempt of the redrive on the message has a return.
 func (s *Store) cameBack(message, redrive uuid.UUID) bool {
 	r, ok := s.Rows[message]
 	return ok && slices.Contains(slices.Collect(maps.Values(r.Returned)), redrive)
 }
 
-// selected is a message of a selection, and the reason why its action cannot take it now.
+// selected is a message of a selection. reason says why the action cannot take the message now.
 type selected struct {
 	id         uuid.UUID
 	topic      string
@@ -310,8 +309,8 @@ type selected struct {
 	reason     string
 }
 
-// selection returns the messages that n selects, in the order in which they are processed. A selection without any
-// condition is entity.ErrInvalid.
+// selection returns the messages that n selects, in the order in which the redrive processes them. For a selection
+// without any condition the error is entity.ErrInvalid.
 func (s *Store) selection(n repository.NewRedrive) ([]selected, error) {
 	takes, err := taken(n)
 	if err != nil {
@@ -360,7 +359,7 @@ func judged(m *entity.Message, action entity.RedriveAction, takes func(*entity.M
 	case takes(m):
 	case m.Claimed():
 		f.reason = repository.SkippedTaken
-	case action == entity.RedriveMap && mappable(m): // its own header names the topic
+	case action == entity.RedriveMap && mappable(m): // the own header of its record names the topic
 		f.reason = repository.SkippedOriginKnown
 	default:
 		f.reason = repository.SkippedNotRetryable
@@ -368,7 +367,7 @@ func judged(m *entity.Message, action entity.RedriveAction, takes func(*entity.M
 	return f
 }
 
-// taken returns a function that reports whether the action accepts a message.
+// taken returns a function that reports whether the action can take a message.
 func taken(n repository.NewRedrive) (func(*entity.Message) bool, error) {
 	switch n.Action {
 	case entity.RedriveRetry:
@@ -387,8 +386,7 @@ func taken(n repository.NewRedrive) (func(*entity.Message) bool, error) {
 	return nil, fmt.Errorf("action %q: %w", n.Action, entity.ErrInvalid)
 }
 
-// mappable reports whether the message is in a state in which its original topic
-// may be set.
+// mappable reports whether the original topic of a message in this status may be set.
 func mappable(m *entity.Message) bool { return m.Status == entity.Pending || m.Status == entity.Dead }
 
 // PreviewRedrive implements repository.Selections.
@@ -479,7 +477,7 @@ func (s *Store) overlaps(but uuid.UUID, mine map[uuid.UUID]bool) []entity.Overla
 	return overlaps
 }
 
-// ReturnedErrors implements repository.Selections. It assumes that a message comes back from one redrive only.
+// ReturnedErrors implements repository.Selections. It assumes that all returns of a message belong to one redrive.
 func (s *Store) ReturnedErrors(ctx context.Context, id uuid.UUID) ([]entity.ReturnedError, error) {
 	var list []entity.ReturnedError
 	err := s.WithRedrive(ctx, "group the returns of a redrive", id, func(*redrive, time.Time) error {

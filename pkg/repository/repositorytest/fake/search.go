@@ -66,7 +66,7 @@ func pastCursor(q repository.SearchQuery, r *row) bool {
 	return q.After == (repository.Cursor{}) || compareRows(q.Sort, r, entity.TruncateTime(q.After.CreatedAt), q.After.ID) > 0
 }
 
-// compareRows compares a with a cursor in an order.
+// compareRows compares the position of a with the position of a cursor in a list.
 func compareRows(by repository.Sort, a *row, at time.Time, id uuid.UUID) int {
 	n := cmp.Or(sortTime(by, a).Compare(at), bytes.Compare(a.Message.ID[:], id[:]))
 	if by.Ascending {
@@ -75,7 +75,7 @@ func compareRows(by repository.Sort, a *row, at time.Time, id uuid.UUID) int {
 	return -n
 }
 
-// CountMatching implements repository.Searcher. It always counts.
+// CountMatching implements repository.Searcher. It always counts the messages, so its numbers are exact.
 func (s *Store) CountMatching(ctx context.Context, q repository.CountQuery) (repository.MatchCount, error) {
 	count := repository.MatchCount{Exact: true}
 	err := s.Step(ctx, "count messages", func(time.Time) error {
@@ -85,7 +85,7 @@ func (s *Store) CountMatching(ctx context.Context, q repository.CountQuery) (rep
 	return count, err
 }
 
-// Export implements repository.Searcher. All messages are copied at one moment.
+// Export implements repository.Searcher. It copies all messages in one step.
 func (s *Store) Export(ctx context.Context, q repository.ExportQuery, yield func(*entity.Message) error) error {
 	var found []entity.Message
 	err := s.Step(ctx, "export messages", func(time.Time) error {
@@ -149,7 +149,8 @@ func (s *Store) Restore(ctx context.Context, id uuid.UUID, cause entity.AuditInf
 	return m, err
 }
 
-// restore resets the retries. It is not a transition of the state chart, which does not include the archive.
+// restore resets what a message's retries have changed. The state chart has no such transition, because it does not
+// include the archive.
 func restore(r *row, now time.Time) {
 	m := &r.Message
 	m.Status, m.RetryCount, m.UpdatedAt, m.NextAttemptAt = entity.Pending, 0, now, now
@@ -157,8 +158,8 @@ func restore(r *row, now time.Time) {
 	r.Rescues = 0
 }
 
-// Archive moves a message to the archive unchanged, whatever its state and age. It is for tests and development and
-// not part of the contract: the memory store does not archive by age.
+// Archive moves a message to the archive unchanged, whatever its state and age. It is for tests and not part of the
+// contract: this store archives nothing by itself.
 func (s *Store) Archive(id uuid.UUID) {
 	s.locked(func() {
 		if r, ok := s.Rows[id]; ok {
@@ -169,7 +170,7 @@ func (s *Store) Archive(id uuid.UUID) {
 	})
 }
 
-// meant matches messages of the store by all conditions of a filter.
+// meant returns a function that reports whether a message meets all conditions of a filter.
 func (s *Store) meant(f entity.Filter) func(*entity.Message) bool {
 	isNamed := memory.Named(f.Topic)
 	return func(m *entity.Message) bool {
@@ -194,7 +195,7 @@ func described(f entity.Filter, m *entity.Message) bool {
 		(f.Group == uuid.Nil || m.Group == f.Group)
 }
 
-// within reports whether t is from after to before; zero bounds are unlimited, and a zero t is never within.
+// within reports whether t is between after and before. A zero bound does not limit; a zero t is never between them.
 func within(t, after, before time.Time) bool {
 	after, before = entity.TruncateTime(after), entity.TruncateTime(before)
 	if t.IsZero() {
@@ -203,7 +204,7 @@ func within(t, after, before time.Time) bool {
 	return (after.IsZero() || !t.Before(after)) && (before.IsZero() || t.Before(before))
 }
 
-// documented reports whether a message has a search document of the present version that contains every term of the
+// documented reports whether a message has a document of the present version that contains every word and term of the
 // filter.
 func (s *Store) documented(f entity.Filter, id uuid.UUID) bool {
 	d := s.documents[id]
@@ -216,7 +217,7 @@ func (s *Store) documented(f entity.Filter, id uuid.UUID) bool {
 		}
 	}
 	for _, word := range f.Words {
-		// No text can contain such a word.
+		// A word that is not valid UTF-8 or contains NUL cannot be in a text.
 		if !utf8.ValidString(word) || strings.ContainsRune(word, 0) || !strings.Contains(d.text, strings.ToLower(word)) {
 			return false
 		}

@@ -74,7 +74,7 @@ func (s *Store) consumerGroups(topic string) []string {
 	return names
 }
 
-// TopicTotals implements repository.Topics, by topic, the others last.
+// TopicTotals implements repository.Topics. Totals are ordered by topic; the total of all other topics is the last.
 func (s *Store) TopicTotals(ctx context.Context, names []string) ([]repository.TopicTotal, error) {
 	all, err := s.TopicSummaries(ctx, repository.TopicQuery{})
 	if err != nil {
@@ -104,7 +104,7 @@ func (s *Store) TopicTotals(ctx context.Context, names []string) ([]repository.T
 func (s *Store) IngestPositions(ctx context.Context) ([]repository.IngestPosition, error) {
 	var positions []repository.IngestPosition
 	err := s.Step(ctx, "read ingest positions", func(time.Time) error {
-		present := map[string]int32{} // numbers of incarnations increase
+		present := map[string]int32{} // the highest number of an incarnation is the present one
 		for topic, life := range s.Incarnations {
 			present[topic.Name] = max(present[topic.Name], life)
 		}

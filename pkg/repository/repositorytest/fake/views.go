@@ -32,7 +32,7 @@ func (s *Store) Views(ctx context.Context, owner string) ([]entity.View, error) 
 	return views, err
 }
 
-// order puts the owner's views in front of the shared ones.
+// order returns the sort key with which a list has the owner's views first and then the shared ones.
 func order(v entity.View) int {
 	if v.Shared {
 		return 1

@@ -21,11 +21,12 @@ type Archive struct {
 // NewArchive returns the Archive of a database.
 func NewArchive(db *conn.DB, messages *Messages) *Archive { return &Archive{db, messages} }
 
-// archiveLock is the advisory lock that allows one archiver at a time. The number is specific to this product.
+// archiveLock is the number of the advisory lock with which only one archiver runs at a time. No other product is
+// likely to use this number.
 const archiveLock = 0x646c71617263 // "dlqarc"
 
-// TryLock takes the lock of the archiver; ok is false when another holds it. The lock ends with its connection, so a
-// process that dies leaves no lock.
+// TryLock takes the lock of the archiver; ok is false when another archiver holds the lock. The lock ends with its
+// connection, so a process that dies leaves no lock.
 func (s *Archive) TryLock(ctx context.Context) (unlock func(), ok bool, err error) {
 	connection, err := s.db.Pool.Conn(ctx)
 	if err != nil {
@@ -36,15 +37,17 @@ func (s *Archive) TryLock(ctx context.Context) (unlock func(), ok bool, err erro
 		return nil, false, conn.Translate("lock the archive", err)
 	}
 	return func() {
-		// A cancelled caller still unlocks; if that fails, the connection is broken and its lock has ended with it.
+		// The lock is released even when the caller was cancelled. If this statement fails, the connection is broken,
+		// and the lock has ended with it.
 		_, _ = connection.ExecContext(context.WithoutCancel(ctx), `SELECT pg_advisory_unlock($1)`, int64(archiveLock))
 		_ = connection.Close()
 	}, true, nil
 }
 
-// ArchiveOld moves final messages that last changed longer than days ago into the archive, batch rows a transaction,
-// and returns how many. Locked rows wait for the next run. When ctx ends or a batch fails, the batches before stay in
-// the archive and are counted; when the connection is lost they stay, and the count is too low.
+// ArchiveOld moves final messages that last changed longer than days ago into the archive. Each transaction moves at
+// most batch messages. ArchiveOld returns how many it moved. Messages that are locked are left for the next run. When
+// ctx ends or a batch fails, the earlier batches stay in the archive and are counted. When the connection is lost, they
+// stay too, but the returned number is too low.
 func (s *Archive) ArchiveOld(ctx context.Context, days, batch int) (int64, error) {
 	connection, err := s.db.Pool.Conn(ctx)
 	if err != nil {
@@ -52,7 +55,7 @@ func (s *Archive) ArchiveOld(ctx context.Context, days, batch int) (int64, error
 	}
 	defer func() { _ = connection.Close() }()
 	var total int64
-	err = conn.Retry(ctx, func() error { // what a call moved before a conflict with other sessions is kept
+	err = conn.Retry(ctx, func() error { // messages that a failed call has moved stay moved and are counted
 		n, err := s.archiveOnce(ctx, connection, days, batch)
 		total += n
 		return err
@@ -60,23 +63,23 @@ func (s *Archive) ArchiveOld(ctx context.Context, days, batch int) (int64, error
 	return total, conn.Translate("archive messages", err)
 }
 
-// archiveOnce calls the procedure, and returns how many messages it moved.
+// archiveOnce calls the archive procedure once, and returns how many messages it moved.
 func (s *Archive) archiveOnce(ctx context.Context, connection *sql.Conn, days, batch int) (int64, error) {
 	var session int
-	// Reset the count: if this call fails at once, that of an earlier call must not be used.
+	// The count is set to 0 first, because the count of an earlier call would be read if this call fails at once.
 	if err := connection.QueryRowContext(ctx, `SELECT pg_backend_pid() FROM set_config('dlq.archived', '0', false)`).Scan(&session); err != nil {
 		return 0, err
 	}
 	failed := s.callArchive(ctx, connection, session, days, batch)
 	n, err := archived(ctx, connection)
-	if failed != nil { // so the count may not be known
+	if failed != nil { // then archived may have failed too
 		return n, failed
 	}
 	return n, err
 }
 
-// callArchive calls the procedure once and waits for its end. When ctx ends, it first asks the server to cancel the
-// call: the driver alone would close the connection, on which the count is stored.
+// callArchive calls the procedure once and waits for its end. When ctx ends, it asks the server to cancel the call. The
+// driver would close the connection instead, and the count, which is stored in the session, would be lost.
 func (s *Archive) callArchive(ctx context.Context, connection *sql.Conn, session, days, batch int) error {
 	detached, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
@@ -99,14 +102,15 @@ func (s *Archive) callArchive(ctx context.Context, connection *sql.Conn, session
 	return err
 }
 
-// stopTimeout is how long a statement may take to stop.
+// stopTimeout is the maximum time in which a cancelled statement must end.
 const stopTimeout = 2 * time.Second
 
-// stopSession cancels the statement of a session until it has ended, for at most stopTimeout.
+// stopSession cancels the statement of a session, again and again until the statement has ended, for at most
+// stopTimeout.
 func (s *Archive) stopSession(ctx context.Context, session int, ended <-chan struct{}) {
 	bounded, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
-	for { // a statement that had not started must be cancelled again
+	for { // a cancellation before the statement starts has no effect
 		_, err := s.db.Pool.ExecContext(bounded, `SELECT pg_cancel_backend($1)`, session)
 		again := time.NewTimer(100 * time.Millisecond)
 		select {
@@ -122,7 +126,8 @@ func (s *Archive) stopSession(ctx context.Context, session int, ended <-chan str
 	}
 }
 
-// archived returns how many messages the last call in a session moved; every batch stored the count.
+// archived returns how many messages the last call of the procedure in a session has moved. The procedure stores the
+// number after every batch.
 func archived(ctx context.Context, connection *sql.Conn) (int64, error) {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
@@ -137,7 +142,8 @@ func archived(ctx context.Context, connection *sql.Conn) (int64, error) {
 	return n, nil
 }
 
-// The cut-off is in both conditions, so that neither reads a later partition.
+// PurgeQuery deletes archived messages. The cut-off is in both conditions, so that neither of them reads later
+// partitions.
 const PurgeQuery = `
 	WITH due AS MATERIALIZED (
 		SELECT id, archived_at FROM dlq.dlq_messages_archive
@@ -156,16 +162,17 @@ const PurgeQuery = `
 	)
 	SELECT count(*) FROM gone`
 
-// CreatePartitions creates the partition of the archive for the present quarter and for ahead more quarters, where
-// they are missing, and returns how many it created.
+// CreatePartitions creates missing partitions of the archive: that of the present quarter, and those of the next
+// `ahead` quarters. It returns how many it created.
 func (s *Archive) CreatePartitions(ctx context.Context, ahead int) (made int64, err error) {
 	err = s.db.GetUnprepared(ctx, &made, `SELECT dlq.create_archive_partitions($1)`, ahead)
 	return made, conn.Translate("create partitions of the archive", err)
 }
 
-// PurgePartitions detaches the partitions whose messages have all been in the archive longer than days, and deletes
-// the rows of those messages as PurgeArchive does; it returns the number of messages. A partition that is being read
-// is left. It also completes what an earlier call began.
+// PurgePartitions detaches the partitions whose messages have all been in the archive for longer than days. Like
+// PurgeArchive, it then deletes what belongs to these messages in other tables. It returns the number of messages. A
+// partition that is being read is left for the next call. PurgePartitions also completes an earlier call that was
+// interrupted.
 func (s *Archive) PurgePartitions(ctx context.Context, days, batch int) (int64, error) {
 	if days < 0 || batch < 1 {
 		return 0, fmt.Errorf("purge partitions of the archive: days %d, batch %d", days, batch)
@@ -176,8 +183,8 @@ func (s *Archive) PurgePartitions(ctx context.Context, days, batch int) (int64, 
 	return total, errors.Join(conn.Translate("detach partitions of the archive", err), purged)
 }
 
-// PurgeArchive deletes messages that have been in the archive longer than days, with their attempts, edits and
-// returns, batch rows a transaction, and returns how many messages.
+// PurgeArchive deletes messages that have been in the archive for longer than days, with their attempts, edits and
+// returns. Each transaction deletes at most batch messages. PurgeArchive returns the number of messages.
 func (s *Archive) PurgeArchive(ctx context.Context, days, batch int) (int64, error) {
 	if days < 0 || batch < 1 {
 		return 0, fmt.Errorf("purge the archive: days %d, batch %d", days, batch)

@@ -126,8 +126,8 @@ func (s *Messages) getOne(ctx context.Context, where, query string, id uuid.UUID
 	return m, nil
 }
 
-// total is the bytes of key, value and headers of a message and of all earlier ones; out-of-line values are read
-// while it is within $2.
+// total is the sum of the bytes of key, value and headers of a message and of all messages before it. Values that are
+// stored out of line are read only while total is at most $2.
 var loadQuery = `
 	SELECT m.total, ` + codec.StateColumns + `, ` + codec.ByteColumns("m.room", "m.room") + `
 	FROM (
@@ -152,7 +152,7 @@ func (s *Messages) Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) ([
 	loaded := make([]entity.Message, 0, len(ids))
 	err := codec.EachRow(ctx, s.db, loadQuery, []any{codec.UUIDArray(ids), maxBytes}, &total, func(r *codec.Row) error {
 		switch {
-		case examined < len(ids): // an earlier message did not fit
+		case examined < len(ids): // an earlier message did not fit into maxBytes
 			return nil
 		case total <= maxBytes:
 			m, err := r.MessageWithBytes()
@@ -173,8 +173,8 @@ func (s *Messages) Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) ([
 	return loaded, examined, nil
 }
 
-// partQuery reads a part of a value. Values are stored out of line and uncompressed, so that only the part is read.
-// bytea counts from 1.
+// partQuery returns the query for a part of a value. Values are stored out of line and uncompressed, so PostgreSQL
+// reads only that part. Positions in a bytea count from 1.
 func partQuery(from codec.Source) string {
 	return `SELECT substring(m.value FROM $2::int + 1 FOR $3::int) AS value FROM ` + from.View + ` m WHERE ` + from.Has("$1")
 }
