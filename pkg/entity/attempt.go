@@ -7,8 +7,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// ErrorClass is the reason why a publish did not succeed. It is stored, shown and decides the next step; the set is
-// closed.
+// ErrorClass says why an attempt did not succeed. It is stored and shown, and decides what happens next. No other
+// values exist.
 type ErrorClass string
 
 const (
@@ -17,23 +17,25 @@ const (
 	BrokerUnavailable ErrorClass = "BROKER_UNAVAILABLE"
 	RateLimited       ErrorClass = "RATE_LIMITED"
 
-	// BadRecord is permanent for the record: too large, or invalid.
+	// BadRecord is permanent for the record: it is too large or invalid.
 	BadRecord ErrorClass = "BAD_RECORD"
 
-	// Unauthorized, UnknownTopic and LoopRefused concern the topic; the message stays unchanged.
+	// Unauthorized, UnknownTopic and LoopRefused are about the target topic. The message becomes PENDING again, and the
+	// attempt does not count.
 	Unauthorized ErrorClass = "UNAUTHORIZED"
 	UnknownTopic ErrorClass = "UNKNOWN_TOPIC"
 	LoopRefused  ErrorClass = "LOOP_REFUSED"
 
-	// Undeclared and PointerRefused concern the message, which stays unchanged: only the record's headers name the
-	// original topic and no declaration confirms it, or the record that a pointer names must not be read.
+	// Undeclared and PointerRefused are about one message, which stays unchanged. Undeclared: only the headers of the
+	// record name its original topic, and no declaration confirms it. PointerRefused: the record names another record
+	// that has its value, and that record must not be read.
 	Undeclared     ErrorClass = "UNDECLARED"
 	PointerRefused ErrorClass = "POINTER_REFUSED"
 
-	// AlreadyPublished: the attempt's record was found in the target log, which counts as success.
+	// AlreadyPublished: the record of the attempt was found in the target log. The attempt counts as a success.
 	AlreadyPublished ErrorClass = "ALREADY_PUBLISHED"
 
-	// UnknownClass: the attempt is not settled, or its error has no other class.
+	// UnknownClass: the attempt could not be settled, or its error has no other class.
 	UnknownClass ErrorClass = "UNKNOWN"
 )
 
@@ -42,32 +44,35 @@ func (c ErrorClass) OfMessage() bool {
 	return c == BadRecord || c == Undeclared || c == PointerRefused
 }
 
-// Verdict is the end of an attempt as the state machine reads it. The store derives the new status from it.
+// Verdict says how an attempt ended. It decides the new status of the message.
 type Verdict string
 
 const (
-	// Acknowledged: the broker acknowledged the record. RETRYING to RESOLVED.
+	// Acknowledged: the broker acknowledged the record. The message changes from RETRYING to RESOLVED.
 	Acknowledged Verdict = "acknowledged"
-	// Skipped: no Kafka is configured; resolved without sending anything.
+	// Skipped: no Kafka is configured. The message becomes RESOLVED although nothing was sent.
 	Skipped Verdict = "skipped"
-	// Failed: a transient error. To PENDING with the next attempt time, or to DEAD when the attempts are used up.
+	// Failed: a transient error. The message becomes PENDING with a time for its next attempt, or DEAD when its
+	// attempts are used up.
 	Failed Verdict = "failed"
-	// Rejected: the record can never be accepted. To DEAD.
+	// Rejected: the record can never be accepted. The message becomes DEAD.
 	Rejected Verdict = "rejected"
-	// Refused: the topic cannot accept the record now. To PENDING; the attempt does not count.
+	// Refused: the topic cannot accept the record now. The message becomes PENDING; the attempt does not count.
 	Refused Verdict = "refused"
-	// GivenBack: the process that claimed the message did not send the record. To PENDING; the attempt does not count.
+	// GivenBack: the process that claimed the message did not send the record. The message becomes PENDING; the attempt
+	// does not count.
 	GivenBack Verdict = "given_back"
-	// InDoubt: it is not known whether the record was written. Stays RETRYING until the attempt is settled.
+	// InDoubt: it is not known whether the record was written. The message stays RETRYING until the attempt is settled.
 	InDoubt Verdict = "in_doubt"
-	// Rescued: the attempt's process died, and the target log does not have its record. To PENDING; the attempt does
-	// not count. The tenth rescue in a row leads to DEAD, because the message itself may crash the process.
+	// Rescued: the process of the attempt died, and the target log does not have its record. The message becomes
+	// PENDING; the attempt does not count. The tenth rescue in a row makes the message DEAD, because the message itself
+	// may crash the process.
 	Rescued Verdict = "rescued"
 	// Abandoned: the attempt could not be settled, and an operator ended it.
 	Abandoned Verdict = "abandoned"
 )
 
-// Valid reports whether a Result may have the verdict: all except Abandoned, which only an operator sets.
+// Valid reports whether a Result may have this verdict. All may except Abandoned, which only an operator's action sets.
 func (v Verdict) Valid() bool {
 	return slices.Contains([]Verdict{Acknowledged, Skipped, Failed, Rejected, Refused, GivenBack, InDoubt, Rescued}, v)
 }
@@ -75,12 +80,12 @@ func (v Verdict) Valid() bool {
 // Attempt is one try to send a message, with its result. A message's history is the list of its attempts.
 type Attempt struct {
 	MessageID uuid.UUID
-	Number    int       // only increases; a requeue does not reset it
-	ID        uuid.UUID // the claim's id, sent as dlq-redrive-id
-	// RetryCount is the message's count including this attempt, also if the attempt was given back later. If the
-	// record comes back as a new message, that message continues from this count.
+	Number    int       // number of the attempt on its message; a requeue does not reset it
+	ID        uuid.UUID // id of the claim, sent as the header dlq-redrive-id
+	// RetryCount is the message's count including this attempt, even if the attempt was given back later. If the
+	// attempt's record comes back as a new message, the retry count of that message starts from this count.
 	RetryCount int
-	RedriveID  uuid.UUID // of the redrive that made it; uuid.Nil for none
+	RedriveID  uuid.UUID // redrive that made the attempt; uuid.Nil for none
 	Verdict    Verdict
 	Actor      string
 	StartedAt  time.Time
@@ -92,8 +97,8 @@ type Attempt struct {
 	TopicID    string // Kafka's id of the topic's incarnation at that time; "" when unknown
 	Partition  int32
 	Offset     int64 // -1 when not known
-	// ConsumerGroup is the consumer group that failed on the message. It is set for attempts of redrives only; ""
-	// when it is not known or the message no longer exists.
+	// ConsumerGroup is the consumer group that failed on the message. It is set only in attempts that AttemptsOf
+	// returns; "" when it is not known or the message no longer exists.
 	ConsumerGroup string
-	Edit          *Edit // how the sent record differed from the message; nil: unchanged
+	Edit          *Edit // how the sent record differed from the message; nil when it did not
 }

@@ -7,18 +7,19 @@ import (
 	"github.com/google/uuid"
 )
 
-// AuditInfo is who made a change and why. The audit trail stores it with the change.
+// AuditInfo says who made a change and why. The audit trail stores it with the change.
 type AuditInfo struct {
 	Actor     string // never empty
 	Reason    string // in the actor's words; "" when none was given
 	RequestID string // id of the HTTP request, which the client may choose; "" for changes without a request
 	TraceID   string // trace id of the request, 32 hex digits; "" for none
 
-	// Operation identifies the work of one request: when the request is sent again after a crash, it finds the work
-	// that it started. It becomes the id of the attempt or of the redrive. uuid.Nil: the request will not be repeated.
+	// Operation identifies the work of one request. When the request is sent again after a crash, the work that it has
+	// started is found by this id. It becomes the id of the attempt or of the redrive. uuid.Nil when the request will
+	// not be repeated.
 	Operation uuid.UUID
 
-	// Call is made by the server for each HTTP request; uuid.Nil for changes without a request.
+	// Call is an id that the server makes for each HTTP request; uuid.Nil for changes without a request.
 	Call uuid.UUID
 }
 
@@ -34,7 +35,7 @@ const (
 	ActorHeartbeat = "heartbeat" // deletes the messages of heartbeats
 )
 
-// ActorKind is whether a person or dlq-manager itself made a change.
+// ActorKind says whether a person or dlq-manager itself made a change.
 type ActorKind string
 
 // The kinds of actors.
@@ -43,7 +44,7 @@ const (
 	ActorMachine ActorKind = "machine"
 )
 
-// Action names a change in the audit trail. The set is closed.
+// Action names a change in the audit trail. No other values exist.
 type Action string
 
 // The changes of messages and of redrives.
@@ -51,30 +52,30 @@ const (
 	ActionRetry   Action = "retry"   // an operator started an attempt
 	ActionAttempt Action = "attempt" // an attempt ended
 	ActionRequeue Action = "requeue"
-	ActionDead    Action = "dead" // by hand, or on arrival because no attempts were left
+	ActionDead    Action = "dead" // by hand, or when a message arrived without attempts left
 	ActionDelete  Action = "delete"
 	ActionMap     Action = "map"     // the original topic was set
-	ActionRestore Action = "restore" // from the archive
+	ActionRestore Action = "restore" // a message was moved back from the archive
 	ActionUnmask  Action = "unmask"  // a user saw masked values
 
 	// ActionReadPointer: the record that a pointer names was read for a user.
 	ActionReadPointer Action = "read_pointer"
 
 	ActionCreate Action = "create" // a redrive was created; the actions below change its state
-	ActionPass   Action = "pass"   // its canary passed
+	ActionPass   Action = "pass"   // the canary of the redrive passed
 	ActionPause  Action = "pause"
 	ActionResume Action = "resume"
 	ActionCancel Action = "cancel"
 	ActionStop   Action = "stop"
 	ActionFinish Action = "finish"
 
-	ActionAnnotate Action = "annotate" // an error group's note, link or mute
-	ActionReplace  Action = "replace"  // the topic mapping
-	ActionSave     Action = "save"     // a shared view
+	ActionAnnotate Action = "annotate" // the note, link or mute of an error group was changed
+	ActionReplace  Action = "replace"  // the topic mapping was replaced
+	ActionSave     Action = "save"     // a shared view was saved
 	ActionRedirect Action = "redirect" // the redirect of an original topic was created or replaced
 )
 
-// Kind is the kind of object that an entry of the audit trail belongs to.
+// Kind is the kind of object that an audit entry is about.
 type Kind string
 
 // The kinds of objects.
@@ -82,39 +83,40 @@ const (
 	KindMessage Kind = "message"
 	KindRedrive Kind = "redrive"
 	KindGroup   Kind = "group"   // error group
-	KindMapping Kind = "mapping" // of topics; there is one, and it has no id
-	// KindQuarantine is a record that could not be stored; LastError has its position.
+	KindMapping Kind = "mapping" // the topic mapping; there is only one, so it has no id
+	// KindQuarantine is a record in quarantine; LastError has its position.
 	KindQuarantine Kind = "quarantine"
 	KindList       Kind = "list"     // a search or an export; LastError has its query
 	KindView       Kind = "view"     // a shared view; LastError has its name and query
-	KindRedirect   Kind = "redirect" // of an original topic, whose name is in Topics
+	KindRedirect   Kind = "redirect" // redirect of an original topic, whose name is in Topics
 )
 
 // AuditEntry is one entry of the audit trail. Entries are never changed.
 type AuditEntry struct {
-	ID         int64 // increases: a later entry of the same object has a higher id
+	ID         int64 // a later entry of the same object has a higher id
 	At         time.Time
 	Action     Action
 	Kind       Kind
 	ObjectID   uuid.UUID
 	From, To   string // statuses or states; "" for none
-	RetryCount int    // of the changed message
+	RetryCount int    // retry count of the changed message
 	Class      ErrorClass
 	LastError  string
-	Topics     string // the topics that the change applies to, separated by commas; "": not given
+	Topics     string // topics to which the change applies, separated by commas; "" when the change names none
 	Cause      AuditInfo
 
-	// Set only where an entry represents all entries of its request; see repository.TrailQuery.ByRequest:
-	Entries  int           // of the request, up to one more than MaxRequestEntries
-	Redrive  RedriveAction // of the redrive that it created; "": none, or it is deleted
-	Selected int           // messages of that redrive
+	// These fields are set only in an entry that stands for all entries of its request; see
+	// repository.TrailQuery.ByRequest.
+	Entries  int           // number of the request's entries, counted up to MaxRequestEntries + 1
+	Redrive  RedriveAction // action of the redrive that the request created; "" when there is none or it was deleted
+	Selected int           // number of messages of that redrive
 }
 
-// MaxRequestEntries is the number up to which the entries of a request are counted.
+// MaxRequestEntries is the number up to which the entries of a request are counted exactly.
 const MaxRequestEntries = 1000
 
-// ActorKind reports who made the change. dlq-manager itself makes attempts and ends redrives, although
-// the cause of these names the person who started them.
+// ActorKind reports whether a person or dlq-manager itself made the change. Attempts and the ends of redrives are made
+// by dlq-manager itself, although their cause names the person who started them.
 func (e AuditEntry) ActorKind() ActorKind {
 	machine := slices.Contains([]Action{ActionAttempt, ActionPass, ActionStop, ActionFinish}, e.Action) ||
 		slices.Contains([]string{ActorSettler, ActorAuto, ActorIngest, ActorHeartbeat}, e.Cause.Actor)

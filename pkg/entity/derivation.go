@@ -1,18 +1,19 @@
 package entity
 
-// DerivedFrom is the kind of source from which a field of a dead letter was read.
+// DerivedFrom says from which kind of source a field of a dead letter was read.
 type DerivedFrom string
 
 const (
 	// ByMapping: a mapping rule gave the value.
 	ByMapping DerivedFrom = "mapping"
-	// ByHeader: a header whose name only one dialect uses.
+	// ByHeader: a header has the value, and only one dialect uses a header of this name.
 	ByHeader DerivedFrom = "header"
-	// ByCompanion: a header whose name several dialects use; other headers of the record identify the dialect.
+	// ByCompanion: a header has the value. Several dialects use a header of this name; other headers of the record show
+	// which dialect it is.
 	ByCompanion DerivedFrom = "companion"
-	// ByName: the dead-letter topic's name.
+	// ByName: the value comes from the name of the dead-letter topic.
 	ByName DerivedFrom = "name"
-	// ByRecord: the record's own timestamp or key.
+	// ByRecord: the value is the record's own timestamp or key.
 	ByRecord DerivedFrom = "record"
 	// ByOperator: an operator set the value for this message.
 	ByOperator DerivedFrom = "operator"
@@ -20,26 +21,27 @@ const (
 	ByNothing DerivedFrom = "none"
 )
 
-// Certainty is how reliable a derived value is.
+// Certainty says how reliable a derived value is.
 type Certainty string
 
 const (
-	// CertaintyHigh: an operator or a rule set it, or it is in a header that only one producer uses.
+	// CertaintyHigh: an operator or a rule set the value, or it is in a header that only one dialect uses.
 	CertaintyHigh Certainty = "high"
-	// CertaintyMedium: other producers use the same header name.
+	// CertaintyMedium: the value is in a header whose name other producers use too.
 	CertaintyMedium Certainty = "medium"
-	// CertaintyLow: guessed from a topic's name.
+	// CertaintyLow: the value was guessed from the name of a topic.
 	CertaintyLow Certainty = "low"
 	// CertaintyNone: there is no value.
 	CertaintyNone Certainty = "none"
 )
 
-// Derived describes the source of one value.
+// Derived describes from where one value was read.
 type Derived struct {
 	Source  DerivedFrom
-	Dialect string // whose rules read it; "" for none
+	Dialect string // dialect by whose rules the value was read; "" for none
 	Header  string // name of the header; "" when the value is not from a header
-	// Occurrence is the header's index among the headers of the same name, from 0; it is meaningful only with Header.
+	// Occurrence is the header's index among the headers of the same name, from 0; it has a meaning only when Header is
+	// set.
 	Occurrence int
 	Confidence Certainty
 }
@@ -47,16 +49,16 @@ type Derived struct {
 // NotDerived returns the source of a value that is not known.
 func NotDerived() Derived { return Derived{Source: ByNothing, Confidence: CertaintyNone} }
 
-// MaskedFields says which fields of a dead letter's failure are hidden because they were read from a masked header.
+// MaskedFields says which fields of a failure are hidden, because they were read from headers that are masked.
 type MaskedFields struct {
 	ErrorMessage, ErrorClass, StackTrace, ConsumerGroup bool
 }
 
-// Group reports whether the texts of error groups are masked: each is made of a class,
-// a message and a stack trace of any of its messages.
+// Group reports whether the texts of error groups must be masked: the texts of a group are made of the class, the error
+// message and the stack trace of one of its messages.
 func (f MaskedFields) Group() bool { return f.ErrorMessage || f.ErrorClass || f.StackTrace }
 
-// Explanation holds the source of each field that was derived from a dead letter.
+// Explanation says for each field of a failure from where in the dead letter it was read.
 type Explanation struct {
 	OriginalTopic     Derived
 	OriginalPartition Derived
@@ -68,18 +70,18 @@ type Explanation struct {
 	ConsumerGroup     Derived
 	ConsumerAttempts  Derived
 
-	Hops []Hop // every failure that the record reports, oldest first
+	Hops []Hop // all failures that the record reports, the oldest first
 }
 
 // Hop is one failure of a record that failed more than once.
 type Hop struct {
 	Dialect   string
-	Topic     string // in which it failed, possibly a dead-letter topic; "" when not known
+	Topic     string // topic in which the record failed, possibly a dead-letter topic; "" when not known
 	Partition *int32 // nil when not known
 	Offset    *int64 // nil when not known
 }
 
-// Fields returns the source of every field by the field's name in the API.
+// Fields returns from where each field was read, by the field's name in the API.
 func (e Explanation) Fields() map[string]Derived {
 	return map[string]Derived{
 		"original_topic":     e.OriginalTopic,
@@ -94,9 +96,9 @@ func (e Explanation) Fields() map[string]Derived {
 	}
 }
 
-// Of adapts a fresh explanation to the stored message. A fresh derivation uses the present rules and topics, and an
-// operator may have set the origin since: where the stored origin has another source, that source is returned instead
-// of the fresh one.
+// Of returns the explanation that fits the stored message m. An explanation is computed with the present rules and
+// topics; since m was stored, these may have changed, and an operator may have set the original topic. So when the
+// stored origin has another source, Of returns that source for the original topic.
 func (e Explanation) Of(m *Message) Explanation {
 	if from := sourceOf(m.Origin.Confidence); from != e.OriginalTopic.Source.rank() {
 		e.OriginalTopic = derivedBy(from)
@@ -113,7 +115,7 @@ func (e Explanation) Of(m *Message) Explanation {
 	return e
 }
 
-// rank returns the coarser source that a message's origin stores.
+// rank returns the source in the coarser form in which a message's origin is stored.
 func (d DerivedFrom) rank() DerivedFrom {
 	if d == ByCompanion || d == ByRecord {
 		return ByHeader
@@ -121,12 +123,12 @@ func (d DerivedFrom) rank() DerivedFrom {
 	return d
 }
 
-// sourceOf returns the source that a message's origin stores.
+// sourceOf returns the source that belongs to the stored confidence of a message's origin.
 func sourceOf(c Confidence) DerivedFrom {
 	if c == "" {
 		return ByNothing
 	}
-	return DerivedFrom(c) // the values are equal
+	return DerivedFrom(c) // the other values of both types are equal
 }
 
 func derivedBy(from DerivedFrom) Derived {

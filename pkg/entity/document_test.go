@@ -12,17 +12,18 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// update prints the charts into the document instead of comparing them: go test ./pkg/entity -run TestDocument -update.
+// update makes the test write the charts into the document instead of comparing them: go test ./pkg/entity -run
+// TestDocument -update.
 var update = flag.Bool("update", false, "print the charts into docs/state-machine.md")
 
 const document = "../../docs/state-machine.md"
 
-// drawing is one state machine as the document shows it. The arrows come from the program's table; their labels are
-// here.
+// drawing is one state machine as the document shows it. Its arrows come from the table of the program; the labels of
+// the arrows are in this test.
 type drawing struct {
 	states []string
 	moves  func(from, to string) bool
-	starts map[string]string // state: label of the arrow from the start
+	starts map[string]string // label of the arrow from the start to each state
 	ends   map[string]string
 	words  map[string]string // "FROM --> TO"
 }
@@ -82,8 +83,8 @@ func redriveDrawing() drawing {
 	return d
 }
 
-// print draws the chart. An arrow without a label is an error: the table has an arrow that the document would not
-// explain.
+// print draws the chart. The test fails when an arrow has no label, because then the document would not explain a
+// change that the table allows.
 func (d drawing) print(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder

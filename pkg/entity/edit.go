@@ -6,20 +6,20 @@ import (
 	"github.com/google/uuid"
 )
 
-// Edit overrides parts of a message's record when it is sent; the message itself never changes. Parts that are not
-// set are sent unchanged.
+// Edit changes parts of a message's record when the record is sent. The stored message never changes. Parts that the
+// edit does not set are sent unchanged.
 type Edit struct {
 	Topic string // target topic; "" for the original topic
 
 	SetValue bool
-	Value    []byte // nil: null
+	Value    []byte // nil for null
 	SetKey   bool
-	Key      []byte // nil: null
-	// SetHeaders: Headers replace all headers that would be kept of the record.
+	Key      []byte // nil for null
+	// SetHeaders: Headers replace all headers of the record that would be sent otherwise.
 	SetHeaders bool
 	Headers    []Header
 
-	// Patch is the redrive's JSON Patch (RFC 6902) that produced Value; nil for an edit by hand.
+	// Patch is the JSON Patch (RFC 6902) of the redrive that produced Value; nil when a person made the edit.
 	Patch []byte
 }
 
@@ -28,8 +28,8 @@ func (e *Edit) Empty() bool {
 	return e == nil || e.Topic == "" && !e.SetValue && !e.SetKey && !e.SetHeaders
 }
 
-// Apply returns the record to send. A value that the edit sets counts as stored, also when the original value could
-// not be stored.
+// Apply returns the record to send. When the edit sets a value, the state of that value is ValueStored, even if the
+// original value could not be stored.
 func (e *Edit) Apply(r Record) Record {
 	if e == nil {
 		return r
@@ -46,7 +46,8 @@ func (e *Edit) Apply(r Record) Record {
 	return r
 }
 
-// ReplaceHeader replaces the header of that name in the headers that are sent with r; nil changes nothing.
+// ReplaceHeader makes the edit set headers: those that are sent with r, in which by replaces the header of the same
+// name. When by is nil, ReplaceHeader changes nothing.
 func (e *Edit) ReplaceHeader(r Record, by *Header) {
 	if by == nil {
 		return
@@ -58,10 +59,10 @@ func (e *Edit) ReplaceHeader(r Record, by *Header) {
 	e.Headers = append(others, *by)
 }
 
-// PatchSample shows one message's payload before and after a redrive's patch.
+// PatchSample shows the payload of one message before and after the patch of a redrive.
 type PatchSample struct {
-	Topic         string // original
+	Topic         string // original topic
 	MessageID     uuid.UUID
-	Before, After []byte // JSON; After is nil when the patch cannot be applied
-	Reason        string // why it cannot be applied; "" when it can
+	Before, After []byte // JSON; After is nil when the patch cannot be applied to the message
+	Reason        string // why the patch cannot be applied; "" when it can
 }

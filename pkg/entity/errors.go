@@ -7,23 +7,23 @@ import (
 	"github.com/google/uuid"
 )
 
-// The kinds of errors that callers distinguish. Every error of the library that is not an unexpected fault matches
-// one of them with errors.Is.
+// The kinds of errors that callers distinguish. With errors.Is, every error of the library matches one of these kinds,
+// unless it reports an unexpected fault.
 var (
 	// ErrNotFound: the named object does not exist.
 	ErrNotFound = errors.New("not found")
 	// ErrInvalid: the request can never succeed in this form.
 	ErrInvalid = errors.New("invalid")
-	// ErrConflict: the object exists but its state forbids the request.
+	// ErrConflict: the object exists, but its present state forbids the request.
 	ErrConflict = errors.New("conflict")
-	// ErrChanged: the object is no longer in the version that the request expects.
+	// ErrChanged: the object has another version than the one that the request expects.
 	ErrChanged = errors.New("changed since it was read")
-	// ErrUnavailable: a dependency did not answer; trying later may work.
+	// ErrUnavailable: a dependency did not answer; the same request may succeed later.
 	ErrUnavailable = errors.New("unavailable")
-	// ErrRefused: the store rejects the data permanently; a repeated try fails too, unless the store itself is changed.
+	// ErrRefused: the store refuses the data for good. Another try fails too, unless the store itself is changed.
 	ErrRefused = errors.New("refused")
-	// ErrContended: other sessions changed or locked the same rows, also during the repeated tries. Nothing was
-	// changed; trying later may work.
+	// ErrContended: in every try, other sessions had changed or locked the same rows. Nothing was changed; the same
+	// request may succeed later.
 	ErrContended = errors.New("contended")
 )
 
@@ -35,9 +35,9 @@ func (e *NotFoundError) Error() string { return "dlq message not found: " + e.ID
 // Is makes the error's kind ErrNotFound.
 func (e *NotFoundError) Is(target error) bool { return target == ErrNotFound }
 
-// FieldError names the wrong input and the reason. Its kind is ErrInvalid.
+// FieldError names the input that is wrong, and the reason. Its kind is ErrInvalid.
 type FieldError struct {
-	Field  string // as the caller wrote it: a query parameter, a body field, a column
+	Field  string // name of the input as the caller wrote it: a query parameter, a body field, a column
 	Reason string
 }
 
@@ -46,7 +46,7 @@ func (e *FieldError) Error() string { return e.Field + ": " + e.Reason }
 // Is makes the error's kind ErrInvalid.
 func (e *FieldError) Is(target error) bool { return target == ErrInvalid }
 
-// TransitionError is a status change that the state machine does not allow. Its kind is ErrConflict.
+// TransitionError reports a change of status that the state machine does not allow. Its kind is ErrConflict.
 type TransitionError struct{ From, To Status }
 
 func (e *TransitionError) Error() string {
@@ -56,7 +56,8 @@ func (e *TransitionError) Error() string {
 // Is makes the error's kind ErrConflict.
 func (e *TransitionError) Is(target error) bool { return target == ErrConflict }
 
-// NotRetryableError says why no attempt can start: the status, or attempts used up. Its kind is ErrConflict.
+// NotRetryableError reports that no attempt can start, because of the message's status or because its attempts are used
+// up. Its kind is ErrConflict.
 type NotRetryableError struct {
 	Status                 Status
 	RetryCount, MaxRetries int
@@ -69,13 +70,13 @@ func (e *NotRetryableError) Error() string {
 // Is makes the error's kind ErrConflict.
 func (e *NotRetryableError) Is(target error) bool { return target == ErrConflict }
 
-// ClaimedError says that an attempt holds the message, which cannot change until the attempt has ended or was
+// ClaimedError reports that an attempt holds the message, which cannot be changed until the attempt has ended or was
 // settled. Its kind is ErrConflict.
 type ClaimedError struct {
 	ID uuid.UUID
 
-	// Unsettled: the attempt is over, and the target log cannot show whether its record was written. Only an operator
-	// can end this state.
+	// Unsettled: the attempt is over, but the target log cannot show whether its record was written. Only an operator
+	// can end this state of the message.
 	Unsettled bool
 }
 
@@ -89,11 +90,11 @@ func (e *ClaimedError) Error() string {
 // Is makes the error's kind ErrConflict.
 func (e *ClaimedError) Is(target error) bool { return target == ErrConflict }
 
-// RefusedError is a replay that was refused before an attempt was counted: the message is unchanged. Its kind is
-// ErrConflict.
+// RefusedError reports that a message cannot be sent. The refusal came before an attempt was counted, so the message is
+// unchanged. Its kind is ErrConflict.
 type RefusedError struct {
 	Class   ErrorClass // LoopRefused, UnknownTopic, Unauthorized or BadRecord
-	Reason  string     // one sentence for the operator
+	Reason  string     // the reason for operators, one sentence
 	Missing bool       // the target topic does not exist
 }
 
@@ -102,7 +103,7 @@ func (e *RefusedError) Error() string { return e.Reason }
 // Is makes the error's kind ErrConflict.
 func (e *RefusedError) Is(target error) bool { return target == ErrConflict }
 
-// RedriveStateError is a change that a redrive's state does not allow. Its kind is ErrConflict.
+// RedriveStateError reports a change that the redrive's state does not allow. Its kind is ErrConflict.
 type RedriveStateError struct {
 	ID       uuid.UUID
 	From, To RedriveState
@@ -123,10 +124,10 @@ func (e *RedriveNotFoundError) Error() string { return "redrive not found: " + e
 // Is makes the error's kind ErrNotFound.
 func (e *RedriveNotFoundError) Is(target error) bool { return target == ErrNotFound }
 
-// ChangedError says that an object has another version than the request expects. Its kind is ErrChanged.
+// ChangedError reports that an object has another version than the request expects. Its kind is ErrChanged.
 type ChangedError struct {
 	What    string
-	Version int64 // of the present object; 0: it does not exist
+	Version int64 // present version of the object; 0 when it does not exist
 }
 
 func (e *ChangedError) Error() string {

@@ -13,7 +13,8 @@ import (
 
 var anID = uuid.MustParse("018f0000-0000-7000-8000-000000000001")
 
-// TestErrors has one row for each error of the package: its only kind, and its exact text, which clients read.
+// TestErrors has a row for each error of the package: the only kind that it must have, and its exact text, because
+// clients read it.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	kinds := map[string]error{

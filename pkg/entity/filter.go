@@ -12,46 +12,47 @@ import (
 // Filter selects the messages that meet all conditions that are set. Searches, exports, the archive and redrives
 // interpret it in the same way.
 type Filter struct {
-	MessageIDs    []uuid.UUID   // only these messages; empty: any
+	MessageIDs    []uuid.UUID   // only messages with these ids; empty for any
 	Topic         string        // original or dead-letter topic, by its exact name
-	Topics        TopicPatterns // patterns for the original or dead-letter topic; the zero value: any
-	Statuses      []Status      // empty: any; for a redrive: the statuses that its action applies to
-	ErrorClass    string        // of the consumer's failure
+	Topics        TopicPatterns // patterns for the original or dead-letter topic; the zero value matches any
+	Statuses      []Status      // empty for any; for a redrive, empty means the statuses to which its action applies
+	ErrorClass    string        // error class of the consumer's failure
 	ConsumerGroup string
 	Dialect       string
 	Group         uuid.UUID // error group
 	UnknownOrigin bool      // only messages whose original topic is not known
 
 	CreatedAfter  time.Time // inclusive
-	CreatedBefore time.Time // exclusive; for a redrive zero means its creation time, so later arrivals are never in it
-	RetriedAfter  time.Time // inclusive; of the last attempt's start
+	CreatedBefore time.Time // exclusive; for a redrive, zero means the time of its creation, so that it never includes later arrivals
+	RetriedAfter  time.Time // inclusive; compared with the start of the last attempt
 	RetriedBefore time.Time // exclusive
 
 	// The conditions below use the search index, which is updated shortly after the messages: see repository.SearchIndex.
-	Key     []byte        // record key; nil: any
-	Headers []HeaderMatch // each must be among the record's headers
-	Fields  []FieldMatch  // each must occur in the record's JSON
-	Words   []string      // each is part of the error message or of the record's text, in upper or lower case
+	Key     []byte        // key of the record; nil for any
+	Headers []HeaderMatch // the record must have each of these headers
+	Fields  []FieldMatch  // each of these must occur in the record's JSON
+	Words   []string      // each must be a part of the error message or of the record's text, in upper or lower case
 
-	// Visible restricts the filter to the topics that the caller may see, by TopicPatterns.Sees; nil: all.
+	// Visible limits the filter to messages of topics that the caller may see (see TopicPatterns.Sees); nil for all.
 	Visible *TopicPatterns
 }
 
 // HeaderMatch is a header that a record must have.
 type HeaderMatch struct {
 	Name  string
-	Value []byte // nil: any
+	Value []byte // nil for any value
 }
 
-// FieldMatch is a path in a record's JSON and the values that it may have.
+// FieldMatch is a path in a record's JSON, with the values that the record may have there.
 type FieldMatch struct {
 	Path string // in the form of payload.Path.String
-	// Values are scalars in their canonical form (see FieldTerm), of which one must match; empty: any value matches.
+	// Values are scalars in their canonical form (see FieldTerm). The record must have one of them; empty for any
+	// value.
 	Values []string
 }
 
-// Narrow reports whether the filter has a condition other than times and statuses. Without one it could select every
-// message.
+// Narrow reports whether the filter has a condition other than on times and statuses. A filter without such a condition
+// could match all messages.
 func (f Filter) Narrow() bool {
 	return len(f.MessageIDs) > 0 || f.Topic != "" || len(f.Topics.list) > 0 || f.ErrorClass != "" || f.ConsumerGroup != "" || f.Dialect != "" ||
 		f.Group != uuid.Nil || f.UnknownOrigin || f.NeedsSearchIndex()
@@ -62,7 +63,7 @@ func (f Filter) NeedsSearchIndex() bool {
 	return f.Key != nil || len(f.Headers) > 0 || len(f.Fields) > 0 || len(f.Words) > 0
 }
 
-// Terms returns the terms that a message's indexed document must contain: at least one of each list.
+// Terms returns lists of terms. The document of a matching message has at least one term of each list.
 func (f Filter) Terms() [][]int64 {
 	var all [][]int64
 	if f.Key != nil {
@@ -84,21 +85,21 @@ func (f Filter) Terms() [][]int64 {
 	return all
 }
 
-// Document is the indexed document of a message in the search index.
+// Document is what the search index stores for a message.
 type Document struct {
 	MessageID uuid.UUID
-	CreatedAt time.Time // of the message; documents are partitioned by it
-	Text      string    // lower case: error message and the record's text, without masked values
-	Terms     []int64   // of the key, and of each header and field: one without and one with its value
-	// Fingerprint is set for messages that were stored without an error group; nil for others.
+	CreatedAt time.Time // created_at of the message; documents are partitioned by this time
+	Text      string    // in lower case: the error message and the record's text, without masked values
+	Terms     []int64   // of the key, and two for each header and field: one of its name alone and one with its value
+	// Fingerprint is set only for messages that were stored without an error group.
 	Fingerprint *Fingerprint
 }
 
-// KeyTerm returns the term of a record's key.
+// KeyTerm returns the term for a record's key.
 func KeyTerm(key []byte) int64 { return term("key", "", key) }
 
-// HeaderTerm returns the term of a header with that value, or with any value when value is nil. Null and empty values
-// have the same term.
+// HeaderTerm returns the term for a header with that value, or with any value when value is nil. A null value and an
+// empty value have the same term.
 func HeaderTerm(name string, value []byte) int64 {
 	if value == nil {
 		return term("header", name, nil)
@@ -106,8 +107,8 @@ func HeaderTerm(name string, value []byte) int64 {
 	return term("header=", name, value)
 }
 
-// FieldTerm returns the term of a scalar at a path of a record's JSON, in the canonical form of payload.Scalar, or of
-// the path alone when scalar is "".
+// FieldTerm returns the term for a path of a record's JSON with that scalar, which has the canonical form of
+// payload.Scalar. When scalar is "", it returns the term for the path with any value.
 func FieldTerm(path, scalar string) int64 {
 	if scalar == "" {
 		return term("field", path, nil)
@@ -115,7 +116,7 @@ func FieldTerm(path, scalar string) int64 {
 	return term("field=", path, []byte(scalar))
 }
 
-// term returns a hash of 64 bits: a collision of two inputs is less likely than a hardware fault.
+// term returns a hash of 64 bits. That two different inputs have the same hash is less likely than a hardware fault.
 func term(kind, name string, value []byte) int64 {
 	var text bytes.Buffer
 	text.WriteString(kind)

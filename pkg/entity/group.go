@@ -11,15 +11,15 @@ import (
 	"github.com/google/uuid"
 )
 
-// Fingerprint holds the texts that failures with the same cause share.
+// Fingerprint has the texts that failures with the same cause have in common.
 type Fingerprint struct {
-	Class  string   // root error class; "" when not known
-	Title  string   // the innermost cause without the parts that differ from case to case
-	Frames []string // of the application, innermost first; empty without a stack trace
-	Rule   string   // name of the configured rule that matched; "" when none did
+	Class  string   // class of the innermost cause; "" when not known
+	Title  string   // the innermost cause, without parts that differ between failures
+	Frames []string // frames of the application's own code, innermost first; empty without a stack trace
+	Rule   string   // name of the configured rule that matched; "" when no rule matched
 
-	// Message is the error message without the parts that differ, where Title is only its cause. It is part of the id
-	// and not stored.
+	// Message is the whole error message without parts that differ between failures. It is only set when Title is just
+	// the cause of that message. It is part of the id and is not stored.
 	Message string
 }
 
@@ -31,13 +31,13 @@ func (f Fingerprint) ID() uuid.UUID {
 	}
 	var id uuid.UUID
 	copy(id[:], h.Sum(nil))
-	id[6] = id[6]&0x0f | 0x80 // version 8: made by a rule of our own
+	id[6] = id[6]&0x0f | 0x80 // version 8 of UUIDs has no prescribed content
 	id[8] = id[8]&0x3f | 0x80
 	return id
 }
 
-// Unclassified returns the error group of the messages of a dead-letter topic that created
-// too many new groups, until the indexer classifies them.
+// Unclassified returns the fingerprint of the error group for messages that are not classified yet: those of a
+// dead-letter topic that has created too many new groups. The indexer classifies them later.
 func Unclassified(dlqTopic string) Fingerprint {
 	return Fingerprint{Title: "unclassified: too many new errors in " + dlqTopic, Rule: "unclassified"}
 }
@@ -46,23 +46,23 @@ func Unclassified(dlqTopic string) Fingerprint {
 type ErrorGroup struct {
 	ID uuid.UUID
 	Fingerprint
-	FirstSeen time.Time // when the first message was stored, including archived ones
-	LastSeen  time.Time // when the last message was stored
-	// RegressedAt is when a message arrived while all stored messages of the group were resolved; zero when that
+	FirstSeen time.Time // when the first message was stored, even if it is archived now
+	LastSeen  time.Time // when the latest message was stored
+	// RegressedAt is when a message last arrived while all stored messages of the group were RESOLVED; zero when that
 	// never happened.
 	RegressedAt time.Time
-	Counts      map[Status]int64 // in the live table
-	Arrived     int64            // ever
-	Topics      []TopicShare     // by original topic, of the live table; largest first
-	Trend       []HourCount      // arrivals in the requested time range, oldest first; without hours that have none
-	Minutes     []MinuteCount    // arrivals since the requested minute, oldest first; without minutes that have none
-	// CountedUntil is the time until which Minutes are complete; zero until counting starts.
+	Counts      map[Status]int64 // live messages by status
+	Arrived     int64            // all messages that ever arrived
+	Topics      []TopicShare     // live messages by original topic, the largest number first
+	Trend       []HourCount      // arrivals by the hour in the requested time range, oldest first; hours without arrivals are left out
+	Minutes     []MinuteCount    // arrivals by the minute since the requested minute, oldest first; minutes without arrivals are left out
+	// CountedUntil is the time until which all arrivals are counted in Minutes; zero until counting starts.
 	CountedUntil time.Time
-	// Annotations are the operators' notes, links and mutes: first that of AllTopics, if there is one, then those of
-	// topics, by name.
+	// Annotations are the operators' notes, links and mutes: first the annotation of AllTopics, if there is one, then
+	// those of single topics, by the names of the topics.
 	Annotations []GroupAnnotation
-	// Common combines the annotations of all topics: Note and Link are empty where topics differ, Muted is true when
-	// all topics are muted.
+	// Common combines the annotations of all topics of the group: Note or Link is empty when the topics have different
+	// ones, and Muted is true when all topics are muted.
 	Common GroupAnnotation
 }
 
@@ -74,14 +74,15 @@ const AllTopics = "*"
 type GroupAnnotation struct {
 	Topic string
 	Note  string
-	Link  string // a ticket
+	Link  string // address of a ticket
 	Muted bool   // no notifications are sent for these messages
 }
 
-// Annotate sets Annotations, and computes Common. others says whether the group has topics without an annotation of
+// Annotate sets Annotations and computes Common. others says whether the group also has topics without an annotation of
 // their own.
 func (g *ErrorGroup) Annotate(list []GroupAnnotation, others bool) {
-	// AllTopics sorts before every valid topic name. An annotation never belongs to the unknown topic alone.
+	// The annotation of AllTopics becomes the first, because its name sorts before every valid topic name. No
+	// annotation is for messages of unknown origin alone.
 	slices.SortFunc(list, func(a, b GroupAnnotation) int { return strings.Compare(a.Topic, b.Topic) })
 	g.Annotations = list
 	all := GroupAnnotation{Topic: AllTopics}
@@ -105,16 +106,17 @@ func (g *ErrorGroup) Annotate(list []GroupAnnotation, others bool) {
 	}
 }
 
-// NewGroupAge is how long a group counts as new.
+// NewGroupAge is the time for which an error group counts as new.
 const NewGroupAge = 24 * time.Hour
 
 // New reports whether the group was first seen less than NewGroupAge ago.
 func (g ErrorGroup) New(now time.Time) bool { return now.Sub(g.FirstSeen) < NewGroupAge }
 
-// Open returns the number of messages that are not resolved: PENDING, RETRYING or DEAD.
+// Open returns the number of messages of the group that are not RESOLVED.
 func (g ErrorGroup) Open() int64 { return g.Counts[Pending] + g.Counts[Retrying] + g.Counts[Dead] }
 
-// Regressed reports whether a message arrived after all were resolved, and some are still open.
+// Regressed reports whether a message arrived while all messages of the group were RESOLVED, and some messages of the
+// group are not RESOLVED now.
 func (g ErrorGroup) Regressed() bool { return !g.RegressedAt.IsZero() && g.Open() > 0 }
 
 // TopicShare is the number of messages of an original topic.

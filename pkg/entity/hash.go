@@ -5,17 +5,17 @@ import (
 	"encoding/binary"
 )
 
-// RecordHash returns a hash of key and value together. It identifies a record that comes back without the dlq-
-// headers. It is 0, meaning none, when key or value is null or empty, because too many records would then be equal.
-// Equal hashes do not prove that records are equal.
+// RecordHash returns a hash of key and value together. With the hash, a record is recognised that comes back without
+// the headers of dlq-manager. The hash is 0, which means that there is none, when key or value is null or empty,
+// because too many records would then have the same hash. Equal hashes do not prove that two records are equal.
 func RecordHash(key, value []byte) int64 {
 	if len(key) == 0 || len(value) == 0 {
 		return 0
 	}
 	h := sha256.New()
-	var length [8]byte // distinguishes "ab", "c" from "a", "bc"
+	var length [8]byte // so that "ab", "c" has another hash than "a", "bc"
 	binary.BigEndian.PutUint64(length[:], uint64(len(key)))
-	_, _ = h.Write(length[:]) // a hash never returns an error
+	_, _ = h.Write(length[:]) // Write of a hash never returns an error
 	_, _ = h.Write(key)
 	_, _ = h.Write(value)
 	var sum [sha256.Size]byte

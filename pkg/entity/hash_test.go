@@ -22,7 +22,7 @@ func TestRecordHash(t *testing.T) {
 			t.Errorf("RecordHash(%q, %q) = %d, want 0", r[0], r[1], n)
 		}
 	}
-	// The hash is stored: with a changed function, no earlier attempt would be found.
+	// Hashes are stored. If the function changed, the records of earlier attempts would not be recognised any more.
 	if n, want := RecordHash([]byte("order-1"), []byte(`{"order": 1}`)), int64(8964738505454399299); n != want {
 		t.Errorf("RecordHash = %d, want %d for ever", n, want)
 	}

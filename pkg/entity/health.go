@@ -1,19 +1,19 @@
 package entity
 
-// ReplayQuestion asks whether messages can be sent back to a topic.
+// ReplayQuestion asks whether messages can be sent to an original topic.
 type ReplayQuestion struct {
-	Topic  string   // original; "" for messages of unknown origin
-	Groups []string // consumer groups that are expected to read it
+	Topic  string   // original topic; "" for messages of unknown origin
+	Groups []string // consumer groups that are expected to read the topic
 }
 
-// ReplayHealth says whether messages can be sent back to a topic, and which consumer groups would read them there.
-// Replay is possible when Class is "".
+// ReplayHealth says whether messages can be sent to an original topic, and which consumer groups would read them there.
+// They can be sent when Class is "".
 type ReplayHealth struct {
 	Topic   string
-	Exists  *bool  // nil: not known now
-	Allowed bool   // by the configuration and by the topic's name
-	Class   string // error class of the obstacle; "" for none
-	Reason  string // a sentence for operators
+	Exists  *bool  // whether the topic exists; nil when not known now
+	Allowed bool   // the configuration and the topic's name allow it
+	Class   string // error class that an attempt would get; "" for none
+	Reason  string // the reason for Class, as a sentence for operators
 	Groups  []GroupHealth
 }
 
@@ -21,18 +21,18 @@ type ReplayHealth struct {
 type GroupHealth struct {
 	Group string
 	State GroupState
-	// Lag is the number of records between the group's committed offsets and the ends, in the partitions in which it
-	// has committed an offset; nil when not known.
+	// Lag is the number of records between the group's committed offsets and the end offsets, in the partitions for
+	// which it has committed an offset; nil when not known.
 	Lag *int64
 
-	Partitions []GroupPartition // of the topic; none when they are not known
+	Partitions []GroupPartition // partitions of the topic; empty when not known
 }
 
 // GroupPartition is the progress of a consumer group in a partition.
 type GroupPartition struct {
 	Partition int32
-	Committed *int64 // the next offset that the group reads; nil: none, or not known
-	End       *int64 // nil: not known
+	Committed *int64 // the next offset that the group reads; nil when it has committed none or it is not known
+	End       *int64 // end offset; nil when not known
 }
 
 // GroupState is the state of a consumer group in a topic.
@@ -40,8 +40,8 @@ type GroupState string
 
 // The states of consumer groups.
 const (
-	GroupRunning GroupState = "running" // it has members and no lag in the partitions in which it has committed
-	GroupBehind  GroupState = "behind"  // it has members and a lag
-	GroupAbsent  GroupState = "absent"  // it has no members, or the group does not exist
-	GroupUnknown GroupState = "unknown" // not known now
+	GroupRunning GroupState = "running" // the group has members and no lag in the partitions for which it has committed an offset
+	GroupBehind  GroupState = "behind"  // the group has members and a lag
+	GroupAbsent  GroupState = "absent"  // the group has no members or does not exist
+	GroupUnknown GroupState = "unknown" // the state is not known now
 )

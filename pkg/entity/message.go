@@ -1,5 +1,5 @@
-// Package entity holds the dead-letter message, its states and the rules that bind them. It does no I/O and knows
-// no technology; storage, Kafka and HTTP are left to the packages around it.
+// Package entity has the dead-letter message, its states and the rules for both. It does no I/O and depends on no
+// technology; other packages store messages, read and write Kafka, and serve HTTP.
 package entity
 
 import (
@@ -8,19 +8,19 @@ import (
 	"github.com/google/uuid"
 )
 
-// UnknownError is the error message of a record that carries none.
+// UnknownError is the error message of a message whose record has none.
 const UnknownError = "unknown error"
 
-// DefaultMaxRetries is how many attempts a message gets unless configured.
+// DefaultMaxRetries is the number of attempts that a message may have, unless another number is configured.
 const DefaultMaxRetries = 3
 
-// Message is one dead letter. All times are UTC, truncated to microseconds (what PostgreSQL keeps); the zero time
-// means "never" or "not known".
+// Message is one dead letter. All times are in UTC and truncated to microseconds, as PostgreSQL stores them; the zero
+// time means "never" or "not known".
 type Message struct {
 	ID            uuid.UUID
 	OriginalTopic string // the topic in which the record failed; "" when not known
 	ErrorMessage  string // as the consumer wrote it
-	RetryCount    int    // attempts started, over the whole lineage
+	RetryCount    int    // attempts started, in the whole lineage
 	MaxRetries    int
 	Status        Status
 	CreatedAt     time.Time
@@ -28,46 +28,46 @@ type Message struct {
 	LastRetryAt   time.Time
 
 	Record  Record  // the record of the dead-letter topic, byte for byte
-	Source  Source  // its position in the dead-letter topic
-	Origin  Origin  // where it failed, and the source of that information
+	Source  Source  // position of the record in the dead-letter topic
+	Origin  Origin  // position where the record failed, and how it is known
 	Failure Failure // the failure that the consumer reported
-	Claim   Claim   // of the attempt that holds it; zero for none
+	Claim   Claim   // claim of the attempt that holds the message; zero for none
 
-	// Group is the error group; uuid.Nil for a row inserted by SQL until the indexer has processed it.
+	// Group is the error group. For a message that was inserted by SQL it is uuid.Nil until the indexer has processed
+	// the message.
 	Group uuid.UUID
 
-	// Parent is the message whose replay failed again and became this one, Root the first message of that lineage.
-	// Both are uuid.Nil when the message is its own root.
+	// Parent is the message whose record was sent, failed again and came back as this message. Root is the first
+	// message of that lineage. Both are uuid.Nil when the message has no parent.
 	Parent uuid.UUID
 	Root   uuid.UUID
-	// Return identifies the replay that the record's own headers name. That proves nothing: the store checks it
-	// when it inserts the message, and then sets Parent.
+	// Return names the attempt of which, according to the record's headers, this message is the return. Headers prove
+	// nothing, so the store checks the attempt when it stores the message, and only then sets Parent.
 	Return *Return
-	// UnconfirmedReturn: the message arrived in a dead-letter topic that is neither its parent's nor declared for the
-	// topic of the attempt. It continues its parent's retry count, but does not change the outcome of the parent's
-	// record.
+	// UnconfirmedReturn: the message is a return, but it arrived in a dead-letter topic that is neither that of its
+	// parent nor declared for the topic of the attempt. It continues the retry count of its parent, but does not change
+	// the parent's outcome.
 	UnconfirmedReturn bool
 
-	// Unsettled: the message is RETRYING, and it cannot be determined whether the attempt's record is in the target
-	// log.
+	// Unsettled: the message is RETRYING, and it cannot be found out whether the attempt's record is in the target log.
 	Unsettled bool
-	// NextAttemptAt is when automatic retry may send the message; an operator may send it earlier.
+	// NextAttemptAt is the time from which automatic retry may send the message; an operator may send it earlier.
 	NextAttemptAt         time.Time
 	LastPublishError      string
 	LastPublishErrorClass ErrorClass
 	Outcome               Outcome
-	Consumption           *Consumption // the evidence for Consumed; nil for every other outcome
+	Consumption           *Consumption // shows why Outcome is Consumed; nil for every other outcome
 }
 
-// Header is one Kafka record header. A nil value is Kafka's null, which is not the empty value. Keys are bytes:
-// they need not be UTF-8.
+// Header is one header of a Kafka record. A nil value is Kafka's null, which differs from an empty value. A key may
+// have bytes that are not UTF-8.
 type Header struct {
 	Key   string
 	Value []byte
 }
 
-// Record is the record of the dead-letter topic. A nil key or value is Kafka's null. Headers keep their order and
-// repeats.
+// Record is the record in the dead-letter topic. A nil key or value is Kafka's null. Headers have their original order,
+// and may repeat.
 type Record struct {
 	Key     []byte
 	Value   []byte
@@ -75,52 +75,52 @@ type Record struct {
 
 	// State says what Value holds; see the constants.
 	State ValueState
-	// Size is the length of the whole value in bytes, also when Value does not hold it; 0 for null.
+	// Size is the length of the whole value in bytes, even when Value does not have it; 0 for null.
 	Size int64
 	// SHA256 is the hash of the value, set for ValueOverLimit only.
 	SHA256 []byte
-	// Limit is the limit of ingest that the record exceeds, by its name in the configuration; set for ValueOverLimit
-	// only, "" where it was not recorded. For a limit of headers, Headers holds the first ones, and Value is set when
-	// it is within its own limit.
+	// Limit names the limit of ingest that the record exceeds, as in the configuration. It is set only for
+	// ValueOverLimit; "" when it was not stored. When the record exceeds a limit of headers, Headers has the first
+	// ones, and Value is set if it does not exceed its own limit.
 	Limit string
-	// Unreadable is the reason why the record cannot be read, and LastOffset the last offset that this message
-	// represents; set for ValueUnreadable only.
+	// Unreadable is the reason why the record cannot be read. LastOffset is the last of the offsets for which this
+	// message stands. Both are set only for ValueUnreadable.
 	Unreadable string
 	LastOffset int64
-	// KeyOmitted is the length in bytes of a key that the reader left out because it is long; Key is nil then. 0:
-	// Key is the record's key.
+	// KeyOmitted is the length in bytes of a key that the reader did not load because it is long; then Key is nil. When
+	// KeyOmitted is 0, Key is the record's key.
 	KeyOmitted int64
-	// HeadersOmitted: there are more headers than the reader asked for. Headers holds the first ones, or is nil
-	// where the reader wants all or none.
+	// HeadersOmitted: the record has more headers than the reader loads. Headers has the first ones; it is nil when the
+	// reader loads either all headers or none.
 	HeadersOmitted bool
 }
 
-// ValueState says what Record.Value holds.
+// ValueState says what Record.Value has.
 type ValueState int
 
 const (
 	// ValueStored: Value is the record's value; nil is a tombstone.
 	ValueStored ValueState = iota
-	// ValueNotLoaded: the store has the bytes, but the reader asked for fewer.
+	// ValueNotLoaded: the store has the value, but the reader did not load it, because it is longer than requested.
 	ValueNotLoaded
-	// ValueOverLimit: the record was too large to store as a whole; the dead-letter topic has it until its retention
-	// ends.
+	// ValueOverLimit: the record was too large to be stored completely. The dead-letter topic has all of it until its
+	// retention ends.
 	ValueOverLimit
-	// ValueFromPayload: a row inserted by SQL; Value is its payload as text.
+	// ValueFromPayload: the message was inserted by SQL; Value is the text of its column payload.
 	ValueFromPayload
-	// ValueMissing: a row inserted by SQL without a payload. Never a tombstone.
+	// ValueMissing: the message was inserted by SQL without a payload. It is never sent as a tombstone.
 	ValueMissing
-	// ValueUnreadable: the message represents offsets of the dead-letter topic that cannot be read. It cannot be sent.
+	// ValueUnreadable: the message stands for offsets of the dead-letter topic that cannot be read. It cannot be sent.
 	ValueUnreadable
 )
 
-// KeepsHeaders reports whether the store keeps all headers of the record. A record over a limit of headers may have
-// only its first ones.
+// KeepsHeaders reports whether the store has all headers of the record. Of a record over a limit of headers, it may
+// have only the first ones.
 func (r *Record) KeepsHeaders() bool {
 	return r.State != ValueOverLimit || r.Limit == "" || r.Limit == LimitRecordBytes
 }
 
-// Loaded reports whether the record was read completely, with all that the store has of it.
+// Loaded reports whether the reader loaded everything that the store has of the record.
 func (r *Record) Loaded() bool {
 	return r.State != ValueNotLoaded && r.KeyOmitted == 0 && !r.HeadersOmitted
 }
@@ -128,8 +128,8 @@ func (r *Record) Loaded() bool {
 // LimitRecordBytes is the Limit of a record whose key and value are too large.
 const LimitRecordBytes = "max_record_bytes"
 
-// Source is the position of the dead letter itself. The zero value means that the row was inserted by SQL and never
-// was a Kafka record.
+// Source is the position of the record in the dead-letter topic. It is zero for a message that was inserted by SQL and
+// does not come from a record.
 type Source struct {
 	Topic       string
 	TopicID     int32 // the store's number for the topic's name
@@ -137,13 +137,14 @@ type Source struct {
 	Partition   int32
 	Offset      int64
 	Timestamp   time.Time // zero outside the years 1970 to 9999
-	RawTime     int64     // the record's timestamp in milliseconds where Timestamp is zero because of that
+	RawTime     int64     // the record's timestamp in milliseconds, if it lies outside these years; then Timestamp is zero
 }
 
-// lastMilli is the last millisecond of the year 9999: RFC 3339 has no later years.
+// lastMilli is the last millisecond of the year 9999, after which RFC 3339 has no times.
 const lastMilli = 253402300799999
 
-// RecordTime returns a record's timestamp as a time, or as a number when it lies outside the years 1970 to 9999.
+// RecordTime returns a record's timestamp as a time. When it lies outside the years 1970 to 9999, it returns the
+// milliseconds as raw instead.
 func RecordTime(milliseconds int64) (at time.Time, raw int64) {
 	if milliseconds < 0 || milliseconds > lastMilli {
 		return time.Time{}, milliseconds
@@ -151,10 +152,10 @@ func RecordTime(milliseconds int64) (at time.Time, raw int64) {
 	return time.UnixMilli(milliseconds).UTC(), 0
 }
 
-// Known reports whether the message came from a dead-letter topic.
+// Known reports whether the message comes from a record of a dead-letter topic.
 func (s Source) Known() bool { return s.Topic != "" || s.TopicID != 0 }
 
-// Origin is the position at which the record failed. Nil means not known.
+// Origin is the position at which the record failed, in the original topic. Fields that are nil are not known.
 type Origin struct {
 	Partition  *int32
 	Offset     *int64
@@ -162,68 +163,69 @@ type Origin struct {
 	Confidence Confidence
 }
 
-// Confidence is the source of the original topic; it decides which replays are allowed.
+// Confidence says from where the original topic is known. It decides in which ways the message may be sent.
 type Confidence string
 
 const (
-	// FromMapping: an operator's rule named the topic.
+	// FromMapping: a rule of the mapping named the topic.
 	FromMapping Confidence = "mapping"
-	// FromHeader: a recognised header named it.
+	// FromHeader: a recognised header named the topic.
 	FromHeader Confidence = "header"
-	// FromName: guessed from the dead-letter topic's name; replayed one at a time only.
+	// FromName: the topic was guessed from the name of the dead-letter topic. Such messages can only be retried one by
+	// one.
 	FromName Confidence = "name"
 	// FromOperator: an operator set the topic for this message.
 	FromOperator Confidence = "operator"
-	// FromNothing: not known; never replayed until an operator sets the topic.
+	// FromNothing: the topic is not known. The message cannot be sent until an operator sets the topic.
 	FromNothing Confidence = "none"
 )
 
 // Failure describes the failure that the consumer reported. Empty fields were not reported.
 type Failure struct {
-	Class         string // exception class, root cause preferred
-	StackTrace    string // read from the headers; not stored a second time
+	Class         string // class of the exception, preferably that of the root cause
+	StackTrace    string // read from the headers whenever it is needed, and not stored
 	ConsumerGroup string
-	Attempts      *int // that the consumer made; nil: not reported
+	Attempts      *int // attempts that the consumer made; nil when not reported
 	Dialect       string
 }
 
-// Claim is the intent of one attempt, stored before the record is sent. After a crash the attempt is settled by a
-// read of the target partition from EndOffset.
+// Claim is the stored intent to send a message once; it is stored before the record is sent. When the process dies, the
+// attempt is settled by reading the target partition from EndOffset on.
 type Claim struct {
-	ID        uuid.UUID // the attempt's id, sent as header dlq-redrive-id
+	ID        uuid.UUID // id of the attempt, sent as the header dlq-redrive-id
 	ExpiresAt time.Time
 	Topic     string
 	TopicID   string // Kafka's id of the topic's incarnation; "" when unknown
 	Partition int32
-	EndOffset int64     // of the target partition, before publishing
-	RedriveID uuid.UUID // of the redrive that made the attempt; uuid.Nil for none
+	EndOffset int64     // end offset of the target partition before the record is sent
+	RedriveID uuid.UUID // redrive that made the attempt; uuid.Nil for none
 }
 
-// Return identifies the attempt that a record's headers name as the one that sent the record. It proves nothing:
-// any producer may write these headers, and frameworks copy them to other records.
+// Return names the attempt that, according to a record's headers, has sent the record. This is no proof: any producer
+// may write these headers, and frameworks copy them to other records.
 type Return struct {
-	Parent  uuid.UUID // dlq-message-id
-	Attempt uuid.UUID // dlq-redrive-id
+	Parent  uuid.UUID // from the header dlq-message-id
+	Attempt uuid.UUID // from the header dlq-redrive-id
 }
 
-// Outcome is the result of the record that a resolved message was sent as. It only moves forward. The empty outcome
-// means that nothing was sent.
+// Outcome says what happened to the record that was sent for a RESOLVED message. It changes only in the order of the
+// constants below. "" means that nothing was sent.
 type Outcome string
 
 const (
 	// Published: the broker acknowledged the record.
 	Published Outcome = "published"
-	// Consumed: the consumer group has committed an offset after it.
+	// Consumed: the consumer group has committed an offset after that of the record.
 	Consumed Outcome = "consumed"
-	// Returned: it failed again and came back as another message.
+	// Returned: the record failed again and came back as another message.
 	Returned Outcome = "returned"
 )
 
-// Consumption is the evidence for Consumed: the consumer group has committed an offset after the record's. It is no
-// proof, because consumers may skip records.
+// Consumption is the evidence for Consumed: the consumer group has committed an offset after the record's. This does
+// not prove that the record was processed, because consumers may skip records.
 type Consumption struct {
 	Group  string
-	Offset int64 // committed
+	Offset int64 // committed offset
 	SeenAt time.Time
 }
 
@@ -242,12 +244,12 @@ func NewMessage(originalTopic, errorMessage string, now time.Time) Message {
 	}
 }
 
-// NewID returns a new id. Within a process, later ids sort after earlier ones, which keeps index inserts at the right
-// edge.
+// NewID returns a new id. Within a process, each id is higher than the ids before it, so that PostgreSQL inserts new
+// entries at the end of an index.
 func NewID() uuid.UUID {
 	id, err := uuid.NewV7()
 	if err != nil {
-		return uuid.New() // the entropy source failed once; v4 reads it again and panics on a second failure
+		return uuid.New() // NewV7 failed to read random bytes; New tries again, and panics if it fails too
 	}
 	return id
 }
@@ -260,7 +262,7 @@ func TruncateTime(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Microsecond)
 }
 
-// IsRetryable reports whether attempts are left and the message is not final.
+// IsRetryable reports whether the message has attempts left and its status is not final.
 func (m *Message) IsRetryable() bool {
 	return (m.Status == Pending || m.Status == Retrying) && m.RetryCount < m.MaxRetries
 }
@@ -268,7 +270,7 @@ func (m *Message) IsRetryable() bool {
 // IsFinal reports whether the message is RESOLVED or DEAD.
 func (m *Message) IsFinal() bool { return m.Status.Final() }
 
-// FinishedAt is when the message became final; zero while it is not.
+// FinishedAt returns when the status became final; the zero time while it is not final.
 func (m *Message) FinishedAt() time.Time {
 	if !m.IsFinal() {
 		return time.Time{}
@@ -276,10 +278,11 @@ func (m *Message) FinishedAt() time.Time {
 	return m.UpdatedAt
 }
 
-// Claimed reports whether an attempt holds the message: one in progress, or one that a crash left unsettled.
+// Claimed reports whether a claim holds the message: of an attempt in progress, or of one whose process died.
 func (m *Message) Claimed() bool { return m.Status == Retrying }
 
-// CanClaim returns nil when an attempt may start now, else a NotRetryableError. RETRYING is never claimed again.
+// CanClaim returns nil when the message can be claimed now, otherwise a NotRetryableError. A RETRYING message can never
+// be claimed again.
 func (m *Message) CanClaim() error {
 	if m.Status == Pending && m.RetryCount < m.MaxRetries {
 		return nil
@@ -287,8 +290,8 @@ func (m *Message) CanClaim() error {
 	return &NotRetryableError{Status: m.Status, RetryCount: m.RetryCount, MaxRetries: m.MaxRetries}
 }
 
-// Descend makes m, new and PENDING, the child of parent. It continues the parent's retry count, and at the limit it
-// is DEAD from the start, so that no lineage is endless.
+// Descend makes m, a new PENDING message, the child of parent. m continues the retry count of its parent. When that has
+// reached the limit, m becomes DEAD at once, so that no lineage is endless.
 func (m *Message) Descend(parent *Message) {
 	m.Parent, m.Root = parent.ID, parent.Root
 	if m.Root == uuid.Nil {
@@ -299,8 +302,8 @@ func (m *Message) Descend(parent *Message) {
 	}
 }
 
-// MarkRetrying starts an attempt: it sets RETRYING and LastRetryAt, and counts the attempt. On an error nothing
-// changes.
+// MarkRetrying starts an attempt: it makes the message RETRYING, sets LastRetryAt, and counts the attempt. When it
+// returns an error, nothing has changed.
 func (m *Message) MarkRetrying(now time.Time) error {
 	if err := m.CanClaim(); err != nil {
 		return err
@@ -311,10 +314,10 @@ func (m *Message) MarkRetrying(now time.Time) error {
 	return nil
 }
 
-// MarkResolved ends the attempt with success.
+// MarkResolved ends an attempt that succeeded.
 func (m *Message) MarkResolved(now time.Time) error { return m.to(Resolved, now) }
 
-// MarkPending ends an attempt that failed while attempts are left; it also requeues a DEAD message.
+// MarkPending ends an attempt that failed when attempts are left. It also requeues a DEAD message.
 func (m *Message) MarkPending(now time.Time) error { return m.to(Pending, now) }
 
 // MarkDead makes the message DEAD.

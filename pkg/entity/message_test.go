@@ -17,7 +17,7 @@ import (
 // kolkata is a zone whose offset from UTC is not a whole hour.
 var kolkata = time.FixedZone("IST", 5*3600+1800)
 
-// begin has nanoseconds and a zone; a message must keep neither.
+// begin has nanoseconds and a time zone, both of which a message must drop.
 var begin = time.Date(2026, 3, 4, 10, 36, 7, 123456789, kolkata)
 
 var beginKept = time.Date(2026, 3, 4, 5, 6, 7, 123456000, time.UTC)
@@ -80,7 +80,7 @@ func TestMoment(t *testing.T) {
 	}
 }
 
-// moves are the methods that change the status, by the status they lead to.
+// moves has the methods that change the status, by the status to which they lead.
 var moves = map[entity.Status]func(*entity.Message, time.Time) error{
 	entity.Retrying: (*entity.Message).MarkRetrying,
 	entity.Resolved: (*entity.Message).MarkResolved,

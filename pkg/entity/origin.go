@@ -2,33 +2,33 @@ package entity
 
 import "fmt"
 
-// Declaration says whether operators have declared an original topic for a dead-letter topic. A record's headers
-// only name an original topic; a declaration confirms it.
+// Declaration says whether operators have declared a dead-letter topic for an original topic. The headers of a record
+// can only name an original topic; a declaration confirms it.
 type Declaration int
 
 const (
-	// NotDeclared: no declaration covers the dead-letter topic.
+	// NotDeclared: the dead-letter topic is in no declaration.
 	NotDeclared Declaration = iota
-	// Declared: a declaration, a mapping or an operator names the original topic.
+	// Declared: a declaration, the mapping or an operator names this original topic.
 	Declared
-	// Contradicted: declarations cover the dead-letter topic, and none of them names the original topic.
+	// Contradicted: the dead-letter topic is in declarations, but none of them names this original topic.
 	Contradicted
 )
 
-// OriginStanding is the assessment of one message's original topic by the configuration and the mapping at the time
-// of the check.
+// OriginStanding says how the configuration and the mapping assess the original topic of a message at the time of the
+// check.
 type OriginStanding struct {
 	Declaration Declaration
-	// Undeclared says why the origin is undeclared; "" when it is not. A message
-	// with an undeclared origin is retried one at a time only.
+	// Undeclared says why the original topic is undeclared; "" when it is not. A message whose original topic is
+	// undeclared can only be retried alone, and not by redrives or automatic retry.
 	Undeclared string
 }
 
-// Declared reports whether a declaration, a mapping or an operator names the original topic.
+// Declared reports whether a declaration, the mapping or an operator names the original topic.
 func (s OriginStanding) Declared() bool { return s.Declaration == Declared }
 
-// PointerRead returns the audit entry for a user's read of the record that a pointer names. From is the dead-letter
-// topic, To the topic, partition and offset that were read.
+// PointerRead returns the audit entry for a user who has read the record to which a message points. From is the
+// dead-letter topic; To is the topic, the partition and the offset of the record that was read.
 func PointerRead(m *Message, cause AuditInfo) AuditEntry {
 	to := m.OriginalTopic
 	if m.Origin.Partition != nil && m.Origin.Offset != nil {

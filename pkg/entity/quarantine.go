@@ -7,12 +7,12 @@ import (
 	"github.com/google/uuid"
 )
 
-// Quarantined is a record that the store refused to keep as a message.
+// Quarantined is a record that the store refused to store as a message.
 type Quarantined struct {
-	ID       uuid.UUID // the id that the message has once it is stored
+	ID       uuid.UUID // id that the message will have when it is stored
 	Source   Source
 	Record   Record
-	SQLState string // the class of the refusal
+	SQLState string // PostgreSQL's error code of the refusal
 	Error    string // the store's error message
 	FirstTry time.Time
 	LastTry  time.Time

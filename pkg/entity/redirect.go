@@ -6,12 +6,13 @@ import (
 	"github.com/google/uuid"
 )
 
-// Redirect sends the replays of an original topic to another topic, for topics that were renamed or deleted. Messages
-// keep their original topic. A redirect is one step: that of its target does not follow it.
+// Redirect makes the replays of an original topic go to another topic, for topics that were renamed or deleted. The
+// messages keep their original topic. Redirects are not followed further: a redirect of the target topic has no effect
+// on these replays.
 type Redirect struct {
-	Topic     string // original
+	Topic     string // original topic
 	Target    string
-	Version   int64 // differs from that of every other change; 0: there is no redirect
+	Version   int64 // another number after each change; 0 when there is no redirect
 	Reason    string
 	UpdatedAt time.Time
 	UpdatedBy string

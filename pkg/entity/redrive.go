@@ -13,58 +13,61 @@ type Redrive struct {
 	ID        uuid.UUID
 	Action    RedriveAction
 	State     RedriveState
-	Note      string // why it is in this state, for operators; may be empty
+	Note      string // why the redrive is in this state, for operators; may be empty
 	Cause     AuditInfo
 	Selection Selection
 	Options   RedriveOptions
 	CreatedAt time.Time
-	UpdatedAt time.Time // of the last change of state
-	EndedAt   time.Time // zero while it is not over
+	UpdatedAt time.Time // when the state last changed
+	EndedAt   time.Time // zero until the redrive has ended
 
 	Selected int // messages in the selection, including LeftOut
-	LeftOut  int // of them: skipped at its creation, and not among its items
+	LeftOut  int // messages of Selected that were skipped when the redrive was created; they are not among its items
 	Counts   RedriveCounts
-	// CanaryPassed: the first messages were sent and succeeded, or no canary was requested.
+	// CanaryPassed: the messages of the canary were sent and succeeded, or no canary was requested.
 	CanaryPassed bool
-	// Forgiven holds the counts at the time when an operator last resumed the redrive. The shares of failures and
-	// returns ignore what was counted before.
+	// Forgiven has the counts of the time when an operator last resumed the redrive. The shares of failures and returns
+	// are computed without these counts.
 	Forgiven Tally
-	// WaitingSince is the time since which no process could continue: a dependency could not be reached, other database
-	// sessions lock all remaining messages, or the canary is not consumed. It is zero while the redrive makes progress.
+	// WaitingSince is the time since which no process can continue the redrive: a dependency cannot be reached, other
+	// database sessions lock all remaining messages, or the canary's records are not consumed yet. It is zero while the
+	// redrive makes progress.
 	WaitingSince time.Time
 }
 
-// Tally holds the counts from which the shares of failures and returns are computed.
+// Tally has the counts from which the shares of failures and returns are computed.
 type Tally struct{ Sent, Failed, Returned int }
 
-// RedriveAction is the action of a redrive on each message.
+// RedriveAction is the action that a redrive performs on each message.
 type RedriveAction string
 
-// The actions.
+// The actions of redrives.
 const (
-	RedriveRetry   RedriveAction = "retry"   // one attempt each
-	RedriveRequeue RedriveAction = "requeue" // DEAD to PENDING
-	RedriveDead    RedriveAction = "dead"    // PENDING to DEAD
-	RedriveDelete  RedriveAction = "delete"  // deleted for good
-	RedriveMap     RedriveAction = "map"     // sets the original topic where the record does not name one
+	RedriveRetry   RedriveAction = "retry"   // one attempt for each message
+	RedriveRequeue RedriveAction = "requeue" // changes DEAD to PENDING
+	RedriveDead    RedriveAction = "dead"    // changes PENDING to DEAD
+	RedriveDelete  RedriveAction = "delete"  // deletes messages for good
+	RedriveMap     RedriveAction = "map"     // sets the original topic of messages whose record does not name one
 )
 
 // RedriveState is the state of a redrive.
 type RedriveState string
 
 const (
-	// RedriveCanary sends the first messages and waits for their outcome. A redrive with a canary starts in it.
+	// RedriveCanary: the redrive sends the first messages and waits for their outcome. A redrive with a canary starts
+	// in this state.
 	RedriveCanary RedriveState = "canary"
-	// RedriveRunning processes the selection.
+	// RedriveRunning: the redrive processes its messages.
 	RedriveRunning RedriveState = "running"
-	// RedrivePaused waits for an operator's resume.
+	// RedrivePaused: the redrive waits until an operator resumes it.
 	RedrivePaused RedriveState = "paused"
 	// RedriveStopped: the redrive stopped itself, because its canary or too many of its messages failed or came
 	// back. An operator may resume it.
 	RedriveStopped RedriveState = "stopped"
-	// RedriveCancelled was ended by an operator. Messages that were still waiting stay unchanged. Final.
+	// RedriveCancelled: an operator ended the redrive. Messages that were still waiting stay unchanged. The state is
+	// final.
 	RedriveCancelled RedriveState = "cancelled"
-	// RedriveFinished has a result for every message. Final.
+	// RedriveFinished: the redrive has a result for every message. The state is final.
 	RedriveFinished RedriveState = "finished"
 )
 
@@ -77,7 +80,7 @@ var redriveMoves = map[RedriveState][]RedriveState{
 	RedriveFinished:  {},
 }
 
-// RedriveStates lists every state in the order of a redrive's life.
+// RedriveStates returns all states, in the order in which a redrive usually has them.
 func RedriveStates() []RedriveState {
 	return []RedriveState{RedriveCanary, RedriveRunning, RedrivePaused, RedriveStopped, RedriveCancelled, RedriveFinished}
 }
@@ -90,48 +93,49 @@ func (s RedriveState) CanMoveTo(next RedriveState) bool {
 // Active reports whether processes work on a redrive in this state.
 func (s RedriveState) Active() bool { return s == RedriveCanary || s == RedriveRunning }
 
-// Over reports whether the state is final.
+// Over reports whether the state is final, so that the redrive has ended.
 func (s RedriveState) Over() bool { return s == RedriveCancelled || s == RedriveFinished }
 
-// Selection selects messages: the given IDs, or all that match the filter. With both, it selects the IDs that match
-// the filter.
+// Selection selects messages: those with the given IDs, or all that match the filter. When both are set, it selects the
+// messages with the IDs that match the filter.
 type Selection struct {
-	IDs []uuid.UUID // in processing order; at most MaxSelectedIDs
+	IDs []uuid.UUID // in the order in which the messages are processed; at most MaxSelectedIDs
 	Filter
 }
 
-// MaxSelectedIDs bounds Selection.IDs.
+// MaxSelectedIDs is the maximum number of Selection.IDs.
 const MaxSelectedIDs = 10_000
 
-// Empty reports whether the selection has no condition, so that it would select the whole store. Such a selection is
+// Empty reports whether the selection has no condition and would select all messages of the store. Such a selection is
 // refused.
 func (s Selection) Empty() bool { return len(s.IDs) == 0 && !s.Narrow() }
 
 // RedriveOptions control the speed and the safety checks of a redrive. All except Rate and OriginalTopic apply to
 // retries only.
 type RedriveOptions struct {
-	Canary     int           // messages to send first; 0 for none
-	CanaryWait time.Duration // how long to wait for returns when no consumer group shows the canary's outcome
-	Rate       float64       // messages a second over all processes; 0: no limit
+	Canary     int           // number of messages to send first; 0 for no canary
+	CanaryWait time.Duration // how long to wait for returns, when no consumer group shows whether the canary's records were consumed
+	Rate       float64       // messages a second, in all processes together; 0 for no limit
 
-	// Shares of the sent messages, 0 to 1, above which the redrive stops itself; 0 for never. They are not checked
-	// before MinSample messages were sent.
+	// Shares of the sent messages, from 0 to 1. When a share is exceeded, the redrive stops itself; 0 means that it
+	// never does. The shares are not checked until MinSample messages were sent.
 	MaxFailureShare float64
 	MaxReturnShare  float64
 	MinSample       int
 
-	// KeepKeyOrder sends messages of the same topic and key one after the other, and none after one that did not
-	// succeed.
+	// KeepKeyOrder sends messages of the same topic and key one after the other. When one of them does not succeed, the
+	// later ones are not sent.
 	KeepKeyOrder bool
-	// Requeue also retries DEAD messages, with their attempts reset to 0.
+	// Requeue makes the redrive also retry DEAD messages, whose attempts are reset to 0.
 	Requeue bool
 
-	// OriginalTopic is the topic that RedriveMap sets; its only other option is Rate.
+	// OriginalTopic is the topic that RedriveMap sets. A redrive with this action has no other options than this and
+	// Rate.
 	OriginalTopic string
 	// Patch is a JSON Patch (RFC 6902) that is applied to each message's payload before it is sent; nil for none. A
-	// message to which it cannot be applied is skipped.
+	// message to which the patch cannot be applied is skipped.
 	Patch []byte
-	// Schema is the schema with which patched payloads are encoded, where they have one; "" is SameSchema.
+	// Schema is the schema with which patched payloads are encoded that have a schema; "" means SameSchema.
 	Schema SchemaChoice
 }
 
@@ -144,25 +148,25 @@ const (
 // RedriveCounts count a redrive's messages by result. Redrive.Selected is the sum of Succeeded, Failed, InDoubt,
 // Skipped and Waiting.
 type RedriveCounts struct {
-	Succeeded int // RESOLVED; or changed, for the other actions
-	Failed    int // back to PENDING, or DEAD
-	Dead      int // of Failed: now DEAD
-	InDoubt   int // RETRYING until settled
-	Skipped   int // refused, held by another attempt, in another state, or deleted
-	Waiting   int // without a result; UnderWay of them
-	UnderWay  int // in progress in a process, or left by a process that died
-	Returned  int // sent messages that came back as another message
+	Succeeded int // messages that became RESOLVED or, with the other actions, were changed
+	Failed    int // messages that became PENDING again or DEAD
+	Dead      int // part of Failed: messages that became DEAD
+	InDoubt   int // messages that are RETRYING until their attempt is settled
+	Skipped   int // messages that were refused, held by another attempt, in another status, or deleted
+	Waiting   int // messages without a result, including UnderWay
+	UnderWay  int // messages in progress in a process, or left by a process that died
+	Returned  int // sent messages whose record came back as another message
 	// Reasons counts skipped messages by reason and failed ones by error class.
 	Reasons map[string]int
 }
 
-// Sent returns the number of messages with an attempt.
+// Sent returns the number of messages for which an attempt was made.
 func (c RedriveCounts) Sent() int { return c.Succeeded + c.Failed + c.InDoubt }
 
 // ItemResult is the result of a redrive for one message.
 type ItemResult string
 
-// The results; the empty one means that the message has none yet.
+// The results of a redrive for a message; "" means that the message has no result yet.
 const (
 	ItemWaiting   ItemResult = ""
 	ItemSucceeded ItemResult = "succeeded"
@@ -172,59 +176,61 @@ const (
 	ItemSkipped   ItemResult = "skipped"
 )
 
-// ItemResults lists the results; their indexes are the numbers that stores keep.
+// ItemResults returns all results. The index of a result in this list is the number that stores keep for it.
 func ItemResults() []ItemResult {
 	return []ItemResult{ItemWaiting, ItemSucceeded, ItemFailed, ItemDead, ItemInDoubt, ItemSkipped}
 }
 
 // RedriveItem is one message of a redrive and its result.
 type RedriveItem struct {
-	Number    int // index in the selection, from 0
+	Number    int // index of the message in the selection, from 0
 	MessageID uuid.UUID
 	Result    ItemResult
-	Reason    string // error class, or why it was skipped
-	Topic     string // to which it was sent; "" when it was not sent
+	Reason    string // error class, or why the message was skipped
+	Topic     string // topic to which the record was sent; "" when it was not sent
 	TopicID   string
 	Partition int32
 	Offset    int64  // -1 when not known
-	Group     string // the consumer group whose offset shows the outcome; "" when not known
+	Group     string // consumer group whose offset shows the outcome; "" when not known
 
-	Outcome Outcome // of its record, derived on read; "" when nothing was sent
+	Outcome Outcome // outcome of the record, computed when the item is read; "" when nothing was sent
 }
 
-// OutcomeCounts count the records that a redrive sent by outcome.
+// OutcomeCounts counts the records that a redrive sent by their outcome.
 type OutcomeCounts struct{ Published, Consumed, Returned int }
 
-// Preview is the expected result of a redrive, before it is created. Selected is the sum of Sendable and of Reasons.
+// Preview describes what a redrive would do, before it is created. Selected is the sum of Sendable and of the counts in
+// Reasons.
 type Preview struct {
 	Selected int
 	Sendable int
 	// Reasons counts the messages that would not be sent, by error class or reason.
 	Reasons map[string]int
 	Groups  []PreviewGroup
-	// Samples show the patch, if there is one, applied to some of the messages; Check counts those it fits.
+	// Samples show some of the messages before and after the redrive's patch, if there is one. Check counts the
+	// messages to which the patch can be applied.
 	Samples  []PatchSample
 	Check    PatchCheck
-	Overlaps []Overlap // nil: not known
+	Overlaps []Overlap // nil when not known
 }
 
 // PatchCheck counts the messages to which a patch was applied for a preview.
 type PatchCheck struct {
 	Checked  int
-	Failed   int            // of Checked: the patch does not fit
+	Failed   int            // part of Checked: messages to which the patch cannot be applied
 	Complete bool           // all messages of the selection were checked
-	Failures []PatchFailure // the most common reasons
+	Failures []PatchFailure // the most frequent reasons
 }
 
-// PatchFailure is a reason why a patch does not fit. The reason contains nothing of a payload.
+// PatchFailure is a reason why a patch cannot be applied to messages. The reason contains no part of a payload.
 type PatchFailure struct {
 	Reason   string
 	Messages int
 	Example  uuid.UUID
 }
 
-// Overlap is another redrive that is not over, and the number of messages that wait in it too. Each of them goes to the
-// redrive that takes it first; the other skips it.
+// Overlap is another redrive that has not ended, with the number of its waiting messages that the redrive in question
+// selects too. Each such message is processed by the redrive that takes it first; the other one skips it.
 type Overlap struct {
 	ID        uuid.UUID
 	Action    RedriveAction
@@ -234,10 +240,10 @@ type Overlap struct {
 	Messages  int
 }
 
-// ReturnedError is an error with which messages of a redrive came back. Topic and DLQTopic are those of the messages,
-// and decide who may see it.
+// ReturnedError is an error with which messages of a redrive came back. Topic and DLQTopic are those of the messages.
+// Who may see these topics may see the error.
 type ReturnedError struct {
-	Group    uuid.UUID // error group; uuid.Nil when it is unknown, or the messages were deleted or archived
+	Group    uuid.UUID // error group; uuid.Nil when it is unknown, or when the messages were deleted or archived
 	Class    string
 	Title    string
 	Topic    string
@@ -245,11 +251,11 @@ type ReturnedError struct {
 	Messages int
 }
 
-// PreviewGroup counts messages of a topic that would be sent, or would not be sent for the same reason.
+// PreviewGroup counts the messages of a topic that would be sent, or those that would not be sent for one reason.
 type PreviewGroup struct {
-	Topic    string // original
+	Topic    string // original topic
 	Messages int
-	Class    string // error class or reason; "" when they would be sent
+	Class    string // error class or reason; "" when the messages would be sent
 	Reason   string // a sentence for operators
-	Missing  bool   // the topic to which they would be sent does not exist
+	Missing  bool   // the target topic of these messages does not exist
 }

@@ -7,26 +7,26 @@ import "fmt"
 type Status string
 
 const (
-	// Pending waits for a retry. Ingest, a requeue, and an attempt that failed or was given back lead to it; a claim
-	// or an operator's "dead" leads out.
+	// Pending messages wait for a retry. A message becomes PENDING when it is ingested or requeued, and when its
+	// attempt failed or was given back. It leaves PENDING when it is claimed, or when an operator marks it dead.
 	Pending Status = "PENDING"
 
-	// Retrying is held by a claim: an attempt is in progress, or its process died and the claim waits to be settled
-	// from the target log. Only a claim leads to it.
+	// Retrying messages are held by a claim: an attempt is in progress, or its process died and the claim must be
+	// settled from the target log. A message becomes RETRYING only by a claim.
 	Retrying Status = "RETRYING"
 
-	// Resolved: the broker acknowledged the record. Final.
+	// Resolved messages have a record that the broker acknowledged. The status is final.
 	Resolved Status = "RESOLVED"
 
-	// Dead: the attempts are used up, the record can never be accepted, or an operator set it. Final, but an operator
-	// may requeue it.
+	// Dead messages have used up their attempts, have a record that can never be accepted, or were marked dead by an
+	// operator. The status is final, but an operator may requeue the message.
 	Dead Status = "DEAD"
 )
 
-// Statuses lists every status in the order of a message's life.
+// Statuses returns all statuses, in the order in which a message usually has them.
 func Statuses() []Status { return []Status{Pending, Retrying, Resolved, Dead} }
 
-// transitions is the complete state machine; methods and SQL guards follow it.
+// transitions is the complete state machine. The methods of Message and the conditions in SQL follow it.
 var transitions = map[Status][]Status{
 	Pending:  {Retrying, Dead},
 	Retrying: {Resolved, Pending, Dead},
@@ -44,8 +44,8 @@ func (s Status) CanMoveTo(next Status) bool {
 	return false
 }
 
-// Final reports whether the status is RESOLVED or DEAD: the message may be archived, and only a requeue of a DEAD
-// message leads out.
+// Final reports whether the status is RESOLVED or DEAD. A message with a final status may be archived; only a requeue
+// of a DEAD message changes a final status.
 func (s Status) Final() bool { return s == Resolved || s == Dead }
 
 // String returns the status as it is stored and shown.

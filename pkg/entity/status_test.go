@@ -11,8 +11,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// chart is the complete state machine, deliberately written a second time: a change of the table must be made here,
-// and in the document, too.
+// chart is the complete state machine, written a second time on purpose: a change of the table of transitions must be
+// made here and in the document too.
 const chart = `
 	PENDING  --> RETRYING
 	PENDING  --> DEAD
@@ -24,7 +24,7 @@ const chart = `
 
 var arrow = regexp.MustCompile(`(?m)^\s*(\w+|\[\*\])\s*-->\s*(\w+|\[\*\])`)
 
-// arrows returns the arrows of a chart as "FROM --> TO", sorted.
+// arrows returns the arrows of a chart in the form "FROM --> TO", sorted.
 func arrows(text string) []string {
 	var found []string
 	for _, m := range arrow.FindAllStringSubmatch(text, -1) {
@@ -34,7 +34,7 @@ func arrows(text string) []string {
 	return found
 }
 
-// tableArrows returns the arrows that the state machine has, for every pair of states.
+// tableArrows returns the arrows of the state machine: one for each pair of statuses for which CanMoveTo returns true.
 func tableArrows() []string {
 	var found []string
 	for _, from := range entity.Statuses() {

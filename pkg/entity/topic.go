@@ -11,7 +11,8 @@ import (
 // MaxTopic is Kafka's limit for the length of a topic's name.
 const MaxTopic = 249
 
-// ValidTopic reports whether Kafka would allow the name: 1 to 249 of A-Z a-z 0-9 . _ - and neither "." nor "..".
+// ValidTopic reports whether Kafka allows the name for a topic: it has 1 to 249 of the characters A-Z a-z 0-9 . _ - and
+// is neither "." nor "..".
 func ValidTopic(name string) bool {
 	if name == "" || len(name) > MaxTopic || name == "." || name == ".." {
 		return false
@@ -28,14 +29,15 @@ func topicByte(b byte) bool {
 	return 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' || '0' <= b && b <= '9' || b == '.' || b == '_' || b == '-'
 }
 
-// TopicPatterns match topic names. The zero value matches none. They never change and are safe for concurrent use.
+// TopicPatterns match names of topics. The zero value matches no topic. They never change and are safe for concurrent
+// use.
 type TopicPatterns struct {
 	list []TopicPattern
-	with *TopicPatterns // must match too; nil: no further condition
+	with *TopicPatterns // patterns that must match the topic too; nil for no further condition
 }
 
-// ParseTopicPatterns reads globs and anchored regular expressions, as ParseTopicPattern does. Errors name field
-// and each pattern that is wrong, and are of kind ErrInvalid; no pattern at all is an error too.
+// ParseTopicPatterns reads globs and anchored regular expressions, like ParseTopicPattern. Its errors have the kind
+// ErrInvalid and name the field and each wrong pattern. An empty list is an error too.
 func ParseTopicPatterns(field string, list ...string) (TopicPatterns, error) {
 	if len(list) == 0 {
 		return TopicPatterns{}, &FieldError{Field: field, Reason: "at least one pattern is needed"}
@@ -56,7 +58,7 @@ func ParseTopicPatterns(field string, list ...string) (TopicPatterns, error) {
 	return out, nil
 }
 
-// And returns patterns that match the topics that both p and other match.
+// And returns patterns that match a topic when both p and other match it.
 func (p TopicPatterns) And(other TopicPatterns) TopicPatterns {
 	if p.with != nil {
 		other = p.with.And(other)
@@ -65,7 +67,8 @@ func (p TopicPatterns) And(other TopicPatterns) TopicPatterns {
 	return p
 }
 
-// Match reports whether any of the patterns matches the topic, and any of each that And added.
+// Match reports whether the topic matches one of the patterns and, for each TopicPatterns that And added, one of its
+// patterns too.
 func (p TopicPatterns) Match(topic string) bool {
 	if p.with != nil && !p.with.Match(topic) {
 		return false
@@ -78,7 +81,7 @@ func (p TopicPatterns) Match(topic string) bool {
 	return false
 }
 
-// Parts returns the patterns that And combined, at least one. A topic must match all of them.
+// Parts returns the TopicPatterns that And combined; without And it returns one. A topic must match all of them.
 func (p TopicPatterns) Parts() []TopicPatterns {
 	parts := []TopicPatterns{{list: p.list}}
 	if p.with != nil {
@@ -87,7 +90,8 @@ func (p TopicPatterns) Parts() []TopicPatterns {
 	return parts
 }
 
-// Texts returns the patterns as they were written. After And, these are only the patterns of the first of the Parts.
+// Texts returns the patterns as they were written. When And combined several TopicPatterns, it returns only those of
+// the first.
 func (p TopicPatterns) Texts() []string {
 	texts := make([]string, len(p.list))
 	for i := range p.list {
@@ -96,7 +100,7 @@ func (p TopicPatterns) Texts() []string {
 	return texts
 }
 
-// String returns the patterns as they were written, separated by commas, with an ampersand between the Parts.
+// String returns the patterns as they were written, separated by commas. Several Parts are separated by an ampersand.
 func (p TopicPatterns) String() string {
 	text := strings.Join(p.Texts(), ", ")
 	if p.with != nil {
@@ -110,8 +114,8 @@ func (p TopicPatterns) Equal(other TopicPatterns) bool {
 	return slices.EqualFunc(p.Parts(), other.Parts(), func(a, b TopicPatterns) bool { return slices.Equal(a.Texts(), b.Texts()) })
 }
 
-// Sees reports whether the patterns match the message's original topic or, while that is not known, its dead-letter
-// topic.
+// Sees reports whether the patterns match the message's original topic. When that topic is not known, they must match
+// the dead-letter topic.
 func (p TopicPatterns) Sees(m *Message) bool {
 	if m.OriginalTopic != "" {
 		return p.Match(m.OriginalTopic)
@@ -119,8 +123,8 @@ func (p TopicPatterns) Sees(m *Message) bool {
 	return p.Match(m.Source.Topic)
 }
 
-// TopicPattern matches topic names. It is a glob when re is nil; globs have their own matcher for speed, because
-// every record's origin is compared with them.
+// TopicPattern matches names of topics. It is a glob when re is nil. Globs are matched without a regular expression,
+// which is faster, because the origin of every record is compared with them.
 type TopicPattern struct {
 	text string
 	re   *regexp.Regexp
@@ -139,7 +143,7 @@ func ParseTopicPattern(text string) (TopicPattern, error) {
 	return TopicPattern{text: text, re: re}, err
 }
 
-// Regular reports whether the pattern is a regular expression; else it is a glob.
+// Regular reports whether the pattern is a regular expression. Otherwise it is a glob.
 func (p TopicPattern) Regular() bool { return p.re != nil }
 
 // Match reports whether the pattern matches the topic.
@@ -150,7 +154,8 @@ func (p TopicPattern) Match(topic string) bool {
 	return matchGlob(p.text, topic)
 }
 
-// Expression returns the pattern as a regular expression that matches whole names. For a glob, every star is a group.
+// Expression returns the pattern as a regular expression that matches whole names. When the pattern is a glob, each
+// star becomes a capturing group.
 func (p TopicPattern) Expression() *regexp.Regexp {
 	if p.re != nil {
 		return p.re
@@ -166,7 +171,8 @@ func isExpression(text string) bool {
 	return strings.HasPrefix(text, "^") || strings.HasSuffix(text, "$")
 }
 
-// compileExpression anchors the whole expression: ^a|b$ as written would match everything that begins with a.
+// compileExpression compiles a regular expression that matches only whole names. Without its anchors, ^a|b$ would match
+// every name that begins with a.
 func compileExpression(text string) (*regexp.Regexp, error) {
 	if len(text) < 2 || text[0] != '^' || text[len(text)-1] != '$' || escaped(text, len(text)-1) {
 		return nil, fmt.Errorf("%q: a regular expression must begin with ^ and end with $", text)
@@ -177,7 +183,7 @@ func compileExpression(text string) (*regexp.Regexp, error) {
 	return regexp.Compile("^(?:" + text[1:len(text)-1] + ")$")
 }
 
-// escaped reports whether backslashes make the byte at i a plain character.
+// escaped reports whether the byte at i is escaped by a backslash.
 func escaped(text string, i int) bool {
 	before := strings.TrimRight(text[:i], `\`)
 	return (i-len(before))%2 == 1
@@ -192,7 +198,8 @@ func checkGlob(text string) error {
 	return nil
 }
 
-// matchGlob compares both texts from left to right; on a mismatch, the last star takes one byte more.
+// matchGlob compares the glob and the name from left to right. When a byte differs, it lets the last star match one
+// byte more.
 func matchGlob(glob, name string) bool {
 	g, n, star, taken := 0, 0, -1, 0
 	for n < len(name) {

@@ -17,9 +17,9 @@ func TestPatternsMatch(t *testing.T) {
 	}{
 		{"*.dlq.v1", "orders.dlq.v1", true},
 		{"*.dlq.v1", "a.b-c_d.dlq.v1", true},
-		{"*.dlq.v1", ".dlq.v1", false}, // a star is one or more
+		{"*.dlq.v1", ".dlq.v1", false}, // a star stands for at least one character
 		{"*.dlq.v1", "orders.dlq.v10", false},
-		{"*.dlq.v1", "orders-dlq-v1", false}, // a dot is a dot
+		{"*.dlq.v1", "orders-dlq-v1", false}, // a dot matches only a dot
 		{"*.dlq.v1", "orders/x.dlq.v1", false},
 		{"*.dlq.v1", "orders.dlq.v1.dlq.v1", true},
 		{"orders", "orders", true},
@@ -36,7 +36,7 @@ func TestPatternsMatch(t *testing.T) {
 		{`^.*\.dlq(\.v\d+)?$`, "orders.dlq", true},
 		{`^.*\.dlq(\.v\d+)?$`, "orders.dlq.v2", true},
 		{`^.*\.dlq(\.v\d+)?$`, "orders.dlq.v2x", false},
-		{`^a|b$`, "ab", false}, // anchored as a whole
+		{`^a|b$`, "ab", false}, // the expression must match the whole name
 		{`^a|b$`, "a", true},
 		{`^a|b$`, "b", true},
 		{`^(?i)orders\.dlq$`, "Orders.DLQ", true},
@@ -108,7 +108,7 @@ func TestParsePatternsSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// The hand-written matcher must agree with the regular expression that defines it.
+// The hand-written matcher of globs must agree with the regular expression that defines globs.
 func FuzzGlobAgreesWithExpression(f *testing.F) {
 	f.Add("*.dlq.v1", "orders.dlq.v1")
 	f.Add("a*b**c", "aXbYYc")
@@ -154,7 +154,7 @@ func TestValidTopic(t *testing.T) {
 	}
 }
 
-// After And, both lists of patterns must match, in any notation.
+// Patterns joined by And match a topic only when both lists match it, in any notation.
 func TestTopicPatterns_And(t *testing.T) {
 	t.Parallel()
 	parse := func(texts ...string) TopicPatterns {

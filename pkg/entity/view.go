@@ -6,19 +6,20 @@ import (
 	"github.com/google/uuid"
 )
 
-// View is a saved filter of a list of messages. It gives no rights: its list shows what the reader may see.
+// View is a saved filter of a list of messages. It grants no rights: whoever opens it sees only the messages that they
+// may see anyway.
 type View struct {
 	ID        uuid.UUID
 	Name      string // unique among the owner's own views, and among all shared ones
-	Owner     string // the principal who saved it first
-	Shared    bool   // every principal sees it
+	Owner     string // principal who first saved the view
+	Shared    bool   // all principals see the view
 	List      string // "messages" or "archive"
-	Query     string // of the list, URL-encoded
-	Version   int64  // increases with each change, from 1 on
+	Query     string // query of the list, URL-encoded
+	Version   int64  // increases with each change; the first version is 1
 	UpdatedAt time.Time
 }
 
-// ViewConflictError says that a view changed since the caller read it. Its kind is ErrConflict.
+// ViewConflictError reports that a view has changed since the caller read it. Its kind is ErrConflict.
 type ViewConflictError struct{ Name string }
 
 func (e *ViewConflictError) Error() string {

@@ -1,5 +1,5 @@
-// Package outage logs once that a dependency does not answer, and once that it answers again; a loop that tries until
-// it succeeds would log every try.
+// Package outage logs that a dependency does not answer, once and not for every try of a loop, and logs once that the
+// dependency answers again.
 package outage
 
 import (
@@ -9,14 +9,14 @@ import (
 	"go.uber.org/zap"
 )
 
-// Log stores whether the last call failed. The zero value assumes success. It is safe for concurrent use.
+// Log remembers whether the last call failed. In the zero value no call has failed. It is safe for concurrent use.
 type Log struct {
 	mu     sync.Mutex
 	failed bool
 }
 
-// Report logs lost as a warning with the first error, and back with the first success
-// after it. An error does not count once ctx has ended.
+// Report logs the message lost as a warning with the first error, and the message back with the first success after
+// that. Errors are ignored once ctx has ended.
 func (l *Log) Report(ctx context.Context, log *zap.Logger, err error, lost, back string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

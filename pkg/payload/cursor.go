@@ -6,13 +6,14 @@ import (
 	"unicode/utf8"
 )
 
-// cursor walks over a valid JSON text by offsets: it neither copies nor decodes what it skips.
+// cursor walks over a valid JSON text. It works with offsets in the text, so it neither copies nor decodes the values
+// that it skips.
 type cursor struct {
 	data []byte
 	pos  int
 }
 
-// open returns a cursor at the first byte of the value, and whether value is one JSON text.
+// open returns a cursor at the first byte of the value. It returns false when value is not exactly one JSON text.
 func open(value []byte) (*cursor, bool) {
 	if !Valid(value) {
 		return nil, false
@@ -30,13 +31,14 @@ func (c *cursor) space() {
 
 func (c *cursor) kind() byte { return c.data[c.pos] }
 
-// object calls member for each member of the object, with its quoted name and the cursor at its value, which member
-// must skip. It ends early when member returns false; the cursor's position is undefined then.
+// object calls member for each member of the object at the cursor, with the quoted name of the member. Then the cursor
+// is at the member's value, and the function member must skip this value. When member returns false, object stops, and
+// the position of the cursor is undefined.
 func (c *cursor) object(member func(name []byte) bool) bool {
 	return c.items('}', func() bool {
 		name := c.text()
 		c.space()
-		c.pos++ // the colon
+		c.pos++ // skip the colon
 		c.space()
 		return member(name)
 	})
@@ -61,7 +63,7 @@ func (c *cursor) items(end byte, item func() bool) bool {
 	return true
 }
 
-// text skips the string at the cursor and returns it with its quotes.
+// text skips the string at the cursor and returns it, still in quotes.
 func (c *cursor) text() []byte {
 	from := c.pos
 	for c.pos++; c.data[c.pos] != '"'; c.pos++ {
@@ -73,7 +75,7 @@ func (c *cursor) text() []byte {
 	return c.data[from:c.pos]
 }
 
-// scalar skips a string, number or word and returns its text.
+// scalar skips a string, a number, true, false or null, and returns its text.
 func (c *cursor) scalar() []byte {
 	if c.kind() == '"' {
 		return c.text()
@@ -85,7 +87,7 @@ func (c *cursor) scalar() []byte {
 	return c.data[from:c.pos]
 }
 
-// ends reports whether b ends a number or word.
+// ends reports whether b cannot be a part of a number, true, false or null.
 func ends(b byte) bool { return b <= ' ' || b == ',' || b == ']' || b == '}' }
 
 func (c *cursor) skip() {
@@ -122,7 +124,7 @@ func unquote(quoted []byte) string {
 	return text
 }
 
-// says reports whether a quoted JSON string decodes to name.
+// says reports whether a JSON string in quotes has the value name when it is decoded.
 func says(quoted []byte, name string) bool {
 	inner := quoted[1 : len(quoted)-1]
 	if bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) {

@@ -10,8 +10,8 @@ import (
 
 var errNotJSON = errors.New("a value is not JSON")
 
-// Diff returns a JSON Patch (RFC 6902) from before to after, to show it to people: [] for no change. Numbers are
-// compared as text. The error reports that one of them is not JSON.
+// Diff returns a JSON Patch (RFC 6902) that changes before into after, to be shown to people; [] when they are equal.
+// Numbers are compared as text. The error reports that before or after is not JSON.
 func Diff(before, after []byte) (patch []byte, err error) {
 	if !json.Valid(before) || !json.Valid(after) {
 		return nil, errNotJSON
@@ -26,7 +26,7 @@ func Diff(before, after []byte) (patch []byte, err error) {
 		if o.Type != jsondiff.OperationRemove {
 			next.Value = &o.Value
 		}
-		if o.Path == "" { // the library calls replacing the root an add
+		if o.Path == "" { // the library uses "add" where it replaces the whole value
 			next.Op = jsondiff.OperationReplace
 		}
 		shown = append(shown, next)
@@ -40,14 +40,14 @@ func Diff(before, after []byte) (patch []byte, err error) {
 	return bytes.TrimSpace(b.Bytes()), nil
 }
 
-// operation has its members in the order in which they are shown.
+// operation is an operation of a patch. The order of its fields is the order in which its members are shown.
 type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
-	Value *any   `json:"value,omitempty"` // nil: no value; null is a value
+	Value *any   `json:"value,omitempty"` // nil when the operation has no value; a pointer to nil is JSON's null
 }
 
-// exactly decodes JSON without converting numbers to floats, which would lose digits.
+// exactly decodes JSON without converting numbers to float64, which would lose digits.
 func exactly(text []byte, into any) error {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()

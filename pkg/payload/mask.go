@@ -1,9 +1,9 @@
 package payload
 
-// Payload returns a value with Mask in place of each value at a masked path, and the paths that were found, as String
-// formats them. All other bytes are unchanged, including duplicate members and white space. If there is a masked
-// path, a value that is not JSON is masked as a whole, under the name "$". Null and empty values are unchanged. When
-// nothing is masked the result is value itself.
+// Payload returns value with Mask in place of each value at a masked path. names are the masked paths that were found,
+// in the form of String. All other bytes stay unchanged, including duplicate members and white space. If any path is
+// masked, a value that is not JSON is masked as a whole, with the name "$". Null and empty values stay unchanged. When
+// nothing was masked, the result is value itself.
 func (m *Masks) Payload(value []byte) (masked []byte, names []string) {
 	if len(m.rules()) == 0 || len(value) == 0 {
 		return value, nil
@@ -20,7 +20,7 @@ func (m *Masks) Payload(value []byte) (masked []byte, names []string) {
 type masker struct {
 	walk
 	out    []byte
-	copied int // how much of the text has been copied to out
+	copied int // number of bytes of the text that were copied to out
 	hit    []bool
 }
 
@@ -28,7 +28,7 @@ func newMasker(c *cursor, r rules, states []state) *masker {
 	return &masker{walk: walk{cursor: c, rules: r, states: states}, hit: make([]bool, len(r))}
 }
 
-// value skips a value; states[from:] are its states.
+// value skips a value and masks what must be masked in it. The states from index from on are those of the value.
 func (m *masker) value(from int) {
 	base := len(m.states)
 	switch masked := m.enter(from); {

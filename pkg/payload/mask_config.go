@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// MaskConfig lists the fields that only principals with the grant to unmask may see.
+// MaskConfig lists the fields that only principals with the right to unmask may see.
 type MaskConfig struct {
-	Payload []string `mapstructure:"payload"` // paths such as $.card.number or $.items[*].sku, of JSON values
+	Payload []string `mapstructure:"payload"` // paths of JSON values, such as $.card.number or $.items[*].sku
 	Headers []string `mapstructure:"headers"` // names, in any case; * matches any characters
 }
 

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Patch returns a JSON Patch (RFC 6902) with the masked values of its record masked: values, or parts of them, that
-// an operation sets or tests. A patch that cannot be parsed is masked as a whole.
+// Patch returns a JSON Patch (RFC 6902) in which masked values are replaced by Mask: values, or parts of values, that
+// an operation sets or tests at a masked path. A patch that cannot be parsed is masked as a whole.
 func (m *Masks) Patch(patch []byte) []byte {
 	if len(m.rules()) == 0 || len(patch) == 0 {
 		return patch
@@ -23,7 +23,7 @@ func (m *Masks) Patch(patch []byte) []byte {
 	return w.result()
 }
 
-// operation masks the values of an operation. Its path may come after them.
+// operation masks the values of one operation of the patch. The member path may come after the values in the text.
 func (m *masker) operation() {
 	if m.kind() != '{' {
 		m.skip()
@@ -51,7 +51,8 @@ func (m *masker) operation() {
 	})
 }
 
-// at returns the states at a JSON Pointer, whose numbers may be an index or a name.
+// at returns the states of the rules at a JSON Pointer. A number in the pointer may be an index of an array or the name
+// of a member.
 func (r rules) at(pointer string) []state {
 	states := r.begin()
 	for _, name := range tokens(pointer) {
@@ -60,7 +61,7 @@ func (r rules) at(pointer string) []state {
 	return states
 }
 
-// tokens returns the parts of a JSON Pointer (RFC 6901).
+// tokens returns the parts of a JSON Pointer (RFC 6901), unescaped.
 func tokens(pointer string) []string {
 	if pointer == "" {
 		return nil
@@ -76,7 +77,8 @@ func isIndex(token string) bool {
 	return token == "-" || token != "" && strings.Trim(token, "0123456789") == ""
 }
 
-// CoversPatch reports whether a patch reads or changes a masked value, a part of one, or a value that contains one.
+// CoversPatch reports whether a patch reads or changes a masked value, a part of a masked value, or a value that
+// contains a masked value.
 func (m *Masks) CoversPatch(p *Patch) bool {
 	return slices.ContainsFunc(p.pointers, func(pointer string) bool { return len(m.rules().at(pointer)) > 0 })
 }

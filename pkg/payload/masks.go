@@ -8,16 +8,17 @@ import (
 	"strings"
 )
 
-// Mask replaces a masked value, as a JSON string.
+// Mask is the JSON string that replaces a masked value.
 const Mask = `"***"`
 
-// Masks are rules for the values to mask. They are immutable and safe for concurrent use. A nil *Masks masks nothing.
+// Masks are the rules that say which values are masked. They never change and are safe for concurrent use. A nil *Masks
+// masks nothing.
 type Masks struct {
 	paths   rules
-	headers []string // lower case, may hold *
+	headers []string // in lower case; * matches any characters
 }
 
-// NewMasks returns the masks of a valid configuration.
+// NewMasks returns the masks of a configuration that Validate accepts.
 func NewMasks(cfg MaskConfig) (*Masks, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -48,7 +49,8 @@ func (m *Masks) rules() rules {
 // Empty reports whether nothing is masked.
 func (m *Masks) Empty() bool { return m == nil || len(m.paths)+len(m.headers) == 0 }
 
-// Version returns a hash of the masks. It changes whenever the text that may be searched changes.
+// Version returns a hash of the masks. The hash changes whenever a change of the masks changes the text that users may
+// search.
 func (m *Masks) Version() uint64 {
 	h := sha256.New()
 	for _, p := range m.rules() {
@@ -62,7 +64,7 @@ func (m *Masks) Version() uint64 {
 	return binary.BigEndian.Uint64(h.Sum(nil))
 }
 
-// Header reports whether a header's values are masked.
+// Header reports whether the values of the header with this name are masked.
 func (m *Masks) Header(name string) bool {
 	if m == nil {
 		return false
@@ -71,15 +73,16 @@ func (m *Masks) Header(name string) bool {
 	return slices.ContainsFunc(m.headers, func(glob string) bool { return matches(glob, name) })
 }
 
-// separators are the characters that spellings of a header name vary in.
+// separators removes the characters in which spellings of a header's name differ.
 var separators = strings.NewReplacer("-", "", "_", "", ".", "")
 
-// HeaderLike reports whether a masked header may have that name, which is in lower case and without - _ and dots.
+// HeaderLike reports whether a masked header may have that name, when the name is written in lower case and without the
+// characters - _ and dot.
 func (m *Masks) HeaderLike(folded string) bool {
 	return m != nil && slices.ContainsFunc(m.headers, func(glob string) bool { return matches(separators.Replace(glob), folded) })
 }
 
-// matches takes linear time: each part between two stars is matched at its first occurrence.
+// matches needs only linear time, because each part between two stars is matched at its first occurrence.
 func matches(glob, name string) bool {
 	parts := strings.Split(glob, "*")
 	last := len(parts) - 1
@@ -100,7 +103,7 @@ func matches(glob, name string) bool {
 	return strings.HasSuffix(rest, parts[last])
 }
 
-// CoversPath reports whether the value at p is masked, is part of a masked value, or contains one.
+// CoversPath reports whether the value at p is masked, is a part of a masked value, or contains a masked value.
 func (m *Masks) CoversPath(p Path) bool {
 	states := m.rules().begin()
 	for _, s := range p.steps {

@@ -164,7 +164,7 @@ func FuzzMask(f *testing.F) {
 	})
 }
 
-// leaks reports whether most readers of JSON would find an unmasked value of a member named a.
+// leaks reports whether a JSON reader may find an unmasked value of a member with the name a.
 func leaks(doc any) bool {
 	switch d := doc.(type) {
 	case []any:

@@ -21,15 +21,15 @@ const (
 	MaxPatched = 32 << 20
 )
 
-// Patch is a JSON Patch (RFC 6902). It is immutable and safe for concurrent use.
+// Patch is a JSON Patch (RFC 6902). It never changes and is safe for concurrent use.
 type Patch struct {
 	operations jsonpatch.Patch
-	pointers   []string // the path and from of every operation
+	pointers   []string // the members path and from of all operations
 }
 
-// CompilePatch parses a patch. Errors are entity.FieldError of the field "patch", or "patch[i]" for an operation. The
-// whole value can be replaced or tested, but not removed, moved or copied; members with an empty name cannot be
-// addressed.
+// CompilePatch parses a patch. Its errors are an entity.FieldError of the field "patch", or of "patch[i]" for an
+// operation. A patch may replace or test the whole value, but not remove, move or copy it. Members with an empty name
+// cannot be addressed.
 func CompilePatch(patch []byte) (*Patch, error) {
 	var operations []json.RawMessage
 	if err := json.Unmarshal(patch, &operations); err != nil || operations == nil {
@@ -53,7 +53,7 @@ func CompilePatch(patch []byte) (*Patch, error) {
 	return p, nil
 }
 
-// checkOperation rejects operations that the library would misread.
+// checkOperation rejects operations that the library would misinterpret.
 func checkOperation(raw []byte) (pointers []string, err error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &members); err != nil || members == nil {
@@ -124,8 +124,8 @@ func pointer(members map[string]json.RawMessage, name string) (string, error) {
 	return text, nil
 }
 
-// Paths returns the paths that the patch reads or changes, in its order, with [*] for numbers. Masks.CoversPatch
-// reports whether they are masked.
+// Paths returns the paths that the patch reads or changes, in the order of its operations, with [*] for numbers.
+// Masks.CoversPatch reports whether such paths are masked.
 func (p *Patch) Paths() []Path {
 	var all []Path
 	for _, text := range p.pointers {
@@ -142,10 +142,10 @@ func (p *Patch) Paths() []Path {
 	return all
 }
 
-// Apply returns the patched value. Numbers, strings and the order of members are kept where the patch does not change
-// them; white space is removed. An operation that cannot be applied is an entity.FieldError of the field "patch[i]";
-// a value that is not JSON, has a duplicate member, or grows over MaxPatched bytes is one of the field "patch". Error
-// texts contain nothing of the value.
+// Apply returns the patched value. Numbers, strings and the order of members stay as they are where the patch does not
+// change them; white space is removed. When an operation cannot be applied, the error is an entity.FieldError of the
+// field "patch[i]". When the value is not JSON, has a duplicate member, or would exceed MaxPatched bytes, the error is
+// one of the field "patch". The texts of errors contain no part of the value.
 func (p *Patch) Apply(value []byte) ([]byte, error) {
 	c, ok := open(value)
 	if !ok || c.kind() != '{' && c.kind() != '[' {
@@ -171,7 +171,7 @@ func tooLarge() error {
 
 func (p *Patch) apply(value []byte, n int) (result []byte, err error) {
 	defer func() {
-		// The library panics on a pointer into a null that an earlier operation has set.
+		// The library panics when a pointer leads into a null that an earlier operation has set.
 		if fault := recover(); fault != nil {
 			result, err = nil, jsonpatch.ErrMissing
 		}
@@ -183,7 +183,7 @@ func (p *Patch) apply(value []byte, n int) (result []byte, err error) {
 	return p.operations[:n].ApplyWithOptions(value, options)
 }
 
-// explain finds the operation that failed: all earlier ones can be applied.
+// explain finds the operation that failed, by applying more and more of the operations.
 func (p *Patch) explain(value []byte, err error) error {
 	var large *jsonpatch.AccumulatedCopySizeError
 	if errors.As(err, &large) {
@@ -205,7 +205,7 @@ func (p *Patch) explain(value []byte, err error) error {
 	return &entity.FieldError{Field: fmt.Sprintf("patch[%d]", at), Reason: reason}
 }
 
-// repeats reports whether an object has two members of the same name, which readers interpret differently.
+// repeats reports whether an object has two members of the same name, which JSON readers interpret in different ways.
 func (c *cursor) repeats() bool {
 	switch c.kind() {
 	case '{':

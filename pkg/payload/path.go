@@ -8,13 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// MaxPath is the maximum length of a path's text, in bytes. Longer paths are rejected, and not indexed.
+// MaxPath is the maximum length of a path's text in bytes. A longer path is rejected in requests, and not indexed.
 const MaxPath = 1024
 
 const maxDepth = 200
 
-// Path addresses values in a JSON text: `$` is the whole text, `.name` or `['any name']` the member of an object,
-// `[*]` every element of an array. The zero value is `$`.
+// Path says where values are in a JSON text: `$` is the whole text, `.name` or `['any name']` a member of an object,
+// and `[*]` every element of an array. The zero value is `$`.
 type Path struct{ steps []step }
 
 type step struct {
@@ -22,8 +22,8 @@ type step struct {
 	each bool
 }
 
-// ParsePath parses a path. The error is a sentence for the user. Indexes, filters, slices, wildcards for names and
-// recursive descent are not supported, since the search index has no order of elements.
+// ParsePath parses a path. Its error is a sentence for users. Indexes, filters, slices, wildcards for names and
+// recursive descent are not supported, because the search index does not store the order of elements.
 func ParsePath(text string) (Path, error) {
 	p, rest, err := ReadPath(text)
 	if err == nil && rest != "" {
@@ -35,7 +35,7 @@ func ParsePath(text string) (Path, error) {
 	return p, nil
 }
 
-// ReadPath parses the path at the beginning of text and returns the rest, as in `$.customer.id = 42`.
+// ReadPath parses the path at the beginning of text and returns the rest of the text, as for `$.customer.id = 42`.
 func ReadPath(text string) (p Path, rest string, err error) {
 	rest, ok := strings.CutPrefix(text, "$")
 	if !ok {
@@ -75,7 +75,7 @@ func readStep(text string) (step, string, error) {
 	return step{}, "", errors.New("a name must follow the dot, as in $.customer.id")
 }
 
-// plain reports whether r may be in a name after a dot.
+// plain reports whether r may be in a name that follows a dot without quotes.
 func plain(r rune) bool {
 	return r == '_' || r == '-' || r == '@' || r == ':' || r == '$' || r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r))
 }
@@ -97,7 +97,7 @@ func readBracket(text string) (step, string, error) {
 	return step{name: strings.ToValidUTF8(name, "\uFFFD")}, rest, nil
 }
 
-// readQuoted reads a name in quotes of either kind, in which a backslash escapes quotes and backslashes.
+// readQuoted reads a name in single or double quotes, in which a backslash escapes quotes and backslashes.
 func readQuoted(text string) (name, rest string, ok bool) {
 	var b strings.Builder
 	for i := 1; i < len(text); i++ {
@@ -114,8 +114,8 @@ func readQuoted(text string) (name, rest string, ok bool) {
 	return "", "", false
 }
 
-// String returns the canonical form that searches, terms and masks compare: names of ASCII letters, digits, _ and -
-// after a dot, all others in brackets.
+// String returns the canonical form of the path, which searches, terms and masks compare. Names of ASCII letters,
+// digits, _ and - follow a dot; all other names are in brackets.
 func (p Path) String() string {
 	text := []byte("$")
 	for _, s := range p.steps {

@@ -2,11 +2,12 @@ package payload
 
 import "slices"
 
-// rules are the masked paths. Each state says how many steps of one rule have matched from the root; a rule that has
-// matched covers the value and everything in it.
+// rules are the masked paths. While a document is read, a state says how many steps of one rule have matched on the way
+// from the root to the present value. When all steps of a rule have matched, the value and everything in it is masked.
 //
-// Where producers vary, the rules mask more rather than less: a step with a name also matches in the elements of an
-// array that a producer writes there, and [*] also matches a value that is not in an array.
+// Producers may write the same value with or without an array. In such cases the rules mask more rather than less: a
+// step with a name also matches inside the elements of an array at that place, and [*] also matches a value that is not
+// in an array.
 type rules []Path
 
 type state struct{ rule, at int }
@@ -23,7 +24,7 @@ func (r rules) finished(s state) bool { return s.at == len(r[s.rule].steps) }
 
 func (r rules) next(s state) step { return r[s.rule].steps[s.at] }
 
-// single returns the state at a value that is not an array.
+// single returns the state for a value that is not an array.
 func (r rules) single(s state) state {
 	for !r.finished(s) && r.next(s).each {
 		s.at++
@@ -31,7 +32,7 @@ func (r rules) single(s state) state {
 	return s
 }
 
-// element returns the state at an element of the array at s.
+// element returns the state for an element of the array that has the state s.
 func (r rules) element(s state) state {
 	if !r.finished(s) && r.next(s).each {
 		s.at++
@@ -39,7 +40,8 @@ func (r rules) element(s state) state {
 	return s
 }
 
-// member returns the state at a member of the object at s; ok is false when the rule does not match it.
+// member returns the state for a member of the object that has the state s. is reports whether the member has a name;
+// ok is false when the rule does not match the member.
 func (r rules) member(s state, is func(name string) bool) (next state, ok bool) {
 	if s = r.single(s); r.finished(s) {
 		return s, true
@@ -51,7 +53,8 @@ func (r rules) member(s state, is func(name string) bool) (next state, ok bool) 
 	return s, true
 }
 
-// follow advances states to the member of that name, to an element of an array, or to both for a JSON Pointer.
+// follow returns the states one level deeper: at the member of that name, at an element of an array, or at both,
+// because a JSON Pointer does not say which it means.
 func (r rules) follow(states []state, name string, member, element bool) []state {
 	var all []state
 	add := func(s state) {
@@ -70,15 +73,15 @@ func (r rules) follow(states []state, name string, member, element bool) []state
 	return all
 }
 
-// walk is a cursor with the states of the values that contain it. The last ones are those of the value at the
-// cursor.
+// walk is a cursor with the states of the value at the cursor and of all values that contain it. The states of the
+// value itself come last.
 type walk struct {
 	*cursor
 	rules  rules
 	states []state
 }
 
-// enter advances the states from index from on to the value at the cursor and reports whether it is masked.
+// enter advances the states from index from on to the value at the cursor, and reports whether this value is masked.
 func (w *walk) enter(from int) bool {
 	if w.kind() != '[' {
 		for i, s := range w.states[from:] {
@@ -92,7 +95,7 @@ func (w *walk) masked(from int) bool {
 	return slices.ContainsFunc(w.states[from:], w.rules.finished)
 }
 
-// toMember appends the states of a member of the object whose states are those from index from to base.
+// toMember appends the states for a member of an object. The states of the object are those from index from to base.
 func (w *walk) toMember(from, base int, name []byte) {
 	w.states = w.states[:base]
 	for _, s := range w.states[from:base] {

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// Scalar returns the canonical form of a JSON string, number, true, false or null. All spellings of a value have the
-// same form: 42, 42.0 and 4.2e1 agree, exactly and at any size. ok is false for everything else.
+// Scalar returns the canonical form of a JSON string, number, true, false or null. All ways to write the same value
+// have the same canonical form: 42, 42.0 and 4.2e1 have one form, whatever the size and precision of the number. ok is
+// false for any other JSON.
 func Scalar(value []byte) (text string, ok bool) {
 	c, ok := open(value)
 	if !ok || c.kind() == '{' || c.kind() == '[' {
@@ -17,8 +18,9 @@ func Scalar(value []byte) (text string, ok bool) {
 	return canonical(c.scalar()), true
 }
 
-// ParseScalars returns the canonical forms that a text in a query may mean: a text without quotes means that string,
-// and also the number, true, false or null of that spelling; a text in double quotes means only the string.
+// ParseScalars returns the canonical forms of the values that a text in a query may mean. A text without quotes means
+// the string with this text, and also the number, true, false or null that is written this way. A text in double quotes
+// means only the string.
 func ParseScalars(text string) []string {
 	text = strings.TrimSpace(text)
 	scalar, ok := Scalar([]byte(text))
@@ -42,15 +44,15 @@ func canonical(raw []byte) string {
 	return canonicalNumber(string(raw))
 }
 
-// canonicalNumber returns the digits of a number without zeros at either end, and their power of ten: 4200 is 42e2,
-// 0.5 is 5e-1. It does no arithmetic, so it has no limit of size or precision.
+// canonicalNumber returns the digits of a number without zeros at both ends, and the power of ten: 4200 becomes 42e2,
+// and 0.5 becomes 5e-1. It works on the text and not on a number, so size and precision have no limit.
 func canonicalNumber(raw string) string {
 	mantissa, power, _ := strings.Cut(strings.ToLower(raw), "e")
 	exponent := int64(0)
 	if power != "" {
 		n, err := strconv.ParseInt(power, 10, 48)
 		if err != nil {
-			return raw // out of any useful range: equal only to the same spelling
+			return raw // the exponent is too large: the number only equals the same text
 		}
 		exponent = n
 	}
@@ -72,13 +74,13 @@ func canonicalNumber(raw string) string {
 	return sign + short + "e" + strconv.FormatInt(exponent, 10)
 }
 
-// quote writes a JSON string in one canonical way.
+// quote returns a JSON string in its canonical form.
 func quote(text string) string {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(text); err != nil {
-		return strconv.Quote(text) // cannot happen: strings always encode
+		return strconv.Quote(text) // cannot happen, because every string can be encoded
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// validSeeds are texts at the edges of the grammar.
+// validSeeds are valid JSON texts that use the unusual parts of the grammar.
 var validSeeds = []string{
 	``, ` `, `null`, `true`, `false`, `0`, `-0`, `-`, `01`, `1.`, `1.5`, `.5`, `1e5`, `1E+5`, `1e-05`, `1e`, `-1.25e-7`,
 	`""`, `"a"`, `"\n\"\\\/\b\f\r\t"`, `"\x"`, `"\u0041"`, `"\u00g1"`, `"\ud83d\ude00"`, `"\ud83d"`, `"\ud83d\u0041"`, `"\ude00"`,
@@ -26,7 +26,7 @@ func TestScanAgreesWithTheGrammar(t *testing.T) {
 	t.Parallel()
 	for _, text := range validSeeds {
 		wantSameGrammar(t, text)
-		for cut := range len(text) { // every prefix of the text
+		for cut := range len(text) { // cuts the text at every position
 			wantSameGrammar(t, text[:cut])
 			wantSameGrammar(t, text[:cut]+"x"+text[cut:])
 		}
@@ -83,8 +83,8 @@ func TestValidJSON_AnyByteAnywhere(t *testing.T) {
 	}
 }
 
-// TestTextIsSkippedUpToWhatEndsIt puts every byte at every position of a word, before and after bytes that the
-// arithmetic on whole words could mistake.
+// TestTextIsSkippedUpToWhatEndsIt: plain skips a string up to the byte that ends it. Every byte is tried at every
+// position of an eight-byte word, next to bytes for which the arithmetic on whole words could go wrong.
 func TestTextIsSkippedUpToWhatEndsIt(t *testing.T) {
 	t.Parallel()
 	for _, filler := range []string{"a", " ", "!", "#", "[", "]", "\x7f", "\x80", "\xff", "\x1f", `"`, `\`, "\x00"} {

@@ -6,10 +6,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Terms returns the terms by which a field search finds a record: for each JSON value the entity.FieldTerm of its
-// path and, for scalars, of its path and value, sorted and without duplicates. Only the first limit values count, and
-// none whose path is longer than MaxPath or deeper than 200 steps. A repeated member counts with each value. Text
-// that is not JSON has no terms: nil.
+// Terms returns the terms by which a search for fields finds a record, sorted and without duplicates. For each JSON
+// value it returns the entity.FieldTerm of its path and, for a scalar, also that of its path and value. Only the first
+// limit values have terms. Values whose path is longer than MaxPath or deeper than 200 steps have none. When a member
+// is repeated, each of its values has terms. Text that is not JSON has no terms: the result is nil.
 func Terms(value []byte, limit int) []int64 {
 	c, ok := open(value)
 	if !ok {
@@ -28,7 +28,7 @@ type termer struct {
 	terms []int64
 }
 
-// value skips a value and reports whether the limit allows more.
+// value skips a value and adds its terms. It returns false when the limit is reached.
 func (t *termer) value(depth int) bool {
 	if t.left--; t.left < 0 {
 		return false

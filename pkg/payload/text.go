@@ -5,9 +5,10 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns the text for free-text search: of JSON the strings, numbers and member names, separated by spaces,
-// without anything at or below a masked path; other text itself, "" if there are masked paths; "" for bytes that are
-// not UTF-8. It is in lower case by strings.ToLower, valid UTF-8, without NUL, and at most limit bytes long.
+// Text returns the text that a free-text search finds. For JSON these are the strings, numbers and member names,
+// separated by spaces, without everything at or below a masked path. For any other text it is the text itself, or "" if
+// any path is masked. For bytes that are not UTF-8 it is "". The result is in lower case (strings.ToLower), valid
+// UTF-8, without NUL, and at most limit bytes long.
 func Text(value []byte, masks *Masks, limit int) string {
 	c, ok := open(value)
 	switch {
@@ -27,7 +28,8 @@ type texter struct {
 	text  strings.Builder
 }
 
-// value skips a value whose states are those from index from on, and reports whether the limit allows more.
+// value skips a value and appends its text. The states from index from on are those of the value. It returns false when
+// the limit is reached.
 func (t *texter) value(from int) bool {
 	base := len(t.states)
 	if t.enter(from) {
@@ -65,12 +67,12 @@ func (t *texter) add(text string) {
 	t.text.WriteString(cut(text, max(0, t.limit-t.text.Len())))
 }
 
-// lower removes NUL, which PostgreSQL text columns cannot hold.
+// lower returns the text in lower case and without NUL, which PostgreSQL's text columns cannot hold.
 func lower(text string, limit int) string {
 	return cut(strings.ToLower(strings.ReplaceAll(text, "\x00", " ")), limit)
 }
 
-// cut shortens text to at most limit bytes without splitting a rune.
+// cut shortens text to at most limit bytes, without cutting through a character.
 func cut(text string, limit int) string {
 	if len(text) <= limit {
 		return text

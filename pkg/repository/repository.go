@@ -10,25 +10,26 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Repository is Core and the features that need a database.
+// Repository has all methods of a store: those of Core, and the features that need a database.
 type Repository interface {
 	Core
 	Features
 }
 
 // Core keeps dead letters: it stores them, lists them, retries them one by one or by topic, and remembers
-// Idempotency-Keys. Every method is one atomic step, and its result was true at one moment. All methods are safe for
-// concurrent use. A store that cannot be reached answers entity.ErrUnavailable; ids that do not exist answer
-// *entity.NotFoundError unless a method says otherwise. The store's own clock decides every expiry.
+// Idempotency-Keys. Every method is one atomic step: its answer describes the store at one moment. All methods are safe
+// for concurrent use. When a store cannot be reached, the error is entity.ErrUnavailable. For an id that does not
+// exist, the error is a *entity.NotFoundError, unless the method's comment says otherwise. The store's own clock
+// decides every expiry.
 //
-// A store with an audit trail (Audit) appends an entry, in the same step and with the caller's cause, for every end
-// of an attempt, every change by hand, every message stored as DEAD, and every change of a redrive's state; for a
-// claim when Claiming.Audit is set.
+// A store with an audit trail (Audit) appends an entry, in the same step and with the caller's cause, for every end of
+// an attempt, every change by hand, every message that is stored as DEAD, and every change of a redrive's state. It
+// appends an entry for a claim only when Claiming.Audit is set.
 //
-// When the same operation (entity.AuditInfo) requests a change that it has already made, the change is not made
-// again, gets no second entry, and is no error: Delete answers nil, methods that return a message or a redrive
-// return its present state, Change counts the message as changed. A store may choose an operation itself for a
-// cause that has none.
+// When the same operation (entity.AuditInfo) requests a change that it has already made, the change is not made again,
+// adds no second entry, and returns no error: Delete returns nil, methods that return a message or a redrive return its
+// present state, and Change counts the message as changed. A store may choose an operation itself for a cause that has
+// none.
 type Core interface {
 	Reader
 	Attempts
@@ -37,25 +38,26 @@ type Core interface {
 	Keys
 	Operations
 
-	// Delete removes a message for good. Its position stays consumed: the same record is never stored again.
-	// RETRYING, expired or not, answers *entity.ClaimedError: an unsettled attempt may still be in doubt.
+	// Delete deletes a message for good. The position of its partition does not change, so the same record is never
+	// stored again. For a RETRYING message, with an expired claim or not, the error is a *entity.ClaimedError, because
+	// it may not be known whether its record was sent.
 	Delete(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) error
 
-	// Requeue moves DEAD to PENDING with no attempts used; the next automatic
-	// attempt is due at once. Any other state is a *entity.TransitionError.
+	// Requeue makes a DEAD message PENDING with no attempts used; its next automatic attempt is due at once. For a
+	// message in any other status the error is a *entity.TransitionError.
 	Requeue(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Message, error)
 
-	// MarkDead moves PENDING, or RETRYING that is marked unsettleable, to DEAD; any other RETRYING is
-	// *entity.ClaimedError, a final state *entity.TransitionError. The attempt that ends this way is appended to the
-	// history, with class UNKNOWN.
+	// MarkDead makes a message DEAD. The message must be PENDING, or RETRYING and marked unsettleable. For any other
+	// RETRYING message the error is a *entity.ClaimedError, for a final status a *entity.TransitionError. The
+	// unsettleable attempt is appended to the history, with class UNKNOWN.
 	MarkDead(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Message, error)
 
-	// Ping answers nil when the store can be reached.
+	// Ping returns nil when the store can be reached.
 	Ping(ctx context.Context) error
 }
 
-// Features need a store with a database. Core's general promises hold for them, too. A consumer declares an interface
-// with only the methods that it calls.
+// Features has the methods that need a store with a database. What the comment of Core says about all methods holds for
+// them too. A consumer declares an interface with only the methods that it calls.
 type Features interface {
 	Quarantine
 	Selections
@@ -78,7 +80,7 @@ type Features interface {
 // ErrNeedsDatabase is the kind of every NeedsDatabaseError.
 var ErrNeedsDatabase = errors.New("needs a database")
 
-// NeedsDatabaseError reports that an operation needs a database. It is of kind entity.ErrUnavailable, too.
+// NeedsDatabaseError reports that an operation needs a database. It also has the kind entity.ErrUnavailable.
 type NeedsDatabaseError struct{ Feature string }
 
 func (e *NeedsDatabaseError) Error() string {
@@ -92,10 +94,10 @@ func (e *NeedsDatabaseError) Is(target error) bool {
 
 // Reader reads messages and changes nothing.
 type Reader interface {
-	// List returns one page of the messages whose original or dead-letter topic is topic,
-	// newest first (created_at, then id, descending), and their number; an unknown topic is
-	// an empty list. Keys, values and headers longer than ListValueLimit are not loaded,
-	// nor are those after the first ListPageLimit bytes of the page.
+	// List returns one page of the messages whose original or dead-letter topic is topic, newest first (created_at,
+	// then id, descending), and the number of all these messages. For an unknown topic the list is empty. A key, value
+	// or headers longer than ListValueLimit are not loaded; nor are any others once the page has loaded ListPageLimit
+	// bytes.
 	List(ctx context.Context, topic string, page Page) (List, error)
 
 	// Get returns one message. A value longer than maxValue bytes is not loaded; maxValue < 0 loads it whatever its
@@ -104,29 +106,29 @@ type Reader interface {
 	Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
 
 	// Load returns the messages of ids, in that order, with key, headers and whole values, until their sizes exceed
-	// maxBytes. Ids that no longer exist are left out. taken is how many of ids were processed; the caller continues
-	// after them. If the first message alone is larger than maxBytes, nothing is loaded and a *TooLargeError has its
-	// size.
+	// maxBytes. Ids that no longer exist are left out. taken is the number of ids that were processed; the caller
+	// continues with the next id. If the first message alone is larger than maxBytes, nothing is loaded, and the error
+	// is a *TooLargeError with the message's size.
 	Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) (messages []entity.Message, taken int, err error)
 
-	// ValuePart returns some bytes of a value, so that a large value can be read without loading all of it; values
-	// never change. Bytes beyond the end are left out. If the message is not in the table that p selects, the error
-	// is a *entity.NotFoundError; a message without a value has no bytes.
+	// ValuePart returns some bytes of a value, so that a caller can read a large value in parts; a value never changes
+	// between two calls. Bytes after the end of the value are left out. If the message is not in the table that p
+	// selects, the error is a *entity.NotFoundError; a message without a value has no bytes.
 	ValuePart(ctx context.Context, p ValuePart) ([]byte, error)
 
 	// Counts returns the number of messages by original topic and status.
 	Counts(ctx context.Context) ([]Count, error)
 }
 
-// ValuePart names Length bytes of a message's value, from byte From on.
+// ValuePart names a part of a message's value: Length bytes from byte From on.
 type ValuePart struct {
 	ID       uuid.UUID
-	Archived bool // read only from the archive
+	Archived bool // the message is in the archive
 	From     int64
 	Length   int64
 }
 
-// TooLargeError reports that a message needs more memory than Load was given. Its kind is entity.ErrInvalid.
+// TooLargeError reports that a message is larger than the maxBytes of Load. Its kind is entity.ErrInvalid.
 type TooLargeError struct{ Bytes int64 }
 
 func (e *TooLargeError) Error() string {
@@ -136,8 +138,8 @@ func (e *TooLargeError) Error() string {
 // Is makes the error's kind entity.ErrInvalid.
 func (e *TooLargeError) Is(target error) bool { return target == entity.ErrInvalid }
 
-// Limits of List: bytes of a key, of a value, and of the headers of a message, bytes of all keys, values and headers
-// of a page, and number of headers of a page.
+// Limits of List: bytes of one key, one value or the headers of one message; bytes of all keys, values and headers of a
+// page; number of headers of a page.
 const (
 	ListValueLimit  = 64 << 10
 	ListPageLimit   = 16 << 20
@@ -151,10 +153,10 @@ const (
 	HeaderBytesLimit = 1 << 20
 )
 
-// KeyLimit is the longest key, in bytes, that is loaded when one message is read to be shown.
+// KeyLimit is the maximum length in bytes of a key that is loaded when one message is read to be shown.
 const KeyLimit = HeaderBytesLimit
 
-// Page selects a part of a list. Number counts from 1; both must be positive.
+// Page selects a part of a list. Number is the number of the page, from 1; Size is the number of messages on a page.
 type Page struct{ Number, Size int }
 
 // Offset returns the number of messages on earlier pages.

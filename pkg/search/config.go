@@ -9,20 +9,20 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Config limits how much of each record is indexed, and sets how often. After a change of PayloadBytes all messages
-// are indexed again.
+// Config limits how much of each record is indexed, and says how often the worker polls. After a change of PayloadBytes
+// all messages are indexed again.
 type Config struct {
-	PayloadBytes int64         `mapstructure:"payload_bytes"` // of each record's text, for free-text search
-	Batch        int           `mapstructure:"batch"`         // messages that are indexed together
-	Interval     time.Duration `mapstructure:"interval"`      // between two polls for new messages
+	PayloadBytes int64         `mapstructure:"payload_bytes"` // maximum bytes of each record's text that free-text searches cover
+	Batch        int           `mapstructure:"batch"`         // number of messages that are indexed together
+	Interval     time.Duration `mapstructure:"interval"`      // time between two polls for new messages
 }
 
-// DefaultConfig indexes 4 KiB of each record, and polls twice a second.
+// DefaultConfig indexes 4 KiB of the text of each record, and polls twice a second.
 func DefaultConfig() Config {
 	return Config{PayloadBytes: 4 << 10, Batch: 500, Interval: 500 * time.Millisecond}
 }
 
-// Validate reports every problem at once. PayloadBytes may be 0: then free text searches error messages only.
+// Validate reports every problem at once. When PayloadBytes is 0, free-text searches cover only error messages.
 func (c Config) Validate() error {
 	var errs []error
 	if c.PayloadBytes < 0 || c.PayloadBytes > maxValue {

@@ -18,8 +18,8 @@ type Schemas interface {
 	Version() uint64
 }
 
-// Times until a message is decoded again: a registry that failed is back soon; a schema that it does not have may never
-// come.
+// Times until a message is decoded again. They are short after a failure of the registry, which usually ends soon, and
+// long for a schema that the registry does not have, which may never be added.
 const (
 	failedFirst    = 15 * time.Second
 	failedLongest  = 5 * time.Minute
@@ -27,17 +27,17 @@ const (
 	unknownLongest = time.Hour
 )
 
-// lookupTime is how long one batch waits for schemas: other messages wait behind it. A look-up that takes longer goes
-// on, and its answer is there when the message is due again.
+// lookupTime is the time limit for all schemas of a batch, because other messages wait until the batch is stored. A
+// look-up that takes longer continues in the background, and its answer is known when the message is due again.
 const lookupTime = 500 * time.Millisecond
 
-// parts are the value and the key of a record as they are indexed: decoded where they have a schema.
+// parts are the value and the key of a record in the form in which they are indexed: decoded if they have a schema.
 type parts struct {
 	value []byte
-	key   []byte // JSON of a decoded key; nil for none
+	key   []byte // JSON of the decoded key; nil when the key was not decoded
 }
 
-// partsOf returns the parts of a message, and when to try again if a schema could not be read.
+// partsOf returns the parts of a message. again says when to try again; it is nil when no schema was missing.
 func partsOf(m *entity.Message, reader entity.PartReader) (p parts, again *repository.DeferredDecoding) {
 	p.value = stored(&m.Record)
 	if reader == nil {
@@ -64,8 +64,8 @@ func partsOf(m *entity.Message, reader entity.PartReader) (p parts, again *repos
 	return p, again
 }
 
-// index stores the documents of messages, and defers those whose schema cannot be read: first, so that none is
-// forgotten. It returns the messages that are complete.
+// index stores the documents of messages. Before that, it defers the messages whose schema could not be read, so that
+// none of them is forgotten when the process dies. It returns the messages whose documents are complete.
 func (w *Worker) index(ctx context.Context, messages []entity.Message) (complete []uuid.UUID, err error) {
 	var reader entity.PartReader
 	if w.schemas != nil {
@@ -91,8 +91,7 @@ func (w *Worker) index(ctx context.Context, messages []entity.Message) (complete
 	return complete, w.keep(ctx, documents)
 }
 
-// decodeAgain indexes the messages that are due because a schema could not be read before. more reports that others may
-// be due.
+// decodeAgain indexes the deferred messages that are due. more reports that other messages may be due too.
 func (w *Worker) decodeAgain(ctx context.Context) (worked, more bool, err error) {
 	if w.schemas == nil {
 		return false, false, nil

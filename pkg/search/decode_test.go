@@ -17,7 +17,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/payload"
 )
 
-// fakeSchemas decodes every value as the same JSON once the registry is up.
+// fakeSchemas decodes every value to the same JSON, once the registry can be reached.
 type fakeSchemas struct{ up atomic.Bool }
 
 func (f *fakeSchemas) Version() uint64                          { return 7 }
@@ -35,7 +35,8 @@ func (f *fakeSchemas) Decode(_ *entity.Message, part entity.RecordPart, _ int) e
 	return entity.Decoded{Format: entity.UnknownFormat, Omitted: entity.SchemaUnavailable, Temporary: true}
 }
 
-// While the registry is down, messages are indexed by what can be read without it; when it is back, by their payload.
+// TestUndecodedIsIndexedWhenTheRegistryIsBack: while the registry cannot be reached, messages are indexed without their
+// payload. When it can be reached again, they are indexed with it.
 func TestUndecodedIsIndexedWhenTheRegistryIsBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -15,22 +15,23 @@ import (
 )
 
 const (
-	// format must be raised when the content of documents changes; all messages are then indexed again.
+	// format is the version of what documents contain. It must be increased when that changes; then all messages are
+	// indexed again.
 	format = 2
 
-	maxFields       = 500     // indexed values of a record's JSON
-	maxHeaders      = 200     // indexed headers of a record
-	maxHeaderValue  = 1 << 10 // bytes; of longer values only the name is indexed
+	maxFields       = 500     // maximum number of values of a record's JSON that are indexed
+	maxHeaders      = 200     // maximum number of headers of a record that are indexed
+	maxHeaderValue  = 1 << 10 // in bytes; of a header with a longer value only the name is indexed
 	maxErrorMessage = 16 << 10
 )
 
-// version returns a hash of everything that documents depend on except messages.
+// version returns a hash of everything on which documents depend, except the messages themselves.
 func version(cfg Config, masks *payload.Masks, schemas uint64) int64 {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d %d %d %d", format, masks.Version(), cfg.PayloadBytes, schemas))
 	return int64(binary.BigEndian.Uint64(sum[:])) //nolint:gosec // any 64 bits will do
 }
 
-// document returns the indexed document of a message.
+// document returns the document of a message.
 func (w *Worker) document(m *entity.Message, p parts) entity.Document {
 	d := entity.Document{MessageID: m.ID, CreatedAt: m.CreatedAt, Text: w.text(m, p.value), Terms: terms(&m.Record, p)}
 	if m.Group == uuid.Nil {
@@ -40,7 +41,8 @@ func (w *Worker) document(m *entity.Message, p parts) entity.Document {
 	return d
 }
 
-// text returns the error message and the record's text, on separate lines so that no phrase matches across both.
+// text returns the error message and the record's text. They are on separate lines, so that a phrase cannot match the
+// end of one and the beginning of the other.
 func (w *Worker) text(m *entity.Message, stored []byte) string {
 	message := m.ErrorMessage
 	if w.hidden(m).ErrorMessage {
@@ -55,7 +57,8 @@ func (w *Worker) text(m *entity.Message, stored []byte) string {
 	return strings.ToLower(message) + "\n" + value
 }
 
-// terms covers all fields, masked or not: a user without access to a field may not search for it either.
+// terms returns the terms of all headers and fields, masked or not. Masked ones are included because a user who may not
+// see a field may not search for it either.
 func terms(r *entity.Record, p parts) []int64 {
 	all := payload.Terms(p.value, maxFields)
 	if r.Key != nil {
@@ -72,7 +75,7 @@ func terms(r *entity.Record, p parts) []int64 {
 		all = append(all, entity.HeaderTerm(h.Key, nil))
 		switch {
 		case h.Value == nil:
-			all = append(all, entity.HeaderTerm(h.Key, []byte{})) // null is indexed as empty
+			all = append(all, entity.HeaderTerm(h.Key, []byte{})) // a null value gets the term of an empty one
 		case len(h.Value) <= maxHeaderValue:
 			all = append(all, entity.HeaderTerm(h.Key, h.Value))
 		}

@@ -1,6 +1,6 @@
-// Package search builds the search index: it reads messages without a document of the present version and stores one
-// for each, with an error group where the message has none. It runs after messages are stored, so that ingest does
-// not wait for it; the store answers the searches.
+// Package search fills the search index: it reads messages that have no document of the present version and stores one
+// for each, with an error group if the message has none. This happens after messages were stored, so that ingest does
+// not wait for it. Searches do not use this package; the store runs them.
 package search
 
 import (
@@ -21,55 +21,57 @@ import (
 )
 
 const (
-	// lease is how long a worker holds the indexer lease. When it dies another worker takes over after that time.
+	// lease is the duration of the indexer lease. When the worker that holds it dies, another worker takes over after
+	// this time.
 	lease = 30 * time.Second
-	// renewal is how long after a renewal the lease is renewed again.
+	// renewal is the time between two renewals of the lease.
 	renewal = lease / 3
-	// maxWait is the longest pause between two polls for work, and between two tries while the store is unavailable.
+	// maxWait is the longest pause between two polls for messages, and between two tries while the store is
+	// unavailable.
 	maxWait = 2 * time.Second
 	// maxValue is the maximum size in bytes of a value that is indexed.
 	maxValue = 1 << 20
-	// maxBytes is how many bytes of records are in memory at once.
+	// maxBytes is the maximum size in bytes of the records that are in memory at once.
 	maxBytes = 16 << 20
-	// asking is the interval at which the worker checks for a stall; stallTimeout is how long a stall may last before a
-	// warning, and silence is the time between two warnings.
+	// asking is the interval at which the worker checks for a stall. stallTimeout is how long a stall may last before
+	// the worker logs a warning, and silence is the time between two warnings.
 	asking       = time.Minute
 	stallTimeout = 10 * time.Minute
 	silence      = time.Hour
 )
 
-// Store has the methods of the repository that the worker calls.
+// Store has the methods of the repository that the worker calls; package repository describes them.
 type Store interface {
-	// AcquireIndexerLease acquires the indexer lease for owner, unless another worker holds it, and sets the version that
-	// searches answer from.
+	// AcquireIndexerLease gives the indexer lease to owner, unless another worker holds it, and sets the version of the
+	// index.
 	AcquireIndexerLease(ctx context.Context, owner uuid.UUID, version int64, lease time.Duration) (bool, error)
 	// SetIndexVersion limits the searches of this process to documents of that version.
 	SetIndexVersion(version int64)
-	// Unindexed returns messages without a document of that version, or without an error group.
+	// Unindexed returns messages that have no document of that version, or no error group.
 	Unindexed(ctx context.Context, version int64, limit int, maxBytes, maxValue int64) ([]entity.Message, error)
-	// StoreDocuments stores documents and replaces earlier ones.
+	// StoreDocuments stores documents and replaces earlier documents of the same messages.
 	StoreDocuments(ctx context.Context, version int64, documents []entity.Document) error
-	// Undecoded returns messages of DeferDecoding that are due.
+	// Undecoded returns messages that DeferDecoding stored and that are due.
 	Undecoded(ctx context.Context, limit int, maxBytes, maxValue int64) ([]entity.Message, error)
-	// DeferDecoding stores which documents are not complete, because a schema could not be read.
+	// DeferDecoding stores which documents are incomplete because a schema could not be read.
 	DeferDecoding(ctx context.Context, deferred []repository.DeferredDecoding) error
-	// ForgetUndecoded takes back DeferDecoding.
+	// ForgetUndecoded deletes what DeferDecoding stored for these messages.
 	ForgetUndecoded(ctx context.Context, ids []uuid.UUID) error
-	// CountUndecoded returns the number of messages of DeferDecoding.
+	// CountUndecoded returns the number of messages that DeferDecoding stored.
 	CountUndecoded(ctx context.Context) (int, error)
-	// Unclassified returns messages of entity.Unclassified that may get an error group of their own.
+	// Unclassified returns messages of the group entity.Unclassified that may get an error group of their own now.
 	Unclassified(ctx context.Context, limit int, maxBytes int64) ([]entity.Message, error)
-	// AdmitFingerprints creates error groups within the limits of dead-letter topics, and returns the failures that
-	// it refused.
+	// AdmitFingerprints creates error groups within the limits of the dead-letter topics, and returns the failures for
+	// which it refused to create one.
 	AdmitFingerprints(ctx context.Context, failures []repository.TopicFailure) ([]repository.TopicFailure, error)
-	// Classify moves messages out of entity.Unclassified.
+	// Classify moves messages from the group entity.Unclassified to their own error groups.
 	Classify(ctx context.Context, moves []repository.Classification) error
-	// IndexerStall reports whether an open transaction holds up the index.
+	// IndexerStall reports whether the indexer waits for an open transaction.
 	IndexerStall(ctx context.Context) (repository.IndexerStall, error)
 }
 
-// Worker indexes messages. Any number of workers may run against one store, in any number of processes; one of them
-// works, the others wait to take over.
+// Worker indexes messages. Any number of workers may run on one store, in any number of processes. Only the one that
+// holds the indexer lease works; the others wait to take over.
 type Worker struct {
 	cfg     Config
 	store   Store
@@ -77,26 +79,26 @@ type Worker struct {
 	maker   *fingerprint.Fingerprinter
 	masks   *payload.Masks
 	hidden  func(*entity.Message) entity.MaskedFields
-	schemas Schemas // nil: nothing is decoded
+	schemas Schemas // nil when nothing is decoded
 	metrics *metrics
 	log     *zap.Logger
 
 	owner   uuid.UUID
 	version int64
 
-	// Only Run uses the following fields.
-	held   time.Time // last renewal of the lease; zero when another worker has it
-	first  uuid.UUID // first message of the previous batch
+	// The following fields are used only by Run.
+	held   time.Time // last renewal of the lease; zero when this worker does not hold it
+	first  uuid.UUID // id of the first message of the previous batch
 	outage outage.Log
 
 	classified    time.Time // when the last query for unclassified messages found none
-	asked, warned time.Time // last check for a stall, and last warning about one
+	asked, warned time.Time // times of the last check for a stall, and of the last warning about one
 }
 
-// New returns a worker. decode reads the input of a message's error group, and is called only for messages without
-// an error group. hidden reports which fields of a message come from masked headers: they are left out of its text.
-// The metrics are registered with registry. From then on the searches of the store use only documents that match
-// cfg and masks.
+// New returns a worker. decode returns the error class, error message and stack trace of a message, from which its
+// fingerprint is made; it is called only for messages without an error group. hidden reports which of these fields come
+// from masked headers; they are left out of the document. The metrics are registered with registry. From the call of
+// New on, the searches of the store use only documents that were made with cfg and masks.
 func New(cfg Config, store Store, decode func(entity.Message) (class, message, stack string), maker *fingerprint.Fingerprinter,
 	masks *payload.Masks, hidden func(*entity.Message) entity.MaskedFields, registry prometheus.Registerer, log *zap.Logger, options ...Option,
 ) *Worker {
@@ -116,14 +118,16 @@ func New(cfg Config, store Store, decode func(entity.Message) (class, message, s
 	return w
 }
 
-// Option changes what New returns.
+// Option changes the worker that New returns.
 type Option func(*Worker)
 
-// WithSchemas sets what decodes keys and values that have a schema in a registry. Without it they are bytes.
+// WithSchemas makes the worker decode keys and values that have a schema in a registry. Without this option they are
+// indexed as they are stored.
 func WithSchemas(s Schemas) Option { return func(w *Worker) { w.schemas = s } }
 
-// Run works until ctx ends, and then releases the lease so that another worker takes over at once. It must not run
-// twice at a time. When the store becomes unavailable it logs that once, and retries until the store is back.
+// Run works until ctx ends, and then gives up the lease, so that another worker takes over at once. It must not run
+// twice at the same time. When the store becomes unavailable, Run logs that once, and tries again until the store
+// answers.
 func (w *Worker) Run(ctx context.Context) {
 	defer w.release(ctx)
 	for rest := w.cfg.Interval; ctx.Err() == nil; {
@@ -132,7 +136,7 @@ func (w *Worker) Run(ctx context.Context) {
 		w.outage.Report(ctx, w.log, err, "messages cannot be indexed; searches do not find new ones; retrying", "messages are indexed again")
 		switch {
 		case more:
-			rest = min(time.Since(began), maxWait) // at most half of the time while there is more to do
+			rest = min(time.Since(began), maxWait) // so the worker uses at most half of the time while more messages wait
 		case worked:
 			rest = w.cfg.Interval
 		default:
@@ -142,7 +146,7 @@ func (w *Worker) Run(ctx context.Context) {
 	}
 }
 
-// step indexes one batch. more reports that further messages wait.
+// step indexes one batch. worked is false when no message waited. more reports that further messages wait.
 func (w *Worker) step(ctx context.Context) (worked, more bool, err error) {
 	if ok, err := w.hold(ctx); err != nil || !ok {
 		w.metrics.lag.Set(0)
@@ -180,14 +184,14 @@ func (w *Worker) step(ctx context.Context) (worked, more bool, err error) {
 	if _, err := w.classify(ctx); err != nil {
 		return true, false, err
 	}
-	// A message that is returned again must wait, or the loop would never pause.
+	// When the store returns the same message first again, the loop must pause, or it would never pause at all.
 	again := messages[0].ID == w.first
 	w.first = messages[0].ID
 	return !again, !again && (len(messages) > w.cfg.Batch/2 || bytes > maxBytes/2), nil
 }
 
-// watch warns about a transaction that stays open: no message is lost, but its messages are found late, and each poll
-// costs more.
+// watch logs a warning when a transaction stays open for long. Its messages are not lost, but they are found late, and
+// each poll costs more until it ends.
 func (w *Worker) watch(ctx context.Context) error {
 	if time.Since(w.asked) < asking {
 		return nil
@@ -209,7 +213,7 @@ func (w *Worker) watch(ctx context.Context) error {
 	return nil
 }
 
-// hold renews the lease when it is due, and reports whether this worker has it.
+// hold renews the lease when a renewal is due, and reports whether this worker holds the lease.
 func (w *Worker) hold(ctx context.Context) (bool, error) {
 	if !w.held.IsZero() && time.Since(w.held) < renewal {
 		return true, nil
@@ -223,8 +227,8 @@ func (w *Worker) hold(ctx context.Context) (bool, error) {
 	return ok && err == nil, err
 }
 
-// keep stores documents. If the store rejects one, it is stored without its content: that message is then not found,
-// but all others are.
+// keep stores documents. When the store rejects one of them, that document is stored without its content: searches do
+// not find its message, but they find all others.
 func (w *Worker) keep(ctx context.Context, documents []entity.Document) error {
 	err := w.store.StoreDocuments(ctx, w.version, documents)
 	switch half := len(documents) / 2; {
@@ -245,7 +249,7 @@ func (w *Worker) keep(ctx context.Context, documents []entity.Document) error {
 	return w.keep(ctx, []entity.Document{{MessageID: documents[0].MessageID, CreatedAt: documents[0].CreatedAt, Fingerprint: documents[0].Fingerprint}})
 }
 
-// release ends the lease, if this worker has it.
+// release ends the lease if this worker holds it.
 func (w *Worker) release(ctx context.Context) {
 	if w.held.IsZero() {
 		return
@@ -269,24 +273,24 @@ func oldest(messages []entity.Message) time.Time {
 }
 
 const (
-	// loadAge is how long an answer about the load of the store is used.
+	// loadAge is the time for which an answer of UnderLoad is used.
 	loadAge = time.Second
-	// longestRest limits the pause of a filler whose steps take long.
+	// longestRest is the longest pause of a PayloadFiller, for steps that take long.
 	longestRest = 10 * time.Second
 )
 
-// loadReporter reports whether the store is under load.
+// loadReporter has the method that reports whether the store is under load.
 type loadReporter interface {
 	UnderLoad(ctx context.Context) (bool, error)
 }
 
-// pace slows the PayloadFiller down during redrives and heavy ingest: it then pauses for as long as it works.
+// pace makes the PayloadFiller slower during redrives and heavy ingest: it pauses for as long as it works.
 type pace struct {
-	asked     time.Time // when the store was last asked
+	asked     time.Time // when UnderLoad was last called
 	underLoad bool
 }
 
-// rest returns the pause after a step of that duration when there is more to do. A store that does not answer counts
+// rest returns the pause after a step that took that long, when more messages wait. A store that does not answer counts
 // as under load.
 func (p *pace) rest(ctx context.Context, store loadReporter, took time.Duration) time.Duration {
 	if now := time.Now(); p.asked.IsZero() || now.Sub(p.asked) >= loadAge {
@@ -299,11 +303,11 @@ func (p *pace) rest(ctx context.Context, store loadReporter, took time.Duration)
 	return min(took, longestRest)
 }
 
-// classifyInterval is the time between two queries for unclassified messages when the last one found none.
+// classifyInterval is the time until the next query for unclassified messages when a query has found none.
 const classifyInterval = 10 * time.Second
 
-// classify moves messages from entity.Unclassified to error groups of their own, as far as the limits of their
-// dead-letter topics allow. It reports whether it moved any.
+// classify moves messages from the group entity.Unclassified to error groups of their own, as far as the limits of
+// their dead-letter topics allow. It reports whether it has moved any message.
 func (w *Worker) classify(ctx context.Context) (moved bool, err error) {
 	if time.Since(w.classified) < classifyInterval {
 		return false, nil
@@ -328,7 +332,7 @@ func (w *Worker) classify(ctx context.Context) (moved bool, err error) {
 	return true, w.store.Classify(ctx, moves)
 }
 
-// classifications returns the error groups of the messages whose failure was admitted.
+// classifications returns, for each message whose failure was admitted, the error group to which it is moved.
 func classifications(messages []entity.Message, failures, refused []repository.TopicFailure) []repository.Classification {
 	type key struct {
 		topic string

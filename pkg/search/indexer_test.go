@@ -27,7 +27,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// fakeStore holds pending messages and stored documents. It rejects text that contains "poison".
+// fakeStore has messages to index and the documents that were stored. It rejects text that contains "poison".
 type fakeStore struct {
 	mu        sync.Mutex
 	waiting   []entity.Message
@@ -40,16 +40,16 @@ type fakeStore struct {
 	fail      error
 	answers   int64
 	stall     repository.IndexerStall
-	forgets   bool // messages stay pending although their document was stored
+	forgets   bool // messages are still returned after their document was stored
 
 	unclassified []entity.Message
-	admits       []string // titles of groups
+	admits       []string // titles of the error groups that it creates
 	classified   []repository.Classification
 
 	undecoded []repository.DeferredDecoding
-	decodable []uuid.UUID // that Undecoded returns
+	decodable []uuid.UUID // messages that Undecoded returns
 
-	takes  time.Duration // to store documents
+	takes  time.Duration // how long storing documents takes
 	stored int
 }
 
@@ -69,7 +69,7 @@ func (f *fakeStore) AcquireIndexerLease(_ context.Context, owner uuid.UUID, vers
 func (f *fakeStore) Unindexed(_ context.Context, version int64, limit int, _, _ int64) ([]entity.Message, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.looks++; f.looks > 100_000 { // a worker in a busy loop stops the bubble's clock: let the test end
+	if f.looks++; f.looks > 100_000 { // a worker that polls without a pause stops synctest's clock, so end the test
 		f.waiting = nil
 	}
 	if version != f.version {
@@ -109,7 +109,7 @@ func (f *fakeStore) StoreDocuments(_ context.Context, _ int64, documents []entit
 	takes := f.takes
 	f.mu.Unlock()
 	if takes > 0 {
-		<-time.After(takes) // not under the lock, which would block the bubble's clock
+		<-time.After(takes) // without the lock, because waiting for a lock blocks synctest's clock
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -171,7 +171,7 @@ func (f *fakeStore) set(change func()) {
 	change()
 }
 
-// fixture runs one worker inside a synctest bubble.
+// fixture runs one worker within synctest.
 type fixture struct {
 	*Worker
 	store *fakeStore
@@ -210,7 +210,7 @@ func many(n int) []entity.Message {
 	return all
 }
 
-// after advances the bubble's clock.
+// after advances synctest's clock by d.
 func after(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
@@ -230,7 +230,7 @@ func TestWorker_MakesDocuments(t *testing.T) {
 
 		got := f.store.documents
 		for id, want := range map[uuid.UUID]string{
-			grouped.ID: "order 2 failed\nname ann", large.ID: "too large", bare.ID: "order 1 failed", // masked: hidden as a whole
+			grouped.ID: "order 2 failed\nname ann", large.ID: "too large", bare.ID: "order 1 failed", // a text that is not JSON is masked as a whole
 		} {
 			check.Same(t, got[id].Text, want, "text")
 		}
@@ -459,7 +459,7 @@ func FuzzDocument(f *testing.F) {
 	})
 }
 
-// The worker uses at most half of the time while there is more to do.
+// While more messages wait, the worker uses at most half of the time.
 func TestWorker_GivesWay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -474,7 +474,7 @@ func TestWorker_GivesWay(t *testing.T) {
 	})
 }
 
-// payloadQueue is a PayloadStore whose batches of 100 messages take one second each.
+// payloadQueue is a PayloadStore with batches of 100 messages, each of which takes one second.
 type payloadQueue struct {
 	batches atomic.Int64
 	crowded atomic.Bool
@@ -499,8 +499,8 @@ func (q *payloadQueue) PayloadLag(context.Context) (time.Duration, error) {
 	return time.Duration(q.batches.Load()) * time.Minute, nil
 }
 
-// The filler works without a pause, but only half of the time while the store is under load, and survives an
-// unavailable database.
+// The PayloadFiller works without pauses, but only half of the time while the store is under load. It continues after
+// the database was unavailable.
 func TestPayloadFiller(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -15,15 +15,15 @@ import (
 // PayloadStore has the methods of the store that a PayloadFiller calls.
 type PayloadStore interface {
 	loadReporter
-	// FillPayloads fills the payload of some of the messages that wait, the latest first,
-	// and returns how many it filled, and whether any waited.
+	// FillPayloads fills the column payload of some of the messages that wait for it, the latest first. It returns how
+	// many it filled, and whether any messages waited.
 	FillPayloads(ctx context.Context) (filled int, found bool, err error)
-	// PayloadLag returns how long the oldest message has waited; 0 when none waits.
+	// PayloadLag returns how long the oldest waiting message has waited; 0 when no message waits.
 	PayloadLag(ctx context.Context) (time.Duration, error)
 }
 
-// PayloadFiller fills the column payload of messages after they are stored. Any number
-// of them may run against one store.
+// PayloadFiller fills the column payload of messages after they were stored. Any number of PayloadFillers may run on
+// one store.
 type PayloadFiller struct {
 	store    PayloadStore
 	interval time.Duration
@@ -31,14 +31,14 @@ type PayloadFiller struct {
 	filled   prometheus.Counter
 	lag      prometheus.Gauge
 
-	// Only Run uses the following fields.
+	// The following fields are used only by Run.
 	pace   pace
 	outage outage.Log
-	lagged time.Time // last query for the lag
+	lagged time.Time // when PayloadLag was last called
 }
 
-// NewPayloadFiller returns a filler that looks for messages at the interval of cfg. Its
-// metrics are registered with registry.
+// NewPayloadFiller returns a PayloadFiller that polls for waiting messages at the interval of cfg. Its metrics are
+// registered with registry.
 func NewPayloadFiller(cfg Config, store PayloadStore, registry prometheus.Registerer, log *zap.Logger) *PayloadFiller {
 	build := promauto.With(registry)
 	return &PayloadFiller{
@@ -54,8 +54,8 @@ func NewPayloadFiller(cfg Config, store PayloadStore, registry prometheus.Regist
 	}
 }
 
-// Run fills payloads until ctx ends. It must not run twice at a time. While the database
-// is away it tries again; it logs the first failure and the recovery.
+// Run fills payloads until ctx ends. It must not run twice at the same time. While the database is unavailable, it
+// tries again; it logs the first failure and the recovery.
 func (f *PayloadFiller) Run(ctx context.Context) {
 	for rest := f.interval; ctx.Err() == nil; wait.Sleep(ctx, rest) {
 		began := time.Now()
@@ -73,7 +73,7 @@ func (f *PayloadFiller) Run(ctx context.Context) {
 	}
 }
 
-// measure sets the lag, at most once a second while there is work.
+// measure sets the metric of the lag. While there are messages to fill, it does so at most once a second.
 func (f *PayloadFiller) measure(ctx context.Context, working bool) error {
 	if working && time.Since(f.lagged) < time.Second {
 		return nil

@@ -19,7 +19,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/search"
 )
 
-// TestSearch runs the worker against a store and searches for messages by the documents that it stored.
+// TestSearch runs the worker on a store, and then searches for messages by the documents that the worker stored.
 func TestSearch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -12,7 +12,7 @@ type Broadcast struct {
 	ch chan struct{}
 }
 
-// Listen returns a channel that is closed by the next Notify.
+// Listen returns a channel that the next call of Notify closes.
 func (b *Broadcast) Listen() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -32,7 +32,7 @@ func (b *Broadcast) Notify() {
 	}
 }
 
-// Until waits until changed is closed, at most for d. It returns false when ctx ended first.
+// Until waits until changed is closed, but for at most d. It returns false when ctx ended before that.
 func Until(ctx context.Context, changed <-chan struct{}, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -1,5 +1,5 @@
-// Package wait has the waits of a loop: Sleep, which ends with its context, Backoff, which grows with every failure,
-// and Broadcast, which wakes all goroutines that wait for a change.
+// Package wait has the pauses of loops: Sleep, which ends early when its context ends; Backoff, which gets longer with
+// every failure; and Broadcast, which wakes all goroutines that wait for a change.
 package wait
 
 import (
@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Sleep waits for d. It returns false when ctx ended first.
+// Sleep waits for d. It returns false when ctx ended before that.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -19,15 +19,16 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Backoff computes the wait after a failure: Base after the first attempt, twice as long after each further one, at
-// most Max. Jitter spreads the waits (0.1 is ±10 %), so that callers that fail together do not retry together.
+// Backoff computes how long to wait after a failure: Base after the first attempt, twice as long after each further
+// attempt, but at most Max. Jitter varies the waits at random (0.1 is ±10 %), so that callers that fail at the same
+// time do not try again at the same time.
 type Backoff struct {
 	Base, Max time.Duration
 	Jitter    float64
 }
 
-// After returns the wait after the attempt with that number, counted from 1.
-// random is from [0, 1) and chooses the wait within the jitter.
+// After returns the wait after the attempt with that number; the first attempt has the number 1. random must be in [0,
+// 1); it chooses the wait within the jitter.
 func (b Backoff) After(attempt int, random float64) time.Duration {
 	wait := b.Base
 	for i := 1; i < attempt && wait < b.Max; i++ {

@@ -14,8 +14,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Claim implements repository.Attempts. One lock serialises all steps, so no message is ever locked by another
-// session and Wait has no effect.
+// Claim implements repository.Attempts. One lock guards all steps of the store, so no other session ever holds a lock
+// on a message, and Wait has no effect.
 func (s *messages) Claim(ctx context.Context, claims []repository.Claim, how repository.Claiming) ([]entity.Message, error) {
 	var taken []entity.Message
 	err := s.Step(ctx, "claim messages", func(now time.Time) error {
@@ -24,11 +24,11 @@ func (s *messages) Claim(ctx context.Context, claims []repository.Claim, how rep
 			if !ok {
 				continue
 			}
-			if r.Message.Claimed() && r.Message.Claim.ID == c.ID { // repeated request
+			if r.Message.Claimed() && r.Message.Claim.ID == c.ID { // the same claim is repeated
 				taken = append(taken, r.answer(how))
 				continue
 			}
-			if c.OriginalTopic != "" && c.OriginalTopic != r.Message.OriginalTopic { // mapped since
+			if c.OriginalTopic != "" && c.OriginalTopic != r.Message.OriginalTopic { // the message was mapped since the claim was planned
 				continue
 			}
 			before := r.Message
@@ -59,7 +59,7 @@ func (s *messages) Claimable(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID,
 	return free, err
 }
 
-// answer returns the fields of the claimed message that a claim answers with.
+// answer returns the claimed message with the fields that Claim must return.
 func (r *Row) answer(how repository.Claiming) entity.Message {
 	m := r.Bare()
 	if !how.Brief {
@@ -75,7 +75,7 @@ func (r *Row) claim(c repository.Claim, now time.Time, how repository.Claiming) 
 	if c.TakeOver && r.Message.Unsettled {
 		r.abandon(now, how.Cause.Actor, entity.Retrying)
 		r.Message.Status = entity.Pending
-		r.Message.MaxRetries++ // the limit does not bind a take-over
+		r.Message.MaxRetries++ // the retry limit does not apply to a TakeOver
 		defer func() { r.Message.MaxRetries-- }()
 	}
 	if err := r.Message.MarkRetrying(now); err != nil {
@@ -93,8 +93,8 @@ func (r *Row) claim(c repository.Claim, now time.Time, how repository.Claiming) 
 	return nil
 }
 
-// Finish implements repository.Attempts. A verdict that does not exist is
-// entity.ErrInvalid and no result counts.
+// Finish implements repository.Attempts. When a result has a verdict that does not exist, no result is stored, and the
+// error is entity.ErrInvalid.
 func (s *messages) Finish(ctx context.Context, results []repository.Result, cause entity.AuditInfo) ([]repository.Finished, error) {
 	var finished []repository.Finished
 	err := s.Step(ctx, "finish attempts", func(now time.Time) error {
@@ -122,7 +122,7 @@ func (s *messages) Finish(ctx context.Context, results []repository.Result, caus
 	return finished, err
 }
 
-// abandon ends an attempt that cannot be settled.
+// abandon ends an attempt that could not be settled, and appends it to the history.
 func (r *Row) abandon(now time.Time, actor string, to entity.Status) {
 	m := &r.Message
 	r.Attempts = append(r.Attempts, entity.Attempt{
@@ -158,14 +158,14 @@ func (r *Row) finish(res repository.Result, now time.Time, actor string) error {
 	return nil
 }
 
-// end moves the message to the status of the verdict and releases the claim.
+// end changes the message's status as the verdict says, and ends the claim.
 func (r *Row) end(res repository.Result, now time.Time) error {
 	m := &r.Message
 	r.countRescues(res.Verdict)
 	m.Claim, m.Unsettled = entity.Claim{}, false
 	switch res.Verdict {
 	case entity.Acknowledged:
-		if m.Outcome == "" { // keep the outcome of a record that already came back
+		if m.Outcome == "" { // a record that has already come back keeps its outcome
 			m.Outcome = entity.Published
 		}
 		return r.resolve(now)
@@ -193,8 +193,8 @@ func (r *Row) wait(d time.Duration, now time.Time) error {
 	return r.Message.MarkPending(now)
 }
 
-// countRescues counts rescues in a row. An attempt that was given back does not change the count; any other end
-// resets it.
+// countRescues counts how many attempts in a row ended as rescues. An attempt that was given back does not change the
+// count; any other end of an attempt resets it.
 func (r *Row) countRescues(v entity.Verdict) {
 	switch v {
 	case entity.Rescued:
@@ -205,7 +205,7 @@ func (r *Row) countRescues(v entity.Verdict) {
 	}
 }
 
-// resolve clears the last error; the history keeps earlier errors.
+// resolve makes the message RESOLVED and clears its last error; the history still has the errors of the attempts.
 func (r *Row) resolve(now time.Time) error {
 	r.Message.LastPublishError, r.Message.LastPublishErrorClass = "", ""
 	return r.Message.MarkResolved(now)
@@ -244,7 +244,7 @@ func wanted(m *entity.Message, q repository.ExpiredQuery, now time.Time) bool {
 	return bytes.Compare(m.ID[:], q.After.ID[:]) > 0
 }
 
-// expired reports whether m is RETRYING under an expired claim.
+// expired reports whether m is RETRYING and its claim has expired.
 func expired(m *entity.Message, now time.Time) bool {
 	return m.Claimed() && !m.Claim.ExpiresAt.After(now)
 }
@@ -269,8 +269,8 @@ func (s *messages) History(ctx context.Context, id uuid.UUID) ([]entity.Attempt,
 	return attempts, err
 }
 
-// AttemptsOf implements repository.Attempts, in the order of ids. The actor of an attempt that is still claimed is
-// not known.
+// AttemptsOf implements repository.Attempts. It returns the attempts in the order of ids. An attempt that is still
+// claimed has no actor.
 func (s *messages) AttemptsOf(ctx context.Context, redrive uuid.UUID, ids []uuid.UUID) ([]entity.Attempt, error) {
 	var attempts []entity.Attempt
 	err := s.Step(ctx, "find attempts of a redrive", func(time.Time) error {
@@ -307,7 +307,7 @@ func (r *Row) attemptOf(redrive uuid.UUID) (entity.Attempt, bool) {
 	return entity.Attempt{}, false
 }
 
-// Unique returns ids without repetitions, in their order.
+// Unique returns ids in their order, each once.
 func Unique(ids []uuid.UUID) []uuid.UUID {
 	var once []uuid.UUID
 	seen := map[uuid.UUID]bool{}
@@ -320,8 +320,8 @@ func Unique(ids []uuid.UUID) []uuid.UUID {
 	return once
 }
 
-// keepEdit stores the edit of a claim with the attempt that it begins; nothing when the edit changes nothing. The
-// value that a redrive's patch made is not stored.
+// keepEdit stores the edit of a claim with the attempt that the claim begins. It stores nothing when the edit changes
+// nothing, and it leaves out a value that a redrive's patch made.
 func (r *Row) keepEdit(c repository.Claim) {
 	if c.Edit.Empty() && (c.Edit == nil || c.Edit.Patch == nil) {
 		return
@@ -336,8 +336,8 @@ func (r *Row) keepEdit(c repository.Claim) {
 	r.Edits[c.ID] = c
 }
 
-// Due implements repository.Attempts. It scans all messages at once: it returns a cursor only when not all messages
-// that were never attempted fit.
+// Due implements repository.Attempts. Each call scans all messages. It returns a cursor only when more messages were
+// never attempted than fit into the limit.
 func (s *messages) Due(ctx context.Context, q repository.DueQuery) ([]uuid.UUID, repository.Cursor, error) {
 	var due []uuid.UUID
 	var next repository.Cursor

@@ -45,8 +45,8 @@ func (s *messages) move(ctx context.Context, where string, action entity.Action,
 	return m, err
 }
 
-// ChangeOne deletes, requeues or gives up one message, within a step. It fails only with errors of the kinds
-// ErrNotFound and ErrConflict.
+// ChangeOne deletes or requeues one message, or marks it dead. It must be called within a step. Its errors are only of
+// the kinds ErrNotFound and ErrConflict.
 func (s *messages) ChangeOne(now time.Time, action entity.Action, id uuid.UUID, cause entity.AuditInfo) error {
 	r, err := s.row(id)
 	if err != nil {
@@ -69,13 +69,14 @@ func (s *messages) ChangeOne(now time.Time, action entity.Action, id uuid.UUID, 
 	return err
 }
 
-// changed records a change of a message.
+// changed calls the hook after a message has changed, and remembers the operation of the change.
 func (s *messages) changed(now time.Time, action entity.Action, before entity.Message, r *Row, cause entity.AuditInfo) {
 	s.Note(action, before.ID, cause)
 	s.Hooks.Changed(now, action, before, r, cause)
 }
 
-// requeue checks for DEAD itself: RETRYING may become PENDING too, but only by the result of the attempt.
+// requeue makes a DEAD message PENDING. It checks for DEAD itself, because the state machine also allows the change
+// from RETRYING, which only the result of an attempt may make.
 func (r *Row) requeue(now time.Time) error {
 	m := &r.Message
 	if m.Status != entity.Dead {
@@ -103,11 +104,11 @@ func (r *Row) giveUp(now time.Time, actor string) error {
 	return nil
 }
 
-// operationsLimit is the number of latest changes that are remembered, so that the memory of a long-running process
-// does not grow without limit.
+// operationsLimit is the number of latest changes whose operations are remembered, so that the memory of a long-running
+// process does not grow without limit.
 const operationsLimit = 100_000
 
-// operation is a change that was made by an operation (entity.AuditInfo).
+// operation is a change, with the id of the operation that made it (see entity.AuditInfo).
 type operation struct {
 	id     uuid.UUID
 	action entity.Action
@@ -124,7 +125,7 @@ func (s *messages) Performed(ctx context.Context, id uuid.UUID) (bool, error) {
 	return found, err
 }
 
-// Record implements repository.Operations. There is no audit trail to append to.
+// Record implements repository.Operations. This store has no audit trail; it only remembers the operation.
 func (s *messages) Record(ctx context.Context, e entity.AuditEntry) error {
 	return s.Step(ctx, "record an operation", func(time.Time) error {
 		s.Note(e.Action, e.ObjectID, e.Cause)
@@ -132,7 +133,7 @@ func (s *messages) Record(ctx context.Context, e entity.AuditEntry) error {
 	})
 }
 
-// Did returns the objects on which an operation has performed the action, as far as the store remembers.
+// Did returns the objects on which an operation has performed the action. It knows only the latest changes.
 func (s *messages) Did(id uuid.UUID, action entity.Action) map[uuid.UUID]bool {
 	objects := map[uuid.UUID]bool{}
 	for _, o := range s.operations {
@@ -143,7 +144,7 @@ func (s *messages) Did(id uuid.UUID, action entity.Action) map[uuid.UUID]bool {
 	return objects
 }
 
-// Note remembers a change that was made by an operation.
+// Note remembers a change with the operation that made it.
 func (s *messages) Note(action entity.Action, object uuid.UUID, cause entity.AuditInfo) {
 	if cause.Operation == uuid.Nil {
 		return

@@ -8,10 +8,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// whole, as a limit, loads values of any size.
+// whole is the limit that loads values of any size.
 const whole = -1
 
-// clone returns a deep copy of m. It keeps nil and empty apart: a null key is not an empty one.
+// clone returns a deep copy of m. In the copy, nil stays nil and empty stays empty, because a null key is not an empty
+// key.
 func clone(m entity.Message) entity.Message {
 	m.Record.Key = bytes.Clone(m.Record.Key)
 	m.Record.Value = bytes.Clone(m.Record.Value)
@@ -31,7 +32,7 @@ func cloneHeaders(headers []entity.Header) []entity.Header {
 	return headers
 }
 
-// cloneEdit returns a deep copy of e; nil for nil.
+// cloneEdit returns a deep copy of e, or nil when e is nil.
 func cloneEdit(e *entity.Edit) *entity.Edit {
 	if e == nil {
 		return nil
@@ -53,8 +54,8 @@ func clonePointer[T any](p *T) *T {
 	return &v
 }
 
-// kept returns m as the store keeps it: its own copy, times truncated as in a database, and without fields that can
-// be read from the headers.
+// kept returns a copy of m as a database would store it: its times are truncated, and it has no fields that can be read
+// from the headers.
 func kept(m entity.Message) entity.Message {
 	m = clone(m)
 	m.CreatedAt = entity.TruncateTime(m.CreatedAt)
@@ -71,7 +72,8 @@ func kept(m entity.Message) entity.Message {
 	return m
 }
 
-// Loaded returns a copy of the message with its value up to maxValue bytes; a negative maxValue has no limit.
+// Loaded returns a copy of the message. Its value is left out when it is longer than maxValue bytes; a negative
+// maxValue is no limit.
 func (r *Row) Loaded(maxValue int64) entity.Message {
 	m := r.Message
 	if maxValue >= 0 && int64(len(m.Record.Value)) > maxValue {
@@ -80,14 +82,14 @@ func (r *Row) Loaded(maxValue int64) entity.Message {
 	return clone(m)
 }
 
-// Shown returns the message as WithFirstHeaders does, without a key longer than the limit.
+// Shown returns the message as WithFirstHeaders does, but leaves out a key that is longer than repository.KeyLimit.
 func (r *Row) Shown(maxValue int64) entity.Message {
 	m := r.WithFirstHeaders(maxValue)
 	LeaveOutKey(&m.Record, repository.KeyLimit)
 	return m
 }
 
-// WithFirstHeaders returns the message as Loaded does, with only the first headers if there are many.
+// WithFirstHeaders returns the message as Loaded does, but with at most the first repository.HeaderLimit headers.
 func (r *Row) WithFirstHeaders(maxValue int64) entity.Message {
 	m := r.Loaded(maxValue)
 	n, bytes := 0, 0
@@ -102,32 +104,32 @@ func (r *Row) WithFirstHeaders(maxValue int64) entity.Message {
 	return m
 }
 
-// LeaveOutKey removes a key that is longer than limit.
+// LeaveOutKey removes the key of a record when it is longer than limit.
 func LeaveOutKey(r *entity.Record, limit int64) {
 	if n := int64(len(r.Key)); n > limit {
 		r.Key, r.KeyOmitted = nil, n
 	}
 }
 
-// PageBudget counts how many bytes and headers a page may still load.
+// PageBudget counts the bytes and headers that a page may still load.
 type PageBudget struct {
 	bytes   int64
 	headers int
 }
 
-// NewPageBudget returns the PageBudget of an empty page.
+// NewPageBudget returns the budget of a page that has no messages yet.
 func NewPageBudget() *PageBudget {
 	return &PageBudget{bytes: repository.ListPageLimit, headers: repository.ListHeaderLimit}
 }
 
-// Listed returns the message for a page, with what fits into budget.
+// Listed returns the message for a page, with those parts of its record for which budget is left.
 func (r *Row) Listed(budget *PageBudget) entity.Message {
 	m := r.Message
 	limit := int64(repository.ListValueLimit)
 	key, value, headers := int64(len(m.Record.Key)), int64(len(m.Record.Value)), headerBytes(m.Record.Headers)
 	budget.bytes -= int64(len(m.ErrorMessage))
 	for _, size := range []int64{key, value, headers} {
-		if size <= limit { // what is too large by itself does not count towards the page
+		if size <= limit { // a part that is longer than its own limit is left out and does not count
 			budget.bytes -= size
 		}
 	}

@@ -218,7 +218,7 @@ func Arrive(m *entity.Message, parent *Row, attempt entity.Attempt, confirmed bo
 	}
 }
 
-// returnsOf counts the attempts of a redrive that came back.
+// returnsOf returns how many attempts of a redrive have a confirmed return.
 func (s *messages) returnsOf(redrive uuid.UUID) int {
 	n := 0
 	for _, r := range s.Rows {

@@ -11,10 +11,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// keyName identifies a key.
+// keyName identifies an Idempotency-Key.
 type keyName struct{ principal, key string }
 
-// keyRow is the stored state of a key. It is done when its answer has a status.
+// keyRow is the stored state of a key. A status other than 0 says that its answer is stored.
 type keyRow struct {
 	name      keyName
 	request   [32]byte
@@ -29,7 +29,7 @@ type keyRow struct {
 type Keys struct {
 	steps steps
 	keys  map[keyName]*keyRow
-	byAge []*keyRow // oldest first; some are no longer in keys
+	byAge []*keyRow // oldest first; may have rows that were deleted from keys
 }
 
 // NewKeys returns an empty Keys. now is the clock of leases and expiry.
@@ -69,7 +69,7 @@ func (r *keyRow) phase(k repository.Key, now time.Time, made bool) repository.Ke
 		return repository.KeyOther
 	case r.answer.Status != 0:
 		return repository.KeyDone
-	case r.owner == k.Owner && r.operation == k.Operation: // repeated request
+	case r.owner == k.Owner && r.operation == k.Operation: // the same call is repeated
 		return repository.KeyNew
 	case r.owner != k.Owner && r.leasedTo.After(now):
 		return repository.KeyAtWork
@@ -78,8 +78,8 @@ func (r *keyRow) phase(k repository.Key, now time.Time, made bool) repository.Ke
 	}
 }
 
-// forgetKeys deletes keys that are older than KeyLife. A key that was dropped and made again has a new row, which
-// stays when the old row is removed.
+// forgetKeys deletes keys that are older than repository.KeyLife. When a key was dropped and then used again, byAge
+// still has its old row; deleting the old row leaves the new one.
 func (s *Keys) forgetKeys(now time.Time) {
 	for len(s.byAge) > 0 && !s.byAge[0].createdAt.Add(repository.KeyLife).After(now) {
 		old := s.byAge[0]
@@ -120,7 +120,7 @@ func (s *Keys) DropKey(ctx context.Context, k repository.Key) error {
 	})
 }
 
-// atWork returns the row of a key in progress that k's owner holds; else nil.
+// atWork returns the row of a key in progress if the owner of k holds it; otherwise nil.
 func (s *Keys) atWork(k repository.Key) *keyRow {
 	r, ok := s.keys[nameOf(k)]
 	if !ok || r.owner != k.Owner || r.answer.Status != 0 {

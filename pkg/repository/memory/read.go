@@ -50,7 +50,7 @@ func (s *messages) Get(ctx context.Context, id uuid.UUID, maxValue int64) (entit
 	return m, err
 }
 
-// Reserve reserves memory for messages that were read.
+// Reserve reserves the memory of messages that were read in the reservation of ctx.
 func Reserve(ctx context.Context, messages ...entity.Message) error {
 	for i := range messages {
 		if err := repository.ReserveMemory(ctx, repository.SizeInMemory(&messages[i])); err != nil {
@@ -105,7 +105,7 @@ func (s *messages) ValuePart(ctx context.Context, p repository.ValuePart) ([]byt
 	return part, err
 }
 
-// Counts implements repository.Reader, in order of topic and status.
+// Counts implements repository.Reader. The counts are ordered by topic and status.
 func (s *messages) Counts(ctx context.Context) ([]repository.Count, error) {
 	var counts []repository.Count
 	err := s.Step(ctx, "count messages", func(time.Time) error {
@@ -125,15 +125,15 @@ func (s *messages) Counts(ctx context.Context) ([]repository.Count, error) {
 	return counts, err
 }
 
-// Named matches messages by original or dead-letter topic. A message that was never a record has no dead-letter
-// topic, so it does not match the empty name as one.
+// Named returns a function that reports whether a message has topic as its original or its dead-letter topic. A message
+// that does not come from a record has no dead-letter topic, so the empty name does not match it as one.
 func Named(topic string) func(*entity.Message) bool {
 	return func(m *entity.Message) bool {
 		return m.OriginalTopic == topic || m.Source.Known() && m.Source.Topic == topic
 	}
 }
 
-// OldestFirst returns the matching rows ordered by created_at, then id.
+// OldestFirst returns the rows for which matches is true, in the order of created_at and id.
 func OldestFirst(all map[uuid.UUID]*Row, matches func(*entity.Message) bool) []*Row {
 	var rows []*Row
 	for _, r := range all {

@@ -16,21 +16,21 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Redrive is a retry of a whole topic. Its counts are computed when it is read.
+// Redrive is a retry of all messages of a topic. Its counts are computed when it is read.
 type Redrive struct {
 	Entity  entity.Redrive
 	LeftOut map[string]int
 	Batches []*Batch
 }
 
-// redrives are the methods of Store for redrives. They run in the steps of messages.
+// redrives has the methods of Store for redrives. They run as steps of messages.
 type redrives struct {
 	messages *messages
 	Redrives map[uuid.UUID]*Redrive
 }
 
-// CreateRedrive implements repository.Redrives. It accepts a retry of the messages of a topic, without options;
-// anything else is a *repository.NeedsDatabaseError.
+// CreateRedrive implements repository.Redrives. It accepts only a retry of all messages of a topic, without options.
+// For any other redrive the error is a *repository.NeedsDatabaseError.
 func (s *redrives) CreateRedrive(ctx context.Context, n repository.NewRedrive) (entity.Redrive, error) {
 	var made entity.Redrive
 	err := s.messages.Step(ctx, "create redrive", func(now time.Time) error {
@@ -118,7 +118,7 @@ func (s *redrives) RedrivesByAge() []*Redrive {
 	})
 }
 
-// WithRedrive runs a step on one redrive.
+// WithRedrive runs do with one redrive, as one step.
 func (s *redrives) WithRedrive(ctx context.Context, where string, id uuid.UUID, do func(*Redrive, time.Time) error) error {
 	return s.messages.Step(ctx, where, func(now time.Time) error {
 		r, ok := s.Redrives[id]
@@ -129,7 +129,7 @@ func (s *redrives) WithRedrive(ctx context.Context, where string, id uuid.UUID, 
 	})
 }
 
-// ShownRedrive returns the redrive with its counts.
+// ShownRedrive returns the redrive as readers see it, with its counts.
 func (s *redrives) ShownRedrive(r *Redrive) entity.Redrive {
 	e := r.Entity
 	e.Counts = r.counts()
@@ -147,7 +147,7 @@ func (r *Redrive) counts() entity.RedriveCounts {
 	return c
 }
 
-// count adds the result of an item to c.
+// count adds an item of the batch to c.
 func (b *Batch) count(item entity.RedriveItem, c *entity.RedriveCounts) {
 	switch item.Result {
 	case entity.ItemWaiting:
@@ -211,13 +211,14 @@ func (s *redrives) moveTo(r *Redrive, m repository.RedriveMove, now time.Time) {
 	}
 }
 
-// Moved records that a redrive was created or changed its state.
+// Moved calls the hooks after a redrive was created or has changed its state.
 func (s *redrives) Moved(now time.Time, action entity.Action, from entity.RedriveState, r *Redrive, cause entity.AuditInfo) {
 	s.messages.Note(action, r.Entity.ID, cause)
 	s.messages.Hooks.Moved(now, action, from, r, cause)
 }
 
-// SaveWaiting implements repository.Redrives. An inactive redrive keeps its note, which is the reason for its state.
+// SaveWaiting implements repository.Redrives. It does not change an inactive redrive, because the note of an inactive
+// redrive is the reason for its state.
 func (s *redrives) SaveWaiting(ctx context.Context, id uuid.UUID, waiting bool, note string) error {
 	return s.WithRedrive(ctx, "record that a redrive waits", id, func(r *Redrive, now time.Time) error {
 		e := &r.Entity
@@ -240,7 +241,7 @@ type Batch struct {
 	Number    int
 	Items     []entity.RedriveItem
 	Done      bool
-	Owner     uuid.UUID // uuid.Nil: none
+	Owner     uuid.UUID // uuid.Nil when the batch is not leased
 	ExpiresAt time.Time
 }
 
@@ -284,7 +285,7 @@ func (r *Redrive) free(now time.Time) *Batch {
 	return nil
 }
 
-// Abandoned returns a batch whose owner did not end its lease; nil when there is none.
+// Abandoned returns a batch whose lease has expired without being ended by its owner; nil when there is none.
 func (r *Redrive) Abandoned(now time.Time) *Batch {
 	for _, b := range r.Batches {
 		if !b.Done && b.Owner != uuid.Nil && !b.ExpiresAt.After(now) {
@@ -294,7 +295,7 @@ func (r *Redrive) Abandoned(now time.Time) *Batch {
 	return nil
 }
 
-// HandedOut returns the batch as leased to a new owner.
+// HandedOut returns the batch in the form in which LeaseBatch returns it.
 func (b *Batch) HandedOut(redrive uuid.UUID) *repository.RedriveBatch {
 	out := &repository.RedriveBatch{
 		RedriveID: redrive, Number: b.Number, First: b.Items[0].Number, TakenOver: b.Owner != uuid.Nil,
@@ -339,7 +340,8 @@ func (s *redrives) SaveBatch(ctx context.Context, results repository.BatchResult
 	return saved, err
 }
 
-// save replaces the results of earlier saves. The batch is done when every item has a result.
+// save stores results; for an item that has a result already, the new one replaces it. The batch is done when every
+// item has a result.
 func (b *Batch) save(items []entity.RedriveItem) {
 	first := b.Items[0].Number
 	for _, item := range items {

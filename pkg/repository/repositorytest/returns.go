@@ -453,8 +453,8 @@ func returnsUnconfirmedLine(h *harness) {
 	h.wantStatus(last.ID, entity.Dead)
 }
 
-// returnsConfirmedFirst: of two attempts that sent the record, the return belongs to the one for which it is
-// confirmed. The later attempt is on a message of another dead-letter topic.
+// returnsConfirmedFirst: two attempts sent the same record. The later one is on a message of another dead-letter topic,
+// so the return would be unconfirmed for it. The return belongs to the earlier attempt, for which it is confirmed.
 func returnsConfirmedFirst(h *harness) {
 	m := h.sent()
 	other, _ := h.arrivesIn(foreign, false, func(m *entity.Message) { m.Return = &entity.Return{} })
