@@ -22,7 +22,8 @@ const maxReason = 500
 type Info struct {
 	ID   string
 	Call uuid.UUID // see entity.AuditInfo
-	// TraceID is the id of the trace that the request carries, else of the trace that starts with the request if that is recorded.
+	// TraceID is the id of the trace that the request carries, else of the trace that starts with the request if that
+	// is recorded.
 	TraceID string
 	Message *entity.Message // the message of the path, after RetriedMessage has read it
 
