@@ -238,12 +238,14 @@ func selecting(b *Browser, list string) {
 	b.WaitGone("on other pages") // the bar is gone too
 }
 
-// chooseFirst selects the first message until the page says so: a press before the scripts of a page run is lost.
+// chooseFirst selects the first message, and no other of the page, until the page shows the text said: a click before
+// the scripts of a page run has no effect.
 func (b *Browser) chooseFirst(said string) {
 	b.t.Helper()
 	b.Wait("the first message to be selected", fmt.Sprintf(`(() => {
 		if (document.body.innerText.includes(%q)) return true;
-		const box = document.querySelector("tbody input[type=checkbox]");
+		const [box, ...others] = document.querySelectorAll("tbody input[type=checkbox]");
+		for (const other of others) if (other.checked) other.click(); // a reload keeps the checks of a page
 		if (box.checked) box.click(); // so that every try ends with a selected message
 		box.click();
 		return document.body.innerText.includes(%q);

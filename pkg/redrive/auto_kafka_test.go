@@ -34,7 +34,7 @@ func TestRealServersAuto(t *testing.T) {
 	cfg.Auto.Topics = []string{"redrive.*"}
 	ctx, cancel := context.WithCancel(t.Context())
 	var both sync.WaitGroup
-	for range 2 { // processes
+	for range 2 { // number of processes
 		service := redrive.New(cfg, s.store, s.publisher, prometheus.NewRegistry(), zap.NewNop())
 		both.Go(func() { service.RunAuto(ctx) })
 	}

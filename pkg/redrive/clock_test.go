@@ -24,7 +24,7 @@ import (
 // have the right time, because every call is made by a goroutine outside the bubble.
 type outside struct {
 	*postgres.Store
-	lost  bool // results get lost
+	lost  bool // the store loses the results of attempts
 	calls chan func()
 	over  chan struct{}
 }
@@ -104,11 +104,12 @@ func (accepting) FindMany(_ context.Context, claims []entity.Claim) []entity.Del
 	return findings
 }
 
-// TestReplicaWithAWrongClock: the clock of one process is decades behind or ahead. Its claims are valid, and no
-// process treats a valid claim as an expired one, because the database's clock decides.
+// TestReplicaWithAWrongClock: the clock of one process is decades behind or ahead. Its claims are valid, and no process
+// treats a valid claim as expired, because the database's clock decides.
 func TestReplicaWithAWrongClock(t *testing.T) {
 	const year = 365 * 24 * time.Hour
-	t.Run("Behind", func(t *testing.T) { replicaWithClock(t, 0) }) // a bubble begins in the year 2000
+	// The clock of a synctest bubble begins in the year 2000.
+	t.Run("Behind", func(t *testing.T) { replicaWithClock(t, 0) })
 	t.Run("Ahead", func(t *testing.T) { replicaWithClock(t, 100*year) })
 }
 
@@ -120,7 +121,7 @@ func replicaWithClock(t *testing.T, added time.Duration) {
 	first, second := addByHand(t, db), addByHand(t, db)
 
 	synctest.Test(t, func(t *testing.T) {
-		<-time.After(added) // takes no time, in the bubble
+		<-time.After(added) // takes no real time in the synctest bubble
 		if off := time.Since(rightTime(t, store, db)); off.Abs() < time.Hour || (off > 0) != (added > 0) {
 			t.Fatalf("the clock in the bubble is off by %s, want years: the test proves nothing", off)
 		}
@@ -135,7 +136,7 @@ func replicaWithClock(t *testing.T, added time.Duration) {
 	wantRow(t, db, first, "RESOLVED", "last_retry_at BETWEEN now() - interval '5 minutes' AND now()")
 	wantRow(t, db, second, "RETRYING", "claim_expires_at BETWEEN last_retry_at AND now() + interval '30 seconds'")
 	if _, err := db.Exec(`UPDATE dlq.dlq_messages SET claim_expires_at = now() + interval '1 hour' WHERE id = $1`, second); err != nil {
-		t.Fatal(err) // this machine may be slow
+		t.Fatal(err) // a new expiry, because this machine may be slow
 	}
 	check.Equal(t, right.Settle(t.Context()), nil, "Settle")
 	wantRow(t, db, second, "RETRYING", "true")

@@ -9,7 +9,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/redrive/outcomes"
 )
 
-// minClaimExpiry leaves 5 s for a publish after the send window: an attempt must end before others may settle it.
+// minClaimExpiry leaves 5 s for a publish that begins at the end of the send window: an attempt must end before other
+// processes may settle it.
 const minClaimExpiry = 12 * time.Second
 
 // Config holds the settings of attempts, redrives and automatic retry.
@@ -24,7 +25,7 @@ type Config struct {
 	StuckAfter time.Duration `mapstructure:"stuck_after"`
 	// OutcomeInterval is how often committed offsets are read, to learn which sent records were consumed.
 	OutcomeInterval time.Duration `mapstructure:"outcome_interval"`
-	// ConsumerGroups sets the consumer group of topics whose dead letters name none; the first matching rule applies.
+	// ConsumerGroups names the consumer groups of topics whose dead letters name none; the first matching rule applies.
 	ConsumerGroups []outcomes.Rule `mapstructure:"consumer_groups"`
 	// Auto is automatic retry.
 	Auto auto.Config `mapstructure:"auto"`

@@ -185,7 +185,7 @@ func TestRealServersOneMessage(t *testing.T) {
 		s := newSystem(t)
 		s.fill(1, 100)
 		cfg := redrive.DefaultConfig()
-		cfg.ClaimExpiry = 4 * time.Second // a part of it is for sending, also on a busy machine
+		cfg.ClaimExpiry = 4 * time.Second // only a part of this time is for sending, also on a busy machine
 		dying := redrive.New(cfg, forgetful{s.store}, s.publisher, prometheus.NewRegistry(), zap.NewNop())
 		id := s.first()
 		check.Is(t, check.Err(dying.Retry(t.Context(), entity.RetryOrder{ID: id, Cause: entity.By("tester")})), entity.ErrUnavailable, "Retry")

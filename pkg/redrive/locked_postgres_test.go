@@ -59,7 +59,7 @@ func (r *rows) carry() (stop func()) {
 	return func() { cancel(); over.Wait() }
 }
 
-// waits returns the redrive once it waits for the lock.
+// waits returns the redrive when it has begun to wait for the lock.
 func (r *rows) waits(id uuid.UUID) entity.Redrive {
 	r.Helper()
 	ticker := time.NewTicker(5 * time.Millisecond)

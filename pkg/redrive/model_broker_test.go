@@ -18,10 +18,10 @@ type weather string
 const (
 	well      weather = "well"
 	noBroker  weather = "away"             // no plan and no send succeeds
-	noLeader  weather = "without a leader" // one partition has none
-	failing   weather = "failing"          // sends fail for the moment
-	silent    weather = "silent"           // writes a record or not, and does not answer
-	forbidden weather = "forbidding"       // accepts no record of one topic
+	noLeader  weather = "without a leader" // one partition has no leader
+	failing   weather = "failing"          // every send fails while the broker is in this state
+	silent    weather = "silent"           // the broker writes a record or not, and does not answer
+	forbidden weather = "forbidding"       // the broker accepts no record of one topic
 )
 
 // weathers are the states in which the broker has a fault.
@@ -31,12 +31,12 @@ const (
 	// answerPatience is how long a send waits for its answer.
 	answerPatience = 5 * time.Second
 
-	// late is how long after that a record may still be written.
+	// late is how long after the end of that wait a record may still be written.
 	late = 3 * time.Second
 )
 
-// The beginnings of special values: the broker refuses every record that begins with poison, and Plan refuses every
-// message that begins with refused.
+// The first bytes of special values: the broker refuses every record whose value begins with poison, and Plan refuses
+// every message whose value begins with refused.
 var poison, refused = []byte("poison"), []byte("refused")
 
 func refusable(r entity.Record) bool { return bytes.HasPrefix(r.Value, refused) }
@@ -123,7 +123,7 @@ func (b *modelBroker) send(ctx context.Context, out entity.Outgoing) entity.Deli
 	if until, ok := ctx.Deadline(); ctx.Err() != nil || ok && !time.Now().Before(until) || b.p.point() {
 		return d
 	}
-	_ = b.p.travelFor(context.Background(), late) // a send under way is not cancelled
+	_ = b.p.travelFor(context.Background(), late) // nothing cancels a send under way
 	if b.p.isDead() && b.p.coin() {
 		return d
 	}
@@ -132,7 +132,7 @@ func (b *modelBroker) send(ctx context.Context, out entity.Outgoing) entity.Deli
 	return d
 }
 
-// deliver is the broker's reaction to a record.
+// deliver returns the broker's answer to a record, which it may write.
 func (b *modelBroker) deliver(out entity.Outgoing, at topicPartition) entity.Delivery {
 	w := b.p.w
 	w.mu.Lock()
@@ -158,7 +158,7 @@ func (b *modelBroker) deliver(out entity.Outgoing, at topicPartition) entity.Del
 	return d
 }
 
-// perhaps writes a record at once, after its sender has given up, or never.
+// perhaps writes a record at once, writes it after its sender has given up, or does not write it.
 func (b *modelBroker) perhaps(out entity.Outgoing, at topicPartition) {
 	w := b.p.w
 	switch n := b.p.random(); {

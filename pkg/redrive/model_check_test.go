@@ -15,13 +15,13 @@ import (
 type shadow struct {
 	id      uuid.UUID
 	status  entity.Status
-	count   int // attempts since the last requeue, without those given back
+	count   int // attempts since the last requeue, without attempts that were given back
 	max     int
-	rescues int // consecutive ones
-	ended   int // ended attempts of the history for which there were entries
+	rescues int // consecutive rescues of the message
+	ended   int // ended attempts in the message's history that the model has seen in the audit trail
 	gone    bool
 	touched bool
-	failed  bool // its last change was a failed attempt
+	failed  bool // the last change of the message was a failed attempt
 }
 
 // watchClaims checks what a process has just claimed. The caller holds mu.
@@ -45,8 +45,8 @@ func (w *world) watchClaims(p *process, taken []entity.Message) {
 // loadToClaim is the maximum time between reading a message and claiming it, in which others may hold it.
 const loadToClaim = 2 * time.Minute
 
-// watchAuto checks that automatic retry claims only messages that are due, or were when it read them. The caller
-// holds mu.
+// watchAuto checks that automatic retry claims only messages that are due, or that were due when it read them. The
+// caller holds mu.
 func (w *world) watchAuto(claims []repository.Claim) {
 	for _, c := range claims {
 		m, err := w.store.Get(context.Background(), c.MessageID, 0)
@@ -137,7 +137,7 @@ func (w *world) check() {
 	w.checkRedrives()
 }
 
-// named returns the ended attempts with an id.
+// named returns the ended attempts with this id.
 func (w *world) named(attempt uuid.UUID) []entity.Attempt {
 	var found []entity.Attempt
 	for _, id := range w.messages {
@@ -188,7 +188,7 @@ func (w *world) newLines() []entity.AuditEntry {
 	return lines
 }
 
-// read applies an audit entry to a message, if the state allows the change.
+// read applies an audit entry to the model of a message, if the state of the message allows the change.
 func (w *world) read(s *shadow, line entity.AuditEntry) {
 	if s.gone {
 		w.fail("a line after the end", "message %s was deleted, and then: %+v", s.id, line)
@@ -196,7 +196,7 @@ func (w *world) read(s *shadow, line entity.AuditEntry) {
 	}
 	from := entity.Status(line.From)
 	if from == "" && line.Cause.Actor == entity.ActorIngest && !s.touched {
-		from = entity.Pending // it arrived at its retry limit
+		from = entity.Pending // the message had reached its retry limit when it was stored
 	}
 	if s.status == entity.Pending && from == entity.Retrying {
 		s.claim() // redrives and automatic retry begin attempts without an entry
@@ -208,7 +208,7 @@ func (w *world) read(s *shadow, line entity.AuditEntry) {
 	s.touched, s.failed = true, false
 	switch line.Action {
 	case entity.ActionRetry:
-		if from == entity.Retrying { // a take-over ends the unsettled attempt
+		if from == entity.Retrying { // an attempt with take-over ends the unsettled attempt
 			w.end(s, entity.Abandoned, entity.Retrying)
 			s.status = entity.Pending
 		}
@@ -246,7 +246,7 @@ func (s *shadow) claim() {
 	s.touched = true
 }
 
-// end is the simple model of how attempts end. want is the verdict, if known; to is the resulting status in the store.
+// end models how an attempt ends. want is the verdict, if known; to is the resulting status in the store.
 func (w *world) end(s *shadow, want entity.Verdict, to entity.Status) {
 	h := w.history(s.id)
 	if s.ended >= len(h) {
@@ -280,7 +280,7 @@ func (w *world) end(s *shadow, want entity.Verdict, to entity.Status) {
 	}
 }
 
-// back models the return to PENDING, if attempts are left.
+// back models the return of a message to PENDING, or to DEAD if no attempts are left.
 func (s *shadow) back(given int) {
 	s.count -= given
 	s.status = entity.Pending
@@ -339,7 +339,7 @@ func (w *world) checkMessage(s *shadow, attempts, sent map[uuid.UUID]int) {
 // checkSent compares the end of an attempt with its records in the log.
 func (w *world) checkSent(a entity.Attempt, n int) {
 	want := 0
-	switch a.Verdict { //nolint:exhaustive // the others must not occur
+	switch a.Verdict { //nolint:exhaustive // other verdicts must not occur
 	case entity.Acknowledged:
 		want = 1
 		log := w.log.partitions[topicPartition{a.Topic, a.Partition}]
@@ -351,7 +351,7 @@ func (w *world) checkSent(a entity.Attempt, n int) {
 	w.want(n == want, "a record too many or too few", "attempt %+v has %d records, want %d", a, n, want)
 }
 
-// checkBackoff: the pause doubles with each failure, within the jitter.
+// checkBackoff checks that the pause doubles with each failure, within the jitter.
 func (w *world) checkBackoff(m entity.Message, a entity.Attempt) {
 	auto := DefaultConfig().Auto
 	wait := min(auto.Backoff<<(a.RetryCount-1), auto.BackoffMax)
@@ -361,7 +361,7 @@ func (w *world) checkBackoff(m entity.Message, a entity.Attempt) {
 	}
 }
 
-// checkArrival checks how the store treated a returned record. The caller holds mu.
+// checkArrival checks how the store treated the return of a sent record. The caller holds mu.
 func (w *world) checkArrival(m entity.Message, a repository.Arrival) {
 	parent, ok := w.shadows[a.Parent]
 	if !ok || a.MessageID != m.ID {
@@ -386,7 +386,7 @@ func (w *world) checkRest() {
 	for _, id := range w.messages {
 		s := w.shadows[id]
 		w.score.attempts += s.ended
-		switch s.status { //nolint:exhaustive // PENDING is not counted
+		switch s.status { //nolint:exhaustive // PENDING messages are not counted
 		case entity.Resolved:
 			w.score.resolved++
 		case entity.Dead:

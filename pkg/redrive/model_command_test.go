@@ -76,8 +76,8 @@ var verbs = []struct {
 	{cmdSleep, 16},
 }
 
-// command is one step of a sequence. Its numbers choose among what exists when its turn comes, so that it stays
-// meaningful when others are left out.
+// command is one step of a sequence. Its numbers choose among the objects that exist when the step is executed, so that
+// the step stays meaningful when other steps are left out.
 type command struct {
 	verb    verb
 	a, b, c uint64

@@ -57,7 +57,7 @@ func (w *world) do(c command) {
 	}
 }
 
-// doWith executes a command of a process.
+// doWith executes a command that is for a process.
 func (w *world) doWith(p *process, c command) {
 	rng := c.rng()
 	switch c.verb {
@@ -111,7 +111,7 @@ func (w *world) unsettled() []uuid.UUID {
 // request executes an operator's request for one message.
 func (w *world) request(p *process, c command, id uuid.UUID) {
 	cause := entity.By("operator")
-	switch c.verb { //nolint:exhaustive // the others are no requests
+	switch c.verb { //nolint:exhaustive // other verbs are no requests for one message
 	case cmdRetry:
 		w.retry(p, entity.RetryOrder{ID: id, Cause: cause})
 	case cmdAccept:
@@ -158,7 +158,7 @@ func (w *world) retry(p *process, order entity.RetryOrder) {
 	}
 }
 
-// retryTwice sends the same request to two processes: to the second when the first has answered, or is dead.
+// retryTwice sends the same request to two processes: to the second process when the first has answered, or is dead.
 func (w *world) retryTwice(p *process, c command, id uuid.UUID) {
 	cause := entity.By("operator")
 	cause.Operation = uuid.New()
@@ -242,7 +242,7 @@ func (w *world) steer(p *process, c command) {
 	w.others.Go(func() { _, _ = do(p.ctx, id, entity.By("operator")) })
 }
 
-// comeBack makes a record of the log a dead letter again, with or without our headers.
+// comeBack makes a record of the log a dead letter again, with or without the headers that dlq-manager adds.
 func (w *world) comeBack(c command) {
 	rng := c.rng()
 	w.mu.Lock()
@@ -257,7 +257,7 @@ func (w *world) comeBack(c command) {
 		return
 	}
 	parent, err := w.store.Get(context.Background(), r.message, -1)
-	if err != nil { // deleted: its bytes are unknown
+	if err != nil { // the message was deleted, so its bytes are unknown
 		w.mu.Unlock()
 		return
 	}

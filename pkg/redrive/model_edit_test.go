@@ -13,7 +13,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// anEdit returns an edit determined by the command.
+// anEdit returns an edit that the command's numbers determine.
 func anEdit(c command) *entity.Edit {
 	rng := c.rng()
 	e := &entity.Edit{}
@@ -84,14 +84,14 @@ func (w *world) watchBytes(out entity.Outgoing, at topicPartition) {
 	}
 }
 
-// checkAnswer checks that a success is that of the requested edit. The caller holds mu.
+// checkAnswer checks that a successful retry has sent the requested edit. The caller holds mu.
 func (w *world) checkAnswer(order entity.RetryOrder, r written) {
 	if order.Edit != nil && !reflect.DeepEqual(w.edits[r.attempt], order.Edit) {
 		w.fail("an edit that was ignored", "message %s: %+v was ordered, and attempt %s with %+v is the answer", order.ID, order.Edit, r.attempt, w.edits[r.attempt])
 	}
 }
 
-// checkEdit compares the edit in the history with the one of the claim.
+// checkEdit compares the edit in the history with the edit that was stored with the claim.
 func (w *world) checkEdit(a entity.Attempt) {
 	if want := w.edits[a.ID]; !reflect.DeepEqual(a.Edit, want) {
 		w.fail("another edit", "attempt %s has %+v, want %+v", a.ID, a.Edit, want)

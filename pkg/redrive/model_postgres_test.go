@@ -23,7 +23,8 @@ func TestModelPostgres(t *testing.T) {
 	for seed := range uint64(modelOnPostgres) {
 		url := postgrestest.URL(t)
 		w := play(t, seed+1, newCommands(rand.New(rand.NewPCG(seed+1, 1)), modelCommands), func() (repository.Repository, func()) {
-			db, err := sqlx.Connect("postgres", url) // in the bubble, since its timers follow that clock
+			// The connection is opened in the bubble, because its timers follow the bubble's clock.
+			db, err := sqlx.Connect("postgres", url)
 			check.NoError(t, err)
 			return postgres.New(db, postgres.WithClock(time.Now)), func() { _ = db.Close() }
 		})

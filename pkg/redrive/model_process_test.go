@@ -27,19 +27,19 @@ type process struct {
 	store  *modelStore
 	w      *world
 	number int
-	ctx    context.Context //nolint:containedctx // ends with the process
+	ctx    context.Context //nolint:containedctx // the context ends with the process
 	cancel context.CancelFunc
 	loops  sync.WaitGroup
 
 	mu     sync.Mutex // guards the fields below
 	rng    *rand.Rand
 	dead   bool
-	ended  bool          // in an orderly way
-	fuse   int           // it dies after this number of points; -1: never
-	losing int           // it loses the answer after this number of answers; -1: none
-	frozen time.Time     // it is suspended until then
-	chill  int           // it is suspended after this number of points; -1: never
-	rest   time.Duration // duration of that suspension
+	ended  bool          // the process was shut down in an orderly way
+	fuse   int           // the process dies after this number of points; -1: never
+	losing int           // the process loses the answer after this number of answers; -1: none
+	frozen time.Time     // the process is suspended until this time
+	chill  int           // the process is suspended after this number of points; -1: never
+	rest   time.Duration // duration of the next suspension
 	auto   context.CancelFunc
 }
 
@@ -72,7 +72,7 @@ func (p *process) random() float64 {
 
 func (p *process) coin() bool { return p.random() < 0.5 }
 
-// die is kill -9: only calls that are on their way may still arrive.
+// die ends the process like kill -9: only calls that are on their way may still arrive.
 func (p *process) die() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -123,7 +123,7 @@ func (p *process) heal() {
 	p.fuse, p.losing, p.chill, p.frozen = -1, -1, -1, time.Time{}
 }
 
-// point is a moment at which the process may die, or be suspended. It reports whether it is dead.
+// point marks a moment at which the process may die, or be suspended. It reports whether the process is dead.
 func (p *process) point() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -153,11 +153,11 @@ func (p *process) thaw() bool {
 	}
 }
 
-// travel waits for the duration of a call, different each time so that concurrent calls get an order. It ends early
-// with ctx.
+// travel waits for the duration of a call, which is different each time so that concurrent calls get an order. It ends
+// early with ctx.
 func (p *process) travel(ctx context.Context) error { return p.travelFor(ctx, 12*time.Second) }
 
-// travelFor is travel with a maximum duration, which is rarely reached.
+// travelFor is travel with a maximum duration. Calls rarely reach it.
 func (p *process) travelFor(ctx context.Context, most time.Duration) error {
 	p.mu.Lock()
 	d := time.Duration(100_000 + p.rng.IntN(3_000_000))
@@ -201,7 +201,7 @@ func ask[T any](ctx context.Context, p *process, do func(ctx context.Context) (T
 	return askAt(ctx, p, p.point, p.loses, do)
 }
 
-// look is ask for the polls of loops, during which the process neither dies nor is suspended.
+// look calls the store like ask, for the polls of loops, during which the process neither dies nor is suspended.
 func look[T any](ctx context.Context, p *process, do func(ctx context.Context) (T, error)) (T, error) {
 	return askAt(ctx, p, p.isDead, func() bool { return false }, do)
 }
@@ -212,7 +212,7 @@ func askAt[T any](ctx context.Context, p *process, point, loses func() bool, do 
 		return none, p.cut(ctx)
 	}
 	if p.thaw() {
-		return none, errAway // its connection did not survive that
+		return none, errAway // the process's connection has ended during the suspension
 	}
 	if point() {
 		return none, errCrashed
@@ -245,7 +245,7 @@ func askAt[T any](ctx context.Context, p *process, point, loses func() bool, do 
 	return result, err
 }
 
-// tell is ask for a call that returns only an error.
+// tell calls the store like ask, for a call that returns only an error.
 func tell(ctx context.Context, p *process, do func(ctx context.Context) error) error {
 	_, err := ask(ctx, p, func(ctx context.Context) (struct{}, error) { return struct{}{}, do(ctx) })
 	return err

@@ -16,7 +16,7 @@ import (
 type redriveShadow struct {
 	id    uuid.UUID
 	state entity.RedriveState
-	items []entity.RedriveItem // as last read
+	items []entity.RedriveItem // as the model last read them
 }
 
 // readRedrive applies an audit entry to a redrive.
@@ -117,7 +117,7 @@ func (w *world) checkItem(r entity.Redrive, item entity.RedriveItem) {
 	case entity.ItemDead:
 		agrees = last.To == entity.Dead && last.Verdict != entity.Abandoned
 	case entity.ItemInDoubt:
-		agrees = len(made) > 0 // its own process may have continued since, and know
+		agrees = len(made) > 0 // the process that made the attempt may have learned the result later
 	case entity.ItemSkipped:
 		agrees = len(made) == 0 || item.Reason == repository.SkippedGone || last.To == entity.Pending && last.Verdict != entity.Failed
 	}
@@ -158,7 +158,8 @@ func (w *world) checkSkipped(r entity.Redrive, item entity.RedriveItem) {
 	}
 }
 
-// touchedByOthers reports whether others changed a message since the redrive was created.
+// touchedByOthers reports whether a message was changed by something other than the redrive since the redrive was
+// created.
 func (w *world) touchedByOthers(r entity.Redrive, id uuid.UUID) bool {
 	if w.shadows[id].gone {
 		return true
@@ -178,7 +179,7 @@ func (w *world) touchedByOthers(r entity.Redrive, id uuid.UUID) bool {
 	})
 }
 
-// modelActions are the actions in the audit trail for those of a redrive.
+// modelActions maps each action of a redrive to its action in the audit trail.
 var modelActions = map[entity.RedriveAction]entity.Action{
 	entity.RedriveRequeue: entity.ActionRequeue, entity.RedriveDead: entity.ActionDead,
 	entity.RedriveDelete: entity.ActionDelete, entity.RedriveMap: entity.ActionMap,
@@ -202,8 +203,8 @@ func (w *world) checkChange(r entity.Redrive, item entity.RedriveItem) {
 	}
 }
 
-// watchOrder checks that a redrive which keeps the order of keys sends no message after one of the same key that it
-// has not sent successfully. The caller holds mu.
+// watchOrder checks that a redrive which keeps the order of keys sends no message after a message with the same key
+// that it has not sent successfully. The caller holds mu.
 func (w *world) watchOrder(m entity.Message, redrive uuid.UUID) {
 	if redrive == uuid.Nil || len(m.Record.Key) == 0 {
 		return
@@ -220,7 +221,7 @@ func (w *world) watchOrder(m entity.Message, redrive uuid.UUID) {
 		}
 		earlier, err := w.store.Get(context.Background(), item.MessageID, -1)
 		if err != nil {
-			continue // it was deleted
+			continue // the message was deleted
 		}
 		made := w.attemptsOf(redrive, earlier.ID)
 		if sameKey(earlier, m) && !slices.ContainsFunc(made, func(a entity.Attempt) bool { return a.Verdict == entity.Acknowledged }) {

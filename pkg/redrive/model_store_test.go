@@ -26,7 +26,7 @@ var _ interface {
 	outcomes.Store
 } = (*modelStore)(nil)
 
-// two holds the results of a method that has two.
+// two holds the two results of a method.
 type two[A, B any] struct {
 	a A
 	b B
@@ -237,7 +237,7 @@ func (w *world) unlocked(claims []repository.Claim) []repository.Claim {
 	return slices.DeleteFunc(slices.Clone(claims), func(c repository.Claim) bool { return time.Now().Before(w.locked[c.MessageID]) })
 }
 
-// watchTaken checks that a message which is skipped as taken has changed since it was selected; a lock alone is no
+// watchTaken checks that a message which a redrive skips as taken has changed since it was selected: a lock alone is no
 // reason to skip it.
 func (w *world) watchTaken(ctx context.Context, redrive uuid.UUID, item entity.RedriveItem) {
 	if item.Result != entity.ItemSkipped || item.Reason != repository.SkippedTaken {

@@ -29,7 +29,7 @@ const (
 // when all faults are removed and no work is left.
 //
 // A sequence is determined by its seed, except for the order of simultaneous events: a rare failure may take several
-// tries. DLQ_MODEL_SEED plays only that seed, DLQ_MODEL_COUNT that many from there on.
+// tries. DLQ_MODEL_SEED plays only that seed, and DLQ_MODEL_COUNT plays that many seeds from that seed on.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	first, n := modelSeeds(t)

@@ -24,20 +24,20 @@ type world struct {
 	began  time.Time
 	rng    *rand.Rand
 	store  repository.Repository
-	others sync.WaitGroup // requests, and late records
+	others sync.WaitGroup // goroutines of requests, and of records that are written late
 
 	alive     sync.Mutex
 	processes []*process
 
 	mu        sync.Mutex
 	log       modelLog
-	storeBack time.Time               // the store is unavailable until then
-	locked    map[uuid.UUID]time.Time // another session locks these rows until then
+	storeBack time.Time               // the store is unavailable until this time
+	locked    map[uuid.UUID]time.Time // another session locks these rows until this time
 	place     repository.Partition
-	offset    int64 // of the next dead letter
+	offset    int64 // offset of the next dead letter
 	messages  []uuid.UUID
 	shadows   map[uuid.UUID]*shadow
-	histories map[uuid.UUID][]entity.Attempt // of messages that will be deleted
+	histories map[uuid.UUID][]entity.Attempt // histories of messages that will be deleted
 	records   map[uuid.UUID]entity.Record    // original records of messages
 	edits     map[uuid.UUID]*entity.Edit     // stored edits of attempts
 	leases    map[batchOf]map[uuid.UUID]bool
@@ -45,7 +45,7 @@ type world struct {
 	order     []uuid.UUID // ids of redrives
 	returned  map[uuid.UUID]bool
 	seen      int64       // the last audit entry that the model has read
-	operation []uuid.UUID // of retries that were sent again
+	operation []uuid.UUID // operations of retries whose request was repeated
 
 	failure string
 	kind    string // kind of the failure, without details
@@ -111,7 +111,7 @@ func (w *world) play(commands []command) {
 		p.loops.Wait()
 	}
 	w.others.Wait()
-	elapse(10 * time.Minute) // let abandoned work finish
+	elapse(10 * time.Minute) // lets abandoned work finish
 	w.score.sequences++
 }
 
@@ -135,21 +135,21 @@ func (w *world) failed() bool {
 	return w.failure != ""
 }
 
-// fail records the first difference. The caller holds mu.
+// fail records the first difference between the store and the model. The caller holds mu.
 func (w *world) fail(kind, format string, args ...any) {
 	if w.failure == "" {
 		w.kind, w.failure = kind, kind+": "+fmt.Sprintf(format, args...)
 	}
 }
 
-// want fails unless ok. The caller holds mu.
+// want calls fail unless ok. The caller holds mu.
 func (w *world) want(ok bool, kind, format string, args ...any) {
 	if !ok {
 		w.fail(kind, format, args...)
 	}
 }
 
-// differs is fail for callers without mu.
+// differs calls fail, for callers that do not hold mu.
 func (w *world) differs(kind, format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -196,10 +196,10 @@ func (w *world) add(n int, rng *rand.Rand) {
 
 // ingest stores one dead letter.
 func (w *world) ingest(m entity.Message) repository.Stored {
-	elapse(time.Microsecond) // each is younger than the one before
+	elapse(time.Microsecond) // so that each message is younger than the one before
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for i := range 8 { // ids determined by the seed
+	for i := range 8 { // the seed determines the ids
 		m.ID[8+i] = byte(w.rng.Uint32())
 	}
 	m.ID[8] = m.ID[8]&0x3f | 0x80

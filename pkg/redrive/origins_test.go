@@ -26,11 +26,11 @@ func (b *bench) declareByMapping(dlq, topic string) {
 	check.Must(b.Store.ReplaceMapping(context.Background(), rules, 0, entity.By("admin")))(b)
 }
 
-// The permission matrix of original topics that only a header names: a record in gamma's dead-letter topic says
-// that it failed in beta's topic. Who may send it?
+// A record in gamma's dead-letter topic claims in a header that it failed in beta's topic. The test checks for which
+// principals, and with which configuration, it may be sent.
 func TestClaimedOrigins(t *testing.T) {
 	t.Parallel()
-	const sent, undeclared = "", "UNDECLARED" // why it is skipped
+	const sent, undeclared = "", "UNDECLARED" // reasons why the message is skipped
 	by := func(trust string, rules ...deadletter.OriginRule) func(*bench) {
 		return func(b *bench) { b.Declare(trust, rules...) }
 	}
@@ -40,8 +40,8 @@ func TestClaimedOrigins(t *testing.T) {
 		declare func(b *bench)
 		change  func(*entity.Message)
 
-		// Result of a redrive by principals with the role on everything, on beta*, and on beta* and gamma*; and of
-		// automatic retry.
+		// The expected result of a redrive by a principal with the role on all topics, on beta*, and on beta* and
+		// gamma*, and of automatic retry.
 		all, beta, both, auto string
 	}{
 		"TrustedHeader":             {by(deadletter.TrustHeader), nil, sent, attempt.SkippedNotPermitted, sent, undeclared},
@@ -115,7 +115,7 @@ func (b *bench) wantDecided(id uuid.UUID, reason string) {
 	b.WantState(id, entity.Pending, 0, "")
 }
 
-// wantRedriveOf checks that dry run and redrive of one message agree.
+// wantRedriveOf checks that a dry run and a redrive of one message give the same result.
 func (b *bench) wantRedriveOf(order repository.NewRedrive, reason string) {
 	b.Helper()
 	want := map[string]int{}
@@ -169,8 +169,9 @@ func TestForgedClaimsHoldNothingUp(t *testing.T) {
 	}))
 }
 
-// Setting the original topics of many messages declares them: it needs the role on their dead-letter topic too.
-func TestRedriveThatMapsNeedsTheDeadLetterTopic(t *testing.T) { //nolint:paralleltest // a scenario is parallel
+// Setting the original topics of many messages declares them, so it also needs the role on the messages' dead-letter
+// topics.
+func TestRedriveThatMapsNeedsTheDeadLetterTopic(t *testing.T) { //nolint:paralleltest // scenario calls Parallel
 	scenario(func(b *bench) {
 		guessed := func(m *entity.Message) { m.Origin.Confidence = entity.FromName }
 		foreign := b.Add(1, redrivetest.ClaimingTopic(redrivetest.GammaDLQ, redrivetest.BetaTopic), guessed)[0]
@@ -194,8 +195,8 @@ func TestRedriveThatMapsNeedsTheDeadLetterTopic(t *testing.T) { //nolint:paralle
 	})(t)
 }
 
-// Each read of a record that a pointer refers to is in the audit trail when a user caused it, for one message or in a
-// redrive, and once per redrive however often it is planned.
+// When planning reads a record that a pointer refers to, the audit trail gets an entry if a user caused the read, for
+// one message or in a redrive. A redrive makes one entry, however often the message is planned.
 func TestReadsOfPointersAreAudited(t *testing.T) {
 	t.Parallel()
 	pointer := func(m *entity.Message) {

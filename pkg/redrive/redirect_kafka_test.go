@@ -24,7 +24,7 @@ func TestRealServersRedirect(t *testing.T) {
 	s.fill(n, 100)
 	deleted := s.topic
 	stacktest.DeleteTopic(t, deleted)
-	s.createTopic() // the target
+	s.createTopic() // the target of the redirect
 	order := repository.NewRedrive{
 		Action: entity.RedriveRetry, Selection: entity.Selection{Filter: entity.Filter{Topic: deleted}}, Cause: entity.By("tester"),
 	}
@@ -51,7 +51,7 @@ func TestRealServersRedirect(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for range n {
-		check.Must(reader.ReadMessage(ctx))(t) // it commits
+		check.Must(reader.ReadMessage(ctx))(t) // the reader commits the offset
 	}
 	cfg := redrive.DefaultConfig()
 	cfg.OutcomeInterval, cfg.ConsumerGroups = 100*time.Millisecond, []outcomes.Rule{{Topic: s.topic, Group: group}}

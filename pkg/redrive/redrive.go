@@ -16,16 +16,16 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
-// Store is the part of a repository that attempts and retries of whole topics need. A store that is also a
-// bulk.Selections supports all redrives, one that is also an outcomes.Store keeps outcomes, and one with RedirectTargets
-// redirects.
+// Store is the part of a repository that attempts and retries of whole topics need. A store that implements more
+// interfaces supports more: with bulk.Selections all redrives, with outcomes.Store the outcomes, and with
+// RedirectTargets the redirects.
 type Store interface {
 	attempt.Store
 	bulk.Store
 	auto.Store
 }
 
-// Publisher writes messages to their topics, or to those of their edits.
+// Publisher writes the records of messages to their original topics, or to the topics that their edits name.
 type Publisher = attempt.Publisher
 
 // Offsets reads the committed offsets of consumer groups from Kafka.
@@ -36,8 +36,8 @@ type Schemas = bulk.Schemas
 
 // Service makes attempts and runs redrives. It is safe for concurrent use, and many processes may share one store.
 type Service struct {
-	*attempt.Retrier // for operators: single messages
-	*bulk.Redrives   // for operators: redrives
+	*attempt.Retrier // retries of single messages, for operators
+	*bulk.Redrives   // redrives, for operators
 	settler          *attempt.Settler
 	runner           *bulk.Runner
 	auto             *auto.Retrier
@@ -54,7 +54,8 @@ type options struct {
 // Option changes what New returns.
 type Option func(*options)
 
-// WithTracing makes spans of redrives' batches, automatic batches and settled claims, not of polling for work.
+// WithTracing makes spans of redrives' batches, of automatic batches and of settled claims, but not of polls that find
+// no work.
 func WithTracing(provider trace.TracerProvider) Option {
 	return func(o *options) { o.tracing = provider }
 }
@@ -67,8 +68,8 @@ func WithTopicLabels(label func(topic string) string) Option {
 // WithOrigins sets how original topics are judged. Without it every original topic counts as declared.
 func WithOrigins(judge attempt.Judge) Option { return func(o *options) { o.attempt.Judge = judge } }
 
-// WithSchemas sets what decodes and encodes payloads with the schemas of a registry; nil, as without it: no payload has
-// one.
+// WithSchemas sets the source that decodes and encodes payloads with the schemas of a registry. With nil, or without
+// this option, no payload has a schema.
 func WithSchemas(s Schemas) Option { return func(o *options) { o.schemas = s } }
 
 // New returns a Service whose metrics are in registry. cfg must be valid.

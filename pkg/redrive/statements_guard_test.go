@@ -19,8 +19,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestStatementsOfRetryAll limits the number of statements while 1,000 messages are sent back, including polling for
-// other work.
+// TestStatementsOfRetryAll limits the number of SQL statements while 1,000 messages are sent back, including those that
+// poll for other work.
 func TestStatementsOfRetryAll(t *testing.T) {
 	t.Parallel()
 	const n, most = 1000, 25
@@ -50,8 +50,8 @@ func TestStatementsOfRetryAll(t *testing.T) {
 	check.True(t, got <= most, "statements for %d messages = %d, want at most %d", n, got, most)
 }
 
-// polled counts how often the state of a redrive is read, which depends on the duration of the redrive, and so on the
-// load of the machine.
+// polled counts the reads of a redrive's state, because their number depends on the duration of the redrive, and so on
+// the load of the machine.
 type polled struct {
 	*postgres.Store
 	polls atomic.Int64

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// The bytes that are reserved for each answer at its beginning, and for one that needs more: about twice the
-	// largest page of a store.
+	// pageReservation is reserved for each answer when it begins; largeReservation, at least, for an answer that needs
+	// more: the largest page of a store and a quarter more.
 	pageReservation  = 1 << 20
 	largeReservation = repository.ListPageLimit + repository.ListPageLimit/4
 )
@@ -29,8 +29,8 @@ var (
 	errNoMemory = errors.New("no memory for the answer now")
 )
 
-// limits are shared by all requests. They limit the number of answers in progress, the number of exports in
-// progress, and the bytes of answers in memory, and let one value at a time be larger than a principal's share.
+// limits are shared by all requests. They limit the number of answers in progress, the number of exports in progress,
+// and the bytes of answers in memory. They allow only one value at a time that is larger than a principal's share.
 type limits struct {
 	pages, exports, bytes, large *budget
 }
@@ -39,18 +39,18 @@ func newLimits(cfg Config) limits {
 	return limits{newBudget(int64(cfg.MaxPages)), newBudget(int64(cfg.MaxExports)), newBudget(cfg.BufferBytes), newBudget(1)}
 }
 
-// account is one request's share of the limits. API calls of a console page use the page's account, so that a page
-// never waits for itself. It is safe for concurrent use.
+// account is one request's share of the limits. API calls of a console page use the page's account, so that they never
+// wait for what the page itself holds. It is safe for concurrent use.
 type account struct {
 	limits limits
 
 	mu       sync.Mutex
 	who      string
-	slot     *budget // nil: not entered yet
+	slot     *budget // nil: enter was not called yet
 	reserved int64   // bytes
-	taken    int64   // of them, used by values that were read
-	wanted   int64   // by a read that ended for lack of room
-	large    bool    // it has a value that is larger than a share
+	taken    int64   // part of reserved that values already read use
+	wanted   int64   // the reservation that the last read lacked
+	large    bool    // the answer has a value that is larger than a principal's share
 }
 
 type accountKey struct{}
@@ -61,7 +61,7 @@ func accountOf(ctx context.Context) *account {
 	return a
 }
 
-// enter, when it is first called, waits for a slot and reserves memory for a small answer.
+// enter waits for a slot, when it is first called, and reserves memory for a small answer.
 func (a *account) enter(ctx context.Context, who string, slots *budget) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -97,8 +97,8 @@ func (a *account) Take(n int64) error {
 	return errNoMemory
 }
 
-// reserveMore waits for the memory that the last read lacked. The read is repeated from mark, the bytes that were
-// taken before it.
+// reserveMore waits for the memory that the last read lacked. mark is the number of bytes that were taken before that
+// read, which the caller then repeats.
 func (a *account) reserveMore(ctx context.Context, mark int64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -167,14 +167,14 @@ func (a *account) close() {
 	a.limits.bytes.release(a.who, a.reserved)
 	a.slot.release(a.who, 1)
 	if a.large {
-		debug.FreeOSMemory() // this value must be freed before the next one is read
+		debug.FreeOSMemory() // free this large value before the next one is read
 		a.limits.large.release(a.who, 1)
 	}
 	a.slot, a.reserved, a.taken, a.large = nil, 0, 0, false
 }
 
-// refusal returns the error that names the limit: 429 where the client's own requests use it up, 503 where those of
-// all clients do.
+// refusal returns an error that names the limit: of status 429 when the client's own requests have used up its share,
+// and of 503 when the requests of all clients have used up the limit.
 func (a *account) refusal(err error, of *budget) error {
 	what, setting := "bytes of answers", "buffer_bytes"
 	switch of {
@@ -184,7 +184,7 @@ func (a *account) refusal(err error, of *budget) error {
 		what, setting = "answers", "max_pages"
 	case a.limits.large:
 		what, setting = "value larger than a share", "buffer_bytes"
-		if errors.Is(err, errShare) { // a single value cannot be shared
+		if errors.Is(err, errShare) { // this limit allows one value, so there are no shares
 			err = errFull
 		}
 	}
@@ -208,7 +208,8 @@ func (l limits) reserve(ctx context.Context, size int64) error {
 	return accountOf(ctx).takeValue(ctx, size)
 }
 
-// limited gives a read or an export its account, and closes it after the handler has returned, even if that is late.
+// limited gives a read or an export its account, and closes the account when the handler has returned, also when that
+// is after the request's time limit.
 func (l limits) limited(rt route, client func(*http.Request) string, handle handler) handler {
 	if rt.kind != read && rt.kind != stream {
 		return handle
@@ -302,7 +303,7 @@ func (b *budget) force(who string, n int64) {
 }
 
 // wait takes n units for who, and waits at most budgetTimeout for them. The error is errShare when the principal's own
-// share is used up, errFull when the budget is, or that of a context that ends first.
+// share is used up, errFull when the whole budget is used up, and the context's error when ctx ends first.
 func (b *budget) wait(ctx context.Context, who string, n int64) error {
 	b.mu.Lock()
 	if b.take(who, n) {
@@ -330,7 +331,7 @@ func (b *budget) wait(ctx context.Context, who string, n int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	at := slices.Index(b.waiting, w)
-	if at < 0 { // granted at the same moment
+	if at < 0 { // the units were granted as the wait ended
 		return nil
 	}
 	b.waiting = slices.Delete(b.waiting, at, at+1)

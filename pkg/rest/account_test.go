@@ -19,7 +19,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/repositorytest/fake"
 )
 
-// nothingHeld checks that all reservations were given back.
+// nothingHeld checks that all reservations were released.
 func nothingHeld(t *testing.T, s *Server) {
 	t.Helper()
 	for name, b := range map[string]*budget{"pages": s.limits.pages, "exports": s.limits.exports, "bytes": s.limits.bytes, "large": s.limits.large} {
@@ -29,8 +29,8 @@ func nothingHeld(t *testing.T, s *Server) {
 	}
 }
 
-// One client gets at most half of a budget, all clients together the whole, and a waiting client gets units that are
-// released.
+// One client gets at most half of a budget, all clients together get the whole budget, and a waiting client gets units
+// that are released.
 func TestBudgetIsShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestBudgetIsShared(t *testing.T) {
 type stuck struct {
 	httptest.ResponseRecorder
 	reading chan struct{}
-	left    chan struct{} // closed when the answer is whole
+	left    chan struct{} // closed when the answer is complete
 }
 
 // asks sends a request of a client that reads nothing, and returns when the server waits for the client.
@@ -125,8 +125,8 @@ func (namedBy) Authenticate(_ context.Context, r *http.Request) (auth.Principal,
 	return auth.Principal{Name: name, Grants: []auth.Grant{{Role: auth.Admin, All: true}}}, nil
 }
 
-// Other clients are served however many answers one client does not read, and that client learns which limit it has
-// reached.
+// A client that does not read many answers does not stop the answers to other clients, and gets an error that names the
+// limit that it has reached.
 func TestPages_ReadersThatReadNothing(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -198,9 +198,9 @@ func pageStore(s *fake.Store, messages int, bytes int64) (store *hooked, reads *
 	return store, reads
 }
 
-// A large page waits for memory without holding a connection of the store, reads again, and is refused when no
-// memory is free for a long time. A page that is larger than a share is refused at once, and not tried again for
-// ever.
+// A request for a large page waits for memory without holding a connection of the store, and then reads again. It is
+// refused when no memory is free for a long time. A page that is larger than a client's share is refused at once, and
+// not tried again for ever.
 func TestPages_LargeOnesWaitForRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -221,7 +221,7 @@ func TestPages_LargeOnesWaitForRoom(t *testing.T) {
 		check.True(t, *reads == 4, "%d reads, want one for what was refused", *reads)
 		wantStatus(t, f.from("10.0.0.2:2", "GET", "/api/v1/messages"), 200)
 		*reads = 0
-		fourth := f.asks(page()) // waits
+		fourth := f.asks(page()) // this request waits for memory
 		if got := bytes.used; *reads != 1 || got > 50<<20 {
 			t.Errorf("%d reads and %d bytes while one waits, want one read and what was held before", *reads, got)
 		}
@@ -277,7 +277,7 @@ func TestAccount_IsClosedHoweverARequestEnds(t *testing.T) {
 						time.AfterFunc(time.Second, leave)
 					}
 					f.server.Handler().ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, http.NoBody).WithContext(ctx))
-					<-time.After(2 * time.Minute) // fake time: the store returns
+					<-time.After(2 * time.Minute) // fake time, in which the store returns
 					synctest.Wait()
 					if t.Failed() {
 						t.Log(name, path, leaves)
@@ -289,11 +289,12 @@ func TestAccount_IsClosedHoweverARequestEnds(t *testing.T) {
 	}
 }
 
-// A page of the console has one reservation, however often it calls the API, and none without a call.
+// A page of the console has one reservation, however often it calls the API; a page that does not call the API has
+// none.
 func TestMount_CallsOfOnePageAreOneAnswer(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA)).undocumented()
-	f.cfg.MaxPages = 1 // a second one would wait for the first
+	f.cfg.MaxPages = 1 // a second reservation would wait for the first
 	f.open().server.Mount(http.MethodGet, "/page", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for range 3 {
 			wantStatus(t, f.send(httptest.NewRequest(http.MethodGet, "/api/v1/messages", http.NoBody).WithContext(r.Context())), 200)
@@ -307,7 +308,7 @@ func TestMount_CallsOfOnePageAreOneAnswer(t *testing.T) {
 	nothingHeld(t, f.server)
 }
 
-// Values that are larger than one client's share are in memory one at a time, until they are written.
+// Of the values that are larger than one client's share, only one at a time is in memory, until it is written.
 func TestPayload_LargeOnesOneAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -324,7 +325,7 @@ func TestPayload_LargeOnesOneAtATime(t *testing.T) {
 		wantEnvelope(t, f.send(value("10.0.0.2")), http.StatusServiceUnavailable)
 		second := f.asks(value("10.0.0.2"))
 		check.True(t, fetched == 1, "%d values were fetched while one is on its way, want 1", fetched)
-		wantStatus(t, f.from("10.0.0.2:1", "GET", "/api/v1/messages"), 200) // another read goes on meanwhile
+		wantStatus(t, f.from("10.0.0.2:1", "GET", "/api/v1/messages"), 200) // meanwhile another read is answered
 		first.reads()
 		second.reads()
 		if second.Code != 200 || fetched != 2 {

@@ -13,7 +13,7 @@ import (
 // proxies are the networks of server.trusted_proxies.
 type proxies []netip.Prefix
 
-// parseProxies reads addresses and networks. Its error begins with the key below server.
+// parseProxies reads addresses and networks. Its error begins with the name of the setting, without the prefix server.
 func parseProxies(texts []string) (proxies, error) {
 	var all proxies
 	for i, text := range texts {
@@ -34,9 +34,9 @@ func (p proxies) has(address netip.Addr) bool {
 	return slices.ContainsFunc(p, func(network netip.Prefix) bool { return network.Contains(address) })
 }
 
-// client returns the address of the client: the peer's address or, if the peer is a trusted proxy, the last address
-// in X-Forwarded-For that is no trusted proxy. A client can forge the addresses to the left of that. A peer without
-// an address, such as a socket, has the zero Addr.
+// client returns the address of the client: the peer's address or, if the peer is a trusted proxy, the last address in
+// X-Forwarded-For that is no trusted proxy. A client can forge the addresses to the left of that one. For a peer
+// without an address, such as a Unix socket, it returns the zero Addr.
 func (p proxies) client(r *http.Request) netip.Addr {
 	address := parseAddress(r.RemoteAddr)
 	if !p.has(address) {
@@ -76,7 +76,7 @@ func clientNetwork(r *http.Request) netip.Prefix {
 		bits = 64
 	}
 	network, err := address.Prefix(bits)
-	if err != nil { // of the zero Addr
+	if err != nil { // the address is the zero Addr
 		return netip.Prefix{}
 	}
 	return network
@@ -94,7 +94,8 @@ type hosts []*regexp.Regexp
 
 var hostPattern = regexp.MustCompile(`^[a-z0-9*]([a-z0-9._*-]*[a-z0-9*])?$`)
 
-// parseHosts reads globs, whose star is any text. Its error begins with the key below server.
+// parseHosts reads globs, in which a star matches any text. Its error begins with the name of the setting, without the
+// prefix server.
 func parseHosts(globs []string) (hosts, error) {
 	var all hosts
 	for i, glob := range globs {

@@ -38,10 +38,11 @@ func TestArchive(t *testing.T) {
 type fetching struct {
 	value   []byte
 	err     error
-	fetched *int // counts; or nil
+	fetched *int // counts the calls of Fetch; nil: not counted
 }
 
-// pointers is a Dialects for which records without key and value are pointers.
+// pointers is a Dialects that treats a record with headers but without key and value as a pointer, which only names
+// another record.
 type pointers struct{ noDialects }
 
 func (pointers) IsPointer(m *entity.Message) bool {
@@ -55,7 +56,7 @@ func (f fetching) Fetch(context.Context, entity.Message) (entity.Record, error) 
 	return entity.Record{Value: f.value}, f.err
 }
 
-// A single message shows the source of each of its values.
+// The answer for a single message shows the source of each derived field.
 func TestGet_Derived(t *testing.T) {
 	t.Parallel()
 	partition, offset := int32(3), int64(9)

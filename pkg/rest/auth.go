@@ -79,7 +79,8 @@ func (a *authentication) sameSite(next http.Handler) http.Handler {
 	})
 }
 
-// tooManyAttempts returns the answer to a further failure. It is the same for every invalid token.
+// tooManyAttempts returns the answer for an address that has sent too many invalid tokens. It is the same for every
+// invalid token.
 func (a *authentication) tooManyAttempts(r *http.Request) error {
 	err := respond.Refused(respond.ErrRateLimited, "too many invalid tokens came from this address",
 		respond.Detail{Field: "Authorization", Reason: "is not valid; this address has sent too many invalid tokens"})
@@ -152,10 +153,10 @@ func (a *attempts) failed(client netip.Prefix) bool {
 		place = a.order.PushFront(&failures{client: client})
 		a.clients[client] = place
 	}
-	*place.Value.(*failures) = failures{client, level, now} //nolint:forcetypeassert // the list has no others
+	*place.Value.(*failures) = failures{client, level, now} //nolint:forcetypeassert // the list has only *failures
 	a.order.MoveToFront(place)
 	if a.order.Len() > maxAddresses {
-		last := a.order.Remove(a.order.Back()).(*failures) //nolint:forcetypeassert // as above
+		last := a.order.Remove(a.order.Back()).(*failures) //nolint:forcetypeassert // the list has only *failures
 		delete(a.clients, last.client)
 	}
 	return true
@@ -174,12 +175,12 @@ func (a *attempts) level(client netip.Prefix, now time.Time) float64 {
 	if !known {
 		return 0
 	}
-	f := place.Value.(*failures) //nolint:forcetypeassert // as above
+	f := place.Value.(*failures) //nolint:forcetypeassert // the list has only *failures
 	return max(0, f.level-float64(now.Sub(f.at))/float64(attemptPause))
 }
 
-// SignIns limits the failed sign-ins of each address on mounted pages, counted together with its requests with
-// invalid tokens. The request must come from the server.
+// SignIns limits the failed sign-ins of each address on mounted pages. They are counted together with the address's API
+// requests with invalid tokens. Its methods accept only requests that the server has passed to a mounted page.
 type SignIns struct{ attempts *attempts }
 
 // Wait returns how long the sender of the request has to wait; 0 for no wait.

@@ -86,12 +86,12 @@ func TestSharedTopicIsListedByWhatOneSees(t *testing.T) {
 	}
 }
 
-// A retry of a topic, or of a selection, takes no message of topics on which its creator has no role.
+// A retry of a topic, or of a selection, includes no message of topics on which its creator has no role.
 func TestRedrivesTakeOnlyWhatOneMay(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, target, body string
-		want               int // selected that are not skipped
+		want               int // selected messages that are not skipped
 	}{
 		{"RetryAll", "/api/v1/dlq/shared.dlq.v1/retry-all", "", 6},
 		{"Filter", redrivesPath, `{"filter":{"topic":"shared.dlq.v1"}}`, 6},
@@ -180,7 +180,8 @@ func TestRedrivesAreSeenByTheirMakersAndThoseWhoSeeEverything(t *testing.T) {
 	}
 }
 
-// A redrive outlives the grants of its creator: without them, the creator can neither see nor change it.
+// A redrive continues to exist when its creator loses the grants for its topics; the creator can then neither see nor
+// change it.
 func TestRedriveIsHeldAgainstTodaysGrants(t *testing.T) {
 	t.Parallel()
 	then := person("ana", "orders.*,payments.*", auth.Operator, auth.Edit)

@@ -31,7 +31,7 @@ func (p people) Authenticate(_ context.Context, r *http.Request) (auth.Principal
 	return found, nil
 }
 
-// person returns a principal with the roles on the topics; "*" is everything.
+// person returns a principal with the roles on the topics; "*" means all topics.
 func person(name string, topics string, roles ...auth.Role) auth.Principal {
 	p := auth.Principal{Name: name}
 	for _, role := range roles {
@@ -85,7 +85,8 @@ func TestAuthentication(t *testing.T) {
 			t.Errorf("GET %s: got %+v, want nothing of the reason", target, e)
 		}
 	}
-	wantEnvelope(t, f.do("PATCH", "/api/v1/session", ""), 401) // nor which methods there are
+	// The answer does not reveal either which methods the route has.
+	wantEnvelope(t, f.do("PATCH", "/api/v1/session", ""), 401)
 	if got := logs.FilterMessage("request was not authenticated").Len(); got != 6 {
 		t.Errorf("logged %d refusals, want 6", got)
 	}
@@ -107,7 +108,7 @@ func TestSession(t *testing.T) {
 		`{"name":"root","mode":"token","grants":[{"role":"admin","topics":["*"]},{"role":"unmask","topics":["*"]}],"masking":false}`)
 	wantAnswer(t, f.by("new", "GET", "/api/v1/session", ""), 200, `{"name":"new","mode":"token","grants":[],"masking":false}`)
 
-	// The session of a request without credentials says that none are needed.
+	// Without authentication, the session says that requests need no credentials.
 	wantAnswer(t, newFixture().open().do("GET", "/api/v1/session", ""), 200,
 		`{"name":"anonymous","mode":"none","grants":[{"role":"admin","topics":["*"]},{"role":"unmask","topics":["*"]}],"masking":false}`)
 }
@@ -146,7 +147,7 @@ func TestCrossSiteChangesAreRefused(t *testing.T) {
 	}
 }
 
-// A principal's actions carry its name in the audit trail, and its idempotency keys are its own.
+// The audit trail names the principal that made a change, and different principals may use the same idempotency key.
 func TestPrincipalIsTheActor(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA), message(idB)).guarded(person("ana", "*", auth.Admin), person("bob", "*", auth.Admin))
@@ -163,8 +164,8 @@ func TestPrincipalIsTheActor(t *testing.T) {
 	}
 }
 
-// A stored answer is sent again also when its object has moved: for callers with limited roles, any other answer
-// would look as if the object was lost.
+// The stored answer to a request with an Idempotency-Key is sent again also when the object was restored meanwhile: for
+// callers with limited roles, any other answer would look as if the object was lost.
 func TestStoredAnswerIsSentAgainWithoutALookAtTheObject(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA)).guarded(person("ana", "orders.*", auth.Operator), person("bob", "orders.*", auth.Operator))

@@ -40,17 +40,18 @@ type Config struct {
 	// RequestTimeout bounds all requests except retries, which have limits of their own, and exports.
 	RequestTimeout time.Duration `mapstructure:"request_timeout"`
 
-	// MinWriteRate is how many bytes of an answer a client must read per second; it is disconnected when it is
-	// writeGrace late.
+	// MinWriteRate is how many bytes of an answer a client must read per second; a client that is writeGrace late is
+	// disconnected.
 	MinWriteRate int64 `mapstructure:"min_write_rate"`
 
 	// MaxPages is how many reads one process answers at a time, BufferBytes how much memory their answers may use
-	// together until they are written. One principal or, without authentication, one address gets at most half of each.
+	// together until they are written. One principal or, without authentication, one address gets at most half of each
+	// limit.
 	MaxPages    int   `mapstructure:"max_pages"`
 	BufferBytes int64 `mapstructure:"buffer_bytes"`
 
-	// MaxExports is how many exports one process sends at a time, half of them to one principal; ExportTimeout
-	// is how long one may take: each holds a connection to the store and a snapshot of it.
+	// MaxExports is how many exports one process sends at a time, at most half of them to one principal. ExportTimeout
+	// is how long one export may take, because each export holds a connection to the store and a snapshot of its data.
 	MaxExports    int           `mapstructure:"max_exports"`
 	ExportTimeout time.Duration `mapstructure:"export_timeout"`
 

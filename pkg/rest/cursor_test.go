@@ -72,7 +72,7 @@ func manyFixture(t *testing.T) (*fixture, []string) {
 	return f.open(), ids
 }
 
-// Every list is complete when it is read page by page, although all its items have the same time.
+// Every list is complete when it is read page by page, also when all its items have the same time.
 func TestLists(t *testing.T) {
 	t.Parallel()
 	f, ids := manyFixture(t)
@@ -198,5 +198,6 @@ func TestAudit(t *testing.T) {
 		`","from":null,"to":"running",`+
 		`"retry_count":null,"error_class":null,"error":null,"actor":"anonymous","reason":null,"request_id":"test-1","trace_id":null,`+
 		`"actor_kind":"person","entries":1,"redrive":{"action":"delete","selected":1}}],"next_cursor":null}`)
-	wantStatus(t, f.do("GET", "/api/v1/audit?by_request=true", ""), 200, `"action":"create"`, `"action":"dead"`) // with one X-Request-Id
+	// The two requests had the same X-Request-Id.
+	wantStatus(t, f.do("GET", "/api/v1/audit?by_request=true", ""), 200, `"action":"create"`, `"action":"dead"`)
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi/openapitest"
 )
 
-// differences collects the deviations from the API's document that the requests of all tests have shown. Most tests
-// send requests far away from their *testing.T, so they are reported at the end.
+// differences collects the deviations from the API's document that the requests of all tests have shown. Most helpers
+// that send requests have no *testing.T, so TestMain reports the deviations at the end.
 var differences struct {
 	sync.Mutex
 	seen []string
@@ -51,7 +51,7 @@ func remembered(r *http.Request) []byte {
 	body, err := io.ReadAll(r.Body)
 	_ = r.Body.Close()
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	if err != nil { // the test uses a body that fails
+	if err != nil { // the test's body fails at this point; the copy fails there too
 		r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), iotest.ErrReader(err)))
 	}
 	return body

@@ -21,7 +21,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi"
 )
 
-// Every request in the API document gets the answer written there, and every route has one.
+// Every request in the API document gets the answer written there, and every route has such a request.
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	doc, err := openapi.Read(openapi.Document)
@@ -66,7 +66,7 @@ var (
 	}
 )
 
-// cluster gives Kafka's answers for the examples.
+// cluster is an Inspector that gives Kafka's part of the document's examples.
 type cluster struct{}
 
 func (cluster) Inspect(_ context.Context, questions []entity.ReplayQuestion) (list []entity.ReplayHealth) {
@@ -109,7 +109,7 @@ func documentFixture() *fixture {
 			_, err = f.redriver.Pause(context.Background(), id, entity.By(anonymous))
 		}
 		if err != nil {
-			panic(err) // a fault of the test itself
+			panic(err) // an error here is a fault of the test itself
 		}
 	}
 	view := entity.View{ID: idView, Name: "Dead orders", Owner: anonymous, Shared: true, List: "messages", Query: "status=DEAD&topic=orders.*"}

@@ -98,7 +98,7 @@ func TestEdit_Bad(t *testing.T) {
 	}
 }
 
-// An edit needs the role on the original topic and on the topic that it sets.
+// An edit needs the role on the original topic and on the target topic that the edit sets.
 func TestEdit_NeedsItsOwnGrant(t *testing.T) {
 	t.Parallel()
 	f, orders := orderingFixture(message(idA))
@@ -116,7 +116,7 @@ func TestEdit_NeedsItsOwnGrant(t *testing.T) {
 	wantStatus(t, f.by("ed", "POST", redrivesPath, order), 202)
 }
 
-// The history shows how the sent record differed; the message is unchanged.
+// The history shows how the edited record that was sent differs from the message; the stored message is unchanged.
 func TestEdit_HistoryHasTheDifference(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA)).open()
@@ -130,7 +130,7 @@ func TestEdit_HistoryHasTheDifference(t *testing.T) {
 	}
 }
 
-// A payload that cannot be compared is still reported as changed.
+// An edited payload that cannot be compared with the message's as JSON is still reported as changed.
 func TestEdit_HistoryOfWhatIsNotJSON(t *testing.T) {
 	t.Parallel()
 	for value, edit := range map[string]string{"\xff": `{"payload":1}`, `{"a":1}`: `{"payload_base64":"/w=="}`, `{"a":2}`: `{"payload_null":true}`} {

@@ -14,7 +14,7 @@ import (
 // reporter answers and logs the errors of requests.
 type reporter struct{ logger *zap.Logger }
 
-// fail answers with the envelope, and logs the cause once unless it is the client's fault.
+// fail answers with the JSON of the error, and logs its cause once unless the error is the client's fault.
 func (p reporter) fail(w http.ResponseWriter, r *http.Request, err error) {
 	a := respond.AnswerTo(err)
 	x := exchangeOf(r)

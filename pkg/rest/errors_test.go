@@ -15,7 +15,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/respond"
 )
 
-// One row for each kind of error, wrapped as the store or the redriver returns it.
+// Each kind of error, wrapped as the store or the redriver returns it, has its own answer.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -113,7 +113,8 @@ func TestPanicIsAnAnswer(t *testing.T) {
 	f.over(store).open()
 	for n, w := range []*reply{
 		f.do("POST", "/api/v1/dlq/t/retry-all", ""),
-		f.do("GET", "/api/v1/dlq/orders.dlq.v1", ""), // in a goroutine of its own, where a panic ends programs
+		// The handler runs in a goroutine of its own, where a panic would end the program.
+		f.do("GET", "/api/v1/dlq/orders.dlq.v1", ""),
 	} {
 		wantAnswer(t, w, 500, errorJSON(respond.CodeInternal, "internal error", `[]`))
 		if logs.Len() != 2 || !strings.Contains(fmt.Sprint(logs.All()[n].ContextMap()["error"]), "goroutine") {

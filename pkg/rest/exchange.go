@@ -23,23 +23,23 @@ import (
 type exchange struct {
 	http.ResponseWriter
 	info    request.Info
-	route   string // the template that matched, or unmatched
+	route   string // the path template of the matching route, or the text "unmatched"
 	status  int    // 0 until the answer began
 	bytes   int64
-	pace    *pace           // of the connection; an inner call uses the outer exchange's
-	inner   bool            // an inner call: the outer exchange writes to the connection
+	pace    *pace           // of the connection; an inner call has the pace of the outer exchange
+	inner   bool            // this is a console page's call of the API; the page's exchange writes to the connection
 	slow    bool            // the client read the answer too slowly
-	address netip.Addr      // of the client; the zero Addr when it has none
+	address netip.Addr      // of the client; the zero Addr when the client has none
 	client  context.Context // ends when the client leaves
 	span    trace.Span      // nil: not traced
-	asked   http.Header     // of the request
+	asked   http.Header     // headers of the request
 	broken  bool            // the connection is cut, because the answer is incomplete
 }
 
 type exchangeKey struct{}
 
 func exchangeOf(r *http.Request) *exchange {
-	return r.Context().Value(exchangeKey{}).(*exchange) //nolint:forcetypeassert // observe put it there
+	return r.Context().Value(exchangeKey{}).(*exchange) //nolint:forcetypeassert // observe has put the exchange there
 }
 
 // WriteHeader records the status and starts the time in which the client must read the answer. Interim answers (1xx)
@@ -70,7 +70,7 @@ func (x *exchange) Write(b []byte) (int, error) {
 
 func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
 
-// parentOf returns the trace context that a request carries; none when it has two. The tracestate is left out.
+// parentOf returns the trace context that a request carries; none when the request has two. The tracestate is left out.
 func parentOf(header http.Header) trace.SpanContext {
 	values := header.Values("Traceparent")
 	if len(values) != 1 {
@@ -79,8 +79,8 @@ func parentOf(header http.Header) trace.SpanContext {
 	return traces.Parse(values[0])
 }
 
-// traceID returns the id of the trace that the request carries, else of the one that starts here if it is recorded;
-// "" for none.
+// traceID returns the id of the trace that the request carries, else the id of the trace that starts with this request
+// if that trace is recorded, else "".
 func traceID(header http.Header, at trace.SpanContext) string {
 	if from := parentOf(header); from.IsValid() {
 		return from.TraceID().String()
@@ -118,8 +118,8 @@ func (x *exchange) endSpan() {
 	x.span.End()
 }
 
-// ids returns the trace and span ids for a log line about the exchange, followed by the line's own fields. Without
-// spans, the trace id is that of the request.
+// ids returns the trace and span ids for a log line about the exchange, followed by the line's own fields. Without a
+// span, the trace id is the one that the request carries.
 func (x *exchange) ids(more ...zap.Field) []zap.Field {
 	fields := append(make([]zap.Field, 0, len(more)+3), zap.String("request_id", x.info.ID))
 	if at := x.spanContext(); at.IsValid() {
@@ -171,10 +171,10 @@ func scheme(r *http.Request) string {
 }
 
 const (
-	// writeGrace is how far a client may fall short of the rate.
+	// writeGrace is how late a client may be, compared with reading at the minimum rate.
 	writeGrace = 10 * time.Second
 
-	// writeStep is how much is written at a time: each step has a deadline of its own.
+	// writeStep is the number of bytes that are written at a time, each time with a new deadline.
 	writeStep = 32 << 10
 )
 
@@ -184,13 +184,13 @@ type pace struct {
 	control *http.ResponseController // without effect in tests, which have no connection
 	rate    int64                    // bytes a second
 	whole   time.Duration            // the client's time for an answer, unless endAt sets more
-	until   time.Time                // the end of that time; zero: the answer has not started
+	until   time.Time                // the end of the client's time; zero: the answer has not started
 	late    time.Duration            // by how much the client is late
 }
 
 func newPace(w http.ResponseWriter, rate int64, whole time.Duration) *pace {
 	p := &pace{control: http.NewResponseController(w), rate: rate, whole: whole}
-	_ = p.control.SetWriteDeadline(time.Time{}) // the connection's last answer left a deadline
+	_ = p.control.SetWriteDeadline(time.Time{}) // removes a deadline that the connection's last answer left
 	return p
 }
 

@@ -56,8 +56,8 @@ func TestExport_OnlySoManyAtATime(t *testing.T) {
 			<-begun
 		}
 		refused("10.0.0.3:1000", 503, "4 exports are all")
-		wantStatus(t, f.do("HEAD", "/api/v1/export", ""), 200) // it holds nothing
-		go export("10.0.0.3:1000")                             // it waits
+		wantStatus(t, f.do("HEAD", "/api/v1/export", ""), 200) // HEAD holds no connection of the store
+		go export("10.0.0.3:1000")                             // this export waits
 		synctest.Wait()
 		close(release)
 		<-begun
@@ -78,7 +78,7 @@ func TestExport_WholeOfItHasItsTime(t *testing.T) {
 		f.over(&endless{Store: f.memory}).open()
 		client, began := &reader{header: http.Header{}, takes: atRate(4 << 10)}, time.Now()
 		defer func() {
-			if p := recover(); p != http.ErrAbortHandler { //nolint:errorlint // that very one
+			if p := recover(); p != http.ErrAbortHandler { //nolint:errorlint // net/http uses ==
 				t.Errorf("panic %v, want the connection broken", p)
 			}
 			if took := time.Since(began); took != 15*time.Minute || client.written == 0 {
@@ -111,7 +111,8 @@ func TestExport_CellsOfOtherSeparators(t *testing.T) {
 	}
 }
 
-// A message is one line whatever white space its producer put between the tokens, and its meaning does not change.
+// An exported message is one line, whatever white space its producer put between the tokens of its JSON, and the
+// meaning of the JSON does not change.
 func TestExport_OneLineForEachMessage(t *testing.T) {
 	t.Parallel()
 	const forged = `{"id":"forged"}`

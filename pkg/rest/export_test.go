@@ -21,7 +21,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
 )
 
-// An export has exactly the messages that a search finds, one a line, in the form of lists.
+// An export has exactly the messages that a search finds, one per line, as JSON like in lists.
 func TestExport_IsTheFilter(t *testing.T) {
 	t.Parallel()
 	f := searchFixture(t)
@@ -55,7 +55,7 @@ func TestExport_IsBounded(t *testing.T) {
 	}
 }
 
-// Every line of a CSV has the columns that its first line names, and they are those of the JSON.
+// Every line of a CSV has the columns that its first line names, which are the fields of the JSON in the same order.
 func TestExport_CSV(t *testing.T) {
 	t.Parallel()
 	f := newFixture(resttest.Full(withValue(`{"a": "x,\"y\"", "b":"修正"}`)))
@@ -140,7 +140,7 @@ func (e *endless) Export(ctx context.Context, _ repository.ExportQuery, yield fu
 	return e.err
 }
 
-// A client that leaves ends the store's work.
+// When the client disconnects, the store ends its query.
 func TestExport_ClientThatLeavesEndsTheQuery(t *testing.T) {
 	t.Parallel()
 	f := newFixture()
@@ -197,7 +197,7 @@ func (d discard) Header() http.Header         { return d.header }
 func (d discard) WriteHeader(int)             {}
 func (d discard) Write(b []byte) (int, error) { return len(b), nil }
 
-// Memory does not grow with the number of messages.
+// The memory that an export uses does not grow with the number of messages.
 func TestExport_ConstantMemory(t *testing.T) {
 	allocated := func(limit int, format string) uint64 {
 		f := newFixture()

@@ -40,6 +40,6 @@ func TestFilter_Bad(t *testing.T) {
 		}
 	}
 	wantStatus(t, f.do("GET", "/api/v1/messages?q=a&topic=&status=x&sort=up&count=all&limit=0&unmask=1&cursor=x", ""), 400,
-		// every problem is reported
+		// Every problem is reported.
 		`"field":"q"`, `"field":"topic"`, `"field":"status"`, `"field":"sort"`, `"field":"count"`, `"field":"limit"`, `"field":"unmask"`)
 }

@@ -28,7 +28,7 @@ func cursored(f *fixture) []string {
 	return all
 }
 
-// signerOf signs with a key.
+// signerOf returns a signer with this key.
 func signerOf(key []byte) *auth.Signer {
 	signer, err := auth.NewSigner(auth.Config{}, zap.NewNop())
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 // waited for, and its answer is dropped: a driver may wait for a silent database without regard to the context, but
 // the client must not.
 func carryOut(rt route, handle handler, w http.ResponseWriter, r *http.Request) error {
-	if rt.kind == probe || rt.kind == work || rt.kind == stream { // probes and streams limit themselves, and the drain ends work
+	// Probes and streams have time limits of their own; the drain ends requests of kind work.
+	if rt.kind == probe || rt.kind == work || rt.kind == stream {
 		return handle(w, r)
 	}
 	g := &responseGate{w: w, header: w.Header().Clone()}
@@ -45,12 +46,12 @@ func panicked(p any) error { return fmt.Errorf("panic: %v\n%s", p, debug.Stack()
 // responseGate lets either the handler or carryOut, after its timeout, write the answer: only the first to start does.
 type responseGate struct {
 	w      http.ResponseWriter
-	header http.Header // of the handler, until it answers
+	header http.Header // what the handler has set before it answers
 
-	account *account // of a read, nil for others; used by the handler
+	account *account // account of a read, which the handler uses; nil for other requests
 
 	mu        sync.Mutex
-	closed    bool // the handler is too late
+	closed    bool // the handler is too late to answer
 	answering bool // the handler has started to write
 }
 
@@ -72,7 +73,8 @@ func (g *responseGate) Write(b []byte) (int, error) {
 	return g.w.Write(b)
 }
 
-// SetReadDeadline serves http.ResponseController. A late handler must not touch the connection of the next request.
+// SetReadDeadline is called by http.ResponseController. A late handler must not change the connection, on which the
+// next request may already arrive.
 func (g *responseGate) SetReadDeadline(t time.Time) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -99,7 +101,7 @@ func (g *responseGate) enter() bool {
 	return true
 }
 
-// shut prevents the handler from answering, unless it has started.
+// shut prevents the handler from answering, unless the handler has started to answer.
 func (g *responseGate) shut() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -18,7 +18,8 @@ func TestRequestTimeout_StoreThatHangs(t *testing.T) {
 	t.Parallel()
 	path := strings.NewReplacer("{topic}", "orders.dlq.v1", "{id}", idA.String())
 	for _, rt := range newFixture().open().server.apiRoutes() {
-		if rt.kind != read && rt.kind != change || rt.permission.scope == self { // have own limits, or use no store
+		// Other kinds of routes have time limits of their own, or use no store.
+		if rt.kind != read && rt.kind != change || rt.permission.scope == self {
 			continue
 		}
 		synctest.Test(t, func(t *testing.T) {
@@ -40,7 +41,7 @@ func TestRequestTimeout_StoreThatHangs(t *testing.T) {
 	}
 }
 
-// Probes have limits of their own and report more than a missing answer.
+// Probes have time limits of their own, and their answer names the failed check instead of reporting a timeout.
 func TestRequestTimeout_ProbesLimitThemselves(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -19,7 +19,8 @@ func fingerprint(i int) entity.Fingerprint {
 	return entity.Fingerprint{Class: "Boom", Title: fmt.Sprintf("failure %d of \u202e<number>", i), Frames: []string{"a.b"}}
 }
 
-// groupsFixture has five error groups, the later ones larger, the last one resolved.
+// groupsFixture has five error groups. Each has one message more than the one before, and the messages of the last are
+// resolved.
 func groupsFixture(t *testing.T) *fixture {
 	t.Helper()
 	f, n := newFixture(), 0
@@ -55,7 +56,8 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// The groups with the most arrivals in the last fifteen minutes come first; the minutes are those of the last hour.
+// With sort=recent, the groups with the most arrivals in the last fifteen minutes come first; the counts by minute are
+// of the last hour.
 func TestGroups_ByRecentArrivals(t *testing.T) {
 	t.Parallel()
 	f := newFixture()
@@ -98,7 +100,8 @@ func TestGroup(t *testing.T) {
 	wantEnvelope(t, f.do("GET", "/api/v1/groups/x", ""), 400)
 }
 
-// Named fields are set, null clears a field, and the others keep their values.
+// A request sets the annotation fields that it names, and clears those that it sets to null; the other fields keep
+// their values.
 func TestGroup_Annotate(t *testing.T) {
 	t.Parallel()
 	f := groupsFixture(t)

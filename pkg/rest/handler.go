@@ -30,7 +30,8 @@ func (s *Server) newRouter(routes []route) *mux.Router {
 	return router
 }
 
-// adapt makes an http.Handler of a route: it waits for the start, bounds the request's time and writes the error.
+// adapt makes an http.Handler of a route: it refuses requests until the program has started, limits the request's time,
+// and writes the answer to an error.
 func (s *Server) adapt(rt route) http.Handler {
 	handle := s.limits.limited(rt, s.authentication.clientOf, s.guardedBy(rt))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -146,7 +147,7 @@ func (s *Server) guardedBy(rt route) handler {
 	keyed := s.idempotency.keyed(permitted)
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if !access.Principal(r).Anywhere(rt.permission.role) {
-			return permitted(w, r) // it will be refused, without storing a key
+			return permitted(w, r) // the request is refused, so no key is stored for it
 		}
 		return keyed(w, r)
 	}
@@ -196,7 +197,8 @@ func (s *Server) mounted(path string, h http.Handler) http.Handler {
 		setPathValues(r)
 		if r.Body != nil && r.Body != http.NoBody {
 			control := http.NewResponseController(w)
-			_ = control.SetReadDeadline(time.Now().Add(s.cfg.BodyTimeout)) // fails in tests, which have no connection
+			// The call fails only in tests, which have no connection.
+			_ = control.SetReadDeadline(time.Now().Add(s.cfg.BodyTimeout))
 			body := &promptBody{r.Body, control}
 			defer body.arrived()
 			r.Body = body
@@ -207,8 +209,8 @@ func (s *Server) mounted(path string, h http.Handler) http.Handler {
 	})
 }
 
-// promptBody is a body with a deadline. The deadline is cleared at the end of the body; else it would end the
-// detection of a client that disconnects.
+// promptBody is a body with a deadline. The deadline is cleared at the end of the body, because it would otherwise end
+// the detection of a client that disconnects.
 type promptBody struct {
 	io.ReadCloser
 	control *http.ResponseController

@@ -19,8 +19,8 @@ const (
 	// probeEvery is how long a result is reused, however often readiness is requested.
 	probeEvery = time.Second
 
-	// strikes is how many failures in a row of a required check make the program unready, so that a single lost
-	// packet does not.
+	// strikes is how many failures in a row of a required check make the program unready: more than one, because a
+	// single lost packet must not make it unready.
 	strikes = 2
 )
 
@@ -33,8 +33,8 @@ type Check struct {
 	// are only shown.
 	Required bool
 
-	// Public reports whether the answer shows an error of the probe. For all others the answer is "failed", and the
-	// log has the text: driver errors name hosts.
+	// Public reports whether the answer may show an error of the probe. For other errors the answer is "failed", and
+	// only the log has the text, because errors of drivers name hosts.
 	Public func(error) bool
 
 	// Passed is the text of the answer for a passed check; "ok" when empty.
@@ -43,7 +43,7 @@ type Check struct {
 
 type checkState struct {
 	err      error
-	failures int // in a row
+	failures int // number of failures in a row
 	passed   bool
 }
 
@@ -71,14 +71,14 @@ type health struct {
 	logger *zap.Logger
 	now    func() time.Time
 
-	liveness func() error // the answer of /healthz
+	liveness func() error // an error makes /healthz answer 503
 	serving  func() bool  // reports whether the server is ready and does not drain
 
 	mu      sync.Mutex
 	queried time.Time
 	states  []checkState
 
-	underWay []atomic.Bool // of each check's probe
+	underWay []atomic.Bool // whether the probe of each check is running
 }
 
 func newHealth(checks []Check, serving func() bool, logger *zap.Logger) *health {
@@ -94,7 +94,7 @@ func (h *health) query(ctx context.Context) (ready bool, texts map[string]string
 	defer h.mu.Unlock()
 	if h.queried.IsZero() || h.now().Sub(h.queried) >= probeEvery {
 		h.refresh(ctx)
-		h.queried = h.now() // after it, so that requests that waited use its result
+		h.queried = h.now() // read after refresh, so that requests that waited for it use its result
 	}
 	ready, texts = true, make(map[string]string, len(h.checks))
 	for i, c := range h.checks {
@@ -104,8 +104,8 @@ func (h *health) query(ctx context.Context) (ready bool, texts map[string]string
 	return ready, texts
 }
 
-// refresh runs all probes at once and waits at most probeTimeout. It continues when its request ends: a prober that
-// disconnects must not look like a failed dependency.
+// refresh runs all probes at once and waits at most probeTimeout. It continues when the request that started it ends: a
+// prober that disconnects must not look like a failed dependency.
 func (h *health) refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTimeout)
 	defer cancel()
@@ -118,7 +118,7 @@ func (h *health) refresh(ctx context.Context) {
 	}
 }
 
-// await returns the probe's answer, also if ctx has ended after it came.
+// await returns the probe's answer, also when ctx has ended after the answer came.
 func await(ctx context.Context, answer <-chan error) error {
 	select {
 	case err := <-answer:

@@ -22,7 +22,7 @@ type dependency struct {
 
 func (d *dependency) probe(context.Context) error { d.asked++; return d.err }
 
-// healthFixture returns a server of these checks, whose clock now is.
+// healthFixture returns a server of these checks, and the time that the server's clock shows.
 func healthFixture(checks ...Check) (f *fixture, now *time.Time) {
 	f, now = newFixture(), new(noon)
 	f.checks = checks
@@ -45,7 +45,7 @@ func TestAlive(t *testing.T) {
 	if broken.asked != 0 {
 		t.Errorf("healthz asked a dependency %d times, want 0", broken.asked)
 	}
-	stalled = errors.New("the loop hangs") // only a restart helps; only the log has the cause
+	stalled = errors.New("the loop hangs") // an error that only a restart repairs; the answer does not show its text
 	wantAnswer(t, f.do("GET", "/healthz", ""), 503, `{"status":"stalled"}`)
 	if logs.Len() != 1 || !strings.Contains(fmt.Sprint(logs.All()[0].ContextMap()["error"]), "hangs") {
 		t.Errorf("logged %v, want one line that says why", logs.All())
@@ -56,7 +56,8 @@ func TestReadiness_OneFailureIsForgivenTwoAreNot(t *testing.T) {
 	t.Parallel()
 	db := &dependency{}
 	f, now := healthFixture(Check{Name: "database", Probe: db.probe, Required: true},
-		Check{Name: "kafka", Probe: (&dependency{err: errBroken}).probe}, // optional: only shown
+		// Kafka is not required: the answer only shows its failure.
+		Check{Name: "kafka", Probe: (&dependency{err: errBroken}).probe},
 		Check{Name: "store", Probe: (&dependency{}).probe, Passed: "in memory"})
 	for _, step := range []struct {
 		err    error

@@ -14,8 +14,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/respond"
 )
 
-// slowly returns a store whose exports return a number of messages, one each pause, and then wait until ctx ends,
-// unless they are complete.
+// slowly returns a store whose exports return the given number of messages, with a pause before each. They then end if
+// whole is true, and otherwise wait until ctx ends.
 func slowly(s *fake.Store, given int, pause time.Duration, whole bool) *hooked {
 	store := hook(s)
 	store.export = func(ctx context.Context, _ repository.ExportQuery, yield func(*entity.Message) error) error {
@@ -35,7 +35,8 @@ func slowly(s *fake.Store, given int, pause time.Duration, whole bool) *hooked {
 	return store
 }
 
-// An export may take long, but a store that returns no further message is not waited for.
+// An export may take long, but it is cut off when the store returns no further message within the time limit of
+// requests.
 func TestExport_StoreThatSaysNothingMore(t *testing.T) {
 	t.Parallel()
 	for given, broken := range map[int]bool{0: false, 1: false, 1000: true} {
@@ -44,7 +45,7 @@ func TestExport_StoreThatSaysNothingMore(t *testing.T) {
 			f.over(slowly(f.memory, given, 0, false)).open()
 			began := time.Now()
 			defer func() {
-				if p := recover(); (p == http.ErrAbortHandler) != broken { //nolint:errorlint // that very one
+				if p := recover(); (p == http.ErrAbortHandler) != broken { //nolint:errorlint // net/http uses ==
 					t.Errorf("%d given: panic %v, want the connection broken: %v", given, p, broken)
 				}
 				if took := time.Since(began); took != f.cfg.RequestTimeout {

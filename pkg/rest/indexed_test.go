@@ -14,11 +14,11 @@ import (
 func (f *fixture) index(masks *payload.Masks) {
 	ctx := context.Background()
 	if _, err := f.memory.AcquireIndexerLease(ctx, idGone, 1, time.Hour); err != nil {
-		panic(err) // a fault of the test itself
+		panic(err) // an error here is a fault of the test itself
 	}
 	page, err := f.memory.Search(ctx, repository.SearchQuery{Limit: 1000})
 	if err != nil {
-		panic(err) // a fault of the test itself
+		panic(err) // an error here is a fault of the test itself
 	}
 	var documents []entity.Document
 	for _, m := range page.Messages {
@@ -33,11 +33,11 @@ func (f *fixture) index(masks *payload.Masks) {
 		documents = append(documents, d)
 	}
 	if err := f.memory.StoreDocuments(ctx, 1, documents); err != nil {
-		panic(err) // a fault of the test itself
+		panic(err) // an error here is a fault of the test itself
 	}
 }
 
-// maskOf makes masks for tests; paths begin with $, all others are headers.
+// maskOf makes masks for tests: names that begin with $ are paths in payloads, all others are names of headers.
 func maskOf(names ...string) *payload.Masks {
 	cfg := payload.DefaultMaskConfig()
 	for _, name := range names {

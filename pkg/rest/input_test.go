@@ -96,7 +96,7 @@ func firstField(list []respond.Detail) string {
 	return list[0].Field
 }
 
-// Each route answers 405 to every method except its own, and names its own.
+// Each path answers 405 to every method except its own methods, and names these in the header Allow.
 func TestWrongMethods(t *testing.T) {
 	t.Parallel()
 	f := newFixture().open()
@@ -121,7 +121,7 @@ func TestWrongMethods(t *testing.T) {
 	}
 }
 
-// A topic named "messages" is a topic on every path that no other route has.
+// In every path that no other route has, "messages" is read as the name of a topic.
 func TestTopicNamedMessages(t *testing.T) {
 	t.Parallel()
 	f := newFixture().open()

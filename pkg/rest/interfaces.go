@@ -51,11 +51,11 @@ type Redriver interface {
 	admin.RedirectPreviewer
 }
 
-// Origins checks the original topics of messages against the configuration and the mapping. Its errors are those of
-// reading the mapping.
+// Origins checks the original topics of messages against the configuration and the mapping. It returns an error only
+// when the mapping cannot be read.
 type Origins interface {
-	messages.Origins // for records that are sent
-	unmask.Origins   // for display
+	messages.Origins // checks messages whose records are sent
+	unmask.Origins   // checks messages that are displayed
 }
 
 // Dialects reads the headers of dead-letter producers, and maps dead-letter topics by rules.
@@ -87,7 +87,7 @@ type (
 	Topics = messages.Topics
 )
 
-// noDialects derives nothing: only stored fields are shown.
+// noDialects derives no field from headers, so that only stored fields are shown.
 type noDialects struct{}
 
 func (noDialects) StackTraceOf(m entity.Message) string             { return m.Failure.StackTrace }

@@ -28,19 +28,21 @@ const (
 	replayHeader = "Idempotent-Replay"
 	maxKey       = 255
 
-	// keyLease is how long a key is held. It is prolonged every keyHold while the work runs.
+	// keyLease is how long a key belongs to the request that works on it. That request prolongs the lease every keyHold
+	// while it works.
 	keyLease = 30 * time.Second
 	keyHold  = 10 * time.Second
 
-	// How often a key whose work runs in another request is read again.
+	// A request whose key belongs to another request reads the key again after keyPause, and then after pauses that
+	// grow to keyPauseMax.
 	keyPause    = 20 * time.Millisecond
 	keyPauseMax = 500 * time.Millisecond
 
-	// keyTimeout bounds the writes about a key.
+	// keyTimeout limits the time of each write of a key.
 	keyTimeout = 5 * time.Second
 )
 
-// idempotency answers requests with the same Idempotency-Key by one piece of work.
+// idempotency does the work of all requests with the same Idempotency-Key once, and gives all of them the same answer.
 type idempotency struct {
 	keys    repository.Keys
 	bodies  request.Bodies
@@ -60,7 +62,7 @@ func (i idempotency) keyed(next handler) handler {
 		if err != nil {
 			return err
 		}
-		r = r.WithContext(r.Context()) // a copy, to put the body back
+		r = r.WithContext(r.Context()) // a copy of the request, whose body is replaced
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		if !given {
 			return next(w, r)
@@ -163,7 +165,8 @@ func (i idempotency) holdKey(r *http.Request, key repository.Key) (release func(
 	return cancel
 }
 
-// prolongKey may fail: two more tries follow before the lease ends, and the next holder continues the same work.
+// prolongKey only logs an error: two more tries follow before the lease ends, and after its end the next request with
+// the key continues the same work.
 func (i idempotency) prolongKey(ctx context.Context, key repository.Key) {
 	ctx, cancel := context.WithTimeout(ctx, keyTimeout)
 	defer cancel()
@@ -172,8 +175,9 @@ func (i idempotency) prolongKey(ctx context.Context, key repository.Key) {
 	}
 }
 
-// endKey ends a key's work. The client's errors, and work that never started, drop the key. After work that failed
-// midway, the key is released as if its process had died: the next request continues the work.
+// endKey stores the result of a key's work. After an error of the client, or when the work never started, the key is
+// dropped. After work that failed midway, the key is released as if its process had died: the next request continues
+// the work.
 func (i idempotency) endKey(r *http.Request, key repository.Key, c *captured, err error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), keyTimeout)
 	defer cancel()

@@ -183,7 +183,7 @@ func wantEnd(t *testing.T, w *reply, log *keyLog, name string, status int, want 
 	return w
 }
 
-// Without the store it is not known whether the work was done, so the request does nothing.
+// When the key cannot be read from the store, it is not known whether the work was done, so the request does nothing.
 func TestKey_StoreDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	for _, c := range changing() {
@@ -273,7 +273,8 @@ func TestKey_Abandoned(t *testing.T) {
 				}
 				wantHeader(t, w.Header(), replayHeader, "")
 				done := slices.DeleteFunc(f.trail(t, repository.TrailQuery{}), func(e entity.AuditEntry) bool {
-					return e.Cause.Operation != cause.Operation || e.Action == entity.ActionFinish // waiting ends the redrive
+					// The request that waits for the redrive also ends it.
+					return e.Cause.Operation != cause.Operation || e.Action == entity.ActionFinish
 				})
 				if len(done) != 1 {
 					t.Errorf("it was done %d times, want once", len(done))
@@ -284,7 +285,7 @@ func TestKey_Abandoned(t *testing.T) {
 	}
 }
 
-// A retry gets its operation, and whether the work may have been started before.
+// The redriver gets the operation id of the retry's key, and whether an earlier request may have started the work.
 func TestKey_Retry(t *testing.T) {
 	t.Parallel()
 	f, spy := orderingFixture()
@@ -304,8 +305,8 @@ func TestKey_Retry(t *testing.T) {
 	}
 }
 
-// After an attempt that was given back, the same key may try again. After any other attempt, the next request gets
-// its result.
+// After an attempt that did not send the record, a request with the same key may try again. After any other attempt,
+// the next request with the key gets the result of that attempt.
 func TestKey_RetryGivenBack(t *testing.T) {
 	t.Parallel()
 	for verdict, want := range map[entity.Verdict]keyCounts{
@@ -317,10 +318,10 @@ func TestKey_RetryGivenBack(t *testing.T) {
 	}
 }
 
-// endingAs makes an attempt that ends with verdict, and returns an error to its caller instead, as when the answer is
-// lost.
+// endingAs makes an attempt that ends with verdict, but returns an error to its caller, as if the result was lost on
+// its way.
 type endingAs struct {
-	Redriver // nil
+	Redriver // nil: its other methods are not called
 	store    *fake.Store
 	verdict  entity.Verdict
 }
@@ -334,8 +335,8 @@ func (e endingAs) Retry(ctx context.Context, order entity.RetryOrder) (entity.Re
 	return entity.RetryResult{}, errors.Join(err, entity.ErrUnavailable)
 }
 
-// While the first request works, the others wait, each for as long as its client does; the lease is prolonged as long
-// as the work lasts.
+// While the first request works, other requests with its key wait, each as long as its client stays connected. The
+// lease is prolonged as long as the work lasts.
 func TestKey_AtWork(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -382,7 +383,7 @@ func TestKey_AtWork(t *testing.T) {
 	})
 }
 
-// Short changes wait for the first request no longer than a request may last.
+// A request for a short change waits for the first request with its key no longer than the time limit of requests.
 func TestKey_AtWorkForTooLong(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -411,7 +412,7 @@ func busyStore(s *fake.Store, asked chan<- struct{}) *hooked {
 	return store
 }
 
-// A drain ends the waiting for another request's work.
+// A drain of the server ends a request's wait for the work of another request with the same key.
 func TestServe_DrainEndsTheWaitForAKey(t *testing.T) {
 	t.Parallel()
 	f, asked := newFixture(), make(chan struct{})
@@ -421,7 +422,7 @@ func TestServe_DrainEndsTheWaitForAKey(t *testing.T) {
 	}
 }
 
-// A drain in the middle of a keyed retry-all leaves the key to the next request, which gets the same redrive's end.
+// When a drain interrupts a retry-all with a key, the next request with the key waits for the end of the same redrive.
 func TestServe_DrainDuringAKeyedWait(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA))
@@ -494,7 +495,8 @@ func TestKey_AnswerIsStoredWithoutTheClient(t *testing.T) {
 		gone, leave := context.WithCancel(t.Context())
 		leave()
 		first := ask(gone)
-		patient, cancel := context.WithTimeout(t.Context(), 10*time.Second) // a key that is never closed would keep it waiting
+		// The timeout limits the wait in case the key is never closed.
+		patient, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		again := ask(patient)
 		cancel()
 		wantHeader(t, again.Header(), replayHeader, "true")

@@ -130,7 +130,8 @@ func TestSetOrigin(t *testing.T) {
 	}
 	want := `{"id":"` + sixth(0).String() + `","original_topic":"orders","origin_confidence":"operator"}`
 	wantAnswer(t, f.do("POST", target, `{"original_topic":"orders","reason":"the team says so"}`), 200, want)
-	wantAnswer(t, f.do("POST", target, `{"original_topic":"orders"}`), 200, want) // already set
+	// The message already has this original topic.
+	wantAnswer(t, f.do("POST", target, `{"original_topic":"orders"}`), 200, want)
 	if got := f.search(t, "/api/v1/messages?origin=unknown").ids(); got != "12" && got != "21" {
 		t.Errorf("of unknown origin are %q, want 1 and 2", got)
 	}

@@ -52,8 +52,8 @@ func maskedFixture(t *testing.T) *fixture {
 	return f
 }
 
-// derivedByHeader reads each field from one header: the stack trace from trace, the error message from said, the
-// class from class, the consumer group from group.
+// derivedByHeader reads each field from one header: the stack trace from the header "trace", the error message from
+// "said", the class from "class", the consumer group from "group".
 type derivedByHeader struct{ masks Masks }
 
 func (d derivedByHeader) Fields() entity.MaskedFields {
@@ -89,7 +89,7 @@ func TestMasks_FollowWhatWasReadFromHeaders(t *testing.T) {
 	f := newFixture(m).with(WithMasks(masks), WithDerivedMasks(derivedByHeader{masks}))
 	f.guarded(person("ana", "*", auth.Admin), person("root", "*", auth.Admin, auth.Unmask))
 	check.NoError(t, f.memory.SaveFingerprints(t.Context(), []entity.Fingerprint{{Title: secret, Class: secret, Frames: []string{secret}}}))
-	wantWithout(t, f.by("ana", "GET", "/api/v1/dlq/orders.dlq.v1", ""), secret) // always masked
+	wantWithout(t, f.by("ana", "GET", "/api/v1/dlq/orders.dlq.v1", ""), secret) // this route always masks
 	for _, target := range []string{oneA, "/api/v1/messages", "/api/v1/export", "/api/v1/export?format=csv", "/api/v1/groups", "/api/v1/groups/" + m.Group.String()} {
 		w := f.by("ana", "GET", target, "")
 		wantStatus(t, w, 200, wire.MaskedText)
@@ -150,7 +150,7 @@ func TestMasks_HoldEverywhere(t *testing.T) {
 	}
 }
 
-// An answer lists its masked values, and everything else is the producer's own text.
+// An answer lists the values that it masks, and all its other text is as the producer wrote it.
 func TestMasks_TouchNothingElse(t *testing.T) {
 	t.Parallel()
 	wantStatus(t, maskedFixture(t).by("ana", "GET", oneA, ""), 200,
@@ -161,7 +161,7 @@ func TestMasks_TouchNothingElse(t *testing.T) {
 // Unmasking needs the grant on the message's topic, and is recorded in the audit trail.
 func TestUnmask(t *testing.T) {
 	t.Parallel()
-	for _, target := range everywhere()[1:] { // always masked
+	for _, target := range everywhere()[1:] { // the first route always masks
 		f := maskedFixture(t)
 		wantEnvelope(t, f.by("ana", "GET", unmasking(target), ""), 403)
 		if n := len(unmasked(t, f)); n != 0 {
@@ -248,7 +248,8 @@ func TestUnmask_TrailHasNoSecrets(t *testing.T) {
 	}
 }
 
-// A mask text that an edit sends back would reach the consumer.
+// An edit that sends the text of a mask back is refused, because the consumer would get that text in place of the
+// value.
 func TestEdit_MasksAreNotSentBack(t *testing.T) {
 	t.Parallel()
 	f := maskedFixture(t)
@@ -259,7 +260,7 @@ func TestEdit_MasksAreNotSentBack(t *testing.T) {
 		wantEnvelope(t, f.by("ana", "POST", retryA, `{"edit":`+body+`}`), 400, field)
 	}
 	wantStatus(t, f.by("ana", "POST", retryA, `{"edit":{"payload":{"card":{"number":"1"},"note":"***"}}}`),
-		200) // three stars in a field that is not masked
+		200) // a field that is not masked may have the text of a mask
 }
 
 // A caller without the grant unmask may edit, and sees the changes except those of masked values.

@@ -37,7 +37,7 @@ const nothingDerived = `,"target":{"topic":"orders.events.v1","redirected":false
 
 const notDerived = `{"source":"none","dialect":null,"header":null,"occurrence":null,"confidence":"none"}`
 
-// alone returns a message of a list as a single message.
+// alone turns the JSON of a message in a list into the JSON of a single message.
 func alone(message string) string { return strings.TrimSuffix(message, "}") + nothingDerived }
 
 func TestList(t *testing.T) {
@@ -262,8 +262,8 @@ func TestHistory_Lineage(t *testing.T) {
 		changeA(1, "retry", "PENDING", "RETRYING")+`,`+changeA(2, "attempt", "RETRYING", "RESOLVED")+`]}]}`)
 }
 
-// A value is sent byte for byte, and fetched where the store does not keep it; when it no longer exists, the answer
-// gives the reason.
+// The payload route sends a value byte for byte, and fetches it when the store does not keep it. When the value no
+// longer exists, the answer gives the reason.
 func TestPayload(t *testing.T) {
 	t.Parallel()
 	target := oneA + "/payload"
@@ -347,7 +347,7 @@ func TestImpossibleTopicsAreEmpty(t *testing.T) {
 	}
 }
 
-// A topic is any text: it reaches the store decoded, and nothing is cleaned.
+// A topic may have any text as its name: the name reaches the store decoded from the URL, and otherwise unchanged.
 func TestTopicIsAnyText(t *testing.T) {
 	t.Parallel()
 	for encoded, topic := range map[string]string{

@@ -90,7 +90,7 @@ func (o *instrumentation) recovered(next http.Handler) http.Handler {
 			}
 			if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 				exchangeOf(r).broken = true
-				panic(p) // meant for net/http
+				panic(p) // net/http handles this panic
 			}
 			o.fail(w, r, panicked(p))
 		}()

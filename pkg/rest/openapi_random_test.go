@@ -14,7 +14,7 @@ import (
 )
 
 // attacked returns a server as the programs build it, including masks, on a store with objects of every kind. The
-// tests check the exchanges against the document.
+// fixture compares each request and its answer with the API's document.
 func attacked(t *testing.T) *fixture {
 	t.Helper()
 	patterns, err := deadletter.ParsePatterns("*.dlq.v1")

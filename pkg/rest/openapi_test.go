@@ -60,7 +60,7 @@ func TestOpenAPI_AttacksAreRefused(t *testing.T) {
 	}
 }
 
-// The page and the document need no authentication, and are served before the API is ready.
+// The API's document and its web page need no authentication, and are served before the API is ready.
 func TestOpenAPI_IsServed(t *testing.T) {
 	t.Parallel()
 	f := newFixture().starting()
@@ -72,7 +72,7 @@ func TestOpenAPI_IsServed(t *testing.T) {
 	}
 }
 
-// The page is compressed, leads back to the console, and has its colours.
+// The web page of the API's document is compressed, links to the console, and has the console's colours.
 func TestOpenAPI_PageBelongsToTheConsole(t *testing.T) {
 	t.Parallel()
 	f := newFixture().starting()

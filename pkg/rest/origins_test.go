@@ -10,7 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// judged is a server option that gives the origins of all messages that standing, except those that an operator set.
+// judgedAs is a server option that gives the original topics of all messages this standing, except those that an
+// operator set.
 func judgedAs(standing entity.OriginStanding) Option {
 	return WithOrigins(fixedOrigins{standing})
 }
@@ -36,15 +37,16 @@ var (
 	undeclaredOrigin = entity.OriginStanding{Declaration: entity.Contradicted, Undeclared: "gamma may not claim it"}
 )
 
-// claimed returns a message of gamma's dead-letter topic whose header names orders.events.v1.
+// claimed returns a message of the dead-letter topic gamma.dlq.v1 whose header names the original topic
+// orders.events.v1.
 func claimed() entity.Message {
 	return message(idA, func(m *entity.Message) {
 		m.Source.Topic, m.OriginalTopic, m.Origin.Confidence = "gamma.dlq.v1", topicA, entity.FromHeader
 	})
 }
 
-// A retry needs operator on the original topic and, where only the record's headers
-// name that, on the dead-letter topic.
+// A retry needs operator on the original topic. Where only the record's headers name the original topic, it also needs
+// operator on the dead-letter topic.
 func TestRetryOfAClaimedOrigin(t *testing.T) {
 	t.Parallel()
 	orders, gamma, gammaAsViewer := person("p", "orders.*", auth.Operator), person("p", "gamma.*", auth.Operator),
@@ -73,8 +75,8 @@ func TestRetryOfAClaimedOrigin(t *testing.T) {
 	}
 }
 
-// Setting the origin of one message declares it, also against its header where that is undeclared; it needs operator
-// on the topic that is named and on the dead-letter topic, and is in the audit trail.
+// Setting the original topic of one message declares it, also when the message's header names another topic that is
+// undeclared. It needs operator on the new original topic and on the dead-letter topic, and is in the audit trail.
 func TestSetOriginDeclares(t *testing.T) {
 	t.Parallel()
 	orders := person("p", "orders.*", auth.Operator)
@@ -123,8 +125,8 @@ func TestUndeclaredIsShown(t *testing.T) {
 	wantStatus(t, f.do("GET", "/api/v1/messages", ""), 200, `"undeclared":false,"undeclared_reason":null`)
 }
 
-// The record that a pointer names is shown to those who may see its topic, and
-// each read is in the audit trail before it is shown.
+// A pointer is a dead letter that only names another record. Principals who may see the topic of that record may read
+// its payload, and the audit trail gets each read before the payload is shown.
 func TestPayloadOfAPointerIsAudited(t *testing.T) {
 	t.Parallel()
 	pointing := claimed()
@@ -157,5 +159,6 @@ func TestPayloadOfAPointerIsAudited(t *testing.T) {
 		})
 	}
 	f := newFixture(pointing).with(WithDialects(pointers{}), WithFetcher(fetching{value: []byte("bytes")}))
-	wantEnvelope(t, f.over(unrecorded(f.memory)).open().do("GET", payload, ""), 503) // without an audit entry
+	// The audit trail does not accept the entry.
+	wantEnvelope(t, f.over(unrecorded(f.memory)).open().do("GET", payload, ""), 503)
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// reader is a client whose connection needs a given time for each step of an answer, with the deadline that the
-// server sets.
+// reader is a client whose connection needs a given time for each step of an answer. A step fails at the deadline that
+// the server has set.
 type reader struct {
 	header   http.Header
 	deadline time.Time
@@ -65,8 +65,8 @@ func TestPace(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		takes   func(int) time.Duration
-		written int           // at least
-		took    time.Duration // at most
+		written int           // at least this number of bytes
+		took    time.Duration // at most this long
 		cut     bool
 	}{
 		"fast":                   {atRate(100 << 20), all, time.Second, false},

@@ -14,10 +14,10 @@ import (
 // payloadPart is how many bytes of a value are read at a time.
 const payloadPart = 1 << 20
 
-// partingStore counts the parts of values that are read, and may lack the end of a value.
+// partingStore counts the parts of values that are read. It can lose the end of a value.
 type partingStore struct {
 	*fake.Store
-	largest int64 // part that was requested
+	largest int64 // size of the largest part that was requested
 	reads   int
 	there   int  // parts that exist before the message is deleted
 	short   bool // the last part is incomplete
@@ -56,7 +56,7 @@ func TestLargePayloadIsSentInParts(t *testing.T) {
 			c.store.Store = f.memory
 			f.over(&c.store).open()
 			defer func() {
-				if p := recover(); (p == http.ErrAbortHandler) != c.broken { //nolint:errorlint // that very one
+				if p := recover(); (p == http.ErrAbortHandler) != c.broken { //nolint:errorlint // net/http uses ==
 					t.Errorf("panic %v, want the connection broken: %v", p, c.broken)
 				}
 				if c.store.reads != c.reads || c.store.largest != payloadPart {

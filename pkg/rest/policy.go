@@ -18,16 +18,16 @@ import (
 // policy checks the permissions that routes require.
 type policy struct {
 	store policyStore
-	db    policyDatabase // nil: in memory
+	db    policyDatabase // nil: the store is in memory
 }
 
-// policyStore has the objects of routes.
+// policyStore reads the objects that requests name.
 type policyStore interface {
 	Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
 	Redrive(ctx context.Context, id uuid.UUID) (entity.Redrive, error)
 }
 
-// policyDatabase has the objects of routes that need a database.
+// policyDatabase reads the objects of routes that need a database.
 type policyDatabase interface {
 	GetArchived(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
 	ErrorGroup(ctx context.Context, id uuid.UUID, visible *entity.TopicPatterns, trend repository.Trend) (entity.ErrorGroup, error)
@@ -70,8 +70,8 @@ func (c policy) permit(n permission, r *http.Request) error {
 	return access.Forbidden(n.role, "a route without a permission")
 }
 
-// permitTopic accepts callers with the role on the topic, and callers who do not see the topic: for them it has no
-// messages.
+// permitTopic accepts callers with the role on the topic, and callers who do not see the topic: they get the answer for
+// a topic without messages.
 func permitTopic(p auth.Principal, role auth.Role, name string) error {
 	switch {
 	case !p.Anywhere(role):

@@ -17,8 +17,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// expectation is the required permission of a route, written a second time: the test finds a route whose policy
-// changed by mistake, and one that has none.
+// expectation is the required permission of a route, written a second time: the test finds a route whose policy changed
+// by mistake, and a route without a policy.
 type expectation struct {
 	permission
 	body    string
@@ -158,7 +158,8 @@ var (
 	redriveA, redriveB   = uuid.MustParse("0198a4c2-7e10-7c3a-9d2f-00000000000a"), uuid.MustParse("0198a4c2-7e10-7c3a-9d2f-00000000000b")
 )
 
-// matrixFixture has a message of each topic, and a redrive of the person's and one of another's.
+// matrixFixture has messages of two topics, a redrive that the principal created, and a redrive that another principal
+// created.
 func matrixFixture(t *testing.T, p auth.Principal) *fixture {
 	t.Helper()
 	f := newFixture()
@@ -230,7 +231,7 @@ func (p place) target(template string) string {
 func verdict(e expectation, p auth.Principal, at place) int {
 	sees := p.May(auth.Viewer, at.topic)
 	has := e.role != "" && p.May(e.role, at.topic)
-	if e.scope == oneRedrive && sees { // the caller's own; its topics were restricted when it was created
+	if e.scope == oneRedrive && sees { // the caller's own redrive, which has only topics of the caller
 		has = p.May(e.role, at.topic) && (at.topic == topicA || p.Everywhere(e.role))
 	}
 	switch {
@@ -251,7 +252,7 @@ func verdict(e expectation, p auth.Principal, at place) int {
 	case e.scope == someTopics:
 		return 0
 	case e.scope == oneTopic && !sees:
-		return 0 // a topic without messages
+		return 0 // looks like a topic without messages
 	case !sees:
 		return 404
 	case !has:
@@ -297,7 +298,7 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// wantSameAsMissing: a hidden object and a missing one have the same answer.
+// wantSameAsMissing checks that a hidden object gets the same answer as a missing one.
 func wantSameAsMissing(t *testing.T, p auth.Principal, method, template string, at place, body, got string) {
 	t.Helper()
 	missing := place{at.name, at.topic, idGone, idGone, idGone, idGone}

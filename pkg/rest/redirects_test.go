@@ -13,7 +13,7 @@ import (
 
 const redirects = "/api/v1/redirects"
 
-// existing knows some topics, and accepts those that exist as targets.
+// existing says of some topics whether they exist, and accepts as targets only those that exist.
 type existing map[string]bool
 
 func (e existing) Exists(_ context.Context, topics ...string) map[string]bool {
@@ -115,7 +115,7 @@ func TestRedirects_Pages(t *testing.T) {
 	check.Equal(t, strings.Join(got, " "), "a b c", "topics")
 }
 
-// A message and an error group say where a retry would go, and whether that exists.
+// A message and an error group say to which topic a retry would go, and whether that topic exists.
 func TestTargetOfAMessage(t *testing.T) {
 	t.Parallel()
 	grouped := func(m *entity.Message) { m.Group = failure.ID() }

@@ -22,7 +22,7 @@ var (
 
 const redrivesPath = "/api/v1/redrives"
 
-// Each wrong field is named, and nothing is started.
+// The answer to an invalid redrive names each wrong field, and no redrive is started.
 func TestRedrive_BadOrders(t *testing.T) {
 	t.Parallel()
 	ids := func(n int) string {
@@ -209,7 +209,7 @@ func TestRedrive_Moves(t *testing.T) {
 	wantAnswer(t, f.do("GET", one+"/items", ""), 404, missing)
 }
 
-// Every option and every part of a filter is shown as requested.
+// A redrive is shown with every option and every part of the filter that the request had.
 func TestRedrive_ShowsWhatWasAsked(t *testing.T) {
 	t.Parallel()
 	order := `{"filter":{"topic":"t","status":["DEAD"],"error_class":"Boom","consumer_group":"g","created_after":"2026-02-20T10:30:00Z",` +
@@ -235,9 +235,10 @@ func TestRetryAll_Async(t *testing.T) {
 	}
 	for _, prefer := range []string{"", "wait=10", "respond-asynchronously", "return=minimal"} {
 		w := newFixture(message(idA)).open().do("POST", target, `{"reason":"r"}`, "Prefer", prefer)
-		wantStatus(t, w, 200) // the answer waited for the end
+		wantStatus(t, w, 200) // the server answered only after the end of the redrive
 		wantHeader(t, w.Header(), "Preference-Applied", "")
 	}
-	w := newFixture().open().do("POST", "/api/v1/dlq/%00/retry-all", "", "Prefer", "respond-async") // an impossible topic
+	// No topic can have this name.
+	w := newFixture().open().do("POST", "/api/v1/dlq/%00/retry-all", "", "Prefer", "respond-async")
 	wantStatus(t, w, 200, `{"retried":0,`)
 }

@@ -34,7 +34,7 @@ var (
 	noon    = time.Date(2026, 2, 20, 10, 30, 0, 0, time.UTC)
 )
 
-// The messages idA and idB, and the retry of the first.
+// The paths of the messages idA and idB, and of the retry of idA.
 const (
 	oneA   = "/api/v1/dlq/messages/550e8400-e29b-41d4-a716-446655440000"
 	oneB   = "/api/v1/dlq/messages/550e8400-e29b-41d4-a716-446655440001"
@@ -44,8 +44,8 @@ const (
 // testID is the request id of every request that tests send.
 const testID = "test-1"
 
-// fixture is a server over a memory store, with a redriver that acknowledges
-// everything. Store and redriver can be replaced before open.
+// fixture is a server over a memory store, with a redriver that reports every record as published. Store and redriver
+// can be replaced before open.
 type fixture struct {
 	memory   *fake.Store
 	store    Store
@@ -62,7 +62,7 @@ type fixture struct {
 
 func newFixture(messages ...entity.Message) *fixture {
 	f := &fixture{cfg: DefaultConfig(), logger: zap.NewNop()}
-	f.cfg.Hosts = []string{"example.com", "x"} // those of httptest.NewRequest and exchangeRaw
+	f.cfg.Hosts = []string{"example.com", "x"} // the host names that httptest.NewRequest and exchangeRaw send
 	f.memory = fake.New(func() time.Time {
 		if f.hang != nil {
 			<-f.hang
@@ -88,13 +88,13 @@ func (f *fixture) open() *fixture {
 	return f
 }
 
-// with adds options; change them before open.
+// with adds options; call it before open.
 func (f *fixture) with(options ...Option) *fixture {
 	f.options = append(f.options, options...)
 	return f
 }
 
-// over replaces the store; do it before open.
+// over replaces the store; call it before open.
 func (f *fixture) over(store Store) *fixture {
 	f.store = store
 	return f
@@ -122,7 +122,7 @@ type reply struct {
 	asked string
 }
 
-// do sends a request; headers are name, value, name, value.
+// do sends a request; headers alternates names and values.
 func (f *fixture) do(method, target, body string, headers ...string) *reply {
 	u, err := url.ParseRequestURI(target)
 	if err != nil {
@@ -148,7 +148,7 @@ func (f *fixture) from(address, method, target string, headers ...string) *reply
 	return f.send(r)
 }
 
-// setHeaders sets name, value, name, value.
+// setHeaders sets headers, which alternates names and values.
 func setHeaders(r *http.Request, headers []string) {
 	for i := 0; i+1 < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
@@ -204,7 +204,8 @@ var codeOf = map[int]string{
 	415: respond.CodeValidation, 421: respond.CodeMisdirected, 429: respond.CodeRateLimited, 500: respond.CodeInternal, 502: respond.CodePublishFailed, 503: respond.CodeUnavailable,
 }
 
-// wantEnvelope checks everything that all errors have in common; fields are those of the first details.
+// wantEnvelope checks everything that the answers to all errors have in common; fields are the expected fields of the
+// first details.
 func wantEnvelope(t *testing.T, w *reply, status int, fields ...string) respond.ErrorBody {
 	t.Helper()
 	var e struct {
@@ -244,7 +245,7 @@ func errorJSON(code, message, details string) string {
 	return `{"error":{"code":"` + code + `","message":"` + message + `","request_id":"` + testID + `","details":` + details + `}}`
 }
 
-// Dialects with a single behaviour each.
+// Implementations of Dialects with one behaviour each.
 type (
 	stackTraces struct {
 		noDialects
@@ -264,7 +265,7 @@ func (d stackTraces) StackTraceOf(m entity.Message) string                { retu
 func (d explanations) ExplainMessage(m entity.Message) entity.Explanation { return d.of(m) }
 func (d stripped) StripsHeader(dialect, topic, name string) bool          { return d.is(dialect, topic, name) }
 
-// The messages of resttest.
+// Short names for functions of package resttest.
 var (
 	message   = resttest.Message
 	withValue = resttest.WithValue
@@ -278,7 +279,7 @@ func at(created time.Time) func(*entity.Message) {
 	return func(m *entity.Message) { m.CreatedAt, m.UpdatedAt = created, created }
 }
 
-// orNew returns the operation's id, or the placeholder of a new one.
+// orNew returns the operation's id, or the id redrive where a change has no operation.
 func orNew(operation uuid.UUID) uuid.UUID {
 	if operation == uuid.Nil {
 		return redrive
@@ -360,7 +361,7 @@ func (a acknowledging) Wait(ctx context.Context, id uuid.UUID) (entity.Redrive, 
 	return r, err
 }
 
-// step executes one batch, and ends the redrive when there is none.
+// step executes one batch of a redrive, and ends the redrive when no batch is left.
 func (a acknowledging) step(ctx context.Context, r entity.Redrive) (entity.Redrive, error) {
 	batch, err := a.store.LeaseBatch(ctx, r.ID, idGone, time.Minute)
 	if err != nil {
@@ -414,7 +415,7 @@ type stub struct {
 	previewed []repository.NewRedrive
 }
 
-// Wait returns the same result as every other step.
+// Wait returns the result of the function do, as the other methods do.
 func (s *stub) Wait(ctx context.Context, _ uuid.UUID) (entity.Redrive, error) {
 	if s.do == nil {
 		return entity.Redrive{}, nil
@@ -433,7 +434,7 @@ func (s *stub) Delete(ctx context.Context, id uuid.UUID, _ entity.AuditInfo) err
 	return err
 }
 
-// Begin always succeeds: the function returns the result of waiting for the end.
+// Begin always succeeds; the function do returns the result of the wait for the redrive's end.
 func (s *stub) Begin(_ context.Context, n repository.NewRedrive) (entity.Redrive, error) {
 	s.begun = append(s.begun, n)
 	return entity.Redrive{ID: orNew(n.Cause.Operation), Action: n.Action, State: entity.RedriveRunning, CreatedAt: noon, UpdatedAt: noon}, nil

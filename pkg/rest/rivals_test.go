@@ -2,9 +2,10 @@ package rest
 
 import "testing"
 
-// Features that operators often request of such programs. Each has a test that is named after it.
+// Each test in this file is named after a feature that operators often request of programs like this one.
 
-// An edit that is too late, or that repeats a key with another body, is an error and does not get the first answer.
+// An edit that is too late, or that repeats an Idempotency-Key with another body, gets an error and not the answer to
+// the first edit.
 func TestASecondEditIsNeverSilentlyIgnored(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA)).open()

@@ -51,17 +51,17 @@ type permission struct {
 type scope int
 
 const (
-	undecided      scope = iota // refused for every caller
-	open                        // every caller, also without authentication
-	self                        // every authenticated caller
-	someTopics                  // on any topic; the handler restricts itself to the principal's topics
-	oneTopic                    // on the topic of the path
-	namedTopic                  // on the topic of the path, also if it has no messages
-	oneMessage                  // on the message of the path
-	oneRetried                  // on the message of the path, which request.RetriedMessage keeps after reading it
-	oneArchived                 // on the archived message of the path
-	oneErrorGroup               // on a topic of the error group of the path
-	oneRedrive                  // on all topics; for the caller's own redrive, on any topic
-	oneQuarantined              // on the dead-letter topic of the quarantined record of the path
-	everything                  // on all topics
+	undecided      scope = iota // refuses every caller
+	open                        // accepts every caller, also without authentication
+	self                        // accepts every authenticated caller
+	someTopics                  // role on any topic; the handler uses only the principal's topics
+	oneTopic                    // role on the topic of the path
+	namedTopic                  // role on the topic of the path, also if it has no messages
+	oneMessage                  // role on the topic of the path's message
+	oneRetried                  // like oneMessage, and request.RetriedMessage keeps the message that was read
+	oneArchived                 // role on the topic of the path's archived message
+	oneErrorGroup               // role on a topic of the path's error group
+	oneRedrive                  // role on all topics; for the caller's own redrive, on any topic
+	oneQuarantined              // role on the dead-letter topic of the path's quarantined record
+	everything                  // role on all topics
 )

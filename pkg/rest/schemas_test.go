@@ -11,7 +11,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// fakeSchemas decodes values that begin with "enc:" as the JSON behind it, and "lost" as a schema that is not there.
+// fakeSchemas decodes a value that begins with "enc:" to the JSON after this prefix. It reports the schema of the value
+// "lost" as unavailable.
 type fakeSchemas struct{ to *entity.EncodeTarget }
 
 func (f *fakeSchemas) Reader(context.Context) entity.PartReader { return f }
@@ -76,7 +77,7 @@ func TestSchemas_DecodedPartsAreShown(t *testing.T) {
 	wantStatus(t, f.do("GET", oneA, ""), 200, `"payload":null,`, `"payload_omitted":"schema_unavailable"`, `"payload_format":"unknown"`, `"payload_reason":"schema 7 is secret"`)
 }
 
-// Masks apply to decoded payloads and keys; what cannot be decoded is hidden.
+// Masks apply to decoded payloads and keys; a value that cannot be decoded is hidden.
 func TestSchemas_MasksHideDecodedValues(t *testing.T) {
 	t.Parallel()
 	const card = "4111111111111111"

@@ -18,7 +18,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
 )
 
-// found is the answer to a search, or of a list.
+// found is the JSON answer to a search, or to a request for a list.
 type found struct {
 	Messages []map[string]any `json:"messages"`
 	wire.SearchPage
@@ -193,7 +193,7 @@ func TestSearch_Count(t *testing.T) {
 	}
 }
 
-// For callers who see only some topics, no count exceeds repository.CountLimit, whichever way the store finds it.
+// For callers who see only some topics, no count exceeds repository.CountLimit, however the store finds the count.
 func TestSearch_CountOfSomeTopicsIsLimited(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -238,7 +238,7 @@ func TestSearch_TooBroadIsTheFiltersFault(t *testing.T) {
 	for _, target := range []string{"/api/v1/messages?q=abc", "/api/v1/archive?q=abc", "/api/v1/export?q=abc"} {
 		w := f.do("GET", target, "")
 		wantEnvelope(t, w, 400, "filter")
-		wantStatus(t, w, 400, "narrow it") // the way out
+		wantStatus(t, w, 400, "narrow it") // the error says what to do
 	}
 }
 

@@ -16,7 +16,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
 )
 
-// lateStore has a search index that is complete until a given time, and records its calls.
+// lateStore returns a store whose search index is complete up to a given time, and the list of the calls of its
+// methods.
 func lateStore(s *fake.Store, until *time.Time) (*hooked, *[]string) {
 	store, asked := hook(s), new([]string)
 	store.until = func(context.Context) (time.Time, error) {
@@ -38,8 +39,8 @@ func lateStore(s *fake.Store, until *time.Time) (*hooked, *[]string) {
 	return store, asked
 }
 
-// A search whose time was over returns the time back to which it searched, and its cursor continues from there, also
-// when the page is not full or empty.
+// A search that runs out of time returns the time back to which it searched, and its cursor continues from there, also
+// when the page is empty or not full.
 func TestSearched_GoesOnWhereItsTimeWasOver(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA))
@@ -65,15 +66,15 @@ func TestSearched_GoesOnWhereItsTimeWasOver(t *testing.T) {
 // now is the time of the fixtures' servers.
 var now = noon.Add(4 * time.Second)
 
-// Matches are never left out silently: answers report how far the index is, and exports and redrives are refused when
-// too much may be missing.
+// Matches are never left out silently: answers report up to which time the index is complete, and exports and redrives
+// are refused when too many messages may be missing.
 func TestSearched_WhatIsMissingIsSaid(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name     string
 		until    time.Time
 		complete bool
-		refused  string // of exports and redrives, why
+		refused  string // why exports and redrives are refused
 	}{
 		{"UpToDate", now, true, ""},
 		{"WorkerOfALaterClock", now.Add(time.Second), true, ""},
@@ -100,7 +101,8 @@ func TestSearched_WhatIsMissingIsSaid(t *testing.T) {
 			order := `{"filter":{"q":"failed"},"dry_run":%t}`
 			wantStatus(t, f.do("POST", redrivesPath, fmt.Sprintf(order, true)), 200, `"searched_until":`+until)
 			redrive := f.do("POST", redrivesPath, fmt.Sprintf(order, false))
-			want := "until search count until export until until" // the state of the index is read first
+			// want lists the calls of the store, which reads the state of the index before each query.
+			want := "until search count until export until until"
 			if c.refused == "" {
 				wantHeader(t, export.Header(), search.ExportSearched, strings.Trim(until, `"`))
 				wantHeader(t, export.Result().Trailer, search.ExportComplete, fmt.Sprint(c.complete))
@@ -163,7 +165,8 @@ func TestSearched_RefusedRedriveLeavesItsKey(t *testing.T) {
 	wantAnswer(t, f.do("POST", redrivesPath, order, keyHeader, "k"), 202, made)
 }
 
-// Redrives and exports would read every message for a word that no index finds.
+// Redrives and exports need another condition beside a word that is too short for an index, because they would read
+// every message.
 func TestSearched_WordsOfTwoCharactersNeedAnotherCondition(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA))

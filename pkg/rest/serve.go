@@ -53,7 +53,7 @@ func (s *Server) httpServer() *http.Server {
 		ErrorLog: errorLog,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			if tcp, ok := c.(*net.TCPConn); ok {
-				_ = tcp.SetWriteBuffer(sendBuffer) // a hint
+				_ = tcp.SetWriteBuffer(sendBuffer) // errors are ignored: the size is only a hint
 			}
 			return ctx
 		},
@@ -71,7 +71,7 @@ func (s *Server) drain(server *http.Server) {
 	defer cancel()
 	if err := server.Shutdown(ctx); errors.Is(err, context.DeadlineExceeded) {
 		s.logger.Warn("requests were cut off by the shutdown", zap.Duration("after", s.cfg.DrainTimeout))
-		_ = server.Close() // the connections are closed either way
+		_ = server.Close() // the connections are closed even if Close fails
 	}
 }
 
@@ -89,7 +89,7 @@ func (s *Server) serveMetrics(ctx context.Context) (stop func(), err error) {
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		_ = server.Serve(listener) // ends with stop
+		_ = server.Serve(listener) // returns when stop is called
 	}()
 	s.logger.Info("serving metrics at " + listener.Addr().String())
 	return func() {

@@ -81,8 +81,8 @@ func WithInspector(i Inspector) Option { return func(s *Server) { s.inspector = 
 // WithTopics sets the source of the names of the cluster's topics.
 func WithTopics(t Topics) Option { return func(s *Server) { s.topics = t } }
 
-// WithSchemas sets what decodes and encodes the keys and values that have a schema in a registry. Without it they are
-// bytes.
+// WithSchemas sets the source that decodes and encodes the keys and values that have a schema in a registry. Without it
+// they are shown and sent as bytes.
 func WithSchemas(schemas Schemas) Option { return func(s *Server) { s.schemas = schemas } }
 
 // WithTargets sets the check of the targets of redirects.
@@ -102,8 +102,8 @@ func WithDialects(d Dialects) Option { return func(s *Server) { s.dialects = d }
 // WithOrigins sets the check of original topics. Without it no origin is undeclared.
 func WithOrigins(origins Origins) Option { return func(s *Server) { s.origins = origins } }
 
-// WithAuth sets how requests are authenticated; mode is shown by the session route. Without this option every request
-// may do everything.
+// WithAuth sets how requests are authenticated. The session route shows mode. Without this option every request may do
+// everything.
 func WithAuth(a auth.Authenticator, mode string) Option {
 	return func(s *Server) { s.authentication.authenticator, s.authentication.mode = a, mode }
 }

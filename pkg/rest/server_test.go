@@ -74,7 +74,7 @@ func (f *fixture) drained(t *testing.T, path string, began <-chan struct{}) answ
 	return got
 }
 
-// receive fails the test instead of hanging.
+// receive returns the next value of the channel; it fails the test when none arrives in time.
 func receive[T any](t *testing.T, from <-chan T, what string) T {
 	t.Helper()
 	select {
@@ -216,7 +216,7 @@ func TestMetrics(t *testing.T) {
 		`dlq_http_request_duration_seconds_count{method="GET",route="/api/v1/dlq/messages/{id}"} 2`,
 		`dlq_http_requests_in_flight 1`, // this request itself
 	)
-	wantWithout(t, f.do("GET", "/metrics", ""), "secret-name", "BREW", "/some/where") // chosen by clients
+	wantWithout(t, f.do("GET", "/metrics", ""), "secret-name", "BREW", "/some/where") // clients chose these names
 }
 
 func wantMetric(t *testing.T, f *fixture, lines ...string) {

@@ -54,7 +54,7 @@ func TestTopics(t *testing.T) {
 		`"consumer_groups":[{"group":"billing","state":"behind","lag":7},{"group":"x","state":"absent","lag":null}]}}],"next_cursor":null,"missing":[]}`)
 }
 
-// One topic has the offsets of its consumer groups, and zero messages when there are none.
+// The answer for one topic has the offsets of its consumer groups, and counts of zero when the topic has no messages.
 func TestTopic(t *testing.T) {
 	t.Parallel()
 	offset := func(n int64) *int64 { return &n }
@@ -76,7 +76,8 @@ func TestTopic(t *testing.T) {
 	check.True(t, !strings.Contains(hidden, "billing"), "a topic that ana may not see is shown as %s", hidden)
 }
 
-// A redirected topic can be replayed when its target can, and exists or not by itself.
+// Messages of a redirected topic can be replayed when the target of the redirect accepts records. Whether the
+// redirected topic itself exists is reported separately.
 func TestTopics_Redirected(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA)).with(WithInspector(toldCluster{map[string]entity.ReplayHealth{
@@ -95,7 +96,7 @@ func TestTopics_WithoutKafka(t *testing.T) {
 	wantAnswer(t, newFixture().open().do("GET", "/api/v1/topics", ""), 200, `{"topics":[],"next_cursor":null,"missing":[]}`)
 }
 
-// silentCluster answers after half a minute, whatever the limit.
+// silentCluster answers after half a minute, whatever the time limit.
 type silentCluster struct{}
 
 func (silentCluster) Inspect(context.Context, []entity.ReplayQuestion) []entity.ReplayHealth {
@@ -116,11 +117,11 @@ func TestTopics_KafkaThatHangs(t *testing.T) {
 		wantStatus(t, f.open().do("GET", "/api/v1/topics", ""), 200, `"PENDING":1`, `"ingest_lag":null`,
 			`"reason":"Kafka has not answered in time","class":"BROKER_UNAVAILABLE"`, `"missing":["replay"`)
 		check.Equal(t, time.Since(began), 2*time.Second, "time until the answer")
-		<-time.After(time.Minute) // until Kafka has answered
+		<-time.After(time.Minute) // fake time, in which Kafka answers
 	})
 }
 
-// A cursor continues by name, also when its topic no longer exists.
+// The cursor of the list of topics continues after the name of a topic, also when this topic no longer exists.
 func TestTopics_Pages(t *testing.T) {
 	t.Parallel()
 	f := newFixture().open()

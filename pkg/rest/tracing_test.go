@@ -28,7 +28,7 @@ func (f *fixture) traced(options ...sdktrace.TracerProviderOption) *tracetest.Sp
 	return spans
 }
 
-// sampling records that share of the traces that start here.
+// sampling records the given share of the traces that start in this server.
 func sampling(share float64) sdktrace.TracerProviderOption {
 	return sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(share)))
 }
@@ -102,7 +102,7 @@ func TestTracing_BadParents(t *testing.T) {
 	}
 }
 
-// The sender's sampling decision applies, whatever the share of own traces.
+// The sampling decision of a request's sender applies, whatever share of its own traces the server records.
 func TestTracing_Sampling(t *testing.T) {
 	t.Parallel()
 	f := newFixture()
@@ -216,7 +216,7 @@ func TestTracing_AuditTrail(t *testing.T) {
 	}
 }
 
-// A recorded request is the exemplar of its duration, in formats that have exemplars.
+// The trace of a recorded request is an exemplar of the request's duration, in formats of metrics that have exemplars.
 func TestTracing_Exemplars(t *testing.T) {
 	t.Parallel()
 	f := newFixture().undocumented()
@@ -242,7 +242,7 @@ func TestTracing_Exemplars(t *testing.T) {
 }
 
 // A server without a tracer creates no context, no span and no attribute.
-func TestTracing_OffCostsNothing(t *testing.T) { //nolint:paralleltest // others' allocations would be counted
+func TestTracing_OffCostsNothing(t *testing.T) { //nolint:paralleltest // other tests allocate too
 	r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
 	r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, &exchange{}))
 	off := newFixture().open().server.tracer

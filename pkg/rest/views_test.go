@@ -11,7 +11,7 @@ import (
 
 const views = "/api/v1/views"
 
-// viewsFixture has two people who see orders, and an admin.
+// viewsFixture has two principals who see the orders topics, and an admin.
 func viewsFixture(t *testing.T) *fixture {
 	t.Helper()
 	return newFixture().guarded(person("ana", "orders.*", auth.Viewer), person("ben", "orders.*", auth.Viewer), person("root", "*", auth.Admin))
@@ -85,7 +85,8 @@ func TestViews_BadOnesAreRefused(t *testing.T) {
 	wantEnvelope(t, f.do("PUT", views+"/one-more", `{"query":"q=slow"}`), 409, "name")
 }
 
-// A value is masked from now on: what others shared before must not show it, neither as a view nor in the trail.
+// After a value becomes masked, views that were shared earlier must not show it, neither in lists of views nor in the
+// audit trail.
 func TestViews_LaterMasksHideOlderViews(t *testing.T) {
 	t.Parallel()
 	before := viewsFixture(t)

@@ -18,13 +18,13 @@ type Parts struct {
 	Retrier  *Retrier
 }
 
-// Options holds what is optional.
+// Options holds the dependencies that attempts can do without.
 type Options struct {
 	Judge     Judge                     // nil: every original topic counts as declared
-	Redirects Redirects                 // nil: there are none
-	Label     func(topic string) string // returns the label of a topic in metrics; nil: the topic
-	Tracer    trace.Tracer              // of settled claims; nil: there are no spans
-	Random    func() float64            // chooses waits within their jitter, from [0, 1); nil: at random
+	Redirects Redirects                 // nil: no topic is redirected
+	Label     func(topic string) string // returns the label of a topic in metrics; nil: the topic's name
+	Tracer    trace.Tracer              // makes the spans of settled claims; nil: there are no spans
+	Random    func() float64            // gives numbers in [0, 1) to choose waits within their jitter; nil: random
 }
 
 // New returns the parts of attempts, whose metrics are in registry.

@@ -28,7 +28,7 @@ var (
 	unauthorized = redrivetest.Unauthorized
 )
 
-// bench is the parts of attempts over the memory store and the fake log.
+// bench holds the parts of attempts, with the memory store and the fake log.
 type bench struct {
 	*redrivetest.Bench
 	*Retrier

@@ -41,13 +41,15 @@ type Store interface {
 	Record(ctx context.Context, entry entity.AuditEntry) error
 }
 
-// Publisher writes messages to their topics, or to those of their edits. Results are in the order of the input.
+// Publisher writes the records of messages to their original topics, or to the topics that their edits name. Results
+// are in the order of the input.
 type Publisher interface {
-	// Plan decides where messages would be sent with their edits, and refuses those that cannot be sent; it ignores
-	// the targets in batch. bulk means that no person reviewed each message; then it refuses more.
+	// Plan decides to which partitions messages with their edits would be sent, and refuses those that cannot be sent;
+	// it ignores the targets in batch. With bulk, no person has reviewed each message, so Plan refuses more of them.
 	Plan(ctx context.Context, batch []entity.Outgoing, bulk bool) []entity.Target
 
-	// Publish sends claimed messages. After ctx ends, no send begins (GivenBack); a send under way is completed.
+	// Publish sends claimed messages. After ctx ends, it begins no send and returns GivenBack for the rest; a send
+	// under way is completed.
 	Publish(ctx context.Context, batch []entity.Outgoing) []entity.Delivery
 
 	// FindMany reads target partitions for the records of earlier claims: Acknowledged if the record is there, GivenBack
@@ -55,7 +57,8 @@ type Publisher interface {
 	FindMany(ctx context.Context, claims []entity.Claim) []entity.Delivery
 }
 
-// TopicPartition is the target of a record; partition -1 means the whole topic, when even its partitions are unknown.
+// TopicPartition is the target of a record; partition -1 means the whole topic, when the topic's partitions are unknown
+// too.
 type TopicPartition struct {
 	Topic     string
 	Partition int32

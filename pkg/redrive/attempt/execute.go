@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	// claimTimeout limits the claim, which continues when its caller is gone: otherwise the claim could be left
-	// without an owner.
+	// claimTimeout limits the claim, which continues when its caller is gone: otherwise a claim could be stored whose
+	// process does not know of it.
 	claimTimeout  = 10 * time.Second
-	finishTimeout = 5 * time.Second // limits one try to store results
+	finishTimeout = 5 * time.Second // limits each try to store results
 
 	finishPause    = 100 * time.Millisecond
 	finishPauseMax = 2 * time.Second
@@ -34,7 +34,7 @@ type Executor struct {
 	publisher Publisher
 	log       *zap.Logger
 	metrics   *metrics
-	now       func() time.Time // has the monotonic clock
+	now       func() time.Time // its times have the monotonic clock
 	random    func() float64
 }
 
@@ -43,7 +43,7 @@ type Batch struct {
 	Cause     entity.AuditInfo
 	ClaimedAt time.Time // time just before the claim was requested, so no claim is older
 	Outgoing  []entity.Outgoing
-	span      trace.Span // the span that they belong to; nil for none
+	span      trace.Span // the span to which the messages belong; nil for none
 }
 
 // Part returns a batch with some of the messages, claimed by the same request.
@@ -57,10 +57,10 @@ type Outcome struct {
 	Delivery entity.Delivery
 	// Finished is the store's answer. An empty Status means that the claim was settled before, so the result was ignored.
 	Finished repository.Finished
-	auto     bool // an automatic retry
+	auto     bool // the attempt is an automatic retry
 }
 
-// unsettled reports whether reading the topic cannot decide how the attempt ended.
+// unsettled reports whether the attempt stays in doubt because reading the topic cannot decide how it ended.
 func (o Outcome) unsettled() bool {
 	return o.Finished.Status == entity.Retrying && o.Delivery.Verdict == entity.InDoubt && o.Delivery.Class == entity.UnknownClass
 }
@@ -73,7 +73,7 @@ type ClaimOptions struct {
 	Cause     entity.AuditInfo
 	RedriveID uuid.UUID // uuid.Nil for none
 	single    bool      // an operator waits for this message: audit the claim, and wait for a locked row
-	takeOver  bool      // claim also from an attempt that cannot be settled
+	takeOver  bool      // also claim a message from an attempt that cannot be settled
 }
 
 // Claim claims the planned messages and returns those that it got, in their order.
@@ -106,7 +106,8 @@ func (x *Executor) Claim(ctx context.Context, planned []entity.Outgoing, how Cla
 	return taken, nil
 }
 
-// claimed returns a loaded message with the changes of its claim; by is the store's brief copy, without the record.
+// claimed returns a loaded message with the changes of its claim. by is the message as the claim returned it, without
+// the record.
 func claimed(m, by entity.Message) entity.Message {
 	m.Status, m.RetryCount, m.MaxRetries = by.Status, by.RetryCount, by.MaxRetries
 	m.UpdatedAt, m.LastRetryAt, m.Claim = by.UpdatedAt, by.LastRetryAt, by.Claim
@@ -114,8 +115,8 @@ func claimed(m, by entity.Message) entity.Message {
 	return m
 }
 
-// releaseClaims gives back claims that the store may have made although its answer was lost; nothing will be sent
-// under them. It tries once; claims that it cannot give back expire.
+// releaseClaims gives back claims that the store may have made although its answer was lost; no record is sent under
+// these claims. It tries once; claims that it cannot give back expire.
 func (x *Executor) releaseClaims(b Batch, claims []repository.Claim) {
 	results := make([]repository.Result, len(claims))
 	for i, c := range claims {
@@ -136,7 +137,7 @@ func intents(planned []entity.Outgoing, how ClaimOptions) []repository.Claim {
 			TopicID: out.Target.TopicID, Partition: out.Target.Partition, EndOffset: out.Target.EndOffset,
 			TakeOver: how.takeOver, Edit: editToStore(out.Edit), SentHash: out.Target.SentHash,
 		}
-		if out.Edit == nil || out.Edit.Topic == "" { // an edit without a topic does not change the destination
+		if out.Edit == nil || out.Edit.Topic == "" { // an edit without a topic does not change the target
 			claims[i].OriginalTopic = out.Message.OriginalTopic
 		}
 	}
@@ -146,8 +147,8 @@ func intents(planned []entity.Outgoing, how ClaimOptions) []repository.Claim {
 	return claims
 }
 
-// editToStore returns the part of an edit that is stored: of a patch only the patch, not its result, which can be
-// computed again.
+// editToStore returns the part of an edit that is stored. Of a patch it is only the patch itself: the patched value can
+// be computed again.
 func editToStore(e *entity.Edit) *entity.Edit {
 	if e == nil || e.Patch == nil {
 		return e
@@ -155,7 +156,7 @@ func editToStore(e *entity.Edit) *entity.Edit {
 	return &entity.Edit{SetValue: true, Patch: e.Patch}
 }
 
-// Publish sends the claimed messages. After half of the time until the claim expires it sends no more.
+// Publish sends the claimed messages until the send deadline, which is half of the time until the claim expires.
 func (x *Executor) Publish(ctx context.Context, b Batch) []entity.Delivery {
 	ctx, cancel := context.WithDeadline(ctx, x.SendDeadline(b))
 	defer cancel()
@@ -166,7 +167,8 @@ func (x *Executor) Publish(ctx context.Context, b Batch) []entity.Delivery {
 func (x *Executor) SendDeadline(b Batch) time.Time { return b.ClaimedAt.Add(x.cfg.SendWindow()) }
 
 // Finish stores how the attempts ended. It continues when its caller is gone, and tries again while the store is
-// unavailable, until others may settle the claims. An error means that the store has not confirmed the results.
+// unavailable, until other processes may settle the claims. An error means that the store has not confirmed the
+// results.
 func (x *Executor) Finish(b Batch, deliveries []entity.Delivery) ([]Outcome, error) {
 	defer x.metrics.inflight.Sub(float64(len(b.Outgoing)))
 	finished, err := x.storeResults(b, x.results(b, deliveries))
@@ -221,7 +223,7 @@ func (x *Executor) result(m entity.Message, d entity.Delivery) repository.Result
 	switch d.Verdict {
 	case entity.Failed:
 		r.RetryIn = x.cfg.Backoff.After(m.RetryCount, x.random())
-	case entity.Refused: // give an operator time to repair the topic
+	case entity.Refused: // gives an operator time to repair the topic
 		r.RetryIn = x.cfg.Backoff.Max
 	case entity.Acknowledged, entity.Skipped, entity.Rejected, entity.GivenBack, entity.InDoubt,
 		entity.Rescued, entity.Abandoned:
@@ -253,7 +255,7 @@ func join(b Batch, deliveries []entity.Delivery, finished []repository.Finished)
 	return outcomes
 }
 
-// record updates the metrics for an outcome, and logs a message that it made DEAD.
+// record updates the metrics for an outcome, and logs the message if it became DEAD.
 func (x *Executor) record(o Outcome, took time.Duration, within zap.Field) {
 	topic := o.Outgoing.Target.Topic
 	x.metrics.sends.WithLabelValues(x.metrics.label(topic), verdictLabel(o.Delivery.Verdict)).Inc()
@@ -264,7 +266,8 @@ func (x *Executor) record(o Outcome, took time.Duration, within zap.Field) {
 	}
 }
 
-// logDead logs a message that became DEAD, so that no automatic retry follows, with the span in which that happened.
+// logDead logs a message that became DEAD, because it gets no further automatic retry. within names the span in which
+// that happened.
 func (x *Executor) logDead(f repository.Finished, topic string, class entity.ErrorClass, within zap.Field) {
 	x.metrics.dead.Inc()
 	x.log.Warn("message is dead",

@@ -8,8 +8,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// TestIntents: a message that is mapped after its target was chosen must not go to the old target, unless an operator
-// chose it.
+// TestIntents: a message whose original topic is changed after its target was chosen must not be sent to the old
+// target, unless an operator chose that target.
 func TestIntents(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -21,13 +21,13 @@ const (
 	// retries load or hold. A message that needs more is sent while no other is in memory.
 	bytesUnderWay = 32 << 20
 
-	// copies is how often a large value is in memory at most: the row that the driver read and the value decoded from
-	// it; later the value and its patched or compressed form. Sending makes no copy.
+	// copies is the largest number of copies of a large value in memory: first the row that the driver read and the
+	// value decoded from it, later the value and its patched or compressed form. Sending makes no copy.
 	copies     = 2
-	largeRetry = entity.RetryValueLimit + 1 // size in bytes from which a single retry waits for memory too
+	largeRetry = entity.RetryValueLimit + 1 // size in bytes from which a single retry waits for memory, as redrives do
 )
 
-// Loader reads messages with their records, within the memory that all of them may take.
+// Loader reads messages with their records. It limits the memory that all loaded messages take.
 type Loader struct {
 	store  Store
 	memory *semaphore.Weighted
@@ -40,10 +40,10 @@ func newLoader(store Store) *Loader {
 // ValueCopies is the number of copies of a value that are kept, for messages that are not large.
 type ValueCopies int64
 
-// The numbers of copies.
+// How many copies of a value a caller keeps.
 const (
 	Unpatched ValueCopies = 1
-	Patched   ValueCopies = 2 // also the patched value
+	Patched   ValueCopies = 2 // the original value and the patched value
 )
 
 // Reservation is memory reserved for messages. To avoid deadlock, a holder never requests more memory.
@@ -54,7 +54,7 @@ type Reservation struct {
 	held int64
 }
 
-// reserve waits for that much memory; if there is not that much in total, for all of it.
+// reserve waits until that many bytes are free; for more than the total it waits for the total.
 func (l *Loader) reserve(ctx context.Context, bytes int64) (*Reservation, error) {
 	r := &Reservation{of: l.memory, held: min(bytes, bytesUnderWay)}
 	if err := l.memory.Acquire(ctx, r.held); err != nil {
@@ -63,7 +63,7 @@ func (l *Loader) reserve(ctx context.Context, bytes int64) (*Reservation, error)
 	return r, nil
 }
 
-// shrink releases memory down to bytes; it never requests more.
+// shrink releases memory until the reservation has only that many bytes; it never requests more.
 func (r *Reservation) shrink(bytes int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -73,11 +73,11 @@ func (r *Reservation) shrink(bytes int64) {
 	}
 }
 
-// Release releases all memory. It may be called again.
+// Release releases all memory. A second call has no effect.
 func (r *Reservation) Release() { r.shrink(0) }
 
 // Load reads the first of ids, up to batchBytes, after waiting for the memory, which the caller must release. A
-// larger message is loaded alone, or with others that fit into its size.
+// larger message is loaded alone, or with others that fit into the number of bytes that it needs.
 func (l *Loader) Load(ctx context.Context, ids []uuid.UUID, n ValueCopies) (messages []entity.Message, taken int, r *Reservation, err error) {
 	limit, need := int64(batchBytes), int64(n)*batchBytes
 	for {

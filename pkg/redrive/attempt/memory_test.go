@@ -14,15 +14,15 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// weighing is a store of messages of which only the size matters. It measures the memory of the messages that
-// are loaded or being loaded.
+// weighing is a store of messages of which only the size matters. It measures the memory of the messages that are
+// loaded, or that are being loaded.
 type weighing struct {
 	Store
 	sizes map[uuid.UUID]int64
 
 	mu          sync.Mutex
 	loaded, top int64
-	alone       bool // a large message was never loaded with others
+	alone       bool // no large message was loaded together with others
 	large       int
 }
 
@@ -70,7 +70,7 @@ func newWeighing(n int, size int64) (*weighing, []uuid.UUID) {
 	return w, ids
 }
 
-// carriers loads all ids in parallel, one goroutine per list, and holds them for a while.
+// carriers loads the ids of each list in a goroutine of its own, and holds the messages for a while.
 func carriers(t *testing.T, loader *Loader, w *weighing, all [][]uuid.UUID) {
 	t.Helper()
 	var working sync.WaitGroup

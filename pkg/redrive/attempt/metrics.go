@@ -16,7 +16,7 @@ type metrics struct {
 	sends      *prometheus.CounterVec
 	inflight   prometheus.Gauge
 	duration   prometheus.Histogram
-	lag        *prometheus.HistogramVec // by initiator
+	lag        *prometheus.HistogramVec // labelled by initiator
 	retryCount prometheus.Histogram
 	dead       prometheus.Counter
 	stuck      prometheus.Gauge

@@ -11,7 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Alerts, objectives and the dashboard depend on these values.
+// Alerts, service level objectives and the dashboard depend on the values of these metrics.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 

@@ -9,9 +9,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// MarkDead moves a message to DEAD for an operator. It first settles the claim of a dead process: a message that is
-// found RESOLVED stays so, and one that is found DEAD is no error. Errors are those of the store's MarkDead; if the
-// claim cannot be settled now, the error is of kind entity.ErrUnavailable.
+// MarkDead moves a message to DEAD for an operator. It first settles the claim of a dead process: if that makes the
+// message RESOLVED, the message stays so; if it makes it DEAD, that is no error. Errors are those of the store's
+// MarkDead; if the claim cannot be settled now, the error is of kind entity.ErrUnavailable.
 func (r *Retrier) MarkDead(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Message, error) {
 	status, err := r.settleFirst(ctx, id)
 	if err != nil {

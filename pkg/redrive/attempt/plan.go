@@ -11,8 +11,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Judge returns a function that judges original topics by the configuration and the mapping. Its error comes from
-// reading the mapping.
+// Judge returns a function that judges original topics by the configuration and the mapping. It returns an error only
+// when the mapping cannot be read.
 type Judge func(ctx context.Context) (func(*entity.Message) entity.OriginStanding, error)
 
 // everyOriginDeclared is the default Judge.
@@ -36,20 +36,21 @@ type Planner struct {
 	redirects Redirects
 }
 
-// PlanOptions holds the circumstances of a plan.
+// PlanOptions describes on whose behalf messages are planned.
 type PlanOptions struct {
-	Bulk    bool                  // no person reviewed each message
-	Auto    bool                  // automatic retry: no person requested the attempts
+	Bulk    bool                  // no person has reviewed each message
+	Auto    bool                  // the plan is for automatic retry: no person requested the attempts
 	Visible *entity.TopicPatterns // the topics on which the redrive's creator has the needed role; nil for all
-	// Cause of the reads during planning; without an actor they are on behalf of no user and are not audited.
+	// Cause of the reads during planning. Reads without an actor are not made for a user, so they are not audited.
 	Cause entity.AuditInfo
-	// Redirects, by topic, are used instead of the stored ones, for a preview of a redirect; nil: the stored ones.
+	// Redirects, by topic, are used instead of the stored redirects, for a preview of a redirect; nil: the stored ones
+	// are used.
 	Redirects map[string]string
 }
 
-// Plan plans messages as Publisher.Plan does, and refuses those whose original topic is not declared well enough
-// for the sender. It sets the redirects in batch, for which it reads the store once. Planning reads the records that
-// pointers refer to, which is audited. The error is that of the store.
+// Plan plans messages as Publisher.Plan does, and refuses those whose original topic is not declared well enough for
+// the sender. It sets the redirects in batch, for which it reads the store once. It adds an audit entry for each record
+// that it reads because a pointer refers to it. The error is that of the store.
 func (p *Planner) Plan(ctx context.Context, batch []entity.Outgoing, how PlanOptions) ([]entity.Target, error) {
 	targets, open, err := p.RefuseOrigins(ctx, batch, how)
 	if err == nil {
@@ -78,12 +79,12 @@ func (p *Planner) Plan(ctx context.Context, batch []entity.Outgoing, how PlanOpt
 	return targets, nil
 }
 
-// SetRedirects sets where the messages of redirected topics go, as Plan does.
+// SetRedirects sets the targets of the messages of redirected topics, as Plan does.
 func (p *Planner) SetRedirects(ctx context.Context, batch []entity.Outgoing) error {
 	return p.redirect(ctx, batch, nil)
 }
 
-// redirect sets where the messages of redirected topics go.
+// redirect sets the targets of the messages of redirected topics.
 func (p *Planner) redirect(ctx context.Context, batch []entity.Outgoing, targets map[string]string) error {
 	if targets == nil && p.redirects != nil {
 		topics := map[string]bool{}
@@ -102,7 +103,7 @@ func (p *Planner) redirect(ctx context.Context, batch []entity.Outgoing, targets
 	return nil
 }
 
-// redirected adds the redirect to a refusal that concerns its target.
+// redirected adds the redirect to the error when the redirect's target was refused.
 func redirected(err error, out *entity.Outgoing) error {
 	var refused *entity.RefusedError
 	if out.Redirect == "" || !errors.As(err, &refused) || refused.Class.OfMessage() || refused.Class == SkippedNotPermitted {
@@ -136,10 +137,11 @@ func (p *Planner) RefuseOrigins(ctx context.Context, batch []entity.Outgoing, ho
 	return targets, open, nil
 }
 
-// originRefusal returns why a message must not be sent unless a person reviewed it; nil when it may.
+// originRefusal returns why a message must not be sent because its original topic is not declared; nil when it may be
+// sent.
 func originRefusal(m *entity.Message, is entity.OriginStanding, how PlanOptions) error {
 	switch {
-	case m.OriginalTopic == "": // the publisher's own refusal is more precise
+	case m.OriginalTopic == "": // the publisher's own refusal gives a more precise reason
 		return nil
 	case is.Undeclared != "":
 		return &entity.RefusedError{Class: entity.Undeclared, Reason: is.Undeclared + "; retry it alone, map its dead-letter topic, or set its original topic"}
@@ -155,8 +157,8 @@ func originRefusal(m *entity.Message, is entity.OriginStanding, how PlanOptions)
 	return nil
 }
 
-// OriginRefused reports whether a message was skipped for a reason of originRefusal. Where a redrive keeps the
-// order of keys, such a message does not stop later messages with its key: anyone who can write to a dead-letter
+// OriginRefused reports whether a message was skipped for a reason of originRefusal. In a redrive that keeps the order
+// of keys, such a message does not stop later messages with its key, because anyone who can write to a dead-letter
 // topic can name another team's topic and key.
 func OriginRefused(reason string) bool {
 	return reason == string(entity.Undeclared) || reason == SkippedNotPermitted

@@ -15,11 +15,12 @@ import (
 // resumePause is how often a claim that an earlier request made is polled.
 const resumePause = 200 * time.Millisecond
 
-// resume finds the result of an order that an earlier process may have begun. found reports that it had; then the
-// result, or the error, is that of its attempt. resume waits until the attempt ends or its claim expires.
+// resume finds the result of an order whose attempt an earlier process may have begun. If it has, found is true, and
+// result and err are those of that attempt. resume waits until the attempt ends or its claim expires.
 func (r *Retrier) resume(ctx context.Context, order entity.RetryOrder) (result entity.RetryResult, found bool, err error) {
 	for {
-		// The claim is read first and then the history, which has an attempt that ends between the two reads.
+		// The claim is read before the history: an attempt that ends between the two reads is then found in the
+		// history.
 		held, err := r.holds(ctx, order.ID, order.Cause.Operation)
 		if err != nil {
 			return entity.RetryResult{}, false, err
@@ -43,12 +44,12 @@ func (r *Retrier) resume(ctx context.Context, order entity.RetryOrder) (result e
 	}
 }
 
-// holds reports whether the attempt still holds the message, and settles it once its claim has expired. An attempt
-// that cannot be settled is an error, because waiting would not change it.
+// holds reports whether the attempt still holds the message, and settles it once its claim has expired. For an attempt
+// that cannot be settled it returns an error, because waiting would not change that.
 func (r *Retrier) holds(ctx context.Context, id, attempt uuid.UUID) (bool, error) {
 	m, err := r.store.Get(ctx, id, 0)
 	switch {
-	case errors.Is(err, entity.ErrNotFound): // archived or deleted: only the history has it
+	case errors.Is(err, entity.ErrNotFound): // the message was archived or deleted: only the history has the attempt
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("read message: %w", err)

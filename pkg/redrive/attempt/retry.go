@@ -46,7 +46,7 @@ func (r *Retrier) Retry(ctx context.Context, order entity.RetryOrder) (entity.Re
 		if result, found, err := r.resume(ctx, order); found || err != nil {
 			return result, err
 		}
-		order.Message = nil // it may be out of date after the wait
+		order.Message = nil // the message may be out of date after the wait
 	}
 	began := r.executor.now()
 	message, err := r.messageOf(ctx, order)
@@ -127,7 +127,7 @@ func (r *Retrier) messageOf(ctx context.Context, order entity.RetryOrder) (entit
 	return message, nil
 }
 
-// planOne returns where the message would be sent. It loads a value that was too large to be read before.
+// planOne returns the message with its target. It loads a value that was too large to be read before.
 func (r *Retrier) planOne(ctx context.Context, order entity.RetryOrder) (entity.Outgoing, error) {
 	message, err := r.messageOf(ctx, order)
 	if err != nil {
@@ -154,7 +154,7 @@ func (r *Retrier) planOne(ctx context.Context, order entity.RetryOrder) (entity.
 	return batch[0], batch[0].Target.Err
 }
 
-// OutgoingOf wraps messages, without targets.
+// OutgoingOf returns the messages without targets, to be planned.
 func OutgoingOf(messages []entity.Message) []entity.Outgoing {
 	batch := make([]entity.Outgoing, len(messages))
 	for i := range messages {
@@ -163,7 +163,7 @@ func OutgoingOf(messages []entity.Message) []entity.Outgoing {
 	return batch
 }
 
-// explainLostClaim returns why a claim did not take a message that was free before.
+// explainLostClaim returns why a message that was free before could not be claimed.
 func (r *Retrier) explainLostClaim(ctx context.Context, id uuid.UUID) error {
 	message, err := r.store.Get(ctx, id, 0)
 	if err != nil {
@@ -175,8 +175,8 @@ func (r *Retrier) explainLostClaim(ctx context.Context, id uuid.UUID) error {
 	if err := message.CanClaim(); err != nil {
 		return err
 	}
-	// Another caller was faster and its attempt has failed already. Trying again here would let concurrent callers
-	// use up all attempts at once.
+	// Another caller claimed the message first, and its attempt has already failed. Trying again here would let
+	// concurrent callers use up all attempts of the message at once.
 	return &entity.ClaimedError{ID: id}
 }
 
@@ -188,7 +188,7 @@ func (r *Retrier) carryOut(ctx context.Context, taken Batch) (entity.RetryResult
 	return r.answer(ctx, outcomes[0])
 }
 
-// answer returns Retry's answer for the end of a single attempt.
+// answer turns the end of a single attempt into the result of Retry.
 func (r *Retrier) answer(ctx context.Context, o Outcome) (entity.RetryResult, error) {
 	if o.Finished.Status == "" {
 		finished, err := r.present(ctx, o.Outgoing.Message.ID)
@@ -211,7 +211,8 @@ func (r *Retrier) answer(ctx context.Context, o Outcome) (entity.RetryResult, er
 	}
 }
 
-// present returns a message's state when our result was ignored: the claim was settled, or an earlier try was stored.
+// present returns a message's state after the store ignored our result, because the claim was settled or an earlier try
+// has stored the result.
 func (r *Retrier) present(ctx context.Context, id uuid.UUID) (repository.Finished, error) {
 	ctx, cancel := context.WithTimeout(ctx, finishTimeout)
 	defer cancel()

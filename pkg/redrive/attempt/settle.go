@@ -28,7 +28,7 @@ const (
 	settleJitter = 0.2 // keeps replicas that started together from settling at the same time
 )
 
-// Settler ends the attempts of processes that died, or that never learned how an attempt ended.
+// Settler ends the attempts of processes that died, or that never learned the result of their attempt.
 type Settler struct {
 	store     Store
 	publisher Publisher
@@ -36,8 +36,8 @@ type Settler struct {
 	log       *zap.Logger
 	tracer    trace.Tracer // nil: there are no spans
 
-	unsettled  atomic.Bool // the last settling with a trace of its own failed
-	reportedAt time.Time   // when claims that are too old were last logged
+	unsettled  atomic.Bool // the last turn that had a trace of its own failed
+	reportedAt time.Time   // when stuck messages were last logged
 }
 
 // Run settles abandoned claims until ctx ends. A claim that cannot be settled is tried again at the next turn.
@@ -90,8 +90,8 @@ func (s *Settler) Settle(ctx context.Context) error {
 	return cause
 }
 
-// settle returns how attempts ended, without those that could not be read now; the error is that of one of them.
-// Partitions are read in parallel: a partition that does not answer delays only its own claims.
+// settle returns how attempts ended, without the attempts whose partition could not be read now; the error is that of
+// one of these. Partitions are read in parallel: a partition that does not answer delays only its own claims.
 func (s *Settler) settle(ctx context.Context, messages []entity.Message) ([]Outcome, error) {
 	ctx, span := s.traceSettling(ctx, len(messages))
 	var mu sync.Mutex
@@ -149,7 +149,7 @@ func (s *Settler) settlePartition(ctx context.Context, messages []entity.Message
 	return outcomes, err
 }
 
-// earlier returns the attempt that a claim describes.
+// earlier returns the message as it was sent by the attempt of its claim.
 func earlier(m entity.Message) entity.Outgoing {
 	c := m.Claim
 	return entity.Outgoing{
@@ -174,7 +174,8 @@ func verdictOn(m entity.Message, d entity.Delivery) entity.Delivery {
 	return d
 }
 
-// conclude stores the end of settled attempts, once: after an error the next turn finds them again.
+// conclude stores the end of settled attempts. It tries only once, because after an error the next turn finds the
+// attempts again.
 func (s *Settler) conclude(ctx context.Context, b Batch, deliveries []entity.Delivery) ([]Outcome, error) {
 	if len(deliveries) == 0 {
 		return nil, nil
@@ -186,7 +187,7 @@ func (s *Settler) conclude(ctx context.Context, b Batch, deliveries []entity.Del
 	var counted []Outcome
 	for _, o := range join(b, deliveries, finished) {
 		if o.Finished.Status == "" {
-			continue // another process settled it at the same time
+			continue // another process settled the attempt at the same time
 		}
 		counted = append(counted, o)
 		s.recordSettled(o, traces.InLog(ctx))
@@ -223,7 +224,7 @@ func summary(outcomes []Outcome) []zap.Field {
 }
 
 // settleMessage settles the attempt that holds m, if its claim has expired, and returns the result. The status is still
-// RETRYING when the claim lives, and when the attempt cannot be settled.
+// RETRYING when the claim has not expired, and when the attempt cannot be settled.
 func (s *Settler) settleMessage(ctx context.Context, m entity.Message) (Outcome, error) {
 	held := Outcome{Outgoing: earlier(m), Finished: state(m)}
 	expired, err := s.expired(ctx, m.ID)
@@ -234,7 +235,7 @@ func (s *Settler) settleMessage(ctx context.Context, m entity.Message) (Outcome,
 	switch {
 	case err != nil:
 		return Outcome{}, &unavailableError{fmt.Errorf("settle the earlier attempt: %w", err)}
-	case len(outcomes) == 0: // another process settled it at this moment
+	case len(outcomes) == 0: // another process settled the attempt at this moment
 		return held, nil
 	}
 	return outcomes[0], nil
@@ -252,12 +253,12 @@ func (s *Settler) expired(ctx context.Context, id uuid.UUID) (*entity.Message, e
 	return &messages[0], nil
 }
 
-// reportStuck logs how many messages have been RETRYING for too long: they cannot be settled, or an operator must
-// decide.
+// reportStuck logs how many messages have been RETRYING for too long: either their claims cannot be settled now, or an
+// operator must decide.
 func (s *Settler) reportStuck(ctx context.Context) {
 	n, err := s.store.Stuck(ctx, s.executor.cfg.StuckAfter)
 	if err != nil {
-		return // the failed settling has already logged it
+		return // settling has failed and has already logged the error
 	}
 	s.executor.metrics.stuck.Set(float64(n))
 	if n > 0 && s.executor.now().Sub(s.reportedAt) >= s.executor.cfg.StuckAfter {
@@ -268,16 +269,15 @@ func (s *Settler) reportStuck(ctx context.Context) {
 
 const (
 	spanSettle = "settle claims" // name of the span
-	notSettled = "not_settled"   // its error: a claim could not be read; the next turn tries again
+	notSettled = "not_settled"   // error of the span: a claim could not be read; the next turn tries again
 )
 
-// settling is the span of settled claims. span is nil until the first claim is settled, if only success gets a
-// span.
+// settling is the span of settled claims. span is nil until a claim is settled, if a span is made only for success.
 type settling struct {
 	s      *Settler
-	ctx    context.Context //nolint:containedctx // of a span that may be made later
+	ctx    context.Context //nolint:containedctx // context of a span that may be made later
 	span   trace.Span
-	alone  bool // it has no parent
+	alone  bool // the span has no parent
 	begun  time.Time
 	claims int
 }

@@ -11,14 +11,15 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// crash leaves the claim of a process that dies between publish and result; written says whether its record is in the
-// log.
+// crash leaves the claim of a process that dies between publishing a record and storing the result. written says
+// whether the record is in the log.
 func (b *bench) crash(id uuid.UUID, written bool) {
 	b.Helper()
 	b.crashIn(entity.RetryOrder{ID: id, Cause: entity.By("tester")}, written)
 }
 
-// crashIn leaves the claim of a process that dies while it executes order; written as for crash.
+// crashIn leaves the claim of a process that dies while it executes order. written says whether its record is in the
+// log.
 func (b *bench) crashIn(order entity.RetryOrder, written bool) {
 	b.Helper()
 	planned := check.Must(b.planOne(context.Background(), order))(b)
@@ -29,7 +30,7 @@ func (b *bench) crashIn(order entity.RetryOrder, written bool) {
 	}
 }
 
-// crashed adds a message with the claim of a dead process; written as for crash.
+// crashed adds a message with the claim of a dead process. written says whether its record is in the log.
 func (b *bench) crashed(written bool) uuid.UUID {
 	b.Helper()
 	id := b.Add(1)[0]
@@ -37,7 +38,7 @@ func (b *bench) crashed(written bool) uuid.UUID {
 	return id
 }
 
-// abandoned adds a message with an expired claim of a dead process; written as for crash.
+// abandoned adds a message with an expired claim of a dead process. written says whether its record is in the log.
 func (b *bench) abandoned(written bool) uuid.UUID {
 	b.Helper()
 	defer elapse(b.cfg.ClaimExpiry)
@@ -54,7 +55,7 @@ func (b *bench) delete(id uuid.UUID) error {
 
 func (b *bench) afterExpiry() {
 	b.Helper()
-	<-time.After(b.cfg.ClaimExpiry) // the bubble's time
+	<-time.After(b.cfg.ClaimExpiry) // time of the synctest bubble
 	check.Equal(b, b.Settle(context.Background()), nil, "Settle")
 }
 
@@ -324,7 +325,7 @@ func TestSilentStore(t *testing.T) {
 	}
 	for method, call := range cases {
 		t.Run(method, scenario(func(b *bench) {
-			id := b.Add(1, func(m *entity.Message) { // too large to be read with its state
+			id := b.Add(1, func(m *entity.Message) { // the value is too large to be read together with the state
 				m.Record.Value, m.Record.Size = make([]byte, largeRetry), largeRetry
 			})[0]
 			b.Store.Hang = method
@@ -335,7 +336,7 @@ func TestSilentStore(t *testing.T) {
 	}
 }
 
-// settler runs the settler until stop, which returns how long stopping took.
+// settler runs the settler until stop is called; stop returns how long the settler needed to end.
 func (b *bench) settler() (stop func() time.Duration) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -360,7 +361,7 @@ func TestRunSettler(t *testing.T) {
 
 	t.Run("IsNotHeldUpByADeafStore", scenario(func(b *bench) {
 		b.Store.Deaf = make(chan struct{})
-		defer close(b.Store.Deaf) // the bubble ends when no goroutine waits
+		defer close(b.Store.Deaf) // the synctest bubble needs this goroutine to end
 		stop := b.settler()
 		<-time.After(2 * b.cfg.SettleInterval)
 		check.Equal(b, stop(), settleGrace, "time until RunSettler returned")

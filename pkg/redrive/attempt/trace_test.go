@@ -112,7 +112,7 @@ func TestWithTracing(t *testing.T) {
 	}))
 }
 
-func TestWithTracing_OffCostsNothing(t *testing.T) { //nolint:paralleltest // others' allocations would be counted
+func TestWithTracing_OffCostsNothing(t *testing.T) { //nolint:paralleltest // other tests allocate too
 	b, ctx := newBench(t), t.Context()
 	if n := testing.AllocsPerRun(100, func() {
 		ctx := Batch{span: trace.SpanFromContext(ctx)}.within(ctx)

@@ -1,5 +1,5 @@
-// Package auto retries messages without an operator: those of configured topics, oldest first, when they are due. One
-// rate limit bounds a process. A broker that does not answer costs messages no attempts.
+// Package auto retries messages without an operator: when messages of the configured topics are due, it sends them, the
+// oldest first. Each process has one rate limit. While a broker does not answer, messages lose no attempts.
 package auto
 
 import (
@@ -30,7 +30,8 @@ const (
 	unreachableBatches  = 3
 	unreachablePause    = time.Second
 	unreachablePauseMax = 30 * time.Second
-	skippedNoKafka      = "no_kafka" // without Kafka a retry resolves messages unsent, which only an operator may request
+	// Without Kafka a retry resolves messages without sending them, which only an operator may request.
+	skippedNoKafka = "no_kafka"
 )
 
 // Retrier retries due messages automatically.
@@ -83,12 +84,12 @@ type dispatcher struct {
 	health      *health
 	unreachable map[string]int // consecutive batches in which the target of an original topic was unreachable
 	warned      map[warningKey]bool
-	outage      outage.Log // of the store
+	outage      outage.Log // logs that the store does not answer
 }
 
 // warningKey identifies a warning that is logged once until it is resolved.
 type warningKey struct {
-	at     attempt.TopicPartition // partition -1 for the whole topic, singleMessages for single ones of it
+	at     attempt.TopicPartition // partition -1: the whole topic; singleMessages: single messages of the topic
 	reason string
 }
 
@@ -115,7 +116,7 @@ func (d *dispatcher) work(ctx context.Context) {
 	}
 }
 
-// step sends one batch, or returns how long to wait because nothing is due.
+// step sends one batch. When no message is due, it returns how long to wait.
 func (d *dispatcher) step(ctx context.Context) time.Duration {
 	n, wait := d.allow()
 	if n == 0 {
@@ -155,7 +156,7 @@ func (d *dispatcher) refund(n int) {
 	d.limiter.refund(n)
 }
 
-// retry makes one attempt on each message that can be sent now, and returns the number of attempts.
+// retry makes one attempt on each of the messages that can be sent now, and returns the number of attempts.
 func (d *dispatcher) retry(ctx context.Context, ids []uuid.UUID) (claimed int, err error) {
 	ctx, span := startSpan(ctx, d.tracer, len(ids))
 	defer func() { endSpan(span, claimed, err) }()
@@ -215,14 +216,14 @@ func (d *dispatcher) send(ctx context.Context, b attempt.Batch) []entity.Deliver
 	return d.parts.Executor.Publish(ctx, b)
 }
 
-// throttle returns how long the broker wants no records.
+// throttle returns for how long the broker has asked to get no records.
 func (d *dispatcher) throttle() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.limiter.throttle(time.Now())
 }
 
-// admit returns the messages that may be sent now; the others are held back or their topics are paused.
+// admit returns the messages that may be sent now. It holds the other messages back, or pauses their topics.
 func (d *dispatcher) admit(ctx context.Context, batch []entity.Outgoing, targets []entity.Target) []entity.Outgoing {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -233,7 +234,7 @@ func (d *dispatcher) admit(ctx context.Context, batch []entity.Outgoing, targets
 		m := batch[i].Message
 		var refused *entity.RefusedError
 		switch {
-		case m.CanClaim() != nil: // another process was faster
+		case m.CanClaim() != nil: // another process has claimed the message
 		case errors.As(t.Err, &refused):
 			d.refuse(ctx, m, string(refused.Class), refused)
 		case t.Err != nil:
@@ -261,7 +262,8 @@ func (d *dispatcher) holdBack(m entity.Message, at attempt.TopicPartition, until
 	}
 }
 
-// refuse skips refused messages for a while: the message alone when the reason lies in it, else its topic.
+// refuse skips refused messages for a while: only the message when the message itself is the reason, else all messages
+// of its topic.
 func (d *dispatcher) refuse(ctx context.Context, m entity.Message, reason string, err error) {
 	until := time.Now().Add(refusedPause)
 	switch {
@@ -333,14 +335,14 @@ func (d *dispatcher) recordReach(batch []entity.Outgoing, targets []entity.Targe
 	}
 }
 
-// recovered releases the messages that were held back because of a partition.
+// recovered releases the messages that were held back because of a partition that now accepts records.
 func (d *dispatcher) recovered(at attempt.TopicPartition) {
 	if d.health.accepted(at) {
 		d.feed.free(at)
 	}
 }
 
-// endProbes ends probes without a result.
+// endProbes ends the probes of messages that were planned and not sent.
 func (d *dispatcher) endProbes(planned []entity.Outgoing) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -349,7 +351,7 @@ func (d *dispatcher) endProbes(planned []entity.Outgoing) {
 	}
 }
 
-// learn adapts rate, health and warnings to the results of a batch.
+// learn adjusts the rate, the state of partitions and the warnings to the results of a batch.
 func (d *dispatcher) learn(ctx context.Context, batch []entity.Outgoing, deliveries []entity.Delivery) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -364,10 +366,10 @@ func (d *dispatcher) learn(ctx context.Context, batch []entity.Outgoing, deliver
 		case entity.Failed, entity.InDoubt:
 			failed[at], bad = true, true
 		case entity.GivenBack:
-			if delivery.Class == "" { // it was not sent, because the deadline came first
+			if delivery.Class == "" { // not sent, because the deadline came first
 				continue
 			}
-			bad = true // a record before it failed
+			bad = true // not sent, because a record before it failed
 		case entity.Refused:
 			taken[at] = true
 			d.pauseTopic(ctx, batch[i].Message.OriginalTopic, string(delivery.Class), delivery.Err)

@@ -118,7 +118,8 @@ func TestAuto(t *testing.T) {
 	}))
 
 	t.Run("LateCommitsAreFoundByTheNextWalk", automatic(func(b *bench) {
-		b.Kafka.PlanError = func(m entity.Message) error { // keeps the topic in the list
+		// The refused message keeps the topic in the list of topics with PENDING messages.
+		b.Kafka.PlanError = func(m entity.Message) error {
 			if m.Failure.Class == "bad" {
 				return &entity.RefusedError{Class: entity.BadRecord}
 			}
@@ -274,7 +275,7 @@ func TestAutoFailures(t *testing.T) {
 	}))
 }
 
-// TestAutoBrokerAway: when an unreachable broker comes back, no message is DEAD and each is sent once.
+// TestAutoBrokerAway: after an outage of the broker no message is DEAD, and each message has been sent once.
 func TestAutoBrokerAway(t *testing.T) {
 	t.Parallel()
 	// outages are the errors that an unreachable broker causes.
@@ -366,7 +367,7 @@ func TestAutoPlan(t *testing.T) {
 		got := testutil.ToFloat64(b.metrics.skipped.WithLabelValues("UNKNOWN_TOPIC"))
 		check.True(b, int(got) == 5*len(looks), "counted %v, want each message once a look", got)
 		check.Equal(b, b.Logs.FilterMessage("automatic retry cannot send").Len(), 1, "lines about it")
-		refused = nil // no automatic retry runs any more
+		refused = nil // automatic retry is not running at this time
 		b.autoFor(time.Minute + 2*idleMax)
 		b.WantStates(ids, map[entity.Status]int{entity.Resolved: 5})
 	}))
@@ -459,7 +460,7 @@ func TestAutoSpeed(t *testing.T) {
 			}
 			return true, acknowledged
 		}
-		for i := range 50 { // enough to exceed the pauses of single partitions
+		for i := range 50 { // enough topics that the pauses of single partitions do not suffice
 			b.Add(20, to(fmt.Sprintf("topic-%d", i)))
 		}
 		defer b.auto()()
@@ -492,7 +493,7 @@ func TestFeed(t *testing.T) {
 	t.Run("LooksAgainForWhatWasFoundTooLongAgo", scenario(func(b *bench) {
 		ids := b.Add(10)
 		d := b.dispatcher()
-		for _, id := range take(b, d, 2) { // a query asks for as many more, because these are taken
+		for _, id := range take(b, d, 2) { // a query asks for two more messages, because two are taken
 			b.retry(id)
 		}
 		take(b, d, 2)
@@ -514,7 +515,7 @@ func TestFeed(t *testing.T) {
 	}))
 }
 
-// dispatcher returns automatic retry of all topics.
+// dispatcher returns a dispatcher of automatic retry for all topics.
 func (b *bench) dispatcher() *dispatcher {
 	b.Helper()
 	return newDispatcher(b.Retrier, check.Must(Config{Topics: []string{"*"}}.patterns())(b))
@@ -574,7 +575,7 @@ func TestWithTracing(t *testing.T) {
 	}))
 }
 
-func TestWithTracing_OffCostsNothing(t *testing.T) { //nolint:paralleltest // others' allocations would be counted
+func TestWithTracing_OffCostsNothing(t *testing.T) { //nolint:paralleltest // other tests allocate too
 	d, ctx := newBench(t).dispatcher(), t.Context()
 	if n := testing.AllocsPerRun(100, func() {
 		_, span := startSpan(ctx, d.tracer, 1)

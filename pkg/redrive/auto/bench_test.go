@@ -29,7 +29,7 @@ var (
 	unauthorized = redrivetest.Unauthorized
 )
 
-// bench is automatic retry over the memory store and the fake log.
+// bench holds automatic retry, with the memory store and the fake log.
 type bench struct {
 	*redrivetest.Bench
 	*Retrier

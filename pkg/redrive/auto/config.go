@@ -19,11 +19,12 @@ type Config struct {
 	Batch int `mapstructure:"batch"`
 	// Parallelism is how many batches a process sends at once.
 	Parallelism int `mapstructure:"parallelism"`
-	// IdleSleep is the first pause when no message is due; while that lasts it doubles up to two seconds.
+	// IdleSleep is the first pause when no message is due. While no message is due, the pause doubles up to two
+	// seconds.
 	IdleSleep time.Duration `mapstructure:"idle_sleep"`
-	// Backoff is the pause after the first failure; it doubles with each further one up to BackoffMax, and Jitter is
-	// its random share. A message's last attempt is made at a failing partition only after
-	// no record was accepted there for BackoffMax.
+	// Backoff is the pause after the first failure of a message; it doubles with each further failure up to BackoffMax,
+	// and Jitter is its random share. While a partition fails, a message's last attempt there is made only when the
+	// partition has accepted no record for BackoffMax.
 	Backoff    time.Duration `mapstructure:"backoff"`
 	BackoffMax time.Duration `mapstructure:"backoff_max"`
 	Jitter     float64       `mapstructure:"jitter"`

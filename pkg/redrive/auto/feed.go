@@ -17,14 +17,17 @@ import (
 )
 
 const (
-	topicsFresh = 2 * time.Second  // maximum age of the list of topics with PENDING messages
-	walkAgain   = 30 * time.Second // pause between walks over unattempted messages; a new walk also finds late commits
-	idleMax     = 2 * time.Second  // longest pause while no message is due
-	spareFresh  = time.Second      // how long found messages are used; other processes may attempt them meanwhile
+	topicsFresh = 2 * time.Second // maximum age of the list of topics with PENDING messages
+	// walkAgain is the pause between walks over messages without an attempt; a new walk also finds messages committed
+	// late.
+	walkAgain  = 30 * time.Second
+	idleMax    = 2 * time.Second // longest pause while no message is due
+	spareFresh = time.Second     // how long found messages are used; other processes may attempt them too
 
-	// heldMax limits the messages that are held back one by one. Above it their topics are paused.
+	// heldMax limits the messages that are held back one by one. When that many are held back, the topics of further
+	// messages are paused.
 	heldMax   = 2000
-	exceptMax = 256 // limits the pairs of topics that the store is asked to exclude
+	exceptMax = 256 // limits the pairs of topics that queries exclude
 )
 
 // Store is the part of a repository in which automatic retry finds messages.
@@ -33,7 +36,8 @@ type Store interface {
 	Counts(ctx context.Context) ([]repository.Count, error)
 }
 
-// feed finds due messages, oldest first, each for one worker, without those held back and paused topics.
+// feed finds due messages, oldest first, and gives each to one worker. It leaves out messages that are held back, and
+// paused topics.
 type feed struct {
 	store    Store
 	patterns deadletter.Patterns
@@ -44,27 +48,27 @@ type feed struct {
 	// Only the goroutine that holds turn uses the next five fields.
 	topics  []string // topics with PENDING messages that match the patterns
 	asked   time.Time
-	open    []string // topics of the last query
+	open    []string // topics that the last query asked for
 	after   repository.Cursor
 	endedAt time.Time // end of the walk; zero while it runs
 
 	mu           sync.Mutex // guards the fields below
 	spare        []uuid.UUID
 	spareAt      time.Time
-	spareAfter   repository.Cursor // position of the walk before they were found
+	spareAfter   repository.Cursor // position of the walk before it found the messages of spare
 	taken        map[uuid.UUID]bool
-	returned     map[uuid.UUID]bool // put back since the last query, whose result may be older
+	returned     map[uuid.UUID]bool // messages that were put back since the last query; its result may be older
 	held         map[uuid.UUID]hold
 	pausedTopics map[string]time.Time // end of each topic's pause
 	except       map[repository.TopicPair]time.Time
-	again        bool // the walk has passed messages that can be sent again
+	again        bool // the walk has passed messages that can now be sent again
 	idleFor      time.Duration
 	idleUntil    time.Time
 }
 
-// hold keeps a message back.
+// hold describes why and until when a message is held back.
 type hold struct {
-	at    attempt.TopicPartition // releases the message when it recovers; zero for none
+	at    attempt.TopicPartition // the message is released when this partition recovers; zero for none
 	until time.Time
 }
 
@@ -77,7 +81,7 @@ func newFeed(store Store, patterns deadletter.Patterns, idle time.Duration) *fee
 }
 
 // take returns up to n messages, which belong to the caller until putBack. If it returns none, the caller asks again
-// after wait, or when woken is notified. empty reports that the store was queried without result.
+// after wait, or when woken is notified. empty reports that the store was queried and no message is due.
 func (f *feed) take(ctx context.Context, n int) (ids []uuid.UUID, wait time.Duration, empty bool, err error) {
 	select {
 	case f.turn <- struct{}{}:
@@ -105,8 +109,8 @@ func (f *feed) take(ctx context.Context, n int) (ids []uuid.UUID, wait time.Dura
 	return nil, f.sleep(), true, nil
 }
 
-// poll queries the store. Messages without an attempt are read in walks, each from the oldest to the newest in
-// several queries; more means that the walk has not reached its end and should continue at once.
+// poll queries the store. It reads messages without an attempt in walks: a walk goes from the oldest to the newest
+// message in several queries. more means that the walk has not reached its end and should continue at once.
 func (f *feed) poll(ctx context.Context, n int) (more bool, err error) {
 	if err := f.refresh(ctx); err != nil {
 		return false, err
@@ -156,7 +160,7 @@ func (f *feed) refresh(ctx context.Context) error {
 	return nil
 }
 
-// openTopics returns the topics that are not set aside.
+// openTopics returns the topics that are not paused.
 func (f *feed) openTopics() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -173,8 +177,8 @@ func (f *feed) openTopics() []string {
 	return slices.Compact(topics)
 }
 
-// startWalk starts a new walk when the last one ended walkAgain ago, or when the present one may have passed
-// messages that can now be sent, such as those of an added topic.
+// startWalk starts a new walk when the last walk ended walkAgain ago, or when the present walk may have passed messages
+// that can now be sent, such as those of an added topic.
 func (f *feed) startWalk(topics []string) {
 	joined := slices.ContainsFunc(topics, func(t string) bool { return !slices.Contains(f.open, t) })
 	late := !f.endedAt.IsZero() && time.Since(f.endedAt) >= walkAgain
@@ -187,7 +191,7 @@ func (f *feed) startWalk(topics []string) {
 	f.open = topics
 }
 
-// busy returns how many messages a query may find that no worker can take now.
+// busy returns an upper limit for the number of messages that a query may find although no worker can take them now.
 func (f *feed) busy() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -200,11 +204,11 @@ func (f *feed) busy() int {
 	return len(f.held) + len(f.taken)
 }
 
-// keep stores found messages that are free.
+// keep stores the found messages that are neither taken nor held back.
 func (f *feed) keep(due []uuid.UUID, from repository.Cursor) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.spare) > 0 { // messages were put back meanwhile, from any position
+	if len(f.spare) > 0 { // spare has messages that were put back meanwhile, from any position
 		from = repository.Cursor{}
 	}
 	f.spareAt, f.spareAfter = time.Now(), from
@@ -215,7 +219,8 @@ func (f *feed) keep(due []uuid.UUID, from repository.Cursor) {
 	}
 }
 
-// fromSpare returns messages found before. If those are too old, it drops them and moves the walk back to before them.
+// fromSpare returns messages that an earlier query found. If that query is too old, it drops them and moves the walk
+// back to the position before them.
 func (f *feed) fromSpare(n int) []uuid.UUID {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -231,8 +236,7 @@ func (f *feed) fromSpare(n int) []uuid.UUID {
 	return ids
 }
 
-// putBack returns messages to the feed. The unseen ones, which the caller did not read, are returned first by the
-// next take.
+// putBack returns messages to the feed. The next take first returns the unseen ones, which the caller has not read.
 func (f *feed) putBack(ids, unseen []uuid.UUID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -246,8 +250,8 @@ func (f *feed) putBack(ids, unseen []uuid.UUID) {
 	}
 }
 
-// hold keeps a message back until then, or until its partition recovers. It returns false, and holds nothing, when it
-// holds heldMax messages already.
+// hold holds a message back until the given time, or until its partition recovers. It returns false, and does not hold
+// the message back, when heldMax messages are held back already.
 func (f *feed) hold(id uuid.UUID, at attempt.TopicPartition, until time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -271,7 +275,7 @@ func (f *feed) free(at attempt.TopicPartition) {
 	f.wake()
 }
 
-// pauseTopic pauses a topic until then.
+// pauseTopic pauses a topic until the given time.
 func (f *feed) pauseTopic(topic string, until time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -293,7 +297,7 @@ func (f *feed) leaveOut(pair repository.TopicPair, until time.Time) bool {
 	return true
 }
 
-// excepted returns the pairs that are excluded now.
+// excepted returns the pairs of topics that queries exclude now.
 func (f *feed) excepted() []repository.TopicPair {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -316,7 +320,7 @@ func (f *feed) sleeps() time.Duration {
 	return time.Until(f.idleUntil)
 }
 
-// sleep begins a pause, each longer than the last while no message is due.
+// sleep begins a pause. Each pause is longer than the last while no message is due.
 func (f *feed) sleep() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -9,14 +9,14 @@ import (
 
 const (
 	failingPauseMax = 30 * time.Second // longest pause of a failing partition
-	probeTime       = 10 * time.Second // how long others wait for the result of a probe
+	probeTime       = 10 * time.Second // how long other messages wait for the result of a probe
 )
 
 // health tracks failing partitions for automatic retry. An unreachable broker must not cost messages their attempts:
 // after a failed send, a single message is sent as a probe after growing pauses, and the others wait for its result. A
 // message's last attempt waits for another message's success, or until nothing has been accepted for lastAttemptAfter;
-// then one last attempt is allowed per lastAttemptAfter, so that a record that itself causes the failure comes to an
-// end.
+// then one last attempt is allowed per lastAttemptAfter, so that a record that itself causes the failure finally
+// becomes DEAD.
 //
 // The caller guards it against concurrent use.
 type health struct {
@@ -25,12 +25,12 @@ type health struct {
 	failing          map[attempt.TopicPartition]*failingPartition
 }
 
-// failingPartition is a failing partition.
+// failingPartition is the state of a partition that fails.
 type failingPartition struct {
 	failures int
-	until    time.Time // no record is sent there before
+	until    time.Time // before this time no record is sent to the partition
 	since    time.Time // first failed send in a row; zero when a missing leader explains the failure
-	risked   time.Time // when a last attempt was allowed
+	risked   time.Time // when a last attempt of a message was allowed
 	probed   bool      // a probe is under way
 }
 
@@ -40,8 +40,8 @@ func newHealth(b wait.Backoff) *health {
 	return &health{pause: b, lastAttemptAfter: lastAttemptAfter, failing: map[attempt.TopicPartition]*failingPartition{}}
 }
 
-// admit reports whether a message may be sent to a partition, else until when it waits. last means that it has one
-// attempt left.
+// admit reports whether a message may be sent to a partition; if not, until is the time until which the message waits.
+// last means that the message has one attempt left.
 func (h *health) admit(at attempt.TopicPartition, last bool, now time.Time) (ok bool, until time.Time) {
 	s := h.failing[at]
 	if s == nil {
@@ -60,7 +60,7 @@ func (h *health) admit(at attempt.TopicPartition, last bool, now time.Time) (ok 
 	return true, time.Time{}
 }
 
-// lastFrom returns when a last attempt may be made.
+// lastFrom returns the time from which a last attempt may be made.
 func (s *failingPartition) lastFrom(lastAttemptAfter time.Duration) time.Time {
 	from := s.since
 	if s.risked.After(from) {
@@ -72,21 +72,21 @@ func (s *failingPartition) lastFrom(lastAttemptAfter time.Duration) time.Time {
 	return from.Add(lastAttemptAfter)
 }
 
-// missing records a partition whose leader is unreachable, and returns the end of its pause.
+// missing records that the leader of a partition is unreachable, and returns the end of the partition's pause.
 func (h *health) missing(at attempt.TopicPartition, now time.Time) time.Time {
 	s := h.worse(at, now)
 	s.since = time.Time{}
 	return s.until
 }
 
-// failed records a partition where every sent record failed.
+// failed records that every record sent to a partition has failed.
 func (h *health) failed(at attempt.TopicPartition, now time.Time) {
 	if s := h.worse(at, now); s.since.IsZero() {
 		s.since = now
 	}
 }
 
-// worse pauses a partition, for less time than the messages that failed there wait.
+// worse pauses a partition. The pause is shorter than the wait of the messages that failed there.
 func (h *health) worse(at attempt.TopicPartition, now time.Time) *failingPartition {
 	s := h.failing[at]
 	if s == nil {
@@ -108,7 +108,7 @@ func (h *health) accepted(at attempt.TopicPartition) bool {
 	return was
 }
 
-// endProbe ends a probe that was not sent.
+// endProbe ends a probe whose record was not sent.
 func (h *health) endProbe(at attempt.TopicPartition, now time.Time) {
 	if s := h.failing[at]; s != nil && s.probed {
 		s.probed, s.until = false, now

@@ -11,15 +11,15 @@ const (
 	// limiterTop is the fastest limited rate, in batches a second; above it there is no limit.
 	limiterTop = 32
 
-	// The rate rises one step after a success that follows the last change by limiterStep, and after limiterQuiet
-	// without any result.
+	// After a success the rate rises one step if limiterStep has passed since the last change. Without any result it
+	// rises one step per limiterQuiet.
 	limiterStep  = time.Second
 	limiterQuiet = 30 * time.Second
 )
 
-// limiter limits the rate of sending. It has no limit until most of a batch fails or is throttled; each such batch
-// halves the rate, down to limiterFloor, and success doubles it until there is no limit again. It allows nothing
-// while a broker throttles. All times come from the caller, who also guards it against concurrent use.
+// limiter limits the rate of sending. At first it has no limit. When most records of a batch fail or the broker
+// throttles them, it halves the rate, down to limiterFloor; success doubles the rate until there is no limit again. It
+// allows no record while a broker throttles. All times come from the caller, who also guards it against concurrent use.
 type limiter struct {
 	batch          float64
 	rate           float64 // messages a second; +Inf for no limit
@@ -37,7 +37,7 @@ type batchStats struct {
 
 func newLimiter(batch int) *limiter { return &limiter{batch: float64(batch), rate: math.Inf(1)} }
 
-// allow returns how many messages, up to want, may be sent now; if none, the caller asks again after wait.
+// allow returns how many messages, up to want, may be sent now. If none may be sent, the caller asks again after wait.
 func (l *limiter) allow(want int, now time.Time) (n int, wait time.Duration) {
 	if throttle := l.throttle(now); throttle > 0 {
 		return 0, throttle
@@ -55,7 +55,7 @@ func (l *limiter) allow(want int, now time.Time) (n int, wait time.Duration) {
 	return n, 0
 }
 
-// refund returns tokens for messages that were allowed and not sent.
+// refund takes back the tokens of messages that were allowed and not sent.
 func (l *limiter) refund(n int) {
 	if !l.unlimited() {
 		l.tokens = min(l.tokens+float64(n), l.capacity())
@@ -99,8 +99,8 @@ func (l *limiter) speedUp(now time.Time) {
 	}
 }
 
-// speedUpWhenQuiet raises the rate one step per limiterQuiet without results: without results there is no reason to
-// stay slow.
+// speedUpWhenQuiet raises the rate one step per limiterQuiet without results, because without results there is no
+// reason to stay slow.
 func (l *limiter) speedUpWhenQuiet(now time.Time) {
 	for !l.unlimited() && now.Sub(l.moved) >= limiterQuiet {
 		l.fill(l.moved.Add(limiterQuiet))
@@ -115,7 +115,7 @@ func (l *limiter) fill(now time.Time) {
 	}
 }
 
-// capacity returns the maximum number of tokens: one second's worth, at most a batch.
+// capacity returns the maximum number of tokens: the messages of one second, and at most a batch.
 func (l *limiter) capacity() float64 { return min(max(1, l.rate), l.batch) }
 
 func (l *limiter) unlimited() bool { return math.IsInf(l.rate, 1) }

@@ -81,7 +81,7 @@ func (b *bench) another() *bench {
 	return &other
 }
 
-// traced makes spans from now on, and records those in which the store is called.
+// traced makes the bench create spans from now on, and returns a recorder of the spans in which the store is called.
 func (b *bench) traced(provider trace.TracerProvider) *redrivetest.Asked {
 	b.build(b.Store, traces.Tracer(provider, "test"))
 	return b.Watch()
@@ -92,7 +92,7 @@ func (b *bench) retry(id uuid.UUID) error {
 	return err
 }
 
-// claim claims messages like a process that dies afterwards, for attempts of a redrive; uuid.Nil means none.
+// claim claims messages like a process that dies afterwards. The attempts belong to a redrive; uuid.Nil means to none.
 func (b *bench) claim(redrive uuid.UUID, ids ...uuid.UUID) attempt.Batch {
 	b.Helper()
 	messages, taken, err := b.Store.Load(context.Background(), ids, 1<<20)

@@ -26,7 +26,7 @@ func action(a entity.RedriveAction) func(*repository.NewRedrive) {
 	return func(n *repository.NewRedrive) { n.Action = a }
 }
 
-// look returns the current redrive.
+// look returns the present state of a redrive.
 func (b *bench) look(id uuid.UUID) entity.Redrive {
 	b.Helper()
 	return check.Must(b.Store.Redrive(context.Background(), id))(b)
@@ -84,7 +84,7 @@ func TestBegin(t *testing.T) {
 	t.Run("WaitsForAProcessThatCarriesItOn", scenario(func(b *bench) {
 		ids := b.Add(3)
 		r := b.begin()
-		elapse(time.Hour) // no process runs it
+		elapse(time.Hour) // no process works on the redrive
 		b.wantCounts(b.look(r.ID), counted{Selected: 3, Waiting: 3})
 		defer b.carry()()
 		b.wantEnd(r.ID, counted{Selected: 3, Succeeded: 3})
@@ -168,7 +168,7 @@ func TestPauseResumeCancel(t *testing.T) {
 	}))
 }
 
-// slow makes every record take the given time, one after the other.
+// slow makes the broker take the given time for every record, one after the other.
 func (b *bench) slow(d time.Duration) {
 	var mu sync.Mutex
 	n := 0
@@ -240,8 +240,7 @@ func TestTakeOver(t *testing.T) {
 	}))
 }
 
-// carryWithoutRenewal runs redrives like a process that was suspended until its leases expired: when it continues, it
-// is late.
+// carryWithoutRenewal runs redrives like a process that was suspended until its leases had expired, and then continues.
 func (b *bench) carryWithoutRenewal() (stop func()) {
 	b.build(withoutRenewal{b.Store}, nil)
 	return b.carry()

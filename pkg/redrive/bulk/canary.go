@@ -12,21 +12,21 @@ import (
 // been ingested.
 const canaryQuiet = 5 * time.Second
 
-// canary holds times about a redrive's first messages in this process. After a restart the waiting begins again, so
-// it is never too short.
+// canary holds the times at which this process saw progress of a redrive's canary. After a restart the waiting begins
+// again, so it is never too short.
 type canary struct {
-	sentAt     time.Time // when all of them had been sent, as seen by this process
-	consumedAt time.Time // when all of them had been consumed, as seen by this process
+	sentAt     time.Time // when all messages of the canary had been sent, as seen by this process
+	consumedAt time.Time // when all messages of the canary had been consumed, as seen by this process
 }
 
 // tally counts the outcomes of the canary's messages.
 type tally struct {
 	sent, failed, returned int
 	unsent                 int // resolved without being sent
-	unknown                int // published, and no consumer group is known
-	awaited                int // published, and the consumer group has not reached them
+	unknown                int // published, and their consumer group is not known
+	awaited                int // published, and the consumer group has not yet read them
 	group                  string
-	class                  string // error class of a failure
+	class                  string // error class of one failure
 }
 
 func count(items []entity.RedriveItem) tally {

@@ -36,8 +36,8 @@ func (p *pass) change(ctx context.Context, l *lease) error {
 	return nil
 }
 
-// permitted returns the messages that a mapping redrive may change: its creator needs the role on the dead-letter
-// topic too.
+// permitted returns the messages that a redrive with the action map may change: the redrive's creator also needs the
+// role on their dead-letter topic.
 func (p *pass) permitted(ctx context.Context, l *lease) ([]uuid.UUID, error) {
 	visible := p.redrive.Selection.Visible
 	if p.redrive.Action != entity.RedriveMap || visible == nil {
@@ -58,7 +58,8 @@ func (p *pass) permitted(ctx context.Context, l *lease) ([]uuid.UUID, error) {
 	return ids, nil
 }
 
-// maySetOrigin reports whether a role on these topics, nil for all, covers the message's dead-letter topic.
+// maySetOrigin reports whether the topics visible, on which the creator has the role, include the message's dead-letter
+// topic; nil includes all topics.
 func maySetOrigin(m *entity.Message, visible *entity.TopicPatterns) bool {
 	return visible == nil || m.Source.Topic == "" || visible.Match(m.Source.Topic)
 }

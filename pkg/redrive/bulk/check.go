@@ -18,16 +18,17 @@ const (
 	checkTime = 5 * time.Second
 	// maxFailures is how many reasons a preview names, the most common first.
 	maxFailures = 20
-	maxReasons  = 1000 // that are counted apart
-	// refillEvery is how many messages share one reader, which bounds the time of look-ups.
+	maxReasons  = 1000 // limits the reasons that are counted separately
+	// refillEvery is how many messages share one reader of schemas; each reader has a limit on the time of its
+	// look-ups.
 	refillEvery = 1000
 )
 
-// errChecked ends the check of a patch before its end.
+// errChecked ends the check of a patch when its time is over.
 var errChecked = errors.New("the time for the check of a patch is over")
 
 // checkPatch applies the patch to the messages of the selection, until all are done or the time is over. It returns the
-// numbers, and how many messages of each topic the patch does not fit.
+// result, and how many messages of each topic the patch does not fit.
 func (s *Redrives) checkPatch(ctx context.Context, patch *patcher, n repository.NewRedrive, redirects map[string]string) (entity.PatchCheck, map[string]int, error) {
 	filter := n.Selection.Filter
 	filter.MessageIDs = append(slices.Clone(filter.MessageIDs), n.Selection.IDs...)
@@ -51,7 +52,7 @@ func (s *Redrives) checkPatch(ctx context.Context, patch *patcher, n repository.
 	return c.result(), c.topics, nil
 }
 
-// maxSelected is more than any redrive selects.
+// maxSelected is larger than the number of messages that any redrive selects.
 const maxSelected = 100_000_000
 
 type checker struct {

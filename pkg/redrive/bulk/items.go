@@ -13,18 +13,18 @@ import (
 
 // items holds the results of one leased batch. It is safe for concurrent use.
 type items struct {
-	numbers map[uuid.UUID]int // number of each message in the selection
+	numbers map[uuid.UUID]int // position of each message in the selection
 	todo    []uuid.UUID
 
 	mu          sync.Mutex // guards the fields below
 	results     map[uuid.UUID]entity.RedriveItem
-	unreachable []uuid.UUID             // no leader was reachable for them
+	unreachable []uuid.UUID             // messages for which no leader was reachable
 	locked      bool                    // another session locks some of the messages
 	sending     map[uuid.UUID]recordKey // keys of the messages sent since the last wave
 	doubtful    bool                    // some attempts have no known result yet
 }
 
-// newItems returns the items of a batch, and whether some have results already.
+// newItems returns the items of a batch, and whether some of them have results already.
 func newItems(b *repository.RedriveBatch) (s *items, begun bool) {
 	s = &items{numbers: make(map[uuid.UUID]int, len(b.Items)), results: map[uuid.UUID]entity.RedriveItem{}}
 	for i, item := range b.Items {
@@ -56,8 +56,8 @@ func (s *items) skip(id uuid.UUID, reason string) {
 	s.set(entity.RedriveItem{MessageID: id, Result: entity.ItemSkipped, Reason: reason, Offset: -1})
 }
 
-// addUnreachable records a message that could not be sent anywhere. Its result is decided once it is known whether the
-// pass makes progress.
+// addUnreachable records a message that could not be sent to any partition. Its result is decided when it is known
+// whether the pass makes progress.
 func (s *items) addUnreachable(id uuid.UUID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +76,7 @@ func (s *items) skipMissing(ids []uuid.UUID, loaded []entity.Message) {
 	s.skipOthers(ids, there, repository.SkippedGone)
 }
 
-// skipOthers skips the ids that are not in some.
+// skipOthers skips those of ids that are not in some.
 func (s *items) skipOthers(ids []uuid.UUID, some map[uuid.UUID]bool, reason string) {
 	for _, id := range ids {
 		if !some[id] {
@@ -115,14 +115,15 @@ func (s *items) addSending(id uuid.UUID, key recordKey) {
 	s.sending[id] = key
 }
 
-// itemOf returns the result of an attempt; ended is false for an open attempt, and for one that was given back.
+// itemOf returns the result of an attempt; ended is false for an attempt that has not ended, and for one that was given
+// back.
 func itemOf(a entity.Attempt) (item entity.RedriveItem, ended bool) {
 	item = entity.RedriveItem{
 		MessageID: a.MessageID, Reason: string(a.Class),
 		Topic: a.Topic, TopicID: a.TopicID, Partition: a.Partition, Offset: a.Offset,
 	}
 	switch {
-	case a.Verdict == entity.Abandoned: // its record may be in the topic, whatever the operator did next
+	case a.Verdict == entity.Abandoned: // the attempt's record may be in the topic, whatever the operator did next
 		item.Result, item.Offset = entity.ItemInDoubt, -1
 	case a.To == entity.Resolved:
 		item.Result, item.Reason = entity.ItemSucceeded, ""
@@ -141,7 +142,7 @@ func itemOf(a entity.Attempt) (item entity.RedriveItem, ended bool) {
 	return item, true
 }
 
-// attemptOf returns an outcome as an attempt of the history, with the fields that itemOf reads.
+// attemptOf turns an outcome into an attempt with the fields that itemOf reads.
 func attemptOf(o attempt.Outcome) entity.Attempt {
 	t := o.Outgoing.Target
 	return entity.Attempt{
@@ -150,7 +151,8 @@ func attemptOf(o attempt.Outcome) entity.Attempt {
 	}
 }
 
-// recordKey holds the hash of a key, because it is in memory until the redrive ends and the key may be long.
+// recordKey holds the hash of a record's key and not the key, because it stays in memory until the redrive ends, and
+// the key may be long.
 type recordKey struct {
 	topic string
 	key   [sha256.Size]byte

@@ -13,12 +13,13 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// keyOrder keeps messages of the same topic and key in order, and sends none after one that did not succeed. Messages
-// without a key have no order, nor have pointers, whose key is unknown. A nil keyOrder keeps no order.
+// keyOrder keeps messages of the same topic and key in order, and sends none after a message that did not succeed.
+// Messages without a key have no order, and neither have pointers, whose key is unknown. A nil keyOrder keeps no order.
 type keyOrder struct {
 	mu sync.Mutex
-	// Numbers of the first message that did not succeed, and of the first without a result, by key. Messages after
-	// the former are skipped; messages after the latter wait for the next lease.
+	// For each key, blocked has the number of the first message that did not succeed, and open that of the first
+	// message without a result. Messages after the former are skipped; messages after the latter wait for the next
+	// lease.
 	blocked, open map[recordKey]int
 }
 
@@ -26,7 +27,7 @@ func newKeyOrder() *keyOrder {
 	return &keyOrder{blocked: map[recordKey]int{}, open: map[recordKey]int{}}
 }
 
-// keepFirst sets the number of a key in first, unless a lower one is set.
+// keepFirst sets the number of a key in first, unless first has a lower number for the key.
 func keepFirst(first map[recordKey]int, key recordKey, number int) {
 	if n, known := first[key]; !known || number < n {
 		first[key] = number
@@ -87,8 +88,8 @@ func (k *keyOrder) hold(m entity.Message, number int) {
 	keepFirst(k.open, key, number)
 }
 
-// learn reads the results of a wave: later messages with the key of one that failed are skipped, and those with the
-// key of one without a result wait.
+// learn reads the results of a wave. Later messages with the key of a message that failed are skipped; those with the
+// key of a message without a result wait.
 func (k *keyOrder) learn(items *items) {
 	if k == nil {
 		return
@@ -108,8 +109,8 @@ func (k *keyOrder) learn(items *items) {
 	clear(items.sending)
 }
 
-// loadKeyOrder finds the keys with a message that did not succeed, when a run begins or resumes. known are unsaved
-// results.
+// loadKeyOrder finds the keys with a message that did not succeed, when a run begins or resumes. known has results that
+// are not stored yet.
 func loadKeyOrder(ctx context.Context, deps *dependencies, id uuid.UUID, known map[uuid.UUID]entity.RedriveItem) (*keyOrder, error) {
 	k := newKeyOrder()
 	var failed []entity.RedriveItem

@@ -20,10 +20,10 @@ import (
 // lease is one batch that this process holds. When the last of its parallel parts releases it, the results are stored.
 type lease struct {
 	pass  *pass
-	owner uuid.UUID // of this lease alone: a process may lease the same batch again
+	owner uuid.UUID // id of this lease alone: a process may lease the same batch again
 	batch *repository.RedriveBatch
 	items *items
-	span  batchSpan // of the whole batch
+	span  batchSpan // the span of the whole batch
 	begun bool      // an earlier owner has begun the batch
 	done  chan struct{}
 
@@ -55,11 +55,11 @@ func (p *pass) nextLease(ctx context.Context) (*lease, error) {
 	return l, nil
 }
 
-// prepare reads what others have done in and before the batch.
+// prepare reads the results of an earlier owner of the batch, and the keys that earlier batches have blocked.
 func (l *lease) prepare(ctx context.Context) error {
 	if l.begun {
 		if err := l.catchUp(ctx); err != nil {
-			l.items.markDoubtful() // saved without them, the batch would look untouched
+			l.items.markDoubtful() // without these results the batch would be saved as if it were untouched
 			return err
 		}
 	}
@@ -78,7 +78,7 @@ func (l *lease) prepare(ctx context.Context) error {
 	return nil
 }
 
-// held identifies the lease to the store.
+// held identifies the lease for the store.
 func (l *lease) held() repository.Lease {
 	return repository.Lease{RedriveID: l.pass.redrive.ID, Number: l.batch.Number, Owner: l.owner}
 }
@@ -100,8 +100,8 @@ func (l *lease) release() {
 	}
 }
 
-// park keeps a lease until the end of the pass when it has locked messages, or unreachable messages in a pass that made
-// no progress: if it were saved now, it would be leased again at once.
+// park keeps a lease until the end of the pass when its batch has locked messages, or unreachable messages in a pass
+// that can send nothing: if the batch were saved now, it would be leased again at once.
 func (l *lease) park() bool {
 	if !l.items.locked && (len(l.items.unreachable) == 0 || l.pass.canSend()) {
 		return false
@@ -110,7 +110,7 @@ func (l *lease) park() bool {
 	if l.items.locked {
 		why = errLocked
 	}
-	if l.pass.run.keys != nil { // no other batch may begin before this one is done
+	if l.pass.run.keys != nil { // the order of keys allows no other batch before this one is done
 		l.pass.stop(why)
 		return false
 	}
@@ -135,12 +135,13 @@ func (l *lease) end() {
 func (l *lease) wait() { <-l.done }
 
 // save stores the known results; other messages wait for the next lease. It also runs when the pass has been stopped.
-// While attempts are in doubt the lease is kept until they are settled, by the next owner if the process dies.
+// While attempts are in doubt, the lease is kept until they are settled; if the process dies, the next owner settles
+// them.
 func (l *lease) save() {
 	p := l.pass
 	if l.items.doubtful && !l.settle(l.span.within(p.ctx)) {
 		l.span.fail(unknownEnd)
-		return // draining: the next owner of the batch settles them
+		return // the process drains: the next owner of the batch settles them
 	}
 	l.decideUnreachable()
 	items := slices.Collect(maps.Values(l.items.results))
@@ -161,8 +162,8 @@ func (l *lease) save() {
 	}
 }
 
-// decideUnreachable skips unreachable messages if others could be sent, or if the cluster answers while leader after
-// leader is missing. Otherwise they wait until a broker is reachable.
+// decideUnreachable skips unreachable messages if other messages could be sent, or if the cluster answers but the
+// leaders of many batches in a row are missing. Otherwise the messages wait until a broker is reachable.
 func (l *lease) decideUnreachable() {
 	if len(l.items.unreachable) == 0 || !l.pass.canSend() && !l.pass.noLeaders {
 		return
@@ -191,8 +192,8 @@ func (l *lease) settle(ctx context.Context) bool {
 	}
 }
 
-// queryResults reads from the store what became of the messages' attempts or changes, keeps the results in the lease,
-// and returns the number of attempts that have no result yet.
+// queryResults reads from the store the results of the messages' attempts or changes, keeps them in the lease, and
+// returns the number of attempts that have no result yet.
 func (l *lease) queryResults(ctx context.Context, ids []uuid.UUID) (open int, err error) {
 	if l.pass.redrive.Action != entity.RedriveRetry {
 		return 0, l.queryChanges(ctx, ids)
@@ -214,7 +215,7 @@ func (l *lease) queryResults(ctx context.Context, ids []uuid.UUID) (open int, er
 	return open, nil
 }
 
-// unsettled records an attempt that only an operator can settle, and reports whether it is one.
+// unsettled records an attempt that only an operator can settle. It returns false for all other attempts.
 func (l *lease) unsettled(ctx context.Context, a entity.Attempt) bool {
 	m, err := l.pass.deps.store.Get(ctx, a.MessageID, 0)
 	if err != nil || !m.Unsettled || m.Claim.ID != a.ID {
@@ -228,7 +229,7 @@ func (l *lease) unsettled(ctx context.Context, a entity.Attempt) bool {
 }
 
 // catchUp settles the attempts of an earlier owner of the batch. They count as results, so no message is sent twice.
-// Messages that it claimed and never sent are given back by the settler and sent now.
+// Messages that the earlier owner claimed and never sent are given back by the settler, and are sent now.
 func (l *lease) catchUp(ctx context.Context) error {
 	try := 0
 	defer func() { traces.RecordTries(ctx, try) }()

@@ -19,7 +19,7 @@ var errLocked = errors.New("other database sessions lock the remaining messages"
 // claimed. They are tried again, unless another caller's attempt was the reason for the lock.
 type lockedMessages struct {
 	mu        sync.Mutex
-	lastRetry map[uuid.UUID]time.Time // their last attempt at that time
+	lastRetry map[uuid.UUID]time.Time // time of each message's last attempt when it was found locked
 }
 
 func (s *lockedMessages) add(m entity.Message) {

@@ -144,7 +144,7 @@ func TestLockedRows(t *testing.T) {
 		drain := b.carry()
 		r := b.begin()
 		elapse(10 * time.Second)
-		other := b.another() // it attempts them while the first process takes them for locked
+		other := b.another() // a process that attempts the messages while the first process finds them locked
 		b.Unlock()
 		b.Kafka.Deliver = always(entity.Delivery{Verdict: entity.GivenBack, Err: errBroken}, false)
 		drainOther := other.carry()

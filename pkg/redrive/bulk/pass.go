@@ -22,8 +22,9 @@ func newPass(r *run, redrive entity.Redrive) *pass {
 	return &pass{deps: r.deps, run: r, redrive: redrive, refused: map[string]entity.ErrorClass{}, reach: newReach()}
 }
 
-// work sends what can be sent now and returns when nothing is under way. worked reports that some message got a
-// result. An error means that another pass at once is useless: nothing is reachable, or the store is unavailable.
+// work sends the messages that can be sent now, and returns when no attempt is under way. worked reports that some
+// message got a result. An error means that another pass at once is useless: no partition is reachable, or the store is
+// unavailable.
 func (p *pass) work(ctx context.Context) (worked bool, err error) {
 	ctx, p.stop = context.WithCancelCause(ctx)
 	defer p.stop(nil)
@@ -68,7 +69,7 @@ func (p *pass) result(ctx context.Context) error {
 	return nil
 }
 
-// watch stops the pass when the redrive has left its state, by itself or by an operator.
+// watch checks the limits on failures and returns during the pass, and stops the redrive when it exceeds one.
 func (p *pass) watch(ctx context.Context, over <-chan struct{}) {
 	ticker := time.NewTicker(supervision)
 	defer ticker.Stop()
@@ -95,7 +96,7 @@ func (p *pass) watch(ctx context.Context, over <-chan struct{}) {
 	}
 }
 
-// walk leases batches and passes them to the workers, part by part.
+// walk leases batches, splits each into parts, and passes the parts to the workers.
 func (p *pass) walk(ctx context.Context, parts chan<- part) error {
 	first := make(chan struct{})
 	close(first)
@@ -117,12 +118,12 @@ func (p *pass) walk(ctx context.Context, parts chan<- part) error {
 		if err != nil && ctx.Err() == nil {
 			l.span.fail(traces.NotDone)
 		}
-		l.release() // the hold of walk itself
+		l.release() // walk itself holds the lease too
 		if err != nil {
 			return err
 		}
 		if p.redrive.Options.KeepKeyOrder {
-			l.wait() // the next batch is leased when this one is done
+			l.wait() // the next batch is leased after this one is done
 		}
 	}
 	return ctx.Err()
@@ -170,8 +171,8 @@ func (p *pass) copies() attempt.ValueCopies {
 	return attempt.Unpatched
 }
 
-// requeueDead requeues the DEAD messages that can be sent, for a redrive that takes them. A message that became DEAD
-// after the redrive began stays DEAD: an operator may have marked it.
+// requeueDead requeues the DEAD messages that can be sent, for a redrive with the option requeue. A message that became
+// DEAD after the redrive began stays DEAD, because an operator may have marked it.
 func (p *pass) requeueDead(ctx context.Context, l *lease, planned []entity.Outgoing) error {
 	if !p.redrive.Options.Requeue {
 		return nil

@@ -46,13 +46,13 @@ func compilePatch(o entity.RedriveOptions, schemas Schemas) (*patcher, error) {
 	return &patcher{patch: p, raw: o.Patch, schema: o.Schema, schemas: schemas}, nil
 }
 
-// patched is a payload before and after the patch, as JSON; After is nil when the patch does not apply.
+// patched is a payload before and after the patch, as JSON; After is nil when the patch cannot be applied.
 type patched struct {
 	Before, After []byte
 	Edit          *entity.Edit
 }
 
-// reader returns the reader for a batch; nil where nothing is decoded.
+// reader returns the reader of schemas for a batch; nil where no payload is decoded.
 func (p *patcher) reader(ctx context.Context) entity.PartReader {
 	if p.schemas == nil {
 		return nil
@@ -60,8 +60,8 @@ func (p *patcher) reader(ctx context.Context) entity.PartReader {
 	return p.schemas.Reader(ctx)
 }
 
-// apply applies the patch to a message that goes to a topic; "" for its original topic. The error is of kind
-// entity.ErrUnavailable while a schema cannot be read; all others mean that the patch does not apply.
+// apply applies the patch to a message that is sent to topic; "" stands for its original topic. The error is of kind
+// entity.ErrUnavailable while a schema cannot be read; all other errors mean that the patch cannot be applied.
 func (p *patcher) apply(ctx context.Context, reader entity.PartReader, m *entity.Message, topic string) (done patched, err error) {
 	carried := m.Record.State == entity.ValueStored || m.Record.State == entity.ValueFromPayload
 	switch {
@@ -81,7 +81,7 @@ func (p *patcher) apply(ctx context.Context, reader entity.PartReader, m *entity
 	case decoded.Format == entity.NoFormat:
 		after, err := p.patch.Apply(done.Before)
 		done.After, done.Edit = after, &entity.Edit{SetValue: true, Value: after, Patch: p.raw}
-		return done, err //nolint:wrapcheck // it names the operation
+		return done, err //nolint:wrapcheck // the error names the operation
 	case decoded.Temporary:
 		return patched{}, fmt.Errorf("%w: %s", entity.ErrUnavailable, decoded.Reason)
 	case decoded.JSON == nil:
@@ -90,18 +90,18 @@ func (p *patcher) apply(ctx context.Context, reader entity.PartReader, m *entity
 	done.Before = decoded.JSON
 	after, err := p.patch.Apply(decoded.JSON)
 	if err != nil {
-		return done, err //nolint:wrapcheck // it names the operation
+		return done, err //nolint:wrapcheck // the error names the operation
 	}
 	encoded, _, err := p.schemas.Encode(ctx, m, entity.ValuePart, after, entity.EncodeTarget{Topic: topic, Schema: p.schema}, "payload")
 	if err != nil {
-		return done, err //nolint:wrapcheck // it names the field
+		return done, err //nolint:wrapcheck // the error names the field
 	}
 	done.After, done.Edit = after, &entity.Edit{SetValue: true, Value: encoded.Data, Patch: p.raw}
 	done.Edit.ReplaceHeader(m.Record, encoded.Header)
 	return done, nil
 }
 
-// reasonOf returns the reason why a patch does not apply.
+// reasonOf returns the reason why a patch cannot be applied.
 func reasonOf(err error) string {
 	var invalid *entity.FieldError
 	if errors.As(err, &invalid) {
@@ -110,7 +110,7 @@ func reasonOf(err error) string {
 	return err.Error()
 }
 
-// clone returns bytes that stay valid when the message is released.
+// clone returns a copy whose bytes stay valid when the memory of the message is used again.
 func (p patched) clone() patched {
 	return patched{Before: bytes.Clone(p.Before), After: bytes.Clone(p.After)}
 }

@@ -76,7 +76,7 @@ func TestPatchOverARedrive(t *testing.T) {
 		p := newPass(newRun(dead.runner, r.ID), r)
 		p.run.compile(r.Options)
 		taken := dead.claimBatch(r.ID, check.Must(p.applyPatch(ctx, nil, attempt.OutgoingOf(messages)))(b))
-		dead.parts.Executor.Publish(ctx, taken.Part(taken.Outgoing[:1])) // then it died
+		dead.parts.Executor.Publish(ctx, taken.Part(taken.Outgoing[:1])) // the process dies after the first message
 
 		defer b.carry()()
 		b.wantEnd(r.ID, counted{Selected: 20, Succeeded: 20})
@@ -109,7 +109,7 @@ func TestPreviewOfAPatch(t *testing.T) {
 			Action: entity.RedriveRetry, Options: entity.RedriveOptions{Patch: []byte(patchText)},
 			Selection: entity.Selection{Filter: entity.Filter{Topic: deadLetter}},
 		})
-		misfits := 0 // of unknown result are those that are too large to be shown
+		misfits := 0 // messages whose value is too large to be shown are not counted: their result is not known
 		for _, s := range p.Samples {
 			if s.Reason != "" && s.Reason != errTooLargeToShow.Error() {
 				misfits++

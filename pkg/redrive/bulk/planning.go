@@ -25,7 +25,7 @@ const (
 
 // plan returns the messages that may be sent, and records why the others may not. It waits while a leader is
 // unreachable, because no attempt may start then. After leaderTimeout it plans the reachable messages and leaves out
-// the others; it does not wait for the same partition again. An error means that the pass is over.
+// the others; it does not wait for the same partition again. An error means that the pass must end.
 func (p *pass) plan(ctx context.Context, l *lease, messages []entity.Message) ([]entity.Outgoing, error) {
 	batch, err := p.applyPatch(ctx, l, attempt.OutgoingOf(p.withoutRefused(l, messages)))
 	if err != nil {
@@ -55,16 +55,16 @@ func (p *pass) plan(ctx context.Context, l *lease, messages []entity.Message) ([
 	}
 }
 
-// planOptions returns the options for planning on behalf of the redrive's creator. Reads of referenced records are
-// audited once per message.
+// planOptions returns the options for planning on behalf of the redrive's creator. When planning reads a record that a
+// pointer refers to, the read is audited once per message.
 func (p *pass) planOptions() attempt.PlanOptions {
 	cause := p.redrive.Cause
 	cause.Operation = p.redrive.ID
 	return attempt.PlanOptions{Bulk: true, Visible: p.redrive.Selection.Visible, Cause: cause}
 }
 
-// recordReach reports whether the messages can be sent as planned now, without unreachable ones; mayWait means that
-// there is time to try again. An error means that the pass is over.
+// recordReach records which targets are reachable. decided is true when the messages can be sent as planned now,
+// without the unreachable ones; mayWait means that there is time to try again. An error means that the pass must end.
 func (p *pass) recordReach(ctx context.Context, targets []entity.Target, mayWait bool) (decided bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -106,7 +106,7 @@ func (p *pass) withoutRefused(l *lease, messages []entity.Message) []entity.Mess
 	return left
 }
 
-// admit returns the messages that may be sent. What happens to unreachable ones is decided later; see
+// admit returns the messages that may be sent. The result of the unreachable ones is decided later; see
 // decideUnreachable.
 func (p *pass) admit(l *lease, batch []entity.Outgoing, targets []entity.Target) []entity.Outgoing {
 	p.mu.Lock()
@@ -145,14 +145,14 @@ func (p *pass) leaveOut(ctx context.Context, missing []attempt.TopicPartition) {
 	}
 }
 
-// applyPatch applies the patch to every message. Messages to which it does not apply are skipped, those with a refused
-// origin for that reason.
+// applyPatch applies the patch to every message. Messages to which it cannot be applied are skipped. If such a message
+// also has a refused origin, that is the recorded reason.
 func (p *pass) applyPatch(ctx context.Context, l *lease, batch []entity.Outgoing) ([]entity.Outgoing, error) {
 	if p.run.patch == nil {
 		return batch, nil
 	}
 	if err := p.deps.parts.Planner.SetRedirects(ctx, batch); err != nil {
-		return nil, err //nolint:wrapcheck // the caller says what failed
+		return nil, err //nolint:wrapcheck // the caller adds what failed
 	}
 	fitting := batch[:0]
 	reader := p.run.patch.reader(ctx)
@@ -160,7 +160,7 @@ func (p *pass) applyPatch(ctx context.Context, l *lease, batch []entity.Outgoing
 	for _, out := range batch {
 		done, err := p.run.patch.apply(ctx, reader, &out.Message, out.Redirect)
 		if errors.Is(err, entity.ErrUnavailable) {
-			return nil, err // the redrive waits for the registry
+			return nil, err // the redrive waits for the schema registry
 		}
 		if err != nil {
 			unfit = append(unfit, out)
@@ -189,8 +189,8 @@ func (p *pass) applyPatch(ctx context.Context, l *lease, batch []entity.Outgoing
 	return fitting, nil
 }
 
-// withoutTaken removes messages that were found locked and on which another caller has made an attempt since.
-// Attempts of this redrive, which were then given back, do not count.
+// withoutTaken removes messages that were found locked and on which another caller has made an attempt since. Attempts
+// of this redrive that were given back do not count.
 func (p *pass) withoutTaken(ctx context.Context, l *lease, messages []entity.Message) ([]entity.Message, error) {
 	attempted := p.run.locked.attempted(messages)
 	if len(attempted) == 0 {
@@ -200,7 +200,7 @@ func (p *pass) withoutTaken(ctx context.Context, l *lease, messages []entity.Mes
 	if err != nil {
 		return nil, fmt.Errorf("list attempts on messages that were locked: %w", err)
 	}
-	begun := make(map[uuid.UUID]time.Time, len(own)) // start of the redrive's own last attempts
+	begun := make(map[uuid.UUID]time.Time, len(own)) // start of this redrive's own last attempt on each message
 	for _, a := range own {
 		begun[a.MessageID] = a.StartedAt
 	}

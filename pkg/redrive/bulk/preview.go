@@ -25,15 +25,16 @@ const (
 
 var errTooLargeToShow = errors.New("the value is too large to be shown")
 
-// Preview returns what Begin would do with the messages in their current state, and which would not be sent and why.
-// It plans one message of each group with the same topics and confidence; errors that the broker reports for single
-// records cannot be predicted. With a patch it shows the result for some messages; whether the patch applies to the
-// others is known when their turn comes. Errors are those of Begin.
+// Preview returns what Begin would do with the messages in their current state, and which messages would not be sent
+// and why. It plans one message of each group with the same topics and confidence; errors that the broker reports for
+// single records cannot be predicted. With a patch it shows the result for some messages; whether the patch can be
+// applied to the others is known only when the redrive reaches them. Errors are those of Begin.
 func (s *Redrives) Preview(ctx context.Context, n repository.NewRedrive) (entity.Preview, error) {
 	return s.PreviewRedirected(ctx, n, nil)
 }
 
-// PreviewRedirected is Preview with these redirects, by topic, instead of the stored ones; nil uses those.
+// PreviewRedirected is Preview with the given redirects, by topic, instead of the stored ones; nil: it uses the stored
+// ones.
 func (s *Redrives) PreviewRedirected(ctx context.Context, n repository.NewRedrive, redirects map[string]string) (entity.Preview, error) {
 	if s.deps.selected == nil {
 		return entity.Preview{}, &repository.NeedsDatabaseError{Feature: "a preview"}
@@ -88,7 +89,7 @@ func (s *Redrives) overlaps(ctx context.Context, n repository.NewRedrive) []enti
 	return append([]entity.Overlap{}, overlaps...)
 }
 
-// leaveOut counts the messages that the patch does not fit, by topic, as skipped: they would be.
+// leaveOut counts the messages that the patch does not fit as skipped, by topic, because the redrive would skip them.
 func leaveOut(p *entity.Preview, failed map[string]int) {
 	for _, topic := range slices.Sorted(maps.Keys(failed)) {
 		i := slices.IndexFunc(p.Groups, func(g entity.PreviewGroup) bool { return g.Class == "" && g.Topic == topic })
@@ -104,7 +105,7 @@ func leaveOut(p *entity.Preview, failed map[string]int) {
 	p.Groups = slices.DeleteFunc(p.Groups, func(g entity.PreviewGroup) bool { return g.Messages == 0 })
 }
 
-// mergeGroups adds up the groups with equal topic, class and reason, in order of size.
+// mergeGroups adds up the groups with equal topic, class and reason, and returns the largest first.
 func mergeGroups(groups []entity.PreviewGroup) []entity.PreviewGroup {
 	var sums []entity.PreviewGroup
 	for _, g := range groups {
@@ -140,7 +141,7 @@ func (s *Redrives) previewOf(
 		return shown, fmt.Errorf("a sample: %w", err)
 	}
 	defer memory.Release()
-	if len(messages) == 0 { // deleted since; the group is counted without it
+	if len(messages) == 0 { // the message was deleted meanwhile; its group is counted without a plan
 		return shown, nil
 	}
 	targets, err := s.deps.parts.Planner.Plan(ctx, attempt.OutgoingOf(messages), attempt.PlanOptions{
@@ -171,7 +172,8 @@ func sendable(groups []repository.SelectionCount, shown []entity.PreviewGroup) [
 	return ids
 }
 
-// samples shows the patch on one message of each group, and on more of the selection if there are few groups.
+// samples shows the patch on one message of each group. If there are few groups, it also shows it on other messages of
+// the selection.
 func (s *Redrives) samples(ctx context.Context, patch *patcher, n repository.NewRedrive, ids []uuid.UUID) ([]entity.PatchSample, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -226,12 +228,12 @@ func (s *Redrives) others(ctx context.Context, n repository.NewRedrive) ([]uuid.
 	return ids, nil
 }
 
-// takes reports whether a retry would take a message in its present state.
+// takes reports whether a retry would send a message in its present state.
 func takes(n repository.NewRedrive, m *entity.Message) bool {
 	return m.CanClaim() == nil || n.Options.Requeue && m.Status == entity.Dead
 }
 
-// othersOf checks the first selected ids one by one, because the filter may exclude some of them.
+// othersOf returns those of the first selected ids that the filter does not exclude, which it checks one by one.
 func (s *Redrives) othersOf(ctx context.Context, n repository.NewRedrive) ([]uuid.UUID, error) {
 	var ids []uuid.UUID
 	for _, id := range n.Selection.IDs[:min(len(n.Selection.IDs), 2*maxSamples)] {

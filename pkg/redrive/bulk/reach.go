@@ -9,23 +9,23 @@ import (
 )
 
 const (
-	// maxFailedBatches is how many batches in a row may fail wholly. If they fail at one partition, it is left out;
-	// if they fail at every partition, the pass ends. The broker then counts as unavailable, so that messages keep
-	// their attempts.
+	// maxFailedBatches is how many batches in a row may fail completely. If they fail at one partition, the pass leaves
+	// out that partition; if they fail at every partition, the pass ends. The broker then counts as unavailable, so
+	// that messages keep their attempts.
 	maxFailedBatches = 2
 
-	// maxUnreachableBatches is how many batches in a row may find no reachable leader before any other was reached. It
-	// is not small, because dead letters of one partition often arrive one after another.
+	// maxUnreachableBatches is how many batches in a row may find no reachable leader while no other partition was
+	// reached. It is not small, because dead letters of one partition often arrive one after another.
 	maxUnreachableBatches = 20
 )
 
 // reach tracks the target partitions of a pass. An unreachable partition must not delay the others, nor cost its
 // messages their attempts; when none is reachable, the pass ends.
 type reach struct {
-	reached            map[attempt.TopicPartition]bool // their leaders answered when they were last asked
-	unreachable        map[attempt.TopicPartition]bool // waited for once without success
-	works              map[attempt.TopicPartition]bool // accepted a record at the last try
-	failures           map[attempt.TopicPartition]int  // consecutive batches in which every record to it failed
+	reached            map[attempt.TopicPartition]bool // partitions whose leaders answered when they were last asked
+	unreachable        map[attempt.TopicPartition]bool // partitions for which the pass has waited once without success
+	works              map[attempt.TopicPartition]bool // partitions that accepted a record at the last try
+	failures           map[attempt.TopicPartition]int  // per partition: batches in a row in which every record failed
 	unreachableBatches int                             // consecutive batches without a reachable partition
 	failedBatches      int                             // consecutive batches without an acknowledgement
 }
@@ -70,8 +70,9 @@ func (r *reach) forget(gone attempt.TopicPartition) {
 	}
 }
 
-// addUnreachable counts a batch without a reachable partition, and reports whether the pass is over: no partition is
-// known after waiting, or no reached partition is left. noLeaders means the latter: the leaders do not answer.
+// addUnreachable counts a batch without a reachable partition, and reports whether the pass is over. It is over when no
+// partition is known after waiting, or when no reached partition is left. In the second case noLeaders is true: the
+// leaders do not answer.
 func (r *reach) addUnreachable(targets []entity.Target, waited bool) (over, noLeaders bool) {
 	r.unreachableBatches++
 	partitions := slices.ContainsFunc(targets, func(t entity.Target) bool { return t.Partition >= 0 })
@@ -82,11 +83,12 @@ func (r *reach) addUnreachable(targets []entity.Target, waited bool) (over, noLe
 // nowhere reports whether every partition that the pass has met is unreachable.
 func (r *reach) nowhere() bool { return len(r.unreachable) > 0 && len(r.reached) == 0 }
 
-// closed reports whether nothing may be sent to a partition any more in this pass: each try would cost a message an
-// attempt.
+// closed reports whether nothing may be sent to a partition any more in this pass, because each try would cost a
+// message an attempt.
 func (r *reach) closed(at attempt.TopicPartition) bool { return r.failures[at] >= maxFailedBatches }
 
-// recordDeliveries counts how sends ended, and reports whether the pass is over: batches fail, and no partition works.
+// recordDeliveries counts how sends ended, and reports whether the pass is over because batches fail and no partition
+// accepts records.
 func (r *reach) recordDeliveries(batch []entity.Outgoing, deliveries []entity.Delivery) (over bool) {
 	taken, failed := map[attempt.TopicPartition]bool{}, map[attempt.TopicPartition]bool{}
 	for i, d := range deliveries {
@@ -94,7 +96,7 @@ func (r *reach) recordDeliveries(batch []entity.Outgoing, deliveries []entity.De
 		switch d.Verdict {
 		case entity.Failed, entity.InDoubt:
 			failed[at] = true
-		case entity.GivenBack, entity.Rescued, entity.Abandoned: // not sent, so it proves nothing
+		case entity.GivenBack, entity.Rescued, entity.Abandoned: // not sent, so this shows nothing about the partition
 		case entity.Acknowledged, entity.Skipped, entity.Rejected, entity.Refused:
 			taken[at] = true
 		}

@@ -80,7 +80,7 @@ func (b *bench) retryAll(changes ...func(*repository.NewRedrive)) (entity.Redriv
 	return b.Wait(context.Background(), b.begin(changes...).ID)
 }
 
-// wantNoClaims checks that every message is unclaimed or final.
+// wantNoClaims checks that no message is claimed.
 func (b *bench) wantNoClaims(ids []uuid.UUID) {
 	b.Helper()
 	for _, id := range ids {
@@ -99,7 +99,7 @@ func TestRetryAll(t *testing.T) {
 	}))
 
 	t.Run("WhatHasNoLeaderIsLeftOutAndTheRestIsSent", scenario(func(b *bench) {
-		mixed := b.Add(1) // makes the first batch a mixed one
+		mixed := b.Add(1) // gives the first batch messages of two topics
 		away := b.Add(batchMessages, to("payments"))
 		here := b.Add(batchMessages, to(orders))
 		more := b.Add(2, to("payments"))
@@ -128,7 +128,8 @@ func TestRetryAll(t *testing.T) {
 			}
 			return true, acknowledged
 		}
-		why := reasons{"BAD_RECORD": 1, "RATE_LIMITED": 2, "NETWORK_TIMEOUT": 1} // the doubt was settled
+		// The message in doubt was settled as failed.
+		why := reasons{"BAD_RECORD": 1, "RATE_LIMITED": 2, "NETWORK_TIMEOUT": 1}
 		b.wantAll(counted{Selected: 5, Succeeded: 1, Failed: 4, Dead: 2, Reasons: why})
 		b.WantDeadLines(2)
 	}))
@@ -301,8 +302,8 @@ func TestRetryAllInterrupted(t *testing.T) {
 	}))
 }
 
-// TestRetryAllGoesOnWithoutOnePlace: an unreachable partition delays only its own messages. Each topic has one
-// partition here.
+// TestRetryAllGoesOnWithoutOnePlace: an unreachable partition delays only its own messages. Each topic of this test has
+// one partition.
 func TestRetryAllGoesOnWithoutOnePlace(t *testing.T) {
 	t.Parallel()
 	t.Run("ThoughItsMessagesComeFirstAndFillBatches", scenario(func(b *bench) {
@@ -348,7 +349,7 @@ func TestRetryAllGoesOnWithoutOnePlace(t *testing.T) {
 	}))
 
 	t.Run("WhatTakesNothingIsNotTriedForEver", scenario(func(b *bench) {
-		b.Add(batchMessages) // one batch succeeds
+		b.Add(batchMessages) // one batch of another topic succeeds
 		bad := b.Add(10*batchMessages, to("payments"))
 		here := b.Add(10)
 		tried := 0
@@ -399,7 +400,8 @@ func TestRedriveOfLargeMessages(t *testing.T) {
 			b.Add(2)
 		}
 		b.wantAll(counted{Selected: 9, Succeeded: 9})
-		all := b.Add(1, func(m *entity.Message) { m.Record.Value = make([]byte, 17<<20) }) // takes all memory
+		// This message needs all memory of the loader.
+		all := b.Add(1, func(m *entity.Message) { m.Record.Value = make([]byte, 17<<20) })
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		_, _, memory, err := b.parts.Loader.Load(ctx, all, attempt.Unpatched)

@@ -21,7 +21,8 @@ import (
 )
 
 const (
-	// waitTimeout is how long Wait waits for a redrive that makes no progress. The redrive itself waits without limit.
+	// waitTimeout is how long Wait waits for a redrive that makes no progress. The redrive itself continues without
+	// such a limit.
 	waitTimeout   = 30 * time.Second
 	watchPause    = 20 * time.Millisecond // how often Wait polls a redrive that another process runs
 	watchPauseMax = 500 * time.Millisecond
@@ -38,7 +39,7 @@ var (
 type Redrives struct {
 	deps     *dependencies
 	moves    *prometheus.CounterVec // by action and new state
-	changed  wait.Broadcast         // some redrive may have changed
+	changed  wait.Broadcast         // notified when some redrive may have changed
 	draining atomic.Bool
 }
 
@@ -77,7 +78,7 @@ func (s *Redrives) Begin(ctx context.Context, n repository.NewRedrive) (entity.R
 	if err != nil {
 		return entity.Redrive{}, fmt.Errorf("create redrive: %w", err)
 	}
-	if r.Cause.RequestID == n.Cause.RequestID { // otherwise an earlier request created it
+	if r.Cause.RequestID == n.Cause.RequestID { // if the ids differ, an earlier request created the redrive
 		s.deps.log.Info("redrive began", append(redriveFields(r), zap.String("actor", r.Cause.Actor), traces.InLog(ctx))...)
 	}
 	s.changed.Notify()
@@ -123,8 +124,9 @@ func (s *Redrives) Pause(ctx context.Context, id uuid.UUID, cause entity.AuditIn
 	return s.move(ctx, id, repository.RedriveMove{To: entity.RedrivePaused, Action: entity.ActionPause, Cause: cause})
 }
 
-// Resume continues a redrive: a paused one where it was, one that stopped itself as if its canary had passed and
-// nothing had failed so far, and one that waits for its canary as if the canary had passed.
+// Resume continues a redrive. A paused redrive continues where it was. A redrive that stopped itself continues as if
+// its canary had passed and no message had failed so far. A redrive that waits for its canary continues as if the
+// canary had passed.
 func (s *Redrives) Resume(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) (entity.Redrive, error) {
 	r, err := s.deps.store.Redrive(ctx, id)
 	if err != nil {

@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	minPause            = 5 * time.Millisecond // shortest pause between polls of the store when a rate limits a redrive
-	unreachablePause    = time.Second          // pause of a redrive that can reach nothing, doubled up to the maximum
+	minPause = 5 * time.Millisecond // shortest pause between polls of the store when a rate limits a redrive
+	// Pause of a redrive that reaches no partition, doubled up to the maximum.
+	unreachablePause    = time.Second
 	unreachablePauseMax = 5 * time.Second
 )
 
@@ -47,7 +48,7 @@ func (r *run) work(ctx context.Context) {
 			}
 			if err != nil && ctx.Err() == nil {
 				pause = nextPause(pause, err)
-				if pause >= unreachablePause { // database locks usually last milliseconds
+				if pause >= unreachablePause { // database locks usually last milliseconds, so they are not reported
 					r.reportWaiting(ctx, err)
 				}
 				wait.Sleep(ctx, pause)
@@ -79,7 +80,8 @@ func (r *run) turn(ctx context.Context, redrive entity.Redrive) (worked bool, er
 	return newPass(r, redrive).work(ctx)
 }
 
-// pause returns the pause before the next poll: shorter where a longer one would miss the requested rate.
+// pause returns the pause before the next poll. It is shorter where the usual pause would make the redrive slower than
+// the requested rate.
 func (r *run) pause(redrive entity.Redrive) time.Duration {
 	rate := redrive.Options.Rate
 	if rate <= 0 {
@@ -102,14 +104,14 @@ func (r *run) supervise(ctx context.Context, redrive entity.Redrive) (over bool)
 	}
 	moved, err := r.redrives.move(ctx, r.id, move)
 	var other *entity.RedriveStateError
-	if errors.As(err, &other) { // another process or an operator was faster
+	if errors.As(err, &other) { // another process or an operator has changed the state first
 		return !other.From.Active()
 	}
 	if err != nil {
 		r.warn(ctx, "cannot change the redrive's state", err)
 		return false
 	}
-	r.waiting = false // the state change has cleared it in the store
+	r.waiting = false // the state change has cleared the mark in the store
 	return !moved.State.Active()
 }
 
@@ -120,7 +122,7 @@ func (r *run) next(ctx context.Context, redrive entity.Redrive) (repository.Redr
 			To: entity.RedriveFinished, Action: entity.ActionFinish, Cause: entity.By(redrive.Cause.Actor), Note: redrive.Note,
 		}
 		if !redrive.WaitingSince.IsZero() {
-			finish.Note = "" // its waiting is over
+			finish.Note = "" // the redrive does not wait any more
 		}
 		return finish, true
 	}

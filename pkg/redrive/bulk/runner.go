@@ -11,7 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// maxPasses is how many redrives a process works on at once, waiting ones excluded.
+// maxPasses is how many redrives a process works on at once. Waiting redrives do not count.
 const maxPasses = 8
 
 // Runner works on active redrives.
@@ -19,7 +19,7 @@ type Runner struct {
 	deps     *dependencies
 	redrives *Redrives
 	leases   heldLeases
-	passes   chan struct{} // one for each pass that runs
+	passes   chan struct{} // one element for each pass that runs
 }
 
 // Run works on active redrives until ctx ends. It returns when no attempt is under way: results are stored,
@@ -67,7 +67,7 @@ func (r *Runner) Run(ctx context.Context) {
 	renewal.Wait()
 }
 
-// drain ends the waiting of callers of Wait: other processes continue their redrives.
+// drain ends the calls of Wait in this process, because other processes continue the redrives.
 func (r *Runner) drain() {
 	r.redrives.draining.Store(true)
 	r.redrives.changed.Notify()

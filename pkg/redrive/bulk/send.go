@@ -65,8 +65,9 @@ func (p *pass) sendWave(ctx context.Context, next part, planned []entity.Outgoin
 	p.recordOutcomes(next.lease, outcomes, err != nil)
 }
 
-// send publishes a part, except to partitions that were closed since it was planned, and stops the pass when sending is
-// useless. It stops between turns, so that waiting parts are given back instead of failing too.
+// send publishes a part, except to partitions that were closed since the part was planned, and stops the pass when
+// sending is useless. It stops the pass before the next part is sent, so that waiting parts are given back instead of
+// failing too.
 func (p *pass) send(ctx context.Context, taken attempt.Batch) []entity.Delivery {
 	deliveries := make([]entity.Delivery, len(taken.Outgoing))
 	var open []entity.Outgoing
@@ -131,7 +132,7 @@ func (p *pass) claim(ctx context.Context, l *lease, planned []entity.Outgoing) a
 	return taken
 }
 
-// decideUnclaimed handles messages that a claim left out: either another attempt has them, or another session only
+// decideUnclaimed handles messages that a claim left out: either another attempt holds them, or another session only
 // locks them. Locked messages get no result, so that the next lease of their batch contains them again.
 func (p *pass) decideUnclaimed(ctx context.Context, l *lease, left []entity.Message) {
 	if len(left) == 0 {
@@ -168,8 +169,8 @@ func (p *pass) markLocked(l *lease, m entity.Message) {
 	p.mu.Unlock()
 }
 
-// recordOutcomes records the results of a lease's attempts. Unconfirmed or doubtful ones are read again before the
-// lease is saved.
+// recordOutcomes records the results of a lease's attempts. Results that are not confirmed or in doubt are read from
+// the store before the lease is saved.
 func (p *pass) recordOutcomes(l *lease, outcomes []attempt.Outcome, unsaved bool) {
 	for _, o := range outcomes {
 		switch {
@@ -181,7 +182,7 @@ func (p *pass) recordOutcomes(l *lease, outcomes []attempt.Outcome, unsaved bool
 	}
 }
 
-// recordEnded records an attempt's result. A message given back waits for a later lease, unless no leader was
+// recordEnded records an attempt's result. A message that was given back waits for a later lease, unless no leader was
 // reachable for it.
 func (p *pass) recordEnded(l *lease, o attempt.Outcome) {
 	item, ended := itemOf(attemptOf(o))
@@ -198,7 +199,7 @@ func (p *pass) recordEnded(l *lease, o attempt.Outcome) {
 	l.items.set(item)
 }
 
-// dropRecords drops the records of sent messages: their results are stored without them.
+// dropRecords drops the records of sent messages to free memory, because results are stored without records.
 func dropRecords(sent []entity.Outgoing) {
 	for i := range sent {
 		sent[i].Message.Record, sent[i].Edit = entity.Record{}, nil

@@ -16,10 +16,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
-// pollInterval is the pause between polls for redrives, and for work, without a wake-up.
+// pollInterval is the pause between polls for redrives, and between polls for work, while the process gets no wake-up.
 const pollInterval = time.Second
 
-// errUnreachable means that a redrive waits for a server.
+// errUnreachable means that a redrive waits for a server that cannot be reached.
 var errUnreachable = errors.New("a server cannot be reached; the redrive continues when it can")
 
 // run is one process's work on one active redrive.
@@ -27,7 +27,7 @@ type run struct {
 	deps     *dependencies
 	redrives *Redrives
 	leases   *heldLeases
-	passes   chan struct{} // one for each pass of the process
+	passes   chan struct{} // has one element for each pass that runs in the process
 	id       uuid.UUID
 	canary   canary
 	patch    *patcher  // nil: values are sent unchanged
@@ -37,7 +37,7 @@ type run struct {
 	locked   lockedMessages
 }
 
-// setWaiting saves whether the redrive waits, and why, when that has changed.
+// setWaiting saves whether the redrive waits, and why, if whether it waits has changed.
 func (r *run) setWaiting(ctx context.Context, waiting bool, note string) {
 	if waiting == r.waiting {
 		return
@@ -55,22 +55,22 @@ func (r *run) warn(ctx context.Context, what string, err error) {
 	}
 }
 
-// pass goes through the available batches once. One goroutine leases, loads and plans; several send in parallel.
-// Sending takes turns, which keeps the order within a partition, as far as one process is concerned.
+// pass goes through the available batches once. One goroutine leases, loads and plans; several send in parallel. Parts
+// are sent one after the other, which keeps the order within a partition, as far as this process is concerned.
 type pass struct {
 	deps    *dependencies
 	run     *run
 	redrive entity.Redrive
-	ctx     context.Context         //nolint:containedctx // the scope of everything that the pass leased
-	stop    context.CancelCauseFunc // stops taking and sending
+	ctx     context.Context         //nolint:containedctx // context of all leases of the pass
+	stop    context.CancelCauseFunc // makes the pass lease and send no more
 
 	mu          sync.Mutex                   // guards the fields below
 	refused     map[string]entity.ErrorClass // original topics whose targets refuse records, with the class
 	reach       reach
 	parked      []*lease
 	someLocked  bool  // another session locked some message
-	unreachable error // why nothing was reachable
-	noLeaders   bool  // the cluster answers, but leader after leader is missing
+	unreachable error // why no partition was reachable
+	noLeaders   bool  // the cluster answers, but the leaders of many batches in a row are missing
 	worked      bool
 }
 
@@ -110,9 +110,9 @@ func (p *pass) cause() entity.AuditInfo {
 	return c
 }
 
-// heldLeases holds the leased batches of a process, by their owner, each with the time until which no other process
-// can take it over. A process that was suspended for longer must not continue: the new owner may have made the
-// attempts.
+// heldLeases holds the leases of a process, by owner, each with the time until which no other process can take the
+// batch over. A process that was suspended for longer than its lease must not continue, because the new owner may have
+// made the attempts.
 type heldLeases struct {
 	mu    sync.Mutex
 	until map[uuid.UUID]time.Time
@@ -136,7 +136,7 @@ func (s *heldLeases) owners() []uuid.UUID {
 	return slices.Collect(maps.Keys(s.until))
 }
 
-// renewed extends a lease, unless it was over when the store was asked.
+// renewed extends a lease, unless it had ended before the store was asked.
 func (s *heldLeases) renewed(owner uuid.UUID, asked, until time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

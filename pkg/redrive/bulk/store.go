@@ -23,7 +23,7 @@ type Store interface {
 	AttemptsOf(ctx context.Context, redrive uuid.UUID, ids []uuid.UUID) ([]entity.Attempt, error)
 }
 
-// Selections is the part of a store for redrives with a selection or another action than retry.
+// Selections is the part of a store for redrives that have a selection, or an action other than retry.
 type Selections interface {
 	PreviewRedrive(ctx context.Context, n repository.NewRedrive) ([]repository.SelectionCount, error)
 	Overlaps(ctx context.Context, n repository.NewRedrive) ([]entity.Overlap, error)
@@ -36,8 +36,8 @@ type Selections interface {
 
 // Config says how redrives are carried out.
 type Config struct {
-	Workers     int           // how many parts of one redrive a process sends at once; 0 leaves redrives to others
-	ClaimExpiry time.Duration // duration of a lease, as of a claim
+	Workers     int           // parts of one redrive that a process sends at once; 0 leaves redrives to other processes
+	ClaimExpiry time.Duration // duration of a lease, which is that of a claim
 	Schemas     Schemas       // nil: no payload has a schema
 }
 
@@ -53,14 +53,14 @@ type dependencies struct {
 
 const (
 	batchMessages = 500 // number of messages that are leased, claimed, sent and stored together
-	parkedLimit   = 200 // limit of parked batches; the pass ends there
+	parkedLimit   = 200 // limits the batches that a pass parks; the pass then ends
 )
 
 // Reasons for skipped messages, in addition to the error classes, attempt.SkippedNotPermitted and the store's reasons.
 const (
-	SkippedKeyBlocked = "key_blocked" // an earlier message of the same key did not succeed
+	SkippedKeyBlocked = "key_blocked" // an earlier message with the same key did not succeed
 
-	// SkippedPatchFailed: the patch does not apply to the value, or the message does not carry its value (too large
-	// to store, or a pointer), so the result cannot be shown before it is sent.
+	// SkippedPatchFailed: the patch cannot be applied to the value, or the store does not have the message's value (it
+	// is too large, or the record is a pointer), so the result cannot be shown before it is sent.
 	SkippedPatchFailed = "patch_failed"
 )

@@ -21,7 +21,7 @@ const spanBatch = "redrive batch"
 const (
 	takenOver  = "taken_over" // another process has taken the batch over
 	unknownEnd = "in_doubt"   // the process ended before it knew all results
-	allFailed  = "all_failed" // messages were tried, and none succeeded
+	allFailed  = "all_failed" // attempts were made, and none succeeded
 )
 
 const (
@@ -55,7 +55,7 @@ func startSpan(ctx context.Context, tracer trace.Tracer, redrive entity.Redrive,
 // within returns ctx with the span.
 func (s *batchSpan) within(ctx context.Context) context.Context { return traces.In(ctx, s.span) }
 
-// fail sets the error of the span. The first one stays.
+// fail sets the error of the span, unless it has one.
 func (s *batchSpan) fail(why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,8 +64,8 @@ func (s *batchSpan) fail(why string) {
 	}
 }
 
-// end ends the span with the results of the batch. stopped is why the pass ended. Waiting messages are no error unless
-// the pass failed.
+// end ends the span with the results of the batch. stopped is the reason why the pass ended. Messages without a result
+// are no error, unless the pass failed.
 func (s *batchSpan) end(of *items, stopped error) {
 	defer s.span.End()
 	if !s.span.IsRecording() {

@@ -43,10 +43,10 @@ type Rule struct {
 	Group string `mapstructure:"group"`
 }
 
-// Config says when and for whom committed offsets are read.
+// Config says how often, and for which consumer groups, committed offsets are read.
 type Config struct {
 	Interval time.Duration
-	Rules    []Rule // the first rule that matches a topic counts
+	Rules    []Rule // for each topic the first matching rule is used
 }
 
 // Rules are parsed rules.
@@ -79,7 +79,7 @@ type Tracker struct {
 	store Store
 	log   *zap.Logger
 
-	saved      map[repository.Committed]int64 // by partition and consumer group
+	saved      map[repository.Committed]int64 // keyed by partition and consumer group
 	configured []repository.TopicGroup
 }
 
@@ -144,8 +144,8 @@ func (t *Tracker) followGroups(ctx context.Context, rules Rules, offsets Offsets
 	return cause
 }
 
-// withTargets adds the groups of the targets of redirects: those of the redirected topic, which read the target after a
-// rename, and those that are configured for the target.
+// withTargets adds the consumer groups of the targets of redirects: the groups of the redirected topic, which read the
+// target after a rename, and the groups that are configured for the target.
 func withTargets(watched, configured []repository.TopicGroup, redirects []entity.Redirect) []repository.TopicGroup {
 	all := slices.Clone(watched)
 	for _, r := range redirects {
@@ -186,8 +186,8 @@ func withoutOffset(c repository.Committed) repository.Committed {
 	return c
 }
 
-// configureGroups applies the rules to the topics that have messages, and to the targets of their redirects: groups are
-// shown before anything was sent there.
+// configureGroups applies the rules to the topics that have messages, and to the targets of their redirects, so that
+// consumer groups are shown before a record was sent there.
 func (t *Tracker) configureGroups(ctx context.Context, rules Rules, redirects []entity.Redirect) error {
 	counts, err := t.store.Counts(ctx)
 	if err != nil {

@@ -20,10 +20,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// groups is a Kafka that only returns committed offsets.
+// groups is a Kafka that only returns the committed offsets of consumer groups.
 type groups struct {
 	mu        sync.Mutex
-	committed map[string][]repository.Committed // by group
+	committed map[string][]repository.Committed // by consumer group
 	asked     map[string]int
 	err       map[string]error
 }
@@ -74,13 +74,13 @@ func TestRunOutcomes(t *testing.T) {
 			check.NoError(b, b.retry(id))
 		}
 		kafka := b.follow()
-		kafka.commit("billing", 1) // the first has offset 0, the second 1
+		kafka.commit("billing", 1) // the first record has offset 0, the second 1
 		redrivetest.Elapse(2 * b.cfg.Interval)
 		b.wantOutcome(ids[0], entity.Consumed)
 		b.wantOutcome(ids[1], entity.Published)
 		got := b.Get(ids[0]).Consumption
 		check.True(b, got != nil && got.Group == "billing" && got.Offset == 1, "consumption = %+v, want billing at 1", got)
-		kafka.commit("billing", 0) // a reset does not undo an outcome
+		kafka.commit("billing", 0) // resetting the offset does not undo an outcome
 		redrivetest.Elapse(2 * b.cfg.Interval)
 		b.wantOutcome(ids[0], entity.Consumed)
 	}))

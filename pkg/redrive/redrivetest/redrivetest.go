@@ -46,7 +46,7 @@ type entry struct {
 	record           entity.Record
 }
 
-// TopicOf returns the destination of a message.
+// TopicOf returns the topic to which a message is sent.
 func TopicOf(out entity.Outgoing) string {
 	if out.Edit != nil && out.Edit.Topic != "" {
 		return out.Edit.Topic
@@ -62,11 +62,11 @@ func TopicOf(out entity.Outgoing) string {
 type Kafka struct {
 	PlanError    func(entity.Message) error
 	PlanOf       func(target string) error
-	NoPartitions bool // the partitions are unknown
+	NoPartitions bool // the partitions of topics are unknown
 	Deliver      func(entity.Outgoing) (written bool, d entity.Delivery)
 	Find         func(entity.Claim) *entity.Delivery
 
-	Mu   sync.Mutex // guards the log, and the fields above in parallel tests
+	Mu   sync.Mutex // guards the log, and in parallel tests also the fields above
 	logs map[string][]entry
 }
 
@@ -162,7 +162,7 @@ func (k *Kafka) Sent(topic string) []uuid.UUID {
 	return ids
 }
 
-// Answers of a broker.
+// The broker's answers to a record, as results of a send.
 var (
 	Acknowledged = entity.Delivery{Verdict: entity.Acknowledged}
 	Rejected     = entity.Delivery{Verdict: entity.Rejected, Class: entity.BadRecord, Err: ErrBroken}
@@ -179,12 +179,13 @@ func InDoubt(class entity.ErrorClass) entity.Delivery {
 	return entity.Delivery{Verdict: entity.InDoubt, Class: class, Err: ErrBroken}
 }
 
-// Always answers every send alike.
+// Always returns a Deliver function that gives every send the same result.
 func Always(d entity.Delivery, written bool) func(entity.Outgoing) (bool, entity.Delivery) {
 	return func(entity.Outgoing) (bool, entity.Delivery) { return written, d }
 }
 
-// Except answers d for these messages and does not write them; it writes and acknowledges the others.
+// Except returns a Deliver function that returns d for these messages and does not write them; it writes and
+// acknowledges the others.
 func Except(d entity.Delivery, ids ...uuid.UUID) func(entity.Outgoing) (bool, entity.Delivery) {
 	return func(out entity.Outgoing) (bool, entity.Delivery) {
 		if slices.Contains(ids, out.Message.ID) {
@@ -204,7 +205,7 @@ func NotTo(topic string, err error) func(entity.Message) error {
 	}
 }
 
-// Finding answers every search alike.
+// Finding returns a Find function that gives every search the same result.
 func Finding(d entity.Delivery) func(entity.Claim) *entity.Delivery {
 	return func(entity.Claim) *entity.Delivery { return &d }
 }
@@ -212,17 +213,18 @@ func Finding(d entity.Delivery) func(entity.Claim) *entity.Delivery {
 // Store is the memory store with failures.
 type Store struct {
 	*fake.Store
-	OnFinish  func() error  // called before each Finish; its error is returned instead
+	OnFinish  func() error  // called before each Finish, which returns its error
 	OnClaimed func()        // called after each Claim
-	Locks     *RowLocks     // rows that Claim leaves out; nil: none
-	Hang      string        // the method whose database does not answer
-	Deaf      chan struct{} // Expired waits for it and ignores its context; nil: no wait
+	Locks     *RowLocks     // rows that Claim leaves out because they are locked; nil: none
+	Hang      string        // name of the method for which the database does not answer
+	Deaf      chan struct{} // Expired waits for this channel and ignores its context; nil: no wait
 
-	OnSaveBatch  func() (saved bool, err error) // instead of SaveBatch
-	OnAttemptsOf func() error                   // called before each AttemptsOf; its error is returned
+	OnSaveBatch  func() (saved bool, err error) // called instead of SaveBatch
+	OnAttemptsOf func() error                   // called before each AttemptsOf, which returns its error
 
-	Asked func(ctx context.Context, method string) // called with the context of each call that spans belong to; nil: not called
-	Reads atomic.Int32                             // number of calls of Get and Load
+	// Asked is called with the context of each call that belongs to a span; nil: not called.
+	Asked func(ctx context.Context, method string)
+	Reads atomic.Int32 // number of calls of Get and Load
 }
 
 func (f *Store) saw(ctx context.Context, method string) {
@@ -231,13 +233,13 @@ func (f *Store) saw(ctx context.Context, method string) {
 	}
 }
 
-// read records a call like saw, and fails while the database does not answer.
+// read records a call like saw, and returns an error while the database does not answer.
 func (f *Store) read(ctx context.Context, method string) error {
 	f.saw(ctx, method)
 	return f.silent(ctx, method)
 }
 
-// SaveBatch calls OnSaveBatch instead, if set.
+// SaveBatch calls OnSaveBatch instead, if that is set.
 func (f *Store) SaveBatch(ctx context.Context, results repository.BatchResults) (bool, error) {
 	f.saw(ctx, "SaveBatch")
 	if f.OnSaveBatch != nil {
@@ -246,7 +248,7 @@ func (f *Store) SaveBatch(ctx context.Context, results repository.BatchResults) 
 	return f.Store.SaveBatch(ctx, results)
 }
 
-// AttemptsOf calls OnAttemptsOf before.
+// AttemptsOf first calls OnAttemptsOf.
 func (f *Store) AttemptsOf(ctx context.Context, redrive uuid.UUID, ids []uuid.UUID) ([]entity.Attempt, error) {
 	f.saw(ctx, "AttemptsOf")
 	if f.OnAttemptsOf != nil {
@@ -290,7 +292,7 @@ func (f *Store) Load(ctx context.Context, ids []uuid.UUID, maxBytes int64) ([]en
 	return f.Store.Load(ctx, ids, maxBytes)
 }
 
-// Expired waits for Deaf before.
+// Expired first waits for Deaf.
 func (f *Store) Expired(ctx context.Context, q repository.ExpiredQuery) ([]entity.Message, error) {
 	if f.Deaf != nil {
 		<-f.Deaf
@@ -301,7 +303,7 @@ func (f *Store) Expired(ctx context.Context, q repository.ExpiredQuery) ([]entit
 	return f.Store.Expired(ctx, q)
 }
 
-// Claim leaves out locked rows, and calls OnClaimed after.
+// Claim leaves out locked rows, and then calls OnClaimed.
 func (f *Store) Claim(ctx context.Context, claims []repository.Claim, how repository.Claiming) ([]entity.Message, error) {
 	f.saw(ctx, "Claim")
 	if f.OnClaimed != nil {
@@ -310,7 +312,7 @@ func (f *Store) Claim(ctx context.Context, claims []repository.Claim, how reposi
 	return f.Store.Claim(ctx, f.Locks.Unlocked(claims), how)
 }
 
-// Finish calls OnFinish before.
+// Finish first calls OnFinish.
 func (f *Store) Finish(ctx context.Context, results []repository.Result, cause entity.AuditInfo) ([]repository.Finished, error) {
 	f.saw(ctx, "Finish")
 	if f.OnFinish != nil {
@@ -321,15 +323,16 @@ func (f *Store) Finish(ctx context.Context, results []repository.Result, cause e
 	return f.Store.Finish(ctx, results, cause)
 }
 
-// Bench has a store and a log in memory, for a test of what works with them.
+// Bench has a store and a log in memory, for tests of the packages that use them.
 type Bench struct {
 	*testing.T
 	Store *Store
 	Kafka *Kafka
-	Judge func(context.Context) (func(*entity.Message) entity.OriginStanding, error) // of original topics; see Origins
+	// Judge judges original topics; see Origins.
+	Judge func(context.Context) (func(*entity.Message) entity.OriginStanding, error)
 	Logs  *observer.ObservedLogs
 
-	Logger *zap.Logger // of Logs
+	Logger *zap.Logger // writes to Logs
 	put    int
 }
 
@@ -411,7 +414,7 @@ func (b *Bench) States(ids []uuid.UUID) map[entity.Status]int {
 	return n
 }
 
-// WantStates checks how many messages have which status.
+// WantStates checks how many of the messages have each status.
 func (b *Bench) WantStates(ids []uuid.UUID, want map[entity.Status]int) {
 	b.Helper()
 	got := b.States(ids)
@@ -466,13 +469,13 @@ func (b *Bench) WantRecordUnchanged(id uuid.UUID, want entity.Message) {
 		"message = %+v of %s, %v, want %+v of %s", got.Record, got.OriginalTopic, err, want.Record, want.OriginalTopic)
 }
 
-// RowLocks are rows that another database session locks: claims that do not wait leave them out.
+// RowLocks are rows that another database session locks. Claims that do not wait for locks leave these rows out.
 type RowLocks struct {
 	mu  sync.Mutex
 	ids map[uuid.UUID]bool
 }
 
-// Lock makes a session lock these rows, and no others.
+// Lock makes a session lock these rows, and release all others.
 func (l *RowLocks) Lock(ids ...uuid.UUID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -537,7 +540,7 @@ func Keyed(key string) func(*entity.Message) {
 	return func(m *entity.Message) { m.Record.Key = []byte(key) }
 }
 
-// PatchText changes the state of a value to new.
+// PatchText is a patch that sets the field state of a value to "new".
 const PatchText = `[{"op":"replace","path":"/state","value":"new"}]`
 
 // Value sets the value of a message; "" is a tombstone.
@@ -561,7 +564,7 @@ type Asked struct {
 	Spans map[string]map[trace.SpanID]bool
 }
 
-// Watch records the spans of all further calls.
+// Watch records the spans of all calls of the store from now on.
 func (b *Bench) Watch() *Asked {
 	a := &Asked{Spans: map[string]map[trace.SpanID]bool{}}
 	b.Store.Asked = func(ctx context.Context, method string) {
@@ -575,7 +578,7 @@ func (b *Bench) Watch() *Asked {
 	return a
 }
 
-// Want checks that methods were called within the span and in no other.
+// Want checks that the methods were called within this span, and never within another span.
 func (a *Asked) Want(t *testing.T, span sdktrace.ReadOnlySpan, methods ...string) {
 	t.Helper()
 	a.mu.Lock()
@@ -595,7 +598,7 @@ const (
 	BetaTopic  = "beta.events.v1"
 )
 
-// ClaimingTopic makes a message of a dead-letter topic whose header names an original topic.
+// ClaimingTopic puts a message into a dead-letter topic, with an original topic that only a header names.
 func ClaimingTopic(dlq, original string) func(*entity.Message) {
 	return func(m *entity.Message) {
 		m.Source.Topic, m.OriginalTopic, m.Origin.Confidence = dlq, original, entity.FromHeader
@@ -611,7 +614,7 @@ func (b *Bench) Declare(trust string, rules ...deadletter.OriginRule) {
 	b.Judge = deadletter.NewJudge(decoder, origins, b.Store.Mapping).Standing
 }
 
-// ByConvention declares that a dead-letter topic has records of the topics with its first word.
+// ByConvention declares that records of a dead-letter topic come from the topics that begin with its first word.
 var ByConvention = deadletter.OriginRule{DLQ: "*.dlq.v1", Originals: []string{"$1.*"}}
 
 // ScopeOf returns the topics that a principal may see.

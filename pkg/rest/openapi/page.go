@@ -43,7 +43,7 @@ func render(text []byte, theme string) ([]byte, error) {
 	var out bytes.Buffer
 	err = page.Execute(&out, map[string]any{
 		"Theme": theme, "Info": doc.Info, "Sections": doc.Sections(), "Schemas": doc.Schemas(),
-		"Style": template.CSS(pageStyle), //nolint:gosec // our own file
+		"Style": template.CSS(pageStyle), //nolint:gosec // the style is a file of this package
 	})
 	if err != nil {
 		return nil, fmt.Errorf("show the API's document: %w", err)

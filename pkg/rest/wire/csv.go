@@ -46,8 +46,8 @@ func appendCell(dst []byte, text string) []byte {
 	}
 }
 
-// Formula reports whether a spreadsheet might compute the text. Some spreadsheets skip spaces and invisible
-// characters, and accept full-width operators.
+// Formula reports whether a spreadsheet might execute the text as a formula. Some spreadsheets skip spaces and
+// invisible characters, and accept full-width operators.
 func Formula(text string) bool {
 	first, _ := utf8.DecodeRuneInString(text)
 	if first == '\t' || first == '\r' || first == '\n' {

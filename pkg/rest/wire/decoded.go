@@ -8,8 +8,8 @@ import (
 // plainJSON is the format of a payload that is JSON without a schema.
 const plainJSON = "json"
 
-// decoded reads the value and the key with their schemas, where they have any. omitted is why the value is not shown
-// without its schema.
+// decoded reads the value and the key with their schemas, where they have any. omitted is the reason why the value is
+// left out if it has no schema.
 func decoded(m *entity.Message, v View, omitted string) (value, key entity.Decoded) {
 	if !v.NoValues && (omitted == "" || omitted == NotJSON) {
 		value = v.Schemas.Decode(m, entity.ValuePart, v.Limit)

@@ -35,7 +35,7 @@ func TestExplanationIsWrittenAsEncodingJSONDoes(t *testing.T) {
 
 func TestTimesAreWrittenAsFormatDoes(t *testing.T) {
 	t.Parallel()
-	random := rand.New(rand.NewPCG(5, 6)) //nolint:gosec // no secrets
+	random := rand.New(rand.NewPCG(5, 6)) //nolint:gosec // the test needs no secret numbers
 	check := func(at time.Time) {
 		t.Helper()
 		got, want := string(appendStamp(nil, at)), `"`+at.UTC().Format(TimeLayout)+`"`

@@ -11,7 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/payload"
 )
 
-// UnknownOrigin is the origin by which messages of unknown topics are selected.
+// UnknownOrigin is the value of the parameter origin that selects messages whose original topic is unknown.
 const UnknownOrigin = "unknown"
 
 // Filter is the filter of a selection, null where it has no condition.
@@ -35,7 +35,7 @@ type Filter struct {
 	Words         *string         `json:"q"`
 }
 
-// NewFilter is the inverse of reading a filter, as far as a filter keeps the request's values.
+// NewFilter turns a filter back into the parameters of a request, as far as the filter keeps the request's values.
 func NewFilter(f entity.Filter, by Masking) *Filter {
 	shown := &Filter{
 		IDs:   f.MessageIDs,
@@ -95,7 +95,7 @@ func FieldMatch(m entity.FieldMatch, by Masking) string {
 	if len(m.Values) == 1 {
 		return m.Path + "=" + m.Values[0]
 	}
-	var plain string // the string and the number of that spelling
+	var plain string // the values are a JSON string and the number with the same characters
 	if json.Unmarshal([]byte(m.Values[0]), &plain) != nil {
 		plain = m.Values[0]
 	}
@@ -130,6 +130,7 @@ type SearchPage struct {
 	NextCursor    *string `json:"next_cursor"`
 	Count         *Count  `json:"count"`
 	SearchedUntil *string `json:"searched_until"`
-	// SearchedBackTo is the time back to which the search came before its time was over; nil when it completed.
+	// SearchedBackTo is the time back to which the search has read messages when it ran out of time; nil when it is
+	// complete.
 	SearchedBackTo *string `json:"searched_back_to"`
 }

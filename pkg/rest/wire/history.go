@@ -91,8 +91,9 @@ type Change struct {
 	TraceID    *string            `json:"trace_id"`
 	ActorKind  entity.ActorKind   `json:"actor_kind"`
 	Topics     []string           `json:"topics,omitempty"`
-	Entries    int                `json:"entries,omitempty"` // of the request that the change represents
-	Redrive    *CreatedRedrive    `json:"redrive,omitempty"`
+	// Entries is the number of audit entries of the request that this change stands for.
+	Entries int             `json:"entries,omitempty"`
+	Redrive *CreatedRedrive `json:"redrive,omitempty"`
 }
 
 // CreatedRedrive has the action and the number of selected messages of the redrive that a request created.

@@ -21,7 +21,7 @@ func shownTime(t time.Time) bool {
 	return !t.IsZero() && t.UTC().Year() >= 0 && t.UTC().Year() <= 9999
 }
 
-// Stamp shows a time, and one that cannot be shown as null.
+// Stamp returns the text of a time, or nil for a time that cannot be shown.
 func Stamp(t time.Time) *string {
 	if !shownTime(t) {
 		return nil
@@ -39,8 +39,8 @@ func OrNull[T comparable](v T) *T {
 	return &v
 }
 
-// Encode returns v as JSON without a final newline. Bytes that are not UTF-8 become U+FFFD. It panics on an error: v
-// is always one of the package's own types, which always Encode.
+// Encode returns v as JSON without a final newline. Bytes that are not UTF-8 become U+FFFD. It panics on an error,
+// which cannot occur because v is always one of the package's own types.
 func Encode(v any) []byte {
 	var buf bytes.Buffer
 	encoder := json.NewEncoder(&buf)

@@ -23,7 +23,8 @@ func wantEncoded(t *testing.T, got []byte) {
 		t.Errorf("%s is not JSON", got)
 	}
 	for _, literal := range literals.FindAll(got, -1) {
-		literal = bytes.ReplaceAll(literal, []byte(`\ufffd`), []byte("\uFFFD")) // for bytes that are not UTF-8
+		// U+FFFD replaces bytes that are not UTF-8.
+		literal = bytes.ReplaceAll(literal, []byte(`\ufffd`), []byte("\uFFFD"))
 		var text string
 		if err := json.Unmarshal(literal, &text); err != nil || !bytes.Equal(Encode(text), literal) {
 			t.Errorf("%s, %v, in %s; want %s", literal, err, got, Encode(text))
@@ -34,7 +35,7 @@ func wantEncoded(t *testing.T, got []byte) {
 // plain shows messages as they are stored.
 var plain = Messages{Dialects: resttest.Plain, Masking: Masking{Masks: resttest.Plain, Derived: resttest.Plain}}
 
-// Lists, single messages and exports write what encoding/json would.
+// The JSON of lists, single messages and exports is the JSON that encoding/json would write.
 func TestAppendMessage_IsWhatEncodingJSONWrites(t *testing.T) {
 	t.Parallel()
 	cfg := payload.DefaultMaskConfig()

@@ -26,7 +26,7 @@ type Dialects interface {
 	IsPointer(m *entity.Message) bool
 }
 
-// Messages writes messages as JSON and CSV, with masks where the view does not lift them.
+// Messages writes messages as JSON and CSV. It masks values, unless the view shows the message without masks.
 type Messages struct {
 	Dialects Dialects
 	Masking  Masking
@@ -37,13 +37,13 @@ type View struct {
 	Limit    int                        // the longest payload that is shown
 	Unmasked func(*entity.Message) bool // reports messages that are shown without masks; nil: none
 	Archived bool                       // the message is in the archive
-	OneLine  bool                       // without line breaks between the tokens of the payload
-	NoValues bool                       // without payloads
+	OneLine  bool                       // the payload has no line breaks between its tokens
+	NoValues bool                       // payloads are left out
 
 	Standing func(*entity.Message) entity.OriginStanding // nil: no origin is undeclared
 	Schemas  entity.PartReader                           // nil: nothing is decoded
 
-	Target *Target // of a single message; nil: it has none
+	Target *Target // target of a single message; nil: the message has none
 }
 
 // Target is the topic to which a retry would send a message now. Exists is nil when that is not known.
@@ -93,11 +93,11 @@ func (w Messages) AppendCSV(dst []byte, m *entity.Message, v View) []byte {
 // shown is a message prepared for a principal's answer.
 type shown struct {
 	*entity.Message
-	payload    []byte // nil: null
+	payload    []byte // nil is shown as null
 	omitted    string // why the payload is left out
 	oneLine    bool
 	size       *int64
-	url        string // of the payload, when it was left out
+	url        string // URL of the payload, if the payload is left out
 	stackTrace string
 	cause      string
 	value, key entity.Decoded // read with the schemas of a registry
@@ -134,7 +134,8 @@ func (w Messages) show(m *entity.Message, v View) shown {
 	if !w.Masking.Empty() && (v.Unmasked == nil || !v.Unmasked(m)) {
 		c.mask(w.Masking)
 	}
-	c.cause = fingerprint.Cause(c.Failure.Class, c.ErrorMessage, c.stackTrace) // of what is shown
+	// The cause is found in the texts that are shown, not in masked texts.
+	c.cause = fingerprint.Cause(c.Failure.Class, c.ErrorMessage, c.stackTrace)
 	return c
 }
 
@@ -257,7 +258,7 @@ func (c *shown) writeFailure(r *row) {
 }
 
 // writeOutcome writes the lineage of the message and the outcome of its replay. return_confirmed says whether the
-// message counts as the return of its parent's record; null unless it came back.
+// message counts as the return of its parent's record; it is null for a message that is no return.
 func (c *shown) writeOutcome(r *row) {
 	r.id("group_id", c.Group)
 	r.id("parent_id", c.Parent)
@@ -331,8 +332,8 @@ func (c *shown) writeHeaders(r *row) {
 	}
 }
 
-// appendHeaders keeps order and repeats. Names need not be UTF-8: where one is not, key_base64 has its bytes and key
-// its readable part.
+// appendHeaders keeps the order of headers, and repeated headers. If the name of a header is not UTF-8, key_base64 has
+// its bytes and key its readable part.
 func appendHeaders(dst []byte, headers []entity.Header, hidden []bool) []byte {
 	dst = append(dst, '[')
 	for i, h := range headers {
@@ -431,7 +432,7 @@ func (r *row) blob(name string, b []byte) {
 	}
 }
 
-// number writes nil as null.
+// number writes a number; nil is written as null.
 func number[T ~int | ~int32 | ~int64](r *row, name string, n *T) {
 	if r.name(name); n == nil {
 		r.null()

@@ -17,7 +17,8 @@ const (
 	maxDepth = 200
 )
 
-// Reasons why a payload is not shown. The payload route sends the bytes, and fetches them for the last two.
+// Reasons why a payload is not shown. The payload route sends the bytes of such a payload. It fetches them for
+// overLimit and pointer.
 const (
 	NotJSON   = "not_json"
 	TooDeep   = "too_deep"
@@ -29,8 +30,8 @@ const (
 	pointer    = "pointer" // the dead letter only names the position of its record
 )
 
-// projectPayload returns the value where it can be part of a JSON answer, else nil and the reason. A missing value
-// has neither.
+// projectPayload returns the value if it can be part of a JSON answer, else nil and the reason. For a missing value,
+// both are empty.
 func projectPayload(r entity.Record, limit int) (text []byte, omitted string) {
 	switch {
 	case r.State == entity.ValueOverLimit:

@@ -20,8 +20,8 @@ func NewRedirect(r entity.Redirect) Redirect {
 	return Redirect{r.Topic, r.Target, r.Version, OrNull(r.Reason), Stamp(r.UpdatedAt), OrNull(r.UpdatedBy)}
 }
 
-// RedirectAnswer answers a change of a redirect. Preview is the result of a dry run, of which Redirect is the present
-// redirect; null where there is none.
+// RedirectAnswer is the answer to a change of a redirect, or to a dry run of a change. Redirect is the redirect that
+// exists now, null for none. Preview is the result of a dry run.
 type RedirectAnswer struct {
 	Redirect *Redirect        `json:"redirect"`
 	Preview  *RedirectPreview `json:"preview"`

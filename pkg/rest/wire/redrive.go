@@ -43,8 +43,9 @@ type Redrive struct {
 	SecondsLeft  *int64  `json:"seconds_left"`
 	WaitingSince *string `json:"waiting_since"`
 
-	Outcomes      *Outcomes `json:"outcomes,omitempty"`
-	SearchedUntil **string  `json:"searched_until,omitempty"` // only in the answer of the creation; null without the index
+	Outcomes *Outcomes `json:"outcomes,omitempty"`
+	// SearchedUntil is only in the answer to the creation; null when the search index was not used.
+	SearchedUntil **string `json:"searched_until,omitempty"`
 }
 
 // Selection shows the selection. Ids are left out: there may be ten thousand, and the items have them.
@@ -53,7 +54,7 @@ type Selection struct {
 	Filter *Filter `json:"filter"`
 }
 
-// RedriveOptions has null for options that were not given.
+// RedriveOptions shows options that were not given as null.
 type RedriveOptions struct {
 	Canary          *int     `json:"canary"`
 	CanaryWait      *string  `json:"canary_wait"`
@@ -77,7 +78,7 @@ type Outcomes struct {
 	Returned  int `json:"returned"`
 }
 
-// NewRedrive shows a redrive at a time, with the masked values of its selection and its patch hidden.
+// NewRedrive shows a redrive as it is at the time now, with the masked values of its selection and its patch hidden.
 func NewRedrive(r entity.Redrive, now time.Time, by Masking) Redrive {
 	rate := rateOf(r, now)
 	return Redrive{
@@ -100,7 +101,7 @@ func reasons(reasons map[string]int) map[string]int {
 	return reasons
 }
 
-// newSelection shows a selection without conditions as one by ids, because stores do not return the ids.
+// newSelection shows a selection without conditions as a selection by ids, because stores do not return the ids.
 func newSelection(selection entity.Selection, by Masking) Selection {
 	if len(selection.IDs) > 0 || selection.Empty() {
 		return Selection{By: "ids"}
@@ -133,14 +134,15 @@ func progress(r entity.Redrive) float64 {
 	return math.Floor(float64(r.Selected-r.Counts.Waiting)/float64(r.Selected)*10_000) / 10_000
 }
 
-// rateOf returns the results per second so far, including pauses, without messages that were left out from the start.
+// rateOf returns the number of results per second so far. The time includes pauses; the results exclude messages that
+// were left out from the start.
 func rateOf(r entity.Redrive, now time.Time) float64 {
 	end := r.EndedAt
 	switch {
 	case !end.IsZero():
 	case r.State.Active():
 		end = now
-	default: // it stopped or was paused then
+	default: // the redrive stopped or was paused at that time
 		end = r.UpdatedAt
 	}
 	done, took := r.Selected-r.LeftOut-r.Counts.Waiting, end.Sub(r.CreatedAt).Seconds()
@@ -319,7 +321,7 @@ const (
 	maxSample  = MaxListPayload
 )
 
-// newSamples masks both sides; a patch that moves masked values has already been refused.
+// newSamples masks the payloads before and after the patch; a patch that moves masked values has already been refused.
 func newSamples(samples []entity.PatchSample, by Masking) []PatchSample {
 	return Each(samples[:min(len(samples), maxSamples)], func(sample entity.PatchSample) PatchSample {
 		return PatchSample{sample.MessageID, sampleSide(sample.Before, by), sampleSide(sample.After, by), OrNull(sample.Reason)}

@@ -200,12 +200,13 @@ type ErrorGroup struct {
 	Link        *string                 `json:"link"`
 	Muted       bool                    `json:"muted"`
 	Annotations []Annotation            `json:"annotations"`
-	Annotated   []string                `json:"annotated_topics,omitempty"` // by the request
-	Missing     []string                `json:"missing_topics,omitempty"`   // they do not exist, and are not redirected; of a single group
+	Annotated   []string                `json:"annotated_topics,omitempty"` // topics that the request has annotated
+	// Missing lists the topics that neither exist nor are redirected; only the answer for a single group has it.
+	Missing []string `json:"missing_topics,omitempty"`
 }
 
-// Annotation is what operators wrote about an error group in one topic. With topic null it applies to all topics that
-// have none of their own.
+// Annotation has the note and the link that operators gave an error group in one topic. With topic null it applies to
+// all topics that have no annotation of their own.
 type Annotation struct {
 	Topic *string `json:"topic"`
 	Note  *string `json:"note"`
@@ -219,8 +220,9 @@ type TopicShare struct {
 	Messages int64  `json:"messages"`
 }
 
-// Recent is the number of messages that arrived lately, and since when. It is null when none of that time is counted yet.
-// Minutes has the single minutes, those since MinutesSince if they were asked for.
+// Recent is the number of messages of an error group that arrived since a recent time. Arrived is null when none of
+// that time is counted yet. Minutes has the numbers of single minutes, since MinutesSince if the request asked for
+// minutes.
 type Recent struct {
 	Since        *string       `json:"since"`
 	Arrived      *int64        `json:"arrived"`
@@ -234,13 +236,13 @@ type MinuteCount struct {
 	Messages int64   `json:"messages"`
 }
 
-// RecentSince is the beginning of the minute from which on a group's recent arrivals count: fifteen whole minutes and
-// the current one, so that the number covers its time range.
+// RecentSince returns the time since which arrivals of an error group count as recent: the beginning of fifteen whole
+// minutes before the current minute.
 func RecentSince(now time.Time) time.Time {
 	return now.UTC().Truncate(time.Minute).Add(-15 * time.Minute)
 }
 
-// MinutesSince is the beginning of the first of sixty minutes, of which the last is the current one.
+// MinutesSince returns the beginning of the first of sixty minutes, of which the last is the current minute.
 func MinutesSince(now time.Time) time.Time {
 	return now.UTC().Truncate(time.Minute).Add(-59 * time.Minute)
 }
@@ -269,7 +271,7 @@ type HourCount struct {
 	Messages int64   `json:"messages"`
 }
 
-// NewErrorGroup shows an error group at a time.
+// NewErrorGroup shows an error group at the time now.
 func NewErrorGroup(g entity.ErrorGroup, now time.Time, unmasked bool) ErrorGroup {
 	if !unmasked {
 		g.Title, g.Frames = MaskedText, nil

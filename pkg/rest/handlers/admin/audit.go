@@ -27,7 +27,7 @@ type Audit struct {
 	Cursors  request.Cursors
 }
 
-// AuditStore has the objects of entries.
+// AuditStore reads the objects that entries of the audit trail are about.
 type AuditStore interface {
 	Get(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
 	Redrive(ctx context.Context, id uuid.UUID) (entity.Redrive, error)
@@ -64,10 +64,11 @@ func (h Audit) List(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// show masks the whole query of a view: a value may be masked only after its view was shared.
+// show masks the whole query of a view when it contains a masked value: the value may have become masked after the view
+// was shared.
 func (h Audit) show(e entity.AuditEntry) wire.Change {
 	if e.Kind == entity.KindView {
-		i := strings.LastIndex(e.LastError, " ") + 1 // a query has no space
+		i := strings.LastIndex(e.LastError, " ") + 1 // the query is the text after the last space
 		if request.ShowsMasked(e.LastError[i:], h.Masking) {
 			e.LastError = e.LastError[:i] + wire.MaskedText
 		}
@@ -85,7 +86,7 @@ var (
 	}
 )
 
-// readTrail reads the query of the trail. possible is false when no entry can match it.
+// readTrail reads the parameters of a request for the audit trail. possible is false when no entry can match them.
 func readTrail(query url.Values) (q repository.TrailQuery, possible bool, err error) {
 	possible = true
 	for _, p := range []struct {
@@ -123,13 +124,13 @@ func readTrail(query url.Values) (q repository.TrailQuery, possible bool, err er
 	return q, possible, nil
 }
 
-// trailTime reads a time. The plus sign of an offset becomes a space where it is sent unescaped.
+// trailTime reads a time. A plus sign that was sent unescaped arrives as a space.
 func trailTime(name, text string) (time.Time, error) {
 	return request.ParseTime(name, strings.Replace(text, " ", "+", 1))
 }
 
-// seesChangesOf reports whether the principal may read the audit trail of an object. An object that no longer
-// exists needs viewer on all topics.
+// seesChangesOf reports whether the principal may read the audit trail of an object. If the object no longer exists,
+// that needs viewer on all topics.
 func (h Audit) seesChangesOf(ctx context.Context, id uuid.UUID) (bool, error) {
 	p := access.PrincipalFrom(ctx)
 	if p.Everywhere(auth.Viewer) {
@@ -152,8 +153,8 @@ func (h Audit) seesChangesOf(ctx context.Context, id uuid.UUID) (bool, error) {
 	return sees, err
 }
 
-// possible reports whether q can match anything for the principal. With roles on some topics q must name
-// an object.
+// possible reports whether q can match any entry for the principal. For a principal with roles on only some topics, q
+// must name an object.
 func (h Audit) possible(ctx context.Context, q repository.TrailQuery, possible bool) (bool, error) {
 	if !possible || access.PrincipalFrom(ctx).Everywhere(auth.Viewer) {
 		return possible, nil

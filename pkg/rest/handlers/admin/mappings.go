@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	maxRules   = 1000 // every incoming record is compared with each
+	maxRules   = 1000 // every incoming record is compared with each rule
 	maxPattern = 1000 // characters
 )
 
@@ -35,7 +35,7 @@ type Mappings struct {
 	Bodies   request.Bodies
 }
 
-// Redriver creates redrives, and says what they would do.
+// Redriver creates redrives, and predicts what they would do.
 type Redriver interface {
 	Begin(ctx context.Context, order repository.NewRedrive) (entity.Redrive, error)
 	Preview(ctx context.Context, order repository.NewRedrive) (entity.Preview, error)
@@ -51,7 +51,8 @@ type Dialects interface {
 	// CheckRules reports every rule that cannot work.
 	CheckRules(rules []entity.TopicRule) error
 
-	// MapTopic returns the original topic of a dead-letter topic by rules, then by the configured ones; "" for none.
+	// MapTopic returns the original topic of a dead-letter topic by these rules, then by the configured rules; "" for
+	// none.
 	MapTopic(rules []entity.TopicRule, dlqTopic string) string
 
 	// ConfiguredRules returns the rules of the configuration, in their order.
@@ -83,7 +84,7 @@ func (h Mappings) show(m entity.Mapping, unmapped []repository.UnmappedTopic) wi
 	}
 }
 
-// mapped returns "" for rows without a dead-letter topic.
+// mapped returns the topic to which the rules map a dead-letter topic; "" for rows without a dead-letter topic.
 func (h Mappings) mapped(rules []entity.TopicRule, dlqTopic string) string {
 	if dlqTopic == "" {
 		return ""
@@ -121,7 +122,7 @@ func (h Mappings) Replace(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	_, _ = h.Origins.Standing(r.Context()) // so that the next pages use the new rules
+	_, _ = h.Origins.Standing(r.Context()) // reads the new rules, which the next pages then use
 	unmapped, err := h.Database.Unmapped(r.Context(), access.Principal(r).Scope(auth.Viewer))
 	if err != nil {
 		return err
@@ -188,7 +189,7 @@ func (o *mappingOrder) read(dialects Dialects) ([]entity.TopicRule, error) {
 	return rules, o.Err()
 }
 
-// ruleProblems reports every fault of the rules as one of the request.
+// ruleProblems returns the faults of rules as errors of fields of the request.
 func ruleProblems(err error) error {
 	if err == nil || len(respond.FieldDetails(err)) > 0 {
 		return err

@@ -15,7 +15,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
 )
 
-// maxQuarantined bounds a page: its records hold values.
+// maxQuarantined limits the records of a page, because they are shown with their values.
 const maxQuarantined = 100
 
 // Quarantine shows and changes the records that the database refused to store as messages.

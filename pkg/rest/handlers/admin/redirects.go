@@ -135,7 +135,7 @@ func checkRedirect(topic, target string) error {
 	return p.Err()
 }
 
-// checkTarget turns the refusal of a target into a fault of its field.
+// checkTarget turns the refusal of a target into an error of the field target.
 func (h Redirects) checkTarget(ctx context.Context, target string) error {
 	if h.Targets == nil {
 		return nil
@@ -216,7 +216,7 @@ func answerRedirect(w http.ResponseWriter, redirect *entity.Redirect, preview *w
 func ifMatch(r *http.Request) (*int64, error) {
 	text := r.Header.Get("If-Match")
 	if text == "" {
-		return nil, nil //nolint:nilnil // there is no condition
+		return nil, nil //nolint:nilnil // the request has no condition
 	}
 	number := strings.TrimSuffix(strings.TrimPrefix(text, `"`), `"`)
 	version, err := strconv.ParseInt(number, 10, 64)

@@ -13,7 +13,7 @@ import (
 
 // Session answers with the principal and its grants.
 type Session struct {
-	Mode  string // of the authentication
+	Mode  string // the mode of authentication
 	Masks wire.Masks
 }
 

@@ -125,7 +125,8 @@ func (h ErrorGroups) readQuery(r *http.Request) (q repository.GroupQuery, err er
 	return q, err
 }
 
-// readStatuses reads the states of which a group must have messages: open=true is every state but RESOLVED.
+// readStatuses reads the states of messages by which error groups are selected: a group is listed when a message of it
+// has one of the states. open=true means every state but RESOLVED.
 func readStatuses(query url.Values) ([]entity.Status, error) {
 	open, err := request.Bool(query, "open")
 	if err != nil {

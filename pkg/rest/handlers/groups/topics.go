@@ -31,7 +31,7 @@ type Inspector interface {
 // Topics answers with the original topics and the state of their consumers.
 type Topics struct {
 	Database  TopicDatabase
-	Inspector Inspector // nil: the cluster is unknown
+	Inspector Inspector // nil: Kafka is not asked, so the state of the cluster is unknown
 	Derived   wire.DerivedMasks
 	Cursors   request.Cursors
 }
@@ -46,7 +46,7 @@ type TopicDatabase interface {
 // brokerTimeout limits how long an answer waits for Kafka: the counts come from the database and must not wait longer.
 const brokerTimeout = 2 * time.Second
 
-// List also answers when the cluster cannot be reached.
+// List sends a page of the topics, also when the cluster cannot be reached.
 func (h Topics) List(w http.ResponseWriter, r *http.Request) error {
 	ctx := r.Context()
 	l, err := h.Cursors.List(r, request.AnySize, request.MaxLimit)
@@ -74,8 +74,8 @@ func (h Topics) List(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// Get sends one topic. A topic without messages that the caller sees has zero of them, and Kafka is not asked for a
-// topic that the caller may not see.
+// Get sends one topic. If the caller sees no message of the topic, the answer has counts of zero; Kafka is not asked
+// for a topic that the caller may not see.
 func (h Topics) Get(w http.ResponseWriter, r *http.Request) error {
 	name, p := request.Topic(r), access.Principal(r)
 	t := repository.TopicSummary{Topic: name}
@@ -117,7 +117,7 @@ func (h Topics) summary(ctx context.Context, name string, visible *entity.TopicP
 type cluster struct {
 	health    []entity.ReplayHealth
 	lag       map[string]int64  // nil: not known
-	redirects map[string]string // targets by topic; of the database
+	redirects map[string]string // targets of redirects by topic, from the database
 	missing   []string          // fields of topics that Kafka did not answer in time
 }
 
@@ -160,8 +160,8 @@ func (h Topics) ask(ctx context.Context, topics []repository.TopicSummary) (clus
 	return c, nil
 }
 
-// inspect returns whether messages can be sent back to topics: for a redirected one, to its target. Exists is always
-// that of the topic itself.
+// inspect returns whether messages can be sent back to topics. For a redirected topic it asks about the target of the
+// redirect, but Exists is always about the topic itself.
 func (h Topics) inspect(ctx context.Context, topics []repository.TopicSummary, redirects map[string]string) []entity.ReplayHealth {
 	questions := wire.Each(topics, func(t repository.TopicSummary) entity.ReplayQuestion {
 		return entity.ReplayQuestion{Topic: cmp.Or(redirects[t.Topic], t.Topic), Groups: t.ConsumerGroups}
@@ -174,7 +174,7 @@ func (h Topics) inspect(ctx context.Context, topics []repository.TopicSummary, r
 		}
 	}
 	health := h.Inspector.Inspect(ctx, questions)
-	if len(health) < len(questions) { // there was no time to ask
+	if len(health) < len(questions) { // there was no time to ask Kafka
 		return wire.Each(topics, unknownHealth("Kafka has not answered in time", entity.BrokerUnavailable))
 	}
 	for n, i := range redirected {
@@ -196,7 +196,7 @@ func unknownHealth(reason string, class entity.ErrorClass) func(repository.Topic
 
 type timeRange struct{ whole, step time.Duration }
 
-// minuteRange is the only range that is also counted by the minute.
+// minuteRange is the only range of time for which arrivals are also counted by the minute.
 const minuteRange = "hour"
 
 var (
@@ -231,7 +231,7 @@ func (h Activity) Get(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// read reads the query, and reports every problem. The last step is the current one.
+// read reads the query, and reports every problem. The last step of the range is the current one.
 func (h Activity) read(query url.Values) (name string, q repository.ArrivalsQuery, err error) {
 	var p request.Problems
 	name, err = request.Word(query, "span", timeRangeNames)

@@ -21,7 +21,7 @@ import (
 // Changes changes single messages.
 type Changes struct {
 	Store    ChangeStore
-	Database ChangeDatabase // nil: in memory
+	Database ChangeDatabase // nil: the store is in memory
 	Redriver Redriver
 	Origins  Origins
 	Dialects Dialects
@@ -46,8 +46,8 @@ type Dialects interface {
 	// IsPointer reports whether the record has no value because it only points to the record that failed.
 	IsPointer(m *entity.Message) bool
 
-	// StripsHeader reports whether replays to the topic remove such a header because producers of that dialect write
-	// it; an edit must not set it.
+	// StripsHeader reports whether replays to the topic lose the named header because producers of the dialect write
+	// it; an edit must not set such a header.
 	StripsHeader(dialect, topic, name string) bool
 
 	// CheckRules reports every rule that cannot work.
@@ -116,10 +116,10 @@ func (h Changes) Restore(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// Origins checks the original topics of messages against the configuration and the mapping. Its errors are those of
-// reading the mapping.
+// Origins checks the original topics of messages against the configuration and the mapping. It returns an error only
+// when the mapping cannot be read.
 type Origins interface {
-	// Standing uses the current mapping. It is for records that are sent.
+	// Standing uses the current mapping. It is used for messages whose records are sent.
 	Standing(ctx context.Context) (func(*entity.Message) entity.OriginStanding, error)
 }
 
@@ -174,7 +174,8 @@ func (h Changes) SetOrigin(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// checkOriginal checks a topic as the target of a rule is checked: a dead-letter topic cannot be an original topic.
+// checkOriginal refuses a topic that could not be the target of a mapping rule, because a dead-letter topic cannot be
+// an original topic.
 func checkOriginal(topic string, dialects Dialects) error {
 	const field = "original_topic"
 	if !entity.ValidTopic(topic) {

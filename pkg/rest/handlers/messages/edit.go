@@ -30,7 +30,7 @@ type editOrder struct {
 	keyJSON request.RawJSON
 	schema  request.Option[string]
 
-	kept map[int]bool // which of the headers stand for the record's own of that name
+	kept map[int]bool // indexes of headers for which the record's own headers of that name are sent
 	request.Problems
 }
 
@@ -72,7 +72,7 @@ func (e *editOrder) value() (set bool, value []byte) {
 	}
 }
 
-// several reports whether more than one way of writing a part is given.
+// several reports whether a part of the record is given in more than one form.
 func several(given ...bool) bool {
 	ways := 0
 	for _, g := range given {
@@ -167,7 +167,7 @@ func keepHeaders(edit *entity.Edit, kept map[int]bool, m *entity.Message) error 
 }
 
 // checkEdit refuses headers that mark the record as a dead letter or as another replay, and masks that are sent back
-// instead of masked values. Kept headers have no values yet.
+// instead of masked values. Headers that the edit keeps have no values yet.
 func (h Retries) checkEdit(edit *entity.Edit, m *entity.Message) error {
 	topic := edit.Topic
 	if topic == "" {

@@ -94,7 +94,7 @@ func (h Histories) lineageOf(ctx context.Context, m entity.Message, unmask bool)
 	for m.Parent != uuid.Nil && len(list) < maxLineage {
 		var err error
 		if m, err = h.Store.Get(ctx, m.Parent, 0); errors.Is(err, entity.ErrNotFound) {
-			break // deleted, or archived
+			break // the ancestor was deleted or archived
 		}
 		if err != nil {
 			return nil, err
@@ -136,7 +136,8 @@ type before struct {
 	unmasked bool
 }
 
-// read loads the value, if it can be compared. For a message that no longer exists there is no comparison.
+// read loads the value of the message, unless it is too large to be compared. An edit of a message that no longer
+// exists is not compared.
 func (b *before) read(ctx context.Context) error {
 	if b.loaded {
 		return nil

@@ -38,7 +38,7 @@ type Payloads struct {
 
 	// Reserve waits until a value of this size may be held in memory; -1: the size is not known.
 	Reserve func(ctx context.Context, size int64) error
-	Timeout time.Duration // for reading a part of a value
+	Timeout time.Duration // time limit for reading a part of a value
 }
 
 // Values reads values in parts.
@@ -46,7 +46,8 @@ type Values interface {
 	ValuePart(ctx context.Context, p repository.ValuePart) ([]byte, error)
 }
 
-// Get sends the value byte for byte, as a download: in the console's origin it could run scripts.
+// Get sends the value byte for byte, as a download, because a value that a browser shows as a page of the console's
+// origin could run scripts.
 func (h Payloads) Get(w http.ResponseWriter, r *http.Request) error {
 	id, err := request.ID(r, "message")
 	if err != nil {
@@ -122,7 +123,7 @@ func (h Payloads) recordOf(ctx context.Context, m entity.Message) (entity.Record
 	record, err := h.Fetcher.Fetch(ctx, m)
 	var gone *entity.RefusedError
 	if errors.As(err, &gone) && gone.Class == entity.PointerRefused {
-		return record, err // the topic exists, but the pointer must not name it
+		return record, err // the topic exists, but pointers to it are not allowed
 	}
 	if errors.As(err, &gone) {
 		return record, respond.Refused(entity.ErrNotFound, "the value cannot be had any more: "+gone.Reason, respond.Details(err)...)
@@ -130,8 +131,8 @@ func (h Payloads) recordOf(ctx context.Context, m entity.Message) (entity.Record
 	return record, err
 }
 
-// keepsValue reports whether the store has the whole value of a record over a limit: a limit of headers does not
-// affect the value.
+// keepsValue reports whether the store has the whole value of a record that exceeds a limit: if only the headers exceed
+// their limit, it has the value.
 func keepsValue(r *entity.Record) bool {
 	return r.State == entity.ValueOverLimit && (r.Value != nil || r.Size == 0 && !r.KeepsHeaders())
 }

@@ -16,7 +16,7 @@ import (
 type Reader struct {
 	Load      request.Getter
 	Archived  bool      // Load reads the archive
-	Redirects Redirects // nil: there are none
+	Redirects Redirects // nil: no topic is redirected
 	Topics    Topics    // nil: no topic is known to exist or not to exist
 	Show      wire.Messages
 	Unmask    unmask.Rules
@@ -34,14 +34,14 @@ type Topics interface {
 	Exists(ctx context.Context, topics ...string) map[string]bool
 }
 
-// Get sends a message, including the members that lists leave out.
+// Get sends a message, including the JSON members that lists leave out.
 func (h Reader) Get(w http.ResponseWriter, r *http.Request) error {
 	id, err := request.ID(r, "message")
 	if err != nil {
 		return err
 	}
 	m, err := h.Load(r.Context(), id, wire.MaxPayload)
-	if err == nil { // the JSON text is larger than the value
+	if err == nil { // the answer's JSON text is larger than the value
 		err = repository.ReserveMemory(r.Context(), 2*repository.SizeInMemory(&m))
 	}
 	if err != nil {
@@ -69,7 +69,7 @@ func (h Reader) Get(w http.ResponseWriter, r *http.Request) error {
 // target returns where a retry would send a message now; nil for an archived message and for one of unknown origin.
 func (h Reader) target(ctx context.Context, m *entity.Message) (*wire.Target, error) {
 	if h.Archived || m.OriginalTopic == "" {
-		return nil, nil //nolint:nilnil // it has no target
+		return nil, nil //nolint:nilnil // the message has no target
 	}
 	t := &wire.Target{Topic: m.OriginalTopic}
 	if h.Redirects != nil {

@@ -29,12 +29,12 @@ type Retries struct {
 	Masking  wire.Masking
 	Bodies   request.Bodies
 
-	Redirects Redirects // nil: there are none
+	Redirects Redirects // nil: no topic is redirected
 	Encoder   Encoder   // nil: no message has a schema
 }
 
-// Redriver sends messages back to their original topics, and changes messages that an attempt may hold. It first
-// settles an attempt without a result; the error *entity.ClaimedError means that the attempt is still running or
+// Redriver sends messages back to their original topics, and changes messages that an attempt may hold. Its methods
+// first settle an attempt without a result; the error *entity.ClaimedError means that the attempt is still running or
 // cannot be settled.
 type Redriver interface {
 	// Retry makes one attempt and waits for its end. The error is an *entity.PublishError, or the reason why no
@@ -105,8 +105,8 @@ func (h Retries) mayEdit(r *http.Request, id uuid.UUID, edit *entity.Edit, order
 	return h.encode(r.Context(), edit, order, m)
 }
 
-// unlessGivenBack marks the error of an attempt that was given back, so that the next request with the same key
-// starts a new attempt.
+// unlessGivenBack marks the error of an attempt that did not send its record, so that the next request with the same
+// key starts a new attempt.
 func (h Retries) unlessGivenBack(ctx context.Context, order entity.RetryOrder, err error) error {
 	if order.Cause.Operation == uuid.Nil || !errors.Is(err, entity.ErrUnavailable) {
 		return err

@@ -13,8 +13,8 @@ import (
 
 // SchemaReader reads the schemas of messages.
 type SchemaReader interface {
-	// Compare returns the schema of a part beside the latest version; ok is false for a part without a schema. The error
-	// is of kind entity.ErrNotFound or entity.ErrUnavailable.
+	// Compare returns the schema of a part and the latest version of that schema; ok is false for a part without a
+	// schema. The error is of kind entity.ErrNotFound or entity.ErrUnavailable.
 	Compare(ctx context.Context, m *entity.Message, part entity.RecordPart) (c entity.SchemaComparison, ok bool, err error)
 }
 

@@ -28,7 +28,7 @@ type redriveOrder struct {
 	ids                                     request.Option[[]string]
 	canary, minSample                       request.Option[int]
 	rate, failureShare, returnShare         request.Option[float64]
-	dryRun, filtered, keepKeyOrder, requeue bool // filtered: the filter is given
+	dryRun, filtered, keepKeyOrder, requeue bool // filtered: the request has a filter
 	filter                                  request.FilterOrder
 	patch                                   request.RawJSON
 	schema                                  request.Option[string]
@@ -96,7 +96,7 @@ func (o *redriveOrder) messageIDs() []uuid.UUID {
 func (o *redriveOrder) filterSelection() entity.Selection {
 	selection := entity.Selection{Filter: o.filter.Read("filter.", &o.Problems)}
 	if len(o.Problems) > 0 {
-		return selection // the missing condition may be one that could not be read
+		return selection // the condition may be missing only because it could not be read
 	}
 	o.RefuseSlowWords("filter.", selection.Filter)
 	o.Refuse(selection.Empty(), "filter",

@@ -28,7 +28,7 @@ const creationTime = 2 * time.Minute
 // Redrives creates, shows and changes redrives.
 type Redrives struct {
 	Store    Store
-	Database Database // nil: in memory
+	Database Database // nil: the store is in memory
 	Redriver Redriver
 	Unmask   unmask.Rules
 	Cursors  request.Cursors
@@ -162,7 +162,8 @@ func (h Redrives) Get(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var outcomes entity.OutcomeCounts
-	if h.Database != nil { // read first: then no outcome is of a message that the counts do not have yet
+	// The outcomes are read before the counts, so that the counts include every message with an outcome.
+	if h.Database != nil {
 		if outcomes, err = h.Database.RedriveOutcomes(r.Context(), id, false); err != nil {
 			return err
 		}

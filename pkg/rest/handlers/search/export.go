@@ -28,16 +28,16 @@ const (
 	// exportChunk is how much is written at once, in bytes.
 	exportChunk = 64 << 10
 
-	// Trailers: the number of messages, and whether these are all that match.
+	// The names of trailers: the number of messages, and whether these are all messages that match.
 	ExportMessages = "X-Export-Messages"
 	ExportComplete = "X-Export-Complete"
 
-	// ExportSearched is a header: the time up to which the search index was complete.
+	// ExportSearched is the name of a header: the time up to which the search index was complete.
 	ExportSearched = "X-Export-Searched-Until"
 )
 
 type exportOrder struct {
-	query  repository.ExportQuery // with a limit of one more than requested
+	query  repository.ExportQuery // its limit is one more than requested, to find out whether more messages match
 	limit  int
 	format string
 	view   wire.View
@@ -49,8 +49,8 @@ type Exports struct {
 	Show           wire.Messages
 	Unmask         unmask.Rules
 	Now            func() time.Time
-	Timeout        time.Duration // for the whole export
-	MessageTimeout time.Duration // for the next message of the store
+	Timeout        time.Duration // time limit of the whole export
+	MessageTimeout time.Duration // time limit of the store for each next message
 }
 
 // ExportDatabase reads all messages that match.
@@ -85,7 +85,7 @@ func (e *export) run(r *http.Request) error {
 	until := time.Now().Add(e.from.Timeout)
 	endAt := request.InfoOf(r).EndAt
 	endAt(until)
-	defer endAt(time.Time{}) // an error may still be written after the timeout
+	defer endAt(time.Time{}) // removes the deadline, so that an error can be written after the timeout
 	ctx, cancel := context.WithDeadline(r.Context(), until)
 	defer cancel()
 	// A slow client is stopped by the write deadline; a store that does not return the next message is stopped by a
@@ -105,7 +105,7 @@ func (e *export) run(r *http.Request) error {
 	case err == nil:
 		return nil
 	case r.Context().Err() == nil && !time.Now().Before(until):
-		// Not the client's doing: it may still be connected, and slow.
+		// This is not the error for a client that has left: the client may still be connected, and slow.
 		return fmt.Errorf("an export was cut off: it took longer than %s (export_timeout), after %d messages: %w",
 			e.from.Timeout, e.n, context.DeadlineExceeded)
 	case ctx.Err() != nil && r.Context().Err() == nil:
@@ -157,7 +157,7 @@ type export struct {
 	buf      []byte
 }
 
-// message writes the next message. Before the first one the answer may still be an error.
+// message writes the next message. Until the first message is written, the answer may still become an error.
 func (e *export) message(m *entity.Message) error {
 	if e.n == e.order.limit {
 		return errExportLimit

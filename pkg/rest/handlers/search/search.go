@@ -44,7 +44,7 @@ const (
 // Lists answers with pages of messages, live or archived.
 type Lists struct {
 	Store    Store
-	Database Database // nil: in memory
+	Database Database // nil: the store is in memory
 	Show     wire.Messages
 	Unmask   unmask.Rules
 	Cursors  request.Cursors
@@ -63,7 +63,7 @@ type Database interface {
 	request.Index
 }
 
-// query is a search as the request asks for it.
+// query holds the options of a request for a search.
 type query struct {
 	request.List
 	search   repository.SearchQuery
@@ -149,7 +149,7 @@ func (h Lists) end(ctx context.Context, q query, searched request.SearchedUntil)
 	}
 	filter := q.search.Filter
 	if q.search.Sort.By == repository.ByLastRetry && filter.RetriedAfter.IsZero() {
-		filter.RetriedAfter = earliestRetry // the list leaves out messages that were never retried
+		filter.RetriedAfter = earliestRetry // as in the list, which has no messages that were never retried
 	}
 	n, err := h.Database.CountMatching(ctx, repository.CountQuery{Filter: filter, Archived: q.archived, How: how})
 	if n.Exact && filter.Visible != nil {

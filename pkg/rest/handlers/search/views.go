@@ -19,7 +19,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
 )
 
-// Limits of views. A principal has at most maxViews of them, own and shared.
+// Limits of views. A principal owns at most maxViews of them, including those that the principal shares.
 const (
 	maxViews     = 100
 	maxViewName  = 60
@@ -42,7 +42,8 @@ type ViewDatabase interface {
 	DeleteView(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) error
 }
 
-// List sends the principal's own views and all shared ones. A value may be masked only after its view was shared.
+// List sends the principal's own views and all shared views. It leaves out shared views of others that contain a masked
+// value, because a value may become masked after its view was shared.
 func (h Views) List(w http.ResponseWriter, r *http.Request) error {
 	views, err := h.Database.Views(r.Context(), access.Principal(r).Name)
 	if err != nil {
@@ -151,7 +152,8 @@ func countOwned(views []entity.View, owner string) (n int) {
 // age matches the console's parameter since, a duration before the time at which the console opens the view.
 var age = regexp.MustCompile(`^[1-9][0-9]{0,3}[mhd]$`)
 
-// check applies the rules of the list to the query. A shared view must have no masked value, as others would see it.
+// check applies the rules of the list to the query. A shared view must have no masked value, because others would see
+// it.
 func (h Views) check(v entity.View) error {
 	var p request.Problems
 	p.Refuse(v.Name == "" || !request.PossibleText(v.Name, maxViewName) || strings.ContainsFunc(v.Name, unicode.IsControl), "name",

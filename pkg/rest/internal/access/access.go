@@ -13,7 +13,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/internal/respond"
 )
 
-// Principal returns the principal of the request; one without grants where it is unknown.
+// Principal returns the principal of the request, or a principal without grants if it is unknown.
 func Principal(r *http.Request) auth.Principal { return PrincipalFrom(r.Context()) }
 
 type principalKey struct{}
@@ -35,7 +35,7 @@ func Forbidden(role auth.Role, where string) error {
 	return respond.Refused(respond.ErrForbidden, "not allowed: "+need, respond.Detail{Field: "role", Reason: need})
 }
 
-// The parameter where of Forbidden when it is not the name of a topic.
+// Values for the parameter where of Forbidden that are not names of topics.
 const (
 	AnyTopic  = "a topic"
 	AllTopics = "all topics"
@@ -57,7 +57,7 @@ func MayMessage(p auth.Principal, role auth.Role, m *entity.Message) error {
 	return Require(p.MayMessage(role, m), role, whereIs(m))
 }
 
-// MayTopic checks a role on a topic that is not the route's own object.
+// MayTopic checks a role on a topic that the permission of the route does not cover.
 func MayTopic(r *http.Request, role auth.Role, topic string) error {
 	return Require(Principal(r).May(role, topic), role, "topic "+respond.Clip(topic))
 }
@@ -102,7 +102,7 @@ func RolesFor(action entity.RedriveAction, options entity.RedriveOptions) []auth
 	return roles
 }
 
-// NarrowRedrive refuses a redrive whose action the principal may perform on no topic, and limits others to the
+// NarrowRedrive refuses a redrive whose action the principal may perform on no topic, and limits other redrives to the
 // principal's topics.
 func NarrowRedrive(p auth.Principal, order *repository.NewRedrive) error {
 	roles := RolesFor(order.Action, order.Options)

@@ -112,9 +112,9 @@ func (b Bodies) ReadReason(w http.ResponseWriter, r *http.Request, what string) 
 // Bytes reads the whole body within the limits of size and time.
 func (b Bodies) Bytes(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(b.Timeout)) // fails in tests, which have no connection
+	_ = control.SetReadDeadline(time.Now().Add(b.Timeout)) // fails only in tests, which have no connection
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, b.MaxBytes))
-	_ = control.SetReadDeadline(time.Time{}) // else it would end the detection of a client that disconnects
+	_ = control.SetReadDeadline(time.Time{}) // a deadline would end the detection of a client that disconnects
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
@@ -243,7 +243,7 @@ func typeName(target any) string {
 // Problems collects all faults of a request, so that one answer reports them.
 type Problems []error
 
-// Add adds a problem; nil is none.
+// Add adds a problem, unless err is nil.
 func (p *Problems) Add(err error) {
 	if err != nil {
 		*p = append(*p, err)

@@ -20,10 +20,12 @@ const maxReason = 500
 
 // Info has the data about a request that handlers need besides its content, such as its id and its trace.
 type Info struct {
-	ID      string
-	Call    uuid.UUID       // see entity.AuditInfo
-	TraceID string          // of the trace that the request carries, else of the one that starts here if it is recorded
-	Message *entity.Message // of the path, once RetriedMessage has read it
+	ID   string
+	Call uuid.UUID // see entity.AuditInfo
+	// TraceID is the id of the trace that the request carries, else of the trace that starts with the request if that
+	// is recorded.
+	TraceID string
+	Message *entity.Message // the message of the path, after RetriedMessage has read it
 
 	// EndAt sets the time by which the client must have read the whole answer; the zero time sets no such limit.
 	EndAt func(time.Time)
@@ -38,14 +40,14 @@ func WithInfo(ctx context.Context, info *Info) context.Context {
 
 // InfoOf returns the Info that the server has set for a request.
 func InfoOf(r *http.Request) *Info {
-	return r.Context().Value(infoKey{}).(*Info) //nolint:forcetypeassert // the server put it there
+	return r.Context().Value(infoKey{}).(*Info) //nolint:forcetypeassert // the server has put it there
 }
 
 // Getter loads messages, from the live table or from the archive. A value longer than maxValue is left out.
 type Getter func(ctx context.Context, id uuid.UUID, maxValue int64) (entity.Message, error)
 
-// RetriedMessage returns the message of a retry. A request reads it only once, so that the checked message is the one
-// that is sent.
+// RetriedMessage returns the message of a retry. It reads the message only once per request, so that the checked
+// message is the one that is sent.
 func RetriedMessage(r *http.Request, id uuid.UUID, load Getter) (*entity.Message, error) {
 	info := InfoOf(r)
 	if info.Message == nil {
@@ -99,7 +101,7 @@ func checkReason(reason string) error {
 // Task is the work of a request with an Idempotency-Key.
 type Task struct {
 	Operation uuid.UUID
-	Resumed   bool // an earlier request may have started it without an answer
+	Resumed   bool // an earlier request may have started the work without getting an answer
 }
 
 type taskKey struct{}

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// MaxFilterText limits the texts of a filter.
+	// MaxFilterText limits the length of texts in a filter.
 	MaxFilterText = 1000
 
 	maxConditions = 10
@@ -31,7 +31,7 @@ const (
 	minWord = 3 // characters
 )
 
-// dense are scripts of which two characters already are a word.
+// dense lists scripts in which two characters are already enough for a word of a search.
 var dense = []*unicode.RangeTable{unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul}
 
 // The parameters of a filter.
@@ -43,7 +43,8 @@ var (
 	filterLists = []string{"header", "id", "payload", "status"}
 )
 
-// FilterParameters returns the names of the parameters of a filter, to which a cursor is bound.
+// FilterParameters returns the names of the parameters of a filter. A cursor is valid only for the same values of these
+// parameters.
 func FilterParameters() []string { return slices.Concat(filterTexts, filterLists) }
 
 // FilterOrder is a filter as the request gives it; queries and bodies use the same names.
@@ -82,7 +83,7 @@ func ReadFilter(query url.Values, p *Problems) entity.Filter {
 	for _, name := range filterTexts {
 		text, err := Text(query, name)
 		if strings.HasSuffix(name, "_after") || strings.HasSuffix(name, "_before") {
-			text = strings.Replace(text, " ", "+", 1) // the sign of an offset that was sent unescaped
+			text = strings.Replace(text, " ", "+", 1) // an unescaped plus sign arrives as a space
 		}
 		if p.Add(err); err == nil && query.Has(name) {
 			*f.texts[name] = Option[string]{true, text}
@@ -133,7 +134,7 @@ func (in filterReader) text(name string, most int) string {
 	return text.Value
 }
 
-// topics reads a name, or a glob: no name has a star.
+// topics reads the name of a topic, or a glob if the text has a star, because no name has a star.
 func (in filterReader) topics() (name string, globs entity.TopicPatterns) {
 	name = in.text("topic", maxTopic)
 	if !strings.Contains(name, "*") {
@@ -211,7 +212,7 @@ func (in filterReader) timeRange(what string) (from, until time.Time) {
 	return from, until
 }
 
-// key returns the key to search for. It may be empty, which differs from no key.
+// key returns the key to search for. An empty key is a condition; nil is none.
 func (in filterReader) key() []byte {
 	text, encoded := in.texts["key"], in.texts["key_base64"]
 	switch {
@@ -327,7 +328,8 @@ func tooShort(word string) bool {
 	return n < minWord && (n < 2 || !strings.ContainsFunc(word, func(r rune) bool { return unicode.IsOneOf(dense, r) }))
 }
 
-// splitWords splits text at spaces outside of quotation marks. closed is false when the last one has no partner.
+// splitWords splits text at spaces outside of quotation marks. closed is false when the last quotation mark has no
+// partner.
 func splitWords(text string) (words []string, closed bool) {
 	for {
 		text = strings.TrimSpace(text)
@@ -384,10 +386,11 @@ func QueryIndex(ctx context.Context, index Index, now func() time.Time, f entity
 // Show returns nil for a query that does not use the index, and for an empty index.
 func (u SearchedUntil) Show() *string { return wire.Stamp(u.until) }
 
-// Complete reports whether the query covers every message but the newest.
+// Complete reports whether the query covers every message except those of the last seconds.
 func (u SearchedUntil) Complete() bool { return !u.asked || u.lag <= searchSlack }
 
-// TooLate returns an error when the index is later than searchLimit. field is the part of the request that uses it.
+// TooLate returns an error when the index is later than searchLimit. field is the part of the request that uses the
+// index.
 func (u SearchedUntil) TooLate(field string) error {
 	if !u.asked || u.lag <= searchLimit {
 		return nil

@@ -24,7 +24,7 @@ var (
 	noon = time.Date(2026, 2, 20, 10, 30, 0, 0, time.UTC)
 )
 
-// parameters of a filter, as a query and as a body, with the filter that they give.
+// filters lists the parameters of filters, as a query and as a body, each with the filter that they give.
 var filters = []struct {
 	name, query, body string
 	want              entity.Filter

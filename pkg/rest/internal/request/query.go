@@ -55,8 +55,8 @@ func Topic(r *http.Request) string { return r.PathValue("topic") }
 // PossibleTopic reports whether any message can have this topic; a database does not accept some names as text.
 func PossibleTopic(name string) bool { return PossibleText(name, maxTopic) }
 
-// WellFormedQuery refuses a query of which net/url would drop a part: the answer would be page 1 instead of the
-// requested page.
+// WellFormedQuery refuses a query of which net/url would drop a part, because the answer could then be page 1 instead
+// of the requested page.
 func WellFormedQuery(r *http.Request) error {
 	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
 		return &entity.FieldError{Field: "query", Reason: "must be name=value pairs joined by &, percent-encoded"}
@@ -72,7 +72,7 @@ func PageNumber(r *http.Request) (repository.Page, error) {
 	return repository.Page{Number: number, Size: size}, errors.Join(numberErr, sizeErr)
 }
 
-// Int reads a whole number from 1 to highest.
+// Int reads a whole number from 1 to highest; without the parameter the number is missing.
 func Int(query url.Values, name string, missing, highest int) (int, error) {
 	text, err := Text(query, name)
 	if err != nil || !query.Has(name) {
@@ -135,7 +135,7 @@ func OneOf[T ~string](words []T) string {
 	return "must be one of " + strings.Join(list, ", ")
 }
 
-// ParseTime reads RFC 3339, within the years that this API can write.
+// ParseTime reads a time in RFC 3339, within the years that this API can write.
 func ParseTime(name, text string) (time.Time, error) {
 	at, err := time.Parse(time.RFC3339, text)
 	if at = at.UTC(); err != nil || at.Year() < 1970 || at.Year() > 9999 {
@@ -149,14 +149,14 @@ func PossibleText(text string, most int) bool {
 	return utf8.ValidString(text) && !strings.ContainsRune(text, 0) && utf8.RuneCountInString(text) <= most
 }
 
-// A cursor is a signature followed by a position in a list; the signature covers the position and the list's query.
-// It cannot be forged or used for another list. It is neither secret nor a permission.
+// A cursor is a signature followed by a position in a list; the signature covers the position and the list's query. It
+// cannot be forged or used for another list. It contains no secret, and gives its owner no permission.
 const (
 	cursorPurpose = "cursor"
 	cursorSum     = 16 // bytes of the signature
 )
 
-// The limits of lists: without the parameter, and at most.
+// DefaultLimit is the length of a page without the parameter limit; MaxLimit is the highest limit.
 const (
 	DefaultLimit = 100
 	MaxLimit     = 1000
@@ -173,8 +173,8 @@ type List struct {
 	signer   *auth.Signer
 }
 
-// List reads limit, which may be missing, and cursor. A cursor is bound to the filter parameters; size is the
-// size of a position in bytes.
+// List reads the parameters limit and cursor of a request; without limit, missing is used. A cursor is valid only for
+// the same values of the parameters that narrowing names; size is the size of a position in bytes.
 func (c Cursors) List(r *http.Request, size, missing int, narrowing ...string) (List, error) {
 	query := r.URL.Query()
 	asked := url.Values{}
@@ -211,7 +211,7 @@ func (l List) Cursor(position []byte) string {
 	return base64.RawURLEncoding.EncodeToString(append(sum[:cursorSum:cursorSum], position...))
 }
 
-// signed returns the text that is signed for a position. A query has no line break.
+// signed returns the text that is signed for a position. A query has no line break, so the text is not ambiguous.
 func (l List) signed(position []byte) string { return l.question + "\n" + string(position) }
 
 // Part returns the items of a page, for which one extra item was read, and the cursor of the next page; nil for none.
@@ -226,7 +226,7 @@ func Part[T any](l List, items []T, position func(last T) []byte) ([]T, *string)
 
 // The sizes of positions in bytes.
 const (
-	AnySize    = -1 // for positions that are names
+	AnySize    = -1 // for positions that are names, of any length
 	NumberSize = 8
 	TimeSize   = NumberSize + 16
 )
@@ -234,7 +234,7 @@ const (
 // NumberPosition returns the position of a number.
 func NumberPosition(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
 
-// Number returns 0 for the beginning of a list.
+// Number returns the number at which the page begins; 0 for the beginning of a list.
 func (l List) Number() int64 {
 	if l.Position == nil {
 		return 0
@@ -247,7 +247,7 @@ func TimePosition(at time.Time, id uuid.UUID) []byte {
 	return append(NumberPosition(at.UnixMicro()), id[:]...)
 }
 
-// Before returns the zero Cursor for the beginning of a list.
+// Before returns the time and the id before which the page begins; the zero Cursor for the beginning of a list.
 func (l List) Before() repository.Cursor {
 	if l.Position == nil {
 		return repository.Cursor{}

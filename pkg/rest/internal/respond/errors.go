@@ -47,8 +47,8 @@ var (
 // ErrClientGone: the client has left.
 var ErrClientGone = errors.New("the client has left")
 
-// Answer is the HTTP answer to a kind of error. With fixed set, clients get text; else the error's own sentence, or
-// text where it has none.
+// Answer is the HTTP answer to a kind of error. If fixed is set, clients get text; otherwise they get the error's own
+// sentence, or text if the error has none.
 type Answer struct {
 	kind   error
 	Status int
@@ -57,7 +57,7 @@ type Answer struct {
 	fixed  bool
 }
 
-// answers is the one place that knows HTTP statuses of errors; the first kind that matches wins.
+// answers is the one place that knows HTTP statuses of errors. The first entry whose kind matches an error is used.
 var answers = [...]Answer{
 	{ErrMethod, http.StatusMethodNotAllowed, CodeValidation, "method not allowed", false},
 	{ErrMediaType, http.StatusUnsupportedMediaType, CodeValidation, "unsupported media type", false},
@@ -91,12 +91,12 @@ const (
 	StatusClientGone = 499
 )
 
-// Error is a fault of a request, or a limit that it reached. Its text is shown to the client.
+// Error is a fault of a request, or a limit that the request has reached. Its text is shown to the client.
 type Error struct {
 	kind    error
 	text    string
 	details []Detail
-	After   time.Duration // of ErrRateLimited: when it may be tried again; 0 for retryAfter
+	After   time.Duration // of ErrRateLimited: how long the client must wait; 0: retryAfter
 }
 
 // Refused returns an error of the kind with a text and details.
@@ -159,11 +159,11 @@ func (a Answer) message(err error) string {
 	return a.text
 }
 
-// innermost returns the error deepest in the chain that is of the kind, which was the first.
+// innermost returns the error of the kind that is deepest in the chain, because that error occurred first.
 func innermost(err, kind error) error {
 	for {
 		var inner error
-		switch e := err.(type) { //nolint:errorlint // this walks the chain itself
+		switch e := err.(type) { //nolint:errorlint // this function walks the chain itself
 		case interface{ Unwrap() error }:
 			inner = e.Unwrap()
 		case interface{ Unwrap() []error }:
@@ -253,7 +253,7 @@ func interruptedDetails(redrive entity.Redrive) []Detail {
 
 // FieldDetails collects every entity.FieldError, also of errors that were joined.
 func FieldDetails(err error) []Detail {
-	switch e := err.(type) { //nolint:errorlint // this walks the chain itself
+	switch e := err.(type) { //nolint:errorlint // this function walks the chain itself
 	case *entity.FieldError:
 		return []Detail{{e.Field, e.Reason}}
 	case interface{ Unwrap() error }:

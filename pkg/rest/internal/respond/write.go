@@ -44,8 +44,8 @@ const wholePage = 128 << 10
 // pageBuffers are reused from one page to the next, which usually has a similar size.
 var pageBuffers = sync.Pool{New: func() any { return new(make([]byte, 0, 32<<10)) }}
 
-// Messages sends a page of messages, followed by the members of tail: a small page at once and a large one in pieces,
-// so that payloads are not in memory twice.
+// Messages sends a page of messages, followed by the members of tail. A small page is sent at once, a large page in
+// pieces, so that payloads are not in memory twice.
 func Messages(w http.ResponseWriter, as wire.Messages, messages []entity.Message, v wire.View, tail any) {
 	buffer, buf := pageBuffer()
 	buf, begun := append(buf, `{"messages":[`...), false
@@ -87,7 +87,7 @@ func Message(w http.ResponseWriter, as wire.Messages, m *entity.Message, v wire.
 
 // pageBuffer returns an empty buffer, and the pointer to return to keepBuffer.
 func pageBuffer() (buffer *[]byte, buf []byte) {
-	buffer = pageBuffers.Get().(*[]byte) //nolint:forcetypeassert // there is nothing else in it
+	buffer = pageBuffers.Get().(*[]byte) //nolint:forcetypeassert // the pool has no values of another type
 	return buffer, (*buffer)[:0]
 }
 

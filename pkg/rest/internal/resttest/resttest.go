@@ -70,7 +70,7 @@ func Kilobyte() entity.Message {
 	})
 }
 
-// Plain is both dialects that derive nothing and masks that hide nothing.
+// Plain implements Dialects that derive nothing, and Masks that hide nothing.
 var Plain plain
 
 type plain struct{}

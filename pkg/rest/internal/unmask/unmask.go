@@ -44,9 +44,9 @@ func (u Rules) Reader(ctx context.Context) entity.PartReader {
 	return u.Schemas.Reader(ctx)
 }
 
-// Origins checks the original topics of messages for display, without a read.
+// Origins checks the original topics of messages for display, without reading the mapping.
 type Origins interface {
-	// Recent uses a cached mapping that may be slightly old, without a read. It is for display.
+	// Recent uses a cached mapping that may be slightly old, because the answer is only for display.
 	Recent(ctx context.Context) (func(*entity.Message) entity.OriginStanding, error)
 }
 
@@ -91,7 +91,7 @@ func (u Rules) recordUnmasked(r *http.Request, entry entity.AuditEntry) (err err
 	return request.RecordOnce(r.Context(), u.Trail, entry)
 }
 
-// One reports whether the request shows a message without masks, which is recorded first.
+// One reports whether the request shows a message without masks; it first records that in the audit trail.
 func (u Rules) One(r *http.Request, m *entity.Message) (bool, error) {
 	unmask, err := request.Bool(r.URL.Query(), "unmask")
 	if err != nil || !unmask {
@@ -103,8 +103,8 @@ func (u Rules) One(r *http.Request, m *entity.Message) (bool, error) {
 	return true, u.RecordMessage(r, m)
 }
 
-// Searchable returns the topics in which a filter may be answered; nil for all. A comparison with a masked value
-// would reveal the value: it needs the grant unmask, and finds only messages of topics with that grant.
+// Searchable returns the topics in which the request may search with a filter; nil for all. A comparison with a masked
+// value would reveal the value: it needs the grant unmask, and finds only messages of topics with that grant.
 func (u Rules) Searchable(r *http.Request, f entity.Filter) (*entity.TopicPatterns, error) {
 	name := u.maskedCondition(f)
 	if name == "" {
@@ -117,7 +117,7 @@ func (u Rules) Searchable(r *http.Request, f entity.Filter) (*entity.TopicPatter
 	return access.ScopeOfAll(who, auth.Viewer, auth.Unmask), nil
 }
 
-// maskedCondition returns the name of the parameter that compares with a masked value; "" for none.
+// maskedCondition returns the name of a parameter of the filter that is compared with a masked value; "" for none.
 func (u Rules) maskedCondition(f entity.Filter) string {
 	for name, text := range map[string]string{"error_class": f.ErrorClass, "consumer_group": f.ConsumerGroup} {
 		if text != "" && u.Masking.Parameter(name) {

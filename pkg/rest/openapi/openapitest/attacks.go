@@ -16,16 +16,16 @@ import (
 
 // Attack is a request with one invalid or unusual value.
 type Attack struct {
-	Operation string // its operationId
+	Operation string // operationId of the operation
 	Field     string // the parameter or body field with the value; "body" for the whole body
 	Method    string
-	Path      string // with the query
+	Path      string // includes the query
 	Header    http.Header
 	Body      []byte
 	Refused   bool // the server must refuse it
 }
 
-// NoSuchID is the id that attacks use where a well-formed one is needed.
+// NoSuchID is a well-formed id that no object has, for attacks that need one.
 const NoSuchID = "00000000-0000-7000-8000-00000000dead"
 
 // texts are values for parameters and fields that take text.

@@ -9,7 +9,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3filter"
 )
 
-// textBodies are the content types that the document describes as text.
+// textBodies registers the content types that the document describes as text.
 func textBodies() {
 	for _, kind := range []string{"application/x-ndjson", "application/yaml", "application/openmetrics-text", "text/html"} {
 		openapi3filter.RegisterBodyDecoder(kind, openapi3filter.PlainBodyDecoder)
@@ -21,7 +21,7 @@ func textBodies() {
 func (d document) checkLines(e Exchange) error {
 	kind, _, err := mime.ParseMediaType(e.AnswerHeader.Get("Content-Type"))
 	if err != nil || kind != "application/x-ndjson" {
-		return nil //nolint:nilerr // an answer of no type at all is complained of elsewhere
+		return nil //nolint:nilerr // another check reports an answer without a content type
 	}
 	for n, line := range bytes.Split(bytes.TrimSuffix(e.Answer, []byte("\n")), []byte("\n")) {
 		if len(e.Answer) == 0 {

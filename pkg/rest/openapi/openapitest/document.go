@@ -56,7 +56,7 @@ func allowNull(_ string, s *openapi3.SchemaRef) error {
 	return nil
 }
 
-// find returns the operation of a request, nil for none. Where two paths match, the method decides.
+// find returns the operation of a request, nil for none. Where two paths of the document match, the method decides.
 func (d document) find(req *http.Request) (*routers.Route, map[string]string) {
 	for _, path := range d.paths {
 		item := d.doc.Paths.Value(path)

@@ -18,7 +18,7 @@ import (
 
 // Exchange is a request and its answer.
 type Exchange struct {
-	Method, Path string // with the query, as sent
+	Method, Path string // the path includes the query, as sent
 	Header       http.Header
 	Body         []byte
 	Status       int
@@ -26,14 +26,14 @@ type Exchange struct {
 	Answer       []byte
 }
 
-// takenUp reports whether the request passed validation: a conflict comes after the checks of the request itself,
-// except for a key that was used before.
+// takenUp reports whether the request passed the server's validation. A conflict (409) is found after validation,
+// except for an idempotency key that was used with another request.
 func (e Exchange) takenUp() bool {
 	return e.Status < 400 || e.Status == http.StatusConflict && e.Header.Get("Idempotency-Key") == ""
 }
 
-// Check returns an error for an answer that the document does not have, for an answered route that it does not have,
-// and for an executed request that it forbids.
+// Check returns an error for an answer that the document does not describe, for an answer of a route that is not in the
+// document, and for a request that was executed although the document forbids it.
 func Check(e Exchange) error {
 	d, err := load()
 	if err != nil {
@@ -41,9 +41,9 @@ func Check(e Exchange) error {
 	}
 	path, _, _ := strings.Cut(e.Path, "?")
 	e.Body = bytes.TrimSpace(e.Body)                                       // a blank body counts as none
-	req, err := http.NewRequest(e.Method, e.Path, bytes.NewReader(e.Body)) //nolint:noctx // it is never sent
+	req, err := http.NewRequest(e.Method, e.Path, bytes.NewReader(e.Body)) //nolint:noctx // the request is never sent
 	if err != nil {
-		return nil //nolint:nilerr // not a request that any client could send
+		return nil //nolint:nilerr // no client could send this request
 	}
 	req.Header = e.Header.Clone()
 	if req.Header == nil {

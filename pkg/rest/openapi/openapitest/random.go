@@ -199,7 +199,7 @@ func (d draw) text(s *openapi3.Schema, label string) string {
 	return rapid.String().Draw(d.T, label)
 }
 
-// likely returns values with a meaning that schemas do not describe.
+// likely lists values, by the name of a parameter or field, with a meaning that schemas do not describe.
 var likely = map[string][]string{
 	"topic":          {"orders.events.v1", "orders.*", "*", "orders.dlq.v1"},
 	"original_topic": {"orders.events.v1", "a"},
@@ -219,7 +219,7 @@ var likely = map[string][]string{
 func encode(value any) []byte {
 	text, err := json.Marshal(value)
 	if err != nil {
-		return []byte("null") // for a number that JSON does not have
+		return []byte("null") // JSON does not have this number
 	}
 	return text
 }
