@@ -13,7 +13,7 @@ import (
 // and the settings of its start scripts. Only tools that need nothing but the broker's jars work.
 // It downloads the jars if they are missing; there is no stand-in.
 func KafkaTool(ctx context.Context, heapMB int, class string, args ...string) (*exec.Cmd, error) {
-	return javaTool(ctx, "kafka", kafkaPins, heapMB, class, args...)
+	return javaTool(ctx, "kafka", kafkaPinsOf(readEnvironment(os.Getenv)), heapMB, class, args...)
 }
 
 // KafkaConnect prepares a standalone worker of Kafka Connect with Debezium's JDBC sink and
