@@ -12,6 +12,8 @@ const (
 	// BrokersVariable names existing Kafka brokers to use instead of starting one, separated by
 	// commas.
 	BrokersVariable = "DLQ_STACK_KAFKA_BROKERS"
+	// KafkaVersionVariable selects another version of Kafka than the pinned one. Then no stand-in is used.
+	KafkaVersionVariable = "DLQ_STACK_KAFKA_VERSION"
 	// CacheVariable moves the folder of the downloaded artefacts.
 	CacheVariable = "DLQ_STACK_CACHE"
 	// ForceFallbackVariable, when true, makes every artefact unavailable.
@@ -24,6 +26,7 @@ const (
 type environment struct {
 	databaseURL   string
 	brokers       []string
+	kafkaVersion  string
 	cache         string
 	forceFallback bool
 	ci            bool
@@ -35,6 +38,7 @@ func readEnvironment(getenv func(string) string) environment {
 	return environment{
 		databaseURL:   getenv(DatabaseURLVariable),
 		brokers:       splitList(getenv(BrokersVariable)),
+		kafkaVersion:  getenv(KafkaVersionVariable),
 		cache:         getenv(CacheVariable),
 		forceFallback: isTrue(getenv(ForceFallbackVariable)),
 		ci:            isTrue(getenv(CIVariable)),

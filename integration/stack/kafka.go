@@ -42,6 +42,10 @@ var kafkaDefaults = settings{
 	// dead member soon.
 	"group.initial.rebalance.delay.ms": "0",
 	"group.min.session.timeout.ms":     strconv.Itoa(int(shortestSession.Milliseconds())),
+
+	// A new share group waits one heartbeat for its partitions.
+	"group.share.heartbeat.interval.ms":     "500",
+	"group.share.min.heartbeat.interval.ms": "500",
 }
 
 // kafkaAddresses are the addresses of a node's listeners.
@@ -71,6 +75,9 @@ func launchKafka(ctx context.Context, opts Options, env environment, folder *dat
 	}
 	if ctx.Err() != nil {
 		return nil, at, "", cause
+	}
+	if env.kafkaVersion != "" {
+		return nil, at, "", fmt.Errorf("%s=%s is not available: %w", KafkaVersionVariable, env.kafkaVersion, cause)
 	}
 	if opts.KafkaAdvertise != "" {
 		return nil, at, "", fmt.Errorf("%s is not available: %w; its stand-in has no second listener", pinnedKafka, cause)

@@ -24,9 +24,19 @@ const (
 	oldestJava  = 17
 )
 
+var kafkaVersion = regexp.MustCompile(`<kafka\.version>.*</kafka\.version>`)
+
 // kafkaArtefacts returns the java program and the folder with Kafka's jars.
 func kafkaArtefacts(ctx context.Context, env environment) (java, jars string, err error) {
-	return javaArtefacts(ctx, env, "kafka", kafkaPins)
+	return javaArtefacts(ctx, env, "kafka", kafkaPinsOf(env))
+}
+
+// kafkaPinsOf returns kafkaPins with the version that env selects.
+func kafkaPinsOf(env environment) []byte {
+	if env.kafkaVersion == "" {
+		return kafkaPins
+	}
+	return kafkaVersion.ReplaceAllLiteral(kafkaPins, []byte("<kafka.version>"+env.kafkaVersion+"</kafka.version>"))
 }
 
 // javaArtefacts returns the java program and the folder with the jars of pins, a pom.xml.

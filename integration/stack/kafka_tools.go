@@ -7,13 +7,51 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 )
 
 // KafkaTool prepares one of Kafka's command line tools by the name of its class, with the heap size
 // and the settings of its start scripts. Only tools that need nothing but the broker's jars work.
 // It downloads the jars if they are missing; there is no stand-in.
 func KafkaTool(ctx context.Context, heapMB int, class string, args ...string) (*exec.Cmd, error) {
-	return javaTool(ctx, "kafka", kafkaPins, heapMB, class, args...)
+	return javaTool(ctx, "kafka", kafkaPinsOf(readEnvironment(os.Getenv)), heapMB, class, args...)
+}
+
+// KafkaProgram prepares a Java program of one source file, with its class and Kafka's clients on the
+// class path. It compiles the program once into the cache, and downloads the jars if they are missing.
+func KafkaProgram(ctx context.Context, heapMB int, class string, source []byte, args ...string) (*exec.Cmd, error) {
+	env := readEnvironment(os.Getenv)
+	java, jars, err := kafkaArtefacts(ctx, env)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", class, err)
+	}
+	cache, err := cacheFolder(env)
+	if err != nil {
+		return nil, err
+	}
+	libraries, err := filepath.Glob(filepath.Join(jars, "*.jar"))
+	if err != nil {
+		return nil, err
+	}
+	classPath := func(dir string) string { return strings.Join(append(libraries, dir), string(filepath.ListSeparator)) }
+	program := artefact{
+		name:  "program-" + class,
+		files: map[string][]byte{class + ".java": source, "pom.xml": kafkaPinsOf(env), "log4j2.xml": kafkaLogging},
+		install: func(ctx context.Context, dir string) error {
+			cmd := exec.Command(java, "--module", "jdk.compiler/com.sun.tools.javac.Main",
+				"-cp", classPath(dir), "-d", dir, filepath.Join(dir, class+".java"))
+			return run(ctx, cmd, filepath.Join(dir, "install.log"))
+		},
+	}
+	dir, err := program.ensure(ctx, cache)
+	if err != nil {
+		return nil, fmt.Errorf("compile %s: %w", class, err)
+	}
+	options := []string{
+		"-Xmx" + strconv.Itoa(heapMB) + "m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+		"-cp", classPath(dir), class,
+	}
+	return exec.Command(java, append(options, args...)...), nil
 }
 
 // KafkaConnect prepares a standalone worker of Kafka Connect with Debezium's JDBC sink and

@@ -2,6 +2,7 @@ package stack
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"net/url"
@@ -56,6 +57,15 @@ func TestStart(t *testing.T) {
 		i := slices.IndexFunc(answer.ApiKeys, func(k kafka.ApiVersionsResponseApiKey) bool { return k.ApiKey == fetch })
 		if i < 0 || answer.ApiKeys[i].MinVersion < 4 {
 			t.Errorf("ApiVersions: %+v, want Fetch from version 4 on", answer.ApiKeys)
+		}
+	})
+	t.Run("KafkaHasTheSelectedVersion", func(t *testing.T) {
+		version := cmp.Or(s.env.kafkaVersion, "4.4.0")
+		minor := version[:strings.LastIndex(version, ".")]
+		log, err := os.ReadFile(s.folder.join("kafka.log"))
+		check.NoError(t, err)
+		if !strings.Contains(string(log), "with metadata.version "+minor+"-") {
+			t.Errorf("the storage is not formatted by Kafka %s:\n%s", version, log)
 		}
 	})
 	t.Run("KafkaMakesNoTopicByAccident", func(t *testing.T) {
@@ -130,6 +140,16 @@ func TestStartFails(t *testing.T) {
 			t.Errorf("Start in a closed folder: %v, want one that names the folder", err)
 		}
 	})
+}
+
+func TestKafkaThatIsMissingInTheSelectedVersionIsNotReplaced(t *testing.T) {
+	t.Parallel()
+	_, err := Start(patient(t), Options{Kafka: true, Own: true, Getenv: variables(map[string]string{
+		ForceFallbackVariable: "1", CIVariable: "", KafkaVersionVariable: "4.1.2",
+	})})
+	if err == nil || !strings.Contains(err.Error(), "4.1.2 is not available") {
+		t.Errorf("Start without Kafka 4.1.2 = %v, want an error that names the version", err)
+	}
 }
 
 func TestExistingServers(t *testing.T) {

@@ -1,0 +1,168 @@
+// Package sharegroup runs real members of share groups: Apache Kafka's Java consumer as a child
+// process, which asks its starter how to acknowledge each record.
+package sharegroup
+
+import (
+	"context"
+	_ "embed" // for the source of the consumer
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/dlq-manager/dlq-manager/integration/child"
+	"github.com/dlq-manager/dlq-manager/integration/programs"
+	"github.com/dlq-manager/dlq-manager/integration/stack"
+)
+
+//go:embed ShareConsumer.java
+var source []byte
+
+const heapMB = 64
+
+// Decision is how a consumer acknowledges a delivery.
+type Decision string
+
+// A record that is released is delivered again, until its deliveries reach the limit of the group.
+const (
+	Accept  Decision = "accept"
+	Reject  Decision = "reject"
+	Release Decision = "release"
+)
+
+// Delivery is one delivery of a record.
+type Delivery struct {
+	Topic     string
+	Partition int32
+	Offset    int64
+	Count     int // of the record's deliveries, with this one
+	Key       []byte
+	Value     []byte
+	Headers   []Header
+	Decision  Decision `json:"-"`
+}
+
+// Header is a header of a record.
+type Header struct {
+	Key   []byte
+	Value []byte
+}
+
+// DecisionsHeader is the header of a record that ByHeader follows.
+const DecisionsHeader = "share-decisions"
+
+// ByHeader returns the decision that the record has in DecisionsHeader. There is one for each
+// delivery, separated by commas, and the last is repeated: a record with "release" runs out of
+// deliveries. A record without the header is accepted.
+func ByHeader(d Delivery) Decision {
+	for _, h := range d.Headers {
+		if string(h.Key) == DecisionsHeader {
+			decisions := strings.Split(string(h.Value), ",")
+			return Decision(decisions[min(max(d.Count, 1), len(decisions))-1])
+		}
+	}
+	return Accept
+}
+
+// Options describe a consumer.
+type Options struct {
+	Brokers  []string
+	Group    string
+	Topics   []string
+	Dir      string                  // the folder of its log
+	Decide   func(Delivery) Decision // nil means ByHeader; the consumer waits for its result
+	Settings map[string]string       // further settings of the Java consumer
+}
+
+// Consumer is a running member of a share group.
+type Consumer struct {
+	*child.Process
+	decide  func(Delivery) Decision
+	log     string
+	answers io.WriteCloser
+
+	mu         sync.Mutex
+	deliveries []Delivery
+}
+
+// Start starts a consumer, which ends when this process ends. The first start on a machine compiles
+// it. ctx limits only the preparation.
+func Start(ctx context.Context, opts Options) (*Consumer, error) {
+	args := []string{strings.Join(opts.Topics, ","), "bootstrap.servers=" + strings.Join(opts.Brokers, ","), "group.id=" + opts.Group}
+	for name, value := range opts.Settings {
+		args = append(args, name+"="+value)
+	}
+	cmd, err := stack.KafkaProgram(ctx, heapMB, "ShareConsumer", source, args...)
+	if err != nil {
+		return nil, err
+	}
+	log, err := os.CreateTemp(opts.Dir, "share-consumer-*.log")
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close() // the child has its own descriptors of all files
+	in, answers, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	deliveries, out, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, log
+	c := &Consumer{decide: opts.Decide, log: log.Name(), answers: answers}
+	if c.decide == nil {
+		c.decide = ByHeader
+	}
+	if c.Process, err = child.Start(cmd, syscall.SIGKILL); err != nil {
+		return nil, fmt.Errorf("start share consumer: %w", err)
+	}
+	go c.answer(deliveries)
+	return c, nil
+}
+
+// answer decides deliveries until the consumer ends.
+func (c *Consumer) answer(deliveries io.ReadCloser) {
+	defer deliveries.Close()
+	lines := json.NewDecoder(deliveries)
+	for {
+		var d Delivery
+		if lines.Decode(&d) != nil {
+			return
+		}
+		d.Decision = c.decide(d)
+		c.mu.Lock()
+		c.deliveries = append(c.deliveries, d)
+		c.mu.Unlock()
+		fmt.Fprintln(c.answers, d.Decision)
+	}
+}
+
+// Deliveries returns the deliveries that were decided. The broker may not know the last decisions yet.
+func (c *Consumer) Deliveries() []Delivery {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.deliveries)
+}
+
+// Stop makes the consumer leave its group, and returns when it has ended.
+func (c *Consumer) Stop() error {
+	_ = c.answers.Close() // fails in further calls
+	<-c.Done()
+	if err := c.Err(); err != nil {
+		return fmt.Errorf("share consumer: %w\n%s", err, programs.Tail(c.log))
+	}
+	return nil
+}
+
+// Kill kills the consumer, which keeps its records locked until its session or their locks expire.
+func (c *Consumer) Kill() {
+	c.Signal(syscall.SIGKILL)
+	<-c.Done()
+}
