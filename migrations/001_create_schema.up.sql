@@ -2,8 +2,8 @@
 
 CREATE SCHEMA IF NOT EXISTS dlq;
 
--- The way down removes pgcrypto only where this step brought it, so the schema
--- remembers that it did.
+-- The down migration must drop pgcrypto only if this migration created it, so the comment of the schema says whether it
+-- did.
 DO $$
 BEGIN
     IF NOT EXISTS (SELECT FROM pg_extension WHERE extname = 'pgcrypto') THEN
@@ -15,8 +15,8 @@ BEGIN
 END;
 $$;
 
--- An UPDATE that names updated_at itself keeps what it says; every other one
--- gets the time of its transaction.
+-- An UPDATE that sets updated_at keeps the value that it sets; any other UPDATE sets updated_at to the time of its
+-- transaction.
 CREATE OR REPLACE FUNCTION dlq.update_updated_at()
 RETURNS TRIGGER AS $$
 BEGIN

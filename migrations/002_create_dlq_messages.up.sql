@@ -19,8 +19,8 @@ CREATE INDEX IF NOT EXISTS idx_dlq_messages_original_topic ON dlq.dlq_messages (
 CREATE INDEX IF NOT EXISTS idx_dlq_messages_status ON dlq.dlq_messages (status);
 CREATE INDEX IF NOT EXISTS idx_dlq_messages_created_at ON dlq.dlq_messages (created_at);
 
--- Retention counts from updated_at, so only the message's own columns move it;
--- bookkeeping that later steps add does not.
+-- The retention counts from updated_at, so only a change of the message's own columns sets it. A change of the columns
+-- that later migrations add for bookkeeping does not.
 CREATE TRIGGER trg_dlq_messages_updated_at
     BEFORE UPDATE OF id, original_topic, error_message, retry_count, max_retries,
                      payload, status, created_at, updated_at, last_retry_at

@@ -4,10 +4,10 @@ CREATE TABLE IF NOT EXISTS dlq.dlq_messages_archive (
     LIKE dlq.dlq_messages INCLUDING ALL
 );
 
--- Moves RESOLVED and DEAD rows whose updated_at is older than the retention,
--- one batch a transaction. A row is deleted and inserted by one statement, so it
--- is in exactly one of the two tables at every moment; rows that somebody else
--- has locked are left for the next run. CALL it outside a transaction.
+-- Moves RESOLVED and DEAD rows whose updated_at is older than the retention to the archive, batch by batch, each in a
+-- transaction of its own. One statement deletes and inserts a row, so the row is in exactly one of the two tables at
+-- every moment. Rows that another session has locked are left for the next run. CALL the procedure outside a
+-- transaction.
 CREATE OR REPLACE PROCEDURE dlq.archive_old_dlq_messages(
     p_retention_days INT DEFAULT 30,
     p_batch_size INT DEFAULT 1000

@@ -1,4 +1,4 @@
--- Back to the ten columns.
+-- Leaves only the ten columns of 002.
 SET LOCAL lock_timeout = '5s';
 
 DROP VIEW dlq.messages, dlq.payload_progress;
@@ -12,7 +12,7 @@ CREATE OR REPLACE TRIGGER trg_dlq_messages_updated_at
     FOR EACH ROW
     EXECUTE FUNCTION dlq.update_updated_at();
 
--- The columns take the indexes along that name them.
+-- Dropping a column also drops the indexes that use it.
 DO $$
 BEGIN
     EXECUTE (SELECT 'ALTER TABLE dlq.dlq_messages ' || string_agg(format('DROP COLUMN %I', attname), ', ')

@@ -1,12 +1,12 @@
--- dlq-db: how many messages there are by topic, status and error group, kept exact by statement triggers, so that
--- totals never scan the table. Writers of different connections use different shards and do not wait for one another.
--- The functions use tables of 006 and 008 where messages have a group.
+-- dlq-db: the number of messages by topic, status and error group. Statement triggers keep the numbers exact, so that
+-- totals never scan the messages. Different connections write different shards, so they do not wait for each other. For
+-- messages with an error group, the functions use tables of 006 and 008.
 
 SET LOCAL lock_timeout = '5s'; -- see 004
 
 CREATE TABLE dlq.message_counters (
     original_topic TEXT     NOT NULL,
-    dlq_topic_id   INT      NOT NULL, -- 0: put in by SQL
+    dlq_topic_id   INT      NOT NULL, -- 0 when the message was inserted by SQL
     status         TEXT     NOT NULL,
     shard          SMALLINT NOT NULL,
     messages       BIGINT   NOT NULL,
@@ -14,7 +14,7 @@ CREATE TABLE dlq.message_counters (
 ) WITH (fillfactor = 50);
 CREATE INDEX idx_message_counters_dlq_topic ON dlq.message_counters (dlq_topic_id);
 
--- The same of each error group. Messages without a group are not in it.
+-- The number of messages by error group, topic and status. Messages without an error group are not counted here.
 CREATE TABLE dlq.group_counters (
     group_id       UUID     NOT NULL,
     original_topic TEXT     NOT NULL,
@@ -25,8 +25,8 @@ CREATE TABLE dlq.group_counters (
 ) WITH (fillfactor = 50);
 CREATE INDEX idx_group_counters_topic ON dlq.group_counters (original_topic, group_id);
 
--- How many messages of each group ever came, by the hour, in UTC, in which they were stored, and over all time in the
--- row of the hour -infinity. Messages that are deleted or archived stay counted.
+-- How many messages of each error group ever arrived: by the hour, in UTC, in which they were stored, and in total in
+-- the row with the hour -infinity. Messages that were deleted or archived stay counted.
 CREATE TABLE dlq.group_arrivals (
     group_id       UUID        NOT NULL,
     hour           TIMESTAMPTZ NOT NULL,
@@ -39,13 +39,13 @@ CREATE TABLE dlq.group_arrivals (
 ) WITH (fillfactor = 50);
 CREATE INDEX idx_group_arrivals_hour ON dlq.group_arrivals (hour);
 
--- Counts messages that came to groups, or went from one to another, and keeps the groups' times: an element an hour
--- of a group and a topic; opened is how many of them are not RESOLVED. The counters must have been written before, by
--- the same trigger.
+-- Counts messages that were stored with an error group or moved from one group to another, and updates the times of the
+-- groups. The arrays have one element for each hour, group and topic; p_opened is how many of the messages are not
+-- RESOLVED. The trigger must have written the counters before it calls this function.
 --
--- Whether a group came back is decided in one snapshot: of another session that brings the group its very first
--- messages at this moment, either both its mark and its counters are seen or none. Only a session with something new
--- locks the group's row, and all sessions lock in one order.
+-- Whether a group regressed is decided in one snapshot. When another session stores the first messages of the group at
+-- the same time, this snapshot has either both the row and the counters of the group, or neither. A session locks the
+-- row of a group only when it changes the row; all sessions lock the rows in the order of their ids.
 CREATE FUNCTION dlq.count_arrivals(
     p_groups UUID[], p_topics TEXT[], p_hours TIMESTAMPTZ[], p_messages BIGINT[], p_opened BIGINT[],
     p_oldest TIMESTAMPTZ[], p_newest TIMESTAMPTZ[]
@@ -63,9 +63,9 @@ BEGIN
     DO UPDATE SET messages = a.messages + excluded.messages,
         first_seen = least(a.first_seen, excluded.first_seen), last_seen = greatest(a.last_seen, excluded.last_seen);
 
-    -- Groups that were purged, or never noted, have a row without a name until they
-    -- are noted. One that was being purged when this began is seen to be gone after the
-    -- wait for its row.
+    -- A group that was purged, or whose fingerprint was not stored yet, has a row without a name until its fingerprint
+    -- is stored. When a group was being purged while this function began, the loop notices that it is gone after
+    -- waiting for its row.
     LOOP
         INSERT INTO dlq.error_groups (id)
         SELECT DISTINCT n.id FROM unnest(v_groups) AS n (id)
@@ -98,8 +98,8 @@ BEGIN
 END;
 $$;
 
--- The triggers' functions write the counters of topics first, then those of groups, arrivals, and groups, each in the
--- order of its keys.
+-- The functions of the triggers write first the counters of topics, then the counters of groups, then arrivals, then
+-- groups, each in the order of their keys.
 
 CREATE FUNCTION dlq.count_inserted_messages() RETURNS TRIGGER LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
@@ -119,9 +119,10 @@ BEGIN
         RETURN NULL;
     END IF;
 
-    -- What the trail says was restored comes back from the archive: it has arrived
-    -- before. Only such messages were changed before they are put in, and others that
-    -- somebody copies from elsewhere.
+    -- A message that was restored from the archive has arrived before, so it does not count as an arrival again. The
+    -- audit trail says which messages were restored. It is read only for messages whose updated_at differs from
+    -- created_at, because only restored messages, and those that were copied from elsewhere, have been changed before
+    -- they are inserted.
     PERFORM dlq.count_arrivals(array_agg(group_id), array_agg(original_topic), array_agg(hour), array_agg(n),
         array_agg(opened), array_agg(oldest), array_agg(newest))
     FROM (
@@ -156,9 +157,9 @@ BEGIN
 END;
 $$;
 
--- Arrivals are looked for only where a group's messages of a topic became more or fewer: a claim and a result change
--- nothing but the status. An arrival stays in its hour when created_at changes, and so do those of messages that
--- change places between two groups in one statement.
+-- Arrivals are computed only when the number of a group's messages in a topic changes; a claim or a result changes only
+-- the status. An arrival stays in its hour when created_at changes. When a statement exchanges messages between two
+-- groups, their arrivals stay too.
 CREATE FUNCTION dlq.count_updated_messages() RETURNS TRIGGER LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -200,8 +201,8 @@ BEGIN
     ) THEN
         RETURN NULL;
     END IF;
-    -- A message that gets a group arrives in it now, at the time at which it came;
-    -- one that gets another group or topic takes its arrival along.
+    -- When a message gets its first group, it counts as an arrival in the hour of its created_at. When it gets another
+    -- group or topic, its arrival moves there.
     PERFORM dlq.count_arrivals(array_agg(group_id), array_agg(original_topic), array_agg(hour), array_agg(n),
         array_agg(opened), array_agg(oldest), array_agg(newest))
     FROM (
@@ -228,8 +229,8 @@ BEGIN
 END;
 $$;
 
--- Deletes hours that are longer ago than p_days, at most p_batch rows of them, and returns how many; the sums over
--- all time stay. It is the only way in which the application may change what the triggers count.
+-- Deletes counts of hours that are longer ago than p_days, at most p_batch rows, and returns the number of deleted
+-- rows. The total numbers stay. Only through this function can the application change what the triggers count.
 CREATE FUNCTION dlq.purge_arrivals(p_days INT, p_batch INT) RETURNS BIGINT LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -247,8 +248,8 @@ BEGIN
 END;
 $$;
 
--- They run as their owner: a user who could name them in a trigger on a table of his own could write any counter.
--- Firing a trigger needs no right.
+-- The functions run with the rights of their owner. A user who could use them in a trigger on a table of his own could
+-- write any number to the counters. A trigger that exists runs them without this right.
 REVOKE EXECUTE ON FUNCTION dlq.count_inserted_messages(), dlq.count_deleted_messages(),
     dlq.count_updated_messages(), dlq.count_truncated_messages(), dlq.purge_arrivals(INT, INT),
     dlq.count_arrivals(UUID[], TEXT[], TIMESTAMPTZ[], BIGINT[], BIGINT[], TIMESTAMPTZ[], TIMESTAMPTZ[]) FROM PUBLIC;

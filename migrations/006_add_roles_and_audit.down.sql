@@ -15,12 +15,12 @@ BEGIN
             EXECUTE format('REVOKE ALL ON SCHEMA dlq, dlq_migrations FROM %I', v_role);
         END IF;
     END LOOP;
-    -- Another database of the cluster that uses them keeps them alive.
+    -- A role is not dropped while another database of the cluster uses it.
     FOREACH v_role IN ARRAY ARRAY['dlq_owner', 'dlq_rw', 'dlq_ro'] LOOP
         BEGIN
             EXECUTE format('DROP ROLE IF EXISTS %I', v_role);
         EXCEPTION WHEN dependent_objects_still_exist OR insufficient_privilege
-            OR internal_error THEN -- what names it is being dropped at this moment
+            OR internal_error THEN -- another session is dropping the role or what uses it
             RAISE NOTICE 'role % stays', v_role;
         END;
     END LOOP;

@@ -1,17 +1,18 @@
--- dlq-db: who may do what, and who changed what.
+-- dlq-db: the audit trail, signing keys, ended sessions, and the roles of the database.
 
--- The changes. A line is appended in the statement that makes the change and never changes after that: the
--- application's role may only read and append, and old lines go by the purge below. Triggers refuse every other
--- change, which protects against mistakes. An owner of the table can get around them; the application's role cannot.
+-- The audit trail has all changes. The statement that makes a change also appends an entry, which never changes after
+-- that. The application's role may only read and append entries; the function below deletes old ones. Triggers refuse
+-- every other change, to protect against mistakes. An owner of the table can get around the triggers; the application's
+-- role cannot.
 --
--- Ids are given before their transactions end, so a reader that remembers the highest id would miss lines that appear
--- below it later. It remembers a transaction instead: once all before that are over, no line of theirs can appear any
--- more.
+-- The id of an entry is assigned before its transaction ends. A reader that remembered the highest id would miss
+-- entries with lower ids that appear later. So readers of events remember a transaction id: once all transactions
+-- before it have ended, no entry of these transactions can appear any more.
 CREATE TABLE dlq.audit (
     id           BIGINT      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     at           TIMESTAMPTZ NOT NULL,
     action       TEXT        NOT NULL,
-    kind         TEXT        NOT NULL, -- message or redrive
+    kind         TEXT        NOT NULL, -- kind of the object, such as message or redrive
     object_id    UUID        NOT NULL,
     from_state   TEXT,
     to_state     TEXT,
@@ -22,16 +23,17 @@ CREATE TABLE dlq.audit (
     reason       TEXT,
     request_id   TEXT,
     trace_id     TEXT,
-    operation_id UUID,                 -- of the request that asked for it
+    operation_id UUID,                 -- operation of the request that caused the change
     xid          XID8        DEFAULT pg_current_xact_id(),
-    topics       TEXT[]                -- original topics that a change is limited to; NULL: no such limit
+    topics       TEXT[]                -- original topics to which the change is limited; NULL for no such limit
 );
 CREATE INDEX idx_audit_object ON dlq.audit (object_id, id);
 CREATE INDEX idx_audit_operation ON dlq.audit (operation_id) WHERE operation_id IS NOT NULL;
 CREATE INDEX idx_audit_request ON dlq.audit (request_id) WHERE request_id IS NOT NULL;
--- Lines lie in the order of their times, so ranges of pages are enough to find a time, and cost an append nothing.
+-- Entries are stored in the order of their times, so this small index by ranges of pages is enough to find a time. It
+-- makes appending an entry no slower.
 CREATE INDEX idx_audit_at ON dlq.audit USING brin (at) WITH (autosummarize = on);
--- Only what a notification may be about is in it: other lines cost nothing.
+-- Only entries for which notifications may be sent are in this index, so other entries cost nothing.
 CREATE INDEX idx_audit_notified ON dlq.audit (xid, id) WHERE xid IS NOT NULL AND to_state IN ('DEAD', 'stopped', 'finished');
 
 CREATE FUNCTION dlq.refuse_audit_change() RETURNS TRIGGER LANGUAGE plpgsql
@@ -49,8 +51,9 @@ CREATE TRIGGER trg_audit_append_only BEFORE UPDATE OR DELETE ON dlq.audit
 CREATE TRIGGER trg_audit_no_truncate BEFORE TRUNCATE ON dlq.audit
     FOR EACH STATEMENT EXECUTE FUNCTION dlq.refuse_audit_change();
 
--- Deletes lines older than so many days, at most p_batch_size, and returns how many. It runs as its owner, since its
--- callers may not delete; and it refuses to delete what is younger than a year.
+-- Deletes entries older than p_days, at most p_batch_size, and returns the number of deleted entries. The function runs
+-- with the rights of its owner, because its callers may not delete entries, and it refuses to delete entries that are
+-- younger than a year.
 CREATE FUNCTION dlq.purge_audit(p_days INT, p_batch_size INT) RETURNS BIGINT
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -74,16 +77,16 @@ $$;
 
 REVOKE EXECUTE ON FUNCTION dlq.purge_audit(INT, INT) FROM PUBLIC;
 
--- Keys that cursors are signed with where auth.signing_key_file names none: the first process makes one. The highest
--- id signs, all verify.
+-- The keys that sign cursors when auth.signing_key_file names no file; the first process stores one. The key with the
+-- highest id signs, and all keys verify.
 CREATE TABLE dlq.signing_keys (
     id         INTEGER     PRIMARY KEY,
     key        BYTEA       NOT NULL CHECK (octet_length(key) = 32),
     created_at TIMESTAMPTZ NOT NULL DEFAULT now()
 );
 
--- Sessions of the console that were signed out, and the tokens that ended with them, as SHA-256, until the token
--- would have ended anyway.
+-- The sessions of the console that people have ended, and the tokens that ended with these sessions, as SHA-256
+-- digests. A row is kept until the token would have expired anyway.
 CREATE TABLE dlq.revoked_sessions (
     digest     BYTEA       PRIMARY KEY CHECK (octet_length(digest) = 32),
     ends_at    TIMESTAMPTZ NOT NULL,
@@ -91,10 +94,10 @@ CREATE TABLE dlq.revoked_sessions (
 );
 CREATE INDEX idx_revoked_sessions_ends_at ON dlq.revoked_sessions (ends_at);
 
--- Roles without login, for the application (dlq_rw) and for reports (dlq_ro) to be granted to; dlq_owner for
--- migrations that change owners. They are made only where the migrator may make roles: elsewhere an administrator
--- makes them, and every step grants to those that exist. Roles belong to the whole cluster, so another database may
--- have made them already.
+-- Roles that cannot log in: an administrator grants dlq_rw to the application's login and dlq_ro to that for reports;
+-- dlq_owner is for migrations that change owners. This migration creates the roles only if the migrator may create
+-- roles. Otherwise an administrator creates them, and every migration grants rights to those that exist. Roles belong
+-- to the whole cluster, so another database may have created them already.
 DO $$
 DECLARE
     v_role TEXT;
@@ -109,7 +112,7 @@ BEGIN
         END;
     END LOOP;
 
-    -- The counters are written by triggers alone, and reports read neither keys nor sessions.
+    -- Only triggers write the counters. Reports must read neither keys nor sessions.
     IF to_regrole('dlq_rw') IS NOT NULL THEN
         GRANT USAGE ON SCHEMA dlq, dlq_migrations TO dlq_rw;
         GRANT SELECT ON dlq_migrations.schema_migrations, dlq.messages, dlq.payload_progress,

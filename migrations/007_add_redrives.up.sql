@@ -1,10 +1,10 @@
--- dlq-db: redrives, answers to repeated requests, and what happened to records that were sent back.
+-- dlq-db: redrives, idempotency keys, and the outcomes of records that were sent.
 
--- A selection is stored as batches of message ids, not as a row a message: a batch is what a process leases, and its
--- row is written once when it is made and once when it is done.
+-- A selection is stored as batches of message ids, not with one row for each message. A process leases a batch, and the
+-- row of the batch is written once when it is created and once when it is done.
 CREATE TABLE dlq.redrives (
     id            UUID        PRIMARY KEY,
-    -- retry_patched is a retry whose records are changed by a JSON Patch.
+    -- retry_patched is a retry that changes records with a JSON Patch.
     action        TEXT        NOT NULL CONSTRAINT chk_redrives_action
                   CHECK (action IN ('retry', 'retry_patched', 'requeue', 'dead', 'delete', 'map')),
     state         TEXT        NOT NULL CONSTRAINT chk_redrives_state
@@ -15,26 +15,26 @@ CREATE TABLE dlq.redrives (
     request_id    TEXT,
     trace_id      TEXT,
     operation_id  UUID,
-    selection     JSONB       NOT NULL, -- as it was asked for; ids are only counted
+    selection     JSONB       NOT NULL, -- as it was requested; of ids only their number
     options       JSONB       NOT NULL,
     created_at    TIMESTAMPTZ NOT NULL,
     updated_at    TIMESTAMPTZ NOT NULL,
     ended_at      TIMESTAMPTZ,
     selected      INT         NOT NULL,
-    left_out      JSONB       NOT NULL, -- reason: messages that were skipped at once
+    left_out      JSONB       NOT NULL, -- number of messages that were skipped when the redrive was created, by reason
     canary_passed BOOLEAN     NOT NULL,
-    ordered       BOOLEAN     NOT NULL, -- batch after batch, one process at a time
+    ordered       BOOLEAN     NOT NULL, -- one batch after the other, one process at a time
     rate          DOUBLE PRECISION,     -- messages a second
-    next_batch_at TIMESTAMPTZ,          -- when the rate allows another batch
+    next_batch_at TIMESTAMPTZ,          -- when the rate allows the next batch
     waiting_since TIMESTAMPTZ,
-    -- What the shares of failures and returns no longer count, since a resume.
+    -- The counts at the last resume, which the shares of failures and returns leave out.
     forgiven_sent     INT NOT NULL DEFAULT 0,
     forgiven_failed   INT NOT NULL DEFAULT 0,
     forgiven_returned INT NOT NULL DEFAULT 0
 );
 CREATE INDEX idx_redrives_created_at ON dlq.redrives (created_at, id);
 CREATE INDEX idx_redrives_active ON dlq.redrives (created_at, id) WHERE state IN ('canary', 'running');
--- A user who may see only some topics lists his own redrives.
+-- A user who may see only some topics sees only the redrives that this user created.
 CREATE INDEX idx_redrives_actor ON dlq.redrives (actor, created_at, id);
 
 CREATE TABLE dlq.redrive_batches (
@@ -46,37 +46,38 @@ CREATE TABLE dlq.redrive_batches (
     done             BOOLEAN NOT NULL DEFAULT false,
     owner            UUID,
     lease_expires_at TIMESTAMPTZ,
-    -- One element a message: a number of the result, why, which of targets it was sent to, and the offset there.
+    -- Arrays with one element for each message: the number of its result, the reason, the index of its target in
+    -- targets, and the offset of its record there.
     results          SMALLINT[],
     reasons          TEXT[],
     target           SMALLINT[],
     offsets          BIGINT[],
     targets          JSONB, -- [{topic, topic_id, partition, group}]
     succeeded        INT     NOT NULL DEFAULT 0,
-    failed           INT     NOT NULL DEFAULT 0, -- dead of them
+    failed           INT     NOT NULL DEFAULT 0, -- including dead
     dead             INT     NOT NULL DEFAULT 0,
     in_doubt         INT     NOT NULL DEFAULT 0,
     skipped          INT     NOT NULL DEFAULT 0,
-    -- How many of the failed and skipped ones have which of reasons: the sums of the whole redrive are made of it.
+    -- How many failed and skipped messages have which reason. The counts of the whole redrive are the sums of these.
     reason_counts    JSONB,
     PRIMARY KEY (redrive_id, batch_no)
 ) WITH (fillfactor = 50);
--- Ids are as good as random: to compress them is work for nothing, and out of line they are not copied when the rest
--- of the row changes.
+-- Ids are nearly random, so compressing them saves nothing. Stored out of line, they are not copied when the rest of
+-- the row changes.
 ALTER TABLE dlq.redrive_batches ALTER COLUMN message_ids SET STORAGE EXTERNAL;
--- Leased batches, also of processes that died.
+-- Batches that are leased, including those whose process died.
 CREATE INDEX idx_redrive_batches_held ON dlq.redrive_batches (redrive_id, batch_no) WHERE owner IS NOT NULL;
 CREATE INDEX idx_redrive_batches_open ON dlq.redrive_batches (redrive_id, batch_no) WHERE NOT done;
 
--- Answers to requests with an Idempotency-Key.
+-- The stored answers to requests with an Idempotency-Key.
 CREATE TABLE dlq.idempotency_keys (
     principal        TEXT        NOT NULL,
     key              TEXT        NOT NULL,
     request          BYTEA       NOT NULL, -- digest of method, path and body
-    operation_id     UUID        NOT NULL, -- of the work that it began
-    owner            UUID        NOT NULL, -- the process at work
+    operation_id     UUID        NOT NULL, -- identifies the work that the request began
+    owner            UUID        NOT NULL, -- the process that works on the request
     lease_expires_at TIMESTAMPTZ NOT NULL,
-    status           INT,                  -- NULL while a process is at work
+    status           INT,                  -- NULL while a process works on the request
     location         TEXT,
     body             BYTEA,
     created_at       TIMESTAMPTZ NOT NULL,
@@ -84,32 +85,32 @@ CREATE TABLE dlq.idempotency_keys (
 );
 CREATE INDEX idx_idempotency_keys_created_at ON dlq.idempotency_keys (created_at);
 
--- Attempts whose record failed again and came back. The key makes sure that only one message is known as an attempt's
--- return.
+-- Attempts whose record failed again and came back. With this primary key, an attempt has only one row, however many
+-- messages name it as their attempt.
 CREATE TABLE dlq.returns (
     attempt_id  UUID        PRIMARY KEY,
     parent_id   UUID        NOT NULL,
     child_id    UUID        NOT NULL,
     redrive_id  UUID,
-    by_content  BOOLEAN     NOT NULL, -- known by key and value, not by headers
+    by_content  BOOLEAN     NOT NULL, -- recognised by key and value, not by headers
     returned_at TIMESTAMPTZ NOT NULL
 );
 CREATE INDEX idx_returns_redrive ON dlq.returns (redrive_id, parent_id) WHERE redrive_id IS NOT NULL;
 
--- Returns that arrive in a dead-letter topic that has nothing to do with their parent's. They inherit their attempt's
--- count and change no outcome.
+-- Unconfirmed returns: they arrived in a dead-letter topic that is neither that of their parent nor declared for the
+-- topic of the attempt. They continue the retry count of the attempt, but change no outcome.
 CREATE TABLE dlq.unconfirmed_returns (
     child_id    UUID        PRIMARY KEY,
     attempt_id  UUID        NOT NULL,
     parent_id   UUID        NOT NULL,
-    by_content  BOOLEAN     NOT NULL, -- known by key and value, not by headers
+    by_content  BOOLEAN     NOT NULL, -- recognised by key and value, not by headers
     returned_at TIMESTAMPTZ NOT NULL
 );
--- As with dlq.returns, only one message is known by content as an attempt's return.
+-- Only one message can be recognised by its content as the return of an attempt, as in dlq.returns.
 CREATE UNIQUE INDEX idx_unconfirmed_returns_content ON dlq.unconfirmed_returns (attempt_id) WHERE by_content;
 
--- Which consumer groups failed on records of a topic, and which group an operator named for topics whose records name
--- none; a group may be both.
+-- The consumer groups that failed on records of a topic (noted), and those that the configuration names for topics
+-- whose records name none (configured). A consumer group may be both.
 CREATE TABLE dlq.topic_groups (
     topic          TEXT    NOT NULL,
     consumer_group TEXT    NOT NULL,
@@ -118,8 +119,8 @@ CREATE TABLE dlq.topic_groups (
     PRIMARY KEY (topic, consumer_group)
 );
 
--- How far the groups have come, a row a partition: a record below that offset has been consumed. A topic that was
--- created again is another row.
+-- The committed offset of each consumer group and partition: records with a lower offset were consumed. A topic that
+-- was created again has another topic_id, and so another row.
 CREATE TABLE dlq.committed_offsets (
     consumer_group TEXT        NOT NULL,
     topic          TEXT        NOT NULL,

@@ -1,16 +1,16 @@
--- dlq-db: error groups, what operators say of them, and how many of them there may be.
+-- dlq-db: error groups, the annotations of operators, and limits for the number of new groups.
 
--- A row is made before the first message of the group is stored; the triggers of 005 write its times.
+-- A row is inserted before the first message of the group is stored; the triggers of 005 set its times.
 CREATE TABLE dlq.error_groups (
     id           UUID        PRIMARY KEY,
     class        TEXT        NOT NULL DEFAULT '',
     title        TEXT        NOT NULL DEFAULT '',
     frames       TEXT[]      NOT NULL DEFAULT '{}',
     rule         TEXT        NOT NULL DEFAULT '',
-    first_seen   TIMESTAMPTZ, -- NULL: no message of it was stored yet
-    last_seen    TIMESTAMPTZ, -- behind by up to a minute, so that sessions that store do not wait for this row
-    regressed_at TIMESTAMPTZ, -- when one came though none was left but resolved ones
-    -- Whether notifications were made of it.
+    first_seen   TIMESTAMPTZ, -- NULL until a message of the group is stored
+    last_seen    TIMESTAMPTZ, -- may be up to a minute late, so that sessions that store messages need not wait for this row
+    regressed_at TIMESTAMPTZ, -- when a message last arrived while all messages of the group were RESOLVED
+    -- Whether notifications of the group's first arrival, and of its last regression, were made.
     new_notified          BOOLEAN NOT NULL DEFAULT false,
     notified_regressed_at TIMESTAMPTZ
 );
@@ -18,10 +18,10 @@ CREATE INDEX idx_error_groups_first_seen ON dlq.error_groups (first_seen, id);
 CREATE INDEX idx_error_groups_last_seen ON dlq.error_groups (last_seen, id);
 CREATE INDEX idx_error_groups_unnotified ON dlq.error_groups (id)
     WHERE first_seen IS NOT NULL AND (NOT new_notified OR notified_regressed_at IS DISTINCT FROM regressed_at);
--- Most groups never come back.
+-- Most groups never regress, so they are not in this index.
 CREATE INDEX idx_error_groups_regressed_at ON dlq.error_groups (regressed_at) WHERE regressed_at IS NOT NULL;
 
--- What operators say of a group, for each of its original topics. The topic * is every topic that has no row of its
+-- The annotations of a group, one for each original topic. The topic * stands for all topics that have no row of their
 -- own.
 CREATE TABLE dlq.group_annotations (
     group_id       UUID    NOT NULL REFERENCES dlq.error_groups (id) ON DELETE CASCADE,
@@ -32,17 +32,18 @@ CREATE TABLE dlq.group_annotations (
     PRIMARY KEY (group_id, original_topic)
 );
 
--- A row for each dead-letter topic that created a group.
+-- One row for each dead-letter topic that has created an error group.
 CREATE TABLE dlq.error_group_limits (
     dlq_topic  TEXT        PRIMARY KEY,
-    hour       TIMESTAMPTZ NOT NULL, -- in UTC
-    created    INT         NOT NULL, -- groups, in that hour
-    refused_at TIMESTAMPTZ           -- when a group was refused last; NULL when no message is unclassified
+    hour       TIMESTAMPTZ NOT NULL, -- beginning of the hour in UTC
+    created    INT         NOT NULL, -- groups created in that hour
+    refused_at TIMESTAMPTZ           -- when a group was last refused; NULL when the topic has no unclassified messages
 );
 
--- Creates the groups of failures within p_limit groups for each dead-letter topic and hour, and returns the failures
--- that it refused. A group without a name gets the name. A call locks the limits in the order of the topics and
--- writes the groups in the order of their ids, so that calls cannot deadlock. A repeated call changes nothing.
+-- Creates the error groups of failures, at most p_limit for each dead-letter topic in an hour, and returns the failures
+-- that it refused. A group that has no name yet gets its name. The function locks the limits in the order of their
+-- topics and writes the groups in the order of their ids, so that calls cannot deadlock. Repeating a call changes
+-- nothing.
 CREATE FUNCTION dlq.admit_error_groups(
     p_topics TEXT[], p_ids UUID[], p_classes TEXT[], p_titles TEXT[], p_frames TEXT[], p_rules TEXT[],
     p_limit INT, p_now TIMESTAMPTZ
@@ -64,7 +65,7 @@ BEGIN
         SET hour = excluded.hour, created = CASE WHEN l.hour = excluded.hour THEN l.created ELSE 0 END
         RETURNING l.created INTO v_created;
 
-        -- Another session may have created some of them while this one waited for the lock.
+        -- While this session waited for the lock, another session may have created some of these groups.
         v_admitted := v_admitted || ARRAY(SELECT g.id FROM dlq.error_groups g WHERE g.id = ANY (p_ids) AND g.id <> ALL (v_admitted));
         v_new := ARRAY(
             SELECT f.id FROM unnest(p_topics, p_ids) WITH ORDINALITY AS f (topic, id, place)
@@ -90,11 +91,11 @@ BEGIN
 END;
 $$;
 
--- Deletes up to p_batch groups, and returns how many, that have no message in either table, got none for p_days, and
--- have no annotation. A group that another session is counting at this moment is left alone. Locks are taken in the
--- order of the counting functions: counters, arrivals, the group. What is locked can be deleted whatever is stored
--- meanwhile: the counters add up to nothing, and arrivals that are not seen yet belong to the next group of that id,
--- which count_arrivals makes.
+-- Deletes up to p_batch error groups and returns how many. A group is deleted when no live or archived message has it,
+-- no message arrived for p_days, and it has no annotation. A group that another session is counting now is left for the
+-- next call. Locks are taken in the order of the counting functions: counters, arrivals, group. The locked rows can be
+-- deleted whatever other sessions store meanwhile: the counters add up to 0, and arrivals that are not visible yet
+-- belong to a new group with the same id, which count_arrivals will create.
 CREATE FUNCTION dlq.purge_groups(p_days INT, p_batch INT) RETURNS BIGINT LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -1,26 +1,25 @@
--- dlq-db: what messages are searched by.
+-- dlq-db: the search index.
 
 SET LOCAL lock_timeout = '5s'; -- see 004
 
--- A document is made after its message is stored, so that storing does not wait for it. It does not change with its
--- message: see late_messages.
--- What free text, keys, headers and fields of a message are found by. created_at is that
--- of the message. A document of another version than dlq.search_index has is not searched.
--- To have a document made again, delete it and put the id into dlq.late_messages.
+-- The documents: what searches for free text, keys, headers and fields read. A document is stored after its message, so
+-- that storing messages does not wait for it. created_at is that of the message. A document whose version differs from
+-- that of dlq.search_index is not searched. A document does not change when its message changes. To have it made again,
+-- delete it and insert the message's id into dlq.late_messages.
 --
--- The primary key begins with the time: a search reads a part of a day by it, and new
--- entries come at its end.
+-- The primary key begins with the time, because a search reads a part of a day by its time, and because new entries are
+-- then inserted at the end.
 CREATE TABLE dlq.message_documents (
     message_id UUID        NOT NULL,
     created_at TIMESTAMPTZ NOT NULL,
     version    BIGINT      NOT NULL,
-    text       TEXT        NOT NULL, -- lower case
+    text       TEXT        NOT NULL, -- in lower case
     terms      BIGINT[]    NOT NULL,
     PRIMARY KEY (created_at, message_id)
 ) PARTITION BY RANGE (created_at);
 
--- The way down removes pg_trgm only where this step brought it, so the table remembers that it did. gin_trgm_ops is
--- where pg_trgm is.
+-- The down migration must drop pg_trgm only if this migration created it, so the comment of the table says whether it
+-- did. gin_trgm_ops is in the schema of pg_trgm.
 DO $$
 BEGIN
     IF NOT EXISTS (SELECT FROM pg_extension WHERE extname = 'pg_trgm') THEN
@@ -33,9 +32,9 @@ BEGIN
 END;
 $$;
 
--- Creates the partitions that have the days of the given times, where they are missing,
--- and returns how many it created. The one of 1999-12-31 has all times before it too, the
--- one of 2100-01-01 all later times. Several callers are safe; no search waits for it.
+-- Creates missing partitions for the days of the given times, and returns how many it created. The partition of
+-- 1999-12-31 also has all earlier times, that of 2100-01-01 all later times. Several callers may run it at once. No
+-- search waits for it.
 CREATE FUNCTION dlq.create_document_partitions(p_times TIMESTAMPTZ[]) RETURNS INT LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' SET timezone = 'UTC' AS $$
 DECLARE
@@ -58,7 +57,7 @@ BEGIN
             CASE WHEN v_day >= '2100-01-01' THEN 'MAXVALUE' ELSE quote_literal(v_day + 1) END);
         FOR v_reader IN SELECT oid FROM pg_roles WHERE rolname IN ('dlq_rw', 'dlq_ro')
         LOOP
-            EXECUTE format('GRANT SELECT ON dlq.%I TO %s', v_name, v_reader); -- a search names the partition
+            EXECUTE format('GRANT SELECT ON dlq.%I TO %s', v_name, v_reader); -- a search reads the partition by its own name
         END LOOP;
         v_created := v_created + 1;
     END LOOP;
@@ -66,8 +65,8 @@ BEGIN
 END;
 $$;
 
--- Drops the partitions of days before yesterday that have no document, and returns how
--- many. While a search or the indexer keeps it waiting it drops none: it is called again.
+-- Drops the partitions of days before yesterday that have no document, and returns how many it dropped. When it would
+-- have to wait for a search or for the indexer, it drops none; it will be called again.
 CREATE FUNCTION dlq.drop_document_partitions() RETURNS INT LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '200ms' SET timezone = 'UTC' AS $$
 DECLARE
@@ -88,7 +87,7 @@ BEGIN
     IF v_names = '{}' THEN
         RETURN 0;
     END IF;
-    -- From here on no document comes in.
+    -- With this lock, no other session can insert a document.
     LOCK TABLE ONLY dlq.message_documents IN ACCESS EXCLUSIVE MODE;
     FOREACH v_name IN ARRAY v_names LOOP
         EXECUTE format('SELECT min(created_at) IS NOT NULL FROM dlq.%I', v_name) INTO v_used;
@@ -99,37 +98,38 @@ BEGIN
     END LOOP;
     RETURN v_dropped;
 EXCEPTION WHEN lock_not_available OR undefined_table THEN
-    RETURN 0; -- undefined_table: another caller dropped it
+    RETURN 0; -- undefined_table: another caller has dropped it
 END;
 $$;
--- How far the search index is: one row.
+-- The state of the search index, in one row.
 CREATE TABLE dlq.search_index (
     one              BOOLEAN PRIMARY KEY DEFAULT true CHECK (one),
     version          BIGINT,
     owner            UUID,
     lease_expires_at TIMESTAMPTZ,
-    -- Every message created before mark, and every one archived before archive_mark, has a document of the version,
-    -- except those in late_messages.
+    -- Every message that was created before mark, and every message that was archived before archive_mark, has a
+    -- document of the present version, except those in late_messages.
     mark             TIMESTAMPTZ NOT NULL DEFAULT '-infinity',
     archive_mark     TIMESTAMPTZ NOT NULL DEFAULT '-infinity',
-    -- Where the next look begins: what lies between the marks and here had its document at the last look, and is
-    -- looked at again from time to time, for transactions may still put messages there.
+    -- Where the next poll begins. All messages between the marks and these positions had their document at the last
+    -- poll. They are checked again from time to time, because open transactions may still store messages there.
     walked_at        TIMESTAMPTZ NOT NULL DEFAULT '-infinity',
     walked_id        UUID NOT NULL DEFAULT '00000000-0000-0000-0000-000000000000',
     archive_walked   TIMESTAMPTZ NOT NULL DEFAULT '-infinity',
-    -- When it was looked at again.
+    -- When the messages after the marks were last checked again.
     looked_at        TIMESTAMPTZ,
-    -- Every message created before found_until had one at the last look.
+    -- At the last poll, every message that was created before found_until had its document.
     found_until      TIMESTAMPTZ,
-    -- The first transaction that had not begun at seen_at: once all before it are over, nothing that seen_at is ten
-    -- seconds past can appear any more.
+    -- seen_xid is the first transaction that had not begun at seen_at. Once all transactions before it have ended, no
+    -- more messages can appear whose created_at is more than ten seconds before seen_at.
     seen_at          TIMESTAMPTZ,
     seen_xid         XID8
 ) WITH (fillfactor = 50);
 INSERT INTO dlq.search_index DEFAULT VALUES;
 
--- Messages that came with a created_at of long ago, from a restore, by SQL or after an outage: the index may be
--- past it. Sessions that store them do not wait for one another. Those without a group are found by that.
+-- Messages that were stored with an old created_at, by a restore, by SQL or after an outage; the indexer's position may
+-- be after them. Sessions that store such messages do not wait for each other. Messages without an error group are not
+-- in this table, because the indexer finds them by that.
 CREATE TABLE dlq.late_messages (
     message_id UUID PRIMARY KEY
 );
@@ -145,10 +145,11 @@ BEGIN
 END;
 $$;
 
--- Documents and records go with their message. A row that is in the other table by the end of the statement was
--- moved, by the archiver or by a restore; a statement moves all of its rows or none, so one row is enough to know. A
--- trigger and not the statements that delete: it sees documents that were stored while those waited for the row.
--- The times leave out the partitions in which none of them can be.
+-- Deletes the documents and records of deleted messages. A message that is in the other table at the end of the
+-- statement was moved by the archiver or by a restore, and keeps them. A statement moves either all of its messages or
+-- none, so checking one message is enough. This is a trigger and not a part of the statements that delete, because a
+-- trigger also sees documents that were stored while those statements waited for the row. The conditions on the times
+-- exclude partitions that can have none of the documents.
 CREATE FUNCTION dlq.drop_documents() RETURNS TRIGGER LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -185,8 +186,8 @@ BEGIN
 END;
 $$;
 
--- A document moves when its message gets another created_at by hand. A time that is not
--- finite is in no list, and has no document.
+-- When the created_at of a message is changed by SQL, its document moves too. A message with an infinite time is in no
+-- list and has no document.
 CREATE FUNCTION dlq.move_document() RETURNS TRIGGER LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -204,7 +205,7 @@ BEGIN
 END;
 $$;
 
--- They run as their owner; firing a trigger needs no right.
+-- The functions run with the rights of their owner. A trigger that exists runs them without this right.
 REVOKE EXECUTE ON FUNCTION dlq.note_late_messages(), dlq.drop_documents(), dlq.drop_truncated_documents(),
     dlq.move_document(), dlq.create_document_partitions(TIMESTAMPTZ[]), dlq.drop_document_partitions() FROM PUBLIC;
 

@@ -1,5 +1,5 @@
--- dlq-db: the archive and the procedure of 003 again. The ten columns of archived messages are kept, except of
--- detached partitions.
+-- dlq-db: restores the archive table and the procedure of 003. Archived messages keep only the ten columns of 002;
+-- messages in detached partitions are lost.
 SET LOCAL lock_timeout = '5s';
 
 DO $$

@@ -1,8 +1,9 @@
--- dlq-db: the archive by quarters of archived_at, so that a quarter whose time is over is removed as a whole.
+-- dlq-db: partitions the archive by quarters of archived_at, so that a quarter that is due to be purged can be dropped
+-- as a whole.
 
 SET LOCAL lock_timeout = '5s'; -- see 004
 
--- The archive of 003 makes room for it.
+-- Drops the archive of 003, which must be empty.
 DO $$
 BEGIN
     LOCK TABLE dlq.dlq_messages_archive IN ACCESS EXCLUSIVE MODE;
@@ -12,7 +13,7 @@ BEGIN
 END $$;
 DROP TABLE dlq.dlq_messages_archive;
 
--- The columns of dlq_messages and archived_at.
+-- All columns of dlq_messages, and archived_at.
 CREATE TABLE dlq.dlq_messages_archive (
     id UUID NOT NULL DEFAULT gen_random_uuid(), original_topic VARCHAR(255) NOT NULL,
     error_message TEXT STORAGE MAIN NOT NULL, retry_count INT NOT NULL DEFAULT 0, max_retries INT NOT NULL DEFAULT 3,
@@ -33,7 +34,7 @@ CREATE TABLE dlq.dlq_messages_archive (
     CONSTRAINT chk_dlq_messages_status CHECK (status IN ('PENDING', 'RETRYING', 'RESOLVED', 'DEAD'))
 ) PARTITION BY RANGE (archived_at);
 
--- Those of 003 keep their names and leading columns.
+-- The indexes of 003 keep their names and their leading columns.
 CREATE INDEX dlq_messages_archive_original_topic_idx ON dlq.dlq_messages_archive (original_topic, created_at, id);
 CREATE INDEX dlq_messages_archive_created_at_idx ON dlq.dlq_messages_archive (created_at, id);
 CREATE INDEX dlq_messages_archive_status_idx ON dlq.dlq_messages_archive (status);
@@ -42,7 +43,7 @@ CREATE INDEX idx_dlq_messages_archive_root ON dlq.dlq_messages_archive (root_id)
 CREATE INDEX idx_dlq_messages_archive_group ON dlq.dlq_messages_archive (group_id, created_at, id) WHERE group_id IS NOT NULL;
 CREATE INDEX idx_dlq_messages_archive_last_retry ON dlq.dlq_messages_archive (last_retry_at, id) WHERE last_retry_at IS NOT NULL;
 
--- Archived messages with the bytes of their records, for reading.
+-- The archived messages with the bytes of their records, for queries that read the bytes.
 CREATE VIEW dlq.archived_messages AS
 SELECT
     m.id, m.original_topic, m.error_message, m.retry_count, m.max_retries, m.payload, m.status,
@@ -58,18 +59,18 @@ SELECT
     m.record_hash, m.group_id, m.dlq_timestamp_ms, m.defect
 FROM dlq.dlq_messages_archive m LEFT JOIN dlq.records r ON r.message_id = m.id;
 
--- The partitions, and those that were detached and are not purged yet. Each has the name of the quarter with which it
--- ends; the first holds all before it too.
+-- The partitions of the archive, including those that were detached and are not purged yet. A partition has the name of
+-- the quarter with whose end it ends; the first partition also has all earlier times.
 CREATE TABLE dlq.archive_partitions (
     name        TEXT        PRIMARY KEY,
     until_at    TIMESTAMPTZ NOT NULL,
-    detached_at TIMESTAMPTZ, -- since then it is in no list, and is purged bit by bit
-    -- What belongs to its messages is deleted up to this id.
+    detached_at TIMESTAMPTZ, -- since then its messages are in no list, and are purged in batches
+    -- What other tables have about the partition's messages has been deleted up to this message id.
     forgotten   UUID        NOT NULL DEFAULT '00000000-0000-0000-0000-000000000000'
 );
 
--- Which messages are in the archive, and when they came: an id is in it once over all partitions, and is looked for
--- in one.
+-- The id and the archived_at of every archived message. An id is here only once, although the archive has many
+-- partitions, and a message can be read from one partition only.
 CREATE TABLE dlq.archive_ids (
     id          UUID        PRIMARY KEY,
     archived_at TIMESTAMPTZ NOT NULL
@@ -97,7 +98,7 @@ BEGIN
 END;
 $$;
 
--- Most updates change neither of the two.
+-- Updates dlq.archive_ids after an UPDATE. Most updates change neither id nor archived_at.
 CREATE FUNCTION dlq.note_archive_changes() RETURNS TRIGGER LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -123,7 +124,7 @@ BEGIN
 END;
 $$;
 
--- A ctid is a place in one partition, and all partitions have rows at that place.
+-- A ctid is a place in one partition, and other partitions have rows at the same place.
 CREATE FUNCTION dlq.refuse_delete_by_ctid() RETURNS TRIGGER LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -135,8 +136,8 @@ BEGIN
 END;
 $$;
 
--- Creates the partition of now and those of p_ahead quarters after it, where they are missing, and returns how many
--- it created. Several callers are safe. It does not hold up sessions that read or write the archive.
+-- Creates missing partitions for the present quarter and for the p_ahead quarters after it, and returns how many it
+-- created. Several callers may run it at once. Sessions that read or write the archive do not wait for it.
 CREATE FUNCTION dlq.create_archive_partitions(p_ahead INT) RETURNS INT LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' SET timezone = 'UTC' AS $$
 DECLARE
@@ -166,7 +167,8 @@ BEGIN
             WITH (toast_tuple_target = 512)', v_name);
         EXECUTE format('ALTER TABLE dlq.dlq_messages_archive ATTACH PARTITION dlq.%I FOR VALUES FROM (%s) TO (%L)',
             v_name, coalesce(quote_literal(v_from), 'MINVALUE'), v_until);
-        -- It is read through the archive. Who may read all may read it by itself.
+        -- The application reads the partition only through the archive. The role for reports, which may read
+        -- everything, may also read the partition directly.
         IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'dlq_ro') THEN
             EXECUTE format('GRANT SELECT ON dlq.%I TO dlq_ro', v_name);
         END IF;
@@ -186,8 +188,9 @@ BEGIN
 END;
 $$;
 
--- Detaches the partitions whose messages all came longer ago than p_days, and returns how many. From then on they are
--- in no list. One that a session is reading is left for the next time, so that no session waits long for this one.
+-- Detaches the partitions whose messages were all archived longer ago than p_days, and returns how many. From then on
+-- their messages are in no list. A partition that another session is reading is left for the next call, so that no
+-- session waits long for this one.
 CREATE FUNCTION dlq.detach_archive_partitions(p_days INT) RETURNS INT LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '200ms' AS $$
 DECLARE
@@ -215,8 +218,9 @@ EXCEPTION WHEN lock_not_available THEN
 END;
 $$;
 
--- Deletes what belongs to up to p_batch messages of a detached partition, and returns how many messages those were;
--- drops the partition after the last. 0: nothing is left, but for a partition that another caller is purging.
+-- Deletes what other tables have about up to p_batch messages of a detached partition, and returns the number of these
+-- messages. After the last message it drops the partition. It returns 0 when nothing is left, or only a partition that
+-- another caller is purging.
 CREATE FUNCTION dlq.purge_detached(p_batch INT) RETURNS BIGINT LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
 DECLARE
@@ -262,7 +266,7 @@ BEGIN
 END;
 $$;
 
--- They run as their owner; firing a trigger needs no right.
+-- The functions run with the rights of their owner. A trigger that exists runs them without this right.
 REVOKE EXECUTE ON FUNCTION dlq.note_archived(), dlq.note_unarchived(), dlq.note_archive_changes(),
     dlq.note_archive_truncated(), dlq.create_archive_partitions(INT), dlq.detach_archive_partitions(INT),
     dlq.purge_detached(INT) FROM PUBLIC;
@@ -277,7 +281,7 @@ CREATE TRIGGER trg_dlq_messages_archive_ids_update AFTER UPDATE ON dlq.dlq_messa
     REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION dlq.note_archive_changes();
 CREATE TRIGGER trg_dlq_messages_archive_ids_truncate AFTER TRUNCATE ON dlq.dlq_messages_archive
     FOR EACH STATEMENT EXECUTE FUNCTION dlq.note_archive_truncated();
--- As those of dlq_messages in 009.
+-- The same triggers as those of dlq_messages in 009.
 CREATE TRIGGER trg_dlq_messages_archive_drop_documents AFTER DELETE ON dlq.dlq_messages_archive
     REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION dlq.drop_documents();
 CREATE TRIGGER trg_dlq_messages_archive_truncate_documents AFTER TRUNCATE ON dlq.dlq_messages_archive
@@ -285,19 +289,21 @@ CREATE TRIGGER trg_dlq_messages_archive_truncate_documents AFTER TRUNCATE ON dlq
 CREATE TRIGGER trg_dlq_messages_archive_move_document AFTER UPDATE OF created_at ON dlq.dlq_messages_archive
     FOR EACH ROW WHEN (NEW.created_at IS DISTINCT FROM OLD.created_at) EXECUTE FUNCTION dlq.move_document();
 
--- Moves RESOLVED and DEAD rows whose updated_at is older than the retention. A row is deleted and inserted by one
--- statement, so it is in exactly one of the two tables at every moment; rows that another session has locked are left
--- for the next run, and so are rows that changed before they were locked. CALL it outside a transaction. The number
--- of rows is left in the session's setting dlq.archived for the caller.
+-- Moves RESOLVED and DEAD rows whose updated_at is older than the retention to the archive. One statement deletes and
+-- inserts a row, so the row is in exactly one of the two tables at every moment. Rows that another session has locked,
+-- and rows that changed before they were locked, are left for the next run. CALL the procedure outside a transaction.
+-- The setting dlq.archived of the session tells the caller the number of moved rows.
 --
--- Nothing changes before it comes, so the walk of a status along its index ends at the first message that came after
--- the cut-off. A second walk, of what is backdated, finds those that are due though they came later; no message is in
--- both.
+-- A message cannot change before it was stored, so its updated_at is normally not before its created_at. The walk of a
+-- status along the index of created_at can therefore end at the first message that was stored after the cut-off. A
+-- second walk, of the index of backdated messages, finds the messages that are due although they were stored later. No
+-- message is in both walks.
 --
--- p_batch_size is the most that is moved in a transaction. A row is locked until its transaction has ended. So a
--- batch is made shorter when one took longer than 20 ms, and longer again when it took less; the first is short,
--- since the cost of a row is unknown. Each transaction has a price of its own, and a commit that is slow is no
--- quicker for less: fewer than a hundred rows are moved only where a hundred take longer than 40 ms without it.
+-- p_batch_size is the maximum number of rows that a transaction moves. A row stays locked until its transaction ends,
+-- so a batch becomes smaller after one that took longer than 20 ms, and larger again after one that took less. The
+-- first batch is small, because the cost of a row is not known yet. Each transaction also has a fixed cost, and a slow
+-- commit is no faster for fewer rows. So fewer than a hundred rows are moved only when a hundred take longer than 40 ms
+-- without the commit.
 CREATE OR REPLACE PROCEDURE dlq.archive_old_dlq_messages(
     p_retention_days INT DEFAULT 30,
     p_batch_size INT DEFAULT 1000
@@ -315,8 +321,8 @@ DECLARE
     v_ready TIMESTAMPTZ;
     v_size BIGINT;
     v_began TIMESTAMPTZ;
-    v_moved DOUBLE PRECISION; -- milliseconds since then
-    v_ended DOUBLE PRECISION; -- with the commit
+    v_moved DOUBLE PRECISION; -- milliseconds since the transaction began
+    v_ended DOUBLE PRECISION; -- milliseconds including the commit
 BEGIN
     IF p_retention_days IS NULL OR p_retention_days < 0 THEN
         RAISE EXCEPTION 'p_retention_days must not be negative' USING ERRCODE = '22023';
@@ -399,24 +405,25 @@ BEGIN
 END;
 $$;
 
--- The archiver is a program that has ended before a scrape could ask it, so it leaves the results of its runs here. A
--- run is 'running' from its beginning; one that stays so was killed. Old rows are deleted by later runs, but the last
--- complete one.
+-- The runs of the archiver. Its process ends before it could be scraped for metrics, so it stores the results here. A
+-- run is 'running' from its beginning; a run that stays 'running' was killed. Later runs of the archiver delete old
+-- rows, but not the last complete run.
 CREATE TABLE dlq.archive_runs (
     id          UUID        PRIMARY KEY,
     started_at  TIMESTAMPTZ NOT NULL,
     finished_at TIMESTAMPTZ,
     result      TEXT        NOT NULL CHECK (result IN ('running', 'complete', 'incomplete', 'stopped')),
-    moved       BIGINT      NOT NULL DEFAULT 0, -- messages, to the archive
-    purged      BIGINT      NOT NULL DEFAULT 0, -- messages, out of the archive for good
-    bookkept    BIGINT      NOT NULL DEFAULT 0, -- keys, redrives, audit entries and the like that were deleted
+    moved       BIGINT      NOT NULL DEFAULT 0, -- messages moved to the archive
+    purged      BIGINT      NOT NULL DEFAULT 0, -- messages deleted from the archive for good
+    bookkept    BIGINT      NOT NULL DEFAULT 0, -- deleted rows of other kinds: keys, redrives, audit entries and so on
     error       TEXT        NOT NULL DEFAULT '' CHECK (octet_length(error) <= 2000),
     CHECK ((result = 'running') = (finished_at IS NULL))
 );
 CREATE INDEX idx_archive_runs_started_at ON dlq.archive_runs (started_at, id);
 CREATE INDEX idx_archive_runs_complete ON dlq.archive_runs (finished_at, id) WHERE result = 'complete';
 
--- The partitions are written through the archive alone, or the ids would not be kept.
+-- The application may write partitions only through the archive, because otherwise dlq.archive_ids would not be
+-- updated.
 DO $$ BEGIN
     IF to_regrole('dlq_rw') IS NOT NULL THEN
         GRANT SELECT ON dlq.archived_messages, dlq.archive_ids, dlq.archive_partitions TO dlq_rw;

@@ -1,10 +1,10 @@
--- dlq-db: how much comes in over time, and notifications.
+-- dlq-db: the arrivals of messages over time, and notifications.
 
--- How many messages of each original topic arrived, and how many of them came back from a replay, by the five minutes
--- and by the hour, in UTC, in which they were stored. The statement that stores the first document of a message
--- counts it here: so sessions that store messages do not wait, and nothing is counted twice when all documents are
--- made again. Messages that are deleted, archived or given another topic stay counted where they are. Old rows are
--- deleted, those of five minutes after hours and those of hours after days.
+-- How many messages of each original topic arrived, and how many of these are returns: by five minutes and by the hour,
+-- in UTC, in which they were stored. The statement that stores the first document of a message counts the message here.
+-- So sessions that store messages do not wait, and no message is counted twice when all documents are made again. A
+-- message that is deleted, archived or given another topic stays counted as it was. Old rows are deleted: those of five
+-- minutes after hours, those of hours after days.
 CREATE TABLE dlq.activity (
     original_topic TEXT        NOT NULL,
     minutes        SMALLINT    NOT NULL CHECK (minutes IN (5, 60)),
@@ -15,34 +15,34 @@ CREATE TABLE dlq.activity (
 ) WITH (fillfactor = 50);
 CREATE INDEX idx_activity_at ON dlq.activity (minutes, at);
 
--- How far the search for events is: one row. version counts up with every change, so that of two processes that
--- searched at once only one goes on.
+-- Up to where events were found: one row. Each change increases version, so that when two processes have searched at
+-- the same time, only one of them can store its result.
 CREATE TABLE dlq.notification_state (
     one        BOOLEAN     PRIMARY KEY DEFAULT true CHECK (one),
     version    BIGINT      NOT NULL DEFAULT 0,
     mark_xid   XID8        NOT NULL DEFAULT '0',
     mark_id    BIGINT      NOT NULL DEFAULT 0,
-    began_at   TIMESTAMPTZ, -- no notification is made of earlier events
+    began_at   TIMESTAMPTZ, -- no notification is made of events before this time
     watched_at TIMESTAMPTZ
 ) WITH (fillfactor = 50);
 INSERT INTO dlq.notification_state DEFAULT VALUES;
 
--- The notifications. As long as one is open, more events of its kind are added to it; the first try closes it, since
--- a sink that gets it twice must get the same.
+-- The notifications. While a notification is open, further events of the same kind are added to it. The first try to
+-- send it closes it, because a sink that gets it twice must get the same content.
 CREATE TABLE dlq.notifications (
     id               UUID        PRIMARY KEY,
     sink             TEXT        NOT NULL,
     kind             TEXT        NOT NULL,
-    object           TEXT        NOT NULL, -- id of a group or a redrive, or name of a topic
+    object           TEXT        NOT NULL, -- id of an error group or a redrive, or name of a topic
     topics           TEXT[]      NOT NULL,
     events           BIGINT      NOT NULL,
     first_at         TIMESTAMPTZ NOT NULL,
     last_at          TIMESTAMPTZ NOT NULL,
-    message_ids      UUID[]      NOT NULL, -- some of them
+    message_ids      UUID[]      NOT NULL, -- some of the messages
     detail           JSONB       NOT NULL,
     created_at       TIMESTAMPTZ NOT NULL,
-    ready_at         TIMESTAMPTZ NOT NULL, -- when it was to be sent first
-    due_at           TIMESTAMPTZ NOT NULL, -- when it is to be sent next
+    ready_at         TIMESTAMPTZ NOT NULL, -- when the notification should first be sent
+    due_at           TIMESTAMPTZ NOT NULL, -- when the notification should be sent next
     open             BOOLEAN     NOT NULL DEFAULT true,
     attempts         INT         NOT NULL DEFAULT 0,
     taken_at         TIMESTAMPTZ,
@@ -57,13 +57,13 @@ CREATE INDEX idx_notifications_due ON dlq.notifications (sink, due_at, id) WHERE
 CREATE INDEX idx_notifications_taken ON dlq.notifications (sink, kind, object, taken_at) WHERE taken_at IS NOT NULL;
 CREATE INDEX idx_notifications_ended ON dlq.notifications (ended_at) WHERE ended_at IS NOT NULL;
 
--- When any process may send to a sink again.
+-- When the next notification may be sent to each sink, by any process.
 CREATE TABLE dlq.notification_sinks (
     sink    TEXT        PRIMARY KEY,
     next_at TIMESTAMPTZ NOT NULL DEFAULT '-infinity'
 ) WITH (fillfactor = 50);
 
--- Topics of which much came, and when that was seen last.
+-- Topics with a spike, and when the spike was last seen.
 CREATE TABLE dlq.notification_spikes (
     original_topic TEXT        PRIMARY KEY,
     seen_at        TIMESTAMPTZ NOT NULL

@@ -1,8 +1,8 @@
--- The trail shows one row for each request of a person.
+-- dlq-db: the audit trail can show one row for each request of a person.
 
 SET LOCAL lock_timeout = '5s'; -- see 004
 
 ALTER TABLE dlq.audit
-    ADD COLUMN redrive_id UUID, -- of the redrive that changed the message; NULL: none
-    ADD COLUMN call_id    UUID; -- of the HTTP request, made by the server: clients may send one request_id twice
-ALTER TABLE dlq.redrives ADD COLUMN call_id UUID; -- as in dlq.audit
+    ADD COLUMN redrive_id UUID, -- redrive that changed the message; NULL for none
+    ADD COLUMN call_id    UUID; -- id that the server makes for each HTTP request, because clients may send the same request_id twice
+ALTER TABLE dlq.redrives ADD COLUMN call_id UUID; -- see dlq.audit

@@ -1,12 +1,12 @@
--- dlq-db: how many messages came in each minute, of each error group and in all.
+-- dlq-db: how many messages arrived in each minute, by error group and in total.
 
 SET LOCAL lock_timeout = '5s'; -- see 004
 
--- The statement that stores the first document of a message counts it here, as it does in dlq.activity: storing messages
--- does not touch this table. Rows are deleted after a day by the same statement.
+-- The statement that stores the first document of a message counts the message here, as in dlq.activity, so that
+-- storing messages does not write this table. The same statement deletes rows after a day.
 CREATE TABLE dlq.group_minutes (
     group_id       UUID        NOT NULL,
-    at             TIMESTAMPTZ NOT NULL, -- the beginning of the minute
+    at             TIMESTAMPTZ NOT NULL, -- beginning of the minute
     original_topic TEXT        NOT NULL,
     messages       BIGINT      NOT NULL,
     PRIMARY KEY (group_id, at, original_topic)

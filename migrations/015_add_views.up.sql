@@ -1,4 +1,5 @@
--- Saved filters of lists of messages. A shared one belongs to the principal who saved it first, and all may see it.
+-- Saved views: filters of lists of messages. A shared view belongs to the principal who saved it first, and all
+-- principals may see it.
 CREATE TABLE dlq.views (
     id         UUID        PRIMARY KEY,
     name       TEXT        NOT NULL,

@@ -1,6 +1,7 @@
--- dlq-db: original topics whose replays go to another topic.
+-- dlq-db: redirects: original topics whose replays are sent to another topic.
 
--- Versions of redirects. All share one sequence, so that a redirect that was removed and made again has another one.
+-- The versions of all redirects come from one sequence, so that a redirect that is deleted and created again gets
+-- another version.
 CREATE SEQUENCE dlq.redirect_versions;
 
 CREATE TABLE dlq.redirects (

@@ -1,6 +1,7 @@
 -- dlq-db: messages that are indexed without their payload or key, because the schema could not be read.
 
--- The indexer decodes them again when they are due. A row of a message that no longer exists is deleted when it is due.
+-- The indexer decodes these messages again when they are due. It deletes the row of a message that no longer exists
+-- when the row is due.
 CREATE TABLE dlq.undecoded_messages (
     message_id UUID        PRIMARY KEY,
     tries      INT         NOT NULL DEFAULT 1,

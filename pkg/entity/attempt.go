@@ -20,8 +20,8 @@ const (
 	// BadRecord is permanent for the record: it is too large or invalid.
 	BadRecord ErrorClass = "BAD_RECORD"
 
-	// Unauthorized, UnknownTopic and LoopRefused are about the target topic. The message becomes PENDING again, and the
-	// attempt does not count.
+	// Unauthorized, UnknownTopic and LoopRefused are about the target topic. The message stays as it was, and no
+	// attempt is counted.
 	Unauthorized ErrorClass = "UNAUTHORIZED"
 	UnknownTopic ErrorClass = "UNKNOWN_TOPIC"
 	LoopRefused  ErrorClass = "LOOP_REFUSED"

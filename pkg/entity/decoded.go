@@ -53,7 +53,7 @@ type SchemaChoice string
 const (
 	// SameSchema is the schema with which the record was written.
 	SameSchema SchemaChoice = "same"
-	// LatestSchema is the latest version of the schema for the target topic.
+	// LatestSchema is the latest version of the subject that belongs to the target topic.
 	LatestSchema SchemaChoice = "latest"
 )
 

@@ -183,7 +183,7 @@ const (
 // Failure describes the failure that the consumer reported. Empty fields were not reported.
 type Failure struct {
 	Class         string // class of the exception, preferably that of the root cause
-	StackTrace    string // read from the headers whenever it is needed, and not stored
+	StackTrace    string // read from the headers; not stored separately
 	ConsumerGroup string
 	Attempts      *int // attempts that the consumer made; nil when not reported
 	Dialect       string

@@ -19,8 +19,8 @@ const (
 // check.
 type OriginStanding struct {
 	Declaration Declaration
-	// Undeclared says why the original topic is undeclared; "" when it is not. A message whose original topic is
-	// undeclared can only be retried alone, and not by redrives or automatic retry.
+	// Undeclared says why the original topic is undeclared; "" when it is not. Messages with an undeclared origin can
+	// only be retried one at a time.
 	Undeclared string
 }
 

@@ -146,7 +146,8 @@ func (w *Worker) Run(ctx context.Context) {
 	}
 }
 
-// step indexes one batch. worked is false when no message waited. more reports that further messages wait.
+// step indexes one batch. worked reports whether it found anything to do, and more reports whether further messages
+// wait.
 func (w *Worker) step(ctx context.Context) (worked, more bool, err error) {
 	if ok, err := w.hold(ctx); err != nil || !ok {
 		w.metrics.lag.Set(0)
