@@ -63,7 +63,7 @@ ALTER TABLE dlq.dlq_messages
     ADD COLUMN dialect TEXT, ADD COLUMN error_class TEXT,
     -- The message whose record came back as this message, and the first message of that lineage.
     ADD COLUMN parent_id UUID, ADD COLUMN root_id UUID,
-    ADD COLUMN attempt_no INT NOT NULL DEFAULT 0,   -- number of the last attempt; unlike retry_count, a requeue does not reset it
+    ADD COLUMN attempt_no INT NOT NULL DEFAULT 0,   -- number of the last attempt; a requeue does not reset it
     ADD COLUMN rescues SMALLINT NOT NULL DEFAULT 0, -- attempts in a row that ended as rescues
     -- The claim of the message. claim_topic is NULL when the target is the original topic. No index may have these
     -- columns, because they change with every attempt.

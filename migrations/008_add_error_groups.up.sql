@@ -8,7 +8,7 @@ CREATE TABLE dlq.error_groups (
     frames       TEXT[]      NOT NULL DEFAULT '{}',
     rule         TEXT        NOT NULL DEFAULT '',
     first_seen   TIMESTAMPTZ, -- NULL until a message of the group is stored
-    last_seen    TIMESTAMPTZ, -- may be up to a minute late, so that sessions that store messages need not wait for this row
+    last_seen    TIMESTAMPTZ, -- up to a minute late, so that storing messages does not wait for this row
     regressed_at TIMESTAMPTZ, -- when a message last arrived while all messages of the group were RESOLVED
     -- Whether notifications of the group's first arrival, and of its last regression, were made.
     new_notified          BOOLEAN NOT NULL DEFAULT false,
@@ -21,8 +21,7 @@ CREATE INDEX idx_error_groups_unnotified ON dlq.error_groups (id)
 -- Most groups never regress, so they are not in this index.
 CREATE INDEX idx_error_groups_regressed_at ON dlq.error_groups (regressed_at) WHERE regressed_at IS NOT NULL;
 
--- The annotations of a group, one for each original topic. The topic * stands for all topics that have no row of their
--- own.
+-- The annotations of a group, one for each original topic. The topic * means all topics that have no row of their own.
 CREATE TABLE dlq.group_annotations (
     group_id       UUID    NOT NULL REFERENCES dlq.error_groups (id) ON DELETE CASCADE,
     original_topic TEXT    NOT NULL,

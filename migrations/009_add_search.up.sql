@@ -57,7 +57,7 @@ BEGIN
             CASE WHEN v_day >= '2100-01-01' THEN 'MAXVALUE' ELSE quote_literal(v_day + 1) END);
         FOR v_reader IN SELECT oid FROM pg_roles WHERE rolname IN ('dlq_rw', 'dlq_ro')
         LOOP
-            EXECUTE format('GRANT SELECT ON dlq.%I TO %s', v_name, v_reader); -- a search reads the partition by its own name
+            EXECUTE format('GRANT SELECT ON dlq.%I TO %s', v_name, v_reader); -- searches name the partition itself
         END LOOP;
         v_created := v_created + 1;
     END LOOP;

@@ -292,12 +292,12 @@ CREATE TRIGGER trg_dlq_messages_archive_move_document AFTER UPDATE OF created_at
 -- Moves RESOLVED and DEAD rows whose updated_at is older than the retention to the archive. One statement deletes and
 -- inserts a row, so the row is in exactly one of the two tables at every moment. Rows that another session has locked,
 -- and rows that changed before they were locked, are left for the next run. CALL the procedure outside a transaction.
--- The setting dlq.archived of the session tells the caller the number of moved rows.
+-- The number of moved rows is stored for the caller in the setting dlq.archived of the session.
 --
--- A message cannot change before it was stored, so its updated_at is normally not before its created_at. The walk of a
--- status along the index of created_at can therefore end at the first message that was stored after the cut-off. A
--- second walk, of the index of backdated messages, finds the messages that are due although they were stored later. No
--- message is in both walks.
+-- A message cannot change before it was stored, so its updated_at is normally not before its created_at. Reading the
+-- messages of a status along the index of created_at can therefore end at the first message that was stored after the
+-- cut-off. A second query reads the index of backdated messages and finds the messages that are due although they were
+-- stored later. No message is in both.
 --
 -- p_batch_size is the maximum number of rows that a transaction moves. A row stays locked until its transaction ends,
 -- so a batch becomes smaller after one that took longer than 20 ms, and larger again after one that took less. The

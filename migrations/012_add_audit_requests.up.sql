@@ -4,5 +4,5 @@ SET LOCAL lock_timeout = '5s'; -- see 004
 
 ALTER TABLE dlq.audit
     ADD COLUMN redrive_id UUID, -- redrive that changed the message; NULL for none
-    ADD COLUMN call_id    UUID; -- id that the server makes for each HTTP request, because clients may send the same request_id twice
+    ADD COLUMN call_id    UUID; -- made by the server for each HTTP request, because clients may repeat a request_id
 ALTER TABLE dlq.redrives ADD COLUMN call_id UUID; -- see dlq.audit

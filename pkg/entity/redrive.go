@@ -135,7 +135,8 @@ type RedriveOptions struct {
 	// Patch is a JSON Patch (RFC 6902) that is applied to each message's payload before it is sent; nil for none. A
 	// message to which the patch cannot be applied is skipped.
 	Patch []byte
-	// Schema is the schema with which patched payloads are encoded that have a schema; "" means SameSchema.
+	// Schema says with which schema a payload is encoded after it was patched, if the payload has a schema; "" means
+	// SameSchema.
 	Schema SchemaChoice
 }
 

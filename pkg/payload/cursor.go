@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// cursor walks over a valid JSON text. It works with offsets in the text, so it neither copies nor decodes the values
-// that it skips.
+// cursor is a position in a valid JSON text. It works with offsets in the text, so it neither copies nor decodes the
+// values that it skips.
 type cursor struct {
 	data []byte
 	pos  int

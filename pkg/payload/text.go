@@ -28,8 +28,8 @@ type texter struct {
 	text  strings.Builder
 }
 
-// value skips a value and appends its text. The states from index from on are those of the value. It returns false when
-// the limit is reached.
+// value skips a value and appends its text. The states of the masking rules from index from on are those of the value.
+// It returns false when the limit is reached.
 func (t *texter) value(from int) bool {
 	base := len(t.states)
 	if t.enter(from) {

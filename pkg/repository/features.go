@@ -321,7 +321,7 @@ type ArchiveRun struct {
 	Error      string        // the first MaxArchiveError bytes are stored
 }
 
-// ArchiveResult is the result of a run. The set is closed.
+// ArchiveResult is the result of a run of the archiver. No other results exist.
 type ArchiveResult string
 
 // The results of runs.

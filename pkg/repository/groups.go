@@ -18,7 +18,7 @@ type Groups interface {
 	// SaveFingerprints stores the descriptions of error groups, shortened by BoundFingerprint; known groups are not
 	// changed. Call it before messages of the group are stored; otherwise the group has counts but no name until the
 	// call. A group may be deleted when it has no live or archived message, none arrived within TrendLife, and it has
-	// no annotation. If a message of a deleted group arrives, the group is new.
+	// no annotation. When a message of a deleted group arrives later, the group counts as new.
 	SaveFingerprints(ctx context.Context, fingerprints []entity.Fingerprint) error
 
 	// AdmitFingerprints does the same as SaveFingerprints for failures of dead-letter topics, each of which may create

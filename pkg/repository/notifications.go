@@ -39,7 +39,7 @@ type Notifications interface {
 	WaitingNotifications(ctx context.Context) ([]WaitingNotifications, error)
 }
 
-// EventKind is the kind of an event. The set is closed.
+// EventKind is the kind of an event. No other kinds exist.
 type EventKind string
 
 // The kinds of events.

@@ -46,8 +46,8 @@ type Redrives interface {
 	RenewLeases(ctx context.Context, owner uuid.UUID, lease time.Duration) error
 
 	// SaveBatch stores results of a batch that owner holds, and ends its lease. The batch is done when no item waits;
-	// otherwise the next owner gets its waiting items. SaveBatch returns false, and stores nothing, when another owner
-	// has leased the batch meanwhile.
+	// otherwise the next owner gets its waiting items. SaveBatch returns false, and stores nothing, when owner no
+	// longer holds the lease.
 	SaveBatch(ctx context.Context, r BatchResults) (bool, error)
 }
 
@@ -171,7 +171,7 @@ type BatchItem struct {
 	Result    entity.ItemResult
 }
 
-// BatchResults are the results of a batch's items. Items that are not in it stay unchanged.
+// BatchResults are the results of items of a batch. Items of the batch that it does not name stay unchanged.
 type BatchResults struct {
 	RedriveID uuid.UUID
 	Number    int

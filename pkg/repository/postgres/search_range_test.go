@@ -119,9 +119,9 @@ func seedTimes(t *testing.T, db *sqlx.DB) {
 	exec(t, db, `ANALYZE dlq.dlq_messages_archive`)
 }
 
-// Limits of the buffers that a search for words may read, of the messages and of their documents. The search tests the
-// newest messages one by one, and then reads those that the index returns. Reading all messages would take thirty times
-// as many buffers.
+// The maximum numbers of buffers that a search for words may read from the tables of messages and of documents. The
+// search tests the newest messages one by one, and then reads those that the index returns. Reading all messages would
+// take thirty times as many buffers.
 const (
 	fewBuffersOfMessages  = 8_000
 	fewBuffersOfDocuments = 15_000
@@ -314,7 +314,7 @@ func TestEmptyPartitionsAreDropped(t *testing.T) {
 		check.True(t, slices.Equal(got, append(days, ahead...)),
 			"%s: got partitions of %v, want %v and %v", what, got, days, ahead)
 	}
-	tx, err := f.db.Beginx() // stands for a search that is running
+	tx, err := f.db.Beginx() // holds the lock that a running search holds
 	check.NoError(t, err)
 	check.NoError(t, check.Err(tx.Exec(`SELECT FROM dlq.message_documents`)))
 	purge()

@@ -245,8 +245,8 @@ func activityUntil(h *harness) {
 	}
 }
 
-// activityTogether: several indexers, each of which takes itself for the holder of the lease, store documents of the
-// same messages. Each message is counted once.
+// activityTogether: several indexers, each of which believes that it holds the lease, store documents of the same
+// messages. Each message is counted once.
 func activityTogether(h *harness) {
 	const workers = 4
 	ids := h.puts(100)

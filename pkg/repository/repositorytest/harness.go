@@ -18,7 +18,7 @@ const (
 	original   = "orders"
 	deadLetter = "orders.dlq"
 	expiry     = 30 * time.Second
-	whole      = int64(-1) // a limit of values: load all, whatever their size
+	whole      = int64(-1) // the limit with which values of any size are loaded
 )
 
 // harness tests one promise: it has the store, its clock, and helpers. A helper ends the test when the store returns an

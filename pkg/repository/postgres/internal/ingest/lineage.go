@@ -176,7 +176,7 @@ const (
 )
 
 // sentQuery runs for every batch and returns which of its records were sent or are being sent. It makes one index
-// look-up of attempts for each different record, and one walk of the index of claims. A statement sees each attempt
+// look-up of attempts for each different record, and reads the index of claims once. A statement sees each attempt
 // exactly once: as a claim, or as a row of dlq.attempts after it ended.
 const sentQuery = `
 	SELECT s.ord FROM unnest($3::bigint[], $4::text[]) WITH ORDINALITY AS s (record_hash, topic, ord)

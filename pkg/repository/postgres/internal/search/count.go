@@ -54,8 +54,8 @@ func (s *Searcher) countMatching(ctx context.Context, q repository.CountQuery) (
 // countStep is the number of messages that the cursor moves over, and counts, in one statement.
 const countStep = 1000
 
-// countVisible counts up to repository.CountLimit messages. When its time is over, it returns the number that it has
-// counted until then.
+// countVisible counts the messages that the caller may see, up to repository.CountLimit. When its time is over, it
+// returns the number that it has counted until then.
 func (s *Searcher) countVisible(ctx context.Context, f entity.Filter, n Scope, from codec.Source) (repository.MatchCount, error) {
 	query, args := visibleQuery(f, n, from)
 	var counted int64
@@ -133,7 +133,7 @@ func counterQuery(f entity.Filter, n Scope) (string, []any) {
 	) m WHERE ` + And(conditions...), a.Values
 }
 
-// exactQuery counts the messages of each walk separately and adds the numbers.
+// exactQuery returns the query that counts the messages of each walk (see Walks) separately, and adds the numbers.
 func exactQuery(f entity.Filter, n Scope, from codec.Source) (string, []any) {
 	a := &Arguments{First: 1, Version: n.Version}
 	walks := a.Walks(f, n)

@@ -67,8 +67,8 @@ func (s *Searcher) Export(ctx context.Context, q repository.ExportQuery, yield f
 	return conn.Translate("export messages", err)
 }
 
-// exportQuery returns the query of an export. While PostgreSQL merges the walks, their rows have only pointers to the
-// bytes of the records.
+// exportQuery returns the query of an export. It merges the rows of several walks (see Walks); meanwhile these rows
+// have only pointers to the bytes of the records.
 func exportQuery(from codec.Source, q repository.ExportQuery, n Scope, how string) (string, []any) {
 	a := &Arguments{First: 1, Version: n.Version}
 	walks := a.ways(q.Filter, n, how)

@@ -93,7 +93,8 @@ func listedIn(from codec.Source, q repository.SearchQuery, n Scope, how string, 
 	return p
 }
 
-// byStatus returns one walk for each status when the statuses are the only condition that can select an index.
+// byStatus returns one walk (see Walks) for each status when the statuses are the only condition that can select an
+// index.
 func byStatus(walks [][]string, q repository.SearchQuery) [][]string {
 	if len(walks) != 1 || len(walks[0]) > 0 || q.Filter.Group != uuid.Nil || q.Sort.By != repository.ByCreated {
 		return walks
@@ -110,7 +111,8 @@ func byStatus(walks [][]string, q repository.SearchQuery) [][]string {
 	return each
 }
 
-// Join joins the conditions of each walk with AND, and the walks with by.
+// Join returns the SQL of several walks (see Walks): the conditions of each walk joined with AND, and the walks joined
+// with by.
 func Join(walks [][]string, by string) string {
 	texts := make([]string, len(walks))
 	for i, w := range walks {

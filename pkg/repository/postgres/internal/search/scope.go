@@ -185,7 +185,7 @@ func (a *Arguments) Seen(n Scope) []string {
 	return []string{"(m.original_topic = ANY (" + a.texts(n.Visible.Originals) + ") OR m.original_topic = '' AND " + hidden + ")"}
 }
 
-// maxWalks limits the number of walks in one query.
+// maxWalks limits the number of walks (see Walks) in one query.
 const maxWalks = 24
 
 // Walks splits a filter's conditions on the topics of m into walks: lists of conditions, each of which selects messages
@@ -196,8 +196,8 @@ func (a *Arguments) Walks(f entity.Filter, n Scope) [][]string {
 	return walks
 }
 
-// apart returns the walks of a filter, and whether each of them has an index. Instead of too many walks it returns one
-// walk without an index.
+// apart returns the walks of a filter (see Walks), and whether each of them has an index. Instead of too many walks it
+// returns one walk without an index.
 func (a *Arguments) apart(f entity.Filter, n Scope) (walks [][]string, inOrder bool) {
 	switch {
 	case f.Topic != "":
@@ -229,9 +229,9 @@ func (a *Arguments) walksOfTopic(f entity.Filter, n Scope) [][]string {
 	return walks
 }
 
-// walksOfTopics returns the walks for patterns of topics. A dead-letter topic needs walks only for messages whose
-// original topic has no walk of its own. Mostly no such messages exist, and a walk would notice that only after reading
-// the whole dead-letter topic; so there is one walk for each pair that exists.
+// walksOfTopics returns the walks (see Walks) of a filter with patterns of topics. A dead-letter topic needs walks only
+// for messages whose original topic has no walk of its own. Mostly no such messages exist, and a walk would notice that
+// only after reading the whole dead-letter topic; so there is one walk for each pair that exists.
 func (a *Arguments) walksOfTopics(f entity.Filter, n Scope) [][]string {
 	others := append(unknown(f), a.Seen(n)...)
 	var walks [][]string

@@ -17,7 +17,7 @@ import (
 
 const (
 	// searchTime is the time limit of a page of a free-text search. After this time the search starts no more
-	// statements, and the page ends where the search has arrived.
+	// statements, and the page ends at the message that the search has reached.
 	searchTime = time.Second
 	// rangeTime is the time limit of one statement of the search. When a statement takes longer, it is cancelled, and
 	// another one searches a shorter time range.
@@ -28,8 +28,8 @@ const (
 	// searches it has the time limit of any other query.
 	shortestRange = int64(time.Second / time.Microsecond)
 	// maxScanned is the maximum number of messages that one statement tests one by one. promising decides whether the
-	// search goes on to test messages one by one: only if the matches so far suggest that the page is full after at
-	// most this many messages.
+	// search continues to test messages one by one: it does so only if the matches so far suggest that the page will be
+	// full after at most this many messages.
 	maxScanned = 16_000
 	promising  = 8_000
 )

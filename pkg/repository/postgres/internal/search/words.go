@@ -45,7 +45,7 @@ type candidate struct {
 }
 
 // The kinds of candidates: a message before the indexer's position, a newer message, and the first message after the
-// newer messages, which is only looked at and never found.
+// newer messages, whose document is read but which is never a result of the search.
 const (
 	indexedKind = "indexed"
 	newerKind   = "newer"
@@ -195,9 +195,9 @@ func alternatives(f entity.Filter, n Scope) bool {
 	return f.UnknownOrigin || n.Topics == nil
 }
 
-// WalksOfPairs returns one walk for each matching pair of original and dead-letter topic; one walk reads an original
-// topic as a whole where that suffices. It returns false when there are no alternatives, when the pairs are unknown, or
-// when there would be too many walks.
+// WalksOfPairs returns one walk (see Walks) for each matching pair of original and dead-letter topic; one walk reads an
+// original topic as a whole where that suffices. It returns false when there are no alternatives, when the pairs are
+// unknown, or when there would be too many walks.
 func (a *Arguments) WalksOfPairs(f entity.Filter, n Scope) (walks [][]string, apart bool) {
 	if n.Pairs == nil || !alternatives(f, n) {
 		return nil, false
