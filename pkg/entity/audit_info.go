@@ -105,7 +105,7 @@ type AuditEntry struct {
 	Topics     string // topics to which the change applies, separated by commas; "" when the change names none
 	Cause      AuditInfo
 
-	// These fields are set only in an entry that stands for all entries of its request; see
+	// These fields are set only when the entry represents all entries of its request; see
 	// repository.TrailQuery.ByRequest.
 	Entries  int           // number of the request's entries, counted up to MaxRequestEntries + 1
 	Redrive  RedriveAction // action of the redrive that the request created; "" when there is none or it was deleted

@@ -41,8 +41,9 @@ type Message struct {
 	// message of that lineage. Both are uuid.Nil when the message has no parent.
 	Parent uuid.UUID
 	Root   uuid.UUID
-	// Return names the attempt of which, according to the record's headers, this message is the return. Headers prove
-	// nothing, so the store checks the attempt when it stores the message, and only then sets Parent.
+	// Return names an attempt: according to the record's headers, this attempt sent the record, and the record came
+	// back as this message. Headers prove nothing, so the store checks the attempt when it stores the message, and sets
+	// Parent only if the attempt exists.
 	Return *Return
 	// UnconfirmedReturn: the message is a return, but it arrived in a dead-letter topic that is neither that of its
 	// parent nor declared for the topic of the attempt. It continues the retry count of its parent, but does not change
@@ -83,8 +84,8 @@ type Record struct {
 	// ValueOverLimit; "" when it was not stored. When the record exceeds a limit of headers, Headers has the first
 	// ones, and Value is set if it does not exceed its own limit.
 	Limit string
-	// Unreadable is the reason why the record cannot be read. LastOffset is the last of the offsets for which this
-	// message stands. Both are set only for ValueUnreadable.
+	// Unreadable is the reason why the record cannot be read. One message may represent several offsets that cannot be
+	// read; LastOffset is the last of them. Both are set only for ValueUnreadable.
 	Unreadable string
 	LastOffset int64
 	// KeyOmitted is the length in bytes of a key that the reader did not load because it is long; then Key is nil. When
@@ -110,7 +111,7 @@ const (
 	ValueFromPayload
 	// ValueMissing: the message was inserted by SQL without a payload. It is never sent as a tombstone.
 	ValueMissing
-	// ValueUnreadable: the message stands for offsets of the dead-letter topic that cannot be read. It cannot be sent.
+	// ValueUnreadable: the message represents offsets of the dead-letter topic that cannot be read. It cannot be sent.
 	ValueUnreadable
 )
 
@@ -167,7 +168,7 @@ type Origin struct {
 type Confidence string
 
 const (
-	// FromMapping: a rule of the mapping named the topic.
+	// FromMapping: a mapping rule, made by operators or in the configuration, named the topic.
 	FromMapping Confidence = "mapping"
 	// FromHeader: a recognised header named the topic.
 	FromHeader Confidence = "header"

@@ -372,10 +372,10 @@ type Quarantine interface {
 	// QuarantineRest is over, no other call returns the same record.
 	TakeQuarantined(ctx context.Context) (*entity.Quarantined, error)
 
-	// Release stores a batch with the one message of a quarantined record, which has the record's id and source, as
-	// Store does, and ends the quarantine in the same step. If the store refuses the message again, the record stays in
-	// quarantine and the error is entity.ErrRefused. When the record is not in quarantine any more, Release stores
-	// nothing.
+	// Release stores a batch as Store does. Its only message is made from a record in quarantine, and has the record's
+	// id and source. In the same step the record leaves quarantine. If the store refuses the message again, the record
+	// stays in quarantine and the error is entity.ErrRefused. When the record is not in quarantine any more, Release
+	// stores nothing.
 	Release(ctx context.Context, batch Batch) (Stored, error)
 
 	// DeleteQuarantined deletes a record from quarantine; it is not stored anywhere else.

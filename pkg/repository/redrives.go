@@ -66,7 +66,7 @@ type Selections interface {
 	// first.
 	Overlaps(ctx context.Context, r NewRedrive) ([]entity.Overlap, error)
 
-	// RedriveOverlaps does the same for the waiting messages of an existing redrive.
+	// RedriveOverlaps returns the other unfinished redrives in which waiting messages of an existing redrive wait too.
 	RedriveOverlaps(ctx context.Context, id uuid.UUID) ([]entity.Overlap, error)
 
 	// ReturnedErrors groups the messages that came back from a redrive by their error group and topics, the largest

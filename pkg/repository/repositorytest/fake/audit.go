@@ -30,8 +30,7 @@ func (s *Store) Trail(ctx context.Context, q repository.TrailQuery) ([]entity.Au
 	return entries, err
 }
 
-// represents reports whether e is the entry that stands for its request: the first of the request's entries that match
-// q.
+// represents reports whether e represents its request in a list: it is the first of the request's entries that match q.
 func (s *Store) represents(e entity.AuditEntry, q repository.TrailQuery) bool {
 	q.After, q.Until, q.Before = time.Time{}, time.Time{}, e.ID
 	return e.Cause.Call == uuid.Nil || !slices.ContainsFunc(s.trail, func(other entity.AuditEntry) bool {
@@ -46,7 +45,7 @@ func (s *Store) changedByRedrive(e entity.AuditEntry) bool {
 	})
 }
 
-// ofRequest returns e with the additional fields of an entry that stands for its request.
+// ofRequest returns e with the additional fields of an entry that represents its request.
 func (s *Store) ofRequest(e entity.AuditEntry, q repository.TrailQuery) entity.AuditEntry {
 	if !q.ByRequest {
 		return e

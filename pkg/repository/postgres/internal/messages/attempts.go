@@ -428,7 +428,7 @@ const expiredQuery = `
 	  AND (m.created_at, m.id) > (coalesce($2::timestamptz, '-infinity'), $3::uuid)
 	ORDER BY m.created_at, m.id LIMIT $4`
 
-// expiredOneQuery does the same as expiredQuery for one message.
+// expiredOneQuery returns one message if its claim has expired, with the columns of expiredQuery.
 const expiredOneQuery = `
 	SELECT ` + codec.StateColumns + `
 	FROM dlq.dlq_messages m LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id

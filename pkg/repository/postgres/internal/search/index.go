@@ -74,8 +74,8 @@ func (s *Indexer) AcquireIndexerLease(ctx context.Context, owner uuid.UUID, vers
 }
 
 // pendingQuery finds messages without a document. It continues at the position where the last call ended (walked_at,
-// archive_walked). It moves this position to the first message that it finds or, when it finds none, to ten seconds
-// ago, because a transaction that stores messages may take that long.
+// archive_walked). It moves this position to the first message that it finds. When it finds none, it moves the position
+// to ten seconds ago, because a transaction that stores messages may take that long.
 //
 // Transactions that take longer are the reason for a second position (mark, archive_mark). No message that appears
 // later is before the second position. Once a minute the query scans again from there. After such a scan, the second
