@@ -38,8 +38,8 @@ func session(t *testing.T, base, token string) string {
 	return fmt.Sprint(answer.StatusCode, " ", string(body))
 }
 
-// A token of the command is accepted, another token replaces it while the program runs, and the log
-// has neither.
+// The API accepts a token that the command printed; while the API runs, another token can replace the first one; and
+// the log contains neither token.
 func TestTokensRotateWithoutRestart(t *testing.T) {
 	t.Parallel()
 	first, firstEntry := newToken(t, "ana")
@@ -73,8 +73,8 @@ func TestTokensRotateWithoutRestart(t *testing.T) {
 	}
 }
 
-// The example file of the documents has no auth section and starts in production; the log states
-// the consequence.
+// Without an auth section, as in the documents' example file, the API starts in production, and its log has an error
+// about the missing authentication.
 func TestProductionWithoutAuthenticationIsAnErrorLine(t *testing.T) {
 	t.Parallel()
 	got := run(t, "api", nil, "--config", file(t, "app: {environment: production}\n"+unreachableDatabase))
@@ -95,7 +95,7 @@ func TestProductionWithoutAuthenticationIsAnErrorLine(t *testing.T) {
 	}
 }
 
-// A token that was entered in place of its hash is not part of the error.
+// When a configuration has a token where the hash of a token belongs, the error does not contain the token.
 func TestTokenInPlaceOfItsHashIsNotPrinted(t *testing.T) {
 	t.Parallel()
 	token, _ := newToken(t, "ana")

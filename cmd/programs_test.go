@@ -149,7 +149,8 @@ func TestStartUpErrorsWithADatabase(t *testing.T) {
 
 func TestMigrate(t *testing.T) {
 	t.Parallel()
-	postgrestest.URL(t) // its grants keep the cluster's roles alive meanwhile
+	// While this second database exists, its grants keep the migrations from dropping the roles of the whole cluster.
+	postgrestest.URL(t)
 	at := postgrestest.Empty(t)
 	newest := migrate.Latest()
 	of := func(environment string) string {
@@ -327,7 +328,7 @@ type ended struct {
 // run runs a program until it exits.
 func run(t *testing.T, program string, environ []string, args ...string) ended {
 	t.Helper()
-	path := binary(t, program) // may build it first
+	path := binary(t, program) // binary may build the program, which must not count as time of the run
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, args...)

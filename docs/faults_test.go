@@ -23,7 +23,7 @@ func proofs(t *testing.T) map[string][]string {
 	for _, entry := range strings.Split(read(t, "failure-modes.md"), "\n### ")[1:] {
 		fault, rest, _ := strings.Cut(entry, " ")
 		_, proof, _ := strings.Cut(rest, "**Proved by.**")
-		proof, _, _ = strings.Cut(proof, "\n\n") // the next chapter begins there
+		proof, _, _ = strings.Cut(proof, "\n\n") // a blank line ends the list of tests
 		for _, name := range testName.FindAllStringSubmatch(proof, -1) {
 			found[fault] = append(found[fault], name[1])
 		}
@@ -67,7 +67,7 @@ func TestGateIsRun(t *testing.T) {
 			}
 		}
 	}
-	// On a machine that lacks a tool, make leaves out some tests by name, but none of the gate's.
+	// On a machine that lacks a tool, make leaves out some tests by name, but no test of a fault in gate.
 	const lacking = `${left_out:+-skip "$left_out"}`
 	script := read(t, filepath.Join(root, "integration/needs.sh"))
 	for fault, names := range rows {

@@ -195,7 +195,7 @@ func (b *balancer) forget(conns ...net.Conn) {
 	}
 }
 
-// patron is a careful client: it keeps connections, and may repeat each request.
+// patron is a client that keeps its connections open. All of its requests may be repeated safely.
 type patron struct {
 	base   string
 	client *http.Client

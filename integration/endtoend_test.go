@@ -57,7 +57,7 @@ type endToEnd struct {
 	ids           map[string]string // message id by "topic/partition/offset"
 }
 
-// as reports failures to a subtest while that runs.
+// as makes failures count for a subtest while the subtest runs.
 func (e *endToEnd) as(t *testing.T) {
 	whole := e.t
 	set := func(t *testing.T) {
@@ -288,8 +288,9 @@ func (e *endToEnd) replays(t *testing.T) {
 	}
 }
 
-// groupReset deletes the consumer group's offsets after rows were deleted and archived. A new
-// record at the end of each log proves that the whole log was read again.
+// groupReset deletes the consumer group's offsets after messages were deleted and archived. The ingester then reads the
+// logs again from the start, and must store none of the old records again. A new record at the end of each log shows
+// when the ingester has read the whole log.
 func (e *endToEnd) groupReset(t *testing.T) {
 	e.as(t)
 	deleted := 0

@@ -9,8 +9,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestFaultProduceAnswersLost: Kafka's answers to produce requests are lost after the append, or
-// Kafka gets half a request, now and then and for longer than any timeout. No client gets a success
+// TestFaultProduceAnswersLost: Kafka's answers to produce requests are lost after the append, or Kafka gets only half
+// of a request. This happens to some requests, or to all requests for longer than any timeout. No client gets a success
 // for a record that is not in the topic, and repeated attempts publish no duplicates.
 func TestFaultProduceAnswersLost(t *testing.T) {
 	t.Parallel()
@@ -21,9 +21,9 @@ func TestFaultProduceAnswersLost(t *testing.T) {
 	luck := newChance(l)
 
 	for range pick(1, 4) {
-		kafka.Decide(luck.cutting) // messages in doubt now were not appended
+		kafka.Decide(luck.cutting) // no record of an attempt that is in doubt now was appended
 		l.retryUnderLosses(api, luck, partitions)
-		kafka.Decide(luck.losing(1)) // messages in doubt now were appended
+		kafka.Decide(luck.losing(1)) // the record of each attempt that is in doubt now was appended
 		l.retryUnderLosses(api, luck, partitions)
 		kafka.Decide(luck.losing(3))
 		l.retryUnderLosses(api, luck, 20)
@@ -55,7 +55,7 @@ func TestFaultProduceAnswersLost(t *testing.T) {
 	api.wantRunning()
 }
 
-// cutting breaks every connection within a produce request.
+// cutting breaks the connection in the middle of every produce request.
 func (c *chance) cutting(what string) proxy.Action {
 	if what != proxy.ProduceBegins {
 		return proxy.Pass()
@@ -93,9 +93,8 @@ func (c *chance) loseAnswer() proxy.Action {
 	return proxy.CutAtAnswer(nil)
 }
 
-// retryUnderLosses retries n messages individually, all at the same time. After a success, the
-// record must be in its topic. After an error it must not be, and the message must be in a state
-// from which it continues.
+// retryUnderLosses retries n messages individually, all at the same time. After a success, the record must be in its
+// topic. After an error it must not be, and the message must be in a state from which it can be retried.
 func (l *letters) retryUnderLosses(api *process, luck *chance, n int) {
 	l.t.Helper()
 	answers := l.clicks(l.somePending(n), api)

@@ -52,8 +52,9 @@ func TestFaultCommitAnswersLost(t *testing.T) {
 			if what == claimChange {
 				n = claimed.Add(1)
 			}
-			// A lost claim ends a run, or its batch must wait until the claim has expired; a lost
-			// result is requested again, and must not be lost for too long.
+			// After a lost answer to a claim, the retry-all ends, or the batch must wait until the claim has expired, so only
+			// one claim loses its answer. A statement that stores a result is repeated after a lost answer, so many of its
+			// answers may be lost, but not one after the other for too long.
 			if n == point || what == resultChange && luck.of(2) || what == otherChange && luck.of(5) {
 				return luck.loseCommit(what)
 			}
@@ -63,9 +64,10 @@ func TestFaultCommitAnswersLost(t *testing.T) {
 		database.Decide(nil)
 		l.wantNoFalseSuccess()
 	}
-	l.redrivesOver() // so that they do not compete with the clicks
+	l.redrivesOver() // so that these redrives do not compete with the single retries below
 	least["retry succeeded"], least["retry not confirmed"] = 1, 1
-	for round := 0; round < 6 && !luck.enough(least); round++ { // most losses are recovered
+	// Several rounds are necessary because the product repeats most statements whose answer was lost, so few retries fail.
+	for round := 0; round < 6 && !luck.enough(least); round++ {
 		l.stored(100)
 		database.Decide(func(what string) proxy.Action {
 			if luck.of(3) {
@@ -83,8 +85,8 @@ func TestFaultCommitAnswersLost(t *testing.T) {
 	api.wantRunning()
 }
 
-// clickUnderLosses retries n messages individually, all at the same time. After a success the
-// record must be in its topic; after an error it may be there too.
+// clickUnderLosses retries n messages individually, all at the same time. After a success the record must be in its
+// topic; after an error the record may also be there.
 func (l *letters) clickUnderLosses(api *process, luck *chance, n int) {
 	l.t.Helper()
 	answers := l.clicks(l.somePending(n), api)
@@ -102,8 +104,8 @@ func (l *letters) clickUnderLosses(api *process, luck *chance, n int) {
 	}
 }
 
-// loseCommit lets a statement commit and loses the answer, with or without breaking the connection;
-// or it breaks the connection at an earlier moment.
+// loseCommit lets a statement commit and drops the answer, and then breaks the connection or leaves it open; or it
+// breaks the connection before it is known whether the statement was committed.
 func (c *chance) loseCommit(what string) proxy.Action {
 	switch c.intN(8) {
 	case 0, 1:

@@ -139,7 +139,8 @@ func TestFaultDatabaseDiskFull(t *testing.T) {
 	l.wantResolvedOnce()
 }
 
-// wantStillHonest: while nothing can be stored, a retry is either refused or really done.
+// wantStillHonest: while PostgreSQL cannot store anything, a retry is refused, or it returns success and its record is
+// in the original topic.
 func (l *letters) wantStillHonest(api *process) {
 	l.t.Helper()
 	answers := l.clicks(l.somePending(10), api)
@@ -194,7 +195,7 @@ func TestFaultKafkaDiskFull(t *testing.T) {
 	for range pick(1, 3) {
 		l.produce(5000, nil)
 		l.waitStored()
-		l.slow(time.Second) // so that most of it remains when the disk is full
+		l.slow(time.Second) // so that most messages are still unsent when the disk is full
 		id := l.begin(api)
 		point := l.with("RESOLVED") + 1 + l.random.IntN(1000)
 		eventually(t, 30*time.Second, "some messages are resolved", func() bool { return l.with("RESOLVED") >= point })

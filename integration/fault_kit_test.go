@@ -88,7 +88,7 @@ func (c *chance) count(what string) {
 	c.counts[what]++
 }
 
-// enough reports whether everything has happened at least that often.
+// enough reports whether every fault has occurred at least as often as least demands.
 func (c *chance) enough(least map[string]int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,7 +100,7 @@ func (c *chance) enough(least map[string]int) bool {
 	return true
 }
 
-// wantCounted fails a test in which too few faults occurred: it proves nothing.
+// wantCounted fails a test in which too few faults occurred, because such a test proves nothing.
 func (c *chance) wantCounted(t *testing.T, least map[string]int) {
 	t.Helper()
 	c.mu.Lock()

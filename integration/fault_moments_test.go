@@ -25,9 +25,9 @@ func nameMoment(text string) string {
 // forEver is longer than any test: a test that holds a request breaks its connection later.
 const forEver = time.Hour
 
-// killAt kills a process when the nth occurrence of a step passes through a proxy. The step never
-// arrives: the proxy holds it, and its connection is broken later, so that everything before it is
-// done and the step itself is not. The channel is closed after the kill.
+// killAt kills a process when the nth occurrence of a step passes through a proxy. The step never arrives at the
+// server: the proxy holds it, and its connection is broken later. So the server has done everything before the step,
+// but not the step. The channel is closed after the kill.
 func killAt(way *proxy.Proxy, p *process, moment string, nth int64) <-chan struct{} {
 	killed := make(chan struct{})
 	var seen atomic.Int64
@@ -52,9 +52,9 @@ type moments struct {
 	luck                  *chance
 }
 
-// TestFaultKilledAtNamedMoments: programs are killed between two of their steps, as seen on the
-// network. The remaining state proves that the kill hit each moment; the next program then corrects
-// it.
+// TestFaultKilledAtNamedMoments: programs are killed between two of their steps, as seen on the network. For each
+// moment, the state after the kill proves that the program was killed at that moment; then the next program corrects
+// the state.
 func TestFaultKilledAtNamedMoments(t *testing.T) {
 	t.Parallel()
 	own, kafkaWay := proxiedKafka(t, nil)
@@ -208,7 +208,7 @@ func (m *moments) lost(asked <-chan answer) {
 	}
 }
 
-// settled: the next API finds the outcome of the claims in the log, and continues the redrive.
+// settled: the next API finds the outcome of the claims in the log of the original topic, and continues the redrive.
 func (m *moments) settled(held int, status string) {
 	m.t.Helper()
 	before := m.settledAs(status)
@@ -221,8 +221,8 @@ func (m *moments) settled(held int, status string) {
 	api.stop()
 }
 
-// settledAs returns how many attempts were settled from the log with that result. A message that
-// was returned to PENDING may have been sent since.
+// settledAs returns how many attempts were settled from the log with the given status. It counts attempts, not
+// messages, because a message that was returned to PENDING may have been sent again since then.
 func (m *moments) settledAs(status string) (n int) {
 	m.t.Helper()
 	check.NoError(m.t, m.db.Get(&n, `SELECT count(*) FROM dlq.attempts WHERE actor = 'settler' AND to_status = $1`, status))

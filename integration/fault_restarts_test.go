@@ -42,9 +42,9 @@ func TestFaultDatabaseRestarts(t *testing.T) {
 	api.wantRunning()
 }
 
-// TestFaultBrokerStandsStill: during a retry-all the broker is suspended for longer than any
-// timeout, while its connections stay open, and then processes the requests that it had received;
-// another time it shuts down normally and returns later.
+// TestFaultBrokerStandsStill: during a retry-all the broker is suspended for longer than any timeout, while its
+// connections stay open, and then processes the requests that it had received; in a second part, the broker shuts down
+// normally and is started again later.
 func TestFaultBrokerStandsStill(t *testing.T) {
 	t.Parallel()
 	own := ownStack(t, stack.Options{Kafka: true})
@@ -59,7 +59,7 @@ func TestFaultBrokerStandsStill(t *testing.T) {
 			lasting(pick(14*time.Second, 30*time.Second)) // longer than a claim's expiry
 			return own.ResumeKafka()
 		})
-		l.retryTheRest(api) // so that the next silence does not use up a last attempt
+		l.retryTheRest(api) // so that no message is at its last attempt when the next silence begins
 	}
 	l.interrupted(api, luck, "stop and start", pick(4000, 6000), func() error {
 		if err := own.StopKafka(); err != nil {
@@ -95,8 +95,8 @@ func (l *letters) interrupted(api *process, luck *chance, what string, n int, fa
 	l.wantNoFalseSuccess()
 }
 
-// waitLeaders waits until every partition of a topic answers. After a long absence, a broker must
-// register again.
+// waitLeaders waits until every partition of a topic answers. After a long silence, a broker must first register with
+// the controller again.
 func (c *cluster) waitLeaders(topic string) {
 	c.t.Helper()
 	var ask []kafka.OffsetRequest
@@ -112,9 +112,8 @@ func (c *cluster) waitLeaders(topic string) {
 	})
 }
 
-// retryAllToPoint starts a retry-all and returns at a random moment of it: some more messages are
-// resolved, at most most. If a request ends before, because of an earlier fault, it is repeated, as
-// its answer asks.
+// retryAllToPoint starts a retry-all and returns at a random moment of it, after at most most further messages were
+// resolved. If the request ends before that moment because of an earlier fault, it is repeated, as its answer demands.
 func (l *letters) retryAllToPoint(api *process, most int) <-chan answer {
 	l.t.Helper()
 	at := l.with("RESOLVED") + 1 + l.random.IntN(most)

@@ -78,7 +78,7 @@ func (l *letters) whileSlow(api *process, network *proxy.Proxy, luck *chance, na
 		len(l.sent)-before, l.count("true")-before, l.with("RESOLVED")-resolved)
 	network.Slow(proxy.Slowness{})
 	l.wantNoFalseSuccess()
-	if pick(false, true) { // a short run skips this wait for the expiry of a claim
+	if pick(false, true) { // a short run leaves out this wait for the expiry of a claim
 		l.finished(api, id)
 		eventually(l.t, 40*time.Second, "every abandoned claim is settled", func() bool { return l.with("RETRYING") == 0 })
 	}

@@ -84,8 +84,8 @@ func (l *letters) wantUntouched(topic string, n int) {
 	}
 }
 
-// TestFaultTargetMissing: messages whose original topic was deleted stay PENDING and show the
-// reason; other messages are published; when the topic is back, so are the first ones.
+// TestFaultTargetMissing: messages whose original topic was deleted stay PENDING and show the reason; other messages
+// are published; when the topic exists again, its messages are published too.
 func TestFaultTargetMissing(t *testing.T) {
 	t.Parallel()
 	const missing, neighbours = 30, 200
@@ -188,9 +188,8 @@ func (c *cluster) set(topic, name, value string) {
 	}
 }
 
-// TestFaultTargetRefused: the cluster denies write access to an original topic. Its messages keep
-// their attempts and show the reason; other messages are published; when access is granted, so are
-// the first ones.
+// TestFaultTargetRefused: the cluster denies write access to an original topic. Its messages keep their attempts and
+// show the reason; other messages are published; when access is granted, its messages are published too.
 func TestFaultTargetRefused(t *testing.T) {
 	t.Parallel()
 	const refused, neighbours = 30, 200
@@ -236,8 +235,8 @@ func TestFaultTargetRefused(t *testing.T) {
 	}
 }
 
-// wantRefused retries one message of a topic. A reason that is known before the attempt is 409, a
-// refusal by the broker is 502.
+// wantRefused retries one message of a topic. The API answers 409 when the reason is known before the attempt, and 502
+// when the broker refuses the record.
 func (l *letters) wantRefused(api *process, topic string, want int) {
 	l.t.Helper()
 	status, body := api.try(http.MethodPost, "/api/v1/dlq/messages/"+l.some("original_topic = '"+topic+"'")+"/retry", nil)

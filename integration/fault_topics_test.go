@@ -54,8 +54,8 @@ func TestFaultTopicGrows(t *testing.T) {
 	}
 }
 
-// grow adds partitions to a topic. It replaces the tests' own client, so that this knows them at
-// once.
+// grow adds partitions to a topic. It replaces the tests' own client, because a new client knows the added partitions
+// at once.
 func (s *system) grow(topic string, to int) {
 	s.t.Helper()
 	res, err := s.kafka.admin.CreatePartitions(s.t.Context(), &kafka.CreatePartitionsRequest{
@@ -79,8 +79,8 @@ func (l *letters) produceInto(first, end, n int) {
 	l.kafka.produce(records...)
 }
 
-// TestFaultTargetGrows: an API that has already sent to a topic also sends to partitions added
-// since; before they exist, a record goes to the partition of its key.
+// TestFaultTargetGrows: an API that has already sent to a topic also sends to partitions added since; while a record's
+// own partition does not exist in the target topic, the record goes to the partition of its key.
 func TestFaultTargetGrows(t *testing.T) {
 	t.Parallel()
 	const n = 40
@@ -156,7 +156,7 @@ func (l *letters) lostWhileStanding(ingester *process, lost int) int {
 	l.t.Helper()
 	before := ingester.metric("dlq_ingest_records_lost_total")
 	ingester.signal(syscall.SIGSTOP)
-	for range 5 { // a pending fetch returns with the first of these records
+	for range 5 { // the ingester's pending fetch returns the first of these records
 		l.produce(100, nil)
 	}
 	l.kafka.deleteBefore(l.source, l.kafka.logEnds(l.source))

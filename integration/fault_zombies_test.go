@@ -10,9 +10,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestFaultZombieAPI: replicas are suspended during a retry-all for longer than their claims live.
-// Another replica settles the claimed messages and publishes them; then the suspended ones resume
-// with the same messages in memory.
+// TestFaultZombieAPI: replicas are suspended during a retry-all until their claims have expired. Another replica
+// settles the claimed messages and publishes them; then the suspended replicas resume, with the same messages in
+// memory.
 func TestFaultZombieAPI(t *testing.T) {
 	t.Parallel()
 	own, kafka := proxiedKafka(t, nil)
@@ -27,7 +27,7 @@ func TestFaultZombieAPI(t *testing.T) {
 	for round := range pick(1, 6) {
 		l.stored(4000)
 		l.slow(300 * time.Millisecond)
-		// Two stop at a certain step, the third one at a random moment.
+		// Two replicas are suspended at a certain step, the third replica at a random moment.
 		zombies := []*process{
 			l.startReady("api", impatient("DLQ_REDRIVE_WORKERS=2", kafkaBy(kafka))...),
 			l.startReady("api", impatient("DLQ_REDRIVE_WORKERS=2", databaseBy(database))...),
@@ -60,7 +60,7 @@ func TestFaultZombieAPI(t *testing.T) {
 		l.retryTheRest(awake)
 		for n, z := range zombies {
 			z.signal(syscall.SIGCONT)
-			l.awaitBroken(asked[n]) // its claims have been settled by others
+			l.awaitBroken(asked[n]) // other replicas have settled the claims of this retry-all
 			z.wantRunning()
 			z.stop()
 		}
@@ -71,8 +71,8 @@ func TestFaultZombieAPI(t *testing.T) {
 	awake.wantRunning()
 }
 
-// stopAt suspends a process when the nth occurrence of a step passes through a proxy, which then
-// forwards it. The channel is closed after that.
+// stopAt suspends a process when the nth occurrence of a step passes through a proxy, and closes the channel. The proxy
+// then forwards the step.
 func stopAt(way *proxy.Proxy, p *process, moment string, nth int64) <-chan struct{} {
 	stopped := make(chan struct{})
 	var seen atomic.Int64
@@ -94,8 +94,8 @@ func (l *letters) stopAtRandom(p *process) {
 	p.signal(syscall.SIGSTOP)
 }
 
-// TestFaultHundredClicks: a hundred operators retry the same ten messages at the same moment, on
-// two replicas. For each message one of them publishes it; all others get 409.
+// TestFaultHundredClicks: a hundred operators retry the same ten messages at the same moment, on two replicas. For each
+// message, one retry publishes the record, and all others get 409.
 func TestFaultHundredClicks(t *testing.T) {
 	t.Parallel()
 	const messages = 10

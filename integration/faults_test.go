@@ -306,8 +306,8 @@ func makeDatabase(t *testing.T, own *stack.Stack) string {
 	return u.String()
 }
 
-// TestZombieIngester: an ingester that is suspended for longer than its session resumes with
-// records in memory that another ingester has stored meanwhile.
+// TestZombieIngester: an ingester that is suspended for longer than its session resumes with records in memory that
+// another ingester has stored meanwhile. No record is lost or stored twice.
 func TestZombieIngester(t *testing.T) {
 	t.Parallel()
 	l := newLetters(newSystem(t))
@@ -347,8 +347,8 @@ func (p *process) signal(sig syscall.Signal) {
 	p.program.Signal(sig)
 }
 
-// TestRestartedConsumerGroupKeepsCommittedOffsets: tools that show the consumer group's lag show
-// none when there is none, however the ingester ended.
+// TestRestartedConsumerGroupKeepsCommittedOffsets: however the ingester ended, tools that show the consumer group's lag
+// show a lag of 0 when all records are stored.
 func TestRestartedConsumerGroupKeepsCommittedOffsets(t *testing.T) {
 	t.Parallel()
 	l := newLetters(newSystem(t))

@@ -11,8 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// TestInvariantsNoticeWhatIsWrong breaks each promise by hand, without the programs, and expects
-// the checker to report exactly that: a checker proves something only if it detects errors.
+// TestInvariantsNoticeWhatIsWrong breaks each promise by hand, without the programs, and expects the checker to report
+// exactly that promise: a checker that detects no errors proves nothing.
 func TestInvariantsNoticeWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	l := newLetters(newSystem(t))

@@ -62,7 +62,7 @@ func (l *letters) account() *account {
 	return a
 }
 
-// took notes records that Kafka has acknowledged.
+// took remembers records that Kafka has acknowledged.
 func (a *account) took(records ...*kgo.Record) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -71,15 +71,15 @@ func (a *account) took(records ...*kgo.Record) {
 	}
 }
 
-// resolved notes that a client got a success.
+// resolved remembers that a client got a success for this message.
 func (a *account) resolved(id string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.sent[id] = true
 }
 
-// deletes notes that a deletion is about to be requested. The audit trail shows whether it
-// happened.
+// deletes remembers that the test is about to request the deletion of a message. The audit trail shows whether it was
+// deleted.
 func (a *account) deletes(id, position string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -131,7 +131,7 @@ func (a *account) rows() (rows []kept) {
 	return rows
 }
 
-// wantKept checks I1 and I2: the logs of the dead-letter topics against the rows.
+// wantKept checks I1 and I2: it compares the logs of the dead-letter topics with the rows.
 func (a *account) wantKept(rows []kept) {
 	a.t.Helper()
 	log := map[string]*kgo.Record{}
@@ -179,7 +179,7 @@ func (a *account) complain(what string, which []string) {
 	}
 }
 
-// same distinguishes null and empty.
+// same reports whether a and b are equal; null differs from empty.
 func same(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
 
 // framed encodes headers as they are stored: their number, then each key and value after its
@@ -228,10 +228,11 @@ type trial struct {
 	Edited    *[]byte `db:"edited"` // the edited value, if an edit set one
 }
 
-// takenOver is the verdict of attempts with an unknown outcome that an operator has accepted.
+// takenOver is the verdict of an attempt whose outcome stays unknown, because an operator has decided not to wait for
+// it.
 const takenOver = "abandoned"
 
-// wantSent checks I4: the logs of the original topics against the attempts.
+// wantSent checks I4: it compares the logs of the original topics with the attempts.
 func (a *account) wantSent(rows []kept) {
 	a.t.Helper()
 	var trials []trial
@@ -258,7 +259,7 @@ func (a *account) wantSent(rows []kept) {
 		inLog[attempt]++
 		messages[id]++
 		if _, deleted := a.deleted[id]; deleted && letters[id] == nil {
-			continue // its history was deleted too
+			continue // the message was deleted, and its attempts with it
 		}
 		t := attempts[attempt]
 		if t == nil || t.Message.String() != id || t.Topic != r.Topic || t.To != "RESOLVED" && (t.Verdict == nil || *t.Verdict != takenOver) {
@@ -274,7 +275,7 @@ func (a *account) wantSent(rows []kept) {
 	a.wantEachSent(rows, byMessage, inLog, messages)
 }
 
-// wantEachSent checks the opposite direction: each attempt that counts as sent has its record.
+// wantEachSent checks the other direction of I4: each attempt that counts as sent has its record in the log.
 func (a *account) wantEachSent(rows []kept, byMessage map[string][]*trial, inLog, messages map[string]int) {
 	a.t.Helper()
 	var missing, doubled, often, promised []string
@@ -349,7 +350,8 @@ func (a *account) countActions(action string) map[string]int {
 	return counts
 }
 
-// arrows lists the allowed transitions by action. It repeats the product's own table on purpose.
+// arrows lists the allowed transitions by action. It does not use the product's own table, so that the test notices a
+// mistake there.
 var arrows = map[string][]string{
 	"retry":   {"PENDING>RETRYING", "RETRYING>RETRYING"},
 	"attempt": {"RETRYING>RESOLVED", "RETRYING>PENDING", "RETRYING>DEAD"},
@@ -379,7 +381,8 @@ func (a *account) wantHistory(rows []kept) {
 		if !known {
 			before = "PENDING"
 		}
-		// The start of an attempt is in the audit trail only if a client requested that message.
+		// An attempt that a client did not request leaves no audit entry when it starts, so the entry of its end may come
+		// directly after PENDING.
 		follows := e.From == before || e.From == "RETRYING" && before == "PENDING" || e.From == "" && !known
 		if !slices.Contains(arrows[e.Action], e.From+">"+e.To) || !follows {
 			illegal = append(illegal, fmt.Sprintf("message %s: %s moved it from %q to %q when it was %q", e.ID, e.Action, e.From, e.To, before))
@@ -394,7 +397,7 @@ func (a *account) wantHistory(rows []kept) {
 	a.wantAttemptsNoted(rows, ends)
 }
 
-// wantPresent: the last state in the audit trail is the message's state.
+// wantPresent: the last state of a message in the audit trail is its state in its row.
 func (a *account) wantPresent(rows []kept, now map[uuid.UUID]string) {
 	a.t.Helper()
 	var elsewhere []string
@@ -416,7 +419,7 @@ func (a *account) wantPresent(rows []kept, now map[uuid.UUID]string) {
 	a.complain("I5: messages are not what the audit trail says", elsewhere)
 }
 
-// wantAttemptsNoted: each attempt has one end in the history, and the same in the audit trail.
+// wantAttemptsNoted: each attempt has ended once in its message's history, and as often in the audit trail.
 func (a *account) wantAttemptsNoted(rows []kept, ends map[uuid.UUID]int) {
 	a.t.Helper()
 	var counted []struct {
@@ -509,8 +512,8 @@ func (a *account) watch() *watch {
 	return w
 }
 
-// look asks Kafka first: rows only increase, so offsets that were committed then must be stored by
-// now.
+// look reads the committed offsets from Kafka before it reads the rows from PostgreSQL: the number of rows only
+// increases, so all records below those offsets must be stored by the time of the second read.
 func (w *watch) look(ctx context.Context) {
 	committed := map[string]map[int]int64{}
 	for _, topic := range w.a.sources {

@@ -149,8 +149,7 @@ func (l *letters) await(asked <-chan answer) answer {
 	}
 }
 
-// redrivesOver waits until no redrive is running: a redrive continues after its client was sent
-// away.
+// redrivesOver waits until no redrive is running: a redrive may still run after its client has got an answer.
 func (l *letters) redrivesOver() {
 	l.t.Helper()
 	eventually(l.t, 2*time.Minute, "every redrive is over", func() bool {
@@ -237,7 +236,7 @@ func (l *letters) wantResolvedOnce() {
 	l.account().wantInvariants()
 }
 
-// ids returns the index in sent by message id.
+// ids returns, by message id, the index of the message's record in sent.
 func (l *letters) ids() map[string]int {
 	l.t.Helper()
 	var rows []struct {

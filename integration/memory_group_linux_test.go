@@ -13,8 +13,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// memoryLimit makes the runtime collect garbage before a limit is reached, as the manifests do. The
-// pages of the program's executable count towards the limit too.
+// memoryLimit makes the runtime collect garbage before a limit is reached, as the manifests do. The pages of the
+// program's executable count towards the limit too, so the runtime gets only 80 % of it.
 func memoryLimit(limit int64) string { return fmt.Sprintf("GOMEMLIMIT=%d", limit*8/10) }
 
 // confine puts a new program into its own control group with that memory limit, where the machine

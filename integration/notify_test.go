@@ -25,7 +25,7 @@ func TestNotificationsSurviveKilledProcesses(t *testing.T) {
 	n.startReady("ingester")
 	n.up()
 
-	// Refused once, then in progress at the receiver when the API dies.
+	// A receiver first refuses the delivery. The API dies while a receiver is answering.
 	n.hook.does(refuses)
 	n.chat.does(refuses)
 	n.fails("com.acme.Timeout", "the stock service is late")
@@ -36,7 +36,7 @@ func TestNotificationsSurviveKilledProcesses(t *testing.T) {
 	n.hook.waitFor("a notification in hand", func(d delivery) bool { return d.event == first && d.answer == 0 })
 	n.api.kill()
 
-	// No API runs while this happens.
+	// No API runs while these dead letters arrive.
 	n.fails("com.acme.NoSuchArticle", "article is gone")
 	second := event{"group_new", n.groupOf("com.acme.NoSuchArticle")}
 	n.hook.does(takes)
@@ -44,7 +44,7 @@ func TestNotificationsSurviveKilledProcesses(t *testing.T) {
 	n.up()
 	n.delivered(first, second)
 
-	// The events are stored, and wait for the next delivery.
+	// The events are already stored, and their deliveries wait to be repeated.
 	n.hook.does(refuses)
 	n.chat.does(refuses)
 	died := event{"message_dead", n.target}
@@ -201,7 +201,7 @@ func (n *notified) wantOneIDEach(events ...event) {
 	}
 }
 
-// wantSlack expects that Slack has accepted, for each part, a text that contains it.
+// wantSlack expects that Slack has accepted, a text that contains each of the parts.
 func (n *notified) wantSlack(parts ...string) {
 	n.t.Helper()
 	for _, part := range parts {

@@ -31,7 +31,8 @@ func (o *operators) pointer(to *kgo.Record) {
 	o.kafka.produce(r)
 }
 
-// KIP-1191: a missing value is not a tombstone. The retry publishes the record from its topic.
+// A broker with KIP-1191 can write dead letters without a value, which only point to the failed record. The retry must
+// not publish a tombstone: it publishes the failed record, which it reads from its topic.
 func TestOperators_APointerSendsTheRecordItPointsTo(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t, followPointers)
@@ -70,7 +71,7 @@ func TestOperators_APointerSendsTheRecordItPointsTo(t *testing.T) {
 
 func sameHeader(a, b kgo.RecordHeader) bool { return a.Key == b.Key && bytes.Equal(a.Value, b.Value) }
 
-// A pointer to a deleted topic shows that reason, and publishes nothing.
+// When the topic of the failed record was deleted, the message shows that reason, and a retry publishes nothing.
 func TestOperators_APointerToWhatIsGoneSaysSo(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t, followPointers)

@@ -22,9 +22,8 @@ type quarantineList struct {
 	NextCursor string `json:"next_cursor"`
 }
 
-// TestQuarantine: an added constraint refuses some records. All other records arrive, of unrelated
-// topics too; kills in the middle neither lose nor duplicate any; and the refused ones arrive once
-// the constraint is gone.
+// TestQuarantine: an added constraint refuses some records. All other records arrive, of unrelated topics too; kills in
+// the middle neither lose nor duplicate any; and the refused records are stored once the constraint is gone.
 func TestQuarantine(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
@@ -70,7 +69,7 @@ func TestQuarantine(t *testing.T) {
 	})
 	ingester.kill()
 
-	for round := range 4 { // killed while it splits a batch
+	for round := range 4 { // the ingester is killed while it splits a batch
 		from := 200 + 300*round
 		before, _, quarantined := counts()
 		produce(from, from+300, func(n int) bool { return n%10 == 0 })
@@ -95,7 +94,7 @@ func TestQuarantine(t *testing.T) {
 		status, _ := api.try(http.MethodGet, "/api/v1/dlq/messages/"+list.Records[0].ID, nil)
 		return status == http.StatusOK
 	})
-	s.startReady("ingester") // every start retries all of them
+	s.startReady("ingester") // an ingester that starts tries all quarantined records again
 	arrived("nothing is in quarantine", 200+4*300, 5, 0)
 	var positions int
 	if err := s.db.Get(&positions, `SELECT count(DISTINCT (dlq_partition, dlq_offset)) FROM dlq.dlq_messages m JOIN dlq.topics t ON t.id = m.dlq_topic_id WHERE t.name = $1`, topic); err != nil || positions != 1400 {

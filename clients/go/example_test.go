@@ -9,8 +9,8 @@ import (
 	client "github.com/dlq-manager/dlq-manager/clients/go"
 )
 
-// Messages that failed for the same cause are sent back, two of them first: when more
-// than half of these fail again, the others are not sent.
+// The example sends back the messages that failed with the same cause, two of them first. If more than half of the
+// returned messages fail again, it does not send the others.
 func Example() {
 	ctx := context.Background()
 	api, err := client.NewClientWithResponses("http://127.0.0.1:8080", client.WithToken(os.Getenv("DLQ_TOKEN")))
@@ -21,7 +21,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if groups.JSON200 == nil { // a refusal is not an error of the client
+	if groups.JSON200 == nil { // when the API refuses a request, err is nil
 		log.Fatal(groups.JSONDefault.Error.Message)
 	}
 	for _, group := range groups.JSON200.Groups {
@@ -37,7 +37,7 @@ func Example() {
 	}
 }
 
-// Exports may be larger than memory.
+// An export may be larger than the program's memory.
 func ExampleExport() {
 	api, err := client.NewClient("http://127.0.0.1:8080")
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 // Exported is the result of an export.
 type Exported struct {
 	Messages int64
-	Complete bool // false: the limit was reached, and more match
+	Complete bool // false: the limit was reached, and more messages match
 }
 
 // Export writes every matching message to out as it arrives. An answer that ends early, or without the number of its
@@ -46,7 +46,7 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("%d %s: %s", e.Status, e.Failed.Error.Code, e.Failed.Error.Message)
 }
 
-// refused reads an error; bodies of errors are short.
+// refused returns the error of an answer. It reads the body into memory, because bodies of errors are short.
 func refused(res *http.Response) *RefusedError {
 	e := &RefusedError{Status: res.StatusCode}
 	_ = json.NewDecoder(io.LimitReader(res.Body, 1<<20)).Decode(&e.Failed) // a proxy's answer may not be JSON

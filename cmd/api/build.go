@@ -40,7 +40,7 @@ type parts struct {
 	service *redrive.Service
 	heart   *heartbeat.Heart // nil: no heartbeats are sent
 
-	// These are nil without a database.
+	// The fields below are nil without a database.
 	finder *search.Worker
 	filler *search.PayloadFiller
 	teller *notify.Notifier
@@ -125,7 +125,8 @@ func (p *parts) buildServer(store repository.Core) error {
 	return p.mountConsole()
 }
 
-// decoding is what the parts of the program get where a schema registry is configured; zero where none is.
+// decoding holds what the search index, the redrives and the REST server need to decode records by their schemas. It is
+// zero when no schema registry is configured.
 type decoding struct {
 	search  []search.Option
 	redrive redrive.Schemas
@@ -215,8 +216,8 @@ func (p *parts) buildPublisher() (publisher, error) {
 	return made, err
 }
 
-// checks returns the readiness checks. Kafka's state is shown but never makes the API unready: reads
-// work without Kafka, and a retry reports by itself that it cannot be made.
+// checks returns the readiness checks. Kafka's state is shown but never makes the API unready: reads work without
+// Kafka, and a retry that cannot be sent answers with its own error.
 func (p *parts) checks() []rest.Check {
 	database := rest.Check{Name: "database", Probe: alive, Passed: "in memory"}
 	if p.db != nil {
@@ -234,7 +235,7 @@ func (p *parts) checks() []rest.Check {
 		Probe: func(ctx context.Context) error {
 			group := p.base.Config.Kafka.ConsumerGroup
 			states, err := p.cluster.GroupStates(ctx)
-			if err == nil && states[group] == "" { // it does not exist, or is hidden from this user
+			if err == nil && states[group] == "" { // the consumer group does not exist, or this user may not see it
 				err = p.cluster.CheckDescribe(ctx, group)
 			}
 			return ingesterFault(states, err, group)
@@ -247,7 +248,8 @@ var (
 	errUnknownIngester = errors.New("not known")
 )
 
-// ingesterFault derives from the states of consumer groups whether any ingester runs. The texts are public.
+// ingesterFault derives from the states of consumer groups whether any ingester runs. Every client may see the texts of
+// its errors.
 func ingesterFault(states map[string]string, err error, group string) error {
 	if err != nil {
 		return errUnknownIngester
@@ -273,7 +275,7 @@ func (p *parts) wait(ctx context.Context) error {
 	return p.shareSigningKeys(ctx)
 }
 
-// workers runs the background work until ctx ends. It returns when none of it is in progress.
+// workers runs the background work until ctx ends. It returns after all of this work has stopped.
 func (p *parts) workers(ctx context.Context) {
 	var all sync.WaitGroup
 	if p.cluster != nil {

@@ -71,8 +71,8 @@ func (a *awayRuns) LatestArchiveRuns(context.Context) (last, complete *repositor
 	return nil, nil, a.err
 }
 
-// Missing metrics look like an archiver that never ran. The log therefore states once which of the
-// two it is.
+// When the metrics are missing, an operator cannot see whether the archiver never ran or the database does not answer.
+// If the database does not answer, the log says so, once.
 func TestArchiveCollector_SaysOnceThatItCannotTell(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

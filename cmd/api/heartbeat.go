@@ -21,8 +21,8 @@ func (p *parts) buildHeart(store repository.Core) {
 }
 
 // heartbeats returns the error group of heartbeat messages, computed as the ingester computes it from the same
-// configuration, and their topic. Notifications exclude both, even if this program sends no heartbeats, because
-// another program may send them.
+// configuration, and their topic. Notifications exclude this error group and this topic, even if this program sends no
+// heartbeats, because another program may send heartbeats.
 func heartbeats(cfg heartbeat.Config, maker *fingerprint.Fingerprinter) notify.Quiet {
 	quiet := notify.Quiet{Groups: []uuid.UUID{maker.Fingerprint(heartbeat.Class, heartbeat.Message, "").ID()}}
 	if cfg.Topic != "" {

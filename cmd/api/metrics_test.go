@@ -72,7 +72,7 @@ func TestMetrics_BucketsAreNamedAlikeInBothFormats(t *testing.T) {
 	}
 }
 
-// oneFormat finds the matchers that it should find, and no others.
+// oneFormat reports the expressions that match whole numbers in only one of the two spellings, and no other expression.
 func TestOneFormat(t *testing.T) {
 	t.Parallel()
 	for expression, wrong := range map[string]bool{
@@ -88,8 +88,8 @@ func TestOneFormat(t *testing.T) {
 
 var bound = regexp.MustCompile(`\b(?:le|quantile)\s*(=~|!~|!=|=)\s*("(?:[^"\\]|\\.)*")`)
 
-// oneFormat returns the first matcher that accepts only one of the two spellings of a whole number,
-// or "" if there is none.
+// oneFormat returns the first matcher that accepts only one of the two spellings of a whole number, 5 or 5.0, or "" if
+// there is none.
 func oneFormat(t *testing.T, expression string) string {
 	t.Helper()
 	for _, m := range bound.FindAllStringSubmatch(expression, -1) {

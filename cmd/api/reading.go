@@ -47,12 +47,12 @@ func (r *reading[T]) current(ask func(context.Context) (T, error)) (value T, kno
 	return r.value, r.known
 }
 
-// read calls ask and waits at most stateTimeout. A driver may ignore its context while a server is
-// silent, so read returns without it, and starts no second query while the first is pending.
+// read calls ask and waits at most stateTimeout. A driver may ignore its context while a server is silent, so read
+// returns before the driver does, and starts no second query while the first is pending.
 func (r *reading[T]) read(ask func(context.Context) (T, error)) (value T, err error) {
 	if r.pending != nil {
 		select {
-		case <-r.pending: // its answer is too old
+		case <-r.pending: // the answer of the query that timed out is too old
 			r.pending = nil
 		default:
 			return value, errNoAnswer
@@ -79,8 +79,8 @@ func (r *reading[T]) read(ask func(context.Context) (T, error)) (value T, err er
 	}
 }
 
-// report logs when queries start to fail and when they work again: scrapes never stop, and a
-// missing metric looks like a metric without values.
+// report logs when queries start to fail and when they work again. It logs no other query, because scrapes never stop;
+// and it must log these two, because a missing metric looks like a metric without values.
 func (r *reading[T]) report(err error) {
 	if r.log == nil || r.silent == (err != nil) {
 		return

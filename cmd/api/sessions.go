@@ -33,8 +33,8 @@ func (p *parts) buildAuth() error {
 	return err
 }
 
-// shareSigningKeys loads the signing keys from the database, unless a file provides them, so that
-// every replica and every restart verifies signatures of the others. It retries until ctx ends.
+// shareSigningKeys loads the signing keys from the database, unless a file provides them, so that every replica accepts
+// what another replica has signed, also after a restart. It retries until ctx ends.
 func (p *parts) shareSigningKeys(ctx context.Context) error {
 	if p.signer.HasFile() {
 		return nil

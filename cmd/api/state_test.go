@@ -97,8 +97,8 @@ func (w withFinished) TopicTotals(ctx context.Context, names []string) ([]reposi
 	return append(topics, repository.TopicTotal{Topic: "done", Counts: map[entity.Status]int64{entity.Resolved: 1}}), err
 }
 
-// The store adds up the topics that are not labels, so that the collector does not hold their
-// names.
+// The store adds up the messages of all topics that metrics do not name, so that the collector never holds the names of
+// these topics.
 func TestStateCollector_CountsTopicsThatAreNotNamedTogether(t *testing.T) {
 	t.Parallel()
 	labels := telemetry.NewTopicLabels()

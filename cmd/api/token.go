@@ -21,7 +21,8 @@ type tokenOrder struct {
 	days   int
 }
 
-// maxDays limits a token's life, so that it does not outlive its owner.
+// maxDays is the longest time in days for which a token can be valid: a token must not stay valid long after its owner
+// has left.
 const maxDays = 3650
 
 func (o *tokenOrder) flags(flags *pflag.FlagSet) {

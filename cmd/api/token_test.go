@@ -16,7 +16,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/auth"
 )
 
-// The printed entry, used as a file, makes the printed token valid.
+// When the printed entry is the content of the tokens file, the API accepts the printed token.
 func TestTokenNew(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder

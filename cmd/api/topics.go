@@ -14,11 +14,11 @@ const (
 	// topicsInterval is the time between two queries of the cluster's topics.
 	topicsInterval = 15 * time.Second
 
-	// topicsFresh is the maximum age of the list of topics: older than that, the broker does not answer.
+	// topicsFresh is the maximum age of the list of topics. An older list shows that the broker does not answer.
 	topicsFresh = 2*topicsInterval + 5*time.Second
 )
 
-// topics knows which topics the cluster has, by the list that watch reads.
+// topics knows which topics the cluster has. It uses the list that watch reads regularly.
 type topics struct {
 	inspector rest.Inspector
 	now       func() time.Time
@@ -30,7 +30,7 @@ type topics struct {
 
 func newTopics() *topics { return &topics{now: time.Now} }
 
-// watch reads the topics of the cluster, and passes their names on, until ctx ends.
+// watch reads the topics of the cluster regularly until ctx ends, and calls pass with their names.
 func (t *topics) watch(ctx context.Context, cluster *broker.Cluster, pass func(names []string)) {
 	ticker := time.NewTicker(topicsInterval)
 	defer ticker.Stop()
@@ -60,7 +60,8 @@ func (t *topics) set(names []string) {
 	t.names, t.readAt = known, t.now()
 }
 
-// Exists implements rest.Topics. A name that is not in the list may be that of a new topic: the cluster is asked for it.
+// Exists implements rest.Topics. For a name that is not in the list, Exists asks the cluster, because the topic may be
+// new.
 func (t *topics) Exists(ctx context.Context, names ...string) map[string]bool {
 	exists := map[string]bool{}
 	var absent []entity.ReplayQuestion

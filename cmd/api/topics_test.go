@@ -10,7 +10,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// inspected answers for single topics; those that are not in it are unknown.
+// inspected answers questions about single topics. A topic that is not in exists gets the answer "not known".
 type inspected struct {
 	exists map[string]bool
 	asked  int
@@ -32,7 +32,8 @@ func (*inspected) IngestLag(context.Context, []repository.IngestPosition) map[st
 	return nil
 }
 
-// A topic that is not in the list is asked for, because it may be new; without a recent list nothing is known.
+// Exists asks the cluster about a topic that is not in the list, because the topic may be new; without a recent list,
+// Exists knows nothing about any topic.
 func TestTopicsExist(t *testing.T) {
 	t.Parallel()
 	now, cluster := time.Now(), &inspected{exists: map[string]bool{"gone": false, "new": true}}

@@ -14,7 +14,7 @@ import (
 // reminder is the time between two log lines about an unprotected production API.
 const reminder = time.Hour
 
-// newAuthDisabled returns the gauge that the alert uses.
+// newAuthDisabled returns the gauge for the alert about an API without authentication.
 func newAuthDisabled(mode string) prometheus.Gauge {
 	gauge := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "dlq_auth_disabled",
@@ -26,8 +26,8 @@ func newAuthDisabled(mode string) prometheus.Gauge {
 	return gauge
 }
 
-// complainUnprotected logs an error at once, and then every hour until ctx ends, that in production
-// every client may do anything. Outside production, and with authentication, it returns at once.
+// complainUnprotected logs an error at once and then every hour until ctx ends: the API runs in production without
+// authentication, so every client may do anything. Outside production, and with authentication, it returns at once.
 func complainUnprotected(ctx context.Context, cfg program.Config, log *zap.Logger) {
 	if cfg.Auth.Mode != auth.ModeNone || !cfg.Production() {
 		return

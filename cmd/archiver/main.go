@@ -1,5 +1,5 @@
-// The program archiver moves finished messages to the archive and deletes messages whose time there
-// is over. It runs once, or on a schedule.
+// The program archiver moves finished messages to the archive and deletes messages from the archive when their time
+// there is over. The program runs once, or on a schedule.
 package main
 
 import (
@@ -36,7 +36,7 @@ func run(ctx context.Context, args, environ []string, stdout io.Writer) error {
 		return errors.New("the configuration has no database section: there is nothing to archive")
 	}
 	err = work(ctx, base, *schedule)
-	if ctx.Err() != nil { // asked to stop: committed batches stay, the next run continues
+	if ctx.Err() != nil { // the program was asked to stop: committed batches stay archived, and the next run continues
 		base.Log.Info("stopped")
 		return nil
 	}
@@ -50,7 +50,7 @@ func work(ctx context.Context, base program.Base, schedule string) error {
 		return err
 	}
 	defer func() { _ = db.Close() }()
-	// One connection holds the archiver's lock, one works, and one cancels the work at shutdown.
+	// One connection holds the archiver's lock, a second one works, and a third one cancels the work at shutdown.
 	db.SetMaxOpenConns(max(3, base.Config.Database.MaxOpenConns))
 	if err := migrate.Check(ctx, db.DB); err != nil {
 		return err

@@ -1,5 +1,5 @@
-// The program ingester stores every record of every dead-letter topic in the database. Any number
-// may run; the consumer group divides the partitions among them.
+// The program ingester stores every record of every dead-letter topic in the database. Any number of ingesters may run;
+// the consumer group divides the partitions among them.
 package main
 
 import (
@@ -44,8 +44,8 @@ func run(ctx context.Context, args, environ []string, stdout io.Writer) error {
 	if !base.Config.HasKafka() {
 		return errors.New("the configuration names no kafka.brokers: there is nothing to read from")
 	}
-	// Batches of megabytes are allocated and dropped all the time: at worst, the buffered bytes are in memory
-	// twice.
+	// The ingester allocates and drops batches of megabytes all the time. At worst, memory holds the buffered bytes twice:
+	// once in use, and once as garbage that is not collected yet.
 	program.NeedMemory(2*base.Config.Ingest.BufferBytes + 48<<20)
 	if base, err = base.WithTracing(ctx, "ingester"); err != nil {
 		return err
@@ -113,7 +113,8 @@ func serve(ctx context.Context, base program.Base) error {
 	return nil
 }
 
-// both combines a probe of a dependency with the last error of the ingester's own use of it.
+// both returns a probe that fails with the last error of the ingester's own work with a dependency, and otherwise
+// probes the dependency itself.
 func both(probe func(context.Context) error, learnt func() error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if err := learnt(); err != nil {

@@ -20,7 +20,8 @@ const (
 	connectTasks = 4
 	connectBatch = 2000
 
-	// connectTimeout limits one ingest: a worker whose tasks have failed does not exit.
+	// connectTimeout limits one ingest: a worker whose tasks have failed does not exit, so without a limit the ingest
+	// would never end.
 	connectTimeout = 5 * time.Minute
 )
 
@@ -47,7 +48,7 @@ func kafkaConnect(ctx context.Context, s *side) []figure {
 	c.size = s.kafka.produce(ctx, prefix+"-0", c.n)
 	for i := range 2 * connectPairs {
 		turn := c.ingester
-		if (i+1)/2%2 == 1 { // both come first equally often
+		if (i+1)/2%2 == 1 { // each of the two products comes first equally often
 			turn = c.sink
 		}
 		d := s.database(ctx, "connect", prefix)

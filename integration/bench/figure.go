@@ -53,7 +53,7 @@ func (f figure) text() string {
 	return number(f.Value) + " " + f.Unit
 }
 
-// section is a measured stretch of work.
+// section holds the measurements of one piece of work.
 type section struct {
 	n      int
 	took   time.Duration

@@ -10,7 +10,7 @@ import (
 
 const (
 	ingestTopics  = 10
-	retriedTopics = 2 // the first of them, which the part retry republishes
+	retriedTopics = 2 // the first two topics, whose messages the part retry republishes
 )
 
 func (b *bench) topicName(n int) string { return fmt.Sprintf("%s-%d", b.id, n) }
@@ -65,8 +65,8 @@ func (b *bench) fillTopics(ctx context.Context) {
 	}
 }
 
-// messages returns the name of the table or view that has the keys, values and headers of messages. It depends on
-// the commit that is measured: a view in later ones, the table of messages before.
+// messages returns the name of the table or view that has the keys, values and headers of messages. Later commits have
+// the view dlq.messages; in earlier commits the table dlq.dlq_messages has these columns.
 func (d *database) messages(ctx context.Context) string {
 	if d.has(ctx, "dlq.messages") {
 		return "dlq.messages"

@@ -30,9 +30,9 @@ func connect(brokers []string) *cluster {
 	client := must(kgo.NewClient(
 		kgo.SeedBrokers(brokers...),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		kgo.ProducerBatchCompression(kgo.NoCompression()), // as Spring's default
+		kgo.ProducerBatchCompression(kgo.NoCompression()), // the default of Spring's producer
 		kgo.MetadataMinAge(100*time.Millisecond),          // detects new topics soon
-		kgo.UnknownTopicRetries(-1),                       // or late, on a busy machine
+		kgo.UnknownTopicRetries(-1),                       // a busy machine may detect a new topic late
 	))
 	return &cluster{client: client, admin: kadm.NewClient(client), random: rand.New(rand.NewPCG(1, 2))}
 }
@@ -87,8 +87,8 @@ func (c *cluster) held(ctx context.Context, topic string) (total int64) {
 func deadLetterTopic(name string) string { return name + ".dlq.v1" }
 func originalTopic(name string) string   { return name + ".events.v1" }
 
-// letter returns the n-th dead letter of a name: a JSON value of 1 KB and the eight headers of
-// Spring's recoverer.
+// letter returns the n-th dead letter for the topics that name stands for: a JSON value of 1 KB and the eight headers
+// of Spring's recoverer.
 func (c *cluster) letter(name string, n int) *kgo.Record {
 	partition := n % partitions
 	return &kgo.Record{

@@ -1,15 +1,14 @@
-// Command bench measures the programs: it runs them as processes and uses them over HTTP and Kafka,
-// with its own Kafka and PostgreSQL, which write to disk as in production:
+// Command bench measures the programs: it runs them as processes and uses them over HTTP and Kafka, with its own Kafka
+// and PostgreSQL, which write to disk as in production:
 //
 //	bench [-only PART,PART] [-scale S] [-json FILE] [-write]
 //	bench -base COMMIT [-pairs N] [-only PART,PART] [-scale S] [-json FILE]
 //
-// It prints one table in Markdown; -write puts it into docs/benchmarks.md. With -base it also
-// builds the programs of a commit, measures both in turn, and prints for each figure both medians,
-// their ratio and its 95 % interval. Each commit has its own databases, which its own program
-// migrates. The benchmark itself uses dlq.dlq_messages, its archive and views. It shows a figure
-// only if the counts that the figure depends on are right. It runs on Linux and needs the whole
-// machine.
+// It prints one table in Markdown; -write puts it into docs/benchmarks.md. With -base it also builds the programs of a
+// commit, measures both in turn, and prints for each figure both medians, their ratio and its 95 % interval. Each
+// commit has its own databases, which its own program migrates. The benchmark's own SQL uses only dlq.dlq_messages, its
+// archive and the views. It shows a figure only if the counts that the figure depends on are right. It runs on Linux
+// and needs the whole machine.
 package main
 
 import (

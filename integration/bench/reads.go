@@ -26,8 +26,8 @@ const (
 	maxAnswer = 1000 // ms, p99 of a search
 )
 
-// ask sends requests one at a time over one connection, and returns p50 and p99. The list messages
-// of the first answer must have at least least members.
+// ask sends requests one at a time over one connection, and returns p50 and p99. The list messages of the first answer
+// must have at least as many members as least says.
 func (s *side) ask(ctx context.Context, p program, name string, least int, paths ...string) []figure {
 	var times []time.Duration
 	work := timed(func() int {
@@ -106,7 +106,7 @@ func (p program) deepPage(ctx context.Context) (path string) {
 			NextCursor string `json:"next_cursor"`
 		}
 		p.call(ctx, http.MethodGet, fmt.Sprintf("/api/v1/messages?limit=%d%s", deepSize, cursor), &page)
-		if page.NextCursor == "" { // a small table
+		if page.NextCursor == "" { // the table has fewer pages than deepPages
 			break
 		}
 		cursor = "&cursor=" + url.QueryEscape(page.NextCursor)
@@ -164,8 +164,8 @@ const (
 	mixedLoaded  = 30 * time.Second
 	mixedGrace   = 5 * time.Second // time for answers after the last request was due
 
-	maxSearch = 2000 // ms, p99 during a flood
-	maxTimes  = 3    // the quiet p99, of all other reads during a flood
+	maxSearch = 2000 // ms, p99 of a search during a flood
+	maxTimes  = 3    // p99 of all other reads during a flood, as a multiple of their p99 without a flood
 )
 
 // mixed measures reads while records arrive.

@@ -28,7 +28,7 @@ type row struct {
 	*compared
 }
 
-// compared holds the figure of both commits.
+// compared holds the two commits' medians of a figure, and their ratio.
 type compared struct {
 	Base     float64    `json:"base"`     // median
 	Ratio    float64    `json:"ratio"`    // median of the ratios of all pairs

@@ -9,8 +9,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// TestTheLockLeavesTheRegistryOpen: the lock file names no registry, so that each builder can use
-// their own; checksums prove that the packages are equal.
+// TestTheLockLeavesTheRegistryOpen: the lock file names no registry, so that everyone who builds the console can use a
+// registry of their own; checksums prove that the packages are equal.
 func TestTheLockLeavesTheRegistryOpen(t *testing.T) {
 	t.Parallel()
 	lock, err := os.ReadFile(filepath.Join(repository(t.Fatalf), "pkg/console/web/package-lock.json"))

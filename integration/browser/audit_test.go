@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// auditing: a person's change of many messages is one row of the audit trail, which unfolds; changes by dlq-manager
-// itself are folded away.
+// auditing: when a person changes many messages at once, the audit trail shows one row, which opens to show each
+// change; changes by dlq-manager itself are folded into closed rows.
 func auditing(t *testing.T, site *Site) {
 	const why = "the truck is gone: OPS-12"
 	original, _ := site.Topics("trail")

@@ -19,7 +19,7 @@ const axeFile = "pkg/console/web/node_modules/axe-core/axe.min.js"
 type violation struct {
 	ID, Impact, Help string
 	Nodes            []struct {
-		Target  []any // selectors; a list is a path into frames
+		Target  []any // selectors; an element that is a list of selectors leads into frames
 		Summary string
 	}
 }
@@ -49,9 +49,9 @@ const runAxe = `axe.run(%s, {
 // thousands of elements.
 const axePatience = 2 * time.Minute
 
-// Axe checks the page for accessibility: WCAG 2.2 AA and best practices in light colours, and
-// contrast in dark colours. A problem fails the test, which goes on. The page must not change
-// meanwhile. In limits the check to an element. Rules in except are known to be broken there.
+// Axe checks the page for accessibility: WCAG 2.2 AA and best practices in light colours, and contrast in dark colours.
+// A problem fails the test but does not end it. The page must not change during the check. In limits the check to an
+// element. The check ignores the rules in except, which the page is known to break.
 func (b *Browser) Axe(except ...string) {
 	b.t.Helper()
 	everything := `["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]`

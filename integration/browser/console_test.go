@@ -2,8 +2,8 @@ package browser
 
 import "testing"
 
-// TestNothingHereYet: an installation without messages says how to begin, an unknown page says so,
-// and the API's document is public.
+// TestNothingHereYet: without messages, the pages say that they have nothing to show yet; the page of an unknown
+// message says that it was not found; and the API's document needs no sign-in.
 func TestNothingHereYet(t *testing.T) {
 	t.Parallel()
 	site := NewEmptySite(t)
@@ -32,7 +32,7 @@ func TestNothingHereYet(t *testing.T) {
 		b := Open(t, site.URL)
 		b.Visit("/docs")
 		b.WaitText("openapi.yaml")
-		// The page has an equal section for each operation: one section is enough.
+		// The page has an equal section for each operation: it is enough to check one section.
 		b.In("main > header").Axe()
 		b.In("main > section:first-of-type").Axe()
 		b.Screenshot("docs")

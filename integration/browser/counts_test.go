@@ -11,8 +11,8 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// counted is a number on a page, and the SQL that counts the same. least counts what the number must
-// hold at least while messages are stored; empty: all of it.
+// counted is a number on a page, and sql counts the same. While messages are being stored, a page may count only some
+// of them: then least counts the messages that the number must at least include. An empty least means all of them.
 type counted struct{ page, selector, sql, least string }
 
 const (
@@ -101,7 +101,7 @@ func TestEveryCount(t *testing.T) {
 			}
 			text := b.Text(c.selector)
 			if text == "–" && !exact {
-				continue // not counted yet
+				continue // the page shows a dash because it has not counted yet
 			}
 			s.await(c.page+" knows the number", func() bool {
 				if text == "–" {

@@ -94,8 +94,9 @@ func editing(t *testing.T, site *Site) {
 	}
 }
 
-// writing uses the editor: it checks what is typed, leads to the problem and to the member that the error names, and lays text
-// out without a change to any number. The form has the text, also without the editor.
+// writing uses the editor: it checks the text while the user types, moves to the place of a mistake and to the member
+// that an error names, and formats the text without changing any number. Without scripts, the form has a plain field
+// for the text.
 func writing(b *Browser, id string) {
 	const numbers = `{"n":12345678901234567890,"currency":"DM","rate":1.0,"limit":1e400,"none":[]}`
 	b.Visit("/messages/" + id)

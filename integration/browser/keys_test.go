@@ -8,8 +8,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/integration/shop"
 )
 
-// keyboard: every list is used with keys alone, an action opens its confirmation and never fires by one key, and
-// nothing happens while the user types.
+// keyboard: every list can be used with keys alone; the key of an action opens a confirmation, so one key alone never
+// changes a message; and nothing happens while the user types.
 func keyboard(t *testing.T, site *Site) {
 	b := Open(t, site.URL)
 	for _, list := range []string{"/", "/messages", "/groups", "/topics"} {
@@ -45,7 +45,7 @@ func keyboard(t *testing.T, site *Site) {
 	b.WaitPath(message + "/edit")
 }
 
-// palette: pages, actions, topics and searches are found by a few letters.
+// palette: in the command palette, a few letters find pages, actions, topics and searches.
 func palette(t *testing.T, site *Site) {
 	b := Open(t, site.URL)
 	b.Visit("/")
@@ -72,7 +72,8 @@ func palette(t *testing.T, site *Site) {
 	b.WaitPath("/redrives/new?action=retry")
 }
 
-// searching: what one copies from a log finds its message, what is typed is completed, and matches are visible.
+// searching: a text copied from a log finds its message, the search field suggests completions while the user types,
+// and matches are highlighted.
 func searching(t *testing.T, site *Site) {
 	_, dead := site.Topics("searched")
 	letters := []Letter{
@@ -122,7 +123,8 @@ func searching(t *testing.T, site *Site) {
 	b.Look("messages-found")
 }
 
-// plainPages: without scripts the search takes fields, a selection shows its actions, and colours can be chosen.
+// plainPages: without scripts, the search field accepts conditions such as status:pending, the actions appear when a
+// message is selected, and the user can choose the colours.
 func plainPages(t *testing.T, site *Site) {
 	b := Open(t, site.URL)
 	b.WithoutScripts()

@@ -144,7 +144,7 @@ func (s *Site) AwaitMessages(what, topic string, ok func([]Stored) bool) {
 	s.await(what, func() bool { return ok(s.Messages(topic)) })
 }
 
-// withKafka calls do with its own client.
+// withKafka calls do with a Kafka client that it opens and closes.
 func (s *Site) withKafka(do func(context.Context, *kgo.Client) error) {
 	s.t.Helper()
 	client, err := kgo.NewClient(

@@ -238,8 +238,8 @@ func selecting(b *Browser, list string) {
 	b.WaitGone("on other pages") // the bar is gone too
 }
 
-// chooseFirst selects the first message, and no other of the page, until the page shows the text said: a click before
-// the scripts of a page run has no effect.
+// chooseFirst selects the first message and no other message of the page. It repeats this until the page shows the text
+// said, because a click before the scripts of the page run has no effect.
 func (b *Browser) chooseFirst(said string) {
 	b.t.Helper()
 	b.Wait("the first message to be selected", fmt.Sprintf(`(() => {

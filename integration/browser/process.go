@@ -32,8 +32,8 @@ var shared struct {
 	err     error
 }
 
-// Closing returns m, followed by closing the browser and removing the programs, for TestMain.
-// Without it the browser ends with the process, and its folder remains.
+// Closing is for TestMain: it returns a Run that runs m, closes the browser and removes the programs. Without it the
+// browser ends with the process, and its folder remains.
 func Closing(m interface{ Run() int }) interface{ Run() int } { return closing{m} }
 
 type closing struct{ tests interface{ Run() int } }
@@ -84,8 +84,8 @@ func launch() (*process, error) {
 	return p, p.awaitStart(path, end)
 }
 
-// awaitStart starts the browser, which ends with the context that starts it. The time limit is
-// therefore a timer that is stopped, not a deadline.
+// awaitStart starts the browser. The browser ends when the context that it was started with ends, so that context
+// cannot have a deadline. The time limit of the start is a timer instead, which is stopped after the start.
 func (p *process) awaitStart(path string, end context.CancelFunc) error {
 	clock := time.AfterFunc(startPatience, end)
 	defer clock.Stop()

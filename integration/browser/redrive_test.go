@@ -48,16 +48,16 @@ func redriving(t *testing.T, site *Site) {
 	one.In("#progress").WaitText("running")
 	one.In("#items").WaitText("b-1")
 	one.In("#items").WaitText("too slow")
-	one.In("#items").WaitText("published") // the table is live
+	one.In("#items").WaitText("published") // the table updates itself
 
-	other.Click("Retry 60 messages") // of a preview that was made before
+	other.Click("Retry 60 messages") // the button of a preview that was made before the redrive began
 	other.WaitText("Another redrive has some of these")
 	other.WaitText("started a redrive over")
 	other.Look("redrive-overlap")
 
 	other.Visit(one.Path())
 	other.In("#progress").WaitText("running")
-	one.In("#moves").Click("Pause") // one click
+	one.In("#moves").Click("Pause") // needs no confirmation
 	one.WaitText("The redrive was paused")
 	one.In("#progress").WaitText("paused")
 	other.In("#progress").WaitText("paused")
@@ -69,11 +69,13 @@ func redriving(t *testing.T, site *Site) {
 	other.WaitText("The redrive was resumed")
 	one.In("#progress").WaitText("running")
 
-	other.In("#moves").Click("Cancel") // a form that is open stays
+	other.In("#moves").Click("Cancel") // opens the form, which stays open when the page updates itself
 	move(one, "Cancel")
 	one.WaitText("The redrive was cancelled")
 	other.In("#progress").WaitText("cancelled")
-	other.Click("Cancel the redrive") // this page is out of date, and the redrive is as wanted
+	// This page does not show yet that the redrive is cancelled. The request succeeds all the same, because it asks for
+	// the state that the redrive already has.
+	other.Click("Cancel the redrive")
 	other.WaitText("The redrive was cancelled")
 	other.Look("redrive-cancelled")
 }

@@ -129,7 +129,8 @@ func (s *Site) prepareShop() {
 	s.t.Helper()
 	cfg := shop.DefaultConfig()
 	cfg.Brokers, cfg.Prefix, cfg.Burst, cfg.Registry = stacktest.Kafka(s.t), s.Prefix, shopBurst, s.registry
-	// Only the test ends causes, and after the opening the shop sends nothing.
+	// These times are longer than any test: only the test ends the causes of failures, and after the opening the shop
+	// produces no records.
 	cfg.Outage, cfg.CatalogueLag, cfg.Interval = time.Hour, time.Hour, time.Hour
 	var err error
 	if s.Shop, err = shop.New(cfg, io.Discard); err == nil {

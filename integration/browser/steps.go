@@ -217,8 +217,8 @@ func (b *Browser) Count(selector string) (n int) {
 	return n
 }
 
-// step repeats do until it reports no problem and no error. A page that is replaced meanwhile is an
-// error; the next attempt uses the new page.
+// step repeats do until it reports no problem and no error. When another page replaces the page while do runs, do
+// returns an error, and the next attempt uses the new page.
 func (b *Browser) step(what string, do func(ctx context.Context) (problem string, err error)) {
 	b.t.Helper()
 	ctx, cancel := b.bounded()

@@ -15,7 +15,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// tokens: a viewer sees everything except masked data, and why the buttons are disabled.
+// tokens: a viewer sees everything except masked data, and sees why the buttons are disabled.
 func tokens(t *testing.T, site *Site) {
 	original, _ := site.Topics("secrets")
 	stored := site.Fail("secrets", Letter{
@@ -36,7 +36,7 @@ func tokens(t *testing.T, site *Site) {
 	b.Look("sign-in")
 	b.Fill("Token", "dlqm_wrong")
 	b.Click("Sign in with the token")
-	b.WaitText("Invalid or expired token") // and not the previous page
+	b.WaitText("Invalid or expired token") // waits for the page with the error, which has the same path as the page before
 	if !strings.Contains(b.Path(), "/sign-in") {
 		t.Errorf("a wrong token leads to %s, want the page to ask again", b.Path())
 	}

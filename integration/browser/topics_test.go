@@ -10,7 +10,8 @@ import (
 // for messages whose original topic is unknown.
 func topics(t *testing.T, site *Site) {
 	original, dead := site.Topics("lost")
-	site.createTopics(site.Prefix+"lost.v1", site.Prefix+"lost") // the name has several candidates
+	// With these topics, the original topic cannot be derived from the name of the dead-letter topic.
+	site.createTopics(site.Prefix+"lost.v1", site.Prefix+"lost")
 	site.Fail("lost", Letter{Value: `{"n":1}`, Original: "-"}, Letter{Value: `{"n":2}`, Original: "-"})
 
 	b := Open(t, site.URL)
@@ -56,8 +57,8 @@ func topics(t *testing.T, site *Site) {
 	b.WaitText("It does not exist in Kafka")
 }
 
-// silence: what Kafka does not answer is a dash with its reason on the page of a topic, and the numbers of the database
-// are there.
+// silence: on the page of a topic, a value that Kafka does not answer is shown as a dash with the reason, and the
+// numbers from the database are still shown.
 func silence(t *testing.T, site *Site) {
 	original, _ := site.Topics("silent")
 	site.Fail("silent", Letter{Value: `{"n":1}`, Group: "silent-readers"})

@@ -70,15 +70,15 @@ func (f *fragile) fill(t *testing.T) {
 	}
 }
 
-// on returns the same tab for a subtest, which failures then belong to.
+// on returns the same tab for a subtest, so that a failed step fails the subtest.
 func (b *Browser) on(t *testing.T) *Browser {
 	inner := *b
 	inner.t = t
 	return &inner
 }
 
-// TestTruth: what cannot be read is a dash with its reason, never zero, whichever server is
-// suspended; a page that gets no answers says so.
+// TestTruth: whichever server is suspended, a value that cannot be read is shown as a dash with its reason, never as
+// zero; a page that gets no answers from the API says so.
 func TestTruth(t *testing.T) {
 	t.Parallel()
 	f := newFragile(t)
@@ -95,7 +95,7 @@ func TestTruth(t *testing.T) {
 		if err := f.kafka.PauseKafka(); err != nil {
 			t.Fatal(err)
 		}
-		b.WaitText("Kafka does not answer") // by itself
+		b.WaitText("Kafka does not answer") // the open page updates itself
 		for _, path := range []string{"/", "/topics"} {
 			b.Visit(path)
 			b.WaitText("Kafka does not answer")
@@ -114,7 +114,7 @@ func TestTruth(t *testing.T) {
 
 	t.Run("Database", func(t *testing.T) {
 		b := b.on(t)
-		f.database.Slow(proxy.Slowness{Latency: time.Hour}) // as a suspended server
+		f.database.Slow(proxy.Slowness{Latency: time.Hour}) // like a suspended server, the database never answers
 		b.Visit("/")
 		b.WaitText("The database does not answer")
 		for _, id := range []string{"#all-pending", "#all-retrying", "#all-dead", "#recent", "#last-arrival", "#ingest-lag"} {

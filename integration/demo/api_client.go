@@ -101,12 +101,12 @@ const searchedPath = "$.status = SENT"
 
 // examples are the messages that the guide uses.
 type examples struct {
-	curable  example // its cause will end
-	hopeless example // its body stays broken
+	curable  example // the cause of its failure will end
+	hopeless example // its body stays unreadable
 	outage   example // a payment that failed in the outage
 	mistyped example // an order whose amount is a text
 	shipment example // Avro with a status that was renamed
-	invoice  example // Protobuf without a field that is needed now
+	invoice  example // Protobuf without a field that its consumer now needs
 }
 
 // awaitExamples returns when the API lists the expected number of messages for each topic, and a

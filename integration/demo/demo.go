@@ -85,7 +85,7 @@ func (d *demo) program(kind string) string { return filepath.Join(d.opts.bin, "d
 
 func (d *demo) startStack(ctx context.Context) (err error) {
 	d.out.say("starting PostgreSQL and Kafka (the first start downloads them, which takes a while)")
-	// Always its own servers: a shared cluster may already have the shop's topics.
+	// The demo always starts its own servers, because a shared cluster may already have the shop's topics.
 	d.stack, err = stack.Start(ctx, stack.Options{Postgres: true, Kafka: true, Fast: true, Own: true, Log: d.out})
 	return err
 }
@@ -201,8 +201,7 @@ func (d *demo) openShop(context.Context) error {
 	return nil
 }
 
-// guide waits for the first dead letters, ends the causes that can end, and prints what to try with
-// them.
+// guide waits for the first dead letters, makes the shop recover, and prints what to try with the messages.
 func (d *demo) guide(ctx context.Context) error {
 	examples, err := awaitExamples(ctx, d.site.api, d.shop.BurstFailures())
 	if err != nil {

@@ -217,7 +217,8 @@ func (d *running) acceptedKeys() []string {
 	return keys
 }
 
-// named returns what the guide names after a text, up to the next quotation mark.
+// named searches the guide for a text, and returns the characters that follow each occurrence, up to the next quotation
+// mark.
 func (d *running) named(after string) (names []string) {
 	d.t.Helper()
 	lines, _ := d.output()
@@ -238,7 +239,7 @@ func (d *running) shell(command string) string {
 	return string(out)
 }
 
-// awaitReturn waits for a message whose parent is the message of a command.
+// awaitReturn runs the command show, which prints a message, and waits for a return whose parent is that message.
 func (d *running) awaitReturn(show string) {
 	d.t.Helper()
 	var parent struct {
@@ -251,8 +252,7 @@ func (d *running) awaitReturn(show string) {
 	})
 }
 
-// awaitFinished waits until the redrive's canary was confirmed by evidence and the redrive has
-// finished.
+// awaitFinished waits until the redrive has finished and its canary was consumed.
 func (d *running) awaitFinished(show string) {
 	d.t.Helper()
 	var answer string
@@ -350,8 +350,8 @@ func leftovers(t *testing.T, dir string) []string {
 	return files
 }
 
-// openDir returns a folder that the PostgreSQL user can enter too; the test's temporary folder may
-// not be.
+// openDir returns a folder that the PostgreSQL user can enter too; the test's temporary folder may be closed to that
+// user.
 func openDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "demo-test-")

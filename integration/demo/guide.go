@@ -46,7 +46,7 @@ Try next, in another terminal:
 
 const guideEnd = "The shop continues: one record per second, and sometimes a dead letter."
 
-// renamed repairs a shipment.
+// renamed is the part of a request that repairs a shipment: it replaces the status that the schema has renamed.
 const renamed = `"patch": [{"op": "replace", "path": "/status", "value": "SHIPPED"}], "schema": "latest"`
 
 func tries(s site, e examples) []try {

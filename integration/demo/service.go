@@ -23,7 +23,7 @@ type program struct {
 	log  string
 }
 
-// service is a program that dies with this process.
+// service is a program that is killed when this process ends.
 type service struct {
 	program
 	*child.Process
@@ -39,7 +39,7 @@ func startService(p program) (*service, error) {
 	cmd := exec.Command(p.path, p.args...)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.Env = append(environ(os.Environ()), p.env...)
-	// When this process dies, a drain is useless: the servers die too.
+	// SIGKILL, because it is useless to drain when this process dies: the servers die with it.
 	process, err := child.Start(cmd, syscall.SIGKILL)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", p.name, err)
@@ -47,7 +47,7 @@ func startService(p program) (*service, error) {
 	return &service{program: p, Process: process}, nil
 }
 
-// environ removes variables that would change the programs' settings: their file must decide.
+// environ removes variables that would change the programs' settings: only their configuration file must set them.
 func environ(all []string) []string {
 	var kept []string
 	for _, entry := range all {

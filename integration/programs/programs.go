@@ -38,7 +38,7 @@ type Config struct {
 	// matches the names of the dead-letter topics.
 	Broker, Group, Pattern string
 
-	// More is YAML of further sections: none of app, log, server, database, kafka and ingest.
+	// More is YAML of further sections. It must not contain app, log, server, database, kafka or ingest.
 	More string
 }
 

@@ -10,7 +10,7 @@ type Action struct {
 	hold    time.Duration
 }
 
-// answers is how the proxy treats the upstream's bytes.
+// answers says how the proxy treats the upstream's bytes.
 type answers int
 
 const (

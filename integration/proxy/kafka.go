@@ -24,7 +24,7 @@ func KafkaRequests() Matcher { return &kafkaMatcher{} }
 
 type kafkaMatcher struct {
 	head []byte // the part of size and key read so far
-	left int    // bytes of the request still to read after them
+	left int    // bytes of the request that still follow the size and the key
 }
 
 // A request begins with its size and its key; the size includes the key.

@@ -21,7 +21,7 @@ type link struct {
 	mu      sync.Mutex // guards the fields below
 	answers answers
 	until   []byte
-	answer  []byte // end of the current lost answer, to find until in it
+	answer  []byte // last bytes of the answer that is being lost, in which deliver searches for until
 	over    bool   // the client has disconnected
 }
 
@@ -50,8 +50,8 @@ func (l *link) end() {
 	}
 }
 
-// cut resets the client. The upstream may still have bytes to read, so it gets an end after them,
-// not a reset.
+// cut resets the client. The upstream may still have bytes to read, so its connection is ended after these bytes, not
+// reset.
 func (l *link) cut() {
 	l.end()
 	reset(l.client)

@@ -53,7 +53,7 @@ func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 // Port returns the port of Addr.
 func (p *Proxy) Port() int { return p.listener.Addr().(*net.TCPAddr).Port }
 
-// To sets the upstream of later connections, as host:port; an empty address closes them at once.
+// To sets the upstream of later connections, as host:port; with an empty address, later connections are closed at once.
 func (p *Proxy) To(upstream string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -31,8 +31,8 @@ func (p *Proxy) slow() Slowness {
 	return p.slowness
 }
 
-// With a limited bandwidth and no Piece, bytes are sent in pieces of boundedPiece. Pauses accumulate
-// until they reach shortestPause.
+// With a limited bandwidth and no Piece, bytes are sent in pieces of boundedPiece. Short pauses are added up, and the
+// pacer waits only when their sum reaches shortestPause.
 const (
 	boundedPiece  = 4 << 10
 	shortestPause = 5 * time.Millisecond

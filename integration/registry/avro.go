@@ -19,8 +19,9 @@ func checkAvro(text string, used map[string]string) error {
 	for name := range used {
 		types[name] = true
 	}
-	// A schema may also use types within the schemas that it references, which were checked when
-	// they were registered. They are in no order, so one may need a type of a later one.
+	// A schema may also use the types of the schemas that it references, which were checked when they were registered.
+	// Here the referenced schemas are in no order, so one may need a type of another that comes later: that is why all of
+	// them are read as many times as there are schemas.
 	for range used {
 		for _, referenced := range used {
 			_ = types.checkText(referenced)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// faults are the failures that a registry shows. The zero value is none.
+// faults are the failures that a registry shows. The zero value has no failure.
 type faults struct {
 	down     bool
 	delay    time.Duration
@@ -17,24 +17,23 @@ type faults struct {
 	redirect string
 }
 
-// Down makes the registry close each connection without an answer, or ends this.
+// Down(true) makes the registry close each connection without an answer; Down(false) ends this failure.
 func (r *Registry) Down(on bool) { r.fail(func(f *faults) { f.down = on }) }
 
-// Delay makes the registry wait before each answer. Zero ends this.
+// Delay makes the registry wait before each answer. Zero ends this failure.
 func (r *Registry) Delay(d time.Duration) { r.fail(func(f *faults) { f.delay = d }) }
 
-// Status makes the registry answer every request with an HTTP status. Zero ends this.
+// Status makes the registry answer every request with an HTTP status. Zero ends this failure.
 func (r *Registry) Status(code int) { r.fail(func(f *faults) { f.status = code }) }
 
-// Garbage makes the registry answer 200 with a text that is not JSON, or ends this.
+// Garbage(true) makes the registry answer 200 with a text that is not JSON; Garbage(false) ends this failure.
 func (r *Registry) Garbage(on bool) { r.fail(func(f *faults) { f.garbage = on }) }
 
-// Huge makes the registry answer 200 with a body of n bytes, which is valid JSON from 14 bytes on.
-// Its length is not announced. Zero ends this.
+// Huge makes the registry answer 200 with a body of n bytes, which is valid JSON from 14 bytes on. Its length is not
+// announced. Zero ends this failure.
 func (r *Registry) Huge(n int) { r.fail(func(f *faults) { f.huge = n }) }
 
-// RedirectTo makes the registry redirect every request to the same path below url. An empty url
-// ends this.
+// RedirectTo makes the registry redirect every request to the same path below url. An empty url ends this failure.
 func (r *Registry) RedirectTo(url string) { r.fail(func(f *faults) { f.redirect = url }) }
 
 // Heal ends all failures.

@@ -38,7 +38,8 @@ func checkNames(payload []byte) error {
 	return nil
 }
 
-// textsAt returns the text at a path, or the texts of the list there. The name of a claim may itself contain dots.
+// textsAt returns the text at a path, or the texts of the list at the path. The name of a claim may itself contain
+// dots.
 func textsAt(claims map[string]any, path string) []string {
 	value, found := claims[path]
 	if !found {

@@ -23,8 +23,8 @@ const CallbackPath = "/sign-in/callback"
 // The authentication modes.
 const (
 	ModeNone  = "none"  // every client that reaches the port has all roles
-	ModeToken = "token" // configured tokens
-	ModeOIDC  = "oidc"  // tokens signed by an issuer
+	ModeToken = "token" // requests need one of the configured tokens
+	ModeOIDC  = "oidc"  // requests need a token that the issuer has signed
 )
 
 // Config holds the settings of authentication and roles.
@@ -34,24 +34,25 @@ type Config struct {
 	// changed.
 	Tokens     []TokenConfig `mapstructure:"tokens"`
 	TokensFile string        `mapstructure:"tokens_file"`
-	OIDC       OIDCConfig    `mapstructure:"oidc"` // for mode oidc
+	OIDC       OIDCConfig    `mapstructure:"oidc"` // settings of mode oidc
 
-	// RevokedFile lists revoked credentials, one per line: the SHA-256, in hex, of a token or of a session's id, or
-	// the jti of a token. SigningKeyFile holds the keys that sign cursors, one per line: the first signs, all verify;
-	// "" for a key from the database. Both files are read again when they have changed.
+	// RevokedFile lists revoked credentials, one per line: the SHA-256, in hex, of a token or of a session's id, or the
+	// jti of a token. SigningKeyFile holds the keys that sign cursors, one per line: the first key signs, all keys
+	// verify. Without it the keys come from the database. Both files are read again when they have changed.
 	RevokedFile    string `mapstructure:"revoked_file"`
 	SigningKeyFile string `mapstructure:"signing_key_file"`
 }
 
 // TokenConfig describes a token of mode token. It contains only the hash of the token.
 type TokenConfig struct {
-	Name      string        `mapstructure:"name" yaml:"name"`             // of the principal
-	SHA256    string        `mapstructure:"sha256" yaml:"sha256"`         // of the whole token, 64 hex digits
+	Name      string        `mapstructure:"name" yaml:"name"`             // name of the principal
+	SHA256    string        `mapstructure:"sha256" yaml:"sha256"`         // hash of the whole token, 64 hex digits
 	ExpiresAt string        `mapstructure:"expires_at" yaml:"expires_at"` // RFC 3339, in quotes
 	Grants    []GrantConfig `mapstructure:"grants" yaml:"grants"`
 }
 
-// GrantConfig is a role on topics: globs or regular expressions, "*" alone for all topics and unknown ones.
+// GrantConfig is a role on topics. Topics are globs or regular expressions; "*" alone stands for all topics, and for
+// messages of unknown topic.
 type GrantConfig struct {
 	Role   Role     `mapstructure:"role" yaml:"role"`
 	Topics []string `mapstructure:"topics" yaml:"topics"`
@@ -59,21 +60,21 @@ type GrantConfig struct {
 
 // OIDCConfig describes the issuer whose tokens are accepted, and the claims that are read.
 type OIDCConfig struct {
-	Issuer   string `mapstructure:"issuer"`   // URL, as in the tokens' iss
-	Audience string `mapstructure:"audience"` // must be in the tokens' aud
+	Issuer   string `mapstructure:"issuer"`   // URL of the issuer, equal to the tokens' claim iss
+	Audience string `mapstructure:"audience"` // the tokens' claim aud must contain it
 	CAFile   string `mapstructure:"ca_file"`  // PEM file of the issuer's certificate authority; "": the system's
 	// Algorithms are the accepted signature algorithms. Those with shared secrets are never accepted.
 	Algorithms []string      `mapstructure:"algorithms"`
 	Leeway     time.Duration `mapstructure:"leeway"`  // maximum difference of clocks
-	Timeout    time.Duration `mapstructure:"timeout"` // of a request to the issuer
-	// NameClaim holds the principal's name; without it sub is used. RolesClaim holds the values that Grants compare;
-	// dots lead into objects.
+	Timeout    time.Duration `mapstructure:"timeout"` // time limit of a request to the issuer
+	// NameClaim is the claim with the principal's name; without it sub is used. RolesClaim is the claim with the values
+	// that Grants are compared with. Dots in a name lead into objects.
 	NameClaim  string             `mapstructure:"name_claim"`
 	RolesClaim string             `mapstructure:"roles_claim"`
 	Grants     []ClaimGrantConfig `mapstructure:"grants"`
 
 	// ClientID identifies this program at the issuer when it signs people in; "" turns sign-in off. Tokens whose aud
-	// has the client id are accepted as those for Audience are.
+	// contains the client id are accepted like tokens whose aud contains Audience.
 	ClientID string `mapstructure:"client_id"`
 	// ClientSecretFile holds the client's secret, and is read at every sign-in; "" for a client without a secret.
 	ClientSecretFile string   `mapstructure:"client_secret_file"`
@@ -154,8 +155,8 @@ func spread(errs []error) (all []error) {
 	return all
 }
 
-// validateTokens allows several tokens per principal, which a replacement needs, but not one token for several
-// principals.
+// validateTokens allows several tokens for one principal, because replacing a token needs two for a while, but not one
+// token for several principals.
 func validateTokens(parent string, tokens []TokenConfig) (errs []error) {
 	seen := map[string]string{}
 	for i, t := range tokens {
@@ -245,14 +246,14 @@ func (c OIDCConfig) problems(key string) (errs []error) {
 	return errs
 }
 
-// plainURL reports whether a URL is believable (see there) and has nothing but scheme, host and path.
+// plainURL reports whether believable accepts a URL, and the URL has only scheme, host and path.
 func plainURL(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && u.RawQuery == "" && !u.ForceQuery && u.Fragment == "" && u.User == nil && believable(text)
 }
 
-// believable reports whether answers from a URL can be trusted: they can be forged when they come unencrypted from
-// another machine.
+// believable reports whether answers from a URL can be trusted. Answers that come unencrypted from another machine can
+// be forged.
 func believable(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http" && thisMachine(u.Hostname()))

@@ -69,7 +69,7 @@ func discoverSignIn(ctx context.Context, client *http.Client, issuer string) (en
 
 type endpoints struct {
 	Keys          string `json:"jwks_uri"`
-	Authorization string `json:"authorization_endpoint"` // for browsers
+	Authorization string `json:"authorization_endpoint"` // URL to which browsers are sent
 	Token         string `json:"token_endpoint"`
 	// Methods are the authentication methods for clients with a secret; empty means the standard's default.
 	Methods []string `json:"token_endpoint_auth_methods_supported"`
@@ -107,7 +107,7 @@ func get(ctx context.Context, client *http.Client, target string) ([]byte, error
 	return io.ReadAll(answer.Body)
 }
 
-// bounded limits the size of answers.
+// bounded is a transport that limits the size of answers.
 type bounded struct{ next http.RoundTripper }
 
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {

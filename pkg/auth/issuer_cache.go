@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// issuerFresh is how long an answer of the issuer is used without a new request; keysStale is how long its keys
-	// are used while it does not answer.
+	// issuerFresh is how long an answer of the issuer is used without a new request; keysStale is how long the issuer's
+	// keys are used while the issuer does not answer.
 	issuerFresh = 15 * time.Minute
 	keysStale   = 24 * time.Hour
 
@@ -22,12 +22,12 @@ const (
 	issuerPause = 10 * time.Second
 )
 
-// issuerCache holds an answer of the issuer. It sends a request for the first caller, when the answer does not
-// satisfy a caller, and when it is no longer fresh. The RemoteKeySet of go-oidc would send a request for every token
-// with an unknown key id, and use withdrawn keys until such a token comes.
+// issuerCache holds an answer of the issuer. It sends a request for the first caller, when the answer does not satisfy
+// a caller, and when the answer is no longer fresh. The RemoteKeySet of go-oidc would send a request for every token
+// with an unknown key id, and would use withdrawn keys until a token with an unknown key id arrives.
 type issuerCache[T any] struct {
 	ask     func(context.Context) (T, error)
-	timeout time.Duration // of a request
+	timeout time.Duration // time limit of a request
 	stale   time.Duration // age at which the answer is no longer used
 	log     *zap.Logger
 	now     func() time.Time
@@ -36,7 +36,7 @@ type issuerCache[T any] struct {
 	answer  T
 	gotAt   time.Time     // when the answer arrived; zero for never
 	askedAt time.Time     // when the last request began
-	err     error         // of the last request
+	err     error         // error of the last request
 	asking  chan struct{} // closed when the request under way has ended; nil for none
 }
 
@@ -59,8 +59,8 @@ func (c *issuerCache[T]) get(ctx context.Context, enough func(T) bool) (T, error
 	return c.answer, nil
 }
 
-// refresh sends a request if the answer is too old or not enough, and the last request is old enough. It returns a
-// channel to wait for, or nil.
+// refresh sends a request if the answer is not fresh, or enough returns false for it, and issuerPause has passed since
+// the last request. It returns a channel if the caller must wait for the answer, else nil.
 func (c *issuerCache[T]) refresh(enough func(T) bool) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 
 type issuer struct {
 	cfg        OIDCConfig
-	revoked    *Revocations // nil when only check is used
+	revoked    *Revocations // nil if only the method check is used
 	client     *http.Client
 	algorithms []jose.SignatureAlgorithm
 	keys       *issuerCache[[]jose.JSONWebKey]
@@ -68,13 +68,14 @@ func (i *issuer) Authenticate(ctx context.Context, r *http.Request) (Principal, 
 	return i.principal(claims)
 }
 
-// life implements bearers. An issuer's token ends with its session, because it is useless after signing out.
+// life implements bearers. A token of an issuer becomes invalid together with its session, because it has no use after
+// signing out.
 func (i *issuer) life(ctx context.Context, raw string) (ends time.Time, withSession []Digest, err error) {
 	claims, err := i.counting(ctx, raw)
 	if err != nil {
 		return time.Time{}, nil, err
 	}
-	ends, _ = numericDate(claims["exp"]) // valid, since check has verified it
+	ends, _ = numericDate(claims["exp"]) // the claim is valid, since check has verified it
 	return ends.Add(i.cfg.Leeway), digestsOf(raw), nil
 }
 
@@ -113,14 +114,14 @@ func (i *issuer) check(ctx context.Context, raw string) (map[string]any, error) 
 	}
 	verifier := oidc.NewVerifier(i.cfg.Issuer, candidates{signed, header, keys}, &oidc.Config{
 		SupportedSigningAlgs: i.cfg.Algorithms, Now: i.now,
-		SkipClientIDCheck: true, // checked below, because two audiences are allowed
+		SkipClientIDCheck: true, // forUs checks the audience below, because two are allowed
 		SkipExpiryCheck:   true, // checkTimes is stricter and knows the leeway
 	})
 	token, err := verifier.Verify(ctx, raw)
 	if err != nil {
 		return nil, refuse("the token is invalid: %s", err)
 	}
-	if err := checkNames(signed.UnsafePayloadWithoutVerification()); err != nil { // Verify has verified it
+	if err := checkNames(signed.UnsafePayloadWithoutVerification()); err != nil { // Verify has verified the payload
 		return nil, err
 	}
 	if !slices.ContainsFunc(token.Audience, i.forUs) {

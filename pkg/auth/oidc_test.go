@@ -52,12 +52,13 @@ type fakeIssuer struct {
 	at       *clock
 	keys     []any
 	broken   bool
-	body     func(http.ResponseWriter)              // instead of the keys
-	document map[string]any                         // wrong members of the metadata
-	change   func(map[string]any)                   // changes the ID token's claims; nil: no change
-	answer   func(http.ResponseWriter, string) bool // instead of an ID token; false: the ID token is sent
+	body     func(http.ResponseWriter) // answers requests for keys, instead of the keys
+	document map[string]any            // members that replace members of the metadata
+	change   func(map[string]any)      // changes the ID token's claims; nil: no change
+	// answer answers instead of the ID token; if it returns false, the ID token is sent.
+	answer func(http.ResponseWriter, string) bool
 
-	nonce, challenge string     // of the last opened address
+	nonce, challenge string     // of the sign-in address that was opened last
 	sent             url.Values // form of the last request to the token endpoint
 	user, password   string     // of that request's Authorization header
 }
@@ -151,7 +152,7 @@ func (f *fakeIssuer) wantAsked(t *testing.T, times int32) {
 	}
 }
 
-// claims returns valid claims; change makes them invalid.
+// claims returns valid claims, changed by the functions.
 func (f *fakeIssuer) claims(change ...func(map[string]any)) map[string]any {
 	c := map[string]any{
 		"iss": f.server.URL, "aud": []string{"other", "dlq"}, "sub": "4711", "preferred_username": "ana",
@@ -181,7 +182,7 @@ func sign(algorithm jose.SignatureAlgorithm, key any, id string, claims any) str
 		options = options.WithHeader("kid", id)
 	}
 	signer := must(jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: key}, options))
-	text, raw := claims.(json.RawMessage) // signed without re-encoding
+	text, raw := claims.(json.RawMessage) // a json.RawMessage is signed without re-encoding
 	if !raw {
 		text = must(json.Marshal(claims))
 	}
@@ -293,7 +294,8 @@ func TestOIDC_RotatedKeyIsFetched(t *testing.T) {
 	f.wantAsked(t, 2)
 }
 
-// A client must not be blamed while the issuer is unreachable, and known keys stay valid for a day.
+// While the issuer is unreachable, no token is reported as invalid for that reason, and known keys stay valid for a
+// day.
 func TestOIDC_IssuerThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	key := testKeys()[0]

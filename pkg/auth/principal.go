@@ -15,8 +15,8 @@ type Role string
 // Unmask.
 const (
 	Viewer   Role = "viewer"   // see messages, with masked values hidden
-	Operator Role = "operator" // retry them, requeue them, mark them dead
-	Admin    Role = "admin"    // delete them; on all topics: change the mapping
+	Operator Role = "operator" // retry messages, requeue them, mark them dead
+	Admin    Role = "admin"    // delete messages; with the role on all topics: change the mapping
 	Edit     Role = "edit"     // send a changed record
 	Unmask   Role = "unmask"   // see masked values
 )
@@ -41,8 +41,8 @@ const Anonymous = "anonymous"
 // Grant is a role on some topics, or on all messages.
 type Grant struct {
 	Role   Role
-	Topics entity.TopicPatterns // matched as by TopicPatterns.Sees
-	All    bool                 // includes messages of unknown topic
+	Topics entity.TopicPatterns // TopicPatterns.Sees decides which topics match
+	All    bool                 // the grant is for all messages, also those of unknown topic
 }
 
 // TopicTexts returns the topics as they are configured: "*" for all.
@@ -94,7 +94,8 @@ func (p Principal) Scope(role Role) *entity.TopicPatterns {
 			}
 		}
 	}
-	// Each was parsed before. Unreadable patterns must not become a nil scope, which means everything.
+	// Each pattern was parsed before. If parsing failed nevertheless, the result must not be a nil scope, which means
+	// all topics.
 	scope, err := entity.ParseTopicPatterns("topics", texts...)
 	if err != nil {
 		return &entity.TopicPatterns{}

@@ -65,8 +65,8 @@ func TestPrincipal(t *testing.T) {
 	}
 }
 
-// The roles on a message's original topic count, and those on its dead-letter topic only while the original topic is
-// unknown.
+// The roles on a message's original topic decide. Only while the original topic is unknown, the roles on its
+// dead-letter topic decide.
 func TestPrincipal_MayMessage(t *testing.T) {
 	t.Parallel()
 	m := func(original, source string) *entity.Message {

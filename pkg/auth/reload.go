@@ -19,15 +19,15 @@ const (
 
 // reloaded holds the content of a file, which is read again when the file has changed.
 type reloaded[T any] struct {
-	what  string // for the log
+	what  string // name of the content in the log
 	path  string
 	parse func(path string, raw []byte) (T, error)
 	log   *zap.Logger
 	now   func() time.Time
 
 	mu        sync.Mutex
-	value     T           // of the file when it was last valid
-	state     os.FileInfo // of the file that value was read from
+	value     T           // content of the file when it was last valid
+	state     os.FileInfo // state of the file from which value was read
 	checkedAt time.Time
 	complaint string // why the file cannot be read now; "" while it can
 }
@@ -54,7 +54,7 @@ func (f *reloaded[T]) current() T {
 		return f.value
 	}
 	f.checkedAt = now
-	if err := f.refresh(); err != nil && f.complaint != err.Error() { // log a change once, not at every try
+	if err := f.refresh(); err != nil && f.complaint != err.Error() { // each new error is logged once, not at every try
 		f.complaint = err.Error()
 		f.log.Error(f.what+" could not be reloaded; the last valid ones are used",
 			zap.String("file", f.path), zap.Error(err))

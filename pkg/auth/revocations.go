@@ -50,7 +50,7 @@ type Revocations struct {
 
 type answered struct {
 	ended bool
-	until time.Time // when to ask the store again; without a store, when it may be forgotten
+	until time.Time // when the store is asked again; without a store, when the answer may be deleted
 }
 
 // NewRevocations reads the file at once. Without a store, sign-outs are remembered in this process only.
@@ -85,7 +85,8 @@ func (r *Revocations) lists(text string) bool {
 
 func (r *Revocations) listsDigest(d Digest) bool { return r.lists(hex.EncodeToString(d[:])) }
 
-// ended reports whether one of the sessions was ended, with an answer of the store at most revocationAge old.
+// ended reports whether one of the sessions was ended. It uses cached answers of the store that are at most
+// revocationAge old.
 func (r *Revocations) ended(ctx context.Context, digests ...Digest) (bool, error) {
 	asked := r.now()
 	ended, known := r.recall(digests, asked)
@@ -147,8 +148,8 @@ func (r *Revocations) remember(digests []Digest, answer func(Digest) answered) {
 }
 
 type bearers interface {
-	// life returns when a valid token expires, and the digests of the token that become invalid when its session
-	// ends; none when the token outlives its sessions.
+	// life returns when a valid token expires, and the digests of the token that become invalid when its session ends;
+	// no digests for a token that stays valid after its sessions.
 	life(ctx context.Context, raw string) (ends time.Time, withSession []Digest, err error)
 }
 

@@ -145,7 +145,7 @@ func otherSpelling(t *testing.T, token string) string {
 	return ""
 }
 
-// While the store cannot be asked, no session is accepted.
+// While the store does not answer, no session is accepted.
 func TestSessions_StoreThatIsAway(t *testing.T) {
 	t.Parallel()
 	token, cfg := oneToken()

@@ -50,7 +50,7 @@ func (s *Signer) HasFile() bool { return s.file != nil }
 // Use replaces the keys; keys must not be empty.
 func (s *Signer) Use(keys [][]byte) { s.keys.Store(&keys) }
 
-// Sign returns the signature of a text for a purpose, which must have no NUL.
+// Sign returns the signature of a text for a purpose. The purpose must not contain NUL.
 func (s *Signer) Sign(purpose, text string) []byte { return hmacOf(s.current()[0], purpose, text) }
 
 // Verify reports whether sum is the beginning of the signature of text for purpose. At least half of the signature is

@@ -106,7 +106,7 @@ func (s *SignIn) inspect(ctx context.Context, token, nonce string) (expires time
 	case named && party != s.cfg.ClientID:
 		return expires, refuse("the ID token was made for another client")
 	}
-	expires, _ = numericDate(claims["exp"]) // valid, since check has verified it
+	expires, _ = numericDate(claims["exp"]) // the claim is valid, since check has verified it
 	return expires, nil
 }
 
@@ -127,10 +127,11 @@ func (s *SignIn) exchange(ctx context.Context, code, verifier string) (string, e
 	return token, nil
 }
 
-// errorCode is the form of an issuer's error names; other text of its answer may contain what was sent to it.
+// errorCode matches an issuer's error names. Other text is not put into errors, because an issuer may repeat what was
+// sent to it.
 var errorCode = regexp.MustCompile(`^[a-z_]{1,40}$`)
 
-// exchangeError distinguishes an issuer that refuses from one that does not answer.
+// exchangeError distinguishes an issuer that refuses the code from one that does not answer.
 func exchangeError(err error) error {
 	var refused *oauth2.RetrieveError
 	if !errors.As(err, &refused) {

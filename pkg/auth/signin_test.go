@@ -206,7 +206,7 @@ func TestSignIn_Refuses(t *testing.T) {
 	}
 }
 
-// The issuer checks the code against the verifier: a stolen code is useless without it.
+// The issuer checks the code against the verifier: without the verifier a stolen code is useless.
 func TestSignIn_CodeWithoutItsVerifier(t *testing.T) {
 	t.Parallel()
 	f := newCodeIssuer(t)
@@ -275,7 +275,7 @@ func TestSignIn_SilentIssuer(t *testing.T) {
 	}
 }
 
-// Ten requests to a silent issuer wait as long as one.
+// Ten requests to a silent issuer wait no longer than one request.
 func TestSignIn_SilentIssuerIsAskedOnceForAll(t *testing.T) {
 	t.Parallel()
 	f, asked := newSilentIssuer(t)

@@ -18,7 +18,7 @@ import (
 
 type tokens struct {
 	fixed   []token
-	listed  *reloaded[[]token] // of the file; nil for none
+	listed  *reloaded[[]token] // tokens of the file; nil: there is no file
 	revoked *Revocations
 	now     func() time.Time
 }
@@ -92,7 +92,7 @@ func readTokens(path string, raw []byte) ([]token, error) {
 	if err := decoder.Decode(&list); err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%s must be a YAML list of tokens: %w", path, err)
 	}
-	if len(list) == 0 { // perhaps the file is being written in place
+	if len(list) == 0 { // perhaps the file is being rewritten at this moment
 		return nil, fmt.Errorf("%s lists no token", path)
 	}
 	if err := errors.Join(validateTokens(path+": tokens", list)...); err != nil {

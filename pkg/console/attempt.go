@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	attemptCookie = "__Host-dlq-signin" // the sign-in under way at the issuer
-	issuerCookie  = "__Host-dlq-issuer" // the time of the last sign-in at the issuer
+	attemptCookie = "__Host-dlq-signin" // has the sign-in at the issuer that is under way
+	issuerCookie  = "__Host-dlq-issuer" // has the time of the last sign-in at the issuer
 
 	attemptLifetime = 10 * time.Minute
 	issuerLifetime  = 30 * 24 * time.Hour
@@ -35,7 +35,7 @@ type signInAttempt struct {
 	State    string `json:"s"`
 	Nonce    string `json:"n"`
 	Verifier string `json:"v"`
-	Return   string `json:"r"` // where to go after the sign-in
+	Return   string `json:"r"` // page to go to after the sign-in
 	Began    int64  `json:"t"` // seconds since 1970
 }
 
@@ -50,7 +50,8 @@ func (a signInAttempt) keep(w http.ResponseWriter) error {
 
 var errNoAttempt = errors.New("the browser has no sign-in under way")
 
-// attemptOf reads the cookie. The return path is checked again, because the user may have written the cookie.
+// attemptOf reads the sign-in attempt from its cookie. The return path is checked again, because the user may have
+// written the cookie.
 func attemptOf(r *http.Request, now time.Time) (signInAttempt, error) {
 	var a signInAttempt
 	raw, err := base64.RawURLEncoding.DecodeString(session.CookieValue(r, attemptCookie))

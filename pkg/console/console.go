@@ -40,7 +40,7 @@ type Console struct {
 	now      func() time.Time
 	issuer   SignIn   // nil: only tokens can be used to sign in
 	sessions Sessions // nil: signing out is not remembered on the server
-	signIns  SignIns  // nil: unlimited
+	signIns  SignIns  // nil: the number of failed sign-ins is not limited
 	drafts   Drafts
 	needAuth bool // people must sign in
 }
@@ -51,7 +51,7 @@ type Option func(*Console)
 // WithClock sets the clock that ages are computed with.
 func WithClock(now func() time.Time) Option { return func(c *Console) { c.now = now } }
 
-// WithAuthentication makes people sign in, because the API refuses requests without credentials.
+// WithAuthentication makes people sign in; it is used when the API refuses requests without credentials.
 func WithAuthentication() Option { return func(c *Console) { c.needAuth = true } }
 
 // WithSignIn lets people sign in at the issuer. Without it they need a token.
@@ -62,19 +62,19 @@ func WithSignIn(issuer SignIn) Option {
 // WithSessions makes signing out end a session on every replica, not only in the browser.
 func WithSessions(s Sessions) Option { return func(c *Console) { c.sessions = s } }
 
-// WithSignIns limits failed sign-ins at the issuer. The API itself limits pasted tokens.
+// WithSignIns limits failed sign-ins at the issuer. Failed sign-ins with a pasted token are limited by the API itself.
 func WithSignIns(l SignIns) Option { return func(c *Console) { c.signIns = l } }
 
-// Drafts keeps forms that are shown again, for all replicas.
+// Drafts stores forms that will be shown again, so that every replica can show them.
 type Drafts = view.Drafts
 
 // DraftLife is how long Drafts keeps a draft.
 const DraftLife = view.DraftLife
 
-// WithDrafts sets where drafts are kept. Without it they are kept in memory, for a program without replicas.
+// WithDrafts sets where drafts are stored. Without it they are stored in memory, for a program without other replicas.
 func WithDrafts(d Drafts) Option { return func(c *Console) { c.drafts = d } }
 
-// New returns the console of an API. It calls the API in the process, with the credentials of each request.
+// New returns the console of an API. It calls the API within the process, with the credentials of each request.
 func New(cfg Config, handler http.Handler, logger *zap.Logger, options ...Option) (*Console, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err

@@ -59,8 +59,8 @@ func ask(t *testing.T, site http.Handler, method, path, body string, headers ...
 	return w
 }
 
-// A signed-in browser sends its cookies also with requests that pages of other sites cause; such a page must not be
-// able to sign the user in or out either.
+// A signed-in browser also sends its cookies with requests that pages of other sites cause. Such requests must not
+// change anything, and must not sign the user in or out.
 func TestPagesOfOtherSitesCanDoNothing(t *testing.T) {
 	t.Parallel()
 	site, token := program(t)

@@ -14,7 +14,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/view"
 )
 
-// The address of a form is that of its page or leads there: it may be shared, reloaded and visited by Back.
+// The address to which a form is sent shows the form's page or redirects to it, because the address may be shared,
+// reloaded, and visited with the browser's Back button.
 func TestFormsHaveAPageThatCanBeVisited(t *testing.T) {
 	t.Parallel()
 	site := consoletest.Site(t, consoletest.NewAPI(t))
@@ -54,7 +55,7 @@ func TestDrafts(t *testing.T) {
 	site := consoletest.Site(t, a, console.WithDrafts(drafts))
 	v := newVisitor(t, site)
 	address := v.drafted()
-	for range 2 { // reload
+	for range 2 { // the browser reloads the page
 		consoletest.WantSays(t, "the page", v.get(address), http.StatusOK, typedPause, "not now", `role="alert"`)
 	}
 	if sent, _ := a.Asked("POST /api/v1" + pauseForm); len(sent) != 1 {
@@ -82,7 +83,8 @@ func TestDrafts(t *testing.T) {
 	wantNone("another principal", v, address)
 }
 
-// A form that may have been carried out keeps its key, so that it is carried out once.
+// When it is not known whether a form was carried out, the form keeps its idempotency key, so that sending it again
+// does the work only once.
 func TestDrafts_KeepTheKeyWhileTheResultIsUnknown(t *testing.T) {
 	t.Parallel()
 	for status, kept := range map[int]bool{
@@ -110,7 +112,7 @@ func TestDrafts_ThatCannotBeKept(t *testing.T) {
 	consoletest.WantSays(t, "the form", w, http.StatusInternalServerError, "Internal error")
 }
 
-// A form that is sent after the session has ended is there again after the sign-in.
+// A form that is sent after the session has ended is shown again after the sign-in.
 func TestDrafts_SurviveTheSignIn(t *testing.T) {
 	t.Parallel()
 	api := refusedPause(t)

@@ -21,5 +21,5 @@ func (a signInAttempt) Keep(w http.ResponseWriter) error { return a.keep(w) }
 
 func WithLogger(logger *zap.Logger) Option { return func(c *Console) { c.logger = logger } }
 
-// Page serves a page as Routes does.
+// Page serves a page in the same way as the handlers of Routes.
 func (c *Console) Page(h view.Handler) http.Handler { return c.server().page(h) }

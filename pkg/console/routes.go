@@ -53,7 +53,8 @@ func (c *Console) Routes() []Route {
 
 		{http.MethodGet, "/", s.page(home.Show)},
 		{http.MethodGet, "/messages", s.page(list.Show(link.Messages))},
-		{http.MethodPost, "/messages/chosen", s.page(list.Chosen)}, // more specific than /messages/{id}
+		// This route comes before /messages/{id}, because it is more specific.
+		{http.MethodPost, "/messages/chosen", s.page(list.Chosen)},
 		{http.MethodGet, "/messages/export", s.page(list.Export)},
 		{http.MethodPost, "/messages/columns", s.page(messages.ChooseColumns)},
 		{http.MethodPost, "/messages/views", s.page(list.SaveView)},
@@ -82,7 +83,7 @@ func (c *Console) Routes() []Route {
 		{http.MethodPost, "/redrives/{id}/cancel", s.page(redrives.Move("cancel"))},
 		{http.MethodPost, "/redrives/{id}/undo", s.page(redrives.Undo)},
 
-		{http.MethodGet, "/topics/{topic}", s.page(topicPage.Show)}, // after all other addresses below /topics
+		{http.MethodGet, "/topics/{topic}", s.page(topicPage.Show)}, // last of the addresses below /topics
 		{http.MethodGet, "/messages/{id}", s.page(one.Show(false))},
 		{http.MethodGet, "/messages/{id}/payload", s.page(one.Download(false))},
 		{http.MethodGet, "/messages/{id}/schema", s.page(schema.Show(false))},
@@ -103,15 +104,15 @@ func (c *Console) Routes() []Route {
 	})
 }
 
-// Missing answers for an address that no route has, or not with the request's method.
+// Missing answers requests for an address that no route has, or that no route has for the request's method.
 func (c *Console) Missing(status int) http.Handler {
 	return c.server().page(func(http.ResponseWriter, *http.Request) error {
 		return &api.Error{Status: status, Message: "There is no page at this address."}
 	})
 }
 
-// withPages names to each form the page that shows it: the address of the form, or of the object above it. A GET of
-// the form's own address redirects there.
+// withPages gives each form the address of the page that shows the form: the form's own address, or that of the object
+// above it. If it is not the form's own address, a GET of that address redirects to the page.
 func (s *server) withPages(routes []Route) []Route {
 	pages := map[string]bool{}
 	for _, route := range routes {
@@ -141,7 +142,7 @@ func (s *server) withPages(routes []Route) []Route {
 
 var segment = regexp.MustCompile(`\{[a-z]+\}`)
 
-// filled returns a route's path with the segments of the request.
+// filled returns the path of a route, in which segments of the request replace the variables.
 func filled(pattern string, r *http.Request) string {
 	return segment.ReplaceAllStringFunc(pattern, func(name string) string {
 		return url.PathEscape(r.PathValue(strings.Trim(name, "{}")))

@@ -30,7 +30,7 @@ func (c *Console) server() *server {
 	return &server{c.api, c.renderer, c.logger, c.sessions, signIn}
 }
 
-// maxForm limits the bytes of a form: an edited payload of 1 MiB and its encoding.
+// maxForm limits the bytes of a form: it holds an edited payload of 1 MiB in its encoded form.
 const maxForm = 4 << 20
 
 // page serves a handler with the viewer, whom the API identifies by the session or the Authorization header.
@@ -50,7 +50,7 @@ func (s *server) page(h view.Handler) http.Handler {
 			err = h(w, r)
 		}
 		if err != nil && r.Context().Err() == nil {
-			s.fail(w, r, err) // render the error with the navigation
+			s.fail(w, r, err) // the error is rendered with the navigation
 		}
 		return nil
 	})
@@ -74,7 +74,8 @@ func (s *server) open(h view.Handler) http.Handler {
 	})
 }
 
-// checkEnded refuses a request of a session that was ended on any replica. An Authorization header is no session.
+// checkEnded refuses a request of a session that was ended on any replica. A request with an Authorization header has
+// no session, and is not refused.
 func (s *server) checkEnded(r *http.Request) error {
 	current := session.Of(r)
 	if s.sessions == nil || current.Token == "" || len(r.Header.Values("Authorization")) > 0 {
@@ -96,7 +97,7 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	status, shown := view.Describe(err)
 	if tokenRefused(err) {
 		if session.Of(r).Token != "" && len(r.Header.Values("Authorization")) == 0 {
-			session.Drop(w) // it would be refused again, and count as a failed attempt
+			session.Drop(w) // the session would be refused again, and count as a failed attempt
 		}
 		s.signIn.ask(w, r)
 		return
@@ -125,7 +126,7 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// tokenRefused reports whether the API refuses the token, or too many invalid tokens were tried.
+// tokenRefused reports whether the API refuses the token, or refuses all tokens after too many invalid ones.
 func tokenRefused(err error) bool {
 	var refused *api.Error
 	if !errors.As(err, &refused) {
@@ -134,7 +135,7 @@ func tokenRefused(err error) bool {
 	return refused.Status == http.StatusUnauthorized || tooManyTokens(refused)
 }
 
-// readForm parses a form before any work is done: an unreadable form must not be taken for an empty one.
+// readForm parses a form before any work is done, because an unreadable form must not be treated like an empty one.
 func readForm(r *http.Request) error {
 	if r.Method != http.MethodPost {
 		return nil
@@ -152,7 +153,7 @@ func readForm(r *http.Request) error {
 	}
 }
 
-// secure sets headers that keep the browser from treating anything shown as more than text.
+// secure sets headers that keep the browser from treating data on a page as anything but text.
 func secure(h http.Header) {
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "+
 		"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")

@@ -12,9 +12,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/consoletest"
 )
 
-// endedSessions is the store that replicas share.
+// endedSessions is a store of ended sessions that replicas share.
 type endedSessions struct {
-	ended map[string]string // token by id
+	ended map[string]string // token of each ended session, by the session's id
 	down  bool
 }
 
@@ -34,7 +34,8 @@ func (e *endedSessions) End(_ context.Context, id, token string) error {
 	return nil
 }
 
-// A copy of a session ends with the session, at another replica too; a new session with the same token does not.
+// When a user signs out, a copy of the session ends too, also at another replica. A new session with the same token
+// works.
 func TestSignOut_EndsTheSessionEverywhere(t *testing.T) {
 	t.Parallel()
 	shared := &endedSessions{ended: map[string]string{}}
@@ -44,7 +45,8 @@ func TestSignOut_EndsTheSessionEverywhere(t *testing.T) {
 	v.signIn(goodToken)
 	thief := newVisitor(t, two)
 	maps.Copy(thief.jar, v.jar)
-	consoletest.WantSays(t, "a copy before", thief.get("/audit"), http.StatusInternalServerError) // signed in: this API has no audit trail
+	// The copy is signed in: the error is that this API has no audit trail.
+	consoletest.WantSays(t, "a copy before", thief.get("/audit"), http.StatusInternalServerError)
 	consoletest.WantTo(t, "signing out", v.send(http.MethodPost, "/sign-out", nil), "/sign-in")
 	consoletest.WantTo(t, "a copy after", thief.get("/audit"), "/sign-in?return=%2Faudit")
 	thief.wantCookies("the copy, which would be refused again and again", "")
@@ -55,7 +57,7 @@ func TestSignOut_EndsTheSessionEverywhere(t *testing.T) {
 	}
 }
 
-// While it is unknown whether a session was ended, it is refused but not deleted.
+// While it is not known whether a session was ended, requests with it are refused, but its cookie is not deleted.
 func TestSignOut_WhileItCannotBeNoted(t *testing.T) {
 	t.Parallel()
 	shared := &endedSessions{ended: map[string]string{}}
@@ -88,7 +90,8 @@ func TestSignIn_IssuerIsNotAskedWithoutEnd(t *testing.T) {
 	}
 }
 
-// While the API refuses further tokens after too many invalid ones, it refuses this one too.
+// After too many invalid tokens the API refuses all tokens for a while; the sign-in page then refuses a valid token
+// too.
 func TestSignIn_TooManyTokens(t *testing.T) {
 	t.Parallel()
 	api := consoletest.NewAPI(t).Says("GET /api/v1/session", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -28,12 +28,12 @@ type SignIn interface {
 	Finish(ctx context.Context, code, verifier, nonce string) (token string, expires time.Time, err error)
 }
 
-// Sessions remembers which sessions were ended, for all replicas. Implementations must be safe for concurrent use.
+// Sessions stores which sessions were ended, for all replicas. Implementations must be safe for concurrent use.
 type Sessions interface {
 	// Ended reports whether a session was ended. An error means that this is unknown.
 	Ended(ctx context.Context, id string) (bool, error)
 
-	// End ends a session on every replica: none accepts its cookie again.
+	// End ends a session on every replica: no replica accepts its cookie again.
 	End(ctx context.Context, id, token string) error
 }
 
@@ -60,8 +60,8 @@ type signInPages struct {
 	needAuth bool
 }
 
-// ask redirects a page or a form to the sign-in, which leads back to it. It refuses a script at once, which must not
-// mistake the sign-in page for its answer.
+// ask redirects a request for a page, or a form, to the sign-in, which leads back to it. It refuses a request of a
+// script at once, because the script must not mistake the sign-in page for its answer.
 func (s *signInPages) ask(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet && request.Navigates(r) || view.IsForm(r) {
 		pairs := []string{"return", link.Return(r.URL.RequestURI())}
@@ -83,8 +83,9 @@ func (s *signInPages) ask(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// pageOf returns the page of a form, with the form as a draft. Only a browser that had a session gets one kept: each
-// of its requests counts as a failed sign-in, so the drafts of an address are limited too.
+// pageOf returns the address of the page of a form, with the form as a draft. The draft is stored only for a browser
+// that had a session. Each request with an ended session counts as a failed sign-in, so the drafts of one address are
+// limited too.
 func (s *signInPages) pageOf(w http.ResponseWriter, r *http.Request) string {
 	if session.Of(r).Token == "" {
 		return view.PageOf(r)
@@ -98,10 +99,12 @@ func (s *signInPages) pageOf(w http.ResponseWriter, r *http.Request) string {
 	return address
 }
 
-// tooSoon is the shortest time between automatic visits to the issuer: an earlier visit would not help.
+// tooSoon is the shortest time between automatic visits to the issuer. If a session ends sooner, another visit would
+// not help.
 const tooSoon = time.Minute
 
-// mayReturn reports whether the browser is sent back to the issuer automatically, as some sessions last only minutes.
+// mayReturn reports whether the browser is sent back to the issuer automatically, because some sessions last only
+// minutes.
 func mayReturn(r *http.Request, now time.Time) bool {
 	at, err := strconv.ParseInt(session.CookieValue(r, issuerCookie), 10, 64)
 	return err == nil && now.Sub(time.Unix(at, 0)) >= tooSoon
@@ -109,7 +112,7 @@ func mayReturn(r *http.Request, now time.Time) bool {
 
 type signInPage struct {
 	Return  string
-	Problem *view.Problem // failure of the last attempt; nil: none
+	Problem *view.Problem // problem of the last attempt; nil: none
 }
 
 func (p signInPage) Issuer() string {
@@ -120,7 +123,7 @@ func (s *signInPages) render(w http.ResponseWriter, r *http.Request, status int,
 	return s.renderer.Render(w, r, status, "signin", view.Page{Title: "Sign in", Problem: p.Problem, Data: p})
 }
 
-// signInFailures holds the failures of sign-ins by their code in the address.
+// signInFailures holds the problems of failed sign-ins, by their code in the address.
 var signInFailures = map[string]*view.Problem{
 	"late": {
 		Title: "The sign-in took too long", Message: "A sign-in expires after ten minutes, and it needs cookies. Try again.",
@@ -139,8 +142,8 @@ var signInFailures = map[string]*view.Problem{
 	"here-only": {Title: "Signed out in this browser only", Message: "The server could not record it. A copy of the session is valid until its token expires."},
 }
 
-// show shows the page, begins a sign-in at the issuer, or completes one: only the next request shows whether
-// the browser kept the session.
+// show shows the page, begins a sign-in at the issuer, or completes one, because only the request that follows a
+// sign-in shows whether the browser has kept the session.
 //
 // The page's security policy silently blocks a form whose answer redirects to the issuer. So the sign-in page is
 // shown in between, and continues to the issuer by itself.
@@ -176,7 +179,8 @@ func (s *signInPages) begin(w http.ResponseWriter, r *http.Request, p signInPage
 	return nil
 }
 
-// finish handles the browser's return from the issuer, and redirects so that the code leaves the address bar.
+// finish handles the browser's return from the issuer. It then redirects, so that the address bar does not show the
+// code.
 func (s *signInPages) finish(w http.ResponseWriter, r *http.Request) error {
 	session.RemoveCookie(w, attemptCookie)
 	a, err := attemptOf(r, s.now())
@@ -220,7 +224,7 @@ func (s *signInPages) failed(w http.ResponseWriter, r *http.Request, a signInAtt
 	return view.Redirect(w, r, link.SignIn, "failed", why, "return", a.Return)
 }
 
-// errorForm is the OAuth form of error names. Other text in the address may come from anyone, so it is not logged.
+// errorForm matches the names of OAuth errors. Other text in the address may come from anyone, so it is not logged.
 var errorForm = regexp.MustCompile(`^[a-z_]{1,40}$`)
 
 func errorName(text string) string {
@@ -255,7 +259,7 @@ func (s *signInPages) takeToken(w http.ResponseWriter, r *http.Request) error {
 	if err := session.Keep(w, token, 0); err != nil {
 		return again("too-long")
 	}
-	session.RemoveCookie(w, issuerCookie) // after a token sign-in, the browser must not be sent to the issuer
+	session.RemoveCookie(w, issuerCookie) // the browser must not be sent to the issuer after a sign-in with a token
 	return view.Redirect(w, r, link.SignIn, "kept", "1", "return", p.Return)
 }
 
@@ -267,7 +271,7 @@ func tokenIn(pasted string) string {
 	return pasted
 }
 
-// checkToken checks a token with the API; status is that of the answer.
+// checkToken checks a token with the API; status is the status of the API's answer.
 func (s *signInPages) checkToken(r *http.Request, token string) (status int, err error) {
 	r = r.Clone(r.Context())
 	r.Header.Set("Authorization", "Bearer "+token)

@@ -26,7 +26,7 @@ import (
 
 const goodToken = "dlqm_good-token"
 
-// anIssuer signs in any browser that brings its code.
+// anIssuer is an issuer that signs in every browser that returns with its code.
 type anIssuer struct {
 	down     bool
 	token    string
@@ -48,7 +48,7 @@ func (i *anIssuer) Finish(_ context.Context, code, verifier, nonce string) (toke
 	return i.token, consoletest.Noon.Add(5 * time.Minute), nil
 }
 
-// guarded is an API that accepts one token, and answers only the overview's requests.
+// guarded is an API that accepts one token, and that answers only the requests of the overview page.
 func guarded(t *testing.T, token string) *consoletest.API {
 	t.Helper()
 	a := consoletest.NewAPI(t)
@@ -62,7 +62,7 @@ func guarded(t *testing.T, token string) *consoletest.API {
 	}))
 }
 
-// visitor is a browser: it keeps cookies, and does not follow redirects by itself.
+// visitor is a browser that keeps cookies, and does not follow redirects by itself.
 type visitor struct {
 	t      *testing.T
 	site   http.Handler
@@ -98,7 +98,7 @@ func (v *visitor) get(path string) *httptest.ResponseRecorder {
 	return v.send(http.MethodGet, path, nil)
 }
 
-// signIn sends a token.
+// signIn sends a token to the sign-in page.
 func (v *visitor) signIn(token string) *httptest.ResponseRecorder {
 	v.t.Helper()
 	return v.send(http.MethodPost, "/sign-in", url.Values{"token": {token}})
@@ -171,7 +171,7 @@ func TestSignIn_IsNotOfferedWhereNobodyIsAsked(t *testing.T) {
 	v.wantCookies("then", "")
 }
 
-// Where the API or the issuer does not answer, no page says that the token is wrong.
+// When the API or the issuer does not answer, no page says that the token is wrong.
 func TestSignIn_WhileOthersAreNotAvailable(t *testing.T) {
 	t.Parallel()
 	a := consoletest.NewAPI(t).Says("GET /api/v1/session", consoletest.Refuse(http.StatusServiceUnavailable, "SYS_DLQ_UNAVAILABLE", "the issuer's keys cannot be had", nil))
@@ -230,12 +230,12 @@ func TestSignIn_IssuerRefused(t *testing.T) {
 	evil := late
 	evil.Return, evil.Began = "//evil.example", consoletest.Noon.Unix()
 	for name, c := range map[string]struct {
-		query  string // STATE is replaced by the right state
+		query  string // the text STATE is replaced by the right state
 		cookie *console.SignInAttempt
-		none   bool   // the browser has no cookie
+		none   bool   // the browser does not have the cookie of the sign-in
 		token  string // token from the issuer
 		want   string
-		says   string // expected in the log
+		says   string // text expected in the log
 	}{
 		"OtherState":          {query: "code=code-1&state=guessed", want: "failed=other&return=%2Fgroups", says: "state"},
 		"NoState":             {query: "code=code-1", want: "failed=other&return=%2Fgroups", says: "state"},
@@ -286,8 +286,8 @@ func TestSignIn_IssuerRefused(t *testing.T) {
 	}
 }
 
-// Sessions at an issuer may last minutes, so a session here is renewed without a visible sign-in. But no browser is
-// redirected in circles.
+// Sessions at an issuer may last only minutes, so a session of the console is renewed without a visible sign-in. But no
+// browser is redirected in circles.
 func TestSignIn_GoesBackToTheIssuerByItself(t *testing.T) {
 	t.Parallel()
 	now := consoletest.Noon

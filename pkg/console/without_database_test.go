@@ -14,14 +14,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest"
 )
 
-// Without a database no page says that there are no messages: it says why it cannot know.
+// Without a database no page says that there are no messages: each page says why it does not know them.
 func TestPagesWithoutADatabaseSayWhy(t *testing.T) {
 	t.Parallel()
 	store := memory.New(time.Now)
 	m := entity.NewMessage("orders", "no such customer", time.Now())
 	store.Insert(m)
 	cfg := rest.DefaultConfig()
-	cfg.Hosts = []string{"example.com"} // the host of httptest.NewRequest
+	cfg.Hosts = []string{"example.com"} // the host name that httptest.NewRequest sends
 	site := withPages(t, rest.New(cfg, store, struct{ rest.Redriver }{}, nil, prometheus.NewRegistry(), zap.NewNop()))
 	for _, path := range []string{"/", "/messages", "/archive", "/topics", "/topics/mapping", "/quarantine", "/groups", "/redrives", "/audit"} {
 		w := ask(t, site, http.MethodGet, path, "")

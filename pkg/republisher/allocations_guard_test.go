@@ -10,7 +10,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/recordtest"
 )
 
-func TestAllocations(t *testing.T) { //nolint:paralleltest // others' allocations would be counted
+func TestAllocations(t *testing.T) { //nolint:paralleltest // other tests allocate too
 	recordtest.Allocations(t, recordPaths(t))
 }
 

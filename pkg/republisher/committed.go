@@ -40,7 +40,7 @@ func (r *Republisher) Committed(ctx context.Context, consumerGroup string, topic
 	return committed, nil
 }
 
-// Committed returns nothing: there is no Kafka.
+// Committed returns no offsets, because there is no Kafka.
 func (d *Disabled) Committed(context.Context, string, []string) ([]repository.Committed, error) {
 	return nil, nil
 }

@@ -15,7 +15,8 @@ import (
 const (
 	// KeyOriginal keeps the record's key, including null and empty keys.
 	KeyOriginal = "original"
-	// KeyUUID gives every record a new UUID. Order, compaction and typed keys do not survive that.
+	// KeyUUID gives every record a new UUID as its key. This loses the order of keys, compaction, and the types of
+	// keys.
 	KeyUUID = "uuid"
 )
 
@@ -29,7 +30,8 @@ type Config struct {
 	// RepublishAllow lists the allowed target topics, globs or expressions; empty allows every topic that is not
 	// refused for another reason.
 	RepublishAllow []string `mapstructure:"republish_allow"`
-	// RepublishRequired refuses retries without Kafka instead of resolving messages unsent. nil: the program decides.
+	// RepublishRequired refuses retries without Kafka, instead of resolving messages that were not sent. nil: the
+	// program decides.
 	RepublishRequired *bool `mapstructure:"republish_required"`
 	// Timeout is how long the program tries to send a record.
 	Timeout time.Duration `mapstructure:"republish_timeout"`
@@ -54,7 +56,7 @@ func (c Config) Validate() error {
 // allowed holds the topics to which replays may go.
 type allowed struct {
 	all      deadletter.Patterns // empty: no list was given
-	internal deadletter.Patterns // those of the list that begin with an underscore
+	internal deadletter.Patterns // the patterns of the list that begin with an underscore
 	limited  bool
 }
 
@@ -92,6 +94,6 @@ func reason(err error) string {
 // topic reports whether the list allows the topic.
 func (a allowed) topic(name string) bool { return !a.limited || a.all.Match(name) }
 
-// names reports whether the list allows a topic whose name begins with an underscore: only a pattern that begins
-// with an underscore too does.
+// names reports whether the list allows a topic whose name begins with an underscore. Only a pattern that also begins
+// with an underscore allows such a topic.
 func (a allowed) names(topic string) bool { return a.internal.Match(topic) }

@@ -34,7 +34,7 @@ func (d *Disabled) Plan(_ context.Context, batch []entity.Outgoing, _ bool) []en
 	return targets
 }
 
-// CheckTarget accepts every topic: nothing is sent.
+// CheckTarget accepts every topic, because nothing is sent.
 func (d *Disabled) CheckTarget(context.Context, string) error { return nil }
 
 func (d *Disabled) refusal() error {
@@ -68,7 +68,8 @@ func (d *Disabled) Publish(ctx context.Context, batch []entity.Outgoing) []entit
 // nowhere is the partition number of an attempt that sends nothing.
 const nowhere = -1
 
-// neverSent reports whether the claim sent no record: it was made without Kafka, or the status was set by hand.
+// neverSent reports whether the claim sent no record, because it was made without Kafka, or because the status was set
+// by hand.
 func neverSent(c entity.Claim) bool { return c.ID == uuid.Nil || c.Partition == nowhere }
 
 // FindMany gives back attempts that sent no record; other claims wait until Kafka is configured again.

@@ -10,8 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// TestWithoutKafkaNothingIsStuck: a claim that was made without Kafka by a process that died has no log from which it
-// could be settled.
+// TestWithoutKafkaNothingIsStuck: a claim that a process made without Kafka before it died is given back, although
+// there is no log from which it could be settled.
 func TestWithoutKafkaNothingIsStuck(t *testing.T) {
 	t.Parallel()
 	d := NewDisabled(DefaultConfig(), zap.NewNop())

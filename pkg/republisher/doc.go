@@ -8,11 +8,11 @@
 //   - plan.go: where a message would go, or why it must not be sent
 //   - publish.go: sends claimed messages
 //   - find.go: whether the record of an earlier claim is in the log
-//   - topic_ids.go: whether the topic is still the same one
+//   - topic_ids.go: whether a topic was deleted and created again
 //   - inspect.go: whether topics accept replays, and what their consumer groups do
 //   - lag.go: how many dead letters are not stored yet
 //   - committed.go: committed offsets of a consumer group
-//   - disabled.go: the same without Kafka
+//   - disabled.go: replaces a Republisher without Kafka
 //   - record.go: the record that is sent: key, headers, partition
 //   - fetch.go: records that the store does not hold
 //   - pointers.go: which dead letters may point to their record

@@ -26,13 +26,13 @@ func delivery(partition int32, result broker.RecordResult) entity.Delivery {
 func verdict(err error) (entity.Verdict, entity.ErrorClass) {
 	var produce *broker.ProduceError
 	if !errors.As(err, &produce) {
-		return entity.InDoubt, doubtful(classOf(err)) // it is not certain that the record was not sent
+		return entity.InDoubt, doubtful(classOf(err)) // the record may have been sent
 	}
 	class := entity.ErrorClass(produce.Class)
 	switch produce.Fate {
 	case broker.NotSent:
 		if errors.Is(err, broker.ErrNotTried) {
-			return entity.GivenBack, class // only a message whose record was tried uses up an attempt
+			return entity.GivenBack, class // this record was not tried, so its message keeps the attempt
 		}
 		return entity.Failed, class
 	case broker.RecordRejected:
@@ -44,8 +44,8 @@ func verdict(err error) (entity.Verdict, entity.ErrorClass) {
 	}
 }
 
-// doubtful returns the class of an attempt that a read of the target log can settle. UNKNOWN is reserved for attempts
-// that it cannot settle.
+// doubtful returns the class of an attempt in doubt. The class UNKNOWN is reserved for attempts that a read of the
+// target log cannot settle.
 func doubtful(class entity.ErrorClass) entity.ErrorClass {
 	if class == entity.UnknownClass {
 		return entity.NetworkTimeout
@@ -55,7 +55,8 @@ func doubtful(class entity.ErrorClass) entity.ErrorClass {
 
 func classOf(err error) entity.ErrorClass { return entity.ErrorClass(broker.Classify(err)) }
 
-// targetError returns why no attempt on a partition may start: a permanent refusal of the cluster, else unavailable.
+// targetError returns why no attempt on a partition may start: a permanent refusal if the cluster's error is one, else
+// an error of kind entity.ErrUnavailable.
 func targetError(topic string, err error) error {
 	switch {
 	case errors.Is(err, broker.ErrUnknownTopic):

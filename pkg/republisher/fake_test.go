@@ -22,31 +22,31 @@ const (
 
 var clock = time.Date(2026, 1, 2, 3, 4, 5, 678_901_000, time.FixedZone("JST", 9*3600))
 
-// logs is a Kafka in memory: Cluster and Producer.
+// logs is a Kafka in memory, which implements Cluster and Producer.
 type logs struct {
-	topics map[string]int // partitions
-	id     string         // of every topic
+	topics map[string]int // number of partitions of each topic
+	id     string         // topic id of every topic
 
 	internal string // the topic that Kafka marks as internal
 
 	starts map[broker.TopicPartition]int64
-	errs   map[broker.TopicPartition]error // for every request for the partition
-	down   error                           // for every request
-	mute   error                           // for requests for topics
-	readAt error                           // for every record that is read
+	errs   map[broker.TopicPartition]error // error of every request for the partition
+	down   error                           // error of every request
+	mute   error                           // error of requests for topics
+	readAt error                           // error of every read of a record
 	fail   func(broker.TopicPartition, broker.Record) error
 
-	throttle map[broker.TopicPartition]time.Duration // in every answer
+	throttle map[broker.TopicPartition]time.Duration // throttle in every answer for the partition
 
 	mu      sync.Mutex
 	records map[broker.TopicPartition][]broker.Record
 	scans   map[broker.TopicPartition]int
-	asked   int // requests for end offsets
+	asked   int // number of requests for end offsets
 
-	committed map[broker.TopicPartition]int64 // of every group
-	states    map[string]string               // of groups
-	listed    int                             // requests for them
-	denied    string                          // a group that the user may not see
+	committed map[broker.TopicPartition]int64 // committed offsets of every consumer group
+	states    map[string]string               // states of consumer groups
+	listed    int                             // number of requests for the states
+	denied    string                          // a consumer group that the user may not see
 }
 
 func newLogs() *logs {
@@ -229,7 +229,7 @@ func claimed(t *testing.T, r *Republisher, messages ...entity.Message) []entity.
 	return claimedAs(t, r, plain(messages...)...)
 }
 
-// claimedAs does the same as claimed, for messages with edits.
+// claimedAs returns planned messages with edits after their claim.
 func claimedAs(t *testing.T, r *Republisher, batch ...entity.Outgoing) []entity.Outgoing {
 	t.Helper()
 	for i, target := range r.Plan(t.Context(), batch, false) {

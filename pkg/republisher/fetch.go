@@ -21,12 +21,12 @@ const clockSkew = time.Minute
 type source struct {
 	broker.TopicPartition
 	offset  int64
-	pointer bool // position of the record that the dead letter names; else the dead letter's own
-	inspect bool // whether it can be sent is known only after it is read
+	pointer bool // true: position that a pointer names; false: position of the dead letter
+	inspect bool // only a read of the record shows whether it can be sent
 }
 
-// sourceOf returns the partition and offset from which to fetch the record, nowhere if they are unknown; false when
-// the message or its edit has the record.
+// sourceOf returns the partition and offset from which to fetch the record; the topic is "" if they are unknown. It
+// returns false when the message or its edit has the record.
 func sourceOf(out *entity.Outgoing) (source, bool) {
 	m := &out.Message
 	setValue := out.Edit != nil && out.Edit.SetValue
@@ -53,8 +53,8 @@ func lacksMore(out *entity.Outgoing) bool {
 // pointerTopic is the header in which a pointer names its record's topic.
 const pointerTopic = "__dlq.errors.topic"
 
-// pointsTo returns the position of a pointer's record; false when it is unknown. An original topic that differs from
-// the pointer's was set by an operator; partition and offset then do not belong to it.
+// pointsTo returns the position of a pointer's record; false when it is unknown. If the original topic is not the topic
+// that the pointer names, an operator has set it, and the stored partition and offset do not belong to it.
 func pointsTo(m *entity.Message) (source, bool) {
 	at := source{pointer: true, inspect: true}
 	named := slices.ContainsFunc(m.Record.Headers, func(h entity.Header) bool {
@@ -67,10 +67,10 @@ func pointsTo(m *entity.Message) (source, bool) {
 	return at, true
 }
 
-// Fetch returns the record of a message whose value the store does not hold: a value that was too large from the
-// dead-letter topic, and the record of a pointer from the original topic, with its key and headers. Every other
-// message's record is returned unchanged. A record that can no longer be read is a *entity.RefusedError of class
-// BadRecord, a pointer that is not followed one of class PointerRefused; all other errors are of kind
+// Fetch returns the record of a message whose value the store does not hold. It reads a value that was too large from
+// the dead-letter topic, and the record of a pointer, with its key and headers, from the original topic. Every other
+// message's record is returned unchanged. The error is a *entity.RefusedError of class BadRecord for a record that can
+// no longer be read, and of class PointerRefused for a pointer that must not be followed; all other errors are of kind
 // entity.ErrUnavailable. One value at a time is read; it may be as large as Kafka allows.
 func (r *Republisher) Fetch(ctx context.Context, m entity.Message) (entity.Record, error) {
 	out := &entity.Outgoing{Message: m}
@@ -95,7 +95,7 @@ func (r *Republisher) Fetch(ctx context.Context, m entity.Message) (entity.Recor
 	return record, nil
 }
 
-// fetch reads the record and checks that it is still the same one.
+// fetch reads the record and checks that it is the record that the message was stored from, or that its pointer names.
 func (r *Republisher) fetch(ctx context.Context, out *entity.Outgoing) (entity.Record, error) {
 	at, _ := sourceOf(out)
 	if at.Topic == "" {
@@ -133,7 +133,7 @@ func pointedTo(found broker.Record, dead time.Time) (entity.Record, error) {
 	return recordOf(found), nil
 }
 
-// refusal returns why the record cannot be read: permanently, or now.
+// refusal returns the error of a record that can never be read again, or that cannot be read now.
 func (s source) refusal(err error) error {
 	what := "the record was too large to store, and dead-letter"
 	if s.pointer {

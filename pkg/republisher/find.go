@@ -27,10 +27,10 @@ var (
 
 // FindMany searches the target partitions for the records of earlier claims, from the offset that each claim recorded
 // to the present end, and reads each partition once. It answers in the order of claims:
-//   - Acknowledged, class ALREADY_PUBLISHED, and the offset: it is there;
-//   - GivenBack: it is not;
-//   - InDoubt, class UNKNOWN: no reading can tell, now or later;
-//   - InDoubt, another class: it could not be read now.
+//   - Acknowledged, class ALREADY_PUBLISHED, and the offset: the record is there;
+//   - GivenBack: the record is not there;
+//   - InDoubt, class UNKNOWN: reading the log can never show whether the record was written;
+//   - InDoubt, another class: the log could not be read now.
 //
 // Claims must be over: a record that is still being sent is not in the log yet. The log is read to the leader's own
 // end, further than consumers see, because records there may become visible later.
@@ -98,8 +98,8 @@ func (r *Republisher) measure(ctx context.Context, byPartition map[broker.TopicP
 
 // searchResult is the result of a search.
 type searchResult struct {
-	offsets map[uuid.UUID]int64 // of the claims whose records were found
-	gap     int64               // the last offset without a record, -1 for none
+	offsets map[uuid.UUID]int64 // offsets of the records that were found, by claim id
+	gap     int64               // the last offset at which no record was found, -1 for none
 }
 
 func (r *Republisher) search(ctx context.Context, tp broker.TopicPartition, log extent, claims []entity.Claim) (searchResult, error) {
@@ -126,7 +126,7 @@ func (r *Republisher) search(ctx context.Context, tp broker.TopicPartition, log 
 		}
 		next = record.Offset + 1
 		if id, ok := redriveID(record); ok && wanted[id] {
-			if _, again := t.offsets[id]; !again { // copies come after the original
+			if _, again := t.offsets[id]; !again { // copies of a record come after the original
 				t.offsets[id] = record.Offset
 			}
 		}
@@ -151,7 +151,7 @@ func redriveID(record broker.Record) (uuid.UUID, bool) {
 	return uuid.Nil, false
 }
 
-// finding returns the result of FindMany for one claim. A found record counts even if the search failed later.
+// finding returns the result of FindMany for one claim. A record that was found counts even if the search failed later.
 func finding(c entity.Claim, log extent, t searchResult, err error) entity.Delivery {
 	if neverSent(c) {
 		return absent(c)

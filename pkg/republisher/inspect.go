@@ -20,13 +20,13 @@ const (
 	turnTimeout    = time.Second
 	inspectTimeout = 2 * time.Second
 
-	// factsFresh is how long an answer is cached, also a missing one, so that not every caller waits for an
+	// factsFresh is how long an answer is cached. A missing answer is cached too, so that not every caller waits for an
 	// unreachable cluster.
 	factsFresh = 5 * time.Second
 )
 
-// facts caches recent answers of the cluster. One caller at a time, which has taken the turn, sends requests; the
-// others wait for the answers.
+// facts caches recent answers of the cluster. One caller at a time, the one that has acquired the turn, sends requests;
+// the others wait for the answers.
 type facts struct {
 	turn    *semaphore.Weighted
 	replays map[string]replayFact
@@ -51,10 +51,10 @@ func newFacts() facts {
 
 func fresh(at, now time.Time) bool { return now.Sub(at) < factsFresh }
 
-// Inspect returns whether messages can be sent back to topics, by the rules of Plan, and the progress of their
-// consumer groups, in the order of questions. It takes about three seconds at most; what Kafka has not answered by
-// then is unknown, with class BROKER_UNAVAILABLE where even the topic is. Answers are up to five seconds old. For all
-// topics together, each broker gets a few requests, and each consumer group one.
+// Inspect returns whether messages can be sent back to topics, by the rules of Plan, and the progress of their consumer
+// groups, in the order of questions. It takes about three seconds at most. What Kafka has not answered by then is
+// unknown; if nothing is known of the topic itself, the class is BROKER_UNAVAILABLE. Answers are up to five seconds
+// old. For all topics together, each broker gets a few requests, and each consumer group one.
 func (r *Republisher) Inspect(ctx context.Context, questions []entity.ReplayQuestion) []entity.ReplayHealth {
 	answers := make([]entity.ReplayHealth, len(questions))
 	if !r.facts.acquire(ctx) {
@@ -270,7 +270,7 @@ func (s *inspection) partitions(topic, group string) (list []entity.GroupPartiti
 	return list
 }
 
-// lag returns nil when the group has committed nothing, or an end is not known.
+// lag returns nil when the consumer group has committed nothing, or when the end offset of a partition is not known.
 func (s *inspection) lag(topic, group string) *int64 {
 	var lag *int64
 	for tp, offset := range s.committed[group].offsets {

@@ -129,7 +129,8 @@ func TestIngestLag(t *testing.T) {
 	l.errs[at("b.dlq.v1", 1)] = broker.ErrNoLeader
 	r := newRepublisher(t, l)
 	positions := []repository.IngestPosition{
-		{Topic: "a.dlq.v1", Partition: 0, Next: 7}, {Topic: "a.dlq.v1", Partition: 1, Next: 9}, // stored from an earlier incarnation
+		// The positions are of an earlier incarnation of the topic.
+		{Topic: "a.dlq.v1", Partition: 0, Next: 7}, {Topic: "a.dlq.v1", Partition: 1, Next: 9},
 		{Topic: "b.dlq.v1", Partition: 0}, {Topic: "b.dlq.v1", Partition: 1}, {Topic: "gone.dlq.v1"},
 	}
 	want := map[string]int64{"a.dlq.v1": 3}

@@ -67,7 +67,7 @@ func (r *Republisher) learnEnds(ctx context.Context, positions []repository.Inge
 	}
 }
 
-// IngestLag returns nothing: there is no Kafka.
+// IngestLag returns no numbers, because there is no Kafka.
 func (d *Disabled) IngestLag(context.Context, []repository.IngestPosition) map[string]int64 {
 	return map[string]int64{}
 }

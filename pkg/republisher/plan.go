@@ -11,7 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// Plan returns where each of batch would go, in its order, or in Target.Err why no attempt may start: a
+// Plan returns, in the order of batch, the target of each message, or in Target.Err why no attempt may start: a
 // *entity.RefusedError, or an error of kind entity.ErrUnavailable when Kafka or the partition's leader cannot be
 // reached; the partition is then -1 when it could not be chosen. Messages must include their bytes; the targets in
 // batch are ignored. bulk means that no person looked at each message; then a guessed original topic is refused.
@@ -63,7 +63,7 @@ func (r *Republisher) refusal(out *entity.Outgoing, bulk bool) error {
 		return err
 	}
 	switch {
-	case m.Record.State == entity.ValueUnreadable: // an edit cannot make it a record either
+	case m.Record.State == entity.ValueUnreadable: // no edit can turn a range of offsets into a record
 		return valueRefusal(m)
 	case retargeted(out):
 		if !r.allowed.limited {
@@ -194,14 +194,13 @@ func (r *Republisher) ends(ctx context.Context, parts []broker.TopicPartition) (
 	}
 }
 
-// The waits for a leader election: 0.7 s in all.
+// Requests are repeated during a leader election, after pauses of 0.7 s in all.
 const (
 	electionTries = 4
 	electionPause = 100 * time.Millisecond
 )
 
-// open returns the results of the function of for the targets that are not refused, each value once, without zero
-// values.
+// open calls the function of for each target that is not refused. It returns each result once, without zero values.
 func open[T comparable](targets []entity.Target, of func(i int) T) []T {
 	var none T
 	var list []T

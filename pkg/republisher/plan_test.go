@@ -45,7 +45,7 @@ func TestPlanOfARedirect(t *testing.T) {
 		allow  []string
 		bulk   bool
 		class  entity.ErrorClass // "" when it is not refused
-		sent   string            // topic
+		sent   string            // topic to which the record is sent
 	}{
 		{"OfATopicThatDoesNotExist", to("gone"), orders, nil, nil, true, "", orders},
 		{"WithoutAList", to("payments"), orders, nil, nil, true, "", orders},
@@ -79,7 +79,7 @@ func TestPlanOfARedirect(t *testing.T) {
 	}
 }
 
-// In the target of a redirect the original partition means nothing: the key decides.
+// In the target of a redirect the key decides about the partition, because the original partition has no meaning there.
 func TestPlanPartitionOfARedirect(t *testing.T) {
 	t.Parallel()
 	l := newLogs()
@@ -208,7 +208,7 @@ func TestPlanPartition(t *testing.T) {
 	t.Parallel()
 	original := func(p int32) func(*entity.Message) { return func(m *entity.Message) { m.Origin.Partition = &p } }
 	key := func(k []byte) func(*entity.Message) { return func(m *entity.Message) { m.Record.Key = k } }
-	// The results of Java's default partitioner for four partitions.
+	// The partitions, of four, that Java's default partitioner chooses for the keys.
 	cases := []struct {
 		name   string
 		change func(*entity.Message)

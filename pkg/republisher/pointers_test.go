@@ -62,7 +62,7 @@ func TestPointersAreFollowedWhereTheConfigurationSaysSo(t *testing.T) {
 	}
 }
 
-// wantPointer wants no error, or a refused pointer with the reason.
+// wantPointer checks that a pointer was refused for the reason; if the reason is "", that there is no error.
 func wantPointer(t *testing.T, what string, err error, reason string) {
 	t.Helper()
 	var refused *entity.RefusedError
@@ -77,7 +77,8 @@ func wantPointer(t *testing.T, what string, err error, reason string) {
 	}
 }
 
-// An edit that sets the value does not need the record.
+// A pointer that must not be followed can be sent with an edit that sets the value, because the edit does not need the
+// record.
 func TestAnEditOfAPointerThatIsNotFollowedIsSent(t *testing.T) {
 	t.Parallel()
 	r := newRepublisher(t, newLogs())

@@ -115,7 +115,8 @@ func (r *Republisher) produce(
 	return deliveries
 }
 
-// over reports whether ctx has ended, by the clock too: after a stop of the process its timer may fire late.
+// over reports whether ctx has ended. It also compares the deadline with the clock, because the timer of ctx may fire
+// late after the process was suspended.
 func over(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ctx.Err() != nil || ok && !time.Now().Before(deadline)

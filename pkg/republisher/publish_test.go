@@ -129,7 +129,7 @@ func TestPublishAfterItsTime(t *testing.T) {
 	cancel()
 	late, cancelLate := context.WithDeadline(t.Context(), time.Now().Add(-time.Nanosecond))
 	defer cancelLate()
-	// A stopped process: the deadline has passed, its timer has not fired yet.
+	// In a process that was suspended, the deadline has passed but the timer of the context has not fired yet.
 	stopped := deadlineOnly{t.Context()}
 	for name, ctx := range map[string]context.Context{"Drain": cancelled, "OldClaim": late, "OldClaimOfAStoppedProcess": stopped} {
 		t.Run(name, func(t *testing.T) {

@@ -35,8 +35,9 @@ func (r *Republisher) headers(m entity.Message, target string, record []entity.H
 	return out
 }
 
-// key returns the key of attempt number attempt; source is the record in its topic. It must be the same before the
-// claim, which stores the partition, and after it. A key in an edit takes precedence over republish_key.
+// key returns the key of attempt number attempt; source is the record in its topic. It returns the same key before the
+// claim and after it, because the claim stores the partition, which depends on the key. A key in an edit takes
+// precedence over republish_key.
 func (r *Republisher) key(out *entity.Outgoing, source entity.Record, attempt int) []byte {
 	switch {
 	case out.Edit != nil && out.Edit.SetKey:

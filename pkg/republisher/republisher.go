@@ -47,8 +47,8 @@ type Republisher struct {
 	cluster     Cluster
 	producer    Producer
 	salt        [32]byte            // makes keys of mode uuid unpredictable
-	fetching    *semaphore.Weighted // held by a send with a value that the store does not hold
-	reading     *semaphore.Weighted // held by a read of such a value
+	fetching    *semaphore.Weighted // held by a send whose value must be fetched
+	reading     *semaphore.Weighted // held by a call of Fetch that reads such a value
 	facts       facts               // cached facts about topics and consumer groups
 	now         func() time.Time
 	strip       Strip
@@ -94,6 +94,6 @@ func New(cfg Config, deadLetters deadletter.Patterns, cluster Cluster, producer 
 	for _, change := range options {
 		change(r)
 	}
-	_, _ = rand.Read(r.salt[:]) // never fails: it ends the process instead
+	_, _ = rand.Read(r.salt[:]) // rand.Read never fails
 	return r, nil
 }

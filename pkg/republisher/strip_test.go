@@ -8,7 +8,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// A replay that keeps the headers of a user's own producer would be treated as a failure.
+// A replay must not keep the headers of a dialect that the user has configured, because it would be treated as a
+// failure.
 func TestReplaysLeaveTheHeadersOfConfiguredDialectsBehind(t *testing.T) {
 	t.Parallel()
 	patterns := check.Must(deadletter.ParsePatterns("*.dlq.v1"))(t)

@@ -122,7 +122,7 @@ func TestWithTracing(t *testing.T) {
 	})
 }
 
-func TestWithTracing_OffCostsNothing(t *testing.T) { //nolint:paralleltest // others' allocations would be counted
+func TestWithTracing_OffCostsNothing(t *testing.T) { //nolint:paralleltest // other tests allocate too
 	r := newRepublisher(t, newLogs())
 	WithTracing(nil)(r)
 	ctx, batch := t.Context(), claimed(t, r, message(inTrace(1)))

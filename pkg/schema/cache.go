@@ -13,7 +13,7 @@ type cache struct {
 
 	mu    sync.Mutex
 	size  int
-	order *list.List // of *cached, the most recently used first
+	order *list.List // elements are *cached, the most recently used first
 	byKey map[string]*list.Element
 }
 
@@ -21,7 +21,7 @@ type cached struct {
 	key     string
 	value   any
 	size    int
-	expires time.Time // zero: never
+	expires time.Time // zero: the value does not expire
 }
 
 func newCache(limit int) *cache {
@@ -35,7 +35,7 @@ func (c *cache) get(key string, now time.Time) (value any, ok bool) {
 	if !ok {
 		return nil, false
 	}
-	item := at.Value.(*cached) //nolint:forcetypeassert // there is nothing else in it
+	item := at.Value.(*cached) //nolint:forcetypeassert // the list has only *cached
 	if !item.expires.IsZero() && !now.Before(item.expires) {
 		c.remove(at)
 		return nil, false
@@ -58,7 +58,7 @@ func (c *cache) put(item cached) {
 }
 
 func (c *cache) remove(at *list.Element) {
-	item := c.order.Remove(at).(*cached) //nolint:forcetypeassert // see get
+	item := c.order.Remove(at).(*cached) //nolint:forcetypeassert // the list has only *cached
 	delete(c.byKey, item.key)
 	c.size -= item.size
 }

@@ -57,7 +57,8 @@ func (c RegistryConfig) sign(r *http.Request) error {
 	return nil
 }
 
-// maxAnswer is how many bytes of an answer are read. A schema is escaped in it.
+// maxAnswer is how many bytes of an answer are read. It is larger than maxSchema, because the schema is escaped in the
+// answer.
 const maxAnswer = 2 * maxSchema
 
 // limitedTransport fails a request whose answer is too large.
@@ -83,11 +84,11 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	if b.left -= int64(n); b.left < 0 {
 		return 0, errSchemaSize
 	}
-	return n, err //nolint:wrapcheck // the reader's
+	return n, err //nolint:wrapcheck // the error of the wrapped reader
 }
 
-// translate returns errUnknown where the registry answered that, and an error without the answer's text otherwise: the
-// text may be anything.
+// translate returns errUnknown if the registry answered that it does not have the schema or subject. Every other error
+// is returned without the text of the answer, because that text may contain anything.
 func translate(err error) error {
 	var answer *sr.ResponseError
 	switch {

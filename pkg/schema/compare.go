@@ -41,8 +41,8 @@ func (d *Decoder) Compare(ctx context.Context, m *entity.Message, kind entity.Re
 // notFoundError is a schema that the registry does not have. It is of kind entity.ErrNotFound.
 type notFoundError struct{ reason string }
 
-// Error returns which schema.
+// Error names the schema.
 func (e *notFoundError) Error() string { return e.reason }
 
-// Unwrap returns the kind.
+// Unwrap returns the kind entity.ErrNotFound.
 func (e *notFoundError) Unwrap() error { return entity.ErrNotFound }

@@ -120,7 +120,7 @@ func decodeJSON(data []byte, limit int) ([]byte, error) {
 	return data, nil
 }
 
-// encode is the inverse of decode, without the frame. Unknown Protobuf fields of original are kept.
+// encode returns the encoding of text, without a frame. It keeps the unknown Protobuf fields of original.
 func (c *compiled) encode(indexes []int, text, original []byte, limit int) (data []byte, err error) {
 	defer recoverError(&err)
 	switch c.format {

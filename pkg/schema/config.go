@@ -18,7 +18,7 @@ import (
 type Config struct {
 	Registries []RegistryConfig `mapstructure:"registries"`
 	Topics     []TopicConfig    `mapstructure:"topics"`
-	Timeout    time.Duration    `mapstructure:"timeout"` // of one request, and of all look-ups for one page
+	Timeout    time.Duration    `mapstructure:"timeout"` // time limit of one request, and of all look-ups for one page
 }
 
 // RegistryConfig is one registry. A message belongs to the first registry that lists its original topic, else to the
@@ -34,7 +34,8 @@ type RegistryConfig struct {
 	SubjectStrategy string   `mapstructure:"subject_strategy"` // topic_name (default), record_name or topic_record_name
 }
 
-// TopicConfig names the subject of a topic whose records do not name their schema. Its latest version is used.
+// TopicConfig names the subject of a topic whose records do not name their schema. The latest version of the subject is
+// used.
 type TopicConfig struct {
 	Topic    string `mapstructure:"topic"` // original or dead-letter topic
 	Part     string `mapstructure:"part"`  // value (default) or key
@@ -96,10 +97,10 @@ func (c RegistryConfig) validate(p *problems, at string) {
 		"%s.subject_strategy must be topic_name, record_name or topic_record_name, not %q", at, c.SubjectStrategy)
 }
 
-// roots returns the certificates of ca_file; nil for those of the system.
+// roots returns the certificates of ca_file; nil means the certificates of the system.
 func (c RegistryConfig) roots() (*x509.CertPool, error) {
 	if c.CAFile == "" {
-		return nil, nil //nolint:nilnil // the system's
+		return nil, nil //nolint:nilnil // the certificates of the system
 	}
 	pem, err := os.ReadFile(c.CAFile)
 	if err != nil {

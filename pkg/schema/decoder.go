@@ -35,7 +35,7 @@ type topicPart struct {
 // registered with reg.
 func New(cfg Config, reg prometheus.Registerer) (*Decoder, error) {
 	if len(cfg.Registries) == 0 {
-		return nil, nil //nolint:nilnil // it decodes nothing
+		return nil, nil //nolint:nilnil // a nil Decoder decodes nothing
 	}
 	d := &Decoder{cfg: cfg, topics: map[topicPart]TopicConfig{}}
 	lookups := promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
@@ -71,7 +71,7 @@ func (d *Decoder) Version() uint64 {
 	return binary.BigEndian.Uint64(h.Sum(nil))
 }
 
-// part is a key or value with its schema's place.
+// part is a key or value, with the place where its schema is found.
 type part struct {
 	frame
 	registry *registry
@@ -129,11 +129,11 @@ func loaded(m *entity.Message, kind entity.RecordPart) bool {
 	return m.Record.State == entity.ValueStored || m.Record.State == entity.ValueFromPayload
 }
 
-// reader implements entity.PartReader. All its look-ups together wait at most for the configured timeout; what is not
-// in the cache by then is entity.SchemaUnavailable.
+// reader implements entity.PartReader. All its look-ups together wait at most for the configured timeout. A part whose
+// schema is not in the cache by then is left out as entity.SchemaUnavailable.
 type reader struct {
 	decoder *Decoder
-	ctx     context.Context //nolint:containedctx // it lives as long as a request
+	ctx     context.Context //nolint:containedctx // a reader is used only while ctx lives
 	budget  time.Duration
 	used    time.Time
 }
@@ -148,7 +148,8 @@ func (d *Decoder) Reader(ctx context.Context) entity.PartReader {
 	return r
 }
 
-// refill is how many times as long as it waits a long-lived reader works without waiting.
+// refill limits the waiting of a reader that is used for long: for each second that it works without waiting, it may
+// wait 1/refill second more.
 const refill = 10
 
 // wait calls look with a context that ends when the budget is used up.
@@ -235,8 +236,8 @@ func (r *reader) Complete(m *entity.Message, kind entity.RecordPart, d *entity.D
 	})
 }
 
-// complete chooses, of the subjects that have the schema, the one that the strategy names for the original topic, then
-// for the dead-letter topic, else the first.
+// complete chooses one of the subjects that have the schema: the one that the strategy names for the original topic,
+// else the one for the dead-letter topic, else the first.
 func (p *part) complete(ctx context.Context, m *entity.Message, c *compiled, ref *entity.SchemaRef) error {
 	found, err := p.registry.subjects(ctx, c.id)
 	if err != nil {

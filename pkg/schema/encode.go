@@ -142,7 +142,7 @@ func (p *part) unchanged(own *compiled, text []byte) bool {
 	return err == nil && reflect.DeepEqual(a, b)
 }
 
-// framed puts an encoded part in the frame that the stored one has.
+// framed puts an encoded part into the kind of frame that the stored part has.
 func (p *part) framed(c, own *compiled, indexes []int, encoded []byte) (entity.EncodedPart, error) {
 	switch {
 	case p.subject != "":
@@ -162,11 +162,11 @@ func (p *part) framed(c, own *compiled, indexes []int, encoded []byte) (entity.E
 	return entity.EncodedPart{Data: encoded, Header: &entity.Header{Key: p.header, Value: headerValue(guid, indexes)}}, nil
 }
 
-// unavailableError is a schema that cannot be read now. It is of kind entity.ErrUnavailable.
+// unavailableError is the error of a schema that cannot be read now. It is of kind entity.ErrUnavailable.
 type unavailableError struct{ reason string }
 
-// Error returns which schema and why.
+// Error names the schema, and the reason.
 func (e *unavailableError) Error() string { return e.reason }
 
-// Unwrap returns the kind.
+// Unwrap returns the kind entity.ErrUnavailable.
 func (e *unavailableError) Unwrap() error { return entity.ErrUnavailable }

@@ -9,16 +9,16 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/proto"
 )
 
-// frame is how a part names its schema, and the part without that name. Confluent's documentation of the wire format
-// describes both ways: a prefix of a zero byte and an id of four bytes, or a header with a GUID. A part without either
-// has neither id nor GUID.
+// frame says how a part names its schema, and has the part without that name. Confluent's documentation of the wire
+// format describes both ways: a prefix of a zero byte and an id of four bytes, or a header with a GUID. A part that
+// names no schema has neither id nor GUID.
 type frame struct {
 	id       int
 	guid     string
 	header   string // name of the header; "" for a prefix
 	unframed bool   // the part does not name its schema; a Protobuf message is the first one of its file
-	rest     []byte // what follows the id or the GUID in its place: Protobuf's message indexes begin here
-	data     []byte // the encoded value; with a prefix, what follows the id
+	rest     []byte // the bytes that follow the id or the GUID: Protobuf's message indexes begin here
+	data     []byte // the encoded value; after a prefix, the bytes that follow the id
 }
 
 const (
@@ -49,7 +49,7 @@ func bytesOf(r *entity.Record, part entity.RecordPart) []byte {
 func frameOf(r *entity.Record, part entity.RecordPart) (f frame, ok bool) {
 	data := bytesOf(r, part)
 	name := headerOf(part)
-	for i := len(r.Headers) - 1; i >= 0; i-- { // the last one counts
+	for i := len(r.Headers) - 1; i >= 0; i-- { // if several headers have the name, the last one is used
 		h := &r.Headers[i]
 		if h.Key == name && len(h.Value) >= guidSize && h.Value[0] == guidMagic {
 			id, err := uuid.FromBytes(h.Value[1:guidSize])

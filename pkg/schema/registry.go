@@ -23,9 +23,9 @@ const (
 	unknownAge = time.Minute
 	// subjectAge is how long the versions of a subject, and the subjects of a schema, are used.
 	subjectAge = 10 * time.Second
-	// downAge is how long a registry that failed is not asked.
+	// downAge is how long no request is sent to a registry that failed.
 	downAge = 5 * time.Second
-	// sizeFactor is how many times as large as its text a compiled schema is taken to be.
+	// sizeFactor is the assumed ratio of a compiled schema's size in memory to the size of its text.
 	sizeFactor = 10
 	entrySize  = 512
 )
@@ -33,7 +33,7 @@ const (
 // registry looks schemas up. It is safe for concurrent use.
 type registry struct {
 	cfg     RegistryConfig
-	topics  *entity.TopicPatterns // nil: all
+	topics  *entity.TopicPatterns // nil: all topics
 	client  *sr.Client
 	timeout time.Duration
 	limiter *rate.Limiter
@@ -73,18 +73,19 @@ func (r *registry) has(topic string) bool {
 	return topic != "" && (r.topics == nil || r.topics.Match(topic))
 }
 
-// unknown is a cached answer that the registry does not have something.
+// unknown is the cached answer that the registry does not have the schema, subject or version.
 type unknown struct{}
 
-// find returns what is cached under the key, or looks it up within the timeout. Callers with the same key share one
-// look-up, which goes on when ctx ends. size returns the size in memory, and how long the value may be used; 0: always.
+// find returns the value that is cached under the key, or looks it up within the timeout. Callers with the same key
+// share one look-up, which continues when ctx ends. size returns the size in memory, and how long the value may be
+// used; 0: for ever.
 func find[T any](ctx context.Context, r *registry, key string, look func(context.Context) (T, error), size func(T) (int, time.Duration)) (found T, err error) {
 	key = r.cfg.Name + "\n" + key
 	if v, ok := r.cache.get(key, r.now()); ok {
 		if _, missing := v.(unknown); missing {
 			return found, errUnknown
 		}
-		return v.(T), nil //nolint:forcetypeassert // a key belongs to one type
+		return v.(T), nil //nolint:forcetypeassert // all values of a key have the same type
 	}
 	if err := r.down(); err != nil {
 		return found, err
@@ -116,7 +117,7 @@ func find[T any](ctx context.Context, r *registry, key string, look func(context
 		if answer.Err != nil {
 			return found, answer.Err
 		}
-		return answer.Val.(T), nil //nolint:forcetypeassert // as above
+		return answer.Val.(T), nil //nolint:forcetypeassert // all values of a key have the same type
 	case <-ctx.Done():
 		return found, errNoTime
 	}
@@ -127,7 +128,7 @@ var (
 	errBusy   = fmt.Errorf("more than %d look-ups a second; it is tried again later", lookupsPerSecond)
 )
 
-// request makes one request within the limits. A failure means that the registry is not asked for a while.
+// request makes one request within the limits. After a failure, no request is sent to the registry for a while.
 func (r *registry) request(ctx context.Context, do func() error) error {
 	if err := r.down(); err != nil {
 		return err
@@ -191,7 +192,7 @@ func (r *registry) byGUID(ctx context.Context, guid string) (*compiled, error) {
 			}
 			return err
 		})
-		if errors.Is(err, errUnknown) { // an older registry: the subject is then not shown
+		if errors.Is(err, errUnknown) { // older registries do not know the ids of a GUID; the subject is then not shown
 			err = nil
 		}
 		return found, err
@@ -217,12 +218,12 @@ func (r *registry) compile(ctx context.Context, found sr.SubjectSchema) (*compil
 	return compile(found.ID, found.GUID, source{format: formatOf(found.Type), text: found.Schema.Schema, refs: refs}), nil
 }
 
-// unlessTemporary returns a schema that can never be used, if that is what the error means.
+// unlessTemporary returns a schema that can never be used if the error is permanent, and otherwise the error.
 func unlessTemporary(found sr.SubjectSchema, err error) (*compiled, error) {
 	switch {
 	case !errors.Is(err, errSchemaSize) && !errors.Is(err, errReferences):
 		return nil, err
-	case found.Schema.Schema == "": // its format is not known either
+	case found.Schema.Schema == "": // the format of the schema is not known either
 		return &compiled{source: source{format: entity.UnknownFormat}, id: found.ID, guid: found.GUID, fault: err}, nil
 	}
 	return &compiled{source: source{format: formatOf(found.Type)}, id: found.ID, guid: found.GUID, fault: err}, nil

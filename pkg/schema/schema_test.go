@@ -24,7 +24,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// fakeRegistry answers with JSON by path, and 404 otherwise. integration/registry is a whole one.
+// fakeRegistry answers with JSON by path, and with 404 for other paths. For a complete registry see
+// integration/registry.
 type fakeRegistry struct {
 	mu       sync.Mutex
 	answers  map[string]any
@@ -211,7 +212,7 @@ func TestSubjectAndVersions(t *testing.T) {
 	check.True(t, ok && err == nil && c.Writer == oldAvro && c.Latest == newAvro, "got %+v, %v", c, err)
 }
 
-// A registry that fails, answers nonsense, redirects or takes too long costs one request, and no more for a while.
+// A registry that fails, answers nonsense, redirects or takes too long gets one request, and then no more for a while.
 func TestRegistryThatFails(t *testing.T) {
 	t.Parallel()
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a redirect was followed") }))
@@ -272,7 +273,7 @@ func TestReferencesThatNeverEnd(t *testing.T) {
 	check.True(t, d.Omitted == entity.SchemaError && strings.Contains(d.Reason, "references"), "got %+v", d)
 }
 
-// Schemas by id are asked for once, unknown ids once a minute, and all of them at most ten times a second.
+// Each schema is requested by its id once, an unknown id once a minute, and there are at most ten requests a second.
 func TestLookupsAreFew(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -350,7 +351,7 @@ func TestEncode(t *testing.T) {
 	raw2 := check.Must(uuid.Parse(guid2))(t)
 	header := entity.Header{Key: "__value_schema_id", Value: append([]byte{1}, raw[:]...)}
 	latest := entity.EncodeTarget{Schema: entity.LatestSchema}
-	odd := framed(1, 0x82, 0x80, 0x00) // a long form of 1, which an encoder does not write
+	odd := framed(1, 0x82, 0x80, 0x00) // a longer encoding of the number 1, which encoders do not write
 	withExtra := framed(3, append([]byte{2, 2}, "\x0a\x01x\x9a\x06\x01u"...)...)
 	for _, tt := range []struct {
 		name   string

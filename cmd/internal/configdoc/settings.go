@@ -99,7 +99,7 @@ func (s setting) typeName() string {
 	}
 }
 
-// format returns a value in the syntax of the file; "" for no value.
+// format returns a value in the syntax of the configuration file; "" for no value.
 func (s setting) format() string {
 	switch v := s.value; {
 	case v.Kind() == reflect.Pointer && v.IsNil():
@@ -127,7 +127,7 @@ func (s setting) number(n int64) string {
 	switch {
 	case s.isDuration():
 		text := time.Duration(n).String()
-		for _, zero := range []string{"m0s", "h0m"} { // 5m0s, 24h0m
+		for _, zero := range []string{"m0s", "h0m"} { // so that 5m0s becomes 5m, and 24h0m becomes 24h
 			if strings.HasSuffix(text, zero) {
 				text = text[:len(text)-2]
 			}

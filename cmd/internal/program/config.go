@@ -97,12 +97,11 @@ func DefaultConfig() Config {
 	}
 }
 
-// Production reports whether app.environment is production, where no substitute for the database
-// may run.
+// Production reports whether app.environment is production, where the store in memory must not replace the database.
 func (c Config) Production() bool { return c.App.Environment == "production" }
 
-// HasKafka reports whether brokers are configured. A section without brokers is only valid if it
-// sets republish_required: forgotten brokers must not look like a choice.
+// HasKafka reports whether brokers are configured. A section without brokers is only valid if it sets
+// republish_required: otherwise an operator who forgot the brokers would get a program without Kafka and no error.
 func (c Config) HasKafka() bool { return c.Kafka != nil && len(c.Kafka.Broker.Brokers) > 0 }
 
 // RepublishRequired reports whether a retry is refused when there is no cluster. The default is
@@ -122,7 +121,7 @@ func (c Config) Validate() error {
 	return c.validateHeartbeat()
 }
 
-// validateHeartbeat refuses heartbeats that the ingester could never read.
+// validateHeartbeat refuses a heartbeat topic whose records the ingester would never read.
 func (c Config) validateHeartbeat() error {
 	topic := c.Heartbeat.Topic
 	if topic == "" {

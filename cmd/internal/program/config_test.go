@@ -82,7 +82,7 @@ func TestReferenceConfiguration(t *testing.T) {
 		cfg, _, err := load(t, path)
 		check.NoError(t, err)
 		want := DefaultConfig()
-		// Settings without a default have an example value.
+		// These settings have no default, so the example file gives them an example value.
 		want.Database.Host, want.Database.Name, want.Database.User = "localhost", "dlq_db", "app"
 		want.Kafka.Broker.Brokers = []string{"localhost:9092"}
 		for _, section := range []struct{ got, want any }{
@@ -242,7 +242,8 @@ func keysOf(tree map[string]any, parent string, settings []string) (keys []strin
 	return keys
 }
 
-// emptyIsNil sets the empty lists of a section to nil: both read the same in the file.
+// emptyIsNil sets the empty lists of a section to nil: in the configuration file, an empty list and no list mean the
+// same.
 func emptyIsNil(section any) any {
 	v := reflect.New(reflect.TypeOf(section)).Elem()
 	v.Set(reflect.ValueOf(section))

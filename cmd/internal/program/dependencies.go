@@ -52,9 +52,9 @@ func (b Base) PatientDatabase(ctx context.Context) (*sqlx.DB, error) {
 	return db, nil
 }
 
-// WaitFor waits until the database and Kafka answer, both within one start-up timeout, and then
-// migrates if the configuration says so. It does not wait for a nil. The error names each
-// dependency that did not answer, the database first.
+// WaitFor waits until the database and Kafka answer, both within one start-up timeout, and then migrates if the
+// configuration says so. A nil database or cluster is not waited for. The error names each dependency that did not
+// answer, the database first.
 func (b Base) WaitFor(ctx context.Context, db *sqlx.DB, cluster *broker.Cluster) error {
 	var both sync.WaitGroup
 	var database, kafka error
@@ -113,9 +113,8 @@ func (b Base) waitForKafka(ctx context.Context, cluster *broker.Cluster) error {
 		strings.Join(b.Config.Kafka.Broker.Brokers, ","), b.Config.Server.StartupTimeout, last)
 }
 
-// SchemaCheck returns the readiness check of the schema, which must be at least the version that this
-// program was built for. Its errors about versions are public; connection errors name hosts and are
-// not.
+// SchemaCheck returns the readiness check of the schema, which must be at least the version that this program was built
+// for. Every client may see its errors about versions, but not its connection errors, because they name hosts.
 func SchemaCheck(db *sqlx.DB) rest.Check {
 	return rest.Check{
 		Name:     "schema",

@@ -16,8 +16,8 @@ func TestAttend(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name  string
-		told  bool          // to end
-		takes time.Duration // 0: it has ended
+		told  bool          // the program was asked to end
+		takes time.Duration // time that run still works; 0: run has already returned
 		err   error
 		code  int
 		said  string

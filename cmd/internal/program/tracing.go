@@ -8,9 +8,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
 )
 
-// lastSpans limits how long shutdown waits for a collector to accept the last spans. lastWords is
-// the part of the shutdown time that stays reserved after that: the drain before it may have used
-// most of it.
+// lastSpans limits how long shutdown waits for a collector to accept the last spans. lastWords is the end of the
+// shutdown time, in which StopTracing no longer waits for the collector, even if the drain before it has left less than
+// lastSpans.
 const (
 	lastSpans = 1500 * time.Millisecond
 	lastWords = 500 * time.Millisecond
@@ -36,7 +36,7 @@ func (b Base) StopTracing() {
 // endTime is the time at which shutdown stops waiting.
 type endTime struct{ at atomic.Pointer[time.Time] }
 
-// watch sets the time when ctx ends.
+// When ctx ends, watch sets the end time.
 func (e *endTime) watch(ctx context.Context) {
 	context.AfterFunc(ctx, func() {
 		at := time.Now().Add(patience - lastWords)

@@ -6,8 +6,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
 )
 
-// credentialFiles returns the files from which this configuration reads credentials, by their
-// purpose; "" where it names none.
+// credentialFiles returns the files from which this configuration reads credentials, by their purpose; "" for a purpose
+// without a file.
 func (c Config) credentialFiles() map[string]string {
 	files := map[string]string{
 		"token_issuer": c.Auth.OIDC.ClientSecretFile, "tokens": c.Auth.TokensFile,

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The peers in the notation of pairs. An overlay that moves a peer, or names its addresses, must
-// change this table too.
+// Peers with their ports, in the notation that the function pairs uses. An overlay that moves a peer, or names a peer
+// by its addresses, must change this table too.
 const (
 	names       = "kubernetes.io/metadata.name=kube-system/k8s-app=kube-dns:53"
 	namesByUDP  = names + "/UDP"
@@ -22,11 +22,11 @@ const (
 	collector   = "kubernetes.io/metadata.name=monitoring/app.kubernetes.io/name=opentelemetry-collector:4318"
 	receivers   = "0.0.0.0/0 without 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.168.0.0/16:443"
 	clients     = "dlq-manager/api-client=true/every pod:8080"
-	prometheus  = "kubernetes.io/metadata.name=monitoring/app.kubernetes.io/name=prometheus:" // and the port of the metrics
+	prometheus  = "kubernetes.io/metadata.name=monitoring/app.kubernetes.io/name=prometheus:" // plus the port of the metrics
 )
 
-// network reports pods that can connect to more or less than they need, and pods that others can
-// connect to when they should not, or cannot when they should.
+// network reports each pod that cannot open a connection that it needs or can open one that it must not open, and each
+// pod that cannot accept a connection that it must accept or can accept another one.
 func network(set *Set) (problems []string) {
 	for _, pod := range set.Pods() {
 		report := func(text string, these, others []string) {

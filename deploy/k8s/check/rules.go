@@ -74,7 +74,8 @@ func podDefaults(_ *Set, pod Pod) (problems []string) {
 // pinned matches a tag with a version of at least two parts, or a digest.
 var pinned = regexp.MustCompile(`(:v?[0-9]+\.[0-9]+[0-9A-Za-z._-]*|@sha256:[0-9a-f]{64})$`)
 
-// images reports images that are neither pinned nor, outside production, pulled for every pod.
+// images reports images whose tags are not pinned, except outside production an image that every pod pulls again when
+// it starts. It also reports production without authentication.
 func images(set *Set, pod Pod) (problems []string) {
 	container, production := pod.Container(), set.Setting(pod, "app.environment") == "production"
 	moves := container.ImagePullPolicy == corev1.PullAlways && !production

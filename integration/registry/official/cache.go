@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// cacheVariable moves the folder of downloads, as in package stack.
+// cacheVariable is the environment variable that sets another folder for downloads; package stack uses the same
+// variable.
 const cacheVariable = "DLQ_STACK_CACHE"
 
 // installPatience limits one installation.
@@ -28,8 +29,8 @@ type installation struct {
 	install func(ctx context.Context, dir string) error // downloads into dir, which has the files
 }
 
-// ensure returns the folder of the installation and makes it if it is missing. Of several processes
-// one installs, and the others wait.
+// ensure returns the folder of the installation and makes it if it is missing. When several processes need it, one of
+// them installs and the others wait.
 func (i installation) ensure(ctx context.Context) (string, error) {
 	cache, err := cacheFolder(os.Getenv)
 	if err != nil {
@@ -55,7 +56,8 @@ func (i installation) ensure(ctx context.Context) (string, error) {
 	return dir, i.installInto(ctx, dir)
 }
 
-// installInto builds the folder under another name: a folder named dir is always complete.
+// installInto builds the folder under another name: and renames it at the end, so that a folder named dir is always
+// complete.
 func (i installation) installInto(ctx context.Context, dir string) error {
 	building := dir + ".building"
 	if err := os.RemoveAll(building); err != nil {
@@ -86,7 +88,7 @@ func (i installation) fingerprint() string {
 	return hex.EncodeToString(sum.Sum(nil))[:16]
 }
 
-// cacheFolder returns the folder beside the cache of package stack.
+// cacheFolder returns the folder for the installations, which is beside the cache of package stack.
 func cacheFolder(getenv func(string) string) (string, error) {
 	const suffix = "-official"
 	if moved := getenv(cacheVariable); moved != "" {
@@ -103,8 +105,8 @@ func cacheFolder(getenv func(string) string) (string, error) {
 	return filepath.Join(home, "dlq-manager-stack"+suffix), nil
 }
 
-// awaitLock waits for a lock between processes, until ctx ends. Closing the file releases the lock;
-// the file stays, so that a name always means one file.
+// awaitLock waits for a lock between processes, until ctx ends. Closing the file releases the lock. The file is never
+// removed: otherwise two processes could lock two different files of the same name.
 func awaitLock(ctx context.Context, path string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {

@@ -20,21 +20,21 @@ const (
 	JSON     = "json"
 )
 
-// Places of the schema's identity.
+// Framings: where a record has the identity of its schema.
 const (
 	Prefix = "prefix" // magic byte 0 and the id, before the value
 	Header = "header" // magic byte 1 and the GUID, in a header of the record
 )
 
-// Reference is a schema that another one uses. It is registered in its subject. References are
-// registered in order; each one may use those before it.
+// Reference is a schema that another one uses. It is registered in the subject that it names. References are registered
+// in their order, so each reference may use the references before it.
 type Reference struct {
 	Name    string `json:"name"` // name in the schema: an Avro type, an imported file or a URI
 	Subject string `json:"subject"`
 	Schema  string `json:"schema"`
 }
 
-// Connection says how to reach the registry.
+// Connection is the address of the registry and the credentials for it.
 type Connection struct {
 	RegistryURL string `json:"registry_url"`
 	User        string `json:"user,omitempty"`

@@ -15,7 +15,7 @@ import (
 
 const (
 	minPause = 5 * time.Millisecond // shortest pause between polls of the store when a rate limits a redrive
-	// Pause of a redrive that reaches no partition, doubled up to the maximum.
+	// unreachablePause is the pause of a redrive that reaches no partition, doubled up to the maximum.
 	unreachablePause    = time.Second
 	unreachablePauseMax = 5 * time.Second
 )

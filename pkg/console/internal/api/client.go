@@ -52,7 +52,7 @@ func (c Client) Send(r *http.Request, method, path string, body, into any) error
 	return nil
 }
 
-// If returns a client whose calls expect that version of their object; 0 expects that there is none.
+// If returns a client whose calls succeed only if the object has this version; 0 means that no object may exist.
 func (c Client) If(version int64) Client {
 	return Client{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Header.Set("If-Match", strconv.Quote(strconv.FormatInt(version, 10)))
@@ -74,7 +74,8 @@ func (c Client) Health(r *http.Request, path string, into any) error {
 	return nil
 }
 
-// Head returns the first bytes of an answer, at most n, and whether that was all of it. The rest is not loaded.
+// Head returns the first bytes of an answer, at most n, and whether they are the whole answer. Further bytes are not
+// loaded.
 func (c Client) Head(r *http.Request, path string, n int) (b []byte, all bool, err error) {
 	answer, err := c.call(r, http.MethodGet, path, nil, n)
 	if err != nil {
@@ -83,10 +84,10 @@ func (c Client) Head(r *http.Request, path string, n int) (b []byte, all bool, e
 	return answer.body.Bytes(), !answer.cut, nil
 }
 
-// Limits of what is read of an answer.
+// How many bytes of an answer are read.
 const (
-	MaxAnswer  = 32 << 20 // bytes of an answer that are read; no page shows more
-	MaxProblem = 1 << 20  // bytes of an error response that are read
+	MaxAnswer  = 32 << 20 // of a successful answer; no page shows more
+	MaxProblem = 1 << 20  // of an error response
 )
 
 // call returns the answer of the API, or its error. most limits how many bytes of the body are read; with 0 the whole
@@ -110,7 +111,8 @@ func (c Client) call(r *http.Request, method, path string, body any, most int) (
 	return a, nil
 }
 
-// WithoutKey returns the request without its form: a call with it has no idempotency key and is always executed.
+// WithoutKey returns the request without its form. A call of the API with it has no idempotency key and is always
+// executed.
 func WithoutKey(r *http.Request) *http.Request {
 	r = r.Clone(r.Context())
 	r.PostForm = url.Values{}
@@ -137,7 +139,8 @@ func inner(r *http.Request, method, path string, body any) (*http.Request, error
 	if id := r.Header.Get("X-Request-Id"); id != "" {
 		req.Header.Set("X-Request-Id", id)
 	}
-	if parents := r.Header.Values("Traceparent"); len(parents) == 1 { // with several it is unknown which one is right
+	// With several headers it is unknown which one is right.
+	if parents := r.Header.Values("Traceparent"); len(parents) == 1 {
 		req.Header.Set("Traceparent", parents[0])
 	}
 	if body != nil {
@@ -212,14 +215,14 @@ func Endpoint(segments ...string) string {
 	return path
 }
 
-// copiedHeaders are the headers of the API's answer to copy; trailing ones follow the body.
+// copiedHeaders are the headers of the API's answer that Stream copies; trailingHeaders follow the body.
 var (
 	copiedHeaders   = []string{"Content-Type", "Content-Disposition", "X-Export-Searched-Until", "Trailer"}
 	trailingHeaders = []string{"X-Export-Messages", "X-Export-Complete"}
 )
 
-// Stream copies the API's answer to w as it is produced. When it returns an error of the API, nothing has been
-// written. An answer that breaks off also ends the connection.
+// Stream copies the API's answer to w as it is produced. When it returns an error of the API, nothing has been written.
+// If the answer breaks off, Stream also breaks the connection to the browser.
 func (c Client) Stream(w http.ResponseWriter, r *http.Request, path string, query url.Values) error {
 	req, err := inner(r, r.Method, link.WithQuery(path, query), nil)
 	if err != nil {
@@ -260,7 +263,7 @@ func (p *forwarder) WriteHeader(status int) {
 	p.to.WriteHeader(p.status)
 }
 
-// Write flushes after each write.
+// Write writes and then flushes, so that the browser gets each part of the answer at once.
 func (p *forwarder) Write(b []byte) (int, error) {
 	p.WriteHeader(http.StatusOK)
 	if !p.begun {
@@ -268,7 +271,7 @@ func (p *forwarder) Write(b []byte) (int, error) {
 	}
 	n, err := p.to.Write(b)
 	if err == nil {
-		_ = http.NewResponseController(p.to).Flush() // a writer that cannot flush sends it at the end
+		_ = http.NewResponseController(p.to).Flush() // a writer that cannot flush sends everything at the end
 	}
 	return n, err
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/link"
 )
 
-// Message is a message of the API. An unknown text is empty, an unknown number nil.
+// Message is a message in an answer of the API. An unknown text is empty, and an unknown number is nil.
 type Message struct {
 	ID             string    `json:"id"`
 	Status         string    `json:"status"`
@@ -44,7 +44,7 @@ type Message struct {
 	UndeclaredWhy  string    `json:"undeclared_reason"`
 	GroupID        string    `json:"group_id"`
 	ParentID       string    `json:"parent_id"`
-	Confirmed      *bool     `json:"return_confirmed"` // nil: it is not a return
+	Confirmed      *bool     `json:"return_confirmed"` // nil: the message is not a return
 	Outcome        string    `json:"outcome"`
 	OutcomeGroup   string    `json:"outcome_group"`
 	OutcomeOffset  *int64    `json:"outcome_offset"`
@@ -64,10 +64,10 @@ type Message struct {
 	Headers        []Header  `json:"headers"`
 	Derived        map[string]Derived
 	Payload        json.RawMessage  `json:"payload"`
-	PayloadSchema  *SchemaReference `json:"payload_schema"` // nil: it has none
+	PayloadSchema  *SchemaReference `json:"payload_schema"` // nil: the payload has no schema
 	KeyJSON        json.RawMessage  `json:"key_json"`
 	KeySchema      *SchemaReference `json:"key_schema"`
-	Target         *Target          `json:"target"` // nil: it has none
+	Target         *Target          `json:"target"` // nil: the message has no target
 }
 
 // Target is the topic to which a retry would send a message now. Exists is nil when that is not known.
@@ -101,8 +101,8 @@ type Hop struct {
 	Offset    *int64 `json:"offset"`
 }
 
-// ScopeTopic returns the topic that roles are granted by: the original topic, or the dead-letter topic while that is
-// unknown.
+// ScopeTopic returns the topic for which roles are granted: the original topic or, while that is unknown, the
+// dead-letter topic.
 func (m *Message) ScopeTopic() string {
 	if m.OriginalTopic != "" {
 		return m.OriginalTopic
@@ -131,7 +131,8 @@ func (m *Message) InKafka() bool {
 	return m.PayloadOmitted == "over_limit" || m.PayloadOmitted == "pointer"
 }
 
-// Masks reports whether the API has masked a header's value: a record may itself contain the text of the mask.
+// Masks reports whether the API has masked a header's value, and not a record that itself contains the text of the
+// mask.
 func (m *Message) Masks(h Header) bool {
 	return h.Value != nil && h.Value.Data == Mask && slices.Contains(m.Masked, "header:"+h.Key)
 }
@@ -139,7 +140,7 @@ func (m *Message) Masks(h Header) bool {
 // Mask is the text by which the API replaces masked values.
 const Mask = "***"
 
-// Blob is bytes: text, or base64 when they are not UTF-8. A nil *Blob is null.
+// Blob holds bytes as the API sends them: as text, or as base64 when they are not UTF-8. A nil *Blob is null.
 type Blob struct {
 	Encoding string `json:"encoding"`
 	Data     string `json:"data"`
@@ -174,7 +175,7 @@ type Derived struct {
 	Confidence string `json:"confidence"`
 }
 
-// Words returns a key as text, or in hex with its size.
+// Words returns the key as text, or in hex with its size.
 func (b *Blob) Words() string {
 	if b.Encoding != "base64" {
 		return b.Data
@@ -208,7 +209,7 @@ func (m Message) Package() string {
 	return ""
 }
 
-// Position returns where the dead letter is; "" for a message without a dead-letter record.
+// Position returns the partition and offset of the dead letter; "" for a message without a dead-letter record.
 func (m Message) Position() string {
 	if m.DLQPartition == nil || m.DLQOffset == nil {
 		return ""
@@ -225,7 +226,7 @@ type MessageRef struct {
 // RefOf returns the message that the path of a request names.
 func RefOf(r *http.Request, archived bool) MessageRef { return MessageRef{r.PathValue("id"), archived} }
 
-// Endpoint returns the path of the message in the API, or of what is below it.
+// Endpoint returns the path of the message in the API; with more segments, the path of a resource below the message.
 func (m MessageRef) Endpoint(more ...string) string {
 	segments := []string{"dlq", "messages", m.ID}
 	if m.Archived {
@@ -237,7 +238,7 @@ func (m MessageRef) Endpoint(more ...string) string {
 // URL returns the address of the message's page.
 func (m MessageRef) URL() string { return m.List() + "/" + url.PathEscape(m.ID) }
 
-// List returns the path of the list that the message is in.
+// List returns the path of the list that has the message: of live or of archived messages.
 func (m MessageRef) List() string {
 	if m.Archived {
 		return link.Archive

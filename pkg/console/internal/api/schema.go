@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// SchemaReference is the schema of a payload or a key. What its registry did not answer is empty or 0.
+// SchemaReference names the schema of a payload or a key. Fields for which the registry gave no answer are empty or 0.
 type SchemaReference struct {
 	Registry string `json:"registry"`
 	ID       int64  `json:"id"`
@@ -15,7 +15,7 @@ type SchemaReference struct {
 	Latest   int    `json:"latest_version"`
 }
 
-// Name returns what the schema is called: "orders-value version 3", or its id where the subject is not known.
+// Name returns the name of the schema, such as "orders-value version 3", or its id if the subject is not known.
 func (s SchemaReference) Name() string {
 	switch {
 	case s.Subject != "" && s.Version > 0:
@@ -30,13 +30,13 @@ func (s SchemaReference) Name() string {
 // Behind reports whether the subject has a later version.
 func (s SchemaReference) Behind() bool { return s.Version > 0 && s.Latest > s.Version }
 
-// SchemaComparison is a schema beside the latest version of its subject, as the registry has them.
+// SchemaComparison has a schema and the latest version of its subject, as the registry has them.
 type SchemaComparison struct {
 	SchemaReference
 	Format string `json:"format"`
 	Writer string `json:"writer"`
 	Newest string `json:"latest"` // empty: not known
-	Fault  string `json:"error"`  // why the schema cannot be used
+	Fault  string `json:"error"`  // the reason why the schema cannot be used
 }
 
 // Encoding returns the name of the schema's format.
@@ -53,7 +53,7 @@ func (m *Message) PayloadEncoding() string {
 // KeyEncoding returns the name of the format of a key with a schema, "" for other keys.
 func (m *Message) KeyEncoding() string { return encoding(m.KeyFormat) }
 
-// DecodedKey returns a key with a schema as JSON, nil for other keys and for one that cannot be decoded.
+// DecodedKey returns a key with a schema as JSON; nil for a key without a schema, and for a key that cannot be decoded.
 func (m Message) DecodedKey() []byte {
 	if m.KeyFormat == "" || string(m.KeyJSON) == "null" {
 		return nil

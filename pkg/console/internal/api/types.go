@@ -10,7 +10,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/link"
 )
 
-// ErrorGroup is the messages that failed with the same cause.
+// ErrorGroup describes the messages that failed with the same cause.
 type ErrorGroup struct {
 	ID          string       `json:"id"`
 	Class       string       `json:"class"`
@@ -25,7 +25,7 @@ type ErrorGroup struct {
 	Counts      Counts       `json:"counts"`
 	Arrived     int64        `json:"arrived"`
 	Topics      []GroupTopic `json:"topics"`
-	Missing     []string     `json:"missing_topics"` // of a single group
+	Missing     []string     `json:"missing_topics"` // only of a single group
 	Hours       []Hour       `json:"trend"`
 	Recent      Recent       `json:"recent"`
 	Note        string       `json:"note"`
@@ -35,10 +35,11 @@ type ErrorGroup struct {
 	Annotations []Annotation `json:"annotations"`
 }
 
-// Recent is the arrivals between two times, and those of each of the last sixty minutes that has any.
+// Recent has the number of arrivals between two times, and the numbers of those of the last sixty minutes that have
+// arrivals.
 type Recent struct {
 	Since        time.Time `json:"since"`
-	Arrived      *int64    `json:"arrived"` // nil: none of the time is counted yet
+	Arrived      *int64    `json:"arrived"` // nil: none of this time is counted yet
 	CountedUntil time.Time `json:"counted_until"`
 	Minutes      []struct {
 		Minute   time.Time `json:"minute"`
@@ -46,7 +47,7 @@ type Recent struct {
 	} `json:"minutes"`
 }
 
-// RecentMinutes is how many whole minutes Recent.Arrived covers; the current minute is added to them.
+// RecentMinutes is how many whole minutes Recent.Arrived covers; it also covers the current minute.
 const RecentMinutes = 15
 
 // Spark returns the arrivals of the last sixty minutes, the current one included.
@@ -70,7 +71,8 @@ func (r Recent) Spark() format.Bars {
 // Any reports whether any message is known to have arrived.
 func (r Recent) Any() bool { return r.Arrived != nil && *r.Arrived > 0 }
 
-// Annotation is a note on the group's messages of a topic; with topic "" it applies to topics without their own.
+// Annotation is a note on the messages of an error group in a topic. With topic "" it applies to topics without a note
+// of their own.
 type Annotation struct {
 	Topic string `json:"topic"`
 	Note  string `json:"note"`
@@ -78,19 +80,19 @@ type Annotation struct {
 	Muted bool   `json:"muted"`
 }
 
-// GroupTopic is how many messages of a group have an original topic; "" is unknown.
+// GroupTopic is the number of messages of an error group in an original topic; topic "" is unknown.
 type GroupTopic struct {
 	Topic    string `json:"topic"`
 	Messages int64  `json:"messages"`
 }
 
-// Hour is the number of arrivals of an hour, or of the longer bucket that begins then.
+// Hour is the number of arrivals of an hour, or of the longer step that begins at that hour.
 type Hour struct {
 	Hour     time.Time `json:"hour"`
 	Messages int64     `json:"messages"`
 }
 
-// Heading returns the title, or the class of an error without a message.
+// Heading returns the title of the group, or the class if its error has no message.
 func (g ErrorGroup) Heading() string { return cmp.Or(g.Title, g.Class, "failures without a message") }
 
 // Ticket returns the group's link if it is an http or https address, else "".
@@ -99,7 +101,7 @@ func (g ErrorGroup) Ticket() string { return link.Web(g.Link) }
 // URL returns the address of the group's page.
 func (g ErrorGroup) URL() string { return link.ErrorGroup(g.ID) }
 
-// ErrorGroup returns a group without its trend, and whether it could be read.
+// ErrorGroup returns an error group without its trend, and whether the group could be read.
 func (c Client) ErrorGroup(r *http.Request, id string) (ErrorGroup, bool) {
 	g := ErrorGroup{ID: id}
 	err := c.Get(r, Endpoint("groups", id), url.Values{"trend": {"none"}}, &g)
@@ -114,7 +116,7 @@ type Counts struct {
 	Dead     int64 `json:"DEAD"`
 }
 
-// Open returns how many messages are still to be sent. Dead ones were given up, and are counted apart.
+// Open returns how many messages are still to be sent. DEAD messages are counted separately.
 func (n Counts) Open() int64 { return n.Pending + n.Retrying }
 
 // Add adds the numbers of m.
@@ -139,14 +141,14 @@ type Change struct {
 	Reason     string    `json:"reason"`
 	RequestID  string    `json:"request_id"`
 	ActorKind  string    `json:"actor_kind"`
-	Entries    int       `json:"entries"` // of the request that the change represents
+	Entries    int       `json:"entries"` // number of audit entries of the request that this change stands for
 	Redrive    *struct {
 		Action   string `json:"action"`
 		Selected int64  `json:"selected"`
 	} `json:"redrive"`
 }
 
-// Link is the page of the changed object, or empty when it has none.
+// Link returns the address of the page of the changed object; "" if the object has no page.
 func (ch Change) Link() string {
 	switch {
 	case ch.Kind == "message" && ch.Action != "delete":
@@ -172,5 +174,5 @@ func RoleFor(action string) string {
 	return "operator"
 }
 
-// Time returns a time as parameters of the API take it, in UTC to the millisecond.
+// Time returns a time in the form that parameters of the API have: in UTC, to the millisecond.
 func Time(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }

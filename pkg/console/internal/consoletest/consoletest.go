@@ -26,27 +26,28 @@ import (
 // Noon is the current time in tests.
 var Noon = time.Date(2026, 2, 20, 12, 0, 0, 0, time.UTC)
 
-// Answers holds the answers of an API, by "GET /api/v1/topics": a value that is sent as JSON, or an http.HandlerFunc.
+// Answers holds the answers of an API, by method and path such as "GET /api/v1/topics". An answer is a value that is
+// sent as JSON, or an http.HandlerFunc.
 type Answers map[string]any
 
 // API is an API with configured answers, by method and path. It records the requests.
 type API struct {
 	Requests []*http.Request
-	Bodies   []string // of the requests
+	Bodies   []string // bodies of the requests
 
 	t       *testing.T
 	mu      sync.Mutex
 	answers Answers
 }
 
-// NewAPI returns an API whose session is an admin's, as in mode none.
+// NewAPI returns an API whose session is that of an administrator, as without authentication.
 func NewAPI(t *testing.T) *API {
 	t.Helper()
 	a := &API{t: t, answers: Answers{"GET /api/v1/views": Raw(`{"views": []}`)}}
 	return a.As(session.Viewer{Name: "anonymous", Mode: "none", Grants: []session.Grant{{Role: "admin", Topics: []string{"*"}}, {Role: "unmask", Topics: []string{"*"}}}})
 }
 
-// As sets another session.
+// As sets the viewer that the API's session route returns.
 func (a *API) As(v session.Viewer) *API { return a.Says("GET /api/v1/session", v) }
 
 // WithRole returns the session of a viewer with one role.
@@ -110,13 +111,13 @@ func (a *API) Asked(route string) (requests []*http.Request, bodies []string) {
 	return requests, bodies
 }
 
-// Site serves the console of an API as the program does.
+// Site serves the console with an API, as the program does.
 func Site(t *testing.T, a http.Handler, options ...console.Option) http.Handler {
 	t.Helper()
 	return SiteWith(t, console.DefaultConfig(), a, options...)
 }
 
-// SiteWith is Site with another configuration.
+// SiteWith serves the console like Site, with another configuration.
 func SiteWith(t *testing.T, cfg console.Config, a http.Handler, options ...console.Option) http.Handler {
 	t.Helper()
 	options = append([]console.Option{console.WithClock(func() time.Time { return Noon })}, options...)
@@ -133,7 +134,7 @@ func SiteWith(t *testing.T, cfg console.Config, a http.Handler, options ...conso
 	return router
 }
 
-// Send sends a form, or nil for none, with headers in pairs.
+// Send sends a form; nil sends no form. headers alternates names and values.
 func Send(t *testing.T, site http.Handler, method, path string, form url.Values, headers ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(form.Encode()))
@@ -148,7 +149,7 @@ func Send(t *testing.T, site http.Handler, method, path string, form url.Values,
 	return w
 }
 
-// Follow sends a form and follows a redirect to its page with a draft, as a browser does.
+// Follow sends a form. If the answer redirects to a page with a draft, it requests that page, as a browser does.
 func Follow(t *testing.T, site http.Handler, path string, form url.Values, headers ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	w := Send(t, site, http.MethodPost, path, form, headers...)
@@ -168,7 +169,7 @@ func Get(t *testing.T, site http.Handler, path string, headers ...string) *httpt
 	return Send(t, site, http.MethodGet, path, nil, headers...)
 }
 
-// Post sends a form, as Follow does.
+// Post sends a form and follows a redirect like Follow.
 func Post(t *testing.T, site http.Handler, path string, form url.Values) *httptest.ResponseRecorder {
 	t.Helper()
 	return Follow(t, site, path, form)
@@ -180,15 +181,15 @@ func GetPart(t *testing.T, site http.Handler, path, part string) string {
 	return Get(t, site, path, "HX-Request", "true", "HX-Target", part).Body.String()
 }
 
-// Look is a requested page, with texts that its markup must and must not contain.
+// Look describes a page to request, with texts that its markup must and must not contain.
 type Look struct {
-	Says       Answers // override answers of the API
+	Says       Answers // answers of the API that replace those of the test
 	Path       string
-	Status     int // 0: 200
+	Status     int // expected status; 0 means 200
 	Has, Lacks []string
 }
 
-// Shows requests each page. Data must not become markup in any of them.
+// Shows requests each page, and checks its texts. No data may become markup in any page.
 func Shows(t *testing.T, api func(*testing.T) *API, looks map[string]Look) {
 	t.Helper()
 	for name, c := range looks {
@@ -241,7 +242,7 @@ func WantTo(t *testing.T, what string, w *httptest.ResponseRecorder, location st
 	}
 }
 
-// WantDone checks that a change redirects to an address whose page shows the sentence for code, once.
+// WantDone checks that a change redirects to an address, and that the page there shows the sentence for code once.
 func WantDone(t *testing.T, what string, w *httptest.ResponseRecorder, code, address string) {
 	t.Helper()
 	WantTo(t, what, w, address)
@@ -275,7 +276,7 @@ func LastAsked(t *testing.T, a *API, route string) url.Values {
 	return asked[len(asked)-1].URL.Query()
 }
 
-// WantSent checks that a route was requested once, with a body and an Idempotency-Key, "" for none.
+// WantSent checks that a route was requested once, with this body and this Idempotency-Key; "" means without a key.
 func WantSent(t *testing.T, a *API, route, body, key string) {
 	t.Helper()
 	requests, bodies := a.Asked(route)
@@ -292,7 +293,7 @@ func Quoted(json string) Raw {
 	return Raw(strings.ReplaceAll(json, "HOSTILE", strings.ReplaceAll(Hostile, `"`, `\"`)))
 }
 
-// WantNoMarkup parses a page as a browser does, and checks that data became nothing but text.
+// WantNoMarkup parses a page as a browser does, and checks that data has become only text, not elements.
 func WantNoMarkup(t *testing.T, body string) {
 	t.Helper()
 	elements, _ := Elements(t, body)
@@ -349,8 +350,8 @@ func Readable(t *testing.T, body string) string {
 	return said
 }
 
-// Allocated returns the number of bytes that a call allocates, freed or not. It counts those of the whole program, so
-// tests that use it must not run in parallel.
+// Allocated returns the number of bytes that a call allocates, freed or not. It counts the allocations of the whole
+// program, so tests that use it must not run in parallel.
 func Allocated(do func()) int64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -359,12 +360,12 @@ func Allocated(do func()) int64 {
 	return int64(after.TotalAlloc - before.TotalAlloc)
 }
 
-// Nested returns JSON that is small, and large when it is formatted.
+// Nested returns JSON that is small, but becomes large when it is formatted.
 func Nested(depth, values int) string {
 	return strings.Repeat("[", depth) + strings.Repeat("1,", values) + "1" + strings.Repeat("]", depth)
 }
 
-// Sends answers with n bytes, and records how many were read.
+// Sends returns a handler that answers with n bytes, and records how many of them were read.
 func Sends(chunk string, n int, taken *int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		for range n {

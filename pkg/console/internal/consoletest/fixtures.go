@@ -8,7 +8,7 @@ const (
 	MessagePath = "/messages/" + MessageID
 )
 
-// AMessage is a message of the API; members replace its own, or are added.
+// AMessage is the JSON of a message. members are JSON members that replace members of the message, or are added to it.
 func AMessage(members string) Raw {
 	base := `"id":"` + MessageID + `","original_topic":"orders.events.v1","error_message":"stock is gone","cause":"stock is gone","error_class":"com.acme.StockException",
 	"status":"PENDING","retry_count":1,"max_retries":3,"created_at":"2026-02-20T11:00:00.000+00:00","dlq_topic":"orders.dlq.v1","dlq_partition":2,
@@ -31,7 +31,7 @@ func WithMessage(t *testing.T, members string) *API {
 
 const GroupID = "650ee99a-d1c9-8faa-8ea2-3653afc6425f"
 
-// AGroup is a group as the API returns it, with hostile text wherever possible.
+// AGroup is an error group as the API returns it. Its texts contain hostile markup wherever possible.
 const AGroup = `{"id": "` + GroupID + `", "class": "java.net.SocketTimeoutException", "title": "HOSTILE", "frames": ["HOSTILE"], "rule": "HOSTILE",
 	"first_seen_at": "2026-02-19T10:29:00.000+00:00", "last_seen_at": "2026-02-20T11:29:00.000+00:00", "regressed_at": "2026-02-20T11:00:00.000+00:00",
 	"new": false, "regressed": true, "counts": {"DEAD": 1, "PENDING": 12000, "RESOLVED": 5, "RETRYING": 2}, "open": 12003, "arrived": 20000,
@@ -42,7 +42,7 @@ const AGroup = `{"id": "` + GroupID + `", "class": "java.net.SocketTimeoutExcept
 
 const RedriveID = "0198a4c2-7e10-7c3a-9d2f-3b1e5a6c7d90"
 
-// ARedrive is a redrive in state canary, with hostile text wherever possible.
+// ARedrive is a redrive in state canary. Its texts contain hostile markup wherever possible.
 const ARedrive = `{"id": "` + RedriveID + `", "action": "retry", "state": "canary", "note": "HOSTILE", "actor": "HOSTILE", "reason": "HOSTILE",
 	"selection": {"by": "filter", "filter": {"topic": "HOSTILE", "status": ["PENDING"], "group_id": "` + GroupID + `", "created_before": "2026-02-20T12:00:03.000+00:00",
 	 "key": "", "header": ["HOSTILE"], "payload": ["HOSTILE"], "q": "HOSTILE"}},

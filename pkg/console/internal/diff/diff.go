@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	maxCompared  = 1 << 20 // pairs of lines to compare; above it, all lines are shown as replaced
+	maxCompared  = 1 << 20 // pairs of lines that are compared; with more pairs, all lines are shown as replaced
 	maxDiff      = 2000    // lines of a difference that are shown
 	maxDiffLine  = 500     // characters of a line that are shown
-	maxFormatted = 4 << 20 // bytes of formatted JSON to compare
+	maxFormatted = 4 << 20 // bytes of formatted JSON that are compared
 )
 
-// Texts compares line by line. JSON is first formatted with one line per value, unless that is too long, since
+// Texts compares two texts line by line. It first formats JSON with one line per value, unless that is too long, since
 // most producers write it on one line. spaceOnly reports that only the space between the tokens differs.
 func Texts(was, now string) (lines []Line, spaceOnly bool) {
 	a, okA := prettyJSON(was)
@@ -38,8 +38,8 @@ func prettyJSON(text string) (string, bool) {
 	return pretty, ok && len(bytes.TrimSpace(raw[used:])) == 0
 }
 
-// Lines compares the part between the common beginning and end, so most of a large text is read once and
-// none is copied.
+// Lines compares only the part between the common beginning and the common end, so that most of a large text is read
+// once and not copied.
 func Lines(a, b string) []Line {
 	begin := earlier(a, sameBegin(a, b))
 	end := later(a, sameEnd(a[begin:], b[begin:]))
@@ -56,7 +56,8 @@ func sameBegin(a, b string) int {
 	return strings.LastIndexByte(a[:n], '\n') + 1
 }
 
-// sameEnd returns the number of bytes of whole lines that both texts end with, including the line feed before them.
+// sameEnd returns the number of bytes of the whole lines at the end of both texts that are equal, including the line
+// feed before them.
 func sameEnd(a, b string) int {
 	n, most := 0, min(len(a), len(b))
 	for n < most && a[len(a)-1-n] == b[len(b)-1-n] {
@@ -92,7 +93,7 @@ func later(text string, end int) int {
 	return end
 }
 
-// lineDifference compares all lines, unless there are too many pairs of them.
+// lineDifference compares the lines pair by pair. If there are too many pairs, it shows all lines as replaced.
 func lineDifference(a, b string) []Line {
 	n, m := strings.Count(a, "\n")+1, strings.Count(b, "\n")+1
 	if n <= maxDiff && m <= maxDiff && n*m <= maxCompared {
@@ -162,9 +163,10 @@ func difference(before, after []string) []Line {
 	return lines
 }
 
-// commonLines returns, for each pair of lines, how many lines from there on are common, by rows of before.
+// commonLines returns, for each pair of lines, the length of the longest common subsequence from these lines on. The
+// result has one row per line of before.
 func commonLines(before, after []string) []uint16 {
-	ids := map[string]int{} // compare numbers, as lines may be long
+	ids := map[string]int{} // numbers are compared, because lines may be long
 	a, b := numbered(ids, before), numbered(ids, after)
 	wide := len(after) + 1
 	common := make([]uint16, (len(before)+1)*wide)
@@ -193,7 +195,8 @@ func numbered(ids map[string]int, lines []string) []int {
 	return list
 }
 
-// shortened omits unchanged lines, except near changes. before and after are further unchanged lines on either side.
+// shortened omits unchanged lines, except near changes. before and after count the unchanged lines that are not in
+// lines, at the beginning and at the end.
 func shortened(lines []Line, before, after int) []Line {
 	near := make([]bool, len(lines))
 	for i, line := range lines {

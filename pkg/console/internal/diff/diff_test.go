@@ -37,7 +37,7 @@ func TestDifferenceIsByLine(t *testing.T) {
 	}
 }
 
-// The common beginning and end of both sides are not compared; the result must be the same as if they were.
+// The common beginning and end of both sides are not compared; the result must be the same as if they were compared.
 func TestDifferenceOfPartsIsThatOfTheWhole(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))

@@ -60,7 +60,8 @@ func ReadTime(text string) string {
 	return text
 }
 
-// Input returns a time of ReadTime as an input of type datetime-local takes it, in UTC, and "" for other texts.
+// Input returns the result of ReadTime in the form that an input of type datetime-local takes, in UTC, and "" for other
+// texts.
 func Input(text string) string {
 	at, err := time.Parse(time.RFC3339, ReadTime(text))
 	if err != nil {
@@ -72,7 +73,7 @@ func Input(text string) string {
 	return at.Format("2006-01-02T15:04:05")
 }
 
-// ISO returns a time for machines, in RFC 3339, and "" for the zero time.
+// ISO returns a time in RFC 3339, for programs that read the page, and "" for the zero time.
 func ISO(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -80,7 +81,7 @@ func ISO(t time.Time) string {
 	return t.UTC().Format(time.RFC3339Nano)
 }
 
-// Number returns an integer, or what an *int64 points to, with commas between thousands.
+// Number returns an integer, or the integer that an *int64 points to, with commas between thousands.
 func Number(n any) string {
 	if p, ok := n.(*int64); ok && p != nil {
 		n = *p
@@ -108,7 +109,7 @@ func Bytes(n int64) string {
 	}
 }
 
-// Percent never rounds a share below 1 up to 100 %.
+// Percent returns a share as a percentage. It never rounds a share below 1 up to 100 %.
 func Percent(share float64) string {
 	p := math.Round(share * 100)
 	switch {
@@ -121,8 +122,8 @@ func Percent(share float64) string {
 	}
 }
 
-// Shares formats the parts of a whole. Numbers of whole percent add up to 100: those that lose most by rounding down
-// are rounded up.
+// Shares formats the parts of a whole as percentages that add up to 100. It rounds down, and then adds 1 % to the parts
+// that have lost most by rounding.
 func Shares(parts []int64) []string {
 	var all int64
 	for _, n := range parts {
@@ -150,7 +151,7 @@ func Shares(parts []int64) []string {
 	return shown
 }
 
-// Short returns the end of an id, which differs also between ids of the same millisecond.
+// Short returns the end of an id, in which ids of the same millisecond differ too.
 func Short(id string) string {
 	if len(id) < 8 {
 		return id
@@ -158,7 +159,7 @@ func Short(id string) string {
 	return id[len(id)-8:]
 }
 
-// Plural returns n and the noun in the form for n.
+// Plural returns n and the noun, in singular or plural.
 func Plural(n int64, one, many string) string {
 	if n == 1 {
 		return "1 " + one
@@ -166,7 +167,7 @@ func Plural(n int64, one, many string) string {
 	return Number(n) + " " + many
 }
 
-// Messages returns n and the noun, with the state of the messages before it; state may be empty.
+// Messages returns n and the noun "message" or "messages", with state before it; state may be empty.
 func Messages(n int64, state string) string {
 	if state != "" {
 		state += " "
@@ -183,7 +184,8 @@ func Clip(n int, text string) string {
 	return string(runes[:n-1]) + "…"
 }
 
-// Sentence adds a full stop and, unless a field's name comes first, a capital letter.
+// Sentence adds a full stop and a capital letter at the beginning; a text that begins with a field's name keeps its
+// first letter.
 func Sentence(s string) string {
 	if s == "" {
 		return s

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// layout formats JSON with one line per value and stops at a limit: indentation of deep nesting would turn a small
-// text into gigabytes.
+// layout formats JSON with one line per value. It stops at a limit, because indentation of deep nesting would turn a
+// small text into gigabytes.
 type layout struct {
 	out   strings.Builder
 	most  int
@@ -15,8 +15,8 @@ type layout struct {
 	full  bool
 }
 
-// JSON returns at most most bytes of formatted JSON, and the number of bytes of raw that they represent; ok is
-// false when raw is not JSON. The last character may be cut.
+// JSON returns at most most bytes of formatted JSON, and the number of bytes of raw that these represent; ok is false
+// when raw is not JSON. The last character may be incomplete.
 func JSON(raw []byte, most int) (text string, used int, ok bool) {
 	if !json.Valid(raw) {
 		return "", 0, false
@@ -73,7 +73,7 @@ func textEnd(raw []byte) int {
 	return len(raw)
 }
 
-// line begins a new line that is deeper levels further indented than the last.
+// line begins a new line, indented by deeper more levels than the last line.
 func (l *layout) line(deeper int) {
 	l.depth += deeper
 	l.put([]byte{'\n'})

@@ -32,14 +32,15 @@ func unseen(r rune) bool {
 	switch {
 	case r == '\n' || r == '\t':
 		return false
-	case r == 0x200c || r == 0x200d: // zero-width joiners, which scripts and emoji need
+	case r == 0x200c || r == 0x200d: // zero-width joiners are shown, because scripts and emoji need them
 		return false
 	default:
 		return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == 0x2028 || r == 0x2029
 	}
 }
 
-// WholeText returns the complete characters of raw, and whether it is text. cut means that the last one may be cut.
+// WholeText returns raw without an incomplete last character, and whether it is text. cut means that the last character
+// may be incomplete.
 func WholeText(raw []byte, cut bool) (string, bool) {
 	if cut {
 		for i := 0; i < utf8.UTFMax && len(raw) > 0; i++ {
@@ -52,7 +53,7 @@ func WholeText(raw []byte, cut bool) (string, bool) {
 	return string(raw), utf8.Valid(raw)
 }
 
-// ClipBytes returns the beginning of a text, at most n bytes, and whether that is all of it.
+// ClipBytes returns the beginning of a text, at most n bytes, and whether that is the whole text.
 func ClipBytes(s string, n int) (string, bool) {
 	if len(s) <= n {
 		return s, true
@@ -66,8 +67,8 @@ func ClipBytes(s string, n int) (string, bool) {
 // HexDump returns bytes in hex and as ASCII, 16 of them per line.
 func HexDump(raw []byte) string { return strings.TrimSuffix(hex.Dump(raw), "\n") }
 
-// Beginning is Clip for a text that may be very long: it reads only the beginning.
+// Beginning clips a text like Clip, but reads only the beginning, because the text may be very long.
 func Beginning(n int, text string) string {
-	text, _ = ClipBytes(text, (n+1)*4) // bytes of the longest character
+	text, _ = ClipBytes(text, (n+1)*4) // a character has at most 4 bytes
 	return Clip(n, text)
 }

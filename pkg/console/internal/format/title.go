@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// Part is a piece of a text. Varies marks what differs from case to case.
+// Part is a piece of a text. Varies marks a piece that differs between similar texts.
 type Part struct {
 	Text   string
 	Varies bool
@@ -15,7 +15,7 @@ type Part struct {
 // variables are the replacements for the parts of a title that vary.
 var variables = [...]string{"<n>", "<id>", "<hex>", "<time>", "<addr>", "<email>"}
 
-// Parts splits a title at its variables.
+// Parts splits a title at its placeholders for parts that vary.
 func Parts(title string) []Part {
 	var parts []Part
 	plain := 0
@@ -47,13 +47,13 @@ func variableAt(text string) int {
 	return 0
 }
 
-// Middle returns at most n characters of a text, without its middle when it is longer: texts of one kind mostly
-// differ at the end. It cuts between words where that loses little.
+// Middle returns at most n characters of a text. It removes the middle of a longer text, because similar texts mostly
+// differ at the end. It cuts between words if that costs few characters.
 func Middle(n int, text string) string {
 	if utf8.RuneCountInString(text) <= n {
 		return text
 	}
-	const reach = 12 // characters that are given up to end at a word
+	const reach = 12 // characters that it may remove in addition, to cut between words
 	runes := []rune(text)
 	head := runes[:(n-1)*2/5]
 	tail := runes[len(runes)-(n-1-len(head)):]
@@ -75,10 +75,10 @@ func lastSpace(runes []rune) int {
 	return -1
 }
 
-// Differing splits each text of a list so that words which not all texts have are marked. Texts that are equal have
-// no marks.
+// Differing splits each text of a list into parts, and marks the words that are not in all texts. Equal texts have no
+// marks.
 func Differing(texts []string) [][]Part {
-	in := map[string]int{} // in how many texts a word is
+	in := map[string]int{} // number of texts that have the word
 	for _, text := range texts {
 		seen := map[string]bool{}
 		for _, word := range strings.Fields(text) {
@@ -95,7 +95,7 @@ func Differing(texts []string) [][]Part {
 	return out
 }
 
-// marked joins neighbouring words of one kind.
+// marked splits a text into parts, and joins neighbouring words that both vary or both do not.
 func marked(text string, varies func(word string) bool) []Part {
 	var parts []Part
 	for _, word := range strings.Fields(text) {

@@ -33,7 +33,7 @@ func Topic(name string) string { return Topics + "/" + url.PathEscape(name) }
 // Redrive returns the address of the page of a redrive.
 func Redrive(id string) string { return Redrives + "/" + url.PathEscape(id) }
 
-// Query returns a query of pairs of names and values, without empty values.
+// Query returns a query made of pairs of names and values, without empty values.
 func Query(pairs ...string) url.Values {
 	query := url.Values{}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -44,7 +44,7 @@ func Query(pairs ...string) url.Values {
 	return query
 }
 
-// To returns a path with the query of pairs of names and values, without empty values.
+// To returns a path with a query made of pairs of names and values, without empty values.
 func To(path string, pairs ...string) string { return WithQuery(path, Query(pairs...)) }
 
 // WithQuery returns a path with a query; an empty query is left out.
@@ -55,7 +55,7 @@ func WithQuery(path string, query url.Values) string {
 	return path + "?" + query.Encode()
 }
 
-// Local returns a path of this site to redirect to: "/" for any other address.
+// Local returns to if it is a path of this site, so that a redirect cannot lead to another site, and otherwise "/".
 func Local(to string) string {
 	if !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") || strings.ContainsAny(to, "\\\r\n\t") {
 		return "/"
@@ -66,7 +66,8 @@ func Local(to string) string {
 // MaxReturn limits the bytes of a return path, so that the cookie of a sign-in stays within browsers' limits.
 const MaxReturn = 2000
 
-// Return returns a path to continue at after a sign-in: Local, and "/" for the pages of the sign-in and long paths.
+// Return returns the path to continue at after a sign-in: the result of Local, but "/" for the pages of the sign-in and
+// for long paths.
 func Return(to string) string {
 	u, err := url.Parse(to)
 	if err != nil || len(to) > MaxReturn || u.Path == SignOut || u.Path == SignIn || strings.HasPrefix(u.Path, SignIn+"/") {
@@ -84,7 +85,7 @@ func Referer(r *http.Request) string {
 	return Return(u.RequestURI())
 }
 
-// Back returns the list that led to the page or its form: where to go when the object of the page is gone.
+// Back returns the list that led to the page or its form. It is shown when the object of the page no longer exists.
 func Back(r *http.Request) string {
 	from := r.PostFormValue("from")
 	if from == "" {

@@ -1,4 +1,4 @@
-// Package request reads the requests of browsers: fields of forms, and how and where a request was caused.
+// Package request reads the requests of browsers: fields of forms, and which page or site caused a request.
 package request
 
 import (
@@ -9,7 +9,7 @@ import (
 // Text returns the value of a form field without surrounding space.
 func Text(r *http.Request, field string) string { return strings.TrimSpace(r.PostFormValue(field)) }
 
-// Body returns the beginning of a body for the API: the reason typed into the form, if any.
+// Body returns a new body for the API, which has only the reason typed into the form, if there is one.
 func Body(r *http.Request) map[string]any {
 	if reason := Text(r, "reason"); reason != "" {
 		return map[string]any{"reason": reason}
@@ -23,7 +23,8 @@ func Navigates(r *http.Request) bool {
 	return r.Header.Get("Hx-Request") == "" && (mode == "" || mode == "navigate")
 }
 
-// FromOtherSite reports whether another site caused the request. Old browsers, and pages without TLS, do not say.
+// FromOtherSite reports whether another site caused the request. It is false for requests of old browsers and of pages
+// without TLS, which do not say what caused them.
 func FromOtherSite(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "", "none", "same-origin":

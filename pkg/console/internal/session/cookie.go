@@ -1,4 +1,4 @@
-// Package session keeps the session of a browser in cookies, and says what its user may do. Servers keep none of it.
+// Package session stores the session of a browser in cookies, and says what its user may do. Servers store no session.
 package session
 
 import (
@@ -13,9 +13,10 @@ import (
 // The whole session is in cookies, so every replica can read it; servers only remember which sessions were ended. The
 // prefix __Host- makes browsers reject cookies that other sites set: without TLS, for a whole domain, or for a path.
 const (
-	Cookie = "__Host-dlq-session" // a random id and the token; further parts have the suffixes -2 to -4
+	// Cookie has a random id and the token; further parts of a long token are in cookies with the suffixes -2 to -4.
+	Cookie = "__Host-dlq-session"
 
-	// A browser accepts 4096 bytes per cookie, its name and attributes included.
+	// A browser accepts 4096 bytes per cookie, including the cookie's name and attributes.
 	partSize = 3800
 	maxParts = 4
 
@@ -36,7 +37,8 @@ func SetCookie(w http.ResponseWriter, name, value string, life time.Duration) {
 // RemoveCookie removes a cookie of SetCookie.
 func RemoveCookie(w http.ResponseWriter, name string) { SetCookie(w, name, "", -time.Second) }
 
-// CookieValue returns a cookie's value; "" when it is missing or sent several times, as one of them is then forged.
+// CookieValue returns a cookie's value; "" when the cookie is missing, and when it is sent several times, because one
+// of the cookies is then forged.
 func CookieValue(r *http.Request, name string) string {
 	cookies := r.CookiesNamed(name)
 	if len(cookies) != 1 {
@@ -55,8 +57,8 @@ func partName(part int) string {
 // Session identifies a browser: ID is random and names the session when it is ended; Token is the credential.
 type Session struct{ ID, Token string }
 
-// Keep stores a token in a new session and removes surplus parts of an older, longer one. The first part holds
-// the number of parts and the id. A life of 0 means that the lifetime is unknown.
+// Keep stores a token in a new session, and removes parts of an older, longer session that the new one does not
+// replace. The first part holds the number of parts and the id. A life of 0 means that the lifetime is unknown.
 func Keep(w http.ResponseWriter, token string, life time.Duration) error {
 	parts := (len(token) + partSize - 1) / partSize
 	if parts > maxParts {
@@ -101,10 +103,11 @@ func Drop(w http.ResponseWriter) {
 	}
 }
 
-// Authorization returns the Authorization header for the API, or "". The request's own header wins over the session.
+// Authorization returns the Authorization header for the API, or "". If the request has such a header, the session is
+// not used.
 func Authorization(r *http.Request) string {
 	if values := r.Header.Values("Authorization"); len(values) > 0 {
-		return strings.Join(values, ", ") // the API rejects several values
+		return strings.Join(values, ", ") // the API refuses several values
 	}
 	if s := Of(r); s.Token != "" {
 		return "Bearer " + s.Token

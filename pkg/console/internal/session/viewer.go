@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Viewer is the user who sends a request, as the API knows them. A nil *Viewer may do nothing.
+// Viewer is the user who sends a request, with the roles that the API reports. A nil *Viewer may do nothing.
 type Viewer struct {
 	Name    string  `json:"name"`
 	Mode    string  `json:"mode"`
@@ -33,7 +33,7 @@ var includes = map[string][]string{
 
 type viewerKey struct{}
 
-// WithViewer returns the request of a user.
+// WithViewer returns the request with its user.
 func WithViewer(r *http.Request, v *Viewer) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), viewerKey{}, v))
 }
@@ -44,7 +44,8 @@ func ViewerOf(r *http.Request) *Viewer {
 	return v
 }
 
-// May reports whether the viewer has the role on all topics given; with none given, on any topic. The API decides.
+// May reports whether the viewer has the role on all the given topics; without topics, on any topic. It only decides
+// what a page offers: the API checks each request.
 func (v *Viewer) May(role string, topics ...string) bool {
 	if len(topics) == 0 {
 		return v.has(role, func(Grant) bool { return true })
@@ -65,7 +66,7 @@ func (v *Viewer) has(role string, matches func(Grant) bool) bool {
 	})
 }
 
-// Topics lists the topics that the viewer may see, in words; empty when they may see all.
+// Topics lists the topics that the viewer may see, in words; "" for a viewer who may see all topics.
 func (v *Viewer) Topics() string {
 	if v.Everywhere("viewer") {
 		return ""
@@ -79,7 +80,7 @@ func (v *Viewer) Topics() string {
 	return strings.Join(all, ", ")
 }
 
-// Why says why the viewer may not, or "" when they may.
+// Why returns the reason why the viewer may not perform an action of the role; "" when the viewer may.
 func (v *Viewer) Why(role string, topics ...string) string {
 	switch {
 	case v.May(role, topics...):

@@ -60,7 +60,7 @@ func LoadAssets(files fs.FS) (*Assets, error) {
 
 func joined(contents map[string][]byte, sheets []string) []byte {
 	slices.Sort(sheets)
-	slices.SortStableFunc(sheets, func(a, b string) int { // libraries first
+	slices.SortStableFunc(sheets, func(a, b string) int { // files of libraries come first
 		return strings.Count(b, "/vendor/") - strings.Count(a, "/vendor/")
 	})
 	var all bytes.Buffer
@@ -87,7 +87,7 @@ func packed(contents map[string][]byte) *Assets {
 
 func compressed(raw []byte) []byte {
 	var b bytes.Buffer
-	z, _ := gzip.NewWriterLevel(&b, gzip.BestCompression) // BestCompression is a valid level
+	z, _ := gzip.NewWriterLevel(&b, gzip.BestCompression) // cannot fail, because BestCompression is a valid level
 	_, _ = z.Write(raw)                                   // a bytes.Buffer never fails
 	_ = z.Close()
 	return b.Bytes()

@@ -22,10 +22,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/session"
 )
 
-// Drafts keeps forms whose order was not carried out, for all replicas. Implementations must be safe for concurrent
-// use, bound what they keep of an owner, and delete drafts after DraftLife.
+// Drafts stores forms whose order was not carried out, for all replicas. Implementations must be safe for concurrent
+// use, limit the drafts of each owner, and delete drafts after DraftLife.
 type Drafts interface {
-	// KeepDraft keeps the content of a new draft.
+	// KeepDraft stores the content of a new draft.
 	KeepDraft(ctx context.Context, id, owner string, content []byte) error
 
 	// Draft returns the content of a draft, or nil when there is none.
@@ -36,26 +36,26 @@ const (
 	// DraftLife is how long a draft is kept.
 	DraftLife = 24 * time.Hour
 
-	// DraftCookie has the key of the browser's drafts. No server keeps the key: so the database cannot show a typed or
-	// an unmasked value, and another browser cannot open a draft by its address.
+	// DraftCookie has the key that encrypts the browser's drafts. No server stores the key. So the database cannot
+	// reveal a value that was typed or unmasked, and another browser cannot open a draft by its address.
 	DraftCookie = "dlq-drafts"
 
 	draftParameter = "draft"
-	keySize        = 32 // AES-256
+	keySize        = 32 // key size of AES-256
 )
 
-// Draft is a form that was sent and is shown again: to preview it, or because it was refused.
+// Draft is a form that was sent and is shown again: as a preview, or because it was refused.
 type Draft struct {
 	Form    url.Values
-	Path    string   // that the form was sent to
-	Problem *Problem // why it was refused; nil: it was not
+	Path    string   // path to which the form was sent
+	Problem *Problem // why the form was refused; nil: it was not refused
 
 	owner string // principal; "" for a form that was sent after the session had ended
 	key   string // its idempotency key, to be sent again; "": it gets another one
 }
 
 type storedDraft struct {
-	Form    string // encoded as in a request: JSON would change bytes that are not UTF-8
+	Form    string // encoded as in a request, because JSON would change bytes that are not UTF-8
 	Path    string
 	Problem *Problem
 	Owner   string
@@ -89,7 +89,8 @@ func DraftOf(r *http.Request) *Draft {
 	return d
 }
 
-// ShowAgain answers a form with a redirect to its page, which shows the form as it was sent, and the problem.
+// ShowAgain answers a form with a redirect to the page of the form. That page shows the form as it was sent, and the
+// problem.
 func (v *Renderer) ShowAgain(w http.ResponseWriter, r *http.Request, problem *Problem) error {
 	address, err := v.KeepDraft(w, r, problem)
 	if err != nil {
@@ -98,7 +99,7 @@ func (v *Renderer) ShowAgain(w http.ResponseWriter, r *http.Request, problem *Pr
 	return Redirect(w, r, address)
 }
 
-// KeepDraft keeps the form of a request, and returns the address of its page with the draft.
+// KeepDraft stores the form of a request, and returns the address of the form's page with the draft.
 func (v *Renderer) KeepDraft(w http.ResponseWriter, r *http.Request, problem *Problem) (address string, err error) {
 	d := Draft{Form: maps.Clone(r.PostForm), Path: r.URL.Path, Problem: problem}
 	if problem != nil && problem.InDoubt {
@@ -129,7 +130,8 @@ var noDraft = Problem{
 	Title: "The draft is not available", Message: "A draft is kept for a day, in the browser and for the user who wrote it.",
 }
 
-// WithDraft returns the request of a page with the draft that its address names. Its form is then that of the draft.
+// WithDraft returns the request of a page with the draft that its address names. The request then has the form of the
+// draft.
 func (v *Renderer) WithDraft(r *http.Request) (*http.Request, error) {
 	id := r.URL.Query().Get(draftParameter)
 	if r.Method != http.MethodGet || id == "" || !request.Navigates(r) {
@@ -158,8 +160,8 @@ func (v *Renderer) WithDraft(r *http.Request) (*http.Request, error) {
 // Sent reports whether the page shows a form that was sent.
 func (d *Draft) Sent() bool { return d != nil && d.Form != nil }
 
-// Key returns the idempotency key of the form that is sent to an address: a new one, unless it is not known whether the
-// form of the draft was carried out.
+// Key returns the idempotency key for the form that is sent to an address. It is a new key, unless it is not known
+// whether the form of the draft was carried out: then it is the key of the draft.
 func (d *Draft) Key(address string) string {
 	if d != nil && d.key != "" && d.Path == address {
 		return d.key
@@ -175,14 +177,14 @@ func (d *Draft) Refused() *Problem {
 	return d.Problem
 }
 
-// ForgetDrafts makes the browser's drafts unreadable.
+// ForgetDrafts makes the browser's drafts unreadable by removing the key from the browser.
 func ForgetDrafts(w http.ResponseWriter, r *http.Request) {
 	if session.CookieValue(r, DraftCookie) != "" {
 		session.Remember(w, r, DraftCookie, "")
 	}
 }
 
-// binding binds a draft to its id and to its page, so that no other page takes it for its own form.
+// binding binds a draft to its id and to its page, so that no other page accepts the draft as its own form.
 func binding(id string, page *url.URL) []byte { return []byte(id + " " + page.Path) }
 
 // keyFor returns the browser's key, and makes the browser keep it for as long as the draft.
@@ -190,12 +192,13 @@ func keyFor(w http.ResponseWriter, r *http.Request) []byte {
 	key, err := base64.RawURLEncoding.DecodeString(session.CookieValue(r, DraftCookie))
 	if err != nil || len(key) != keySize {
 		key = make([]byte, keySize)
-		_, _ = rand.Read(key) // it never fails
+		_, _ = rand.Read(key) // rand.Read never fails
 	}
 	http.SetCookie(w, &http.Cookie{
 		Name: DraftCookie, Value: base64.RawURLEncoding.EncodeToString(key), Path: "/", MaxAge: int(DraftLife / time.Second),
 		HttpOnly: true, SameSite: http.SameSiteLaxMode,
-		Secure: r.TLS != nil || session.Of(r).Token != "", // browsers keep a session only with TLS, which a proxy may end
+		// Browsers keep a session only with TLS, which a proxy may terminate.
+		Secure: r.TLS != nil || session.Of(r).Token != "",
 	})
 	return key
 }
@@ -213,7 +216,7 @@ func (d Draft) seal(key, bound []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return sealer.Seal(nil, nil, packed.Bytes(), bound), nil //nolint:gosec // G407: it makes a random nonce for each draft
+	return sealer.Seal(nil, nil, packed.Bytes(), bound), nil //nolint:gosec // G407: the nonce is random
 }
 
 var errNotSealed = errors.New("no draft of this browser and page")

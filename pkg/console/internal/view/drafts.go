@@ -9,7 +9,7 @@ import (
 // maxDrafts limits the drafts of MemoryDrafts.
 const maxDrafts = 20
 
-// MemoryDrafts keeps the newest drafts in memory, for a program without a database: it has no other replicas.
+// MemoryDrafts stores the newest drafts in memory, for a program without a database, which has no other replicas.
 type MemoryDrafts struct {
 	mu     sync.Mutex
 	drafts []memoryDraft

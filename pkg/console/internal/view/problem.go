@@ -9,17 +9,19 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/api"
 )
 
-// Problem is why a request failed, or what is wrong with it, in words.
+// Problem describes in words why a request failed, or what is wrong with it.
 type Problem struct {
 	Title     string
 	Message   string
 	RequestID string
 	Fields    []FieldProblem
-	Again     bool // trying again may help
-	InDoubt   bool // it is not known whether the order was carried out: sent again with the same key, it is done once
+	Again     bool // sending the request again may help
+	// InDoubt means that it is not known whether the order was carried out; sent again with the same key, it is done
+	// only once.
+	InDoubt bool
 }
 
-// FieldProblem is what is wrong with a field of a form, or of a request to the API.
+// FieldProblem says what is wrong with a field of a form, or of a request to the API.
 type FieldProblem struct{ Field, Reason string }
 
 // Describe returns the status of an error and its description.
@@ -51,7 +53,8 @@ var titles = map[int]string{
 func described(e *api.Error) Problem {
 	again := e.Status >= http.StatusInternalServerError || e.Status == http.StatusTooManyRequests
 	f := Problem{Title: titles[e.Status], Message: e.Message, RequestID: e.RequestID, Again: again}
-	f.InDoubt = e.Status >= http.StatusInternalServerError && e.Status != http.StatusBadGateway // 502 is the result of an attempt
+	// After 502 the result is known: the attempt has failed.
+	f.InDoubt = e.Status >= http.StatusInternalServerError && e.Status != http.StatusBadGateway
 	switch {
 	case NeedsDatabase(e):
 		f.Title, f.Again = "Needs a database", false
@@ -79,7 +82,8 @@ func isAbout(e *api.Error, field string) bool {
 	return slices.ContainsFunc(e.Details, func(d map[string]any) bool { return d["field"] == field })
 }
 
-// ProblemOf returns the status and the description of an error of the API that a page can show, or the error itself.
+// ProblemOf returns the status and the description of an error of the API that a page can show; it returns every other
+// error itself.
 func ProblemOf(err error) (int, *Problem, error) {
 	var refused *api.Error
 	if !errors.As(err, &refused) || refused.Status == http.StatusUnauthorized {
@@ -89,7 +93,8 @@ func ProblemOf(err error) (int, *Problem, error) {
 	return refused.Status, &f, nil
 }
 
-// Answered handles an error of the API: it lets show answer with the description, and returns any other error.
+// Answered handles an error of the API: it passes the description to show, which answers the request. It returns every
+// other error.
 func Answered(err error, show func(problem *Problem) error) error {
 	_, problem, err := ProblemOf(err)
 	if err != nil {
@@ -103,7 +108,7 @@ func NewProblem(status int, message string, fields ...FieldProblem) *Problem {
 	return &Problem{Title: titles[status], Message: message, Fields: fields}
 }
 
-// ByField returns the reasons by the fields that they are about; none for nil.
+// ByField returns the reasons of the problem, each under the name of its field; none for a nil problem.
 func (f *Problem) ByField() map[string]string {
 	wrong := map[string]string{}
 	if f == nil {
@@ -118,7 +123,7 @@ func (f *Problem) ByField() map[string]string {
 	return wrong
 }
 
-// Without returns the problem without the problems that are shown next to the fields of a form.
+// Without returns the problem without the reasons that the form shows next to its fields; names are these fields.
 func (f *Problem) Without(names []string) *Problem {
 	if f == nil {
 		return nil

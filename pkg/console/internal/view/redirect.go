@@ -12,7 +12,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/session"
 )
 
-// Done holds the sentences shown after a change, by the code in the cookie: text of a request is never shown as ours.
+// Done holds the sentences that are shown after a change, by the code in the cookie. The page shows only these
+// sentences, because text from a request could come from another site.
 var Done = map[string]string{
 	"retried":        "The message was sent back. Watch its outcome below.",
 	"requeued":       "The message is pending again, with no attempts used.",
@@ -38,13 +39,15 @@ var Done = map[string]string{
 	"view-deleted":   "The view was deleted.",
 }
 
-// DoneCookie carries the code of the change to the next page. In the address it would show again on each visit.
+// DoneCookie carries the code of the change to the next page. A code in the address would show the sentence on each
+// visit.
 const (
 	DoneCookie   = "dlq-done"
 	doneLifetime = time.Minute
 )
 
-// Redirect answers a change with a redirect, so that a reload does not repeat it. Pairs are the query of the path.
+// Redirect answers a change with a redirect, so that a reload of the page does not repeat the change. pairs are names
+// and values of the path's query.
 func Redirect(w http.ResponseWriter, r *http.Request, path string, pairs ...string) error {
 	http.Redirect(w, r, link.To(path, pairs...), http.StatusSeeOther)
 	return nil
@@ -58,11 +61,11 @@ func RedirectDone(w http.ResponseWriter, r *http.Request, what, address string) 
 	return Redirect(w, r, address)
 }
 
-// undone names the form of the same page that takes a change back.
+// undone names, by the code of a change, the form of the same page that reverts the change.
 var undone = map[string]string{"dead": "requeue"}
 
-// takeDone returns the sentence for this page, with the address of the form that takes the change back, and removes
-// the cookie. Requests of live parts leave it for the page.
+// takeDone returns the sentence for this page and the address of the form that reverts the change, and removes the
+// cookie. Requests for live parts of a page do not remove it, so that the page itself gets the sentence.
 func takeDone(w http.ResponseWriter, r *http.Request) (sentence, undo string) {
 	what, where, _ := strings.Cut(session.CookieValue(r, DoneCookie), ".")
 	if r.Method != http.MethodGet || !request.Navigates(r) || where != format.Digest(r.URL.Path) {
@@ -75,7 +78,8 @@ func takeDone(w http.ResponseWriter, r *http.Request) (sentence, undo string) {
 	return Done[what], undo
 }
 
-// setDone sets the cookie, without Secure when there is no TLS: the console works without it too.
+// setDone sets the cookie, without the attribute Secure when there is no TLS, because the console also works without
+// TLS.
 func setDone(w http.ResponseWriter, r *http.Request, value string, life time.Duration) {
 	http.SetCookie(w, &http.Cookie{
 		Name: DoneCookie, Value: value, Path: "/", MaxAge: int(life / time.Second),

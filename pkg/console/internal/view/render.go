@@ -30,19 +30,19 @@ type Handler func(w http.ResponseWriter, r *http.Request) error
 type Page struct {
 	Title   string
 	Nav     string   // path of the navigation entry that the page belongs to
-	Modules []string // scripts that it uses, without .js
-	Problem *Problem // failure of the last action; nil: none
+	Modules []string // names of the scripts that the page uses, without .js
+	Problem *Problem // problem of the last action; nil: none
 	Data    any
 }
 
-// Site is what the layout shows of the program.
+// Site has what the layout of all pages shows of the program.
 type Site struct {
 	Name        string
 	Environment string
 	Offers      Offers
 }
 
-// Offers is how to sign in: Needed when people must, Issuer when they can do it at an issuer.
+// Offers says how people sign in: Needed when they must, Issuer when they can do it at an issuer.
 type Offers struct{ Needed, Issuer bool }
 
 type layout struct {
@@ -102,7 +102,8 @@ func functions(files *Assets, now func() time.Time) template.FuncMap {
 		"short":   format.Short,
 		"lower":   strings.ToLower,
 		"plural":  format.Plural,
-		"clip":    func(n int, text string) string { return format.Visible(format.Clip(n, text)) }, // escape invisible characters, and those that reverse text
+		// These functions escape invisible characters, and characters that reverse text.
+		"clip":    func(n int, text string) string { return format.Visible(format.Clip(n, text)) },
 		"pair":    func(first, second any) map[string]any { return map[string]any{"First": first, "Second": second} },
 		"visible": format.Visible,
 		"middle":  func(n int, text string) string { return format.Visible(format.Middle(n, text)) },
@@ -115,8 +116,8 @@ func functions(files *Assets, now func() time.Time) template.FuncMap {
 	}
 }
 
-// Render answers with a page. Without a problem of its own it shows that of its draft. It writes nothing when the page
-// cannot be rendered.
+// Render answers with a page. A page without a problem of its own shows the problem of its draft. Render writes nothing
+// when the page cannot be rendered.
 func (v *Renderer) Render(w http.ResponseWriter, r *http.Request, status int, name string, p Page) error {
 	t, ok := v.pages[name]
 	if !ok {
@@ -140,7 +141,7 @@ func (v *Renderer) Render(w http.ResponseWriter, r *http.Request, status int, na
 	}
 	h.Set("Content-Encoding", "gzip")
 	w.WriteHeader(status)
-	z := packers.Get().(*gzip.Writer) //nolint:forcetypeassert // it holds only these
+	z := packers.Get().(*gzip.Writer) //nolint:forcetypeassert // the pool has only these
 	defer packers.Put(z)
 	z.Reset(w)
 	_, _ = z.Write(b.Bytes())
@@ -160,7 +161,7 @@ func theme(r *http.Request) string {
 	return cookie.Value
 }
 
-// selfOf returns the address of the page; for the answer to a form, the address of the list that it belongs to.
+// selfOf returns the address of the page, or in the answer to a form the address of the list to which the page belongs.
 func selfOf(r *http.Request, p Page) string {
 	if r.Method == http.MethodPost {
 		return link.Local(p.Nav)

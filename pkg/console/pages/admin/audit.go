@@ -19,8 +19,8 @@ type Audit struct {
 	Now      func() time.Time
 }
 
-// auditFields are the filters of the audit trail, under their names in the API, and two of the page: day is a range of
-// whole days, and by=all shows what the program did, too.
+// auditFields are the filters of the audit trail, by their names in the API, and two filters of the page alone: day is
+// a range of whole days, and by=all also shows changes that the program made.
 var auditFields = []string{"actor", "action", "kind", "object_id", "request_id", "after", "until", "day", "by"}
 
 var (
@@ -33,7 +33,7 @@ var (
 
 type auditPage struct {
 	Changes []change
-	Single  bool // the entries of one object or request, not one row for each request
+	Single  bool // the page lists the entries of one object or request, not one row for each request
 	Filter  map[string]string
 	Set     bool // a filter is set
 	Kinds   []string
@@ -128,7 +128,7 @@ func (a *Audit) query(given url.Values, single bool, cursor string) url.Values {
 	return asked
 }
 
-// choices returns links that set a parameter to each value, without the parameters in also.
+// choices returns links that set a parameter to each of the values, and remove the parameters in also.
 func choices(given url.Values, name string, values, labels []string, also ...string) []auditLink {
 	var links []auditLink
 	timed := false

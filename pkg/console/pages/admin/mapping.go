@@ -60,17 +60,18 @@ type mappingPage struct {
 	Text   string // one rule per line, for the form
 	Apply  bool
 	Reason string
-	Why    string // the reason for which the rules cannot be replaced; empty: they can
+	Why    string // the reason for which the viewer cannot replace the rules; "": the viewer can
 
-	Looked  string      // identifies the rules that Preview is about; empty: there is no preview
+	Looked  string      // identifies the previewed rules; "": there is no preview
 	Added   []diff.Line // how the previewed rules differ from the current ones
 	Started []string    // redrives that the last change started
 
 	Overtaken bool        // another person replaced the rules while Text was edited
-	Changes   []diff.Line // how Text would change their rules
+	Changes   []diff.Line // how Text would change the rules of that person
 }
 
-// overtaken shows the rules of another author next to these, so that they are not replaced unnoticed.
+// overtaken shows how the typed rules differ from those that another author has saved meanwhile, so that the author's
+// rules are not replaced unnoticed.
 func (p *mappingPage) overtaken(rules []mappingRule) {
 	p.Overtaken = true
 	p.Changes, _ = diff.Texts(strings.TrimSpace(ruleLines(p.Rules)), strings.TrimSpace(ruleLines(rules)))
@@ -123,14 +124,14 @@ func (m *Mapping) preview(r *http.Request, data *mappingPage) error {
 	return nil
 }
 
-// looked identifies rules, and the version that they replace, in a form.
+// looked identifies the rules in a form, and the version that these replace.
 func looked(version int64, text string) string {
 	return format.Digest(strconv.FormatInt(version, 10) + "\n" + strings.ReplaceAll(text, "\r\n", "\n"))
 }
 
 var ruleNumber = regexp.MustCompile(`rules\[(\d+)\](\.?)`)
 
-// byLine names the line of the form in place of the number of the rule.
+// byLine replaces the number of a rule in an error by the number of the rule's line in the form.
 func byLine(err error, lines []int) error {
 	var refused *api.Error
 	if !errors.As(err, &refused) {
@@ -155,7 +156,7 @@ func byLine(err error, lines []int) error {
 	return &shown
 }
 
-// typed shows the rules as typed. The form then has the version that its sender sees now.
+// typed shows the rules as typed. The form then replaces the version that its sender sees now.
 func (p *mappingPage) typed(r *http.Request) {
 	p.Text, p.Apply, p.Reason = r.PostFormValue("rules"), r.PostFormValue("apply") != "", request.Text(r, "reason")
 	rules, _, err := readRules(p.Text)
@@ -164,8 +165,8 @@ func (p *mappingPage) typed(r *http.Request) {
 	}
 }
 
-// Replace replaces the rules by those of the form, unless another user has replaced them meanwhile. It shows a preview
-// first: rules that were not previewed are previewed.
+// Replace replaces the rules by the rules in the form, unless another user has replaced them meanwhile. It requires a
+// preview: it answers rules that were not previewed with their preview.
 func (m *Mapping) Replace(w http.ResponseWriter, r *http.Request) error {
 	version, err := strconv.ParseInt(r.PostFormValue("version"), 10, 64)
 	if err != nil {
@@ -197,7 +198,8 @@ func ruleLines(rules []mappingRule) string {
 	return b.String()
 }
 
-// readRules reads one rule per line, and ignores empty lines. It also returns the line of each rule, from 1 on.
+// readRules reads one rule per line, and ignores empty lines. It also returns the number of each rule's line, from 1
+// on.
 func readRules(text string) (rules []mappingRule, lines []int, err error) {
 	rules = []mappingRule{}
 	for i, line := range strings.Split(text, "\n") {

@@ -33,7 +33,7 @@ type quarantined struct {
 	Payload      json.RawMessage `json:"payload"`
 	PayloadSize  *int64          `json:"payload_size"`
 
-	WhyNoRetry, WhyNoDelete string // the reasons; empty: it can be done
+	WhyNoRetry, WhyNoDelete string // the reasons why the action is not possible; "": it is possible
 }
 
 type quarantinePage struct {
@@ -62,7 +62,8 @@ func (q *Quarantine) Show(w http.ResponseWriter, r *http.Request) error {
 	return q.Renderer.Render(w, r, http.StatusOK, "quarantine", view.Page{Title: "Quarantine", Nav: "/", Data: data})
 }
 
-// Act sends a request about a record to the API, and shows the sentence of that code when it succeeded.
+// Act returns a handler that sends a request about a record to the API. After success it shows the sentence with the
+// code sentence.
 func (q *Quarantine) Act(method, sentence string, what ...string) view.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		path := api.Endpoint(append([]string{"quarantine", r.PathValue("id")}, what...)...)

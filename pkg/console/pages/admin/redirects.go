@@ -12,7 +12,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/view"
 )
 
-// Redirects is the page of the redirects of original topics. The form is previewed by an address that has its fields,
+// Redirects is the page of the redirects of original topics. The form sends its fields in the address of the preview,
 // and nothing is stored before the preview is confirmed.
 type Redirects struct {
 	API      api.Client
@@ -45,22 +45,22 @@ func (p redirectPreview) Not() int64 { return p.Selected - p.Sendable }
 
 type redirectsPage struct {
 	Redirects []shownRedirect
-	Topic     string // of the form
+	Topic     string // topic in the form
 	Target    string
 	Reason    string
-	Version   int64 // of the redirect that was previewed; 0: there is none
+	Version   int64 // version of the redirect that was previewed; 0: the topic had none
 	Preview   *redirectPreview
-	Current   *redirect // of Topic; nil: there is none
-	Remove    bool      // the preview is of the removal of Current
-	Why       string    // the reason for which no redirect can be set; empty: one can
+	Current   *redirect // redirect of Topic; nil: there is none
+	Remove    bool      // the preview is for the removal of Current
+	Why       string    // the reason for which the viewer cannot set a redirect; "": the viewer can
 }
 
 type shownRedirect struct {
 	redirect
-	Why string // the reason for which it cannot be changed; empty: it can
+	Why string // the reason for which the viewer cannot change it; "": the viewer can
 }
 
-// Show lists the redirects, and shows the form with a preview of what its address asks for.
+// Show lists the redirects, and shows the form with the preview that the address requests.
 func (p *Redirects) Show(w http.ResponseWriter, r *http.Request) error {
 	var listed struct {
 		Redirects []redirect `json:"redirects"`
@@ -94,7 +94,7 @@ func (p *Redirects) Show(w http.ResponseWriter, r *http.Request) error {
 	return p.Renderer.Render(w, r, status, "redirects", shown)
 }
 
-// preview asks for the dry run of what the form says, if the form is complete.
+// preview requests the dry run of the form's change, if the form is complete.
 func (p *Redirects) preview(r *http.Request, data *redirectsPage) error {
 	var answer struct {
 		Preview *redirectPreview `json:"preview"`

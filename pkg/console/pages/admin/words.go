@@ -11,7 +11,7 @@ type change struct{ api.Change }
 // Machine reports whether the program made the change.
 func (c change) Machine() bool { return c.ActorKind == "machine" }
 
-// For is the person on whose order the program made the change; "" for none.
+// For returns the person on whose order the program made the change; "" for none.
 func (c change) For() string {
 	if programs[c.Actor] {
 		return ""
@@ -21,7 +21,7 @@ func (c change) For() string {
 
 var programs = map[string]bool{"settler": true, "auto": true, "ingest": true, "heartbeat": true}
 
-// More is the number of entries of the request, and "more than 1,000" above that.
+// More returns the number of audit entries of the request, or "more than 1,000".
 func (c change) More() string {
 	if c.Entries > 1000 {
 		return "more than 1,000 entries"
@@ -29,14 +29,14 @@ func (c change) More() string {
 	return format.Plural(int64(c.Entries), "entry", "entries")
 }
 
-// nouns are the objects of changes.
+// nouns names the objects of changes by their kind.
 var nouns = map[string]string{
 	"message": "a message", "redrive": "a redrive", "group": "an error group", "mapping": "the topic mapping",
 	"list": "a list", "quarantine": "a quarantined record",
 	"view": "a shared view",
 }
 
-// verbs are what actions did to an object: before and after its noun.
+// verbs says in words what an action did to an object: the words before the object's noun, and those after it.
 var verbs = map[string][2]string{
 	"retry": {"retried"}, "attempt": {"ended an attempt of"}, "requeue": {"requeued"}, "dead": {"marked", "dead"},
 	"delete": {"deleted"}, "map": {"set the original topic of"}, "restore": {"restored"}, "unmask": {"saw masked values of"},
@@ -45,7 +45,7 @@ var verbs = map[string][2]string{
 	"replace": {"replaced"}, "save": {"saved"},
 }
 
-// Did says what was done, such as "marked 2 messages dead".
+// Did describes the change in words, such as "marked 2 messages dead".
 func (c change) Did() string {
 	action, noun := c.Action, nouns[c.Kind]
 	if c.Redrive != nil {

@@ -21,13 +21,13 @@ import (
 type Compare struct {
 	api         api.Client
 	renderer    *view.Renderer
-	comparisons chan struct{} // semaphore of the comparisons that run
+	comparisons chan struct{} // semaphore that limits the comparisons that run at once
 }
 
 const (
-	maxComparisons = 2         // comparisons of large texts that run at once; the others wait
+	maxComparisons = 2         // comparisons of large texts that run at once; further ones wait
 	maxCompared    = 256 << 10 // bytes that are compared of a payload that is not JSON
-	maxHeaderLine  = 200       // characters of a header
+	maxHeaderLine  = 200       // characters of a header that are shown
 )
 
 // NewCompare returns the page.
@@ -36,9 +36,9 @@ func NewCompare(client api.Client, renderer *view.Renderer) *Compare {
 }
 
 type comparison struct {
-	ID, URL string // of the group
+	ID, URL string // id and address of the error group
 	A, B    string // ids as typed
-	Sides   []side // both messages; none before two are named
+	Sides   []side // the two messages; empty until the address names two
 
 	Same      bool // the payloads are equal
 	SpaceOnly bool // only the space between JSON tokens differs
@@ -99,7 +99,7 @@ func (p *comparison) compare() {
 	}
 }
 
-// load reads a message, live or archived, as the viewer may see it: masks stay.
+// load reads a message, live or archived, with the masks that apply to the viewer.
 func (c *Compare) load(r *http.Request, name, id string) (side, error) {
 	s := side{Name: name, Message: &api.Message{}}
 	ref := api.MessageRef{ID: id}
@@ -119,8 +119,8 @@ func (c *Compare) load(r *http.Request, name, id string) (side, error) {
 	return s, nil
 }
 
-// payload returns the payload as text. One that is not in the answer is loaded only where nothing is masked: bytes
-// cannot be masked.
+// payload returns the payload as text. A payload that is not in the answer is loaded only if nothing is masked, because
+// bytes cannot be masked.
 func (c *Compare) payload(r *http.Request, ref api.MessageRef, m *api.Message) (text, whyNot string) {
 	which := "The payload of " + format.Short(m.ID)
 	switch viewer := session.ViewerOf(r); {
@@ -158,7 +158,7 @@ func headerLines(m *api.Message) string {
 	return strings.Join(lines, "\n")
 }
 
-// headerText shows numbers and other bytes that would be invisible in hex.
+// headerText returns a value as text, or in hex if it is not text or has control characters.
 func headerText(b *api.Blob) string {
 	control := func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\r' && r != '\t' }
 	if raw := b.Bytes(); b.Encoding == "base64" || bytes.ContainsFunc(raw, control) {

@@ -18,7 +18,7 @@ type page struct {
 	Actions      []action
 	Sample       sample
 	Typed        note
-	DeniedReason string // the reason for which the note cannot be edited; empty: it can
+	DeniedReason string // the reason for which the viewer cannot edit the note; "": the viewer can
 }
 
 type note struct {
@@ -32,7 +32,7 @@ type action struct {
 	Name         string
 	Link         string
 	What         string
-	DeniedReason string // the reason for which it cannot be done; empty: it can
+	DeniedReason string // the reason for which the action is not possible; "": it is possible
 	Hurts        bool
 }
 
@@ -56,7 +56,8 @@ func (p *Pages) Show(w http.ResponseWriter, r *http.Request) error {
 	return p.Renderer.Render(w, r, http.StatusOK, "group", view.Page{Title: format.Clip(80, g.Heading()), Nav: link.Groups, Data: shown})
 }
 
-// why says why the viewer may not act on the group; "" when they may. The role on one of its topics is enough.
+// why returns the reason why the viewer may not act on the error group; "" when the viewer may. The role on one of the
+// group's topics is enough.
 func (g errorGroup) why(v *session.Viewer, role string) string {
 	if slices.ContainsFunc(g.Topics, func(t api.GroupTopic) bool { return v.May(role, t.Topic) }) {
 		return ""
@@ -94,7 +95,8 @@ func (g errorGroup) actions(v *session.Viewer) []action {
 	return list
 }
 
-// reached says which of n messages an action of the viewer selects: all, or those of the topics with the role.
+// reached says in words which of n messages an action of the viewer selects: all, or those of the topics on which the
+// viewer has the role.
 func (g errorGroup) reached(v *session.Viewer, name string, n int64, state string) string {
 	all, theirs := allOf(n, state), []string{}
 	if state == "" {

@@ -25,13 +25,13 @@ type Pages struct {
 	VersionHeaders []string // names of headers that hold a version of the producer or the consumer
 }
 
-// errorGroup is an error group with its arrivals drawn.
+// errorGroup is an error group, with its arrivals drawn as bars.
 type errorGroup struct {
 	api.ErrorGroup
 	Trend trend `json:"-"`
 }
 
-// ByTopic returns the annotations when a topic has its own, else nil.
+// ByTopic returns the annotations if a topic has an annotation of its own, else nil.
 func (g errorGroup) ByTopic() []api.Annotation {
 	if slices.ContainsFunc(g.Annotations, func(a api.Annotation) bool { return a.Topic != "" }) {
 		return g.Annotations
@@ -56,8 +56,8 @@ var orders = []order{
 	{"last_seen", "Last seen"}, {"recent", "Most in 15 min"}, {"open", "Most open"}, {"first_seen", "Newest"},
 }
 
-// listViews are the lists of groups. The API counts for the order "open" the messages in the states of the view, so that the
-// order is that of the numbers shown.
+// listViews are the lists of error groups. In the order "open", the API counts the messages in the states of the list,
+// so that the list is ordered by the numbers that it shows.
 var listViews = []listView{
 	{"", "open ones", url.Values{"status": {"PENDING,RETRYING"}}},
 	{"new", "new ones", url.Values{"status": {"PENDING,RETRYING"}, "new": {"true"}}},
@@ -66,7 +66,7 @@ var listViews = []listView{
 	{"all", "all", nil},
 }
 
-// listView is a list of groups: its name in the address, its label, and what it asks the API for.
+// listView is a list of error groups: its name in the address, its label, and the parameters of its request to the API.
 type listView struct {
 	Name, Label string
 	ask         url.Values
@@ -115,7 +115,7 @@ func (p *Pages) List(w http.ResponseWriter, r *http.Request) error {
 	}
 	ask := link.Query("limit", strconv.Itoa(perPage), "sort", shown.Sort, "trend", shown.Range.Name,
 		"topic", shown.Topic, "cursor", q.Get("cursor"))
-	if q.Get("open") == "false" { // an address of earlier versions
+	if q.Get("open") == "false" { // addresses of earlier versions have this parameter
 		shown.View = listViewOf("all")
 	}
 	maps.Copy(ask, shown.View.ask)

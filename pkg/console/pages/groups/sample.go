@@ -16,22 +16,22 @@ import (
 )
 
 type sample struct {
-	Messages []sampled // the latest of the sample
+	Messages []sampled // latest messages of the sample
 	Of       int       // number of messages in the sample
 	All      bool      // the sample holds all messages of the group
 	Versions []version
-	Without  int    // messages of the sample without any of the headers
+	Without  int    // messages of the sample that have none of the headers
 	Headers  string // names of the version headers
 	Problem  string // the reason for which there is no sample
 }
 
-// sampled is a message with its cause in parts: what not all shown messages have is marked.
+// sampled is a message with its cause in parts. The words that not all shown messages have are marked.
 type sampled struct {
 	api.Message
 	Cause []format.Part
 }
 
-const sampledCause = 160 // characters of a cause
+const sampledCause = 160 // characters of a cause that are shown
 
 func sampledOf(messages []api.Message) []sampled {
 	causes := make([]string, len(messages))
@@ -55,7 +55,7 @@ type version struct {
 	Last     time.Time
 }
 
-// Shares returns the share of each version, and at last that of messages without any.
+// Shares returns the share of each version, and then the share of the messages without a version.
 func (s sample) Shares() []string {
 	var parts []int64
 	for _, v := range s.Versions {
@@ -69,7 +69,8 @@ const (
 	shownMessages   = 10
 )
 
-// sample loads the latest messages of a group. A page shows an error of the API in their place.
+// sample loads the latest messages of an error group. If the API returns an error, the page shows the error instead of
+// the messages.
 func (p *Pages) sample(r *http.Request, id string) (sample, error) {
 	s := sample{Headers: strings.Join(p.VersionHeaders, ", ")}
 	var answer struct {
@@ -141,8 +142,8 @@ func textOf(h api.Header) string {
 	}
 }
 
-// messages returns the URL of the list of the error group's messages whose header has this value. It returns "" for
-// a masked value, and for one that is not text, because searches cannot name them.
+// messages returns the URL of a list: the messages of the error group whose header has this value. It returns "" for a
+// masked value, and for a value that is not text, because searches cannot name such values.
 func (v version) messages(group string) string {
 	if v.Value == "" || v.Value == api.Mask || strings.HasPrefix(v.Value, "base64:") {
 		return ""

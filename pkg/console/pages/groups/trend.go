@@ -8,10 +8,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/format"
 )
 
-// trend is the arrivals of a group, drawn as bars.
+// trend has the arrivals of an error group, drawn as bars.
 type trend struct {
 	format.Bars
-	Buckets []api.Hour // Hour is the beginning of the bucket
+	Buckets []api.Hour // Hour is the beginning of each step
 	Total   int64
 }
 
@@ -35,7 +35,7 @@ func trendRangeOf(name string) trendRange {
 	return trendDay
 }
 
-// draw makes bars of the arrivals up to the end of the current hour. Missing hours count as 0.
+// draw makes bars of the arrivals, up to the end of the current hour. Hours that are not in hours count as 0.
 func (s trendRange) draw(now time.Time, hours []api.Hour) trend {
 	end := now.UTC().Truncate(time.Hour).Add(time.Hour)
 	begin := end.Add(-time.Duration(s.buckets) * s.bucket)

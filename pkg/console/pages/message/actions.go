@@ -15,7 +15,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/view"
 )
 
-// Actions perform actions on a message. The page shows why one was refused.
+// Actions perform actions on a message. When an action is refused, the message's page shows why.
 type Actions struct{ Page *Page }
 
 type acts struct {
@@ -23,7 +23,7 @@ type acts struct {
 
 	Unsettled bool   // a retry has to accept that the record may arrive twice
 	From      string // the list that led to this page
-	Reason    string // the reason typed for the action that was refused
+	Reason    string // the reason that the user typed for the action that was refused
 	Topic     string
 	Accepted  bool
 	Draft     *view.Draft
@@ -32,7 +32,7 @@ type acts struct {
 // act is an action on the message. It is possible when Why is empty.
 type act struct {
 	Why  string
-	Open bool // it was just refused; show its form open
+	Open bool // the action was just refused: its form is shown open
 }
 
 // actsOf says which actions the viewer may perform in the message's state. The API makes the decision.
@@ -81,10 +81,10 @@ func (a acts) named() []namedAct {
 	}
 }
 
-// impossible is a reason, and the actions that are not possible for it.
+// impossible has a reason, and the actions that are not possible for this reason.
 type impossible struct{ Names, Why string }
 
-// Impossible returns the actions that are not shown, those with the same reason together.
+// Impossible returns the actions that are not possible, grouped by reason.
 func (a acts) Impossible() []impossible {
 	var list []impossible
 	for _, n := range a.named() {
@@ -107,7 +107,7 @@ func unlessStatus(m *api.Message, why string, statuses ...string) string {
 	return why
 }
 
-// deniedEdit names the role that the viewer lacks to edit a message; "" when they may.
+// deniedEdit names the role that the viewer lacks to edit a message; "" when the viewer has it.
 func deniedEdit(m *api.Message, v *session.Viewer) string {
 	return cmp.Or(v.Why("operator", m.ScopeTopic()), v.Why("edit", m.ScopeTopic()))
 }
@@ -125,7 +125,7 @@ func whyNoRetry(m *api.Message) string {
 	return ""
 }
 
-// whyNoEdit is whyNoRetry without the check of the original topic, as an edit can set the topic.
+// whyNoEdit checks what whyNoRetry checks, except the original topic, because an edit can set the topic.
 func whyNoEdit(m *api.Message) string {
 	switch {
 	case m.Status == "DEAD":
@@ -165,7 +165,7 @@ func whyNoOrigin(m *api.Message) string {
 	}
 }
 
-// Act performs an action on a message and redirects to its page among the live messages.
+// Act returns a handler that performs an action on a message, and redirects to its page among the live messages.
 func (a *Actions) Act(what, sentence string) view.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		ref, body := api.RefOf(r, what == "restore"), request.Body(r)
@@ -198,7 +198,7 @@ func (a *Actions) refused(w http.ResponseWriter, r *http.Request, err error) err
 	})
 }
 
-// explainAttempt puts what the API says about the failed attempt into the message of a problem.
+// explainAttempt adds to the message of a problem what the API says about the failed attempt.
 func explainAttempt(f *view.Problem, now time.Time) {
 	var rest []view.FieldProblem
 	for _, field := range f.Fields {

@@ -16,10 +16,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/view"
 )
 
-// maxEdited is the largest payload in bytes that can be edited: the API accepts no larger body.
+// maxEdited is the largest payload that can be edited, in bytes, because the API accepts no larger body.
 const maxEdited = 1 << 20
 
-// payloadMark marks where a JSON payload goes in a request. No other text looks like it: its quotes would be escaped.
+// payloadMark marks the position of a JSON payload in a request. No other text in the request can look like it, because
+// its quotes would be escaped.
 const payloadMark = "\x00payload"
 
 type value struct {
@@ -31,19 +32,19 @@ const (
 	asText   = "text"
 	asBase64 = "base64"
 	asNull   = "null"
-	asKeep   = "keep"   // the record's own value, which may be masked
-	asJSON   = "json"   // JSON that is encoded with a schema
-	asRemove = "remove" // a header that is not sent
-	asLost   = "lost"   // an edit cannot express the name: the header is sent while no other header changes
+	asKeep   = "keep"   // keeps the record's own value, which may be masked
+	asJSON   = "json"   // the text is JSON that is encoded with a schema
+	asRemove = "remove" // the header is not sent
+	asLost   = "lost"   // an edit cannot express the name: the header is sent only while no other header changes
 )
 
 type editHeader struct {
 	value
 	Name string
-	Own  int // number of the message's header, from 1; 0: a new header
+	Own  int // number of the message's header that the row edits, from 1; 0: a new header
 }
 
-// Locked reports whether a form field would change the header's name, so that it cannot be edited.
+// Locked reports whether the name cannot be edited, because a form field would change its characters.
 func (h editHeader) Locked() bool {
 	return h.Own > 0 && (h.As == asLost || strings.TrimSpace(h.Name) == "" || writable([]byte(h.Name), false).As != asText)
 }
@@ -54,16 +55,16 @@ func (h editHeader) Shown() string {
 
 type draft struct {
 	Topic     string
-	Schema    string // latest; empty: the record's own
+	Schema    string // latest; "": the schema of the record
 	Payload   value
 	Key       value
 	Headers   []editHeader
-	NotJSON   bool // send it although it is not JSON
+	NotJSON   bool // send the payload although it is not JSON
 	Duplicate bool
 	Reason    string
 }
 
-const freshRows = 2 // empty rows below the headers
+const freshRows = 2 // empty rows that follow the headers
 
 func draftOf(m *api.Message, raw []byte) draft {
 	d := draft{Topic: m.OriginalTopic, Payload: writable(raw, true), Key: blobValue(m.Key)}
@@ -73,7 +74,7 @@ func draftOf(m *api.Message, raw []byte) draft {
 	if decoded := m.DecodedKey(); decoded != nil {
 		d.Key = value{asJSON, string(decoded)}
 	}
-	if m.HeadersOmitted != "" { // the listed headers would replace all of them
+	if m.HeadersOmitted != "" { // an edit with the listed headers would remove the headers that are not listed
 		return d
 	}
 	for i, h := range m.Headers {
@@ -91,7 +92,8 @@ func draftOf(m *api.Message, raw []byte) draft {
 	return d
 }
 
-// toEdit lays out a decoded payload, unless the record has that text itself.
+// toEdit returns a decoded payload as formatted JSON. If the record itself has JSON text, it returns that text
+// unchanged.
 func toEdit(m *api.Message) string {
 	raw := m.JSONPayload()
 	if text, used, ok := format.JSON(raw, maxEdited); ok && used == len(raw) && m.PayloadFormat != "json_schema" {
@@ -102,7 +104,7 @@ func toEdit(m *api.Message) string {
 
 func blobValue(b *api.Blob) value { return writable(b.Bytes(), false) }
 
-// writable returns bytes for a form field, in base64 when the field would change them.
+// writable returns bytes for a form field: as text, or in base64 if the field would change the text.
 func writable(raw []byte, lines bool) value {
 	if raw == nil {
 		return value{As: asNull}
@@ -116,14 +118,15 @@ func writable(raw []byte, lines bool) value {
 	return value{asBase64, base64.StdEncoding.EncodeToString(raw)}
 }
 
-// loneReturn reports whether a browser would change carriage returns: single ones, or pairs among single line feeds.
+// loneReturn reports whether a browser would change the line breaks of the text: it has a carriage return without a
+// line feed, or both kinds of line breaks.
 func loneReturn(text string) bool {
 	pairs := strings.Count(text, "\r\n")
 	return strings.Count(text, "\r") != pairs || pairs > 0 && strings.Count(text, "\n") != pairs
 }
 
-// deadLetterMarks are prefixes of headers that mark dead letters; without them the record is an ordinary one again.
-// The API knows more of them, and rejects those.
+// deadLetterMarks are prefixes of headers that mark dead letters; a record without them is not treated as a dead
+// letter. The API knows further prefixes, and rejects headers that have them.
 var deadLetterMarks = []string{
 	"kafka_dlt-", "kafka_original-", "kafka_exception-", "__connect.errors.", "__streams.errors.", "x-dlq-", "dlq-", "dlq_", "dead-letter-",
 	"x-dead-letter-", "x-death", "x-original-", "x-exception-", "reason_poisoned", "topic_poisoned", "handler_poisoned", "subscriber_poisoned",
@@ -138,7 +141,7 @@ func marksDeadLetter(name string, m *api.Message) bool {
 	return slices.ContainsFunc(deadLetterMarks, func(mark string) bool { return strings.HasPrefix(strings.ToLower(name), mark) })
 }
 
-// readDraft reads a form. Names that no field can hold are taken from the message.
+// readDraft reads a form. Names of headers that a form field cannot hold are taken from the message.
 func readDraft(r *http.Request, was draft) draft {
 	d := draft{
 		Topic:     request.Text(r, "topic"),
@@ -162,7 +165,7 @@ func readDraft(r *http.Request, was draft) draft {
 	return d
 }
 
-// of merges a row of the form with the message's header. A header whose name was emptied is not sent.
+// of merges a row of the form with the message's header. A header whose name the user has emptied is not sent.
 func (h editHeader) of(was editHeader) editHeader {
 	h.Own = was.Own
 	switch {
@@ -176,10 +179,11 @@ func (h editHeader) of(was editHeader) editHeader {
 	return h
 }
 
-// written reports whether a value is text as it was typed.
+// written reports whether a value is sent as the text that was typed.
 func (v value) written() bool { return v.As == asText || v.As == asJSON }
 
-// settle decides between a text and the choice of no value: the one that the user changed wins.
+// settle decides between a typed text and the choice to send no value or the record's own: the one that the user has
+// changed is used.
 func (d *draft) settle(was draft) {
 	d.Payload, d.Key = d.Payload.settled(was.Payload), d.Key.settled(was.Key)
 	for i := range d.Headers {
@@ -197,7 +201,7 @@ func (v value) settled(was value) value {
 	return v
 }
 
-// oneBreak undoes the change of line breaks by browsers.
+// oneBreak replaces the CR LF that browsers send as line break by LF.
 func oneBreak(s string) string { return strings.ReplaceAll(s, "\r\n", "\n") }
 
 // bytes decodes a value; nil is null.
@@ -212,7 +216,7 @@ func (v value) bytes() ([]byte, error) {
 	}
 }
 
-// order returns the edit for the API, without unchanged parts, and what is wrong with it.
+// order returns the edit for the API, without the parts that did not change, and the problems of the fields.
 func (d draft) order(was draft) (edit map[string]any, problems []view.FieldProblem) {
 	edit = map[string]any{}
 	if d.Topic != "" && d.Topic != was.Topic {
@@ -261,7 +265,7 @@ func (d draft) payload(was draft) value {
 
 func (d draft) payloadChanged(was draft) bool { return d.payload(was) != was.Payload }
 
-// json returns the payload when it is JSON and was changed, or is encoded with another schema; else "".
+// json returns the payload when it is JSON and was changed, or when it is to be encoded with another schema; else "".
 func (d draft) json(was draft) string {
 	v := d.payload(was)
 	again := v.As == asJSON && d.Schema != ""
@@ -271,7 +275,8 @@ func (d draft) json(was draft) string {
 	return v.Text
 }
 
-// put stores bytes as base64; null is stored under another member.
+// put adds raw to the edit, as base64, under name. For null it gives the member that the parameter null names the
+// value is.
 func put(edit map[string]any, name string, raw []byte, null string, is any) {
 	if raw == nil {
 		edit[null] = is
@@ -280,7 +285,7 @@ func put(edit map[string]any, name string, raw []byte, null string, is any) {
 	edit[name+"_base64"] = base64.StdEncoding.EncodeToString(raw)
 }
 
-// headersChanged ignores rows that are never sent.
+// headersChanged compares the headers without the rows that are never sent.
 func (d draft) headersChanged(was draft) bool {
 	return !slices.EqualFunc(d.sent(), was.sent(), func(a, b editHeader) bool { return a.Name == b.Name && a.value == b.value })
 }
@@ -314,7 +319,7 @@ func (d draft) headerList() (list []map[string]any, problems []view.FieldProblem
 		switch h.As {
 		case asKeep:
 			if kept[h.Name] {
-				continue // one entry keeps all headers of the name
+				continue // one entry of the edit keeps all headers with this name
 			}
 			kept[h.Name], one["keep"] = true, true
 		case asNull:
@@ -331,7 +336,7 @@ func (d draft) headerList() (list []map[string]any, problems []view.FieldProblem
 	return list, problems
 }
 
-// checked identifies the draft that was checked: any other draft must be checked first.
+// checked identifies the draft that was checked, because any other draft must be checked before it is sent.
 func (d draft) checked() string {
 	d.Reason, d.Duplicate, d.NotJSON = "", false, false
 	raw, _ := json.Marshal(d)
@@ -351,10 +356,10 @@ func checkJSON(text string) *jsonProblem {
 	}
 	err := json.Unmarshal(raw, new(json.RawMessage))
 	offset, what := len(text), err.Error()
-	if syntax, ok := err.(*json.SyntaxError); ok { //nolint:errorlint // the package returns it unwrapped
+	if syntax, ok := err.(*json.SyntaxError); ok { //nolint:errorlint // encoding/json returns it unwrapped
 		offset = min(int(syntax.Offset), len(text))
 		if offset > 0 && !strings.HasPrefix(what, "unexpected end") {
-			offset-- // it points past the wrong character
+			offset-- // the offset is that of the byte after the wrong character
 		}
 	}
 	before := text[:offset]

@@ -26,10 +26,10 @@ type Edit struct {
 	api         api.Client
 	renderer    *view.Renderer
 	now         func() time.Time
-	comparisons chan struct{} // semaphore of the comparisons that run
+	comparisons chan struct{} // semaphore that limits the comparisons that run at once
 }
 
-// maxComparisons limits how many comparisons of large texts run at once; the others wait.
+// maxComparisons limits how many comparisons of large texts run at once; further ones wait.
 const maxComparisons = 2
 
 // NewEdit returns the form.
@@ -41,11 +41,11 @@ type editPage struct {
 	*api.Message
 	Base   string
 	Unmask bool
-	Can    act // Why: the reason for which it cannot be sent
+	Can    act // its Why is the reason for which the edit cannot be sent
 
 	MayUnmask bool
 	Draft     draft
-	Fresh     []int  // empty rows to add headers in
+	Fresh     []int  // empty rows in which the user can add headers
 	WasJSON   bool   // the payload of the stored message is JSON
 	Fixed     string // the reason for which the payload cannot be edited; "" when it can
 	Encoded   bool   // the payload or the key is edited as JSON and encoded with a schema
@@ -53,27 +53,28 @@ type editPage struct {
 	KeySchema *schemaLink
 
 	Unsettled bool
-	Check     *editCheck // nil: no check was requested
+	Check     *editCheck // nil: the user has not requested a check
 
 	open bool // a header was refused
 }
 
-// HeadersOpen reports whether the headers are shown unfolded: they were changed, or cannot be sent as they are.
+// HeadersOpen reports whether the headers are shown unfolded, because they were changed or because some of them cannot
+// be sent as they are.
 func (p *editPage) HeadersOpen() bool {
 	return p.Check != nil && len(p.Check.Headers) > 0 || p.Draft.Lost() > 0 || p.open
 }
 
 type editCheck struct {
-	JSON      *jsonProblem // nil: it is JSON
+	JSON      *jsonProblem // nil: the payload is JSON
 	IsJSON    bool
 	Lines     []diff.Line
-	SpaceOnly bool // only the space between JSON tokens differs
+	SpaceOnly bool // the payloads differ only in the space between JSON tokens
 	Payload   bool // the payload differs
 	Bytes     bool // the payload differs, and cannot be compared as text
 	Key       bool
 	Topic     string
 	Headers   []diff.Line
-	Nothing   bool // nothing differs
+	Nothing   bool // the edit changes nothing
 	Mark      string
 	Sendable  bool
 }
@@ -136,14 +137,15 @@ func (e *Edit) load(r *http.Request) (*editPage, error) {
 	return p, nil
 }
 
-// originalOf returns the message as a draft, unchanged. It sets p.Fixed when the payload cannot be edited.
+// originalOf returns a draft that changes nothing of the message. It sets p.Fixed when the payload cannot be edited.
 func (e *Edit) originalOf(r *http.Request, p *editPage) draft {
 	raw, fixed := e.editable(r, api.RefOf(r, false), p.Message)
 	p.Fixed = fixed
 	return draftOf(p.Message, raw)
 }
 
-// editable returns a payload that can be edited, nil for a tombstone, or the reason for which it cannot.
+// editable returns the payload if it can be edited, nil for a tombstone, or else the reason for which it cannot be
+// edited.
 func (e *Edit) editable(r *http.Request, ref api.MessageRef, m *api.Message) (raw []byte, why string) {
 	switch {
 	case m.JSONPayload() != nil:
@@ -165,7 +167,7 @@ func (e *Edit) editable(r *http.Request, ref api.MessageRef, m *api.Message) (ra
 	case !all || len(raw) > maxEdited:
 		return nil, "More than 1 MiB cannot be edited here, so the payload is sent unchanged."
 	default:
-		return append([]byte{}, raw...), "" // an empty payload must not become nil
+		return append([]byte{}, raw...), "" // an empty payload must not become nil, which means null
 	}
 }
 
@@ -212,8 +214,9 @@ func (e *Edit) Send(w http.ResponseWriter, r *http.Request) error {
 	return view.RedirectDone(w, r, "edited", p.Base)
 }
 
-// editBody returns the request body of a retry with an edit. A payload that is JSON is inserted as it was typed: an
-// encoder would change its formatting, and base64 would leave room for a third less.
+// editBody returns the request body of a retry with an edit. A payload that is JSON is inserted as it was typed,
+// because an encoder would change its formatting, and because base64 is a third longer, so that only a smaller payload
+// would fit.
 func editBody(order map[string]any, payload string) ([]byte, error) {
 	raw, err := json.Marshal(order)
 	if err != nil {
@@ -225,7 +228,8 @@ func editBody(order map[string]any, payload string) ([]byte, error) {
 	return raw, nil
 }
 
-// lacks returns the name of a missing field, or "": a missing field must not be taken for an emptied one.
+// lacks returns the name of a field that the form lacks, or "". A missing field must not be treated like a field that
+// the user has emptied.
 func lacks(r *http.Request, payload bool) string {
 	names := []string{"topic", "record_key", "key_as", "header_name", "header_as", "header_value", "header_own"}
 	if payload {
@@ -239,7 +243,7 @@ func lacks(r *http.Request, payload bool) string {
 	return ""
 }
 
-// notSent says why the edit was not sent.
+// notSent returns the problem that says why the edit was not sent.
 func notSent(seen bool, check *editCheck) *view.Problem {
 	switch {
 	case !seen:
@@ -251,7 +255,7 @@ func notSent(seen bool, check *editCheck) *view.Problem {
 	}
 }
 
-// compare checks the draft of a page. It needs much memory, so it waits while others compare.
+// compare checks the draft of a page. Because it needs much memory, it waits while maxComparisons others run.
 func (e *Edit) compare(r *http.Request, p *editPage, was draft, nothing bool) error {
 	select {
 	case e.comparisons <- struct{}{}:
@@ -285,7 +289,8 @@ func (p *editPage) check(was draft, nothing bool) *editCheck {
 	return k
 }
 
-// headerLines returns one line per header. Headers whose name is not text are sent only while no other header changes.
+// headerLines returns one line per header that is sent. With lost, it also returns a line for each header that is not
+// sent because its name is not text: such headers are sent only while no other header changes.
 func (d draft) headerLines(lost bool) string {
 	var lines []string
 	for _, h := range d.Headers {
@@ -312,7 +317,7 @@ func (d draft) headerLines(lost bool) string {
 	return strings.Join(lines, "\n")
 }
 
-// refused shows the form again below the API's answer. Headers that the API rejects as dead-letter headers are
+// refused shows the form again, with the API's error above it. Headers that the API rejects as dead-letter headers are
 // removed from the form.
 func (e *Edit) refused(w http.ResponseWriter, r *http.Request, err error) error {
 	var answer *api.Error
@@ -328,7 +333,8 @@ func (e *Edit) refused(w http.ResponseWriter, r *http.Request, err error) error 
 	})
 }
 
-// removeRejected removes the headers that the API rejects, and reports whether the API reported nothing else.
+// removeRejected removes from the form the headers that the API rejects as dead-letter headers. It reports whether
+// these were the only problems.
 func removeRejected(form url.Values, details []map[string]any) bool {
 	var names []string
 	for _, detail := range details {

@@ -28,7 +28,7 @@ const (
 	retryAPI = "POST " + consoletest.MessageAPI + "/retry"
 )
 
-// anEdit is the form of a message's edit, as a browser would send it untouched.
+// anEdit is the form that edits a message, with the values that a browser would send if the user changed nothing.
 type anEdit struct {
 	t    *testing.T
 	api  *consoletest.API
@@ -134,7 +134,7 @@ func TestEditIsCheckedAndThenSent(t *testing.T) {
 		`{"edit":{"headers":[{"key":"version","value_base64":"Mw=="},{"keep":true,"key":"auth"},{"key":"bin","value_base64":"/wA="},`+
 			`{"key":"none","value":null},{"key":"added","value_base64":"PG5ldz4="}],"payload":{"order_id":  "124"}},"reason":"wrong id"}`,
 		"console-k1")
-	// A form that is sent twice finds the message resolved, and gets the same answer.
+	// When a form is sent twice, the second request finds the message resolved, and gets the answer of the first.
 	e.api.Says("GET "+consoletest.MessageAPI, consoletest.AMessage(`"status":"RESOLVED",`+someHeaders))
 	consoletest.WantDone(t, "sending again", e.post(), "edited", consoletest.MessagePath)
 }
@@ -232,7 +232,7 @@ func TestEditOfWhatCannotBeSentNowIsKept(t *testing.T) {
 	consoletest.MustNotHave(t, w.Body.String(), `id="difference"`)
 }
 
-// browsed returns the form of a page as a browser sends it: fields of one line lose their line breaks.
+// browsed returns the form of a page as a browser sends it: fields with a single line lose their line breaks.
 func browsed(t *testing.T, body string) url.Values {
 	t.Helper()
 	form, as := url.Values{}, false
@@ -281,7 +281,7 @@ func TestHeadersLeaveOnlyWhenMeant(t *testing.T) {
 	consoletest.MustHave(t, consoletest.Readable(t, e.post().Body.String()), "- version: 2", "- : nameless", "2 headers are not sent")
 }
 
-// A key that is too long to be shown does not become null: an edit sends it unchanged.
+// A key that is too long to be shown is not replaced by null: an edit of other parts sends the key unchanged.
 func TestEdit_LongKeyIsSentUnchanged(t *testing.T) {
 	t.Parallel()
 	const long = `"key":null,"key_omitted":"too_large","key_size":41943040`
@@ -291,7 +291,7 @@ func TestEdit_LongKeyIsSentUnchanged(t *testing.T) {
 	consoletest.MustHave(t, e.post().Body.String(), "Nothing is changed")
 }
 
-// A form with only the first headers of a message would replace all of them.
+// A form that shows only the first headers of a message must not replace all its headers.
 func TestEdit_FirstHeadersAreNotSentInPlaceOfAll(t *testing.T) {
 	t.Parallel()
 	for omitted, want := range map[string]int{"": 5, "too_large": 0} {

@@ -20,7 +20,7 @@ var (
 	OneBreak      = oneBreak
 )
 
-// NewHeader returns an empty row of the form.
+// NewHeader returns an empty row of the form's headers.
 func NewHeader() editHeader { return editHeader{value: value{As: asText}} }
 
 // CurlWithToken returns the curl command for a request to an API that needs a token.

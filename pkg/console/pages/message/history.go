@@ -69,7 +69,8 @@ func (o operation) Text() string {
 	return format.Visible(text)
 }
 
-// masked reports whether an edit may contain a mask: only then is it read again unmasked, which adds an audit entry.
+// masked reports whether an edit in the history may contain a mask. Only then is the history read again without masks,
+// because each such read adds an audit entry.
 func (h history) masked() bool {
 	hides := func(a pastAttempt) bool {
 		const mask = `"` + api.Mask + `"`
@@ -101,7 +102,8 @@ type ancestor struct {
 	Attempts   []pastAttempt `json:"attempts"`
 }
 
-// LastTarget returns the topic and position that it was last sent to; "" when it was not sent or they are unknown.
+// LastTarget returns the topic and position to which the ancestor was last sent; "" when it was not sent or they are
+// unknown.
 func (a ancestor) LastTarget() string {
 	if len(a.Attempts) == 0 {
 		return ""
@@ -118,7 +120,7 @@ type event struct {
 	Change  *api.Change
 }
 
-const maxEvents = 200 // events of a history that are shown: the latest ones
+const maxEvents = 200 // events of a history that are shown: only the latest ones
 
 var changeWords = map[string]string{
 	"retry":   "was retried",
@@ -130,7 +132,8 @@ var changeWords = map[string]string{
 	"unmask":  "was shown without masks",
 }
 
-// readHistory reads what happened to the message. With unmask, edits that may contain masks are read without them.
+// readHistory reads the history of the message. With unmask, a history whose edits may contain masks is read without
+// masks.
 func readHistory(r *http.Request, client api.Client, ref api.MessageRef, unmask bool) (h history, err error) {
 	if err := client.Get(r, ref.Endpoint("history"), nil, &h); err != nil || !unmask || !h.masked() {
 		return h, err
@@ -139,7 +142,8 @@ func readHistory(r *http.Request, client api.Client, ref api.MessageRef, unmask 
 	return h, client.Get(r, ref.Endpoint("history"), masking(true), &h)
 }
 
-// pastOf returns all events in one list, the oldest first. An attempt's copy in the audit trail is omitted.
+// pastOf returns all events in one list, the oldest first. It omits audit entries of attempts, which are in the list
+// already.
 func pastOf(m *api.Message, h history) []event {
 	events := []event{{At: m.CreatedAt, Came: true, What: "was received"}}
 	for i := range h.Attempts {
@@ -161,8 +165,8 @@ func pastOf(m *api.Message, h history) []event {
 	return events[max(0, len(events)-maxEvents):]
 }
 
-// childrenOf finds the messages that this one was stored as when it failed again, by a header. An error leaves the
-// list empty: the search may lag, or be forbidden.
+// childrenOf finds the messages that were stored when this message failed again, by a header of their records. After an
+// error the list is empty, because the search may be late, or forbidden for the viewer.
 func childrenOf(r *http.Request, client api.Client, id string) []api.Message {
 	var list struct {
 		Messages []api.Message `json:"messages"`

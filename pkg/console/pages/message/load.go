@@ -15,8 +15,8 @@ func masking(unmask bool) url.Values {
 	return nil
 }
 
-// loadMessage loads a message, unmasked only if it has masks: each unmasked read adds an entry to the audit trail.
-// revealed reports whether it was read unmasked.
+// loadMessage loads a message. With unmask, it loads a message that has masks without them, which adds an entry to the
+// audit trail. revealed reports whether the message was read without masks.
 func loadMessage(r *http.Request, client api.Client, ref api.MessageRef, unmask bool) (m *api.Message, revealed bool, err error) {
 	m = &api.Message{}
 	if err := client.Get(r, ref.Endpoint(), nil, m); err != nil || !unmask || len(m.Masked) == 0 {
@@ -26,7 +26,8 @@ func loadMessage(r *http.Request, client api.Client, ref api.MessageRef, unmask 
 	return m, true, client.Get(r, ref.Endpoint(), masking(true), m)
 }
 
-// keepsBytes reports whether the payload is loaded only on request: bytes cannot be masked, and each load is audited.
+// keepsBytes reports whether the payload is loaded only on request, because bytes cannot be masked, and each load is
+// audited.
 func keepsBytes(m *api.Message, v *session.Viewer, unmask bool) bool {
 	return !unmask && m.OnlyBytes() && v.MayReveal(m.ScopeTopic())
 }

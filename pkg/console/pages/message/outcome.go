@@ -9,10 +9,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/link"
 )
 
-// outcome is what became known of the message, and how the page polls for more.
+// outcome says what is known of the message since it was sent, and how the page polls for more.
 type outcome struct {
 	Live  bool
-	URL   string // address of the page without its expensive parts
+	URL   string // address of the page without the parts that take long to load
 	Words []string
 	Moved bool // the state has changed since the page was loaded
 	Base  string
@@ -21,7 +21,8 @@ type outcome struct {
 // settleTime is how long the page polls for the outcome of a record; after that a reload shows it.
 const settleTime = 15 * time.Minute
 
-// outcomeOf describes the outcome of a message. seen is the status at the time the page was loaded; "" means now.
+// outcomeOf describes the outcome of a message. seen is the status that the page showed when it was loaded; "" means
+// the present status.
 func outcomeOf(m *api.Message, seen string, now time.Time) outcome {
 	f := outcome{Words: stateWords(m), Moved: seen != "" && seen != m.Status, Base: api.MessageRef{ID: m.ID}.URL()}
 	if seen == "" {

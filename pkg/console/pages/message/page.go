@@ -17,10 +17,12 @@ import (
 
 // Page is the page of a message, live or archived.
 type Page struct {
-	API               api.Client
-	Renderer          *view.Renderer
-	Now               func() time.Time
-	ApplicationFrames []string               // prefixes of the application's own stack frames; empty: all of no known library
+	API      api.Client
+	Renderer *view.Renderer
+	Now      func() time.Time
+	// ApplicationFrames are prefixes of the application's own stack frames; empty: every frame of no known library is
+	// the application's.
+	ApplicationFrames []string
 	TraceURL          func(id string) string // address of a trace; "" for none
 	NeedToken         bool                   // the API needs credentials
 }
@@ -29,7 +31,7 @@ type page struct {
 	*api.Message
 	Archived    bool
 	Base        string // address of the page
-	Unmask      bool   // masked values are shown, and the audit trail has an entry about it
+	Unmask      bool   // masked values are shown, and the audit trail has an entry for that
 	MayUnmask   bool   // the viewer may unmask
 	Group       *api.ErrorGroup
 	Stack       stack
@@ -40,14 +42,14 @@ type page struct {
 	Trace       trace
 	Past        []event
 	Lineage     []ancestor
-	Parent      string // where the message is of which this is a return: live, archived or unknown
+	Parent      string // state of the message of which this is a return: live, archived or unknown
 	Children    []api.Message
 	Outlook     outcome
 	Acts        acts
 	Curl        []command
 }
 
-// Show shows a message of the live ones or of the archive.
+// Show shows a message, live or archived.
 func (p *Page) Show(archived bool) view.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		ref := api.RefOf(r, archived)
@@ -65,7 +67,8 @@ func (p *Page) Show(archived bool) view.Handler {
 	}
 }
 
-// elsewhere redirects to the archive when the message was archived, and back when it was restored.
+// elsewhere handles a message that was not found: if it was archived or restored meanwhile, it redirects to the
+// message's new page.
 func (p *Page) elsewhere(w http.ResponseWriter, r *http.Request, ref api.MessageRef, err error) error {
 	var refused *api.Error
 	if !errors.As(err, &refused) || refused.Status != http.StatusNotFound {
@@ -82,10 +85,11 @@ func (p *Page) compose(r *http.Request, ref api.MessageRef, m *api.Message, reve
 	unmask, viewer := request.Unmasks(r), session.ViewerOf(r)
 	data := &page{Message: m, Archived: ref.Archived, Base: ref.URL()}
 	data.Outlook = outcomeOf(m, r.URL.Query().Get("seen"), p.Now())
-	if ref.Archived && m.Status == "DEAD" { // its page says how it is restored, which comes before a requeue
+	// The page of an archived message says how to restore it, which is necessary before a requeue.
+	if ref.Archived && m.Status == "DEAD" {
 		data.Outlook.Words = lastErrorWords(m)
 	}
-	if r.Header.Get("HX-Target") == "outcome" { // only this part of the page is requested
+	if r.Header.Get("HX-Target") == "outcome" { // the browser requests only this part of the page
 		return data, nil
 	}
 	data.Unmask = revealed || unmask && m.OnlyBytes() && viewer.MayReveal(m.ScopeTopic())
@@ -111,7 +115,7 @@ func (p *Page) compose(r *http.Request, ref api.MessageRef, m *api.Message, reve
 	return data, nil
 }
 
-// groupOf returns the error group of a message, nil for none. When it cannot be read, it has a general title.
+// groupOf returns the error group of a message, nil for none. If the group cannot be read, its title is a general one.
 func (p *Page) groupOf(r *http.Request, m *api.Message) *api.ErrorGroup {
 	if m.GroupID == "" {
 		return nil
@@ -121,7 +125,8 @@ func (p *Page) groupOf(r *http.Request, m *api.Message) *api.ErrorGroup {
 	return &g
 }
 
-// parentOf says where the message is whose replay failed again as this one; "" for a message that is no return.
+// parentOf returns the state of the message whose replay failed again as this message: live, archived or unknown; ""
+// for a message that is no return.
 func (p *Page) parentOf(r *http.Request, m *api.Message, lineage []ancestor) string {
 	if m.ParentID == "" {
 		return ""
@@ -135,7 +140,7 @@ func (p *Page) parentOf(r *http.Request, m *api.Message, lineage []ancestor) str
 	case err == nil:
 		return "archived"
 	case errors.As(err, &refused) && refused.Status == http.StatusNotFound:
-		return "unknown" // deleted, or not visible to the viewer
+		return "unknown" // the parent was deleted, or the viewer may not see it
 	}
 	return "live"
 }
@@ -148,7 +153,7 @@ func (p *page) KeySchemaLink() *schemaLink {
 	return schemaOf(api.MessageRef{ID: p.ID, Archived: p.Archived}, p.KeyEncoding(), p.KeySchema, "key")
 }
 
-// KeyText returns the key if it is text, to be copied.
+// KeyText returns the key if it is text, so that it can be copied.
 func (p *page) KeyText() string {
 	if k := p.KeyShown(); !k.Hex && k.More == 0 {
 		return k.Text
@@ -169,7 +174,7 @@ func (p *page) WholeError() string {
 	return p.ErrorMessage
 }
 
-// recordAt is a record's place in its topic.
+// recordAt is a record's position in its topic.
 type recordAt struct{ Words, Text string }
 
 // OriginalPosition returns where the record was in its original topic; nil when that is not known.

@@ -86,7 +86,7 @@ func TestHeadingIsTheCauseAndStaysShort(t *testing.T) {
 	consoletest.MustNotHave(t, consoletest.Get(t, consoletest.Site(t, consoletest.WithMessage(t, "")), consoletest.MessagePath).Body.String(), "Show the whole error")
 }
 
-// A return says at the top that it failed again, and where its parent is now.
+// The page of a return says at the top that the message failed again, and whether its parent is live or archived.
 func TestReturnSaysThatItCameBackAndWhereItsParentIs(t *testing.T) {
 	t.Parallel()
 	const parent = "550e8400-e29b-41d4-a716-446655440009"
@@ -189,7 +189,7 @@ func TestActionsAreSentOnceAndLeadBack(t *testing.T) {
 	consoletest.WantSent(t, a, "POST /api/v1/archive/"+consoletest.MessageID+"/restore", `{"reason":"again"}`, "console-k1")
 }
 
-// A deleted message has no page: its form stores the list that led to it.
+// A deleted message has no page, so the form that deletes it has the address of the list that led to the page.
 func TestDeletionLeadsBackToTheList(t *testing.T) {
 	t.Parallel()
 	a := consoletest.WithMessage(t, "").Says("DELETE "+consoletest.MessageAPI, consoletest.Raw(`{"success":true}`))
@@ -268,8 +268,8 @@ func TestMaskedIsSaidAndUnmaskedByWhoMay(t *testing.T) {
 	consoletest.MustHave(t, body, "you need the grant unmask")
 }
 
-// The page of a message with an undeclared origin says why, which retries skip it, and both ways to declare it; the
-// page of any other message does not.
+// The page of a message with an undeclared origin says why it is undeclared, which retries skip the message, and both
+// ways to declare the origin. The page of any other message does not.
 func TestUndeclaredOriginIsSaidWithTheWaysToDeclareIt(t *testing.T) {
 	t.Parallel()
 	undeclared := consoletest.Get(t, consoletest.Site(t, consoletest.WithMessage(t, `"undeclared":true,"undeclared_reason":"records of gamma.dlq.v1 may not claim orders.events.v1"`)), consoletest.MessagePath).Body.String()
@@ -292,7 +292,7 @@ func TestPayloadIsDownloadedAsItIs(t *testing.T) {
 	}
 }
 
-// No text of a message becomes markup.
+// No text of a message is interpreted as markup.
 func TestNothingOfAMessageBecomesMarkup(t *testing.T) {
 	t.Parallel()
 	const text = `{"encoding":"utf8","data":"HOSTILE"}`

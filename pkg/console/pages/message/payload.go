@@ -21,7 +21,8 @@ const (
 
 	maxShort = 1 << 10 // bytes of a payload that is shown above the stack trace
 
-	maxExpansion = 8 // ratio of formatted to raw bytes above which a cut layout is not shown
+	// If formatted JSON has more than maxExpansion bytes per raw byte, it is not shown when it would be cut.
+	maxExpansion = 8
 )
 
 type payloadView struct {
@@ -30,24 +31,24 @@ type payloadView struct {
 	Notes    []string // remarks about the payload
 	Tree     *tree
 	Text     string
-	Shown    int64  // bytes of it that are shown, when not all are
+	Shown    int64  // bytes of the payload that are shown, when not all are
 	Size     int64  // bytes of the whole payload
 	Known    bool   // Size is known
 	None     bool   // there is no payload: a tombstone
 	Empty    bool   // the payload has no bytes
-	Short    bool   // it fits above the stack trace
+	Short    bool   // the payload is short enough to be shown above the stack trace
 	Framing  string // the frame of a schema registry around it, when no registry decodes it; "" for none
 	Schema   *schemaLink
 	TextURL  string // address of the page with the payload as text
 	Download string
-	Why      string // the reason for which it cannot be downloaded
-	Reveal   string // address of the unmasked payload, when it is not shown otherwise
+	Why      string // the reason for which the payload cannot be downloaded
+	Reveal   string // address of the unmasked payload, if the page does not show it
 }
 
 type tab struct {
 	Name, View, URL string
 	Current         bool
-	Why             string // the reason for which it cannot be chosen
+	Why             string // the reason for which this view cannot be chosen
 }
 
 var omitted = map[string]string{
@@ -62,7 +63,8 @@ var omitted = map[string]string{
 	"schema_error":       "The payload cannot be decoded with its schema.",
 }
 
-// showPayload loads no more of a large payload than it shows, and fetches from Kafka only on request.
+// showPayload loads no more of a large payload than the page shows. It fetches a payload from Kafka only when the user
+// requests it.
 func showPayload(r *http.Request, client api.Client, ref api.MessageRef, m *api.Message) payloadView {
 	v := payloadView{Download: ref.URL() + "/payload", Why: whyNoBytes(m, session.ViewerOf(r))}
 	if m.PayloadSize != nil {
@@ -102,12 +104,12 @@ func showPayload(r *http.Request, client api.Client, ref api.MessageRef, m *api.
 	return v
 }
 
-// bytesOf reports whether the chosen view shows the bytes of the record, not JSON.
+// bytesOf reports whether the chosen view shows the bytes of the record instead of JSON.
 func (v *payloadView) bytesOf(m *api.Message) bool {
 	return m.JSONPayload() == nil || m.PayloadEncoding() != "" && v.Chosen == "hex"
 }
 
-// textView is the view that shows JSON as it is copied: the bytes, or the decoded payload.
+// textView returns the name of the view that shows JSON as it would be copied: the bytes, or the decoded payload.
 func textView(m *api.Message) string {
 	if m.PayloadEncoding() != "" {
 		return "pretty"
@@ -115,7 +117,8 @@ func textView(m *api.Message) string {
 	return "text"
 }
 
-// whyNoBytes says why the viewer cannot load the raw bytes, in which nothing can be masked; "" when they can.
+// whyNoBytes returns the reason why the viewer cannot load the raw bytes, in which no value can be masked; "" when the
+// viewer can.
 func whyNoBytes(m *api.Message, v *session.Viewer) string {
 	if v != nil && v.Masking && !v.May("unmask", m.ScopeTopic()) {
 		return "needs the grant unmask where payloads are masked"
@@ -188,7 +191,7 @@ func (v *payloadView) fill(raw []byte, cut bool, masked []string) {
 		v.pretty(raw, cut)
 	case "tree":
 		t, err := treeOf(raw, masked)
-		if err != nil { // the API reported JSON; if it is not, show it as text
+		if err != nil { // the API has reported JSON, but the payload is not JSON: it is shown as text
 			v.Chosen = "text"
 			v.show(string(raw), cut)
 			return
@@ -197,7 +200,7 @@ func (v *payloadView) fill(raw []byte, cut bool, masked []string) {
 	}
 }
 
-// pretty formats as much as is shown, unless most of that would be spaces.
+// pretty formats the bytes that are shown, unless most of the result would be spaces.
 func (v *payloadView) pretty(raw []byte, cut bool) {
 	text, used, ok := format.JSON(raw, maxText+utf8.UTFMax)
 	switch {
@@ -233,7 +236,7 @@ func tabsOf(ref api.MessageRef, m *api.Message, chosen string, unmask bool) []ta
 		whyNot = "only for JSON of up to 1 MiB"
 	}
 	tabs := []tab{{Name: "Tree", View: "tree", Why: whyNot}, {Name: "Pretty", View: "pretty", Why: whyNot}, {Name: "Raw", View: "text"}, {Name: "Hex", View: "hex"}}
-	if m.PayloadEncoding() != "" { // its bytes are not text
+	if m.PayloadEncoding() != "" { // the bytes of a payload with a schema are not text
 		tabs = slices.Delete(tabs, 2, 3)
 	}
 	for i := range tabs {
@@ -247,8 +250,8 @@ func viewURL(ref api.MessageRef, name string, unmask bool) string {
 	return link.To(ref.URL(), "view", name, "unmask", masking(unmask).Get("unmask")) + "#payload"
 }
 
-// framing names the frame that clients of a schema registry put in front of a value: a zero byte and the number of
-// the schema, in big-endian bytes. It returns "" for other bytes.
+// framing describes in words the prefix that clients of a schema registry put before a value: a zero byte and the
+// number of the schema, in big-endian bytes. It returns "" for bytes without this prefix.
 func framing(raw []byte) string {
 	const frame = 5
 	if len(raw) < frame || raw[0] != 0 {

@@ -102,7 +102,7 @@ func TestFrameOfASchemaRegistryIsNamed(t *testing.T) {
 	}
 }
 
-// A half of a surrogate pair is no character, but it is what the producer wrote.
+// A half of a surrogate pair is no character, but the page shows it as the producer wrote it.
 func TestTreeShowsHalvesOfSurrogatePairsAsTheProducerWroteThem(t *testing.T) {
 	t.Parallel()
 	for literal, want := range map[string]string{

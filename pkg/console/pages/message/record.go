@@ -15,25 +15,25 @@ import (
 
 type shownHeader struct {
 	Name   string
-	Odd    bool // its name is not text
+	Odd    bool // the header's name is not text
 	Value  shownBytes
 	Masked bool
 }
 
 type shownBytes struct {
 	Null    bool
-	LeftOut bool // too long to be shown
+	LeftOut bool // the value is too long to be shown
 	Hex     bool
-	// Number is the big-endian number of four or eight bytes.
+	// Number is the big-endian number in a value of four or eight bytes.
 	Number string
 	Text   string
-	Brief  string // its beginning, when it is long
+	Brief  string // beginning of the value, if it is long
 	Size   int64
-	More   int64 // bytes that are not shown
+	More   int64 // number of bytes that are not shown
 }
 
 const (
-	longHeader = 240      // bytes of text above which it is folded
+	longHeader = 240      // bytes of text above which a header is folded
 	maxHeader  = 16 << 10 // bytes of text that are shown
 	hexHeader  = 256
 
@@ -52,7 +52,7 @@ func decodeHeaders(m *api.Message) []shownHeader {
 	return shown
 }
 
-// showBlob shows bytes in hex when they are not text or would be invisible.
+// showBlob shows bytes as text, and in hex if they are not text or would be invisible.
 func showBlob(b *api.Blob) shownBytes {
 	if b == nil {
 		return shownBytes{Null: true}
@@ -83,8 +83,8 @@ func showText(text string) shownBytes {
 
 func control(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\r' && r != '\t' }
 
-// numberIn reads big-endian numbers as Java writes them; one of eight bytes is shown as a time if it is in this
-// century.
+// numberIn reads big-endian numbers, which Java programs write. It shows a number of eight bytes as a time if the time
+// is in this century.
 func numberIn(raw []byte) string {
 	switch len(raw) {
 	case 4:
@@ -114,7 +114,7 @@ func keyOf(m *api.Message) shownBytes {
 
 type trace struct{ ID, URL string }
 
-// traceOf reads the W3C trace header. The last one was added by the last sender.
+// traceOf reads the W3C trace header. Of several such headers it reads the last one, which the last sender has added.
 func traceOf(headers []api.Header, traceURL func(id string) string) trace {
 	var found trace
 	for _, h := range headers {
@@ -136,11 +136,11 @@ func traceOf(headers []api.Header, traceURL func(id string) string) trace {
 type fact struct {
 	Name  string
 	Value string
-	Time  time.Time // set for a fact that is a time
+	Time  time.Time // set if the fact is a time
 	Topic bool      // Value is a topic
 	Sure  string    // high, medium or low; "" when unknown
 	How   string
-	Above bool // the top of the page shows it too
+	Above bool // the top of the page also shows this fact
 }
 
 func originOf(m *api.Message) []fact {
@@ -180,7 +180,8 @@ func confidence(d api.Derived) string {
 	return d.Confidence
 }
 
-// source says where a field was read from; "" for unknown. The message's own dialect is not repeated.
+// source says from which header or dialect a field was read; "" when that is unknown. It does not repeat the message's
+// own dialect.
 func source(d api.Derived, dialect string) string {
 	of := ""
 	if d.Dialect != "" && d.Dialect != dialect {

@@ -11,14 +11,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/view"
 )
 
-// schemaLink says with which schema a part of a message is encoded.
+// schemaLink names the schema with which a part of a message is encoded.
 type schemaLink struct {
 	api.SchemaReference
 	Encoding string // name of the format
-	URL      string // the page of the schema
+	URL      string // address of the page of the schema
 }
 
-// schemaOf returns nil for a part without a schema.
+// schemaOf returns the link to the schema of a part; nil for a part without a schema.
 func schemaOf(ref api.MessageRef, encoding string, schema *api.SchemaReference, part string) *schemaLink {
 	if schema == nil {
 		return nil
@@ -41,11 +41,11 @@ type schemaPage struct {
 	None      bool   // the part has no schema
 	Text      string
 	Clipped   bool
-	Lines     []diff.Line // what the latest version changes; none without one
+	Lines     []diff.Line // the changes of the latest version; empty when it has none
 	SpaceOnly bool
 }
 
-// Show shows the schema of a message of the live ones or of the archive.
+// Show shows the schema of a message, live or archived.
 func (s *Schema) Show(archived bool) view.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		ref, part := api.RefOf(r, archived), "value"
@@ -77,7 +77,7 @@ func (p *schemaPage) compare() {
 	}
 }
 
-// laidOut formats a schema in JSON; a Protobuf schema stays as it is.
+// laidOut formats a schema that is JSON; a Protobuf schema stays unchanged.
 func laidOut(schema string) string {
 	text, used, ok := format.JSON([]byte(schema), maxSchema)
 	if !ok || used < len(schema) {

@@ -37,7 +37,8 @@ func TestDecodedPayloadIsShown(t *testing.T) {
 	consoletest.MustHave(t, body, "cannot be decoded now", "registry main: 401", "unknown format, schema 7")
 }
 
-// The bytes of a decoded payload have no masks: they are loaded when they are asked for, by those who may.
+// The bytes of a decoded payload cannot be masked: they are loaded only when a viewer with the grant unmask requests
+// them.
 func TestBytesOfAMaskedPayloadAreLoadedOnRequest(t *testing.T) {
 	t.Parallel()
 	viewer := session.Viewer{Name: "eve", Mode: "token", Masking: true, Grants: []session.Grant{{Role: "viewer", Topics: []string{"*"}}, {Role: "unmask", Topics: []string{"*"}}}}

@@ -18,11 +18,11 @@ type stack struct {
 type stackPart struct {
 	Kind  string // "said", "mine" or "folded"
 	Lines []string
-	Open  bool // a folded part that is shown unfolded at first
+	Open  bool // the folded part is shown unfolded at first
 }
 
-// foldStack parses a stack trace of any language. With prefixes, only frames that begin with one of them are the
-// application's.
+// foldStack parses a stack trace of any language. If there are prefixes, only frames that begin with one of them are
+// the application's.
 func foldStack(text string, prefixes []string) stack {
 	if text == "" {
 		return stack{}
@@ -115,7 +115,7 @@ var theirs = []string{
 	"node:", "internal/", "process.processTicksAndRejections", "Illuminate\\", "Symfony\\",
 }
 
-// theirPlaces are parts of paths that hold libraries, never application code.
+// theirPlaces are parts of paths in which only libraries are stored, never application code.
 var theirPlaces = []string{
 	"node_modules", "node:internal", "(internal/", "site-packages", "dist-packages", "/lib/python", "/usr/local/go/src/",
 	"/go/src/runtime/", "/pkg/mod/", "/gems/", "/vendor/",
@@ -132,7 +132,7 @@ func isMine(trimmed string, prefixes []string) bool {
 		!slices.ContainsFunc(theirPlaces, func(p string) bool { return strings.Contains(trimmed, p) })
 }
 
-// frameName returns the function's name in a frame, without the prefixes that languages write before it.
+// frameName returns the name of the function in a frame, without the prefixes that languages write before it.
 func frameName(trimmed string) string {
 	name := trimmed
 	for _, before := range []string{"at ", "async ", "from ", `File "`} {

@@ -17,16 +17,16 @@ const (
 	maxNodes    = 2000 // nodes of a tree that are shown
 	maxNesting  = 48   // levels of a tree that are shown
 	maxLeaf     = 2000 // bytes of a text that are shown
-	fewNodes    = 150  // a tree of at most so many nodes is shown unfolded
+	fewNodes    = 150  // a tree with at most this many nodes is shown unfolded
 	openNesting = 2    // levels of a larger tree that are shown unfolded
 )
 
 type node struct {
-	Name     string // name of a member; empty when it has none
+	Name     string // name of the member; "" when the node has no name
 	Named    bool
 	Kind     string // object, array, string, number, boolean, null, masked
 	Text     string // source text of a value without children
-	More     int    // bytes of a text that are not shown
+	More     int    // bytes of the text that are not shown
 	Count    int    // number of members or elements, shown or not
 	Children []*node
 	Left     int64 // number of children that are not shown
@@ -36,10 +36,11 @@ type node struct {
 type tree struct {
 	Root  *node
 	Nodes int
-	Left  int64 // values that are not shown
+	Left  int64 // number of values that are not shown
 }
 
-// treeOf parses JSON into a tree of limited size, and counts the rest. Duplicate names stay. masked holds paths.
+// treeOf parses JSON into a tree of limited size, and counts the values that are left out. It keeps members with
+// duplicate names. masked holds the paths of masked values.
 func treeOf(raw []byte, masked []string) (*tree, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -125,8 +126,8 @@ func (b *treeBuilder) fill(n *node, delim json.Delim, depth int, at string) erro
 	return err
 }
 
-// text returns the string that was decoded last. A half of a surrogate pair is no character: it stays the escape
-// that it is in the source.
+// text returns the string that was decoded last. Half of a surrogate pair is no character, so text returns the escape
+// sequence that the source has for it.
 func (b *treeBuilder) text(decoded string) string {
 	if !strings.ContainsRune(decoded, utf8.RuneError) {
 		return decoded
@@ -139,7 +140,7 @@ func (b *treeBuilder) text(decoded string) string {
 	return whole
 }
 
-// literalAtEnd returns the string literal that raw ends with.
+// literalAtEnd returns the string literal at the end of raw.
 func literalAtEnd(raw []byte) []byte {
 	for i := len(raw) - 2; i >= 0; i-- {
 		if raw[i] != '"' {
@@ -156,7 +157,8 @@ func literalAtEnd(raw []byte) []byte {
 	return raw
 }
 
-// keepHalves escapes the backslash of each escape that is half of a surrogate pair.
+// keepHalves changes a string literal so that each escape of half of a surrogate pair is decoded as the text of the
+// escape itself.
 func keepHalves(literal []byte) []byte {
 	var out []byte
 	for i := 0; i < len(literal); i++ {
@@ -178,7 +180,7 @@ func keepHalves(literal []byte) []byte {
 
 const lowSurrogates = 0xdc00
 
-// surrogate returns the surrogate whose escape the text begins with; 0 for none.
+// surrogate returns the number of the surrogate if the text begins with its escape; 0 otherwise.
 func surrogate(text []byte) uint64 {
 	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
 		return 0
@@ -214,7 +216,7 @@ func unfold(n *node, depth int, all bool) {
 	}
 }
 
-// maskedAt holds the masked paths of a payload without [*], as a mask applies inside arrays too.
+// maskedAt holds the masked paths of a payload without [*], because a mask also applies inside arrays.
 type maskedAt map[string]bool
 
 // noPath is the path of values below which no path is masked.

@@ -14,7 +14,7 @@ const (
 	someMasks = `"masked":["header:auth"],"headers":[{"key":"auth","value":{"encoding":"utf8","data":"***"}}]`
 )
 
-// masksFor is the API of a user who may unmask values.
+// masksFor sets the session of a user who may unmask values.
 func masksFor(a *consoletest.API) *consoletest.API {
 	return a.As(session.Viewer{Name: "ana", Mode: "token", Masking: true, Grants: []session.Grant{{Role: "admin", Topics: []string{"*"}}, {Role: "unmask", Topics: []string{"*"}}}}).
 		Says("GET "+consoletest.MessageAPI+"/payload", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("plain")) }))
@@ -42,7 +42,7 @@ func TestBytesAreUnmaskedOnlyWhenAskedFor(t *testing.T) {
 		}
 		if asked > 0 {
 			consoletest.MustHave(t, body, "plain</")
-			consoletest.MustNotHave(t, body, "data-draft") // the browser would store it
+			consoletest.MustNotHave(t, body, "data-draft") // the browser would store a draft
 			continue
 		}
 		consoletest.MustHave(t, body, "cannot be masked", "unmask=true")
@@ -98,7 +98,7 @@ func TestNobodyIsMadeToLookBehindTheMasks(t *testing.T) {
 	}
 }
 
-// A record may itself contain the text that replaces masked values.
+// A record may itself contain the text that replaces masked values; that text is not shown as masked.
 func TestMaskedIsOnlyWhatTheAPIHasHidden(t *testing.T) {
 	t.Parallel()
 	stars := `"headers":[{"key":"auth","value":{"encoding":"utf8","data":"***"}}],"payload":{"a":"***","b":[{"c d":"***"},"***"],"a.b":"***"}`

@@ -12,16 +12,16 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/view"
 )
 
-// table is shown by the part messages-table.
+// table has the data for the template messages-table.
 type table struct {
 	Caption  string
 	Path     string // path of the message pages, live or archived
 	Columns  []column
 	Rows     []api.Message
 	Select   bool   // rows have a checkbox
-	Form     string // id of the form that sends the chosen rows
+	Form     string // id of the form that sends the selected rows
 	ClipAt   int    // characters of an error that are shown
-	HideHead bool   // show the caption to screen readers only
+	HideHead bool   // shows the caption only to screen readers
 	Uniform  bool   // all rows have the same status
 	Find     *highlighter
 }
@@ -31,7 +31,7 @@ type column struct {
 	Number      bool // aligned to the right
 }
 
-// The column of the id is always shown, because its link opens the message.
+// The column of the id is always shown, because the link in it opens the message.
 var columns = []column{
 	{"status", "Status", false},
 	{"class", "Class", false},
@@ -65,7 +65,7 @@ func columnsOf(names string) []column {
 	return chosen
 }
 
-// columnsFor returns the columns of the address, else of the browser's cookie, else the default ones.
+// columnsFor returns the columns that the address names, else those in the browser's cookie, else the default ones.
 func columnsFor(r *http.Request, named string) []column {
 	if chosen := columnsOf(named); len(chosen) > 0 {
 		return chosen
@@ -91,7 +91,7 @@ func columnChoices(shown []column) []columnChoice {
 	return choices
 }
 
-// ChooseColumns stores the columns that the form names in the browser.
+// ChooseColumns stores in the browser the columns that the form names.
 func ChooseColumns(w http.ResponseWriter, r *http.Request) error {
 	if err := r.ParseForm(); err != nil {
 		return err
@@ -106,7 +106,7 @@ func ChooseColumns(w http.ResponseWriter, r *http.Request) error {
 	return view.Redirect(w, r, withoutColumns(link.Local(r.PostFormValue("return"))))
 }
 
-// withoutColumns removes the parameter from an address that would override the choice.
+// withoutColumns removes from an address the parameter that would override the stored columns.
 func withoutColumns(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {

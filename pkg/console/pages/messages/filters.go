@@ -11,7 +11,7 @@ import (
 )
 
 type filterForm struct {
-	Fields   map[string]filterField // fields that occur once
+	Fields   map[string]filterField // fields that occur only once
 	Headers  []filterField
 	Payloads []filterField
 	Statuses []option
@@ -19,7 +19,7 @@ type filterForm struct {
 	Ranges   []listLink
 	Since    string
 	Cols     string
-	Kept     []hidden // conditions that a search by the input keeps
+	Kept     []hidden // conditions that stay when the user searches with the input
 	Tokens   []token
 	Unknown  bool // only messages of unknown origin
 	More     bool // a condition of the folded form is wrong
@@ -102,7 +102,7 @@ func formOf(q listQuery, problem *view.Problem) filterForm {
 	return f
 }
 
-// conditions returns the inputs of a repeatable condition: one more than are filled in.
+// conditions returns the inputs of a condition that can be repeated: one for each value, and an empty one.
 func (f *filterForm) conditions(values []string, like filterField) []filterField {
 	var fields []filterField
 	for i, value := range append(slices.Clone(values), "") {
@@ -136,7 +136,7 @@ func (q listQuery) chips(group string) []chip {
 		filterField{Name: "origin", Label: "Origin"})
 	for _, field := range fields {
 		if field.Name == "q" {
-			continue // the input shows it
+			continue // the input of the search shows this condition
 		}
 		for _, value := range q.filter[field.Name] {
 			shown := value

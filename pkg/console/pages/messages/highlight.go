@@ -10,16 +10,17 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/format"
 )
 
-// piece is a part of a text. Match: it is what the search found.
+// piece is a part of a text. Match marks a part that the search has found.
 type piece struct {
 	Text  string
 	Match bool
 }
 
-// highlighter finds the words of a search in the texts of a message; nil: there are none.
+// highlighter finds the words of a search in the texts of a message; nil for a search without words.
 type highlighter struct{ inText, inPayload *regexp.Regexp }
 
-// between is what may be between the words of a phrase: in the search index, names and values of JSON are neighbours.
+// between matches the text that may be between the words of a phrase: in the search index, names and values of JSON are
+// neighbours.
 const between = `[\s":,{}\[\]]+`
 
 func highlighterOf(filter url.Values) *highlighter {
@@ -45,7 +46,7 @@ func highlighterOf(filter url.Values) *highlighter {
 	return &highlighter{anyOf(words), anyOf(append(fields, words...))}
 }
 
-// wordsOf splits words as the API does: text between quotation marks is one.
+// wordsOf splits words as the API does: text between quotation marks is one word.
 func wordsOf(q string) (words []string) {
 	for i, part := range strings.Split(q, `"`) {
 		if i%2 == 1 {
@@ -62,7 +63,7 @@ func anyOf(patterns []string) *regexp.Regexp {
 		return nil
 	}
 	re, err := regexp.Compile("(?i)" + strings.Join(patterns, "|"))
-	if err != nil { // too long a search
+	if err != nil { // the search is too long
 		return nil
 	}
 	return re
@@ -73,7 +74,8 @@ const (
 	excerptLen = 120 // characters of an excerpt
 )
 
-// Error returns the beginning of an error, or else the place of the first match; nil: it has none.
+// Error returns the beginning of an error or, if the first match is not there, an excerpt around it; nil: the message
+// has no error.
 func (h *highlighter) Error(text string) []piece {
 	if h == nil || h.inText == nil {
 		return nil
@@ -84,7 +86,7 @@ func (h *highlighter) Error(text string) []piece {
 	return excerpt(h.inText, text, excerptLen)
 }
 
-// Payload returns the place of the first match in the payload, when the error does not have all that was searched for.
+// Payload returns an excerpt around the first match in the payload, if the error does not have all words of the search.
 func (h *highlighter) Payload(m api.Message) []piece {
 	if h == nil || h.inPayload == nil || len(m.JSONPayload()) == 0 {
 		return nil
@@ -92,7 +94,7 @@ func (h *highlighter) Payload(m api.Message) []piece {
 	return excerpt(h.inPayload, string(m.JSONPayload()), excerptLen)
 }
 
-// excerpt returns about n characters around the first match; nil: there is none.
+// excerpt returns about n characters around the first match; nil: there is no match.
 func excerpt(re *regexp.Regexp, text string, n int) []piece {
 	at := re.FindStringIndex(text)
 	if at == nil {

@@ -55,13 +55,13 @@ type page struct {
 	Archived bool
 	Form     filterForm
 	Views    []listLink
-	Saved    *savedViews // nil: not known
+	Saved    *savedViews // nil: the views could not be read
 	Chips    []chip
 	Plain    string // address of the list without conditions
 
 	// A request for one live part leaves the other parts below empty.
 
-	List     *list // nil: no list, or it was not requested
+	List     *list // nil: there is no list, or it was not requested
 	Count    *count
 	Arrivals *arrivals
 	Topics   []string // names of known topics
@@ -71,37 +71,37 @@ type list struct {
 	Table    table
 	First    string // first page of the list; "" on it
 	Older    string
-	Searched time.Time // how far the search index reaches, when it lags noticeably
-	// SearchedTo is where the search ended early; Forward: it ran from older to newer messages.
+	Searched time.Time // up to which time the search index is complete, if it is noticeably late
+	// SearchedTo is the time at which the search ended early. Forward: it searched from older to newer messages.
 	SearchedTo time.Time
 	Forward    bool
 	Columns    []columnChoice
 	Self       string
 	Exports    []listLink
 	Elsewhere  listLink
-	Exact      *listLink  // the text as it was typed, instead of its words
+	Exact      *listLink  // link to a search for the text as it was typed, instead of its words
 	Choice     *selection // nil: no action is possible on the list
 
-	Asked bool // a condition is set
+	Asked bool // the list has a condition
 }
 
 type count struct {
 	matchCount
 	Ask  string // address that counts exactly; "" when the count is exact
-	Load string // the same address, when the page counts by itself
+	Load string // the address that counts exactly, if the page requests it by itself
 }
 
 type arrivals struct {
 	N     int64
 	Since time.Time
-	Again string // address to poll
+	Again string // address that the page polls
 	Show  string
 }
 
 type selection struct {
 	Shown  int
-	Filter []hidden // conditions of all that match
-	AllWhy string   // the reason for which not all that match can be chosen
+	Filter []hidden // conditions that select all messages that match
+	AllWhy string   // the reason for which the user cannot choose all messages that match
 	Until  time.Time
 	Back   string
 }
@@ -145,7 +145,7 @@ func (l *List) Show(path string) view.Handler {
 	}
 }
 
-// removeEmpty removes empty parameters from a query, and reports whether there were any.
+// removeEmpty removes empty parameters from a query, and reports whether the query had any.
 func removeEmpty(query url.Values) (untidy bool) {
 	for name, values := range query {
 		kept := slices.DeleteFunc(values, func(value string) bool { return value == "" })
@@ -204,7 +204,8 @@ func (l *List) topicNames(r *http.Request) ([]string, error) {
 	return names, err
 }
 
-// arrived counts messages at least 1 ms newer than the newest of the page, as messages of one batch have equal times.
+// arrived counts the messages that are at least 1 ms newer than the newest message of the page, because messages of one
+// batch have equal times.
 func (l *List) arrived(r *http.Request, q listQuery, asked url.Values) (*arrivals, error) {
 	seen, err := time.Parse(time.RFC3339, r.URL.Query().Get("seen"))
 	if err != nil {
@@ -255,7 +256,7 @@ func (l *List) find(r *http.Request, q listQuery, asked url.Values) (p page, err
 	return p, nil
 }
 
-// countOf returns how many messages match. A list of one page needs no request for it.
+// countOf returns how many messages match. For a list of one page it needs no further request.
 func countOf(q listQuery, f results, counted bool) *count {
 	n := &count{Ask: q.address("count", "exact")}
 	switch {
@@ -272,7 +273,7 @@ func countOf(q listQuery, f results, counted bool) *count {
 	return n
 }
 
-// searchLag is how far the search index may lag without a notice.
+// searchLag is how late the search index may be before the page shows a notice.
 const searchLag = 10 * time.Second
 
 func (l *List) listOf(r *http.Request, q listQuery, f results) *list {
@@ -305,7 +306,7 @@ func (l *List) listOf(r *http.Request, q listQuery, f results) *list {
 	return m
 }
 
-// uniform reports whether all messages have the same status, which then says little.
+// uniform reports whether all messages have the same status, so that a column of it would be useless.
 func uniform(messages []api.Message) bool {
 	return !slices.ContainsFunc(messages, func(m api.Message) bool { return m.Status != messages[0].Status })
 }
@@ -343,7 +344,7 @@ func (q listQuery) exports() []listLink {
 	return links
 }
 
-// elsewhere links to the same search in the other list: archive or live messages.
+// elsewhere returns a link to the same search in the other list, of archived or of live messages.
 func (q listQuery) elsewhere() listLink {
 	other := listQuery{path: link.Archive, filter: q.filter, since: q.since, sort: q.sort, cols: q.cols}
 	if q.path == link.Archive {
@@ -373,7 +374,8 @@ func (l *List) render(w http.ResponseWriter, r *http.Request, q listQuery, statu
 	})
 }
 
-// groupTitle returns the title of a group, else its class; "" when it cannot be read, which the list reports.
+// groupTitle returns the title of an error group, else its class; "" when the group cannot be read, because the list
+// then reports the error.
 func (l *List) groupTitle(r *http.Request, id string) string {
 	if id == "" {
 		return ""

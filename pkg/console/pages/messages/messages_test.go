@@ -15,7 +15,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/console/pages/messages"
 )
 
-// oneMessage is a list of one message in JSON; behind holds the members after the list.
+// oneMessage is the JSON of a list with one message; behind holds the JSON members that follow the list.
 func oneMessage(behind string) consoletest.Raw {
 	return consoletest.Raw(`{"messages":[{"id":"` + consoletest.MessageID + `","original_topic":"orders.events.v1","error_message":"Listener failed; processing failed","cause":"processing failed",
 		"retry_count":1,"max_retries":3,"payload":{"a":[1,{"b":null}]},"status":"PENDING","created_at":"2026-02-20T11:30:00.250+00:00",
@@ -84,7 +84,8 @@ func TestMessagesSince(t *testing.T) {
 	const onward = "/messages?cursor=onward&amp;opened=2026-02-20T12%3A00%3A00.000Z&amp;since=1h"
 	consoletest.MustHave(t, consoletest.Get(t, s, "/messages?since=1h").Body.String(), onward)
 	for path, want := range map[string]string{
-		"/messages?since=1h": "2026-02-20T11:00:00.000Z", // an old address shows current messages; a cursor is for its own conditions
+		// An old address shows current messages; a cursor keeps its own conditions.
+		"/messages?since=1h": "2026-02-20T11:00:00.000Z",
 		"/messages?opened=2020-01-01T00%3A00%3A00.000Z&since=1h":               "2026-02-20T11:00:00.000Z",
 		"/messages?cursor=onward&opened=2026-02-20T09%3A00%3A00.000Z&since=1h": "2026-02-20T08:00:00.000Z",
 	} {
@@ -166,7 +167,7 @@ func TestMessagesCountArrivalsAlone(t *testing.T) {
 	consoletest.MustHave(t, body, "<strong>12 new</strong> since you opened this page", `href="/messages?since=1h&amp;topic=orders"`)
 	consoletest.MustNotHave(t, body, "<tbody")
 	consoletest.WantAsked(t, a, "GET /api/v1/messages", "count=exact&created_after=2026-02-20T11%3A30%3A00.251Z&limit=1&omit=payload&topic=orders")
-	// Where newer messages would not be at the top, they are not counted.
+	// If newer messages would not be at the top of the list, they are not counted.
 	for _, path := range []string{"/messages?sort=created_at", "/messages?cursor=x&opened=2026-02-20T11:30:00Z", "/messages?created_before=2026-02-20"} {
 		consoletest.MustNotHave(t, consoletest.Get(t, s, path).Body.String(), `id="arrivals"`)
 	}
@@ -332,12 +333,12 @@ func TestExportsArePassedOn(t *testing.T) {
 		_, _ = w.Write([]byte("half"))
 		panic(http.ErrAbortHandler)
 	}))
-	if _, _, err := export(t, a, ""); err == nil { //nolint:bodyclose // as above
+	if _, _, err := export(t, a, ""); err == nil { //nolint:bodyclose // export closes it
 		t.Error("got an export that ends well, want one that is cut")
 	}
 }
 
-// export reads an export over a connection. The error is that of reading the body.
+// export reads an export over a connection. The error is that of reading the answer's body.
 func export(t *testing.T, a *consoletest.API, query string) (*http.Response, string, error) {
 	t.Helper()
 	server := httptest.NewServer(consoletest.Site(t, a))
@@ -408,7 +409,7 @@ func TestSavedViews(t *testing.T) {
 	consoletest.WantSays(t, "a list without views", consoletest.Get(t, s, "/messages?topic=a"), http.StatusOK, "processing failed")
 }
 
-// More messages than fit into an address.
+// The ids of so many messages do not fit into an address.
 func TestManyChosenMessages(t *testing.T) {
 	t.Parallel()
 	const export, redrives = "GET /api/v1/export", "POST /api/v1/redrives"

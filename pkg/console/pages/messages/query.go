@@ -16,17 +16,18 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/view"
 )
 
-// Parameters of the API that select messages. Those in narrowing select a subset; times and states may select all.
+// Parameters of the API that select messages. Those in narrowing select a subset; times and states may also select all
+// messages.
 var (
 	narrowing   = []string{"topic", "error_class", "consumer_group", "dialect", "group_id", "origin", "key", "key_base64", "header", "payload", "q"}
 	filterNames = append([]string{"status", "created_after", "created_before", "retried_after", "retried_before"}, narrowing...)
 	timeNames   = []string{"created_after", "created_before", "retried_after", "retried_before"}
 )
 
-// listQuery is what the address of a list asks for.
+// listQuery holds the parameters in the address of a list.
 type listQuery struct {
-	path   string     // of the list
-	filter url.Values // under the names of the API, without empty values
+	path   string     // path of the list
+	filter url.Values // by the names of the API, without empty values
 	since  string     // largest age, such as 1h, counted back from opened
 	sort   string
 	cols   string // columns named in the address
@@ -67,7 +68,7 @@ func readFilter(given url.Values) url.Values {
 	return filter
 }
 
-// normalized converts times as people write them, in UTC, to RFC 3339.
+// normalized converts a time that a user has typed, in UTC, to RFC 3339.
 func normalized(name, value string) string {
 	if name != "key" && name != "header" {
 		value = strings.TrimSpace(value)
@@ -78,7 +79,7 @@ func normalized(name, value string) string {
 	return value
 }
 
-// params returns the query for the API, or the problem with since, which is not a parameter of the API.
+// params returns the query for the API, or the problem of the parameter since, which the API does not have.
 func (q listQuery) params() (url.Values, *view.Problem) {
 	asked := maps.Clone(q.filter)
 	if q.since != "" {
@@ -107,7 +108,8 @@ func ageOf(text string) (time.Duration, bool) {
 	return time.Duration(n) * unit, true
 }
 
-// frozen returns the filter of all that matched when the page was opened, including the newest message shown.
+// frozen returns a filter for all messages that matched when the page was opened, including the newest message on the
+// page.
 func (q listQuery) frozen(newest time.Time) url.Values {
 	all, wrong := q.params()
 	if wrong != nil {
@@ -136,7 +138,7 @@ func (q listQuery) newestFirst() bool {
 	return q.cursor == "" && (q.sort == "" || q.sort == "-created_at") && !q.filter.Has("created_before")
 }
 
-// own returns the parameters of the page's address without the cursor.
+// own returns the parameters of the list's address without the cursor.
 func (q listQuery) own() url.Values {
 	own := link.Query("since", q.since, "sort", q.sort, "cols", q.cols)
 	maps.Copy(own, q.filter)
@@ -156,7 +158,7 @@ func (q listQuery) address(changes ...string) string {
 	return link.WithQuery(q.path, own)
 }
 
-// without returns the first page without one value of a parameter.
+// without returns the address of the first page, without one value of a parameter.
 func (q listQuery) without(name, value string) string {
 	own := q.own()
 	own[name] = slices.DeleteFunc(slices.Clone(own[name]), func(v string) bool { return v == value })
@@ -178,8 +180,8 @@ var exportFormats = []string{"ndjson", "csv"}
 // addressIDs is the largest number of ids that fit into an address that proxies accept.
 const addressIDs = 100
 
-// Chosen redirects to a new redrive or to the export of the chosen messages: by ids, or all that match the form's
-// filter. More ids than fit into an address become a draft.
+// Chosen redirects to a new redrive or to the export of the chosen messages. These are given by ids, or are all
+// messages that match the form's filter. If the ids do not fit into an address, they become a draft.
 func (l *List) Chosen(w http.ResponseWriter, r *http.Request) error {
 	form := r.PostForm
 	page, order, ids := link.NewRedrive, url.Values{}, "ids"
@@ -207,9 +209,9 @@ func (l *List) Chosen(w http.ResponseWriter, r *http.Request) error {
 	return view.Redirect(w, r, link.WithQuery(page, order))
 }
 
-// Export sends the messages that match as a file.
+// Export sends the messages that match, as a file.
 func (l *List) Export(w http.ResponseWriter, r *http.Request) error {
-	if request.FromOtherSite(r) { // exports are limited to a few at a time
+	if request.FromOtherSite(r) { // another site must not use up the limited number of exports
 		return &api.Error{Status: http.StatusForbidden, Message: "An export cannot be started by a page of another site."}
 	}
 	given := r.URL.Query()

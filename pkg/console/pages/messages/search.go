@@ -29,13 +29,15 @@ var tokens = []token{
 	{"before", "created_before", "received before: 2026-02-20"},
 }
 
-var severalOf = []string{"header", "payload"} // parameters whose values add up
+var severalOf = []string{"header", "payload"} // parameters that can have several values, which all apply
 
-// typedName is the parameter with the text as it was typed, where its words find more than the text itself.
+// typedName is the parameter with the text as it was typed. It is set if the words of the text find more messages than
+// the text itself.
 const typedName = "typed"
 
-// takeTokens moves what was typed as name:value from the words of an address to their parameters, and turns text
-// copied from JSON or from a log ("name":"value", name=value) into words. It reports whether it changed the address.
+// takeTokens moves text of the form name:value from the words of an address to the parameters of that name. It turns
+// text copied from JSON or from a log ("name":"value", name=value) into words. It reports whether it changed the
+// address.
 func takeTokens(query url.Values) (changed bool) {
 	typed := strings.Join(query["q"], " ")
 	words, conditions, changed := readSearch(typed)
@@ -61,7 +63,8 @@ func takeTokens(query url.Values) (changed bool) {
 	return true
 }
 
-// readSearch splits the text of the search input. Without a token or a pair the words are the text itself.
+// readSearch splits the text of the search input into words and conditions. A text without a token or a pair is
+// returned as words, unchanged.
 func readSearch(text string) (words string, conditions url.Values, changed bool) {
 	in := searchReader{rest: text, conditions: url.Values{}}
 	for in.next() {
@@ -113,7 +116,7 @@ func (in *searchReader) next() bool {
 	return true
 }
 
-// quoted reads a member of JSON, or else a phrase.
+// quoted reads a member of JSON, or else a phrase between quotation marks.
 func (in *searchReader) quoted() {
 	if name, rest, ok := cutString(in.rest); ok {
 		if value, isPair := strings.CutPrefix(strings.TrimLeftFunc(rest, unicode.IsSpace), ":"); isPair {
@@ -129,7 +132,7 @@ func (in *searchReader) quoted() {
 	in.words = append(in.words, `"`+phrase)
 }
 
-// value reads the value of a member: "" for an object or an array, whose members follow.
+// value reads the value of a JSON member: "" for an object or an array, whose members follow.
 func (in *searchReader) value() string {
 	if text, rest, ok := cutString(in.rest); ok {
 		in.rest = strings.TrimLeft(rest, ",}] ")
@@ -144,7 +147,7 @@ func (in *searchReader) value() string {
 	return text
 }
 
-// cutString reads a string of JSON at the beginning of a text.
+// cutString reads the JSON string at the beginning of a text.
 func cutString(text string) (content, rest string, ok bool) {
 	for i := 1; i < len(text) && text[0] == '"'; i++ {
 		switch text[i] {
@@ -157,7 +160,7 @@ func cutString(text string) (content, rest string, ok bool) {
 	return "", text, false
 }
 
-// token reads name:value.
+// token reads a condition of the form name:value.
 func (in *searchReader) token(text string) bool {
 	name, value, _ := strings.Cut(text, ":")
 	if path, isPath := strings.CutPrefix(name, "payload."); isPath || strings.HasPrefix(text, "$.") {
@@ -200,7 +203,7 @@ func (in *searchReader) token(text string) bool {
 	return true
 }
 
-// completed adds a string between quotation marks that directly follows a value.
+// completed adds to a value the text between quotation marks that directly follows it.
 func (in *searchReader) completed(value string) string {
 	if value != "" && !strings.HasSuffix(value, "=") {
 		return value
@@ -236,7 +239,7 @@ func (in *searchReader) barePair(text string) bool {
 	return true
 }
 
-// cutPair splits at the first colon or equals sign.
+// cutPair splits a text at the first colon or equals sign.
 func cutPair(text string) (name, value string) {
 	at := strings.IndexAny(text, ":=")
 	if at < 0 {
@@ -245,12 +248,13 @@ func cutPair(text string) (name, value string) {
 	return text[:at], text[at+1:]
 }
 
-// pair looks for a name and its value. In the index of a JSON payload they are neighbours; in a text, anything may be
-// between them.
+// pair adds a search for a name and its value. In the index of a JSON payload the two are neighbours; in a text there
+// may be other words between them.
 func (in *searchReader) pair(name, value string) {
 	in.changed = true
 	switch {
-	case value == "true" || value == "false" || value == "null": // the words of the index do not have these
+	// The words of the search index do not include these values.
+	case value == "true" || value == "false" || value == "null":
 		in.set("payload", "$."+name+" = "+value)
 	case value == "":
 		in.word(name)

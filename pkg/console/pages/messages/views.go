@@ -25,13 +25,14 @@ type savedView struct {
 }
 
 type savedViews struct {
-	Views []savedView `json:"views"` // of this list
+	Views []savedView `json:"views"` // views of this list
 
 	List, Query string // to save; Query is "" for a list without conditions
 	Self        string // address of the list
 }
 
-// saved returns the views of the list at q.path; nil where they cannot be read, because the list does not need them.
+// saved returns the saved views of the list at q.path; nil when they cannot be read, because the list can be shown
+// without them.
 func (l *List) saved(r *http.Request, q listQuery) *savedViews {
 	var all savedViews
 	if err := l.API.Get(r, api.Endpoint("views"), nil, &all); err != nil {
@@ -64,7 +65,7 @@ func (l *List) SaveView(w http.ResponseWriter, r *http.Request) error {
 	return view.RedirectDone(w, r, "view-saved", link.Local("/"+list+"?"+query))
 }
 
-// DeleteView deletes a view of the form's name.
+// DeleteView deletes the view with the name in the form.
 func (l *List) DeleteView(w http.ResponseWriter, r *http.Request) error {
 	path := link.To(api.Endpoint("views", r.PostFormValue("name")), "shared", r.PostFormValue("shared"))
 	if err := l.API.Send(r, http.MethodDelete, path, nil, nil); err != nil {

@@ -9,14 +9,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/link"
 )
 
-// chart is the arrivals over a range of time as bars. Lengths are in units of the picture, which the page stretches.
+// chart shows the arrivals over a range of time as bars. Lengths are in units of the picture, which the page stretches.
 type chart struct {
 	Total   activityPoint
 	Bars    []bar
 	Width   int
 	Height  int
 	Top     int64    // number at the upper end of the vertical axis
-	Labels  []string // of the horizontal axis, at equal distances
+	Labels  []string // labels of the horizontal axis, at equal distances
 	From    string
 	Until   string // end of the last step
 	Each    string // length of a step in words
@@ -30,8 +30,8 @@ type bar struct {
 	Width    int
 	Arrived  int64
 	Returned int64
-	Tall     int // of the arrivals
-	Low      int // of the part of them that failed again
+	Tall     int // height of the bar for the arrivals
+	Low      int // height of the bar for the arrivals that failed again
 	Link     string
 	Words    string
 }
@@ -39,13 +39,14 @@ type bar struct {
 const (
 	chartHeight = 1000
 	chartStep   = 10
-	chartLabels = 6 // distances between labels
+	chartLabels = 6 // number of distances between the labels
 	shortest    = 15
-	// countedLate is the age of the counts above which the page says that arrivals are missing.
+	// countedLate is the age of the counts above which the page says that the latest arrivals are missing.
 	countedLate = 30 * time.Second
 )
 
-// draw makes a bar of every step. Each leads to the messages that arrived in it, of the topic if one is given.
+// draw makes a bar for every step. Each bar links to the messages that arrived in its step; with a topic, only to those
+// of the topic.
 func (a activity) draw(now time.Time, topic string) chart {
 	step := time.Duration(a.StepSeconds) * time.Second
 	c := chart{
@@ -92,10 +93,10 @@ func (c chart) Latest() (bars []bar) {
 	return bars
 }
 
-// Half is the number at the middle of the vertical axis.
+// Half returns the number at the middle of the vertical axis.
 func (c chart) Half() int64 { return c.Top / 2 }
 
-// height makes every number above 0 visible.
+// height returns the height of a bar. A number above 0 always has a visible bar.
 func height(n, top int64) int {
 	if n <= 0 {
 		return 0
@@ -103,7 +104,7 @@ func height(n, top int64) int {
 	return max(shortest, int(n*chartHeight/top))
 }
 
-// axisTop returns the smallest of 2, 4, 10, 20, 40, 100, ... that is not below n.
+// axisTop returns the smallest of the numbers 2, 4, 10, 20, 40, 100, ... that is at least n.
 func axisTop(n int64) int64 {
 	for power := int64(1); ; power *= 10 {
 		for _, step := range []int64{2, 4, 10} {

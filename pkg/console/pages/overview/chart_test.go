@@ -31,7 +31,7 @@ func TestDraw(t *testing.T) {
 	}
 }
 
-// A range of fifteen minutes has at least fifteen minutes: it begins with a whole one.
+// A range of fifteen minutes before now begins with a whole minute, so that it covers at least fifteen minutes.
 func TestSince(t *testing.T) {
 	t.Parallel()
 	a := activity{StepSeconds: 60}

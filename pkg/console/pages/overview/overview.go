@@ -25,20 +25,21 @@ type Overview struct {
 	Now      func() time.Time
 }
 
-// page answers the first questions: what fails, since when, whether it still fails, and whether a retry helps.
+// page answers the first questions of an operator: what fails, since when, whether it still fails, and whether a retry
+// helps.
 type page struct {
 	Counts   api.Counts
-	Oldest   time.Time // of the pending messages; zero: there are none
-	LastSeen time.Time // the last arrival in any topic; zero: none
+	Oldest   time.Time // creation of the oldest pending message; zero: there is none
+	LastSeen time.Time // time of the last arrival in any topic; zero: none
 	Lag      *int64
 	Ready    readiness
 	Topics   []openTopic
-	MoreOpen int // topics with open messages that are not shown
+	MoreOpen int // number of topics with open messages that are not shown
 	Groups   []api.ErrorGroup
 	Causes   string // new, regressed, or "" for all
 	Chart    chart
 	Recent   activityPoint // arrivals of the last fifteen minutes
-	Before   activityPoint // those of the fifteen minutes before
+	Before   activityPoint // arrivals of the fifteen minutes before Recent
 	Since    time.Time     // beginning of the first minute of Recent
 	Redrives []liveRedrive
 	Range    string
@@ -47,7 +48,7 @@ type page struct {
 	Refused  bool   // the quarantine holds records
 	Mine     string // the topics that the viewer may see; empty: all
 	Faults   []string
-	Unknown  map[string]string // the reason for which a part is not known, by its name
+	Unknown  map[string]string // by the name of a part: the reason for which the part is not known
 }
 
 type openTopic struct {
@@ -55,7 +56,7 @@ type openTopic struct {
 	Advice advice
 }
 
-// Maximum number of rows per section: the overview fits a screen.
+// Maximum number of rows per section, so that the overview fits on a screen.
 const (
 	maxTopics   = 10
 	maxGroups   = 10
@@ -127,7 +128,7 @@ func (o *Overview) Show(w http.ResponseWriter, r *http.Request) error {
 	return o.Renderer.Render(w, r, http.StatusOK, "overview", view.Page{Title: data.title(), Nav: "/", Data: data})
 }
 
-// title has the number of pending messages, which a browser shows on its tab.
+// title returns the page's title with the number of pending messages, which a browser shows on its tab.
 func (p *page) title() string {
 	if p.Unknown["topics"] != "" || p.Counts.Pending == 0 {
 		return "Overview"
@@ -135,7 +136,7 @@ func (p *page) title() string {
 	return "(" + format.Number(p.Counts.Pending) + ") Overview"
 }
 
-// faults are the headlines: each dependency that fails, the worst first, and what is not known because of it.
+// faults returns the headlines: each dependency that fails, the worst first, and what is not known because it fails.
 func (p *page) faults() (faults []string) {
 	for _, f := range faultTexts {
 		if state, known := p.Ready.Checks[f.check]; known && !healthy(state) && state != "not known" {
@@ -172,11 +173,11 @@ type part struct {
 	read func(r *http.Request) error
 }
 
-// partTimeout limits the time for a part of the page: a page with a gap is better than none.
+// partTimeout limits the time for a part of the page, because a page without one part is better than none.
 const partTimeout = 3 * time.Second
 
-// read reads all parts concurrently. The page shows the reason in place of a part that fails; without credentials or
-// a database there is no page.
+// read reads all parts concurrently. If a part fails, the page shows the reason in its place. Without credentials or a
+// database there is no page.
 func (p *page) read(r *http.Request, parts []part) error {
 	ctx, cancel := context.WithTimeout(r.Context(), partTimeout)
 	defer cancel()
@@ -255,7 +256,7 @@ func (o *Overview) sumUp(r *http.Request, data *page, topics topicList) error {
 	return err
 }
 
-// causes are the filters of the error groups.
+// causes are the names of the filters of error groups.
 var causes = []string{"new", "regressed"}
 
 type causeLink struct {
@@ -263,7 +264,7 @@ type causeLink struct {
 	Current    bool
 }
 
-// CauseLinks are the filters of the error groups with their addresses.
+// CauseLinks returns the filters of error groups with their addresses.
 func (p page) CauseLinks() []causeLink {
 	links := []causeLink{{"all", link.To("/", "span", p.Range), p.Causes == ""}}
 	for _, only := range causes {
@@ -272,8 +273,8 @@ func (p page) CauseLinks() []causeLink {
 	return links
 }
 
-// openGroups returns the groups with open messages, those with the most arrivals in the last minutes first. Muted groups
-// come last.
+// openGroups returns the error groups with open messages, those with the most arrivals in the last minutes first. Muted
+// groups come last.
 func (o *Overview) openGroups(r *http.Request, only string) ([]api.ErrorGroup, error) {
 	var answer struct {
 		Groups []api.ErrorGroup `json:"groups"`
@@ -353,7 +354,7 @@ func (a activity) Total() (sum activityPoint) {
 	return sum
 }
 
-// since sums the steps that begin from a time on and before another.
+// since sums the steps that begin at or after one time and before another.
 func (a activity) since(from, until time.Time) (sum activityPoint) {
 	for _, p := range a.Points {
 		if !p.At.Before(from) && p.At.Before(until) {

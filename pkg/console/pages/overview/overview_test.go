@@ -18,7 +18,7 @@ const someTopics = `{"topics": [
 	 "replay": {"possible": false, "reason": "HOSTILE", "class": "UNKNOWN_TOPIC", "exists": null, "allowed": false, "consumer_groups": []}}
 ], "next_cursor": null}`
 
-// withoutKafka is someTopics, when Kafka does not answer.
+// withoutKafka changes the answer someTopics to one that the API gives when Kafka does not answer.
 var withoutKafka = strings.NewReplacer(`"next_cursor": null`, `"next_cursor": null, "missing": ["replay", "ingest_lag"]`, `"class": null`, `"class": "BROKER_UNAVAILABLE"`,
 	`"possible": true`, `"possible": false`, "UNKNOWN_TOPIC", "BROKER_UNAVAILABLE", `"ingest_lag": 3`, `"ingest_lag": null`).Replace(someTopics)
 

@@ -26,15 +26,15 @@ type topicPage struct {
 	Advice   advice
 	Groups   []api.ErrorGroup
 	Redrives []topicRedrive
-	Rules    []string // of the mapping that give this topic
+	Rules    []string // rules of the mapping that give dead letters this original topic
 	Chart    chart
 	Range    string
 	Ranges   []string
-	Unknown  map[string]string // the reason for which a part is not known, by its name
+	Unknown  map[string]string // by the name of a part: the reason for which the part is not known
 	WhyNot   string            // the reason for which the viewer may not retry; "" when they may
 }
 
-// Existence says whether Kafka has the topic.
+// Existence says in words whether the topic exists in Kafka.
 func (p topicPage) Existence() string {
 	switch exists := p.Replay.Exists; {
 	case exists == nil:
@@ -67,7 +67,7 @@ type topicRedrive struct {
 	} `json:"selection"`
 }
 
-// Show answers with the page of a topic, which may have no messages.
+// Show answers with the page of a topic, also if the topic has no messages.
 func (t *Topic) Show(w http.ResponseWriter, r *http.Request) error {
 	name, chosen := r.PathValue("topic"), r.URL.Query().Get("span")
 	if !slices.Contains(ranges, chosen) {
@@ -140,7 +140,7 @@ func (t *Topic) redrives(r *http.Request, name string) (found []topicRedrive, er
 	return found, nil
 }
 
-// rules returns the rules of the mapping that give the topic.
+// rules returns the rules of the mapping that give dead letters this original topic.
 func (t *Topic) rules(r *http.Request, name string) (found []string, err error) {
 	type rule struct {
 		Pattern  string `json:"pattern"`

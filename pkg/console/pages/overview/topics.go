@@ -53,11 +53,12 @@ type consumerGroup struct {
 }
 
 type advice struct {
-	Good bool // trying a retry is reasonable
+	Good bool // the advice says that a retry may help
 	Text string
 }
 
-// advise summarizes what is known of a topic. returned is the number of messages that failed again in the last hour.
+// advise summarizes in words what is known of a topic. returned is the number of messages that failed again in the last
+// hour.
 func (t topic) advise(now time.Time, returned int64) advice {
 	switch {
 	case t.Replay.Unknown():
@@ -84,7 +85,7 @@ func (t topic) hasNoConsumer() bool {
 	return len(t.Replay.Groups) > 0 && !slices.ContainsFunc(t.Replay.Groups, reads)
 }
 
-// moreTopics limits how many pages of 1,000 topics are read: 5,000 topics.
+// moreTopics limits how many pages of 1,000 topics are read.
 const moreTopics = 5
 
 // allTopics reads the topics that the viewer may see.
@@ -114,7 +115,7 @@ type Topics struct {
 type topicsPage struct {
 	Topics  []topic
 	Missing []string // fields that Kafka did not answer in time
-	Unknown int64    // messages of unknown origin; they are on the first page
+	Unknown int64    // messages of unknown origin; only the first page of the list has them
 	First   string   // first page; "" on it
 	Older   string   // next page; "" on the last
 }

@@ -14,22 +14,22 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/console/internal/view"
 )
 
-// order is a redrive as it is typed into the form.
+// order is a redrive with the values that the user has typed into the form.
 type order struct {
 	Action  string
 	IDs     []string
-	Filter  url.Values // under the names of the API, without empty values
-	Topic   string     // for map
+	Filter  url.Values // by the names of the API, without empty values
+	Topic   string     // the original topic to set, for the action map
 	Canary  string
 	Wait    string
 	Rate    string
-	Failing string // percent
-	Coming  string // percent that fails again
+	Failing string // highest share that may fail, in percent
+	Coming  string // highest share that may fail again, in percent
 	Sample  string
 	Ordered bool
 	Requeue bool
 	Patch   string
-	Schema  string // latest; empty: the record's own
+	Schema  string // latest; "": the schema of the record
 	Reason  string
 	Meant   bool
 	Shown   int64 // how many messages the preview of the form showed; -1: unknown
@@ -46,7 +46,7 @@ var (
 	filterLists = []string{"status", "header", "payload"}
 )
 
-// filterPrefix separates the filter's form fields from the form's own, such as key.
+// filterPrefix distinguishes the form fields of the filter from other fields, such as key.
 const filterPrefix = "filter."
 
 // readOrder parses an order from the query of a URL or from a form, and sets created_before to now.
@@ -134,7 +134,7 @@ func (o order) Means(titles map[string]string) []phrase {
 	return filter(o.Filter).phrases(does, titles)
 }
 
-// body returns the order as the API takes it. It adds invalid values to o.problems.
+// body returns the request body of the order for the API. It adds invalid values to o.problems.
 func (o *order) body() map[string]any {
 	body := map[string]any{"action": o.Action}
 	if len(o.IDs) > 0 {
@@ -194,7 +194,7 @@ func (o *order) check(good bool, field, reason string) {
 	}
 }
 
-// whole puts a whole number above zero into the body; zero and an empty text are left out.
+// whole adds a typed whole number to the body; it leaves out zero and an empty text.
 func (o *order) whole(body map[string]any, name, typed string) {
 	if typed == "" {
 		return
@@ -206,7 +206,7 @@ func (o *order) whole(body map[string]any, name, typed string) {
 	}
 }
 
-// decimal puts a number, divided by parts, into the body and reports whether it is above zero.
+// decimal adds a typed number, divided by parts, to the body, and reports whether the number is above zero.
 func (o *order) decimal(body map[string]any, field, name, typed string, parts float64) bool {
 	if typed == "" {
 		return false
@@ -225,7 +225,7 @@ func (o *order) decimal(body map[string]any, field, name, typed string, parts fl
 	return true
 }
 
-// previewID identifies what a dry run previewed: which messages are taken, and what is sent.
+// previewID identifies the subject of a preview: which messages are selected, and what is sent.
 func (o order) previewID() string {
 	parts := []string{o.Action, o.Together(), o.Filter.Encode(), o.Topic, strconv.FormatBool(o.Requeue), o.Patch, o.Schema}
 	return format.Digest(strings.Join(parts, "\x00"))

@@ -36,7 +36,7 @@ type listPage struct {
 	First        bool
 	Live         bool
 	Next         string // address of the next page; empty on the last
-	DeniedReason string // the reason for which the viewer may not start one
+	DeniedReason string // the reason for which the viewer may not start a redrive
 	OnlyMine     bool   // the viewer sees only their own redrives
 }
 
@@ -78,10 +78,10 @@ type item struct {
 	Offset    *int64 `json:"offset"`
 	Outcome   string `json:"outcome"`
 
-	Message *api.Message // nil: it was deleted or archived, or cannot be read
+	Message *api.Message // nil: the message was deleted or archived, or cannot be read
 }
 
-// Mark is the badge of the item: what became of its record, else its result.
+// Mark returns the badge of the item: the outcome of its sent record, else its result.
 func (i item) Mark() phrase {
 	switch {
 	case i.Outcome == returned:
@@ -100,12 +100,12 @@ func (i item) Why() string { return reasonWords(i.Reason) }
 
 const (
 	itemsPerPage = 50
-	itemsRead    = 1000   // at once, when all are read
-	maxUndone    = 10_000 // messages that can be selected by their ids
+	itemsRead    = 1000   // items that are read with one request, when all items are read
+	maxUndone    = 10_000 // the largest number of messages that can be selected by their ids
 	partTimeout  = 2 * time.Second
 )
 
-// itemResults are the values that the list can be filtered by: results, and the outcome returned.
+// itemResults are the values by which the list can be filtered: the results, and the outcome returned.
 var itemResults = []string{"waiting", "succeeded", "failed", "dead", "in_doubt", "skipped", returned}
 
 const returned = "returned"
@@ -123,15 +123,16 @@ type page struct {
 	First    bool
 	Next     string
 	Moves    []move
-	Denied   string // the reason for which the viewer cannot change its state; empty: they can
+	Denied   string // the reason for which the viewer cannot change the redrive's state; "": the viewer can
 	Undo     int64  // how many messages can be requeued
 	Audit    string
 }
 
-// missing are the reasons for which optional parts are not shown.
+// missing holds the reasons for which optional parts of the page are not shown.
 type missing struct{ Errors, Overlaps string }
 
-// returnedError is an error group with the number of messages that came back with it; without a GroupID: all others.
+// returnedError is an error group with the number of messages that came back with its error. Without a GroupID it
+// stands for all other errors.
 type returnedError struct {
 	GroupID  string `json:"group_id"`
 	Class    string `json:"class"`
@@ -139,10 +140,10 @@ type returnedError struct {
 	Messages int64  `json:"messages"`
 }
 
-// errorsCounted is the number of messages that the API groups by error.
+// errorsCounted is the largest number of messages that the API groups by error.
 const errorsCounted = 5000
 
-// CountedErrors is the number of messages that are grouped by error when there are more; else 0.
+// CountedErrors returns the number of messages that are grouped by error if there are more than that; else 0.
 func (p page) CountedErrors() int64 {
 	if p.Returned <= errorsCounted {
 		return 0
@@ -161,8 +162,8 @@ type move struct {
 	Path   string
 	What   string // a sentence of its effect; "": the button needs no explanation
 	Hurts  bool
-	Open   bool   // it was tried and refused
-	Reason string // the reason typed by the user
+	Open   bool   // the user has sent the form, and it was refused
+	Reason string // the reason that the user has typed
 }
 
 // Show shows a redrive and its messages.
@@ -228,7 +229,7 @@ func (p *Pages) addItems(r *http.Request, shown *page) error {
 	return nil
 }
 
-// part reads what the page can be shown without. It returns the reason when it cannot be read.
+// part reads an optional part of the page. It returns the reason when the part cannot be read.
 func (p *Pages) part(r *http.Request, path string, into any) (why string) {
 	ctx, cancel := context.WithTimeout(r.Context(), partTimeout)
 	defer cancel()
@@ -256,7 +257,7 @@ func (p *Pages) readItems(r *http.Request, path, result, cursor string, limit in
 	return answer.Items, answer.Next, err
 }
 
-// addMessages reads the messages of the items. Without them the table still has the results.
+// addMessages reads the messages of the items. If they cannot be read, the table shows only the results.
 func (p *Pages) addMessages(r *http.Request, items []item) {
 	ids := make([]string, len(items))
 	for i := range items {
@@ -294,7 +295,8 @@ func (p *Pages) titled(r *http.Request, list []redrive) []redrive {
 	return list
 }
 
-// moves returns the buttons that the state allows. Only those whose effect is not obvious are explained first.
+// moves returns the buttons for the changes of state that the present state allows. A button whose effect is not
+// obvious is explained before it is sent.
 func (d redrive) moves() []move {
 	cancel := move{
 		Name: "Cancel", Path: "cancel", Hurts: true,
@@ -319,7 +321,8 @@ func (m move) Address(d page) string { return d.URL() + "/" + m.Path }
 
 var movedSentences = map[string]string{"pause": "paused", "resume": "resumed", "cancel": "cancelled"}
 
-// hasMoved reports whether the redrive already has the state that the refused request asks for: it was sent twice.
+// hasMoved reports whether the redrive already has the state that the refused request asks for, because the request was
+// sent twice.
 func (p *Pages) hasMoved(r *http.Request, id, change string, refused error) bool {
 	if status, _ := view.Describe(refused); status != http.StatusConflict {
 		return false

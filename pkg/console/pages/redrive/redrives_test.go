@@ -112,7 +112,7 @@ func TestRedriveMoves_ThatWereMadeAlreadyAreDone(t *testing.T) {
 	}
 }
 
-// Only what the state allows is offered, and Pause takes one click.
+// The page offers only the changes that the redrive's state allows, and Pause takes one click.
 func TestRedriveMoves_ThatTheStateAllows(t *testing.T) {
 	t.Parallel()
 	for state, c := range map[string]struct{ atOnce, explained []string }{

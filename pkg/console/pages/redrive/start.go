@@ -25,7 +25,7 @@ type dryRun struct {
 	Samples  []drySample      `json:"samples"`
 	Checked  int64            `json:"patch_checked"`
 	Misfits  int64            `json:"patch_failed"`
-	Complete bool             `json:"patch_complete"` // all were checked
+	Complete bool             `json:"patch_complete"` // the patch was tried on all messages
 	Failures []patchFailure   `json:"patch_failures"`
 	Until    string           `json:"searched_until"`
 	Overlaps []overlap        `json:"overlaps"` // nil: not known
@@ -42,14 +42,14 @@ type overlap struct {
 
 func (o overlap) URL() string { return link.Redrive(o.ID) }
 
-// Says says who has how many of the messages: "alice started a redrive over 9 of these 2 min ago".
+// Says describes the overlap in words: "alice started a redrive over 9 of these 2 min ago".
 func (o overlap) Says(now time.Time) string {
 	return cmp.Or(o.Actor, "Someone") + " started a redrive over " + format.Number(o.Messages) + " of these " + format.Ago(now, o.CreatedAt)
 }
 
 func (d dryRun) OverlapsUnknown() bool { return d.Overlaps == nil }
 
-// Known identifies the overlaps of the preview.
+// Known returns the ids of the overlapping redrives that the preview shows.
 func (d dryRun) Known() string {
 	var ids []string
 	for _, o := range d.Overlaps {
@@ -70,10 +70,10 @@ type dryGroup struct {
 	Messages int64  `json:"messages"`
 	Class    string `json:"class"`
 	Reason   string `json:"reason"`
-	Missing  bool   `json:"target_missing"` // the topic to which they would be sent does not exist
+	Missing  bool   `json:"target_missing"` // the topic to which the messages would be sent does not exist
 }
 
-// Why says why the messages of the group are not sent, in words; "" when they are.
+// Why returns the reason why the messages of the group are not sent, in words; "" when they are sent.
 func (g dryGroup) Why() string {
 	if g.Reason != "" {
 		return g.Reason
@@ -98,14 +98,15 @@ func (s drySample) Lines() []diff.Line {
 
 func (s drySample) Whole() bool { return shownJSON(s.Before) && shownJSON(s.After) }
 
-// shownJSON reports whether there is a value: JSON null decodes like a missing one.
+// shownJSON reports whether there is a value to show; JSON null is decoded like a missing value.
 func shownJSON(value json.RawMessage) bool { return len(value) > 0 && string(value) != "null" }
 
 func (d dryRun) Reasons() []reason { return reasonsOf(d.Counted) }
 
 func (d dryRun) Not() int64 { return d.Selected - d.Sendable }
 
-// Later returns how many messages would also be taken if their state allows it when their turn comes.
+// Later returns how many messages the redrive cannot take now, but will take if their state allows it when the
+// redrive reaches them.
 func (d dryRun) Later() int64 { return d.Selected - d.Startable() - d.Counted["gone"] }
 
 // Startable returns how many messages a redrive would take, including those whose broker is unreachable now.
@@ -121,9 +122,9 @@ type Start struct {
 type startPage struct {
 	order
 	Actions      []action
-	Titles       map[string]string // titles of the groups in the filter
+	Titles       map[string]string // titles of the error groups in the filter
 	Dry          *dryRun           // nil: there is no dry run
-	DeniedReason string            // the reason for which the viewer may not; empty: they may
+	DeniedReason string            // the reason for which the viewer may not start the redrive; "": the viewer may
 	NoPatch      string            // the reason for which no patch can be given
 	PreviewID    string            // identifies what the dry run previewed
 }
@@ -154,7 +155,7 @@ func (p startPage) Nothing() string {
 
 func (p startPage) Sure() bool { return p.Does().Hurts }
 
-// Conditions returns the fields of the filter, for the form to send them again.
+// Conditions returns the conditions of the filter as form fields, so that the form sends them again.
 func (p startPage) Conditions() []view.FieldProblem {
 	var list []view.FieldProblem
 	for _, name := range slices.Concat(filterTexts, filterLists) {
@@ -180,10 +181,10 @@ func (o order) Address(action string) string {
 // Few reports whether the selection fits into an address.
 func (o order) Few() bool { return len(o.IDs) <= 100 }
 
-// Start starts the redrive that its sender was shown, or previews it again.
+// Start starts the redrive that the preview has shown to the user, or shows a new preview.
 func (s *Start) Start(w http.ResponseWriter, r *http.Request) error {
 	o := readOrder(r, s.Now())
-	r = view.WithPage(r, o.Address(o.Action)) // without the draft, this address has the same selection
+	r = view.WithPage(r, o.Address(o.Action)) // this address has the same selection, also without the draft
 	if r.PostFormValue("do") != "start" {
 		return s.Renderer.ShowAgain(w, r, nil)
 	}
@@ -209,8 +210,8 @@ func (s *Start) refused(w http.ResponseWriter, r *http.Request, err error) error
 	return view.Answered(err, func(problem *view.Problem) error { return s.Renderer.ShowAgain(w, r, problem) })
 }
 
-// changed returns a problem when another redrive took some of the messages since the preview, or when an order that
-// hurts would affect more messages than its sender was shown; else nil.
+// changed returns a problem when another redrive has taken some of the messages since the preview, or when an order
+// whose action does harm would affect more messages than the preview has shown; else nil.
 func (s *Start) changed(r *http.Request, o *order) (*view.Problem, error) {
 	dry, err := s.dry(r, o.body())
 	if err != nil {
@@ -228,7 +229,8 @@ func (s *Start) changed(r *http.Request, o *order) (*view.Problem, error) {
 	return &view.Problem{Title: "The preview has changed", Message: "More messages match now than were shown: " + format.Messages(dry.Startable(), "") + ". Nothing was started."}, nil
 }
 
-// refusal returns why the order is not executed yet, or nil; looked identifies the preview that its sender was shown.
+// refusal returns the reason why the order is not executed yet, or nil. looked identifies the preview that the user has
+// seen.
 func (o *order) refusal(looked string) *view.Problem {
 	var missing []view.FieldProblem
 	if o.Does().Hurts && !o.Meant {
@@ -273,9 +275,9 @@ func (s *Start) Show(w http.ResponseWriter, r *http.Request) error {
 		shown.Dry = dry
 	}
 	if draft.Sent() {
-		status = http.StatusOK // the form was refused, not this request
+		status = http.StatusOK // the form was refused, but this request for its page succeeds
 	}
-	if !draft.Sent() || !r.PostForm.Has("do") { // a selection has no options yet
+	if !draft.Sent() || !r.PostForm.Has("do") { // a selection that comes from a list has no options yet
 		o.propose(shown.Dry)
 	}
 	shown.order, shown.PreviewID = o, o.previewID()
@@ -296,7 +298,8 @@ func (s *Start) dry(r *http.Request, body map[string]any) (*dryRun, error) {
 	return &dry, nil
 }
 
-// propose fills in a careful retry for several messages: a canary of one, and a stop when 10 % fail or fail again.
+// propose fills in the options of a careful retry of several messages: a canary of one message, and a stop when 10 % of
+// the messages fail or fail again.
 func (o *order) propose(dry *dryRun) {
 	if o.Does().Retry && (dry == nil || dry.Startable() > 1) {
 		o.Canary, o.Wait, o.Failing, o.Coming, o.Sample = "1", "60s", "10", "10", "20"

@@ -144,7 +144,7 @@ func TestPatchIsShownOnASample(t *testing.T) {
 			`"patch":[{"op":"replace","path":"/a","value":2}]}`, "") // a preview does not use up the key
 }
 
-// filled returns the form of a page, for a browser that sends it.
+// filled returns the form of a page with the values that a browser would send.
 func filled(t *testing.T, s http.Handler, address string, more url.Values) url.Values {
 	t.Helper()
 	body := consoletest.Get(t, s, address).Body.String()
@@ -156,7 +156,7 @@ func filled(t *testing.T, s http.Handler, address string, more url.Values) url.V
 	return form
 }
 
-// startable is an API that accepts redrives, with the given number of sendable messages in a dry run.
+// startable is an API that accepts redrives. In its dry run, the given number of messages can be sent.
 func startable(t *testing.T, sendable *int) *consoletest.API {
 	t.Helper()
 	a := consoletest.NewAPI(t)
@@ -219,7 +219,7 @@ func TestRedriveIsStarted(t *testing.T) {
 			w := consoletest.Post(t, s, "/redrives/new", form)
 			consoletest.WantSays(t, action, w, http.StatusOK, "The preview has changed", "More messages match now than were shown: 199 messages", "Confirm these 199 messages",
 				`name="shown" value="199"`)
-			consoletest.MustNotHave(t, w.Body.String(), `value="on" checked`) // not confirmed yet
+			consoletest.MustNotHave(t, w.Body.String(), `value="on" checked`) // the user has not confirmed it yet
 			wantLookAlone(t, a)
 			form.Del("shown")
 			consoletest.WantSays(t, action+" without what was shown", consoletest.Post(t, s, "/redrives/new", form), http.StatusOK)
@@ -237,7 +237,7 @@ func TestRedriveIsStarted(t *testing.T) {
 	})
 }
 
-// Anyone may write an address: its contents must not be executed without a review.
+// Anyone may write an address, so a redrive in an address must not start before a user has reviewed it.
 func TestAddressOfARedriveSaysWhatAlone(t *testing.T) {
 	t.Parallel()
 	a := dryAPI(t, aDryRun)

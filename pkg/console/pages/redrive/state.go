@@ -24,7 +24,7 @@ type redrive struct {
 		Filter *filter `json:"filter"`
 	} `json:"selection"`
 	Options options           `json:"options"`
-	titles  map[string]string // of the groups in the filter
+	titles  map[string]string // titles of the error groups in the filter
 
 	CreatedAt time.Time `json:"created_at"`
 	EndedAt   time.Time `json:"ended_at"`
@@ -74,11 +74,11 @@ func (d redrive) Title() string { return d.Does().of(d.Selected) }
 // Over reports whether the redrive has ended.
 func (d redrive) Over() bool { return d.State == "finished" || d.State == "cancelled" }
 
-// Active reports whether processes work on it.
+// Active reports whether processes work on the redrive.
 func (d redrive) Active() bool { return d.State == "canary" || d.State == "running" }
 
-// fate splits the published messages. The parts never add up to more than the whole, although each count is read at
-// another moment.
+// fate splits the published messages by outcome. The parts never add up to more than the whole, although the counts are
+// read at different times.
 type fate struct{ FailedAgain, Consumed, Unknown int64 }
 
 func (d redrive) Fate() fate {
@@ -95,7 +95,7 @@ type part struct {
 	Wrong bool
 }
 
-// Parts sums up the results in words, without empty ones.
+// Parts describes the results in words, without results that no message has.
 func (d redrive) Parts() []part {
 	parts := []part{
 		{d.Succeeded, d.Does().Done, false},
@@ -107,7 +107,7 @@ func (d redrive) Parts() []part {
 	return slices.DeleteFunc(parts, func(p part) bool { return p.N == 0 && p != parts[0] })
 }
 
-// Look is the class of the state's badge: a redrive is good only when nothing failed.
+// Look returns the CSS class of the state's badge: a redrive counts as good only when nothing failed.
 func (d redrive) Look() string {
 	if d.State == "finished" && d.Failed+d.InDoubt+d.Returned > 0 {
 		return "caution"
@@ -130,13 +130,15 @@ func (d redrive) Means() []phrase {
 	return d.Selection.Filter.phrases(does, d.titles)
 }
 
-// Every is how often a page polls the redrive; "" for never. Messages may fail again for a while after its end.
+// Every returns how often the page polls the redrive; "" for never. The page polls for a while after the end, because
+// messages may fail again.
 func (d redrive) Every(now time.Time) string {
 	switch {
 	case d.Active():
 		return "every 2s"
 	case !d.Over(), d.Outcomes.Published+d.InDoubt > 0 && now.Sub(d.EndedAt) < returnsWatched:
-		return "every 5s" // at least twice in the ten seconds after which live.js marks a part as stale
+		// The page polls at least twice in the ten seconds after which live.js marks a part of the page as out of date.
+		return "every 5s"
 	default:
 		return ""
 	}

@@ -17,10 +17,10 @@ type action struct {
 	Action string
 	Name   string // name of the action
 	Title  string // with the number of messages for %: "Retry 3 messages"
-	Done   string // label of the number that succeeded
-	Takes  string // the states of messages that it takes
-	With   string // further conditions on messages
-	What   string // a sentence of its effect
+	Done   string // label of the number of messages that succeeded
+	Takes  string // the states of messages that the action takes
+	With   string // further conditions on the messages
+	What   string // a sentence that describes the effect
 	Hurts  bool
 	Retry  bool
 }
@@ -54,7 +54,7 @@ func actionOf(name string) action {
 	return actions[max(0, i)]
 }
 
-// withDead returns the action when it takes dead messages as well.
+// withDead returns the action for a redrive that takes dead messages as well.
 func (a action) withDead() action {
 	a.Takes, a.With = "PENDING or DEAD", ""
 	return a
@@ -113,7 +113,8 @@ func reasonsOf(counted map[string]int64) []reason {
 	return list
 }
 
-// filter selects messages, under the parameter names of the API. A given key may be empty.
+// filter holds the conditions that select messages, by the parameter names of the API. A condition for an empty key is
+// not left out.
 type filter url.Values
 
 // UnmarshalJSON reads a filter of the API, whose members are texts, lists of texts, or null.
@@ -137,11 +138,11 @@ func (f *filter) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// phrase is a condition in words: "of topic", "orders.v1".
+// phrase is a condition in words, such as "of topic" with the value "orders.v1".
 type phrase struct {
 	Says  string
 	Value string
-	Link  string // link to the named object; mostly empty
+	Link  string // link to the page of the named object; "" for most conditions
 }
 
 // phrases describes the filter in words. titles holds the known titles of error groups.

@@ -46,7 +46,7 @@ func TestRedriveWords(t *testing.T) {
 	}
 }
 
-// Published messages are never good while they failed again, and the parts never add up to more than the whole.
+// Published messages that failed again never count as good, and the parts never add up to more than the whole.
 func TestRedriveParts(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -138,7 +138,7 @@ func TestReferencesAreFound(t *testing.T) {
 	check.Equal(t, string(check.Must(s.Decode(data, limit))(t)), text, "JSON")
 }
 
-// hostile are schemas and data that cost much more than their size when they are decoded without limits.
+// Some schemas and data cost much more than their size when they are decoded without limits.
 func TestHostileDataIsBounded(t *testing.T) {
 	t.Parallel()
 	var many strings.Builder
@@ -205,7 +205,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		encoded, err := s.Encode(text, 1<<20)
 		if err != nil {
-			return // an invalid UTF-8 key may become the same as another
+			return // keys that are not UTF-8 may become equal
 		}
 		again, err := s.Decode(encoded, 1<<20)
 		if err != nil {

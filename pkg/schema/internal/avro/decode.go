@@ -79,7 +79,7 @@ func (d *decoder) record(n *node, depth int) error {
 func (d *decoder) ends() error { return d.path.Errorf("the data ends within the value") }
 
 func (d *decoder) varint() (int64, error) {
-	v, n := binary.Varint(d.in) // zigzag, as Avro writes it
+	v, n := binary.Varint(d.in) // zigzag encoding, which Avro uses
 	if n <= 0 {
 		if n == 0 {
 			return 0, d.ends()
@@ -202,7 +202,7 @@ func (d *decoder) blocks(n *node, depth int) error {
 			d.out = append(d.out, end)
 			return nil
 		}
-		if count < 0 { // the block's size in bytes follows
+		if count < 0 { // a negative count is followed by the block's size in bytes
 			if _, err := d.varint(); err != nil {
 				return err
 			}
@@ -302,7 +302,7 @@ func appendBytes(dst, b []byte) []byte {
 	return append(dst, '"')
 }
 
-// appendFloat appends a number; those that JSON does not have are texts.
+// appendFloat appends a number. Numbers that JSON does not have, such as NaN, are written as text.
 func appendFloat(dst []byte, f float64, bits int) []byte {
 	switch {
 	case math.IsNaN(f):

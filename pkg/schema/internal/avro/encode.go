@@ -13,9 +13,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/codec"
 )
 
-// Encode returns the encoding of a JSON value as Decode writes it, at most limit bytes of it. A member that is missing
-// gets the default of its field; one that the schema does not have is an error. The error is *codec.Error, which names
-// the field, or *codec.LimitError.
+// Encode returns the binary encoding, at most limit bytes of it, of a JSON value in the form that Decode writes. A
+// member that is missing gets the default of its field; one that the schema does not have is an error. The error is
+// *codec.Error, which names the field, or *codec.LimitError.
 func (s *Schema) Encode(text []byte, limit int) ([]byte, error) {
 	v, err := codec.Value(text)
 	if err != nil {
@@ -283,7 +283,7 @@ func (e *encoder) record(n *node, v any, depth int) error {
 	return nil
 }
 
-// fallback encodes a default value. That of a union belongs to the first branch that accepts it.
+// fallback encodes a default value. The default value of a union belongs to the first branch that accepts it.
 func (e *encoder) fallback(n *node, v any, depth int) error {
 	if n.kind != union {
 		return e.value(n, v, depth)
@@ -355,7 +355,7 @@ func (e *encoder) choose(n *node, v any) (branch int, inner any, err error) {
 	return 0, nil, e.path.Errorf("must name its branch, as in {%q: …}: one of %s", names[found[0]], codec.Listed(names))
 }
 
-// numeric returns the branches that are written as text but take numbers too: times and decimals.
+// numeric returns the branches whose values are written as text, but may also be given as numbers: times and decimals.
 func (n *node) numeric() []int {
 	var found []int
 	for i, b := range n.branches {
@@ -366,7 +366,7 @@ func (n *node) numeric() []int {
 	return found
 }
 
-// accepts reports whether a JSON value has the type that values of the node are written as.
+// accepts reports whether a JSON value has the type of JSON that values of the node are written as.
 func (n *node) accepts(v any) bool {
 	switch v.(type) {
 	case nil:

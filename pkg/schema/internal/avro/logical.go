@@ -11,13 +11,14 @@ import (
 	"github.com/google/uuid"
 )
 
-// logical is a logical type that is written in a form of its own. Others are written as the type that they annotate.
+// logical is a logical type whose values are written in a form of its own. Values of other logical types are written
+// like those of the type that they annotate.
 type logical uint8
 
 const (
 	plain logical = iota
 	decimal
-	uuidLogical // of fixed; on a string it is the string
+	uuidLogical // uuid on a fixed type; a uuid on a string is written like any string
 	date
 	timeMillis
 	timeMicros
@@ -52,9 +53,9 @@ func logicalOf(n *node, name string) logical {
 
 // form describes how a logical type of time is written.
 type form struct {
-	unit   time.Duration // of the stored number
+	unit   time.Duration // unit of the stored number
 	layout string
-	span   time.Duration // a time of day is less than this; 0: a date or a timestamp
+	span   time.Duration // a time of day is less than span; 0: a date or a timestamp
 }
 
 const day = 24 * time.Hour
@@ -71,14 +72,14 @@ var forms = map[logical]form{
 	localNanos:  {time.Nanosecond, "2006-01-02T15:04:05.000000000", 0},
 }
 
-// Seconds of the years 0 to 9999.
+// The first second of the year 0 and the last second of the year 9999, counted from 1970.
 const (
 	firstSecond = -62167219200
 	lastSecond  = 253402300799
 )
 
-// appendTime appends a time as text; ok is false for a type without one, and for a time out of its range, which is
-// written as a number.
+// appendTime appends a time as text. ok is false for a type that is no time, and for a time that is out of its range
+// and is therefore written as a number.
 func appendTime(dst []byte, l logical, v int64) (out []byte, ok bool) {
 	f, timed := forms[l]
 	if !timed {
@@ -108,7 +109,7 @@ func appendTime(dst []byte, l logical, v int64) (out []byte, ok bool) {
 func parseTime(l logical, text string) (int64, error) {
 	f := forms[l]
 	layout := f.layout
-	if at := strings.IndexByte(layout, '.'); at >= 0 { // time.Parse takes any number of digits after the seconds
+	if at := strings.IndexByte(layout, '.'); at >= 0 { // time.Parse accepts any number of digits after the seconds
 		layout = layout[:at]
 		switch l {
 		case stampMillis, stampMicros, stampNanos:

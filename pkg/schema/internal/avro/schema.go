@@ -51,20 +51,20 @@ var kinds = map[string]kind{
 	"string": text, "fixed": fixed, "enum": enum, "array": array, "map": mapKind, "record": record, "error": record, "union": union,
 }
 
-// node is a type of the schema. Recursive types make it a graph.
+// node is a type of the schema. With recursive types, the nodes form a graph with cycles.
 type node struct {
 	kind    kind
 	logical logical
-	name    string // of the type, as a union names its branch
+	name    string // name of the type, by which a union names its branch
 	fields  []field
 	symbols []string
-	items   *node // of an array or a map
-	size    int   // of fixed
+	items   *node // type of the items of an array, or of the values of a map
+	size    int   // size of a fixed type
 
-	precision, scale int // of a decimal
+	precision, scale int // precision and scale of a decimal
 
 	branches []*node
-	wrapped  bool // every value of this union but null names its branch
+	wrapped  bool // a value of this union names its branch, unless it is null
 }
 
 type field struct {
@@ -167,7 +167,7 @@ func (c *compiler) children(n *node, s *avro.SchemaNode, namespace string, depth
 			}
 			n.fields = append(n.fields, f)
 		}
-	default: // it has no types in it
+	default: // other kinds contain no types
 	}
 	return nil
 }

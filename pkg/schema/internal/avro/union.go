@@ -1,6 +1,6 @@
 package avro
 
-// class is the type of JSON value that a type is written as.
+// class is the type of JSON value in which the values of an Avro type are written.
 type class uint8
 
 const (
@@ -34,8 +34,9 @@ func (n *node) class() class {
 	}
 }
 
-// ambiguous reports whether the values of a union must name their branch, because JSON alone does not tell it: two
-// branches are written as the same type of JSON value, or a record or map could be taken for a branch's name.
+// ambiguous reports whether the values of a union must name their branch, because JSON alone does not show the branch:
+// two branches are written as the same type of JSON value, or a value of a record or map could look like a value that
+// names its branch.
 func ambiguous(branches []*node) bool {
 	seen := map[class]bool{}
 	names := map[string]bool{}

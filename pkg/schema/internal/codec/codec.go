@@ -21,7 +21,7 @@ type Error struct {
 // Error returns the path and the reason.
 func (e *Error) Error() string { return e.Path + ": " + e.Reason }
 
-// Kinds of Limit errors.
+// The values of LimitError.Kind.
 const (
 	TooLarge = "too_large"
 	TooDeep  = "too_deep"
@@ -30,7 +30,7 @@ const (
 // LimitError is a value that is larger than the caller allows.
 type LimitError struct{ Kind string }
 
-// Error returns which limit it is.
+// Error names the limit.
 func (e *LimitError) Error() string {
 	if e.Kind == TooDeep {
 		return fmt.Sprintf("the decoded value nests deeper than %d levels", MaxDepth)
@@ -47,7 +47,7 @@ func (p *Path) Member(name string) { p.steps = append(p.steps, member(name)) }
 // Element adds an index.
 func (p *Path) Element(i int) { p.steps = append(p.steps, "["+strconv.Itoa(i)+"]") }
 
-// Entry adds a step into a map. Its key is left out: it belongs to the value.
+// Entry adds a step into a map. It leaves out the key, because the key is part of the value.
 func (p *Path) Entry() { p.steps = append(p.steps, "[*]") }
 
 // Pop removes the last step.
@@ -58,7 +58,7 @@ func (p *Path) Errorf(format string, args ...any) error {
 	return &Error{Path: p.String(), Reason: fmt.Sprintf(format, args...)}
 }
 
-// String returns the path as search takes it.
+// String returns the path in the form that searches accept.
 func (p *Path) String() string {
 	text := "$" + strings.Join(p.steps, "")
 	if len(text) > maxPath {

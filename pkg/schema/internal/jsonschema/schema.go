@@ -17,8 +17,8 @@ type Schema struct{ compiled *jsonschema.Schema }
 
 const base = "schema:///main.json"
 
-// Parse compiles a schema. References are the schemas that it refers to, by the names that it uses. Nothing else is
-// loaded: neither files nor addresses.
+// Parse compiles a schema. References are the texts of the schemas that it refers to, by the names that it uses for
+// them. Nothing else is loaded: neither files nor addresses.
 func Parse(schema string, references map[string]string) (*Schema, error) {
 	compiler := jsonschema.NewCompiler()
 	compiler.DefaultDraft(jsonschema.Draft7)
@@ -37,7 +37,8 @@ func Parse(schema string, references map[string]string) (*Schema, error) {
 	return &Schema{compiled}, nil
 }
 
-// loader finds references by their name: the compiler has resolved it against the address of the schema.
+// loader finds references by their name. The compiler asks for a name after resolving it against the address of the
+// schema.
 type loader map[string]string
 
 // Load implements the library's URLLoader.

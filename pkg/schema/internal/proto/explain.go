@@ -12,7 +12,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/codec"
 )
 
-// explain finds the first field of a JSON text that does not fit. The library's own errors quote the value.
+// explain finds the first field of a JSON text that does not fit. The library's own errors are not used, because they
+// quote the value.
 func (s *Schema) explain(descriptor protoreflect.MessageDescriptor, text []byte) error {
 	v, err := codec.Value(text)
 	if err != nil {
@@ -58,7 +59,7 @@ func (x *explainer) fits(descriptor protoreflect.MessageDescriptor, name string,
 	return err == nil && x.schema.unmarshal(text, dynamicpb.NewMessage(descriptor)) == nil
 }
 
-// field finds what does not fit in the value of a field.
+// field finds the part of a field's value that does not fit.
 func (x *explainer) field(descriptor protoreflect.MessageDescriptor, f protoreflect.FieldDescriptor, name string, v any) error {
 	if items, ok := v.([]any); ok && f.IsList() {
 		for i, item := range items {

@@ -87,7 +87,8 @@ func register(registry *protoregistry.Files, file protoreflect.FileDescriptor) e
 	return registry.RegisterFile(file)
 }
 
-// decodeFile returns the descriptor in base64 text, as some clients register schemas; nil when the text is not one.
+// decodeFile decodes a descriptor in base64, the form in which some clients register schemas; nil when the text is no
+// such descriptor.
 func decodeFile(text string) *descriptorpb.FileDescriptorProto {
 	raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
 	if err != nil || len(raw) == 0 {
@@ -106,7 +107,7 @@ var errIndexes = errors.New("the message indexes are not valid")
 const maxIndexes = 100
 
 // Indexes reads the message indexes at the beginning of data: the position of the message's type in its file. It
-// returns them and how many bytes they take. A single zero byte is short for the first message.
+// returns the indexes and how many bytes they take. A single zero byte stands for the first message.
 func Indexes(data []byte) (indexes []int, size int, err error) {
 	count, n := binary.Varint(data)
 	if n <= 0 || count < 0 || count > maxIndexes {
@@ -127,7 +128,7 @@ func Indexes(data []byte) (indexes []int, size int, err error) {
 	return indexes, size, nil
 }
 
-// AppendIndexes is the inverse of Indexes.
+// AppendIndexes appends message indexes in the form that Indexes reads.
 func AppendIndexes(dst []byte, indexes []int) []byte {
 	if len(indexes) == 1 && indexes[0] == 0 {
 		return append(dst, 0)
@@ -176,7 +177,7 @@ func find(list protoreflect.MessageDescriptors, name string, at []int) []int {
 	return nil
 }
 
-// builtin are files that the registry's own clients know without a reference.
+// builtin has the files that the registry's own clients know without a reference.
 var builtin = map[string]string{
 	"confluent/meta.proto": `syntax = "proto3";
 package confluent;
