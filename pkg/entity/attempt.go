@@ -81,7 +81,7 @@ func (v Verdict) Valid() bool {
 type Attempt struct {
 	MessageID uuid.UUID
 	Number    int       // number of the attempt on its message; a requeue does not reset it
-	ID        uuid.UUID // id of the claim, sent as the header dlq-redrive-id
+	ID        uuid.UUID // id of the claim; sent as the header dlq-redrive-id
 	// RetryCount is the message's count including this attempt, even if the attempt was given back later. If the
 	// attempt's record comes back as a new message, the retry count of that message starts from this count.
 	RetryCount int

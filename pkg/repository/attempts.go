@@ -119,7 +119,7 @@ type TopicPair struct{ Original, DLQ string }
 // ExpiredQuery selects expired claims.
 type ExpiredQuery struct {
 	ID    uuid.UUID // only this message; uuid.Nil for all
-	After Cursor    // only messages after it in the order; the zero Cursor for all
+	After Cursor    // only messages after this cursor in the order; the zero Cursor for all
 	Limit int       // maximum number of messages
 }
 

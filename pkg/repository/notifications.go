@@ -45,7 +45,7 @@ type EventKind string
 // The kinds of events.
 const (
 	GroupNew        EventKind = "group_new"        // a new error group arrived
-	GroupRegressed  EventKind = "group_regressed"  // a group came back after all its messages were resolved
+	GroupRegressed  EventKind = "group_regressed"  // a message of a group arrived after all its messages were resolved
 	Spike           EventKind = "spike"            // far more messages of a topic arrived than usual
 	LoopStopped     EventKind = "loop_stopped"     // a message came back too often and was stored DEAD
 	MessageDead     EventKind = "message_dead"     // a message became DEAD in another way

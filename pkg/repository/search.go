@@ -31,7 +31,7 @@ type Searcher interface {
 // SearchQuery selects a part of the matching messages.
 type SearchQuery struct {
 	Filter   entity.Filter
-	Archived bool // search the archive instead of the live table
+	Archived bool // search archived messages instead of live ones
 	Sort     Sort
 	After    Cursor // only messages after this cursor in the order; the zero Cursor for all
 	Limit    int
@@ -104,7 +104,7 @@ type ExportQuery struct {
 	Filter   entity.Filter
 	Archived bool
 	Limit    int
-	MaxValue int64 // bytes
+	MaxValue int64 // in bytes; a longer value is not loaded
 }
 
 // TooBroadError reports that the search or count took too long because the filter matches too many messages. Its kind
