@@ -3,6 +3,7 @@ package schema
 import (
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/payload"
@@ -58,8 +59,21 @@ var errSchemaSize = fmt.Errorf("the schema and its references are larger than %d
 // message.
 func compile(id int, guid string, s source) *compiled {
 	c := &compiled{source: s, id: id, guid: guid}
-	c.fault = c.build()
+	compiling.Lock()
+	defer compiling.Unlock()
+	if err := c.build(); err != nil {
+		c.fault = errors.New(clip(err.Error())) // it may quote the whole schema
+	}
 	return c
+}
+
+// compiling allows one compilation at a time: each takes up to 300 times the schema's size in memory for a moment.
+var compiling sync.Mutex
+
+// weight returns about how many bytes a compiled schema has in memory.
+func (c *compiled) weight() int {
+	factors := map[entity.Format]int{entity.Avro: 30, entity.Protobuf: 100, entity.JSONSchema: 100}
+	return (1 + factors[c.format]) * c.size()
 }
 
 func (c *compiled) build() (err error) {

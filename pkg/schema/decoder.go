@@ -280,13 +280,4 @@ func (p *part) subjectFor(topic string, c *compiled) string {
 const maxReason = 500
 
 // clip shortens a reason, which may quote a schema.
-func clip(reason string) string {
-	if len(reason) <= maxReason {
-		return reason
-	}
-	cut := maxReason
-	for cut > 0 && reason[cut]&0xc0 == 0x80 {
-		cut--
-	}
-	return reason[:cut] + "…"
-}
+func clip(reason string) string { return codec.Clip(reason, maxReason) }

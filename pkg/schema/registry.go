@@ -25,9 +25,8 @@ const (
 	subjectAge = 10 * time.Second
 	// downAge is how long no request is sent to a registry that failed.
 	downAge = 5 * time.Second
-	// sizeFactor is the assumed ratio of a compiled schema's size in memory to the size of its text.
-	sizeFactor = 10
-	entrySize  = 512
+	// entrySize is added to the size of each cached value.
+	entrySize = 512
 )
 
 // registry looks schemas up. It is safe for concurrent use.
@@ -207,7 +206,7 @@ func (r *registry) schema(ctx context.Context, key string, look func(context.Con
 			return r.compile(ctx, found)
 		}
 		return unlessTemporary(found, err)
-	}, func(c *compiled) (int, time.Duration) { return sizeFactor * c.size(), 0 })
+	}, func(c *compiled) (int, time.Duration) { return c.weight(), 0 })
 }
 
 func (r *registry) compile(ctx context.Context, found sr.SubjectSchema) (*compiled, error) {

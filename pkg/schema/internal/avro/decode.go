@@ -10,7 +10,7 @@ import (
 )
 
 // Decode returns the JSON of one encoded value, at most limit bytes of it. The error is *codec.Error for bytes that do
-// not fit the schema, and *codec.LimitError. Its time depends on len(data) and limit only.
+// not fit the schema, and *codec.LimitError. Its time and memory depend on the data's size, limit and the longest name only.
 func (s *Schema) Decode(data []byte, limit int) ([]byte, error) {
 	d := decoder{in: data, limit: limit}
 	if err := d.value(s.root, 0); err != nil {
@@ -18,6 +18,9 @@ func (s *Schema) Decode(data []byte, limit int) ([]byte, error) {
 	}
 	if len(d.in) > 0 {
 		return nil, d.path.Errorf("%d bytes are left after the value", len(d.in))
+	}
+	if len(d.out) > limit {
+		return nil, &codec.LimitError{Kind: codec.TooLarge}
 	}
 	return d.out, nil
 }

@@ -3,6 +3,7 @@ package avro
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"maps"
 	"math"
 	"slices"
@@ -21,7 +22,7 @@ func (s *Schema) Encode(text []byte, limit int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := encoder{limit: limit}
+	e := encoder{limit: limit, steps: max(limit, minSteps)}
 	if err := e.value(s.root, v, 0); err != nil {
 		return nil, err
 	}
@@ -31,16 +32,21 @@ func (s *Schema) Encode(text []byte, limit int) ([]byte, error) {
 type encoder struct {
 	out   []byte
 	limit int
+	steps int // how many values may still be encoded: those of defaults are not in the text, and may take no bytes
 	path  codec.Path
 }
+
+// minSteps allows defaults in a small value.
+const minSteps = 1 << 20
 
 func (e *encoder) value(n *node, v any, depth int) error {
 	switch {
 	case depth > codec.MaxDepth:
 		return &codec.LimitError{Kind: codec.TooDeep}
-	case len(e.out) > e.limit:
+	case len(e.out) > e.limit || e.steps <= 0:
 		return &codec.LimitError{Kind: codec.TooLarge}
 	}
+	e.steps--
 	switch n.kind {
 	case null:
 		if v != nil {
@@ -62,7 +68,7 @@ func (e *encoder) value(n *node, v any, depth int) error {
 		return e.text(n, v)
 	case enum:
 		symbol, _ := v.(string)
-		i := slices.Index(n.symbols, symbol)
+		i := n.find(symbol)
 		if i < 0 {
 			return e.path.Errorf("must be one of the enum's symbols: %s", codec.Listed(n.symbols))
 		}
@@ -253,12 +259,8 @@ func (e *encoder) record(n *node, v any, depth int) error {
 		switch {
 		case given:
 			known++
-		case f.fallback != nil:
-			var err error
-			if item, err = codec.Value(f.fallback); err != nil {
-				return err
-			}
-			if err := e.fallback(f.node, item, depth+1); err != nil {
+		case f.filled:
+			if err := e.fallback(f.node, f.fallback, depth+1); err != nil {
 				return err
 			}
 			e.path.Pop()
@@ -275,7 +277,7 @@ func (e *encoder) record(n *node, v any, depth int) error {
 		return nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(members)) {
-		if !slices.ContainsFunc(n.fields, func(f field) bool { return f.name == name }) {
+		if n.find(name) < 0 {
 			e.path.Member(name)
 			return e.path.Errorf("is not in the schema")
 		}
@@ -291,8 +293,9 @@ func (e *encoder) fallback(n *node, v any, depth int) error {
 	begin, steps := len(e.out), e.path
 	for i, b := range n.branches {
 		e.varint(int64(i))
-		if e.value(b, v, depth+1) == nil {
-			return nil
+		var over *codec.LimitError
+		if err := e.value(b, v, depth+1); err == nil || errors.As(err, &over) {
+			return err //nolint:wrapcheck // of this package
 		}
 		e.out, e.path = e.out[:begin], steps
 	}
@@ -328,10 +331,13 @@ func isSame(wrapper map[string]any, inner any) bool {
 func (e *encoder) choose(n *node, v any) (branch int, inner any, err error) {
 	if wrapper, ok := v.(map[string]any); ok && len(wrapper) == 1 {
 		for name, inner := range wrapper {
-			if i := n.branch(name); i >= 0 {
+			if i := n.find(name); i >= 0 {
 				return i, inner, nil
 			}
 		}
+	}
+	if e.steps -= len(n.branches) / 8; e.steps <= 0 {
+		return 0, nil, &codec.LimitError{Kind: codec.TooLarge}
 	}
 	var found []int
 	for i, b := range n.branches {

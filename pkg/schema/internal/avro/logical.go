@@ -34,7 +34,7 @@ func logicalOf(n *node, name string) logical {
 	switch n.kind {
 	case bytesKind, fixed:
 		switch {
-		case name == "decimal" && n.precision > 0:
+		case name == "decimal" && n.precision > 0 && n.scale >= 0:
 			return decimal
 		case name == "uuid" && n.kind == fixed && n.size == len(uuid.Nil):
 			return uuidLogical
@@ -177,6 +177,9 @@ func appendDecimal(dst, b []byte, scale int) ([]byte, error) {
 
 // parseDecimal returns a decimal in two's complement, as short as possible.
 func parseDecimal(text string, n *node) ([]byte, error) {
+	if n.scale > maxDecimal {
+		return nil, errDecimal
+	}
 	whole, fraction, _ := strings.Cut(strings.TrimPrefix(text, "-"), ".")
 	if whole == "" || len(text) > maxDecimal || strings.Trim(whole+fraction, "0123456789") != "" {
 		return nil, errors.New("must be a decimal number such as \"12.50\"")

@@ -11,9 +11,10 @@
 package avro
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
+	"slices"
 	"strings"
 
 	"github.com/twmb/avro"
@@ -65,13 +66,16 @@ type node struct {
 
 	branches []*node
 	wrapped  bool // a value of this union names its branch, unless it is null
+
+	position map[string]int // position of each field, symbol and branch, by name
 }
 
 type field struct {
 	name     string
 	quoted   []byte // "name":
 	node     *node
-	fallback []byte // default value as JSON; nil: none
+	filled   bool // there is a default
+	fallback any  // the default, as codec.Value returns it
 }
 
 // Parse parses a schema. References are the schemas that it refers to, those without references first.
@@ -79,7 +83,19 @@ func Parse(schema string, references []string) (*Schema, error) {
 	var cache avro.SchemaCache
 	c := compiler{types: map[string]*node{}}
 	for _, text := range append(references[:len(references):len(references)], schema) {
-		parsed, err := cache.Parse(text, avro.WithLaxNames(nil))
+		document, err := codec.Value([]byte(text))
+		if err != nil {
+			return nil, errors.New("parse the Avro schema: it is not JSON")
+		}
+		if c.names += fullNames(document, 0); c.names > maxNames {
+			return nil, errNames
+		}
+		hideDefaults(document)
+		plain, err := json.Marshal(document)
+		if err != nil {
+			return nil, fmt.Errorf("parse the Avro schema: %w", err)
+		}
+		parsed, err := cache.Parse(string(plain), avro.WithLaxNames(nil))
 		if err != nil {
 			return nil, fmt.Errorf("parse the Avro schema: %w", err)
 		}
@@ -87,6 +103,9 @@ func Parse(schema string, references []string) (*Schema, error) {
 		if c.root, err = c.compile(root, "", 0); err != nil {
 			return nil, err
 		}
+	}
+	for _, n := range c.named {
+		n.findPositions()
 	}
 	for _, u := range c.unions {
 		u.wrapped = ambiguous(u.branches)
@@ -97,10 +116,65 @@ func Parse(schema string, references []string) (*Schema, error) {
 // Name returns the full name of the schema's type.
 func (s *Schema) Name() string { return s.name }
 
+// findPositions is called when all branches have their types.
+func (n *node) findPositions() {
+	n.position = make(map[string]int, len(n.fields)+len(n.symbols)+len(n.branches))
+	for i, f := range n.fields {
+		n.position[f.name] = i
+	}
+	for i, name := range n.symbols {
+		n.position[name] = i
+	}
+	for i, b := range slices.Backward(n.branches) {
+		if b.kind != null {
+			n.position[b.name] = i
+		}
+	}
+}
+
+// find returns the position of a field, symbol or branch; -1 for none.
+func (n *node) find(name string) int {
+	if i, ok := n.position[name]; ok {
+		return i
+	}
+	return -1
+}
+
 type compiler struct {
 	types  map[string]*node
 	unions []*node
+	named  []*node // those with positions
 	root   *node
+	names  int
+}
+
+// maxNames is how many bytes the full names of all types may have: a long namespace makes them many thousand times as
+// long as their schema.
+const maxNames = 16 << 20
+
+var errNames = fmt.Errorf("the full names of the Avro schema have more than %d bytes", maxNames)
+
+// fullNames returns about how many bytes the full names of a schema have.
+func fullNames(v any, namespace int) (sum int) {
+	switch v := v.(type) {
+	case string:
+		return namespace + len(v)
+	case []any:
+		for _, item := range v {
+			sum += fullNames(item, namespace)
+		}
+	case map[string]any:
+		if name, ok := v["namespace"].(string); ok {
+			namespace = len(name)
+		}
+		if name, ok := v["name"].(string); ok {
+			namespace = max(namespace, strings.LastIndexByte(name, '.'))
+		}
+		for _, item := range v {
+			sum += fullNames(item, namespace)
+		}
+	}
+	return sum
 }
 
 const maxNesting = 1000
@@ -123,6 +197,9 @@ func (c *compiler) compile(s *avro.SchemaNode, namespace string, depth int) (*no
 	}
 	n := &node{kind: k, name: s.Type, symbols: s.Symbols, size: s.Size, precision: s.Precision, scale: s.Scale}
 	n.logical = logicalOf(n, s.LogicalType)
+	if k == record || k == enum || k == union {
+		c.named = append(c.named, n)
+	}
 	if s.Name != "" {
 		n.name = fullName(s.Namespace, s.Name)
 		if defined := c.types[n.name]; defined != nil && len(s.Fields) == 0 && len(s.Symbols) == 0 && k != fixed {
@@ -162,14 +239,48 @@ func (c *compiler) children(n *node, s *avro.SchemaNode, namespace string, depth
 			if f.node, err = c.compile(&s.Fields[i].Type, namespace, depth); err != nil {
 				return err
 			}
-			if s.Fields[i].HasDefault {
-				f.fallback = appendDefault(nil, s.Fields[i].Default)
+			if value, ok := s.Fields[i].Props[defaultName].(string); ok {
+				if f.fallback, err = codec.Value([]byte(value)); err != nil {
+					return err
+				}
+				f.filled = true
 			}
 			n.fields = append(n.fields, f)
 		}
 	default: // other kinds contain no types
 	}
 	return nil
+}
+
+// defaultName is the property that has the JSON of a field's default.
+const defaultName = "dlq-manager.default"
+
+// hideDefaults hides the defaults of fields from the library, which encodes them: in a short schema of records that
+// contain each other they can have 2^100 bytes.
+func hideDefaults(v any) {
+	switch v := v.(type) {
+	case []any:
+		for _, item := range v {
+			hideDefaults(item)
+		}
+	case map[string]any:
+		fields, _ := v["fields"].([]any)
+		for _, f := range fields {
+			f, ok := f.(map[string]any)
+			if !ok {
+				continue
+			}
+			delete(f, defaultName)
+			if value, has := f["default"]; has {
+				text, _ := json.Marshal(value) // it was JSON
+				f[defaultName] = string(text)
+				delete(f, "default")
+			}
+		}
+		for _, item := range v {
+			hideDefaults(item)
+		}
+	}
 }
 
 func fullName(namespace, name string) string {
@@ -180,47 +291,4 @@ func fullName(namespace, name string) string {
 		return name
 	}
 	return namespace + "." + name
-}
-
-// appendDefault appends a default value, as the library returns it, as JSON.
-func appendDefault(dst []byte, v any) []byte {
-	switch v := v.(type) {
-	case nil:
-		return append(dst, "null"...)
-	case bool:
-		return strconv.AppendBool(dst, v)
-	case int32:
-		return strconv.AppendInt(dst, int64(v), 10)
-	case int64:
-		return strconv.AppendInt(dst, v, 10)
-	case float32:
-		return appendFloat(dst, float64(v), 32)
-	case float64:
-		return appendFloat(dst, v, 64)
-	case string:
-		return codec.AppendString(dst, v)
-	case []byte:
-		return appendBytes(dst, v)
-	case []any:
-		dst = append(dst, '[')
-		for i, item := range v {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = appendDefault(dst, item)
-		}
-		return append(dst, ']')
-	case map[string]any:
-		dst = append(dst, '{')
-		first := true
-		for name, item := range v {
-			if !first {
-				dst = append(dst, ',')
-			}
-			first = false
-			dst = appendDefault(append(codec.AppendString(dst, name), ':'), item)
-		}
-		return append(dst, '}')
-	}
-	return append(dst, "null"...)
 }

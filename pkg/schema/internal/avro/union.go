@@ -57,8 +57,8 @@ func ambiguous(branches []*node) bool {
 				return true
 			}
 		case record:
-			for _, f := range b.fields {
-				if names[f.name] {
+			for name := range names { // at most one of each class
+				if b.find(name) >= 0 {
 					return true
 				}
 			}
@@ -66,13 +66,4 @@ func ambiguous(branches []*node) bool {
 		}
 	}
 	return false
-}
-
-func (n *node) branch(name string) int {
-	for i, b := range n.branches {
-		if b.name == name && b.kind != null {
-			return i
-		}
-	}
-	return -1
 }

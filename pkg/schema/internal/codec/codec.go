@@ -38,17 +38,27 @@ func (e *LimitError) Error() string {
 	return "the decoded value is larger than the limit"
 }
 
-// Path is a path of names and indexes, as a stack.
-type Path struct{ steps []string }
+// Path is a path of names and indexes, as a stack. It becomes text only in an error.
+type Path struct{ steps []step }
+
+type step struct {
+	name  string // of a member
+	index int    // of an element; else one of the constants below
+}
+
+const (
+	memberStep = -1
+	entryStep  = -2
+)
 
 // Member adds the name of a member.
-func (p *Path) Member(name string) { p.steps = append(p.steps, member(name)) }
+func (p *Path) Member(name string) { p.steps = append(p.steps, step{name, memberStep}) }
 
 // Element adds an index.
-func (p *Path) Element(i int) { p.steps = append(p.steps, "["+strconv.Itoa(i)+"]") }
+func (p *Path) Element(i int) { p.steps = append(p.steps, step{"", i}) }
 
 // Entry adds a step into a map. It leaves out the key, because the key is part of the value.
-func (p *Path) Entry() { p.steps = append(p.steps, "[*]") }
+func (p *Path) Entry() { p.steps = append(p.steps, step{"", entryStep}) }
 
 // Pop removes the last step.
 func (p *Path) Pop() { p.steps = p.steps[:len(p.steps)-1] }
@@ -60,22 +70,43 @@ func (p *Path) Errorf(format string, args ...any) error {
 
 // String returns the path in the form that searches accept.
 func (p *Path) String() string {
-	text := "$" + strings.Join(p.steps, "")
-	if len(text) > maxPath {
-		return text[:maxPath] + "…"
+	text := "$"
+	for _, s := range p.steps {
+		switch s.index {
+		case memberStep:
+			text += member(Clip(s.name, maxPath))
+		case entryStep:
+			text += "[*]"
+		default:
+			text += "[" + strconv.Itoa(s.index) + "]"
+		}
+		if len(text) > maxPath {
+			break
+		}
 	}
-	return text
+	return Clip(text, maxPath)
+}
+
+// Clip shortens a text to a number of bytes, without cutting a character.
+func Clip(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	for most > 0 && !utf8.RuneStart(text[most]) {
+		most--
+	}
+	return text[:most] + "…"
 }
 
 const maxPath = 512
 
 // Listed returns the first names of a list.
 func Listed(names []string) string {
-	const most = 20
+	const most, longest = 20, 1000
 	if len(names) > most {
-		return strings.Join(names[:most], ", ") + ", …"
+		return Clip(strings.Join(names[:most], ", "), longest) + ", …"
 	}
-	return strings.Join(names, ", ")
+	return Clip(strings.Join(names, ", "), longest)
 }
 
 func member(name string) string {

@@ -1,9 +1,15 @@
 // Package jsonschema checks JSON values against a JSON Schema.
+//
+// Reading order:
+//   - schema.go: a compiled schema, and the check
+//   - limits.go: which schemas are compiled, and how much work a check may be
 package jsonschema
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 
@@ -12,40 +18,72 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/codec"
 )
 
-// Schema is a compiled schema. It is immutable and safe for concurrent use.
-type Schema struct{ compiled *jsonschema.Schema }
+// Schema is a compiled schema. It is safe for concurrent use.
+type Schema struct {
+	quick, full *jsonschema.Schema // quick has only one error, without its path
+	meter       *meter
+	large       error // why the schema is not compiled: its values can be shown, but not checked
+}
 
-const base = "schema:///main.json"
+const (
+	base  = "schema:///main.json"
+	quick = "schema:///quick.json"
+)
+
+// wrapper asks the library for an answer without details: the tree of all errors could be many times as large as the
+// value.
+var wrapper = map[string]any{"if": map[string]any{"$ref": base}, "else": false}
 
 // Parse compiles a schema. References are the texts of the schemas that it refers to, by the names that it uses for
 // them. Nothing else is loaded: neither files nor addresses.
 func Parse(schema string, references map[string]string) (*Schema, error) {
-	compiler := jsonschema.NewCompiler()
-	compiler.DefaultDraft(jsonschema.Draft7)
-	compiler.UseLoader(loader(references))
+	c := census{}
+	loads := loader{}
+	for name, text := range references {
+		document, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+		if err != nil {
+			continue // an error only for a schema that uses it
+		}
+		c.count(document, 0)
+		loads[name] = document
+	}
 	document, err := jsonschema.UnmarshalJSON(strings.NewReader(schema))
 	if err != nil {
 		return nil, errors.New("the JSON Schema is not JSON")
 	}
-	if err := compiler.AddResource(base, document); err != nil {
+	if c.count(document, 0); c.tooLarge() {
+		return &Schema{large: errLarge}, nil
+	}
+	s := &Schema{meter: &meter{programs: maxProgram}}
+	compiler := jsonschema.NewCompiler()
+	compiler.DefaultDraft(jsonschema.Draft7)
+	compiler.UseLoader(loads)
+	compiler.UseRegexpEngine(s.meter.compile)
+	if err := errors.Join(compiler.AddResource(base, document), compiler.AddResource(quick, wrapper)); err != nil {
 		return nil, fmt.Errorf("compile the JSON Schema: %w", err)
 	}
-	compiled, err := compiler.Compile(base)
-	if err != nil {
+	if s.full, err = compiler.Compile(base); err == nil {
+		s.quick, err = compiler.Compile(quick)
+	}
+	switch {
+	case s.meter.programs < 0:
+		return &Schema{large: errLarge}, nil
+	case err != nil:
 		return nil, fmt.Errorf("compile the JSON Schema: %w", err)
 	}
-	return &Schema{compiled}, nil
+	s.meter.attach(reflect.ValueOf(s.quick), map[*jsonschema.Schema]bool{})
+	return s, nil
 }
 
 // loader finds references by their name. The compiler asks for a name after resolving it against the address of the
 // schema.
-type loader map[string]string
+type loader map[string]any
 
 // Load implements the library's URLLoader.
 func (l loader) Load(url string) (any, error) {
-	for name, text := range l {
+	for name, document := range l {
 		if url == name || url == "schema:///"+strings.TrimPrefix(name, "/") {
-			return jsonschema.UnmarshalJSON(strings.NewReader(text))
+			return document, nil
 		}
 	}
 	return nil, errors.New("the schema has no such reference")
@@ -53,15 +91,21 @@ func (l loader) Load(url string) (any, error) {
 
 // Check reports whether a JSON value fits. The error is *codec.Error, which names the first value that does not.
 func (s *Schema) Check(text []byte) error {
-	v, err := jsonschema.UnmarshalJSON(strings.NewReader(string(text)))
+	if s.large != nil {
+		return &codec.Error{Path: "$", Reason: s.large.Error()}
+	}
+	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
 		return &codec.Error{Path: "$", Reason: "is not JSON"}
 	}
+	if c := (census{}); !c.countNumbers(v) {
+		return &codec.Error{Path: "$", Reason: "has a number of more than 1000 digits"}
+	}
+	if err := s.meter.run(s.quick, v, minSteps+len(text)); err == nil || errors.Is(err, errWork) {
+		return err
+	}
 	var invalid *jsonschema.ValidationError
-	switch err := s.compiled.Validate(v); {
-	case err == nil:
-		return nil
-	case !errors.As(err, &invalid):
+	if err := s.meter.run(s.full, v, explainSteps); !errors.As(err, &invalid) {
 		return &codec.Error{Path: "$", Reason: "does not fit the JSON Schema"}
 	}
 	for len(invalid.Causes) > 0 {
@@ -75,5 +119,5 @@ func (s *Schema) Check(text []byte) error {
 			path.Member(step)
 		}
 	}
-	return path.Errorf("does not fit the JSON Schema: %s", strings.Join(invalid.ErrorKind.KeywordPath(), "/"))
+	return path.Errorf("does not fit the JSON Schema: %s", codec.Clip(strings.Join(invalid.ErrorKind.KeywordPath(), "/"), 200))
 }

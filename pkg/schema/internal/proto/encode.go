@@ -26,7 +26,7 @@ func (s *Schema) Encode(indexes []int, text, original []byte, limit int) ([]byte
 		return nil, s.explain(descriptor, text)
 	}
 	if original != nil {
-		if before, err := s.read(indexes, original); err == nil {
+		if before, err := s.read(descriptor, original); err == nil {
 			keepUnknown(m, before)
 		}
 	}
@@ -85,23 +85,30 @@ func keepInList(after, before protoreflect.List) {
 		}
 		return
 	}
+	same := map[string][]int{} // elements of before by their known fields
+	for j := range before.Len() {
+		key := known(before.Get(j).Message())
+		same[key] = append(same[key], j)
+	}
 	next := 0
 	for i := range after.Len() {
-		for j := next; j < before.Len(); j++ {
-			if sameKnown(after.Get(i).Message(), before.Get(j).Message()) {
-				keepUnknown(after.Get(i).Message(), before.Get(j).Message())
-				next = j + 1
-				break
-			}
+		key := known(after.Get(i).Message())
+		for len(same[key]) > 0 && same[key][0] < next {
+			same[key] = same[key][1:]
+		}
+		if len(same[key]) > 0 {
+			next = same[key][0] + 1
+			keepUnknown(after.Get(i).Message(), before.Get(next-1).Message())
 		}
 	}
 }
 
-// sameKnown reports whether two messages are equal without their unknown fields.
-func sameKnown(a, b protoreflect.Message) bool {
-	known := proto.Clone(b.Interface())
-	dropUnknown(known.ProtoReflect())
-	return proto.Equal(a.Interface(), known)
+// known returns a key of a message without its unknown fields.
+func known(m protoreflect.Message) string {
+	m = proto.Clone(m.Interface()).ProtoReflect()
+	dropUnknown(m)
+	key, _ := proto.MarshalOptions{Deterministic: true, AllowPartial: true}.Marshal(m.Interface())
+	return string(key)
 }
 
 func dropUnknown(m protoreflect.Message) {

@@ -2,6 +2,7 @@ package proto
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -19,8 +20,8 @@ func (s *Schema) explain(descriptor protoreflect.MessageDescriptor, text []byte)
 	if err != nil {
 		return err
 	}
-	x := explainer{schema: s}
-	if err := x.message(descriptor, v); err != nil {
+	x := explainer{schema: s, work: maxWork * len(text)}
+	if err := x.search(descriptor, v); err != nil {
 		return err
 	}
 	return &codec.Error{Path: "$", Reason: "does not fit " + string(descriptor.FullName())}
@@ -29,6 +30,23 @@ func (s *Schema) explain(descriptor protoreflect.MessageDescriptor, text []byte)
 type explainer struct {
 	schema *Schema
 	path   codec.Path
+	work   int // bytes that may still be parsed: each level parses what is below it
+}
+
+const maxWork = 20
+
+var errWork = errors.New("the search for the field takes too long")
+
+// search finds the field, or as much of its path as the work allows.
+func (x *explainer) search(descriptor protoreflect.MessageDescriptor, v any) (err error) {
+	defer func() {
+		if fault := recover(); fault == errWork { //nolint:errorlint // a panic's value
+			err = x.path.Errorf("does not fit the schema")
+		} else if fault != nil {
+			panic(fault)
+		}
+	}()
+	return x.message(descriptor, v)
 }
 
 func (x *explainer) message(descriptor protoreflect.MessageDescriptor, v any) error {
@@ -56,6 +74,9 @@ func (x *explainer) message(descriptor protoreflect.MessageDescriptor, v any) er
 // fits reports whether a message that has only this member is valid.
 func (x *explainer) fits(descriptor protoreflect.MessageDescriptor, name string, v any) bool {
 	text, err := json.Marshal(map[string]any{name: v})
+	if x.work -= len(text); x.work < 0 {
+		panic(errWork)
+	}
 	return err == nil && x.schema.unmarshal(text, dynamicpb.NewMessage(descriptor)) == nil
 }
 

@@ -2,6 +2,7 @@
 //
 // Reading order:
 //   - schema.go: a compiled schema, and the message that a value names
+//   - limits.go: which schemas are compiled, and which messages are read
 //   - decode.go: binary to JSON
 //   - encode.go: JSON to binary; unknown fields survive
 //   - explain.go: which field does not fit
@@ -17,6 +18,8 @@ import (
 	"time"
 
 	"github.com/bufbuild/protocompile"
+	"github.com/bufbuild/protocompile/parser"
+	"github.com/bufbuild/protocompile/reporter"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
@@ -44,22 +47,24 @@ func Parse(schema string, references map[string]string) (*Schema, error) {
 	for name, text := range references {
 		sources[name] = text
 	}
-	sources[mainFile] = schema
 	for name, text := range builtin {
 		if _, given := sources[name]; !given {
 			sources[name] = text
 		}
 	}
+	main, err := open(mainFile, schema)
+	if err != nil {
+		return nil, fmt.Errorf("compile the Protobuf schema: %w", err)
+	}
 	resolver := protocompile.ResolverFunc(func(path string) (protocompile.SearchResult, error) {
+		if path == mainFile {
+			return main, nil
+		}
 		text, ok := sources[path]
 		if !ok {
 			return protocompile.SearchResult{}, protoregistry.NotFound
 		}
-		if file := decodeFile(text); file != nil {
-			file.Name = proto.String(path)
-			return protocompile.SearchResult{Proto: file}, nil
-		}
-		return protocompile.SearchResult{Source: strings.NewReader(text)}, nil
+		return open(path, text)
 	})
 	ctx, cancel := context.WithTimeout(context.Background(), compileTimeout)
 	defer cancel()
@@ -73,6 +78,44 @@ func Parse(schema string, references map[string]string) (*Schema, error) {
 		return nil, fmt.Errorf("compile the Protobuf schema: %w", err)
 	}
 	return &Schema{file: files[0], types: dynamicpb.NewTypes(registry)}, nil
+}
+
+// open parses a file, and refuses one that is small but large when it is compiled.
+func open(path, text string) (found protocompile.SearchResult, err error) {
+	file := decodeFile(text)
+	if file != nil {
+		file.Name = proto.String(path)
+		found.Proto = file
+	} else {
+		if err := lex(text); err != nil {
+			return found, err
+		}
+		handler := reporter.NewHandler(nil)
+		parsed, err := parser.Parse(path, strings.NewReader(text), handler)
+		if err != nil {
+			return found, err //nolint:wrapcheck // it names the file and the line
+		}
+		if found.ParseResult, err = parser.ResultFromAST(parsed, true, handler); err != nil {
+			return found, err //nolint:wrapcheck // it names the file and the line
+		}
+		file = found.ParseResult.FileDescriptorProto()
+	}
+	if len(file.GetDependency()) > maxImports {
+		return protocompile.SearchResult{}, errImports
+	}
+	c := census{}
+	if err := c.messages(file.GetMessageType(), len(file.GetPackage()), 0); err != nil {
+		return protocompile.SearchResult{}, err
+	}
+	c.enums(file.GetEnumType(), len(file.GetPackage()))
+	c.fields(file.GetExtension(), len(file.GetPackage()))
+	for _, s := range file.GetService() {
+		at := c.name(len(file.GetPackage()), s.GetName())
+		for _, m := range s.GetMethod() {
+			c.name(at, m.GetName())
+		}
+	}
+	return found, c.err()
 }
 
 func register(registry *protoregistry.Files, file protoreflect.FileDescriptor) error {
