@@ -6,8 +6,11 @@ replace github.com/dlq-manager/dlq-manager => ../..
 
 replace github.com/dlq-manager/dlq-manager/clients/go => ../../clients/go
 
+replace github.com/dlq-manager/dlq-manager/integration/registry => ../registry
+
 require (
 	github.com/dlq-manager/dlq-manager v0.0.0
+	github.com/dlq-manager/dlq-manager/integration/registry v0.0.0
 	github.com/lib/pq v1.12.3
 	github.com/prometheus/procfs v0.22.0
 	github.com/twmb/franz-go v1.22.2
@@ -16,9 +19,12 @@ require (
 )
 
 require (
+	github.com/bufbuild/protocompile v0.14.1 // indirect
+	github.com/jhump/protoreflect/v2 v2.0.0 // indirect
 	github.com/klauspost/compress v1.20.3 // indirect
 	github.com/pierrec/lz4/v4 v4.1.33 // indirect
 	github.com/segmentio/kafka-go v0.4.51 // indirect
 	github.com/twmb/franz-go/pkg/kmsg v1.15.0 // indirect
 	golang.org/x/sys v0.48.0 // indirect
+	google.golang.org/protobuf v1.36.12 // indirect
 )

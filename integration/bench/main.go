@@ -64,6 +64,7 @@ const (
 	recordsToConnect = 200_000
 	recordsToArchive = 100_000
 	recordsToCopy    = 100_000 // per number of connections
+	recordsToDecode  = 100_000
 )
 
 // count scales n.
