@@ -47,7 +47,7 @@ type Config struct {
 type TokenConfig struct {
 	Name      string        `mapstructure:"name" yaml:"name"`             // name of the principal
 	SHA256    string        `mapstructure:"sha256" yaml:"sha256"`         // hash of the whole token, 64 hex digits
-	ExpiresAt string        `mapstructure:"expires_at" yaml:"expires_at"` // RFC 3339, in quotes
+	ExpiresAt string        `mapstructure:"expires_at" yaml:"expires_at"` // time in RFC 3339, in quotes
 	Grants    []GrantConfig `mapstructure:"grants" yaml:"grants"`
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
-// The phases of a server, in order; it never returns to an earlier one.
+// The phases of a server, in order; a server never returns to an earlier phase.
 const (
 	starting int32 = iota
 	ready
@@ -26,21 +26,21 @@ const (
 // Server answers requests. It is safe for concurrent use.
 type Server struct {
 	cfg       Config
-	store     Store    // nil: probes only
+	store     Store    // nil: the server has no API, only probes
 	db        Database // nil: the store has no database
-	redriver  Redriver // nil: probes only
+	redriver  Redriver // nil: the server has no API, only probes
 	dialects  Dialects
 	masks     Masks
 	derived   DerivedMasks
 	fetcher   Fetcher   // nil: values that are not stored are not available
-	inspector Inspector // nil: the cluster is unknown
-	topics    Topics    // nil: no topic is known to exist or not to exist
+	inspector Inspector // nil: the state of the Kafka cluster is unknown
+	topics    Topics    // nil: it is not known which topics exist
 	targets   Targets   // nil: targets of redirects are not checked
 	origins   Origins
 	signer    *auth.Signer
 	schemas   Schemas // nil: nothing is decoded
 
-	notFound, notAllowed http.Handler // pages for browsers; nil: JSON
+	notFound, notAllowed http.Handler // pages for browsers; nil: browsers get JSON
 
 	logger *zap.Logger
 

@@ -214,7 +214,7 @@ func TestMetrics(t *testing.T) {
 		`dlq_http_requests_total{code="404",method="other",route="unmatched"} 1`,
 		`dlq_http_requests_total{code="405",method="DELETE",route="unmatched"} 1`,
 		`dlq_http_request_duration_seconds_count{method="GET",route="/api/v1/dlq/messages/{id}"} 2`,
-		`dlq_http_requests_in_flight 1`, // this request itself
+		`dlq_http_requests_in_flight 1`, // the request in flight is this request itself
 	)
 	wantWithout(t, f.do("GET", "/metrics", ""), "secret-name", "BREW", "/some/where") // clients chose these names
 }
