@@ -65,7 +65,7 @@ type OIDCConfig struct {
 	CAFile   string `mapstructure:"ca_file"`  // PEM file of the issuer's certificate authority; "": the system's
 	// Algorithms are the accepted signature algorithms. Those with shared secrets are never accepted.
 	Algorithms []string      `mapstructure:"algorithms"`
-	Leeway     time.Duration `mapstructure:"leeway"`  // maximum difference of clocks
+	Leeway     time.Duration `mapstructure:"leeway"`  // accepted difference between the clocks of issuer and program
 	Timeout    time.Duration `mapstructure:"timeout"` // time limit of a request to the issuer
 	// NameClaim is the claim with the principal's name; without it sub is used. RolesClaim is the claim with the values
 	// that Grants are compared with. Dots in a name lead into objects.

@@ -16,7 +16,7 @@ type Config struct {
 	Host string `mapstructure:"host"`
 	Port int    `mapstructure:"port"`
 
-	// MetricsPort serves only /metrics; 0 serves it at Port with the other routes.
+	// MetricsPort is a port that serves only /metrics. With 0, Port serves /metrics together with the other routes.
 	MetricsPort int `mapstructure:"metrics_port"`
 
 	// Hosts are globs of the host names that the server accepts while auth.mode is none; addresses and localhost are

@@ -198,7 +198,7 @@ func matrixFixture(t *testing.T, p auth.Principal) *fixture {
 	return f.guarded(p)
 }
 
-// place says whether a request concerns an object of the caller's own topic or of another topic.
+// place has the objects of a request: those of the caller's own topic, or those of another topic.
 type place struct {
 	name                              string
 	topic                             string

@@ -145,7 +145,8 @@ func newServer(cfg Config, checks []Check, registry *prometheus.Registry, logger
 		dialects: noDialects{}, masks: noMasks{}, derived: noMasks{}, origins: allDeclared{},
 	}
 	s.health = newHealth(checks, func() bool { return s.phase.Load() == ready }, logger)
-	// Validate has already reported entries that cannot be read; without valid entries nothing is trusted.
+	// Config.Validate has already reported entries that cannot be read, so errors are ignored here. Entries that cannot
+	// be read are not trusted.
 	hosts, _ := parseHosts(cfg.Hosts)
 	proxies, _ := parseProxies(cfg.TrustedProxies)
 	s.instrumentation = &instrumentation{
@@ -164,7 +165,7 @@ func newServer(cfg Config, checks []Check, registry *prometheus.Registry, logger
 // SetReady opens the API, unless the server already drains.
 func (s *Server) SetReady() { s.phase.CompareAndSwap(starting, ready) }
 
-// Handler returns everything that the server answers.
+// Handler returns the handler of all routes and mounted pages.
 func (s *Server) Handler() http.Handler {
 	a, o := s.authentication, s.instrumentation
 	return o.observe(o.recovered(a.expectedHost(a.sameSite(s.router))))

@@ -257,8 +257,8 @@ func TestProbesAlone(t *testing.T) {
 	wantEnvelope(t, f.do("GET", "/api/v1/dlq/orders", ""), 404)
 }
 
-// Over a real connection: the answer to HEAD has no body, an oversized body is
-// refused, and "OPTIONS *" is nothing special.
+// Over a real connection, the answer to HEAD has no body, an oversized body is refused, and "OPTIONS *" is answered
+// like any unknown route.
 func TestServe_Wire(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA)).open()

@@ -48,7 +48,8 @@ type Redrive struct {
 	SearchedUntil **string `json:"searched_until,omitempty"`
 }
 
-// Selection shows the selection. Ids are left out: there may be ten thousand, and the items have them.
+// Selection shows the selection. Ids are left out, because there may be ten thousand; the list of the redrive's items
+// has them.
 type Selection struct {
 	By     string  `json:"by"` // "ids" or "filter"
 	Filter *Filter `json:"filter"`
