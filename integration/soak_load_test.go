@@ -85,8 +85,8 @@ func (s *soak) produce(ctx context.Context, random *rand.Rand) {
 	}
 }
 
-// write returns false when ctx has ended. Records without an acknowledgement by then may be in
-// Kafka or not; the log shows it at the end.
+// write returns false when ctx has ended. Records that Kafka has not acknowledged by then may be in the topic or not;
+// at the end, the test reads the topic's log to find out.
 func (s *soak) write(ctx context.Context, batch ...*kgo.Record) bool {
 	for _, result := range s.kafka.client.ProduceSync(ctx, batch...) {
 		if result.Err == nil {
@@ -215,8 +215,8 @@ func (o *operator) some(status string, n int) []found {
 	return list[:min(n, len(list))]
 }
 
-// retry sends one message, and repeats the same request when the outcome is unknown. After a
-// success, the end of the test expects the record.
+// retry sends one message, and repeats the same request when the outcome is unknown. After a success, the test checks
+// at its end that the record is in its topic.
 func (o *operator) retry(what, body string) {
 	for _, m := range o.some("PENDING", 1) {
 		key := fmt.Sprintf("soak-%d-%d", o.random.Uint64(), o.n)

@@ -139,9 +139,9 @@ func textOf(attributes []*commonpb.KeyValue, key string) string {
 	return ""
 }
 
-// TestTracesOfALetterAndItsRetry follows a dead letter that is part of a trace through both
-// programs: their work has separate traces, linked to that one, and the published record carries
-// its original trace.
+// TestTracesOfALetterAndItsRetry follows a dead letter that is part of a trace through both programs: the work of both
+// programs has traces of its own, which are linked to the dead letter's trace, and the published record has the same
+// trace headers as the dead letter.
 func TestTracesOfALetterAndItsRetry(t *testing.T) {
 	t.Parallel()
 	c := newTraceCollector(t)

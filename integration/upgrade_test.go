@@ -57,7 +57,7 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	api.waitReady()
 	ingester.waitReady()
 	asking.at(api)
-	l.produce(1000, nil) // by both
+	l.produce(1000, nil) // the old and the new ingester share the work
 	id := l.begin(oldAPI)
 	oldIngester.stop()
 	asking.notAt(oldAPI)
@@ -206,7 +206,8 @@ func (s *system) startFrom(dir, name string) *process {
 		Path: filepath.Join(dir, name), Config: s.config, Env: impatient(), Dir: s.t.TempDir(),
 	})
 	check.NoError(s.t, err)
-	// Not named "api": the current document does not describe the old program.
+	// The name must not be "api": the answers of a process with this name are compared with the current API document,
+	// which does not describe the old program.
 	p := &process{t: s.t, name: "old " + name, program: started, url: started.URL, log: started.Log, done: started.Done()}
 	s.t.Cleanup(func() {
 		p.kill()

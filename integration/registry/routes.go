@@ -90,7 +90,7 @@ func (r *Registry) subjectConfig(req *http.Request) (any, error) {
 	return map[string]string{"compatibilityLevel": level}, nil
 }
 
-// setSubjectConfig keeps the level and does nothing else with it.
+// setSubjectConfig stores the compatibility level of a subject. The registry does not use it.
 func (r *Registry) setSubjectConfig(req *http.Request) (any, error) {
 	var body struct {
 		Compatibility string `json:"compatibility"`

@@ -32,7 +32,7 @@ type version struct {
 	deleted bool
 }
 
-// store holds schemas and subjects. Its user locks it.
+// store holds schemas and subjects. Callers must lock it.
 type store struct {
 	schemas  []*schema // the schema with the id n has the index n-1
 	subjects map[string][]*version

@@ -13,9 +13,9 @@ import (
 
 const springWrapper = "org.springframework.kafka.listener.ListenerExecutionFailedException"
 
-// springHeaders returns the headers of Spring's DeadLetterPublishingRecoverer: those of the record,
-// then the position, added to earlier ones, then the exception, in place of an earlier one. Numbers
-// are binary, big-endian. listener is the method that failed.
+// springHeaders returns the headers of Spring's DeadLetterPublishingRecoverer: those of the record, then the position,
+// added to earlier positions, then the exception, in place of an earlier exception. Numbers are binary, big-endian.
+// listener is the method that failed.
 func springHeaders(group, listener string) func(*kgo.Record, *failure) []kgo.RecordHeader {
 	return func(rec *kgo.Record, f *failure) []kgo.RecordHeader {
 		thrown := &throwable{
@@ -80,7 +80,7 @@ func connectHeaders(connector string) func(*kgo.Record, *failure) []kgo.RecordHe
 	}
 }
 
-// plainHeaders adds the two headers of hand-written code.
+// plainHeaders adds the two headers that an application without a framework's help writes.
 func plainHeaders(rec *kgo.Record, f *failure) []kgo.RecordHeader {
 	return append(slices.Clone(rec.Headers), text("original_topic", rec.Topic), text("error", f.plain))
 }

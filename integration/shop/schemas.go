@@ -67,7 +67,7 @@ func framed(id uint32, value []byte, index ...byte) []byte {
 
 const frame = 5 // bytes of the magic byte and the id
 
-// unframed returns the id and the value; ok is false for other bytes.
+// unframed returns the id and the value; ok is false when the bytes do not begin with an id.
 func unframed(value []byte, indexes int) (id uint32, body []byte, ok bool) {
 	if len(value) < frame+indexes || value[0] != 0 {
 		return 0, nil, false

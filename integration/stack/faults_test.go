@@ -70,7 +70,7 @@ func pauses(t *testing.T, s *Stack) {
 // first are not.
 func TestKafkaBehindAProxy(t *testing.T) {
 	t.Parallel()
-	proxy, err := net.Listen("tcp", loopback+":0") // needs no answers
+	proxy, err := net.Listen("tcp", loopback+":0") // the test needs only an address, so nothing is forwarded
 	check.NoError(t, err)
 	t.Cleanup(func() { proxy.Close() })
 	s := start(t, Options{Kafka: true, KafkaAdvertise: proxy.Addr().String()})

@@ -190,6 +190,6 @@ func (n kafkaNode) server(broker string) *server {
 func clusterID() string {
 	id := make([]byte, 16)
 	rand.Read(id) // never fails
-	id[0] &= 0x7f // the first sixth of the bits is below 32: a capital letter or a to f
+	id[0] &= 0x7f // the first six bits are below 32, which is a capital letter or a to f
 	return base64.RawURLEncoding.EncodeToString(id)
 }

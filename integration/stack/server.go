@@ -82,7 +82,7 @@ func (s *server) ended() error {
 	return fmt.Errorf("ended at once: %w: %s", s.proc.Err(), tail(s.logFile))
 }
 
-// portWasTaken searches the log for the message that every server writes in that case.
+// portWasTaken reports whether the log has the message that every server writes when its port is in use.
 func (s *server) portWasTaken() bool {
 	text, err := os.ReadFile(s.logFile)
 	return err == nil && bytes.Contains(bytes.ToLower(text), []byte("address already in use"))

@@ -145,7 +145,7 @@ func (s *Stack) startBoth(ctx context.Context, wantPostgres, wantKafka bool) err
 
 	var failure error
 	for range 2 {
-		// Only the first failure has its own cause.
+		// Later failures may only be the result of the cancellation after the first one.
 		if err := <-results; err != nil && failure == nil {
 			failure = err
 			cancel()
@@ -201,8 +201,7 @@ func (s *Stack) Brokers() []string { return append([]string(nil), s.brokers...) 
 // without one, and for brokers that Start did not start.
 func (s *Stack) KafkaBehind() string { return s.behind }
 
-// Notes returns one sentence for each server that is not the pinned one. It is empty if all servers
-// are.
+// Notes returns one sentence for each server that is not the pinned one. It is empty if every server is the pinned one.
 func (s *Stack) Notes() []string { return append([]string(nil), s.notes...) }
 
 // Environ returns the servers' addresses in the form KEY=VALUE, for processes that use these

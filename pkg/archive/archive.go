@@ -63,8 +63,8 @@ type Option func(*Archiver)
 // WithClock replaces time.Now for measuring durations.
 func WithClock(now func() time.Time) Option { return func(a *Archiver) { a.now = now } }
 
-// New returns an archiver. The result of a run is in the log and in the store, because the program has often ended
-// before it could be asked.
+// New returns an archiver. The result of a run is written to the log and to the store, because the program has often
+// exited before its metrics could be read.
 func New(cfg Config, store Store, log *zap.Logger, opts ...Option) *Archiver {
 	a := &Archiver{cfg: cfg, store: store, log: log, now: time.Now, pause: notePause}
 	for _, o := range opts {
@@ -74,9 +74,9 @@ func New(cfg Config, store Store, log *zap.Logger, opts ...Option) *Archiver {
 }
 
 // Run performs one run and logs one line about it. When another archiver is running it does nothing, and reports that
-// in the log and the report; that is not an error. A failure to record the run in the store does not stop it. The
-// steps are independent: when one fails the others are still tried, and the error holds every failure. A run that ctx
-// ends reports what it had done.
+// in the log and the report; that is not an error. A failure to record the run in the store does not stop it. The steps
+// are independent: when one fails the others are still tried, and the error holds every failure. When ctx ends during a
+// run, the run reports the work that it has completed.
 func (a *Archiver) Run(ctx context.Context) (Report, error) {
 	began := a.now()
 	unlock, ok, err := a.store.TryLock(ctx)
@@ -138,8 +138,8 @@ func (a *Archiver) purge(ctx context.Context) (int64, error) {
 	return whole + rows, errors.Join(err, failed)
 }
 
-// account logs the line of the run. The line includes the error because the counts explain it; callers log only their
-// exit.
+// account logs one line about the run. The line has both the counts and the error, because the counts show how far a
+// failed run has come; the caller logs only that the program exits.
 func (a *Archiver) account(r Report, err error) {
 	fields := []zap.Field{
 		zap.Int64("partitions", r.Partitions),

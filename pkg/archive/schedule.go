@@ -64,7 +64,7 @@ func parseSchedule(schedule string) (cron.Schedule, error) {
 	return plan, nil
 }
 
-// cronLog logs that a run was skipped; the package's other lines repeat those of a run.
+// cronLog logs that a run was skipped; the cron package's other log lines would only repeat the lines of a run.
 type cronLog struct{ log *zap.Logger }
 
 func (l cronLog) Info(msg string, _ ...any) {

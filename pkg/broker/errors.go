@@ -37,7 +37,8 @@ var (
 	ErrClosed = conn.ErrClosed
 )
 
-// PartitionErrors are the failed partitions of a request; the other results are valid. errors.Is sees all.
+// PartitionErrors are the failed partitions of a request; the other results are valid. errors.Is finds the errors of
+// all partitions.
 type PartitionErrors map[TopicPartition]error
 
 // Error lists the partitions in a fixed order.

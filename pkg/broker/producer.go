@@ -182,7 +182,8 @@ func batchEnd(records []Record, start, limit int) int {
 	return len(records)
 }
 
-// lane serializes the writes to a partition. Only the goroutine whose value is in turn may use its other fields.
+// lane serializes the writes to a partition. Only a goroutine that has put a value into turn may use the other fields,
+// until it takes the value out.
 type lane struct {
 	tp   TopicPartition
 	turn chan struct{}

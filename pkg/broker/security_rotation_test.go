@@ -93,7 +93,7 @@ func TestRotation_FileAfterTheBroker(t *testing.T) {
 	v := newVault(t)
 	v.alter("alice", "second")
 	go func() {
-		<-time.After(300 * time.Millisecond) // the delay of the file
+		<-time.After(300 * time.Millisecond) // the file gets the new password later than the broker
 		_ = os.WriteFile(v.password, []byte("second\n"), 0o600)
 	}()
 	v.wantServed()

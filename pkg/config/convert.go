@@ -87,7 +87,7 @@ func whole(from, to reflect.Value) (any, error) {
 	}
 	fits := false
 	switch {
-	case from.CanUint(): // YAML gives this for what int64 cannot hold
+	case from.CanUint(): // the YAML package returns an unsigned number when int64 is too small for it
 		fits = to.CanUint() && !to.OverflowUint(from.Uint())
 	case !from.CanInt():
 		return nil, fmt.Errorf("%w, not %s", errWhole, kindOf(from.Interface()))

@@ -9,27 +9,29 @@ type dialect struct {
 	anchors [][]string // the dialect claims a record with all headers of any one set, if accept, when set, agrees
 	accept  func(h headers, key []byte) bool
 
-	// configured dialects are the user's, for the dead-letter topics of where. They are tried before all others.
+	// configured dialects are the user's own. They apply to the dead-letter topics that match where, and are tried before
+	// all others.
 	configured bool
 	where      Patterns
 
-	shared      bool // other producers use its anchor's name too, and only accept decides
+	shared      bool // other producers use the name of its anchor too, and only accept distinguishes them
 	weak        bool // used only when no other dialect claims the record
 	newestFirst bool // the producer's headers come before the copied ones, the latest failure first
 	keepsTime   bool // the dead letter has the original record's timestamp
 	topicIDs    bool // the producer may write a topic's id where it has no name
-	// queues: the producer is for another broker. Its queue names are topics only if the cluster has them.
+	// queues means that the producer was made for another kind of broker. The queue names in its headers are topics only
+	// if the cluster has topics of these names.
 	queues bool
 
 	// The position is a tuple: the i-th topic belongs to the i-th partition, offset and timestamp.
 	topic, partition, offset, timestamp string
 
-	// The first header of each list with a value is used. causes are written only for a cause, and are tried before
-	// classes.
+	// Of each list, the first header that has a value is used. The headers of causes are written only when the exception
+	// has a cause; they are tried before those of classes.
 	causes, classes, messages, stacks, groups, attempts []string
 
 	rootInStack  bool // the class and message of the root cause are only in the stack trace
-	groupFollows bool // a known group is written after its hop's topic, so its position identifies its hop
+	groupFollows bool // a known consumer group is written after its hop's topic, so its position identifies the hop
 	// unwrap, when set, extracts a field from a header's value.
 	unwrap func(field, []byte) []byte
 

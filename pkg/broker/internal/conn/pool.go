@@ -26,7 +26,8 @@ import (
 const AnyBroker = -1
 
 const (
-	// brokersTTL is how long a new broker or address may stay unknown: short, because the request is small.
+	// brokersTTL is how long a new broker or address may stay unknown. It can be short, because the request for the
+	// brokers is small.
 	brokersTTL = 2 * time.Second
 
 	// RequestTimeout is the usual time limit of a request.
@@ -169,7 +170,8 @@ func WasSent(err error) bool {
 	return errors.As(err, &sent)
 }
 
-// Send sends a request to a broker once, for at most timeout. Unless WasSent(err), no byte of the request leaves.
+// Send sends a request to a broker once, for at most timeout. After an error for which WasSent returns false, no byte
+// of the request was sent or will be sent.
 func Send[T any](ctx context.Context, p *Pool, broker int32, timeout time.Duration, req protocol.Request[T]) (T, error) {
 	var none T
 	if err := p.Closed(); err != nil {
@@ -177,7 +179,7 @@ func Send[T any](ctx context.Context, p *Pool, broker int32, timeout time.Durati
 	}
 	p.followUser()
 	caller := ctx
-	// Only a deadline ends the work of the connection, so one is always set.
+	// A connection stops its work on a request only at a deadline, so one is always set.
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	request := &call{key: req.Key, broker: broker, exchange: func(rw io.ReadWriter, v protocol.Versions) (any, error) {
@@ -194,8 +196,8 @@ func Send[T any](ctx context.Context, p *Pool, broker int32, timeout time.Durati
 	return res.(answer).value.(T), nil
 }
 
-// CallerError adds the end of the caller's context to the last failure, because a connection's deadline error does not
-// name it.
+// CallerError adds the reason why the caller's context ended to the last failure, because the error of a connection's
+// deadline does not name that reason.
 func CallerError(caller context.Context, err error) error {
 	if caller.Err() != nil && !errors.Is(err, caller.Err()) {
 		return fmt.Errorf("%w: %w", err, caller.Err())

@@ -263,7 +263,7 @@ func newTransactions(aborted []abortedTransaction) *transactions {
 	return &transactions{aborted: aborted, open: map[int64]bool{}}
 }
 
-// counts reports whether consumers receive the records of b: it is no control batch, and not of an aborted
+// counts reports whether consumers receive the records of b: b is neither a control batch nor part of an aborted
 // transaction.
 func (t *transactions) counts(b batch) bool {
 	for len(t.aborted) > 0 && t.aborted[0].first <= b.last {

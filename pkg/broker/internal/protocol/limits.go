@@ -14,7 +14,8 @@ type Limits struct {
 	Headers int
 	// HeaderBytes is the largest sum of the names and values of all headers.
 	HeaderBytes int64
-	// BatchBytes limits a batch's decompressed size, and so the time, not the memory.
+	// BatchBytes limits the decompressed size of a batch, and with it the time to read the batch. It does not limit
+	// memory.
 	BatchBytes int64
 }
 
@@ -35,7 +36,7 @@ const (
 type Defect struct {
 	// Limit is the exceeded limit, one of headers if there are several; "" when it cannot be read.
 	Limit string
-	// Size and SHA256 are those of the whole value, 0 and the hash of nothing for null.
+	// Size and SHA256 are the length and the hash of the whole value; for a null value, 0 and the hash of no bytes.
 	Size   int64
 	SHA256 [sha256.Size]byte
 	// The parts that are missing because of Limit: the key, the value, the last headers.
@@ -95,7 +96,7 @@ func (r *MemoryReservation) ended() bool {
 	}
 }
 
-// back returns the memory that was taken since taken was at mark.
+// back gives back the memory that was taken since the field taken had the value mark.
 func (r *MemoryReservation) back(mark int64) {
 	r.Free += r.taken - mark
 	r.taken = mark

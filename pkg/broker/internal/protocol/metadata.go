@@ -52,8 +52,8 @@ const (
 	metadataNewest  = 12
 )
 
-// Metadata returns the request for the named topics, or without names for all. It asks the connection's broker,
-// because kafka-go answers from its cache, without topic ids.
+// Metadata returns the request for the named topics, or without names for all. It is sent to the broker of a
+// connection, because kafka-go would answer its own kind of Metadata request from its cache, which has no topic ids.
 func Metadata(names []string) Request[[]Topic] {
 	return Request[[]Topic]{kafkaprotocol.Metadata, func(rw io.ReadWriter, v Versions) ([]Topic, error) {
 		newest, err := newestVersion(rw, kafkaprotocol.Metadata)

@@ -16,7 +16,7 @@ import (
 
 // recordReader reads the records of one batch, or of one entry of formats 0 and 1.
 type recordReader interface {
-	// next returns the next record at or after an offset, or io.EOF. Nothing can be read after another error.
+	// next returns the next record at or after an offset, or io.EOF. After any other error, no further record can be read.
 	next(from int64) (Record, error)
 	// use replaces the reservation from which memory is taken.
 	use(memory *MemoryReservation)
@@ -207,7 +207,7 @@ func (o *opened) limit(rec *Record) {
 	if size <= o.limits.RecordBytes && rec.Defect == nil {
 		return
 	}
-	d := rec.over(LimitRecordBytes) // unless a limit of headers is exceeded
+	d := rec.over(LimitRecordBytes) // a limit of headers that was exceeded before stays the named one
 	d.Size, d.SHA256 = int64(len(rec.Value)), sha256.Sum256(rec.Value)
 	if int64(len(rec.Key)) > o.limits.RecordBytes {
 		rec.Key, d.KeyOmitted = nil, true

@@ -13,7 +13,8 @@ const (
 	// blockBytes is the size of the blocks that hold decompressed bytes. A record that fits is contiguous in one
 	// block.
 	blockBytes = 128 << 10
-	firstGrant = 1 << 20 // the most that a declared length allocates; beyond it, memory grows with the bytes
+	// firstGrant is the most memory that is allocated for a declared length before its bytes arrive.
+	firstGrant = 1 << 20
 	growth     = 8
 )
 
