@@ -130,6 +130,7 @@ func Start(ctx context.Context, opts Options) (*Consumer, error) {
 // answer decides deliveries until the consumer ends.
 func (c *Consumer) answer(deliveries io.ReadCloser) {
 	defer deliveries.Close()
+	defer c.answers.Close()
 	lines := json.NewDecoder(deliveries)
 	for {
 		var d Delivery
