@@ -19,8 +19,9 @@ const (
 	exhausted = "Offset delivery count exceeded the threshold."
 )
 
-// TestShareGroupWritesDeadLetters: what Kafka writes for a share group is what the dialect of share
-// groups reads.
+// TestShareGroupWritesDeadLetters: records that a share group rejects, or that run out of deliveries,
+// are written to its dead-letter topic with exactly six headers, and with key and value only if the
+// group copies them.
 func TestShareGroupWritesDeadLetters(t *testing.T) {
 	t.Parallel()
 	for _, copies := range []bool{false, true} {
@@ -43,6 +44,7 @@ func TestShareGroupWritesDeadLetters(t *testing.T) {
 				"errors.deadletterqueue.topic.name":         dlq,
 				"errors.deadletterqueue.copy.record.enable": fmt.Sprint(copies),
 				"share.delivery.count.limit":                "2",
+				"share.record.lock.duration.ms":             "60000", // a busy machine may be slow to answer
 			})
 			consumer := c.startShareConsumer(name, topic)
 			const final = 4 + 5 // deliveries of the records with one and with two
