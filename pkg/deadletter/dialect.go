@@ -111,8 +111,8 @@ func (d *dialect) value(f field, raw []byte) []byte {
 	return d.unwrap(f, raw)
 }
 
-// recognise appends the dialects that the record matches: first the user's, then the built-in ones, latest first,
-// and weak or generic ones only if there is no other.
+// recognise appends the dialects that the record matches: first the user's dialects, then the built-in ones, the
+// latest failure first. It appends a weak or generic dialect only if the record matches no other.
 func (c *decoding) recognise(hops []*dialect) []*dialect {
 	var seen dialectSet
 	for i := range c.h {
@@ -134,7 +134,7 @@ func (c *decoding) recognise(hops []*dialect) []*dialect {
 	return hops
 }
 
-// claiming appends the dialects of the set that pass the filter and match the record.
+// claiming appends the dialects of the set for which asked returns true and which match the record.
 func (c *decoding) claiming(hops []*dialect, set dialectSet, asked func(*dialect) bool) []*dialect {
 	for i, d := range c.d.dialects {
 		if set&(1<<i) != 0 && asked(d) && d.claims(c.h, c.key) {

@@ -17,8 +17,8 @@ type place struct {
 	at        sources
 }
 
-// origin decides the original topic: by the operators' and the configured mapping, then a header, then the
-// dead-letter topic's name. Partition and offset are set only when the hop that has them named the same topic.
+// origin decides the original topic: by the operators' and the configured mapping, then a header, then the dead-letter
+// topic's name. Partition and offset are set only when the hop that gives them also names this topic.
 func (c *decoding) origin(ts time.Time) (string, entity.Origin) {
 	p, found := c.headerPlace(ts)
 	o := entity.Origin{Confidence: entity.FromNothing, Timestamp: p.timestamp}
@@ -69,7 +69,7 @@ func (c *decoding) headerPlace(ts time.Time) (place, bool) {
 	return p, true
 }
 
-// mention is a topic that a dialect named. age 0 is the oldest.
+// mention is one topic that a dialect's headers name. age 0 is the oldest of these topics.
 type mention struct {
 	dialect *dialect
 	age     int
@@ -124,7 +124,8 @@ func (c *decoding) asOrigin(d *dialect, value []byte) string {
 	return name
 }
 
-// placeAt reads the rest of the tuple. A header that occurs less often than the topic cannot be assigned to a hop.
+// placeAt reads the partition, the offset and the timestamp that belong to the mentioned topic. A header of these that
+// occurs less often than the topic's header is left out, because it cannot be assigned to a hop.
 func (d *dialect) placeAt(h headers, m mention) place {
 	count := h.count(d.topic)
 	n := d.occurrence(m.age, count)

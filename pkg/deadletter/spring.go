@@ -25,7 +25,7 @@ var springDLT = dialect{
 	groupFollows: true,
 }
 
-// springRetryTopic is Spring's @RetryableTopic. The position is the main topic's, from the first failure.
+// springRetryTopic is Spring's @RetryableTopic. The position is that of the first failure, in the main topic.
 var springRetryTopic = dialect{
 	name:          "spring-retrytopic",
 	anchors:       [][]string{{"kafka_original-topic"}, {retryTopicAttempts}, {"kafka_exception-fqcn"}, {"kafka_key-exception-fqcn"}},

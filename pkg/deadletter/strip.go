@@ -8,12 +8,12 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Strip returns the headers that a replay keeps, in order, repeats kept. Headers of dead-letter producers are
-// removed: a consumer that finds them could treat the replay as a failure, continue an old counter, or use a wrong
-// offset. The dlq- headers are removed too, because the replay sets them again. Names that an application might use
-// itself are removed only when dialect writes them. Everything else stays: trace context, content type, correlation
-// ids and all unknown headers. The result is a new list that shares the values with headers; it is nil when nothing
-// is kept. It does not know configured dialects; see Decoder.Strip.
+// Strip returns the headers that a replay keeps, in order, repeats kept. Headers of dead-letter producers are removed:
+// a consumer that finds them could treat the replay as a failure, continue an old counter, or use a wrong offset. The
+// dlq- headers are removed too, because the replay sets them again. Names that an application might use itself are
+// removed only when dialect writes them. Everything else stays: trace context, content type, correlation ids and all
+// unknown headers. The result is a new list that shares the values with headers; it is nil when nothing is kept. It
+// does not remove the headers of configured dialects; see Decoder.Strip.
 func Strip(dialect string, headers []entity.Header) []entity.Header {
 	return strip(strippedFor[dialect], headers)
 }

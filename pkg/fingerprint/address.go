@@ -126,7 +126,7 @@ func (t *titler) email(end int) bool {
 	return true
 }
 
-// host consumes a host with a port: a name with dots, or localhost, before a colon.
+// host consumes the name of a host and a port after a colon. The name must have dots or be localhost.
 func (t *titler) host(end int) bool {
 	name := t.s[t.i:end]
 	port := digits(t.s, end+1, 6)
@@ -166,7 +166,7 @@ func (t *titler) url(end int) bool {
 		return true
 	}
 	for n := placeholderAt(t.s, stop); n > 0; n = placeholderAt(t.s, stop) {
-		stop = run(t.s, stop+n, isURL) // of a title's own query
+		stop = run(t.s, stop+n, isURL) // a title that is processed again has <id> in place of the query
 	}
 	part := titler{s: t.s[:t.i+query], i: t.i, out: t.out}
 	for part.i < len(part.s) && len(part.out) <= maxTitle {

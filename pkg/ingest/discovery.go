@@ -21,7 +21,7 @@ type topicShape struct {
 	partitions int
 }
 
-// deadLetterTopics returns the matching topics that are not internal, without those that the broker could not
+// deadLetterTopics returns the matching topics that are not internal, without the topics that the broker could not
 // describe this time.
 func deadLetterTopics(all []broker.Topic, patterns deadletter.Patterns) topicSet {
 	set := topicSet{}
@@ -72,7 +72,7 @@ func (i *Ingester) waitForTopics(ctx context.Context) topicSet {
 		case len(set) > 0:
 			return set
 		default:
-			i.health.set(databaseHealth, nil) // this ingester does not depend on it now
+			i.health.set(databaseHealth, nil) // without topics, this ingester does not depend on the database
 			if !logged {
 				i.log.Info("no dead-letter topic exists yet", zap.Stringer("patterns", i.topics))
 				logged = true

@@ -107,7 +107,7 @@ func (m *metrics) label(topic string) string {
 	return m.labels.Label(topic)
 }
 
-// lag is a partition's part of its lag gauge; topics that metrics do not name share one gauge.
+// lag is the lag of one partition. Partitions of topics that metrics do not name add their lag to one shared gauge.
 type lag struct {
 	gauge prometheus.Gauge // nil until the lag is known
 	label string

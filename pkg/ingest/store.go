@@ -15,13 +15,13 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// Limits of one call to the store: its total time, the time that it may continue after its generation has ended (the
-// group waits for this member meanwhile), and the time that a driver has to react to a cancellation.
+// Limits of one call to the store: its total time, the time that it may continue after its generation has ended (during
+// which the consumer group waits for this member), and the time that a driver has to react to a cancellation.
 const (
 	storeTimeout = time.Minute
 	storeGrace   = 2500 * time.Millisecond
 	cancelGrace  = 250 * time.Millisecond
-	// maxAbandoned limits the abandoned calls of a running generation. Each may hold a batch in memory.
+	// maxAbandoned limits the abandoned calls of a running generation. Each abandoned call may hold a batch in memory.
 	maxAbandoned = 4
 )
 
@@ -98,9 +98,10 @@ func once[T any](ctx context.Context, i *Ingester, work func(context.Context) (T
 	}
 }
 
-// storeBatch stores b and returns the ranges that are completely stored. An earlier try may have stored them and its
-// answer may be lost. Then the returns of that try are not reported; the messages themselves show them. If a message
-// of the batch is refused, a failed try may have stored a part of the batch; the rest follows.
+// storeBatch stores b and returns the ranges that are completely stored. An earlier try may have stored these ranges
+// although its answer was lost. Then the returns in them are not reported in logs and metrics; only the messages show
+// them. If PostgreSQL refuses a message of the batch, a failed try may have stored a part of the batch; the next try
+// stores the rest.
 func (i *Ingester) storeBatch(ctx context.Context, b repository.Batch) (repository.Stored, error) {
 	var all repository.Stored
 	for {

@@ -61,16 +61,16 @@ func Version(ctx context.Context, db *sql.DB) (version uint, dirty bool, err err
 func Latest() uint { return ours.latest() }
 
 // Check returns nil when this program can work with the schema: with its own version and newer ones, because two
-// releases run at the same time during a roll-out. It returns *VersionError when the schema is older, *DirtyError
-// when a migration was interrupted, *NumberingError when a program before v0.1.0 made it. Any other error means that
-// the version is unknown.
+// releases run at the same time during a roll-out. It returns *VersionError when the schema is older, *DirtyError when
+// a migration was interrupted, *NumberingError when a program before v0.1.0 made it. Any other error means that the
+// version could not be read.
 func Check(ctx context.Context, db *sql.DB) error { return ours.check(ctx, db) }
 
-// runner works on any set of migrations; the exported functions use that of this program.
+// runner works on any set of migrations. The exported functions use the migrations of this program.
 type runner struct {
 	files fs.FS
-	// marked is the first step that comments on the version table. A database at that version or a newer one without
-	// the comment has the steps of another numbering. 0: no step comments.
+	// marked is the first step that comments on the version table. A database at that version or a newer one without the
+	// comment has the steps of another numbering. 0 means that no step comments on the table.
 	marked uint
 }
 

@@ -42,7 +42,7 @@ func (s *steps) SetVersion(version int, dirty bool) error {
 	if s.arrived {
 		return nil
 	}
-	return s.keep(s.inTransaction("", version)) // a version without a file
+	return s.keep(s.inTransaction("", version)) // this version has no file to run
 }
 
 // Run runs one file.

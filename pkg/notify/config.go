@@ -46,8 +46,8 @@ type SpikeConfig struct {
 type SinkConfig struct {
 	Name string `mapstructure:"name"`
 	Type string `mapstructure:"type"`
-	// URL, or a file that holds it and is read for every notification, since the URL of an incoming webhook is a
-	// secret.
+	// URL is the receiver's URL. URLFile is a file that holds it and is read for every notification, because the URL of an
+	// incoming webhook is a secret.
 	URL     string `mapstructure:"url"`
 	URLFile string `mapstructure:"url_file"`
 	// SecretFile holds the secrets that sign a webhook, one per line, and is read for every notification; "" for no

@@ -127,7 +127,7 @@ func TestRotation_FileComesLater(t *testing.T) {
 	})
 }
 
-// A secret that is not replaced must not delay every connection.
+// When a refused secret is not replaced, only the first connection waits for a new secret.
 func TestRotation_WaitsInVainOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

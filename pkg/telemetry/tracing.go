@@ -100,7 +100,8 @@ func (t *Tracing) Stop(ctx context.Context) {
 
 // newSampler decides which traces are recorded. A child span follows its parent, and a trace that its remote sender
 // does not record is not recorded here. A trace that its sender records is recorded here if cfg trusts senders.
-// Otherwise the ratio decides, as for traces that begin here, because any client can write the header.
+// Otherwise the ratio decides, as for traces that begin here, because any client can write the header that asks for
+// recording.
 func newSampler(cfg TracingConfig) sdktrace.Sampler {
 	var options []sdktrace.ParentBasedSamplerOption
 	if !cfg.TrustParent {

@@ -113,14 +113,15 @@ type temporaryError struct {
 // Unwrap returns the error itself.
 func (e *temporaryError) Unwrap() error { return e.error }
 
-// Temporary is called by the library before it tries again. An untrusted certificate stays untrusted.
+// Temporary is called by the library before it tries again. It returns false for an untrusted certificate, because
+// another try cannot change that.
 func (e *temporaryError) Temporary() bool {
 	var certificate *tls.CertificateVerificationError
 	return e.ctx.Err() == nil && !errors.As(e.error, &certificate)
 }
 
-// statusOnly removes everything from an answer but its status and Retry-After. Without a Location no redirect is
-// followed.
+// statusOnly removes everything from an answer but its status and Retry-After. Without the header Location, the client
+// cannot follow a redirect.
 func (c *tracingClient) statusOnly(answer *http.Response) *http.Response {
 	body, _ := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
 	_ = answer.Body.Close()

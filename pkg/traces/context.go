@@ -43,7 +43,7 @@ func Parse(traceparent string) trace.SpanContext {
 	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), carrier(traceparent)))
 }
 
-// carrier gives the propagator a traceparent without a tracestate.
+// carrier gives a traceparent, and no tracestate, to OpenTelemetry's propagator.
 type carrier string
 
 // Get implements propagation.TextMapCarrier.

@@ -42,7 +42,7 @@ func In(ctx context.Context, span trace.Span) context.Context {
 // Attempts is the number of attempts with a result.
 const Attempts = attribute.Key("dlq.attempts")
 
-// NotDone is the error of a span whose work was not finished and will be repeated.
+// NotDone is the error of a span whose work was not finished, but will be done again later.
 const NotDone = "not_done"
 
 // Fail records that there was an error, without its text, which may quote a server; nil records nothing. why becomes
