@@ -17,9 +17,8 @@ import (
 // grown is the final number of partitions of a topic that starts with four.
 const grown = partitions + 3
 
-// TestFaultTopicGrows: partitions are added to a dead-letter topic while it is read, and get
-// records before any program has seen them. All records are stored, and republished like those of
-// the old partitions.
+// TestFaultTopicGrows: partitions are added to a dead-letter topic while it is read, and get records before any program
+// has seen them. All records are stored, and republished like the records of the old partitions.
 func TestFaultTopicGrows(t *testing.T) {
 	t.Parallel()
 	l := newLetters(newSystem(t))

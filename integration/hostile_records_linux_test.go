@@ -29,8 +29,8 @@ const ingesterMemory = 256 << 20
 type bomb struct {
 	name    string
 	size    int64 // size of the value in bytes
-	headers int   // headers with neither name nor value
-	named   int   // headers with both
+	headers int   // number of headers with neither name nor value
+	named   int   // number of headers with a name and a value
 }
 
 // chunk is the text that values repeat. Its length is coprime to their sizes.

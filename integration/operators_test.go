@@ -273,7 +273,7 @@ func TestOperators_UnknownOriginsAreListedAndMapped(t *testing.T) {
 		o.sent = append(o.sent, r)
 		o.kafka.produce(r)
 	}
-	o.kafka.create(o.topic("orders.v1"), 1) // a second candidate for the name
+	o.kafka.create(o.topic("orders.v1"), 1) // so that the dead-letter topic's name fits two original topics
 	o.kafka.create(o.topic("orders"), 1)
 	o.takenIn()
 	unknown := o.search(client.SearchMessagesParams{Origin: new(client.SearchMessagesParamsOriginUnknown)})

@@ -151,7 +151,7 @@ func TestTracesOfALetterAndItsRetry(t *testing.T) {
 		kgo.RecordHeader{Key: "traceparent", Value: []byte(lettersParent)},
 		kgo.RecordHeader{Key: "tracestate", Value: []byte(lettersState)})
 	l.kafka.produce(letter)
-	l.produce(1, nil) // and one without a trace
+	l.produce(1, nil) // a second dead letter, without a trace
 
 	ingester := l.startReady("ingester", "DLQ_TRACING_ENDPOINT="+c.url)
 	l.waitStored()
@@ -282,7 +282,7 @@ func TestFaultCollectorHangs(t *testing.T) {
 	_ = gone.Close()
 	for name, c := range map[string]struct {
 		at     net.Addr
-		result string // the result of their spans
+		result string // the label of the metric that counts the programs' spans
 	}{
 		"Hangs":   {silent.Addr(), "dropped"},
 		"Refuses": {gone.Addr(), "failed"},

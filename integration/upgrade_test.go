@@ -79,8 +79,9 @@ type version struct {
 	schema uint
 }
 
-// upgrade returns the programs of the newest release and the current ones if the release has an
-// older schema; otherwise the current ones and those with the made-up steps.
+// upgrade returns the old and the new programs of the test. If the newest release has an older schema, these are the
+// programs of that release and the current programs. Otherwise they are the current programs and programs with the
+// made-up steps.
 func upgrade(t *testing.T) (before, after version) {
 	t.Helper()
 	now := version{binaries, migrate.Latest()}

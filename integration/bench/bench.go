@@ -70,8 +70,8 @@ func (o options) chosen() []part {
 type side struct {
 	*bench
 	commit   string
-	programs string // folder
-	prefix   string // of database names
+	programs string // folder of the programs
+	prefix   string // prefix of the names of databases
 
 	ingested  *database // created by the part ingest
 	documents *database // created by the part search
@@ -84,8 +84,8 @@ type bench struct {
 	opts    options
 	log     io.Writer
 	id      string // prefix of topic names
-	root    string // of the checkout
-	folder  string // of programs, configuration and logs
+	root    string // root folder of the checkout
+	folder  string // folder of programs, configuration and logs
 	stack   *stack.Stack
 	server  string // URL of PostgreSQL's superuser
 	brokers []string
@@ -94,8 +94,8 @@ type bench struct {
 	tree    string  // folder of the base's checkout
 
 	named   int
-	records int   // in the dead-letter topics; 0 until they are filled
-	bytes   int64 // of their values
+	records int   // number of records in the dead-letter topics; 0 until they are filled
+	bytes   int64 // size of the values of these records
 	done    []figure
 }
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// endpoint answers a request with a value or an error. The registry is locked meanwhile.
+// endpoint answers a request with a value or an error. The registry is locked while the endpoint runs.
 type endpoint func(req *http.Request) (any, error)
 
 func (r *Registry) newRoutes() *http.ServeMux {

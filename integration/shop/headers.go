@@ -44,8 +44,8 @@ func springHeaders(group, listener string) func(*kgo.Record, *failure) []kgo.Rec
 	}
 }
 
-// smallryeHeaders returns the headers of SmallRye's dead-letter queue: its own first, then those of
-// the record, with numbers as text.
+// smallryeHeaders returns the headers of SmallRye's dead-letter queue: first the queue's own headers, with numbers as
+// text, then the headers of the record.
 func smallryeHeaders(rec *kgo.Record, f *failure) []kgo.RecordHeader {
 	list := []kgo.RecordHeader{
 		text("dead-letter-exception-class-name", f.thrown.class),
@@ -60,8 +60,8 @@ func smallryeHeaders(rec *kgo.Record, f *failure) []kgo.RecordHeader {
 	return append(list, rec.Headers...)
 }
 
-// connectHeaders returns the headers of a Kafka Connect sink with context headers: those of the
-// record, then its own, all as text.
+// connectHeaders returns the headers of a Kafka Connect sink with context headers: first the headers of the record,
+// then the sink's own headers, all as text.
 func connectHeaders(connector string) func(*kgo.Record, *failure) []kgo.RecordHeader {
 	return func(rec *kgo.Record, f *failure) []kgo.RecordHeader {
 		const prefix = "__connect.errors."

@@ -12,7 +12,8 @@ import (
 
 const registerPatience = 30 * time.Second
 
-// versions are the ids of a subject's two versions in the registry: producers write the old one, consumers know the new one.
+// versions are the ids of a subject's two versions in the registry: producers write the old one, consumers know the new
+// one.
 type versions struct{ old, latest uint32 }
 
 // register registers the schemas of shipments and invoices, both versions of each.

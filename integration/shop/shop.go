@@ -78,7 +78,7 @@ type Shop struct {
 	log   *logbook
 	world *world
 
-	shipments, invoices versions // of their schemas; set by register
+	shipments, invoices versions // the versions of their schemas; set by register
 }
 
 // New returns a shop. It writes a line to log for each republished record that a consumer handles,

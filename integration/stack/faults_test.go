@@ -66,8 +66,8 @@ func pauses(t *testing.T, s *Stack) {
 	await(t, "answer of the resumed Kafka", func() bool { return pingKafka(patient(t), broker) == nil })
 }
 
-// TestKafkaBehindAProxy: clients of the second listener are directed to the proxy, those of the
-// first are not.
+// TestKafkaBehindAProxy: the broker directs clients of the second listener to the proxy, but not clients of the first
+// listener.
 func TestKafkaBehindAProxy(t *testing.T) {
 	t.Parallel()
 	proxy, err := net.Listen("tcp", loopback+":0") // the test needs only an address, so nothing is forwarded

@@ -133,8 +133,8 @@ func (s *server) pause() error {
 	return nil
 }
 
-// startOnFreePorts builds and starts a server. It repeats that with other ports if another process
-// took one meanwhile.
+// startOnFreePorts builds and starts a server. If another process has taken one of the ports before the server could
+// use it, it tries again with other ports.
 func startOnFreePorts(ctx context.Context, n int, build func(ports []int) (*server, error)) (*server, error) {
 	var last error
 	for range 5 {

@@ -41,9 +41,9 @@ type Options struct {
 	PostgresSettings map[string]string
 	KafkaSettings    map[string]string
 
-	// KafkaAdvertise adds a second listener to the broker. It is the address that this listener
-	// advertises to its clients: that of a proxy, which forwards to Stack.KafkaBehind. Empty means
-	// no such listener. Its name in the settings is PROXIED.
+	// KafkaAdvertise adds a second listener to the broker. This listener advertises the address to its clients. It is
+	// the address of a proxy that forwards to Stack.KafkaBehind. Empty means no such listener. Its name in the settings
+	// is PROXIED.
 	KafkaAdvertise string
 
 	// KafkaHeapMB is the heap of the broker in megabytes; 0 means 512.

@@ -32,7 +32,8 @@ type Store interface {
 	// PurgeArchive deletes, message by message, those that have been in the archive for longer than days.
 	PurgeArchive(ctx context.Context, days, batch int) (int64, error)
 	// PurgeBookkeeping deletes expired idempotency keys, redrives that ended longer than redriveDays ago, and audit
-	// entries older than auditDays, which is at least 365. If one kind fails, it continues with the others.
+	// entries older than auditDays, which is at least 365. If the deletion of one kind of rows fails, it goes on with
+	// the other kinds.
 	PurgeBookkeeping(ctx context.Context, redriveDays, auditDays, batch int) (int64, error)
 	// KeepArchiveRun stores a run and its result for monitoring.
 	KeepArchiveRun(ctx context.Context, run repository.ArchiveRun) error
@@ -54,7 +55,7 @@ type Archiver struct {
 	store Store
 	log   *zap.Logger
 	now   func() time.Time
-	pause time.Duration // before the next try to store a run; doubled for each try
+	pause time.Duration // pause before the next try to store a run; doubled for each try
 }
 
 // Option changes an Archiver.

@@ -14,7 +14,7 @@ import (
 // Special values of the ListOffsets request.
 const (
 	asConsumer = -1 // the end is the high watermark
-	asDebugger = -2 // the end is the leader's own
+	asDebugger = -2 // the end is that of the leader's log, which may be after the high watermark
 
 	logEnd   = -1
 	logStart = -2

@@ -117,8 +117,8 @@ type verdict int
 
 const (
 	written       verdict = iota
-	notWritten            // try again
-	maybeWritten          // try again, the same batch with the same sequence
+	notWritten            // the batch was not written: try again
+	maybeWritten          // the batch may be written: try again with the same batch and sequence
 	recordsRefuse         // at least one record is bad
 	topicRefuse
 	staleProducer // the broker does not accept the sequence: start a new one

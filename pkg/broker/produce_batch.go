@@ -41,9 +41,9 @@ func (w *write) waitForThrottle(ctx context.Context) *ProduceError {
 	return nil
 }
 
-// batch writes records as one batch and fills results, whose length is the same. Records that the broker rejects are
-// marked and the others written without them. After a returned error the whole call of Produce must stop; the error is
-// also in results.
+// batch writes records as one batch and fills results, whose length is the same. When the broker rejects some of the
+// records, their results say so, and the other records are written without them. After a returned error the whole call
+// of Produce must stop; the error is also in results.
 func (w *write) batch(ctx context.Context, records []Record, results []RecordResult) *ProduceError {
 	ack, err := w.try(ctx, records)
 	switch {

@@ -20,8 +20,8 @@ const (
 
 // Memory of ReadAt and Scan, of all calls of a process together.
 const (
-	// readBytes is the usual memory of one call, and largeRead that of a call that needs more, of which one runs at a
-	// time.
+	// readBytes is the usual memory of one call. largeRead is the memory of a call that needs more; only one such call
+	// runs at a time.
 	readBytes    = 8 << 20
 	largeRead    = 144 << 20
 	decoderBytes = 20 << 20 // the memory of the decoder, which a call needs too
@@ -165,7 +165,8 @@ func (s *scan) run(ctx context.Context) error {
 			nothing = 0
 			continue
 		}
-		// Two empty answers before the end of the log: compaction has removed the rest.
+		// After two empty answers from a log that goes on to this offset or beyond, the remaining records must have
+		// been removed by compaction.
 		if nothing++; nothing >= 2 && high >= s.to {
 			return nil
 		}

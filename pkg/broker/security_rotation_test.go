@@ -29,7 +29,7 @@ import (
 type vault struct {
 	t                  *testing.T
 	admin              *kafka.Client
-	username, password string // files
+	username, password string // paths of the files
 	config             broker.Config
 	client             *broker.Cluster
 	dials              atomic.Int32

@@ -102,8 +102,8 @@ func whole(from, to reflect.Value) (any, error) {
 	return from.Interface(), nil
 }
 
-// listOf reads the text of a variable as a list: as YAML when it is [a, b], which an
-// IPv6 broker such as [::1]:9092 is not, else by commas.
+// listOf reads the text of a variable as a list. A text in brackets such as [a, b] is read as YAML. Every other text is
+// split at commas, also one that begins with a bracket but is no YAML list, such as the IPv6 broker [::1]:9092.
 func listOf(text string, item reflect.Type) ([]any, error) {
 	var list []any
 	if strings.HasPrefix(text, "[") && yaml.Unmarshal([]byte(text), &list) == nil {

@@ -11,8 +11,8 @@ type Config struct {
 	// UberDLQTopics are patterns of the dead-letter topics whose keys hold the position as uber-go/kafka-client
 	// writes it. It must be configured, because nearly any bytes could be such a key.
 	UberDLQTopics []string `mapstructure:"uber_dlq_topics"`
-	// Origins declare the original topics of dead-letter topics. Automatic retry sends only messages whose original topic
-	// is declared or mapped.
+	// Origins declare the original topics of dead-letter topics. Automatic retry sends only messages whose original
+	// topic is declared or mapped.
 	Origins []OriginRule `mapstructure:"origins"`
 	// OriginTrust is TrustHeader or TrustDeclared: whether an origin without a declaration is trusted.
 	OriginTrust string `mapstructure:"origin_trust"`

@@ -9,8 +9,8 @@ type dialect struct {
 	anchors [][]string // the dialect claims a record with all headers of any one set, if accept, when set, agrees
 	accept  func(h headers, key []byte) bool
 
-	// configured dialects are the user's own. They apply to the dead-letter topics that match where, and are tried before
-	// all others.
+	// configured dialects are the user's own. They apply to the dead-letter topics that match where, and are tried
+	// before all others.
 	configured bool
 	where      Patterns
 
@@ -19,15 +19,15 @@ type dialect struct {
 	newestFirst bool // the producer's headers come before the copied ones, the latest failure first
 	keepsTime   bool // the dead letter has the original record's timestamp
 	topicIDs    bool // the producer may write a topic's id where it has no name
-	// queues means that the producer was made for another kind of broker. The queue names in its headers are topics only
-	// if the cluster has topics of these names.
+	// queues means that the producer was made for another kind of broker. The queue names in its headers are topics
+	// only if the cluster has topics of these names.
 	queues bool
 
 	// The position is a tuple: the i-th topic belongs to the i-th partition, offset and timestamp.
 	topic, partition, offset, timestamp string
 
-	// Of each list, the first header that has a value is used. The headers of causes are written only when the exception
-	// has a cause; they are tried before those of classes.
+	// Of each list, the first header that has a value is used. The headers of causes are written only when the
+	// exception has a cause; they are tried before those of classes.
 	causes, classes, messages, stacks, groups, attempts []string
 
 	rootInStack  bool // the class and message of the root cause are only in the stack trace

@@ -15,7 +15,7 @@ type Judge struct {
 	mapping func(context.Context) (entity.Mapping, error)
 
 	mu      sync.Mutex // guards the fields below
-	decoder *Decoder   // with the rules of version
+	decoder *Decoder   // has the rules of the mapping with this version
 	version int64
 	readAt  time.Time // when the mapping was read; zero: never
 
@@ -64,7 +64,8 @@ func (j *Judge) judging(decoder *Decoder) func(*entity.Message) entity.OriginSta
 	claims := map[claim]entity.OriginStanding{}
 	return func(m *entity.Message) entity.OriginStanding {
 		if m.Source.Topic == "" || m.OriginalTopic == "" || m.Origin.Confidence == entity.FromOperator {
-			// Its topic needs no declaration, because an operator or a database user has set it, or there is no topic to check.
+			// Its topic needs no declaration, because an operator or a database user has set it, or there is no topic
+			// to check.
 			return entity.OriginStanding{Declaration: entity.Declared}
 		}
 		c := claim{m.Source.Topic, m.OriginalTopic}

@@ -21,7 +21,8 @@ type mapping struct {
 // "1_x", and replace it by the empty string.
 var reference = regexp.MustCompile(`\$(?:(\d+)|\{(\d+)\})`)
 
-// compileRules compiles rules. Errors name every wrong rule by its index in the list at where.
+// compileRules compiles rules. Errors name every wrong rule by where, the key of the list in the configuration, and by
+// its index in the list.
 func compileRules(where string, patterns Patterns, rules []MapRule) ([]mapping, error) {
 	out := make([]mapping, 0, len(rules))
 	var errs []error

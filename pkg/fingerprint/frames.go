@@ -39,7 +39,7 @@ func atFrame(text string) (frame, bool) {
 	if proxy > 0 {
 		name = name[:proxy]
 	}
-	if slash := strings.LastIndexByte(name, '/'); slash >= 0 { // the module or class loader
+	if slash := strings.LastIndexByte(name, '/'); slash >= 0 { // before the slash is the module or the class loader
 		name = name[slash+1:]
 	}
 	name = stable(name)

@@ -14,8 +14,8 @@ type frame struct {
 	lib  bool   // the file belongs to a runtime, a library or generated code, as its path shows
 }
 
-// framesOf returns the innermost frames of the application, innermost first: those of the root cause, or of the
-// nearest enclosing error that has any.
+// framesOf returns the innermost frames of the application, innermost first. They are the frames of the root cause, or,
+// if it has none, of the nearest enclosing error that has some.
 func (m *Fingerprinter) framesOf(stack string) []string {
 	if stack == "" {
 		return nil

@@ -27,7 +27,8 @@ type Config struct {
 	// Payload sets when the column payload, which has a value's JSON for SQL, is filled: "background" within seconds,
 	// "inline" with the message, or "never".
 	Payload string `mapstructure:"payload"`
-	// PayloadMaxBytes is the size of the largest value for which the column payload is filled; 0 means that no value is.
+	// PayloadMaxBytes is the size of the largest value for which the column payload is filled; 0 means that no value
+	// is.
 	PayloadMaxBytes int64 `mapstructure:"payload_max_bytes"`
 	// DiscoveryInterval is the pause between two lists of topics. A new topic is read within three of them.
 	DiscoveryInterval time.Duration `mapstructure:"discovery_interval"`
@@ -37,8 +38,8 @@ type Config struct {
 	BufferBytes int64 `mapstructure:"buffer_bytes"`
 	// Writers is how many batches are stored at the same time.
 	Writers int `mapstructure:"writers"`
-	// ReturnWindow is the time after a replay in which a dead letter with the same key and value counts as the return of
-	// that replay, although it has no dlq- headers; 0 means never.
+	// ReturnWindow is the time after a replay in which a dead letter with the same key and value counts as the return
+	// of that replay, although it has no dlq- headers; 0 means never.
 	ReturnWindow time.Duration `mapstructure:"return_window"`
 	// QuarantineMaxRows limits a topic's records in quarantine: above it, the topic is not read.
 	QuarantineMaxRows int64 `mapstructure:"quarantine_max_rows"`

@@ -66,7 +66,7 @@ func (g *errorGrouping) group(m *entity.Message) uuid.UUID {
 // fingerprints caches the error groups that the store has admitted from this process. It is safe for concurrent use.
 type fingerprints struct {
 	mu       sync.Mutex
-	admitted map[uuid.UUID]time.Time // when
+	admitted map[uuid.UUID]time.Time // time of the admission, by id
 }
 
 // unknown returns those error groups of found that the store has not admitted within admitAgain, ordered by topic and
@@ -103,7 +103,8 @@ func (f *fingerprints) remember(ids []uuid.UUID) {
 }
 
 // admitErrorGroups creates the error groups of a batch in the store before the batch is stored. Messages of an error
-// group that the store refuses get the error group entity.Unclassified of their topic. Its only error is that of ctx.
+// group that the store refuses get the error group entity.Unclassified of their topic. It returns an error only when
+// ctx has ended.
 func (i *Ingester) admitErrorGroups(ctx context.Context, messages []entity.Message, found map[topicErrorGroup]entity.Fingerprint) error {
 	fresh := i.fingerprints.unknown(found)
 	if len(fresh) == 0 {

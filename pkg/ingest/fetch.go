@@ -14,9 +14,9 @@ import (
 // The longest waits of a fetch, and the sizes of answers. A broker answers as soon as there is a record, so long waits
 // delay no record and make an idle ingester cheap.
 const (
-	fetchWait      = 500 * time.Millisecond // while records arrive
-	idleWait       = 5 * time.Second        // when none has arrived for a while
-	fetchBytes     = 4 << 20                // of one answer
+	fetchWait      = 500 * time.Millisecond // longest wait while records arrive
+	idleWait       = 5 * time.Second        // longest wait when no record has arrived for a while
+	fetchBytes     = 4 << 20                // size of one answer
 	idleShare      = 64                     // the buffer's size is divided by this for an answer that may take long
 	partitionBytes = 1 << 20
 )
@@ -117,8 +117,8 @@ func (f *fetcher) release() {
 func (f *fetcher) poll(ctx context.Context) {
 	limit := f.i.cfg.unit()
 	if f.quiet > 0 {
-		// The last answer was empty, so this answer may take long, and its memory should be free for the records of other
-		// leaders meanwhile. After the first record, answers are requested in full size again.
+		// The last answer was empty, so this answer may take long, and its memory should be free for the records of
+		// other leaders meanwhile. After the first record, answers are requested in full size again.
 		limit = min(limit, f.i.cfg.BufferBytes/idleShare)
 	}
 	reserved := limit + limit/2

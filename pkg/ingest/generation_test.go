@@ -320,7 +320,7 @@ func TestGeneration(t *testing.T) {
 					}
 				}
 			})
-			w.cluster.produce(a, numbered(5)...) // these are deleted with the old topic
+			w.cluster.produce(a, numbered(5)...) // these records are deleted with the old topic
 			pass(3 * time.Second)
 			_ = stop()
 			w.wantOffsets("a.dlq.v1", 1, 0, 0, 3)

@@ -32,7 +32,8 @@ func (i *Ingester) member(ctx context.Context, set topicSet) {
 		switch {
 		case ctx.Err() != nil || errors.Is(err, kafka.ErrGroupClosed):
 		case errors.Is(err, kafka.RebalanceInProgress):
-			// Another member joined or left while this member joined. There is nothing to log: kafka-go joins again at once.
+			// Another member joined or left while this member joined. There is nothing to log: kafka-go joins again at
+			// once.
 		case err != nil:
 			i.kafkaFailed(ctx, consumerGroupHealth, "join the group", err)
 			wait.Sleep(ctx, backoff(3))

@@ -134,8 +134,8 @@ func (r *reader) setPositions(ctx context.Context, partitions []*partition) erro
 		}
 		p.opened = true
 		r.answered(p)
-		// The offset is committed even if nothing is stored, because Kafka may have lost the group's offsets, or an operator
-		// may have reset them.
+		// The offset is committed even if nothing is stored, because Kafka may have lost the group's offsets, or an
+		// operator may have reset them.
 		r.commits.passed(p.TopicPartition, p.next)
 	}
 	return nil

@@ -83,7 +83,7 @@ func once[T any](ctx context.Context, i *Ingester, work func(context.Context) (T
 		case <-limit:
 			limit = nil
 			if ctx.Err() == nil && i.abandoned.Load() >= maxAbandoned {
-				continue // until the driver returns or the generation ends
+				continue // wait on until the driver returns or the generation ends
 			}
 			leave = time.After(cancelGrace)
 		case <-leave:
@@ -131,8 +131,8 @@ func (i *Ingester) storeBatch(ctx context.Context, b repository.Batch) (reposito
 	}
 }
 
-// stopped reads the positions of the ranges of b that were not stored by this try. It returns the ranges whose
-// position is at their end, and the remaining parts of the others.
+// stopped reads the positions of the ranges of b that were not stored by this try. It returns the ranges that are
+// completely stored, because their position is at their end, and the parts of the other ranges that are not stored yet.
 func (i *Ingester) stopped(ctx context.Context, b repository.Batch, stored repository.Stored) (ended []repository.Partition, left repository.Batch, err error) {
 	counted := make(map[repository.Partition]bool, len(stored.Ranges))
 	for _, p := range stored.Ranges {
@@ -178,7 +178,7 @@ func (i *Ingester) stopped(ctx context.Context, b repository.Batch, stored repos
 type tries struct {
 	mu     sync.Mutex
 	begun  int
-	before repository.Stored // by tries that failed
+	before repository.Stored // what tries that failed have stored
 }
 
 func (t *tries) begin() {

@@ -29,9 +29,9 @@ import (
 // All is the number of steps with which Down goes back to an empty schema.
 const All = -1
 
-// Up runs every migration that the database does not have yet. Concurrent calls are safe: one does the work, the
-// others wait and find nothing left to do. A schema that is newer than this program is not changed. The database
-// handle stays open. When ctx ends, the running migration is rolled back, and earlier ones stay.
+// Up runs every migration that the database does not have yet. Concurrent calls are safe: one call runs the migrations,
+// and the other calls wait until no migration is left to run. A schema that is newer than this program is not changed.
+// The database handle stays open. When ctx ends, the running migration is rolled back, and earlier ones stay.
 func Up(ctx context.Context, db *sql.DB) error { return ours.up(ctx, db) }
 
 // Down reverts the last steps migrations, or all of them for All. It is not an error if there are fewer or none. A
@@ -69,8 +69,8 @@ func Check(ctx context.Context, db *sql.DB) error { return ours.check(ctx, db) }
 // runner works on any set of migrations. The exported functions use the migrations of this program.
 type runner struct {
 	files fs.FS
-	// marked is the first step that comments on the version table. A database at that version or a newer one without the
-	// comment has the steps of another numbering. 0 means that no step comments on the table.
+	// marked is the first step that comments on the version table. A database at that version or a newer one without
+	// the comment has the steps of another numbering. 0 means that no step comments on the table.
 	marked uint
 }
 

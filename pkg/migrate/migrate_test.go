@@ -361,7 +361,7 @@ func openOwn(t *testing.T) *sql.DB {
 	own := check.Must(url.Parse(server))(t)
 	own.Path = "/" + name
 	query := own.Query()
-	query.Set("binary_parameters", "yes") // as the programs connect
+	query.Set("binary_parameters", "yes") // the programs connect with this option too
 	own.RawQuery = query.Encode()
 	db := check.Must(sql.Open("postgres", own.String()))(t)
 	t.Cleanup(func() {

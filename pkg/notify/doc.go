@@ -2,8 +2,9 @@
 // limits how often one is repeated, and sends each to the sinks that want it until one try is accepted or the
 // notification is too old. The store keeps events and sent notifications.
 //
-// Any number of processes may run it on one store. Each event is collected, and each notification sent, by one of
-// them; if that process is killed meanwhile, another sends the notification again with the same id.
+// Any number of processes may run it on one store. Only one of them collects an event, and only one sends a
+// notification. If that process is killed while it sends, another process sends the notification again with the same
+// id.
 //
 // The files, in reading order:
 //

@@ -11,8 +11,7 @@ import (
 	"strings"
 )
 
-// masked is what every way of printing a Text gives, also for an empty one: a log must not show whether a secret is
-// set.
+// masked is printed in place of every Text, also of an empty Text: a log must not show whether a secret is set.
 const masked = "***"
 
 // Text is a secret. Printing it by fmt with any verb, by encoding/json, by slog or by zap (as a value or inside a

@@ -32,7 +32,7 @@ const (
 type tracingClient struct {
 	headersFile string
 	transport   http.RoundTripper
-	rejected    atomic.Int64 // see rejectedSpans
+	rejected    atomic.Int64 // spans that the collector rejected; see rejectedSpans
 }
 
 func newTracingClient(cfg TracingConfig) (*tracingClient, error) {
@@ -58,7 +58,7 @@ func newTracingClient(cfg TracingConfig) (*tracingClient, error) {
 	return c, err
 }
 
-// options sets every option that the library would otherwise read from environment variables.
+// options sets every option of the library, because the library would read missing options from environment variables.
 func (c *tracingClient) options(cfg TracingConfig) []otlptracehttp.Option {
 	endpoint, _ := url.Parse(cfg.Endpoint) // Validate has checked it
 	if endpoint.Path == "" || endpoint.Path == "/" {
@@ -67,7 +67,7 @@ func (c *tracingClient) options(cfg TracingConfig) []otlptracehttp.Option {
 	return []otlptracehttp.Option{
 		otlptracehttp.WithEndpointURL(endpoint.String()),
 		otlptracehttp.WithHeaders(nil),
-		otlptracehttp.WithTLSClientConfig(nil), // the HTTP client has its own
+		otlptracehttp.WithTLSClientConfig(nil), // the HTTP client has a TLS configuration of its own
 		otlptracehttp.WithEncoding(otlptracehttp.EncodingProtobuf),
 		otlptracehttp.WithTimeout(cfg.Timeout),
 		otlptracehttp.WithCompression(otlptracehttp.GzipCompression),

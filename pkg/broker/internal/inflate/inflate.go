@@ -144,8 +144,8 @@ func narrowWindow(frame []byte) (head, rest []byte) {
 		return append(bytes.Clone(frame[:window]), maxWindowByte), frame[window+1:]
 	}
 	// RFC 8878, 3.1.1.1: after the flags, a header has the window, which is absent in a single-segment frame, then the
-	// dictionary's id, then the size of the content. When the single-segment flag is removed and a window is inserted, the
-	// size field keeps its length, because only a size field of one byte depends on that flag.
+	// dictionary's id, then the size of the content. When the single-segment flag is removed and a window is inserted,
+	// the size field keeps its length, because only a size field of one byte depends on that flag.
 	at := descriptor + 1 + [...]int{0, 1, 2, 4}[flags&dictionary]
 	size := uint64(0)
 	switch sizes := frame[min(at, len(frame)):]; {

@@ -174,7 +174,7 @@ func TestCursor_LimitsOfARecord(t *testing.T) {
 	large := bytes.Repeat([]byte("k"), 300_001)
 	for name, test := range map[string]struct {
 		rec     brokertest.Record
-		limit   string // "" for none
+		limit   string // the limit that the defect must name; "" for no defect
 		headers int
 		key     int // length, -1 for null
 		value   int
@@ -257,8 +257,8 @@ func TestCursor_WhatCannotBeReadHasPlaceholders(t *testing.T) {
 	far := append(bytes.Clone(random.Bytes()[:12<<20]), random.Bytes()[:6<<20]...)
 	for name, test := range map[string]struct {
 		data  []byte
-		read  int    // records
-		gaps  string // first to last
+		read  int    // number of records that are read
+		gaps  string // the placeholders: first and last unreadable offset of each
 		cause string
 	}{
 		"Checksum": {func() []byte { b := brokertest.BatchOf(t, brokertest.Zstd, honest(3)...); b[len(b)-1]++; return b }(), 0, "0-0 1-1 2-2", "checksum"},

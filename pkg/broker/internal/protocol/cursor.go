@@ -18,7 +18,7 @@ import (
 type Cursor struct {
 	tp             TopicPartition
 	data           []byte // batches that are not read yet
-	size           int    // of data at the start
+	size           int    // size of data at the start
 	txns           *transactions
 	names          *shared
 	limits         Limits
@@ -29,7 +29,7 @@ type Cursor struct {
 
 	next   int64 // the next offset to return
 	batch  batch
-	reader recordReader // of batch; nil between batches
+	reader recordReader // reads the records of batch; nil between batches
 }
 
 func newCursor(tp TopicPartition, data []byte, aborted []abortedTransaction, from int64) *Cursor {
@@ -150,7 +150,8 @@ func (c *Cursor) nextBatch(p *FetchedPartition, memory *MemoryReservation) (ok b
 	}
 	c.data, c.batch = rest, b
 	if !b.legacy && !c.txns.counts(b) {
-		// A control batch has one record. If its header declares more offsets, the offsets after the first have no record.
+		// A control batch has one record. If its header declares more offsets, the offsets after the first have no
+		// record.
 		from := max(b.base, p.Next)
 		for at := from; b.control() && at <= b.last && at-from < maxPlaceholders; at++ {
 			if err := memory.take(recordMemory); err != nil { // control offsets take memory too
@@ -254,7 +255,7 @@ type abortedTransaction struct {
 // transactions decides which batches of one partition's answer hold records for consumers. Batches must be passed
 // in the order of the log.
 type transactions struct {
-	aborted []abortedTransaction // by first offset
+	aborted []abortedTransaction // ordered by first offset
 	open    map[int64]bool       // producers inside an aborted transaction
 }
 

@@ -67,7 +67,7 @@ type MemoryReservation struct {
 	Done <-chan struct{}
 
 	taken int64
-	bound int64 // on taken, 0 for none
+	bound int64 // limit of taken; 0 for none
 }
 
 func (r *MemoryReservation) take(n int) error {

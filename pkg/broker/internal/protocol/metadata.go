@@ -184,7 +184,7 @@ func listGroupsRequest() []byte {
 }
 
 func readGroups(w *wire) (map[string]string, error) {
-	w.skipTags() // of the header
+	w.skipTags() // tagged fields of the header
 	w.int32()    // throttle time
 	if err := CodeError(w.int16()); err != nil {
 		return nil, err

@@ -25,9 +25,9 @@ type source struct {
 	memory *MemoryReservation
 	work   int64 // bytes that came from r
 	most   int64 // the limit of work
-	over   error // the error beyond the limit
+	over   error // the error when work exceeds most
 	block  []byte
-	size   int  // of the next block
+	size   int  // size of the next block
 	shared bool // records refer to block
 	spare  []byte
 	err    error
@@ -161,7 +161,7 @@ func (s *source) bytes(n int64) []byte {
 
 func (s *source) varint() int64 {
 	if len(s.b) < binary.MaxVarintLen64 {
-		s.fill(binary.MaxVarintLen64) // or the remaining bytes
+		s.fill(binary.MaxVarintLen64) // fewer bytes may remain
 	}
 	v, n := binary.Varint(s.b)
 	if s.err != nil {
