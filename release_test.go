@@ -45,7 +45,7 @@ func TestToolsArePinned(t *testing.T) {
 	}
 }
 
-// .ci/run and release-check test the alerts with promtool, because no Go test runs it.
+// .ci/run and release-check test the alerts with promtool, because no Go test runs promtool.
 func TestAlertsAreTested(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]string{".ci/run": "(?m)^make rules$", "Makefile": `(?m)^release-check:[^#\n]* rules `} {

@@ -100,8 +100,8 @@ func TestFaultServerFull(t *testing.T) {
 	l.wantResolvedOnce()
 }
 
-// holdConnections takes n connections of a server, all except the test's own: it terminates those
-// of the programs until it has n.
+// holdConnections takes n connections of a server, all except the test's own: it terminates connections of the programs
+// until it has n connections.
 func (l *letters) holdConnections(url string, n int) (release func()) {
 	l.t.Helper()
 	held := make([]*sqlx.DB, 0, n)

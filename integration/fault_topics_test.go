@@ -148,8 +148,8 @@ func TestFaultRetentionWasFaster(t *testing.T) {
 	}
 }
 
-// lostWhileStanding returns how many records are lost because the ingester is suspended while they
-// are produced and removed; lost is the number lost before. Records that the ingester had already
+// lostWhileStanding returns how many records are lost because the ingester is suspended while they are produced and
+// removed. The argument lost is the number of records that were lost before. Records that the ingester had already
 // received are not lost, so the number cannot be predicted.
 func (l *letters) lostWhileStanding(ingester *process, lost int) int {
 	l.t.Helper()

@@ -109,9 +109,8 @@ func (l *letters) finished(p *process, id string) redrive {
 	return got
 }
 
-// TestStoppedAPIHandsItsRedriveOn: a program that is asked to stop finishes the messages that it
-// has sent, releases the others, and returns to the waiting client the id under which the work
-// continues.
+// TestStoppedAPIHandsItsRedriveOn: a program that is asked to stop finishes the messages that it has sent, releases the
+// other messages, and answers the waiting client with the id of the redrive, which another program continues.
 func TestStoppedAPIHandsItsRedriveOn(t *testing.T) {
 	t.Parallel()
 	l := newLetters(newSystem(t))

@@ -33,7 +33,7 @@ type bomb struct {
 	named   int   // number of headers with a name and a value
 }
 
-// chunk is the text that values repeat. Its length is coprime to their sizes.
+// chunk is the text that values repeat. No size is a multiple of its length.
 var chunk = bytes.Repeat([]byte("0123456789abcdef"), 4099)
 
 // writeValue writes a value of n bytes.

@@ -550,7 +550,7 @@ func (w *watch) look(ctx context.Context) {
 	}
 }
 
-// want ends the watch. A watch with too few checks fails: it proves nothing.
+// want ends the watch. A watch with too few checks fails the test, because it proves nothing.
 func (w *watch) want(least int) {
 	w.a.t.Helper()
 	w.cancel()

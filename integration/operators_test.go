@@ -129,7 +129,7 @@ func TestOperators_ASecondEditIsNeverSilentlyIgnored(t *testing.T) {
 	}
 }
 
-// "Delete all" must respect the filter, which it ignored in issue sidekiq 3243.
+// "Delete all" must delete only the messages that match the filter; in issue sidekiq 3243, the filter was ignored.
 func TestOperators_DeleteAllObeysTheFilter(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)

@@ -51,8 +51,8 @@ func TestRotatedPassword(t *testing.T) {
 	r.end(rounds, secret)
 }
 
-// TestRotatedRole: the credentials name one role after another. The connections of the old role are
-// terminated or left open, and it is dropped, while it is in use.
+// TestRotatedRole: the credentials name one role after another. While the old role is in use, its connections are
+// terminated or left open, and the role is dropped.
 func TestRotatedRole(t *testing.T) {
 	t.Parallel()
 	r := newRotation(t, "DLQ_DATABASE_USER=%.0s", "DLQ_DATABASE_CREDENTIALS_FILE=%s")
@@ -67,7 +67,7 @@ func TestRotatedRole(t *testing.T) {
 			r.lasting(200 * time.Millisecond)
 		}
 		r.write(both(next))
-		if n%3 == 1 { // usually a new connection has used the new role by then
+		if n%3 == 1 { // in every third round, new connections have time to use the new role first
 			r.lasting(500 * time.Millisecond)
 		}
 		if n%2 == 0 {

@@ -41,8 +41,8 @@ func (s *soak) calamities() []calamity {
 	}
 }
 
-// breakThings injects the faults in random order: each once before any is repeated, and all of them
-// at least once, however short the time.
+// breakThings injects the faults in random order. It repeats a fault only after every other fault has been injected,
+// and injects every fault at least once, even in a short test.
 func (s *soak) breakThings(atLeast time.Duration) {
 	s.t.Helper()
 	end := time.Now().Add(atLeast)

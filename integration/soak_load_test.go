@@ -99,8 +99,8 @@ func (s *soak) write(ctx context.Context, batch ...*kgo.Record) bool {
 	return ctx.Err() == nil
 }
 
-// consume consumes the original topics. It fails again on one record in four and sends it to the
-// dead-letter topic as Spring does: with all its headers.
+// consume consumes the original topics. It fails on one record in four and sends this record to the dead-letter topic
+// as Spring does, with all headers that the record had.
 func (s *soak) consume(ctx context.Context, random *rand.Rand) {
 	client, err := kgo.NewClient(kgo.SeedBrokers(s.brokers...), kgo.ConsumeTopics(s.targets...), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
@@ -305,8 +305,8 @@ func (o *operator) restore() {
 	o.request("restore", http.MethodPost, "/api/v1/archive/"+m.ID+"/restore", "")
 }
 
-// archive repeatedly makes some messages old enough and runs the archiver. A run may fail if
-// PostgreSQL goes down during it; its committed work stays.
+// archive repeatedly makes some messages old enough and runs the archiver. A run of the archiver may fail because
+// PostgreSQL goes down; the batches that the run has committed stay archived.
 func (s *soak) archive(ctx context.Context) {
 	for {
 		select {

@@ -261,8 +261,8 @@ func wantNoNoise(t *testing.T, c *traceCollector) {
 	}
 }
 
-// TestFaultCollectorHangs: with a collector that accepts connections and stays silent, or that does
-// not exist, programs work as without one, drop the spans that they cannot keep, and exit in time.
+// TestFaultCollectorHangs: with a collector that accepts connections and stays silent, or that does not exist, programs
+// work as they do without a collector, drop the spans that they cannot keep, and exit in time.
 func TestFaultCollectorHangs(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")

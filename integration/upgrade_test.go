@@ -281,7 +281,7 @@ func (a *load) notAt(gone *process) {
 	}
 }
 
-// end stops the requests; it fails after too few of them, because the test then proves nothing.
+// end stops the requests. It fails the test when too few requests were sent, because then the test proves nothing.
 func (a *load) end() {
 	a.l.t.Helper()
 	close(a.stop)

@@ -107,7 +107,7 @@ var settings = map[string]string{
 	"logging_collector": "on", "log_destination": "jsonlog", "log_rotation_size": "0", "log_rotation_age": "0",
 }
 
-// Heap sizes of Java programs in MB, as their own start scripts set them.
+// Heap sizes of Java programs in MB. These are the sizes that the programs' own start scripts set.
 const kafkaHeap, producerHeap, connectHeap = 1024, 512, 2048
 
 func (b *bench) say(format string, args ...any) {

@@ -157,8 +157,8 @@ type flood struct {
 	failed atomic.Pointer[error]
 }
 
-// startFlood produces to these topics until it is stopped. A record that is due while the client's
-// buffer is full is never sent, and no later record makes up for it.
+// startFlood produces to these topics until it is stopped. A record that is due while the client's buffer is full is
+// never sent, and no other record is sent in its place later.
 func (c *cluster) startFlood(ctx context.Context, names []string) *flood {
 	ctx, cancel := context.WithCancel(ctx)
 	f := &flood{cancel: cancel, over: make(chan struct{})}

@@ -8,8 +8,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// The functions of this file return the headers of a dead letter, byte for byte as the framework
-// writes them. None of them changes the record.
+// The functions of this file return the headers of a dead letter, byte for byte as the framework writes them. No
+// function changes the record.
 
 const springWrapper = "org.springframework.kafka.listener.ListenerExecutionFailedException"
 

@@ -61,7 +61,8 @@ func (s *Shop) registerVersion(ctx context.Context, topic, format, schema string
 	return made.ID, nil
 }
 
-// framed puts the id of its schema in front of a value. A Protobuf value has the index of its message between them.
+// framed puts the id of its schema in front of a value. In front of a Protobuf value, the index of its message follows
+// the id.
 func framed(id uint32, value []byte, index ...byte) []byte {
 	return append(append(binary.BigEndian.AppendUint32([]byte{0}, id), index...), value...)
 }

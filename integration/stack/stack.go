@@ -53,8 +53,7 @@ type Options struct {
 	Getenv func(string) string
 }
 
-// Stack is a set of running servers. Its methods are safe for concurrent use; they run one after
-// the other.
+// Stack is a set of running servers. Its methods are safe for concurrent use; concurrent calls run one after the other.
 type Stack struct {
 	opts   Options
 	env    environment

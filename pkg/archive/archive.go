@@ -74,10 +74,10 @@ func New(cfg Config, store Store, log *zap.Logger, opts ...Option) *Archiver {
 	return a
 }
 
-// Run performs one run and logs one line about it. When another archiver is running it does nothing, and reports that
-// in the log and the report; that is not an error. A failure to record the run in the store does not stop it. The steps
-// are independent: when one fails the others are still tried, and the error holds every failure. When ctx ends during a
-// run, the run reports the work that it has completed.
+// Run performs one run and logs one line about it. When another archiver is running, Run does nothing and says so in
+// the log and in the report, but returns no error. When the run cannot be recorded in the store, it continues all the
+// same. The steps are independent: when one fails the others are still tried, and the error holds every failure. When
+// ctx ends during a run, the run reports the work that it has completed.
 func (a *Archiver) Run(ctx context.Context) (Report, error) {
 	began := a.now()
 	unlock, ok, err := a.store.TryLock(ctx)

@@ -11,7 +11,8 @@ import (
 
 // Errors of a partition, a topic or a request. This package's errors wrap one of these and kafka-go's own.
 var (
-	// ErrOutOfRange means that the log does not have the requested offset: it starts later, or ends earlier.
+	// ErrOutOfRange means that the log does not have the requested offset: the log starts after the offset or ends
+	// before it.
 	ErrOutOfRange = protocol.ErrOutOfRange
 	// ErrNotLeader means that the request went to a broker that does not, or no longer, lead the partition; read
 	// the leader again with Topics.

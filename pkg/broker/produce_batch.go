@@ -17,7 +17,7 @@ import (
 const (
 	firstBackoff = 50 * time.Millisecond
 	lastBackoff  = 500 * time.Millisecond
-	// newTopicGrace is how long a topic may be unknown before it counts as missing, because brokers learn of new
+	// newTopicGrace is how long a broker may not know a topic before the topic counts as missing: brokers learn of new
 	// topics late.
 	newTopicGrace = 500 * time.Millisecond
 	maxProducers  = 3 // limits how often one batch may request a new producer id

@@ -123,10 +123,10 @@ func (r ProduceResult) Err() error {
 	return nil
 }
 
-// Produce writes records to a partition in their order, in one or more batches, and returns when each record's fate
-// is known. The topic and offset in a record are ignored. A rejected record does not affect others: its batch is
-// split until it is alone. Any other failure ends the call, and records left unsent are NotSent with ErrNotTried (or
-// TopicRefused).
+// Produce writes records to a partition in their order, in one or more batches, and returns when each record's fate is
+// known. The topic and offset in a record are ignored. A rejected record does not affect others: the batch is split
+// until the rejected record is alone. Any other failure ends the call, and records left unsent are NotSent with
+// ErrNotTried (or TopicRefused).
 //
 // When ctx ends, records in progress are InDoubt and the others NotSent. Bytes of a batch in doubt may still reach the
 // broker for the rest of its RequestTimeout, not later. The caller must not change records during the call and during

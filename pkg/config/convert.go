@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// The texts of these errors never hold the value: it may be a secret.
+// The texts of these errors never contain the value of a setting, because the value may be a secret.
 var (
 	errWhole    = errors.New("must be a whole number; sizes may have a unit, such as 64MiB")
 	errRange    = errors.New("is a number out of range")

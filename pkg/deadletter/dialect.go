@@ -18,7 +18,7 @@ type dialect struct {
 	weak        bool // used only when no other dialect claims the record
 	newestFirst bool // the producer's headers come before the copied ones, the latest failure first
 	keepsTime   bool // the dead letter has the original record's timestamp
-	topicIDs    bool // the producer may write a topic's id where it has no name
+	topicIDs    bool // the producer may write the id of a topic in place of a name that it does not know
 	// queues means that the producer was made for another kind of broker. The queue names in its headers are topics
 	// only if the cluster has topics of these names.
 	queues bool

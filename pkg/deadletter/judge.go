@@ -64,8 +64,8 @@ func (j *Judge) judging(decoder *Decoder) func(*entity.Message) entity.OriginSta
 	claims := map[claim]entity.OriginStanding{}
 	return func(m *entity.Message) entity.OriginStanding {
 		if m.Source.Topic == "" || m.OriginalTopic == "" || m.Origin.Confidence == entity.FromOperator {
-			// Its topic needs no declaration, because an operator or a database user has set it, or there is no topic
-			// to check.
+			// The original topic needs no declaration, because an operator or a database user has set it, or there is
+			// none.
 			return entity.OriginStanding{Declaration: entity.Declared}
 		}
 		c := claim{m.Source.Topic, m.OriginalTopic}

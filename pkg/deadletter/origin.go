@@ -47,8 +47,8 @@ func (c *decoding) notePlace(p place, fields ...field) {
 }
 
 // headerPlace looks for the original topic. It goes through the hops, latest first, and takes the oldest topic of a hop
-// that does not look like a dead-letter or retry topic. If no hop names such a topic, it takes the first that does look
-// like one. If no dialect names a topic, the generic aliases are tried.
+// that does not look like a dead-letter or retry topic. If no hop names such a topic, it takes the first topic that
+// looks like a dead-letter or retry topic. If no dialect names a topic, the generic aliases are tried.
 func (c *decoding) headerPlace(ts time.Time) (place, bool) {
 	r, ok := c.rootOf(c.hops)
 	if !ok && len(c.hops) > 0 && c.hops[0].name != genericName {

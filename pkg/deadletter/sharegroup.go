@@ -27,7 +27,7 @@ func IsPointer(rec entity.Record) bool {
 		headers(rec.Headers).has(shareGroup.topic)
 }
 
-// topicID reports whether a name is a topic's id, which the broker writes if it cannot find the name.
+// topicID reports whether a name is a topic's id, which the broker writes if it cannot find the topic's name.
 func topicID(name string) bool {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(name)
 	return err == nil && len(b) == 16

@@ -52,8 +52,9 @@ func strip(own ownNames, list headers) []entity.Header {
 	return kept
 }
 
-// ReplayKey returns the key that a replay sends: the record's own key. Some producers replace the key and save the
-// original in a header or inside the new key; then it returns the original. The result must not be modified.
+// ReplayKey returns the key that a replay sends: the record's own key. Some producers replace the key, and save the
+// record's own key in a header or inside the new key; then ReplayKey returns the saved key. The result must not be
+// modified.
 func ReplayKey(dialect string, rec entity.Record) []byte {
 	if dialect == uberDLQ.name {
 		if k, ok := headervalue.ParseUberKey(rec.Key); ok {

@@ -152,8 +152,8 @@ func isSource(extension string) bool {
 	return false
 }
 
-// url consumes the scheme of a URL and, because it may be a password, everything before an @. It leaves host and
-// path to the other methods, and drops the query.
+// url consumes the scheme of a URL and everything before an @, because that may be a password. It leaves host and path
+// to the other methods, and drops the query.
 func (t *titler) url(end int) bool {
 	t.out = append(t.out, t.s[t.i:end+3]...)
 	t.i, t.word = end+3, ""

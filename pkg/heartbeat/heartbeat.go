@@ -77,7 +77,7 @@ func New(cfg Config, producer Producer, store Store, registry prometheus.Registe
 	}
 }
 
-// Run sends and measures until ctx ends. Failures do not end it; they are counted.
+// Run sends and measures until ctx ends. Run counts failures and goes on.
 func (h *Heart) Run(ctx context.Context) {
 	sends := time.NewTicker(h.cfg.Interval)
 	defer sends.Stop()

@@ -30,7 +30,7 @@ type Config struct {
 	// PayloadMaxBytes is the size of the largest value for which the column payload is filled; 0 means that no value
 	// is.
 	PayloadMaxBytes int64 `mapstructure:"payload_max_bytes"`
-	// DiscoveryInterval is the pause between two lists of topics. A new topic is read within three of them.
+	// DiscoveryInterval is the pause between two lists of topics. A new topic is read within three such intervals.
 	DiscoveryInterval time.Duration `mapstructure:"discovery_interval"`
 	// SessionTimeout is how long a crashed ingester keeps its partitions.
 	SessionTimeout time.Duration `mapstructure:"session_timeout"`

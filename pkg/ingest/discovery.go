@@ -83,9 +83,9 @@ func (i *Ingester) waitForTopics(ctx context.Context) topicSet {
 	return nil
 }
 
-// waitForChange returns the new set when two lists in a row show the same difference from current, so that a
-// deployment that creates twenty topics costs one rebalance, not twenty. For a topic that was deleted or created
-// again, one list is enough, because a rejoin under its name could create it again.
+// waitForChange returns the new set when two lists in a row show the same difference from current, so that a deployment
+// that creates twenty topics costs one rebalance, not twenty. For a topic that was deleted or created again, one list
+// is enough, because a membership that still names the topic could create the topic again when it rejoins.
 func (i *Ingester) waitForChange(ctx context.Context, current topicSet) topicSet {
 	ticker := time.NewTicker(i.cfg.DiscoveryInterval)
 	defer ticker.Stop()

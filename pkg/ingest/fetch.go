@@ -271,7 +271,7 @@ func (f *fetcher) ask(ctx context.Context, req broker.FetchRequest) (broker.Fetc
 	return res, err
 }
 
-// lose gives up partitions because their leader did not answer for them, or is now another broker.
+// lose gives up partitions because the broker did not answer for them, or no longer leads them.
 func (f *fetcher) lose(ctx context.Context, reason error, partitions ...*partition) {
 	f.r.failed(ctx, fmt.Sprintf("fetch from broker %d", f.leader), reason, partitions...)
 	f.leave(partitions...)

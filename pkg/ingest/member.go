@@ -61,7 +61,7 @@ func (i *Ingester) join(ctx context.Context, set topicSet) (*kafka.ConsumerGroup
 }
 
 // startGeneration starts a generation with the partitions of gen. Kafka-go ends gen when the function returns, and
-// joins the group again. So after a generation that lost its positions, a new one reads them again.
+// joins the group again. So after a generation that lost its positions, a new generation reads the positions again.
 func (i *Ingester) startGeneration(gen *kafka.Generation) {
 	i.health.set(consumerGroupHealth, nil)
 	var parts []broker.TopicPartition

@@ -114,8 +114,8 @@ type lag struct {
 	shown int64
 }
 
-// showLag sets the lag of a partition. The gauge is cached, because an idle ingester sets thousands of them
-// repeatedly.
+// showLag sets the lag of a partition. The gauge is cached, because an idle ingester sets the gauges of thousands of
+// partitions repeatedly.
 func (m *metrics) showLag(p *partition, records int64) {
 	l := &p.lag
 	if l.gauge == nil {

@@ -182,8 +182,9 @@ func (r *reader) detectNewLog(ctx context.Context, p *partition, start, end int6
 	return r.i.move(ctx, p, start, 0)
 }
 
-// saveMark stores the offset of the last record of a log without topic id, with the time and the checksum of its
-// batch: detectNewLog compares them. A failure is harmless, because the previous values stay valid.
+// saveMark stores the offset of the last record of a log without topic id, with the time and the checksum of its batch:
+// detectNewLog compares this time and this checksum with those in the log. A failure is harmless, because the previous
+// values stay valid.
 func (i *Ingester) saveMark(ctx context.Context, c chunk) {
 	if c.p.topicID != "" || len(c.records) == 0 {
 		return

@@ -99,9 +99,9 @@ func once[T any](ctx context.Context, i *Ingester, work func(context.Context) (T
 }
 
 // storeBatch stores b and returns the ranges that are completely stored. An earlier try may have stored these ranges
-// although its answer was lost. Then the returns in them are not reported in logs and metrics; only the messages show
-// them. If PostgreSQL refuses a message of the batch, a failed try may have stored a part of the batch; the next try
-// stores the rest.
+// although its answer was lost. Then the returns in these ranges are not reported in logs and metrics; only the stored
+// messages show that they are returns. If PostgreSQL refuses a message of the batch, a failed try may have stored a
+// part of the batch; the next try stores the rest.
 func (i *Ingester) storeBatch(ctx context.Context, b repository.Batch) (repository.Stored, error) {
 	var all repository.Stored
 	for {

@@ -29,7 +29,7 @@ type steps struct {
 // error after a cancelled statement.
 func (s *steps) Unlock() error { return nil }
 
-// SetVersion is called before a migration (dirty) and after it.
+// The library calls SetVersion before a migration, with dirty set, and after the migration.
 func (s *steps) SetVersion(version int, dirty bool) error {
 	if err := s.ctx.Err(); err != nil {
 		return err

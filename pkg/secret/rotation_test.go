@@ -59,7 +59,7 @@ func TestRotation(t *testing.T) {
 		name   string
 		before string // accepted before; "": nothing
 		site   site
-		want   string // "": an error
+		want   string // "": SignIn must return an error
 		tries  string
 		took   time.Duration
 		errs   []error

@@ -28,8 +28,8 @@ func (Text) String() string { return masked }
 // GoString returns "***".
 func (Text) GoString() string { return masked }
 
-// Format writes "***" for every verb. Without it a wrong verb such as %d would print the text inside the error text
-// of fmt.
+// Format writes "***" for every verb. Without this method, a wrong verb such as %d would print the secret inside the
+// error text of fmt.
 func (Text) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, masked) }
 
 // MarshalText returns "***".

@@ -21,8 +21,8 @@ import (
 // batchDelay is the longest time that a span waits for a batch.
 const batchDelay = 2 * time.Second
 
-// spanLimits limit the size of a span. Events are dropped, because libraries put the texts of errors into them, which
-// may quote dead letters.
+// spanLimits limit the size of a span. Events are dropped, because libraries put the texts of errors into events, and
+// these texts may quote dead letters.
 var spanLimits = sdktrace.SpanLimits{
 	AttributeValueLengthLimit:  1024,
 	AttributeCountLimit:        64,

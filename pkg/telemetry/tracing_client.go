@@ -28,7 +28,7 @@ const (
 )
 
 // tracingClient sends requests to the collector, with the headers that the file holds at that time. No text of an
-// answer becomes part of an error, because it may repeat the headers.
+// answer becomes part of an error, because the collector may repeat the headers in its answer.
 type tracingClient struct {
 	headersFile string
 	transport   http.RoundTripper

@@ -84,8 +84,8 @@ func (b bench) want(t *testing.T, exported, failed, dropped float64) {
 	}
 }
 
-// With a hanging collector, as many spans wait as the queue may hold, including those being sent; making more of them
-// neither blocks nor keeps them.
+// With a hanging collector, as many spans wait as the queue may hold, including those that are being sent; a further
+// span does not block the caller and is not kept.
 func TestTracing_QueueIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -367,7 +367,7 @@ func TestTracing_TakenInPart(t *testing.T) {
 	}
 }
 
-// No text of a collector's answer is logged, whatever its form: it may repeat the headers.
+// No text of a collector's answer is logged, whatever form the answer has, because it may repeat the headers.
 func TestTracing_AnswersWithSecrets(t *testing.T) {
 	t.Parallel()
 	partly, err := proto.Marshal(&collectorpb.ExportTraceServiceResponse{

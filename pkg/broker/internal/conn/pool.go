@@ -91,7 +91,8 @@ func (p *Pool) Client() *kafka.Client {
 	return &kafka.Client{Addr: kafka.TCP(p.Brokers()...), Transport: p.transport}
 }
 
-// Dialer returns kafka-go's dialer for connections that do not belong to the pool, as consumer groups have them.
+// Dialer returns kafka-go's dialer for connections that do not belong to the pool. Consumer groups use such
+// connections.
 func (p *Pool) Dialer() *kafka.Dialer {
 	return &kafka.Dialer{ClientID: protocol.ClientID, DialFunc: p.dialer.dial(keepAsIs), Timeout: dialTimeout}
 }
@@ -108,7 +109,8 @@ func (p *Pool) followUser() {
 }
 
 // call runs an exchange through kafka-go's transport on a chosen broker. Its state decides the race between a
-// connection that starts to write and a caller that stops waiting: exactly one of them wins.
+// connection that starts to write and a caller that stops waiting: either the connection sends the request, or the
+// caller stops waiting and the request is never sent.
 type call struct {
 	key      kafkaprotocol.ApiKey
 	broker   int32

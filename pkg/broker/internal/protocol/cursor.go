@@ -72,8 +72,8 @@ func (c *Cursor) ReadWithin(ctx context.Context, memory, portion int64) (p Fetch
 	return p, done, cmp.Or(err, p.Err)
 }
 
-// KeepOnly leaves out everything of a record except its offset, its time and the first header of that name, of
-// which it keeps at most 1 KiB.
+// After KeepOnly, records have only their offset, their time and the first header of that name, with at most 1 KiB of
+// its value.
 func (c *Cursor) KeepOnly(header string) { c.only = &header }
 
 // Mark returns the latest time in milliseconds and the checksum of the next batch to read; found is false when it
@@ -211,7 +211,8 @@ func (c *Cursor) broken(p *FetchedPartition, from, last int64, why error, memory
 	return pushUnreadable(p, from, max(from, last), reason, memory)
 }
 
-// maxPlaceholders is the largest number of unreadable offsets that get one record each. More get one record together.
+// maxPlaceholders is the largest number of unreadable offsets that get one record each. When there are more, all of
+// them together get one record.
 const maxPlaceholders = 1000
 
 // pushUnreadable adds placeholders for offsets that cannot be read, and moves p.Next past each.

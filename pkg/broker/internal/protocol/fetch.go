@@ -66,7 +66,7 @@ type FetchResponse struct {
 	Starved bool
 }
 
-// FetchedPartition is the answer for one partition. With an Err it has the records before the damage.
+// FetchedPartition is the answer for one partition. When Err is set, it has the records before the damage.
 type FetchedPartition struct {
 	TopicPartition
 	// HighWatermark, LastStable and LogStart are -1 when the broker did not return them.

@@ -11,7 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Positions in an entry of formats 0 and 1 (brokers before 4): a record, or a compressed list of them.
+// Positions in an entry of formats 0 and 1 (brokers before 4): a record, or a compressed list of records.
 const (
 	atLegacyCRC        = 12
 	atLegacyAttributes = 17

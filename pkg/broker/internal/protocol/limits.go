@@ -34,7 +34,8 @@ const (
 // Defect describes the missing parts of a Record: those over a limit, or everything except the position if it is
 // unreadable.
 type Defect struct {
-	// Limit is the exceeded limit, one of headers if there are several; "" when it cannot be read.
+	// Limit is the limit that the record exceeds. If it exceeds several, this is a limit of headers. Limit is "" when
+	// the record cannot be read.
 	Limit string
 	// Size and SHA256 are the length and the hash of the whole value; for a null value, 0 and the hash of no bytes.
 	Size   int64

@@ -14,7 +14,8 @@ import (
 // Topic is a broker's description of a topic.
 type Topic struct {
 	Name string
-	// ID is the topic's UUID as text, new when it is created again; empty for brokers before 2.8.
+	// ID is the topic's UUID as text. A topic that is deleted and created again has a new one. Brokers before 2.8 have
+	// no such ids: then ID is empty.
 	ID string
 	// Internal marks Kafka's own topics, such as __consumer_offsets.
 	Internal   bool

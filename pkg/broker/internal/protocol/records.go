@@ -208,7 +208,7 @@ func (o *opened) limit(rec *Record) {
 	if size <= o.limits.RecordBytes && rec.Defect == nil {
 		return
 	}
-	d := rec.over(LimitRecordBytes) // a limit of headers that was exceeded before stays the named one
+	d := rec.over(LimitRecordBytes) // if a limit of headers is exceeded too, the defect goes on naming that limit
 	d.Size, d.SHA256 = int64(len(rec.Value)), sha256.Sum256(rec.Value)
 	if int64(len(rec.Key)) > o.limits.RecordBytes {
 		rec.Key, d.KeyOmitted = nil, true
