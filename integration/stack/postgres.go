@@ -28,7 +28,7 @@ var postgresDefaults = settings{
 }
 
 // postgresFast turns fsync off. Commits stay synchronous: without fsync that costs almost nothing, and a kill of the
-// server process must not lose acknowledged commits: a fault test would take this for a fault of the product.
+// server process must not lose acknowledged commits, because a fault test would take this for a fault of the product.
 var postgresFast = settings{
 	"fsync":            "off",
 	"full_page_writes": "off",

@@ -29,7 +29,7 @@ type Store interface {
 	// PurgePartitions deletes the quarters in which every message has been in the archive for longer than days; a
 	// partition that is being read may stay until the next run.
 	PurgePartitions(ctx context.Context, days, batch int) (int64, error)
-	// PurgeArchive deletes, message by message, those that have been in the archive for longer than days.
+	// PurgeArchive deletes, one by one, the messages that have been in the archive for longer than days.
 	PurgeArchive(ctx context.Context, days, batch int) (int64, error)
 	// PurgeBookkeeping deletes expired idempotency keys, redrives that ended longer than redriveDays ago, and audit
 	// entries older than auditDays, which is at least 365. If the deletion of one kind of rows fails, it goes on with
@@ -129,7 +129,8 @@ func (a *Archiver) steps(ctx context.Context, r *Report) error {
 	return errors.Join(errs...)
 }
 
-// purge first drops whole quarters, which is cheaper; those that a reader blocked are then purged row by row.
+// purge first drops the partitions of whole quarters, which is cheaper. Unless PurgeWholeQuarters is set, it then
+// deletes the remaining due messages row by row, also those of quarters that a reader blocked.
 func (a *Archiver) purge(ctx context.Context) (int64, error) {
 	whole, err := a.store.PurgePartitions(ctx, a.cfg.PurgeDays, a.cfg.BatchSize)
 	if a.cfg.PurgeWholeQuarters || ctx.Err() != nil {

@@ -45,7 +45,7 @@ func (f Fate) String() string {
 	}
 }
 
-// Class is the cause of a failure in operators' terms. Its text is stored and shown.
+// Class names the cause of a failure for operators. Its text is stored and shown.
 type Class string
 
 // The classes of this package.
