@@ -47,7 +47,7 @@ func TestShareGroupWritesDeadLetters(t *testing.T) {
 				"share.record.lock.duration.ms":             "60000", // a busy machine may be slow to answer
 			})
 			consumer := c.startShareConsumer(name, topic)
-			const final = 4 + 5 // deliveries of the records with one and with two
+			const final = 4 + 5 // deliveries of all records: some are delivered once, the others twice
 			eventually(t, time.Minute, "every delivery was decided", func() bool { return len(consumer.Deliveries()) == final })
 			eventually(t, time.Minute, "the dead letters are written", func() bool { return c.ends([]string{dlq}) >= 4 })
 			check.NoError(t, consumer.Stop())
