@@ -98,10 +98,17 @@ test-integration: needs ## Run only the tests of the whole programs against real
 FAULT_TESTS = ^($(shell grep -ohE '`(Test|Fuzz)[A-Z][A-Za-z0-9_]*' docs/failure-modes.md | tr -d '`' | sort -u | paste -sd'|')|TestFault.*)$$
 FAULT_FLAGS ?= -timeout 60m -parallel 3
 
+# An older version of Kafka that must work too, and the tests that prove it: ingest, retry, crashes, topics made
+# again, and outcomes by committed offset.
+OLDER_KAFKA := 4.1.2
+OLDER_KAFKA_TESTS := TestStart|TestEndToEnd|TestFaultKilledAtNamedMoments|TestFaultProduceAnswersLost|TestTopicMadeAgainLosesNothing|TestRestartedConsumerGroupKeepsCommittedOffsets|TestRealServersRedirect|TestGroupStates
+
 .PHONY: test-faults
 test-faults: needs assets ## Break servers, connections and programs, longer and more often than `make test` does.
 	@DLQ_MODEL_COUNT=10000 go test $(TEST_FLAGS) -count=1 -run '^TestModel$$' ./pkg/redrive
 	@$(LEFT_OUT); DLQ_TEST_LONG=1 $(STACK) -fast -- go test $(FAULT_FLAGS) $(SKIP) -count=1 -v -run '$(FAULT_TESTS)' ./...
+	@DLQ_STACK_KAFKA_VERSION=$(OLDER_KAFKA) $(STACK) -fast -- go test $(FAULT_FLAGS) -count=1 -v -run '^($(OLDER_KAFKA_TESTS))$$' \
+		./integration/stack ./integration ./pkg/redrive ./pkg/broker
 
 # The output has the seed. DLQ_SOAK_SEED=... repeats the same faults.
 .PHONY: soak

@@ -45,7 +45,7 @@ var layers = map[string][]string{
 	"pkg/schema/internal/proto":      {"pkg/schema/internal/codec"},
 	"pkg/repository":                 {"pkg/entity"},
 	"pkg/repository/memory":          {"pkg/entity", "pkg/repository"},
-	// The store in production. Its parts meet in pkg/repository/postgres.
+	// The store in production. pkg/repository/postgres joins the parts below it.
 	"pkg/repository/postgres":                   {"pkg/repository", "pkg/repository/postgres/internal/audit", "pkg/repository/postgres/internal/conn", "pkg/repository/postgres/internal/ingest", "pkg/repository/postgres/internal/insight", "pkg/repository/postgres/internal/messages", "pkg/repository/postgres/internal/redrives", "pkg/repository/postgres/internal/search"},
 	"pkg/repository/postgres/internal/insight":  {"pkg/entity", "pkg/repository", "pkg/repository/postgres/internal/audit", "pkg/repository/postgres/internal/codec", "pkg/repository/postgres/internal/conn", "pkg/repository/postgres/internal/search"},
 	"pkg/repository/postgres/internal/redrives": {"pkg/entity", "pkg/repository", "pkg/repository/postgres/internal/audit", "pkg/repository/postgres/internal/codec", "pkg/repository/postgres/internal/conn", "pkg/repository/postgres/internal/search"},
@@ -58,7 +58,7 @@ var layers = map[string][]string{
 
 	"pkg/broker": {"pkg/broker/internal/conn", "pkg/broker/internal/protocol", "pkg/wait"},
 
-	// Parts of one of these packages.
+	// Internal parts of the packages above.
 	"pkg/broker/internal/conn":            {"pkg/broker/internal/protocol", "pkg/secret"},
 	"pkg/broker/internal/protocol":        {"pkg/broker/internal/inflate", "pkg/entity"},
 	"pkg/broker/internal/inflate":         {},
@@ -158,7 +158,7 @@ func TestLayers(t *testing.T) {
 		name := p.name()
 		seen[name] = true
 		if name == "cmd" || strings.HasPrefix(name, "cmd/") {
-			continue // joins whatever it needs
+			continue // a program's package may import any package
 		}
 		allowed, known := layers[name]
 		if !known {

@@ -92,9 +92,9 @@ type noImports struct{}
 
 func (noImports) Import(string) (*types.Package, error) { return nil, errors.New("not loaded") }
 
-// references counts the pairs of files of which the first uses something that the second
-// declares, and names those that lead to an earlier file. Imports are not loaded: what a value of
-// another package leads to is not counted.
+// references counts the pairs of files of which the first uses something that the second declares, and names those that
+// lead to an earlier file. Imports are not loaded, so a use that goes through a value of another package is not
+// counted.
 func references(t *testing.T, dir string, order []string) (all int, up []string) {
 	t.Helper()
 	fset := token.NewFileSet()

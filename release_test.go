@@ -18,8 +18,8 @@ func readFile(t *testing.T, path string) string {
 	return string(raw)
 }
 
-// Release tools have fixed versions, so that a later build uses the same ones. The images of the
-// Dockerfile are arguments with a version, which a builder can replace by digests.
+// Release tools have fixed versions, so that a later build uses the same tools. The images of the Dockerfile are
+// arguments with a version, which a builder can replace by digests.
 func TestToolsArePinned(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"Makefile", "Dockerfile", ".ci/run"} {
@@ -45,7 +45,7 @@ func TestToolsArePinned(t *testing.T) {
 	}
 }
 
-// .ci/run and release-check test the alerts with promtool, because no Go test runs it.
+// .ci/run and release-check test the alerts with promtool, because no Go test runs promtool.
 func TestAlertsAreTested(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]string{".ci/run": "(?m)^make rules$", "Makefile": `(?m)^release-check:[^#\n]* rules `} {

@@ -43,7 +43,8 @@ func TestMetricsAreWellFormed(t *testing.T) {
 			problems, err := promlint.New(strings.NewReader(text)).Lint()
 			check.NoError(t, err)
 			for _, problem := range problems {
-				// The names of metrics of libraries cannot be changed here, so only the product's own metrics are checked.
+				// The names of metrics of libraries cannot be changed here, so only the product's own metrics are
+				// checked.
 				if strings.HasPrefix(problem.Metric, "dlq_") {
 					t.Errorf("%s: %s", problem.Metric, problem.Text)
 				}

@@ -239,8 +239,8 @@ func TestArchiver(t *testing.T) {
 	p.wantCleanEnd()
 }
 
-// TestOldSchema: the programs keep running, name the version that they need, and continue by
-// themselves when the schema has it.
+// TestOldSchema: the programs keep running, name the version that they need, and continue by themselves when the schema
+// has this version.
 func TestOldSchema(t *testing.T) {
 	t.Parallel()
 	brokers := strings.Join(stacktest.Kafka(t), ",")

@@ -213,8 +213,8 @@ func entriesOf(text string) map[string]string {
 	return entries
 }
 
-// TestEveryFaultIsListed: each fault from F1 on has an entry, which names the tests that prove it or says that
-// there is none.
+// TestEveryFaultIsListed: each fault from F1 on has an entry, which names the tests that inject the fault, or says that
+// no test does.
 func TestEveryFaultIsListed(t *testing.T) {
 	t.Parallel()
 	rows := regexp.MustCompile(`(?m)^### F(\d+)\b`).FindAllStringSubmatch(read(t, "failure-modes.md"), -1)

@@ -136,3 +136,17 @@ func TestFaultTargetRunsEveryProof(t *testing.T) {
 		}
 	}
 }
+
+// TestOlderKafkaIsProved: `make test-faults` runs tests that exist on an older version of Kafka.
+func TestOlderKafkaIsProved(t *testing.T) {
+	t.Parallel()
+	command := regexp.MustCompile(`KAFKA_VERSION=4.*-run '\^\(([^']+)\)\$' \\\n(.*)`).FindStringSubmatch(recipe(t, "test-faults"))
+	check.Require(t, command != nil, "make test-faults runs no tests on an older version of Kafka")
+	packages := strings.Fields(command[2])
+	for name := range strings.SplitSeq(command[1], "|") {
+		dir := strings.Replace(filepath.Dir(definedIn(t, name)), root, ".", 1)
+		if !slices.Contains(packages, dir) {
+			t.Errorf("%s is in %s, want it in one of %v", name, dir, packages)
+		}
+	}
+}

@@ -52,7 +52,7 @@ type endToEnd struct {
 	*system
 	random        *rand.Rand
 	api, ingester *process
-	sent          map[string]*kgo.Record // by x-seq
+	sent          map[string]*kgo.Record // by the value of the header x-seq
 	poisoned      []*kgo.Record
 	ids           map[string]string // message id by "topic/partition/offset"
 }

@@ -52,9 +52,9 @@ func TestFaultCommitAnswersLost(t *testing.T) {
 			if what == claimChange {
 				n = claimed.Add(1)
 			}
-			// After a lost answer to a claim, the retry-all ends, or the batch must wait until the claim has expired, so only
-			// one claim loses its answer. A statement that stores a result is repeated after a lost answer, so many of its
-			// answers may be lost, but not one after the other for too long.
+			// After a lost answer to a claim, the retry-all ends, or the batch must wait until the claim has expired,
+			// so only one claim loses its answer. A statement that stores a result is repeated after a lost answer, so
+			// many of its answers may be lost, but not one after the other for too long.
 			if n == point || what == resultChange && luck.of(2) || what == otherChange && luck.of(5) {
 				return luck.loseCommit(what)
 			}
@@ -66,7 +66,8 @@ func TestFaultCommitAnswersLost(t *testing.T) {
 	}
 	l.redrivesOver() // so that these redrives do not compete with the single retries below
 	least["retry succeeded"], least["retry not confirmed"] = 1, 1
-	// Several rounds are necessary because the product repeats most statements whose answer was lost, so few retries fail.
+	// Several rounds are necessary because the product repeats most statements whose answer was lost, so few retries
+	// fail.
 	for round := 0; round < 6 && !luck.enough(least); round++ {
 		l.stored(100)
 		database.Decide(func(what string) proxy.Action {

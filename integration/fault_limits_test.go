@@ -100,8 +100,8 @@ func TestFaultServerFull(t *testing.T) {
 	l.wantResolvedOnce()
 }
 
-// holdConnections takes n connections of a server, all except the test's own: it terminates those
-// of the programs until it has n.
+// holdConnections takes n connections of a server, all except the test's own: it terminates connections of the programs
+// until it has n connections.
 func (l *letters) holdConnections(url string, n int) (release func()) {
 	l.t.Helper()
 	held := make([]*sqlx.DB, 0, n)
@@ -142,9 +142,9 @@ func (s *system) startStarved(name string, environ ...string) *process {
 	return p
 }
 
-// TestFaultDescriptorsRunOut: clients hold so many connections to the API and the ingester that
-// neither can open a file or connection. Both continue with what they have, lose nothing, and
-// recover when the clients are gone.
+// TestFaultDescriptorsRunOut: clients hold so many connections to the API and the ingester that neither can open a file
+// or connection. Both programs go on with their open files and connections, lose nothing, and recover when the clients
+// are gone.
 func TestFaultDescriptorsRunOut(t *testing.T) {
 	t.Parallel()
 	l := newLetters(newSystem(t))

@@ -126,8 +126,8 @@ func wantServed(t *testing.T, answers []asked) {
 	}
 }
 
-// wantOffsetsStored: the consumer group's committed offsets are not ahead of the stored rows.
-// Offsets are read first, because rows only increase meanwhile. Some partition must have a
+// wantOffsetsStored: the consumer group's committed offsets are not ahead of the stored rows. The offsets are read
+// before the rows, because the number of rows can only increase between the two reads. Some partition must have a
 // committed offset, so that there is something to compare.
 func (l *letters) wantOffsetsStored() {
 	l.t.Helper()

@@ -26,8 +26,8 @@ func nameMoment(text string) string {
 const forEver = time.Hour
 
 // killAt kills a process when the nth occurrence of a step passes through a proxy. The step never arrives at the
-// server: the proxy holds it, and its connection is broken later. So the server has done everything before the step,
-// but not the step. The channel is closed after the kill.
+// server: the proxy holds the step, and the connection is broken later. So the server has done everything before the
+// step, but not the step. The channel is closed after the kill.
 func killAt(way *proxy.Proxy, p *process, moment string, nth int64) <-chan struct{} {
 	killed := make(chan struct{})
 	var seen atomic.Int64

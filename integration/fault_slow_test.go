@@ -91,7 +91,7 @@ func (l *letters) clickSlowly(api *process, luck *chance) {
 	answers := l.clicks(l.somePending(20), api)
 	published := l.published()
 	for _, a := range answers {
-		if a.status == 409 { // a redrive has claimed it
+		if a.status == 409 { // a redrive has claimed the message
 			luck.count("retry refused")
 			continue
 		}

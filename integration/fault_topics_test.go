@@ -17,9 +17,8 @@ import (
 // grown is the final number of partitions of a topic that starts with four.
 const grown = partitions + 3
 
-// TestFaultTopicGrows: partitions are added to a dead-letter topic while it is read, and get
-// records before any program has seen them. All records are stored, and republished like those of
-// the old partitions.
+// TestFaultTopicGrows: partitions are added to a dead-letter topic while it is read, and get records before any program
+// has seen them. All records are stored, and republished like the records of the old partitions.
 func TestFaultTopicGrows(t *testing.T) {
 	t.Parallel()
 	l := newLetters(newSystem(t))
@@ -149,8 +148,8 @@ func TestFaultRetentionWasFaster(t *testing.T) {
 	}
 }
 
-// lostWhileStanding returns how many records are lost because the ingester is suspended while they
-// are produced and removed; lost is the number lost before. Records that the ingester had already
+// lostWhileStanding returns how many records are lost because the ingester is suspended while they are produced and
+// removed. The argument lost is the number of records that were lost before. Records that the ingester had already
 // received are not lost, so the number cannot be predicted.
 func (l *letters) lostWhileStanding(ingester *process, lost int) int {
 	l.t.Helper()

@@ -109,9 +109,8 @@ func (l *letters) finished(p *process, id string) redrive {
 	return got
 }
 
-// TestStoppedAPIHandsItsRedriveOn: a program that is asked to stop finishes the messages that it
-// has sent, releases the others, and returns to the waiting client the id under which the work
-// continues.
+// TestStoppedAPIHandsItsRedriveOn: a program that is asked to stop finishes the messages that it has sent, releases the
+// other messages, and answers the waiting client with the id of the redrive, which another program continues.
 func TestStoppedAPIHandsItsRedriveOn(t *testing.T) {
 	t.Parallel()
 	l := newLetters(newSystem(t))
@@ -261,7 +260,7 @@ func TestDatabaseGoesAway(t *testing.T) {
 	broken := l.await(asked)
 	t.Logf("retry-all = %d when %d were resolved, %d in doubt and %d pending",
 		broken.status, l.with("RESOLVED"), l.with("RETRYING"), l.with("PENDING"))
-	if broken.status == 200 { // the request may have outlasted a short outage
+	if broken.status == 200 { // after a short outage, the request may still have succeeded
 		wantWhole(t, broken)
 	} else {
 		l.finished(api, wantUnavailable(t, broken, "retry-all", 503)["redrive_id"])
@@ -359,7 +358,7 @@ func TestRestartedConsumerGroupKeepsCommittedOffsets(t *testing.T) {
 		l.kafka.waitNoLag(l.prefix, l.source)
 		l.produce(500, nil)
 		l.waitStored()
-		end(p) // before or after the offsets were committed
+		end(p) // the ingester ends before or after it has committed the offsets
 		again := l.startReady("ingester")
 		l.kafka.waitNoLag(l.prefix, l.source)
 		again.stop()

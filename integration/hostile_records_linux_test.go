@@ -29,11 +29,11 @@ const ingesterMemory = 256 << 20
 type bomb struct {
 	name    string
 	size    int64 // size of the value in bytes
-	headers int   // headers with neither name nor value
-	named   int   // headers with both
+	headers int   // number of headers with neither name nor value
+	named   int   // number of headers with a name and a value
 }
 
-// chunk is the text that values repeat. Its length is coprime to their sizes.
+// chunk is the text that values repeat. No size is a multiple of its length.
 var chunk = bytes.Repeat([]byte("0123456789abcdef"), 4099)
 
 // writeValue writes a value of n bytes.

@@ -251,7 +251,7 @@ func (a *account) wantSent(rows []kept) {
 	for i := range rows {
 		letters[rows[i].ID.String()] = &rows[i]
 	}
-	inLog := map[string]int{} // by attempt
+	inLog := map[string]int{} // number of records in the logs, by attempt
 	messages := map[string]int{}
 	var unasked, altered []string
 	for _, r := range a.kafka.readAll(a.targets...) {
@@ -315,8 +315,8 @@ func (a *account) wantEachSent(rows []kept, byMessage map[string][]*trial, inLog
 	a.complain("I4: clients got a success and there is no record", promised)
 }
 
-// faithful reports whether a replay has the dead letter's key and value, or those of an operator's
-// edit, and the application's headers.
+// faithful reports whether a replay has the application's headers of the dead letter, and the dead letter's key and
+// value, or an edited value.
 func faithful(r *kgo.Record, row *kept, edited *[]byte) bool {
 	want := row.Value
 	if edited != nil {
@@ -381,8 +381,8 @@ func (a *account) wantHistory(rows []kept) {
 		if !known {
 			before = "PENDING"
 		}
-		// An attempt that a client did not request leaves no audit entry when it starts, so the entry of its end may come
-		// directly after PENDING.
+		// An attempt that a client did not request leaves no audit entry when it starts, so the entry of its end may
+		// come directly after PENDING.
 		follows := e.From == before || e.From == "RETRYING" && before == "PENDING" || e.From == "" && !known
 		if !slices.Contains(arrows[e.Action], e.From+">"+e.To) || !follows {
 			illegal = append(illegal, fmt.Sprintf("message %s: %s moved it from %q to %q when it was %q", e.ID, e.Action, e.From, e.To, before))
@@ -550,7 +550,7 @@ func (w *watch) look(ctx context.Context) {
 	}
 }
 
-// want ends the watch. A watch with too few checks fails: it proves nothing.
+// want ends the watch. A watch with too few checks fails the test, because it proves nothing.
 func (w *watch) want(least int) {
 	w.a.t.Helper()
 	w.cancel()

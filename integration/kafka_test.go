@@ -19,8 +19,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// cluster is the tests' own Kafka client. It uses another library than the product, so that neither
-// can hide the other's bugs.
+// cluster is the tests' own Kafka client. It uses another library than the product, so that a bug of one library cannot
+// hide a bug of the other.
 type cluster struct {
 	t       *testing.T
 	brokers []string

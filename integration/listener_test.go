@@ -32,7 +32,7 @@ type conduct int
 const (
 	takes conduct = iota
 	refuses
-	holds // until the client disconnects
+	holds // does not answer until the client disconnects
 )
 
 // listener receives notifications over HTTP.

@@ -99,7 +99,7 @@ notify:
 	return n
 }
 
-// up starts the API, and waits until it reads events: earlier events are never notified.
+// up starts the API, and waits until the API reads events, because the API never notifies receivers of earlier events.
 func (n *notified) up() {
 	n.t.Helper()
 	n.api = n.startReady("api")

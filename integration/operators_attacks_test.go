@@ -78,7 +78,7 @@ func (o *operators) attack(attacks []openapitest.Attack) {
 	workers.Wait()
 }
 
-// send returns what is wrong with the answer.
+// send sends the request of an attack, and returns an error that describes a wrong answer.
 func (o *operators) send(a openapitest.Attack) error {
 	req, err := http.NewRequestWithContext(o.t.Context(), a.Method, o.api.url+a.Path, bytes.NewReader(a.Body))
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	client "github.com/dlq-manager/dlq-manager/clients/go"
 )
 
-// A client with write access to gamma's dead-letter topic writes a record whose headers say that it failed in
-// beta's topic. Neither beta's operators nor automatic retry publish it there, while beta's own dead letters are
-// still published.
+// A client with write access to gamma's dead-letter topic writes a record whose headers say that it failed in beta's
+// topic. Neither beta's operators nor automatic retry publish this record in beta's topic, while beta's own dead
+// letters are still published.
 func TestOperators_AForgedOriginIsNotPublished(t *testing.T) {
 	t.Parallel()
 	o := &operators{letters: newLetters(newSystem(t))}

@@ -11,8 +11,8 @@ import (
 	client "github.com/dlq-manager/dlq-manager/clients/go"
 )
 
-// Users see and change the messages of their topics; for them, no others exist (issues ServicePulse 1062, kafka-ui
-// 3185).
+// Users see and change the messages of their topics; the messages of other topics do not exist for them (issues
+// ServicePulse 1062, kafka-ui 3185).
 func TestOperators_WhoMayWhat(t *testing.T) {
 	t.Parallel()
 	o := &operators{letters: newLetters(newSystem(t))}

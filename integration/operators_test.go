@@ -129,7 +129,7 @@ func TestOperators_ASecondEditIsNeverSilentlyIgnored(t *testing.T) {
 	}
 }
 
-// "Delete all" must respect the filter, which it ignored in issue sidekiq 3243.
+// "Delete all" must delete only the messages that match the filter; in issue sidekiq 3243, the filter was ignored.
 func TestOperators_DeleteAllObeysTheFilter(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)
@@ -273,7 +273,7 @@ func TestOperators_UnknownOriginsAreListedAndMapped(t *testing.T) {
 		o.sent = append(o.sent, r)
 		o.kafka.produce(r)
 	}
-	o.kafka.create(o.topic("orders.v1"), 1) // a second candidate for the name
+	o.kafka.create(o.topic("orders.v1"), 1) // so that the dead-letter topic's name fits two original topics
 	o.kafka.create(o.topic("orders"), 1)
 	o.takenIn()
 	unknown := o.search(client.SearchMessagesParams{Origin: new(client.SearchMessagesParamsOriginUnknown)})

@@ -109,7 +109,8 @@ func (o *operators) archiveHalf() {
 	}
 }
 
-// answer returns the number of messages on a search page, and the count.
+// answer returns the number of messages on a page of a search, and the count of all matching messages that the API
+// reports.
 func (o *operators) answer(path, token string) string {
 	o.t.Helper()
 	r, err := http.NewRequestWithContext(o.t.Context(), http.MethodGet, o.api.url+path, nil)

@@ -107,7 +107,8 @@ func TestREST(t *testing.T) {
 	})
 }
 
-// insert adds a row as a person would who knows only the table of the documents.
+// insert adds a row to the table with only the columns that the product's documents describe, as a person does with
+// SQL.
 func (s *system) insert(topic, payload, status string, retries int) (id string) {
 	s.t.Helper()
 	err := s.db.Get(&id, `INSERT INTO dlq.dlq_messages (original_topic, error_message, payload, status, retry_count)

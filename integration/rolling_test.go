@@ -51,7 +51,8 @@ func rollAPI(t *testing.T) {
 		next := l.startReady("api", impatient()...)
 		r.balancer.add(next)
 		eventually(t, time.Minute, "the new one gets connections", func() bool { return r.balancer.has(next) })
-		// As Kubernetes deletes a pod: no new connections, and a while later SIGTERM.
+		// Kubernetes deletes a pod in the same way: it sends no new connections to the pod, and a while later it sends
+		// SIGTERM.
 		r.balancer.withdraw(replicas[at])
 		lasting(300 * time.Millisecond)
 		replicas[at].stop() // fails unless it exits with 0 and in time

@@ -31,14 +31,14 @@ func TestRotatedPassword(t *testing.T) {
 		password := fmt.Sprintf("%s%d", secret, n+1)
 		change := func() { r.admin(`ALTER ROLE ` + role + ` PASSWORD '` + password + `'`) }
 		switch n % 3 {
-		case 0: // the server first
+		case 0: // the server gets the new password before the file
 			change()
 			r.lasting(500 * time.Millisecond)
-		case 1: // the file first
+		case 1: // the file gets the new password before the server
 			r.write(password + "\n")
 			r.lasting(500 * time.Millisecond)
 			change()
-		case 2: // in the middle of the file
+		case 2: // the server's password changes while the file is half written
 			r.write("")
 			r.lasting(500 * time.Millisecond)
 			r.write(password[:4])
@@ -51,8 +51,8 @@ func TestRotatedPassword(t *testing.T) {
 	r.end(rounds, secret)
 }
 
-// TestRotatedRole: the credentials name one role after another. The connections of the old role are
-// terminated or left open, and it is dropped, while it is in use.
+// TestRotatedRole: the credentials name one role after another. While the old role is in use, its connections are
+// terminated or left open, and the role is dropped.
 func TestRotatedRole(t *testing.T) {
 	t.Parallel()
 	r := newRotation(t, "DLQ_DATABASE_USER=%.0s", "DLQ_DATABASE_CREDENTIALS_FILE=%s")
@@ -67,7 +67,7 @@ func TestRotatedRole(t *testing.T) {
 			r.lasting(200 * time.Millisecond)
 		}
 		r.write(both(next))
-		if n%3 == 1 { // usually a new connection has used the new role by then
+		if n%3 == 1 { // in every third round, new connections have time to use the new role first
 			r.lasting(500 * time.Millisecond)
 		}
 		if n%2 == 0 {
@@ -95,7 +95,7 @@ type rotation struct {
 	load         sync.WaitGroup
 	answered     atomic.Int64
 	again, lost  atomic.Int64
-	first, final sync.Map // the failed answers
+	first, final sync.Map // what the API answered to failed requests, and to their repetitions that failed too
 }
 
 func newRotation(t *testing.T, user, env string) *rotation {
@@ -131,7 +131,7 @@ func (r *rotation) write(content string) {
 	check.NoError(r.t, os.WriteFile(r.file, []byte(content), 0o600))
 }
 
-// lasting waits while file and server differ, at most most.
+// lasting waits a random time, at most most, in which the file and the server have different passwords.
 func (r *rotation) lasting(most time.Duration) { lasting(time.Duration(r.random.Int64N(int64(most)))) }
 
 // begin starts the programs and the load.

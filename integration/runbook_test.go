@@ -39,8 +39,8 @@ func runnable(t *testing.T, path string) []block {
 	return blocks
 }
 
-// TestRunbook runs every command of the runbook on the objects that it needs: a pending message,
-// one whose attempt cannot be settled, a redrive that stopped itself.
+// TestRunbook runs every command of the runbook on the objects that it needs: a pending message, a message whose
+// attempt cannot be settled, a redrive that stopped itself.
 func TestRunbook(t *testing.T) {
 	t.Parallel()
 	blocks := runnable(t, "../docs/runbook.md")

@@ -83,7 +83,7 @@ func TestSignedOutAtOneReplicaIsSignedOutAtAll(t *testing.T) {
 	}
 }
 
-// A cursor of one replica is valid at the other and after a restart; an altered cursor is not.
+// A cursor that one replica has made is valid at the other replica and after a restart; an altered cursor is refused.
 func TestCursorsAreGoodAtAllReplicas(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)

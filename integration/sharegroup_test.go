@@ -19,8 +19,9 @@ const (
 	exhausted = "Offset delivery count exceeded the threshold."
 )
 
-// TestShareGroupWritesDeadLetters: what Kafka writes for a share group is what the dialect of share
-// groups reads.
+// TestShareGroupWritesDeadLetters: records that a share group rejects, or that run out of deliveries,
+// are written to its dead-letter topic with exactly six headers, and with key and value only if the
+// group copies them.
 func TestShareGroupWritesDeadLetters(t *testing.T) {
 	t.Parallel()
 	for _, copies := range []bool{false, true} {
@@ -43,9 +44,10 @@ func TestShareGroupWritesDeadLetters(t *testing.T) {
 				"errors.deadletterqueue.topic.name":         dlq,
 				"errors.deadletterqueue.copy.record.enable": fmt.Sprint(copies),
 				"share.delivery.count.limit":                "2",
+				"share.record.lock.duration.ms":             "60000", // a busy machine may be slow to answer
 			})
 			consumer := c.startShareConsumer(name, topic)
-			const final = 4 + 5 // deliveries of the records with one and with two
+			const final = 4 + 5 // deliveries of all records: some are delivered once, the others twice
 			eventually(t, time.Minute, "every delivery was decided", func() bool { return len(consumer.Deliveries()) == final })
 			eventually(t, time.Minute, "the dead letters are written", func() bool { return c.ends([]string{dlq}) >= 4 })
 			check.NoError(t, consumer.Stop())

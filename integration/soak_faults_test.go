@@ -12,8 +12,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/integration/proxy"
 )
 
-// calamity is a fault of the soak test. do returns when the fault is over, with evidence that it
-// happened.
+// calamity is a fault of the soak test. do injects the fault, returns when it is over, and reports whether there is
+// evidence that it happened.
 type calamity struct {
 	name string
 	do   func() (seen bool)
@@ -41,8 +41,8 @@ func (s *soak) calamities() []calamity {
 	}
 }
 
-// breakThings injects the faults in random order: each once before any is repeated, and all of them
-// at least once, however short the time.
+// breakThings injects the faults in random order. It repeats a fault only after every other fault has been injected,
+// and injects every fault at least once, even in a short test.
 func (s *soak) breakThings(atLeast time.Duration) {
 	s.t.Helper()
 	end := time.Now().Add(atLeast)
@@ -79,7 +79,7 @@ func (s *soak) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(s.random.Int64N(int64(most-least)))
 }
 
-// killed kills the process of a place, and starts a new one after a random time.
+// killed kills the process that runs in a place, and starts a new one after a random time.
 func (s *soak) killed(at *place) bool {
 	old := at.process.Load()
 	old.kill()
@@ -245,7 +245,7 @@ func (s *soak) kafkaRestarts(end func() error) bool {
 	return silent
 }
 
-// memberVisits: a new member joins the consumer group and leaves; each causes a rebalance.
+// memberVisits: a new member joins the consumer group and leaves; both the joining and the leaving cause a rebalance.
 func (s *soak) memberVisits() bool {
 	p := s.startIn(s.dir, filepath.Join(binaries, "ingester"), s.env...)
 	p.waitReady()

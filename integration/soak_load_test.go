@@ -85,8 +85,8 @@ func (s *soak) produce(ctx context.Context, random *rand.Rand) {
 	}
 }
 
-// write returns false when ctx has ended. Records without an acknowledgement by then may be in
-// Kafka or not; the log shows it at the end.
+// write returns false when ctx has ended. Records that Kafka has not acknowledged by then may be in the topic or not;
+// at the end, the test reads the topic's log to find out.
 func (s *soak) write(ctx context.Context, batch ...*kgo.Record) bool {
 	for _, result := range s.kafka.client.ProduceSync(ctx, batch...) {
 		if result.Err == nil {
@@ -99,8 +99,8 @@ func (s *soak) write(ctx context.Context, batch ...*kgo.Record) bool {
 	return ctx.Err() == nil
 }
 
-// consume consumes the original topics. It fails again on one record in four and sends it to the
-// dead-letter topic as Spring does: with all its headers.
+// consume consumes the original topics. It fails on one record in four and sends this record to the dead-letter topic
+// as Spring does, with all headers that the record had.
 func (s *soak) consume(ctx context.Context, random *rand.Rand) {
 	client, err := kgo.NewClient(kgo.SeedBrokers(s.brokers...), kgo.ConsumeTopics(s.targets...), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
@@ -215,8 +215,8 @@ func (o *operator) some(status string, n int) []found {
 	return list[:min(n, len(list))]
 }
 
-// retry sends one message, and repeats the same request when the outcome is unknown. After a
-// success, the end of the test expects the record.
+// retry sends one message, and repeats the same request when the outcome is unknown. After a success, the test checks
+// at its end that the record is in its topic.
 func (o *operator) retry(what, body string) {
 	for _, m := range o.some("PENDING", 1) {
 		key := fmt.Sprintf("soak-%d-%d", o.random.Uint64(), o.n)
@@ -305,8 +305,8 @@ func (o *operator) restore() {
 	o.request("restore", http.MethodPost, "/api/v1/archive/"+m.ID+"/restore", "")
 }
 
-// archive repeatedly makes some messages old enough and runs the archiver. A run may fail if
-// PostgreSQL goes down during it; its committed work stays.
+// archive repeatedly makes some messages old enough and runs the archiver. A run of the archiver may fail because
+// PostgreSQL goes down; the batches that the run has committed stay archived.
 func (s *soak) archive(ctx context.Context) {
 	for {
 		select {

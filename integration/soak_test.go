@@ -63,7 +63,7 @@ type soak struct {
 	before    map[*place]burden
 
 	records    atomic.Int64 // produced dead letters
-	comebacks  atomic.Int64 // of these from consumers that failed again
+	comebacks  atomic.Int64 // those of them that the consumers produced when they failed again
 	stopWork   context.CancelFunc
 	stopFeed   context.CancelFunc
 	work, feed sync.WaitGroup // operators and archivers; producers and consumers
@@ -312,7 +312,7 @@ func (s *soak) deletedAt(at string) (id string, asked bool) {
 	return "", false
 }
 
-// wantEnough is I9.
+// wantEnough checks I9: there were enough requests, records and faults.
 func (s *soak) wantEnough() {
 	s.t.Helper()
 	s.luck.wantCounted(s.t, map[string]int{

@@ -33,7 +33,7 @@ func TestTopicMadeAgainLosesNothing(t *testing.T) {
 	s.startReady("ingester")
 	topic := s.topic("reborn.dlq.v1")
 	for life := 1; life <= 3; life++ {
-		s.kafka = newCluster(t, s.brokers) // a client remembers topic ids
+		s.kafka = newCluster(t, s.brokers) // a new client, because the old one remembers the id of the deleted topic
 		s.kafka.create(topic, 2)
 		for n := range 20 {
 			s.kafka.produce(&kgo.Record{Topic: topic, Partition: int32(n % 2), Value: fmt.Appendf(nil, `{"life": %d}`, life)})

@@ -139,9 +139,9 @@ func textOf(attributes []*commonpb.KeyValue, key string) string {
 	return ""
 }
 
-// TestTracesOfALetterAndItsRetry follows a dead letter that is part of a trace through both
-// programs: their work has separate traces, linked to that one, and the published record carries
-// its original trace.
+// TestTracesOfALetterAndItsRetry follows a dead letter that is part of a trace through both programs: the work of both
+// programs has traces of its own, which are linked to the dead letter's trace, and the published record has the same
+// trace headers as the dead letter.
 func TestTracesOfALetterAndItsRetry(t *testing.T) {
 	t.Parallel()
 	c := newTraceCollector(t)
@@ -151,7 +151,7 @@ func TestTracesOfALetterAndItsRetry(t *testing.T) {
 		kgo.RecordHeader{Key: "traceparent", Value: []byte(lettersParent)},
 		kgo.RecordHeader{Key: "tracestate", Value: []byte(lettersState)})
 	l.kafka.produce(letter)
-	l.produce(1, nil) // and one without a trace
+	l.produce(1, nil) // a second dead letter, without a trace
 
 	ingester := l.startReady("ingester", "DLQ_TRACING_ENDPOINT="+c.url)
 	l.waitStored()
@@ -261,8 +261,8 @@ func wantNoNoise(t *testing.T, c *traceCollector) {
 	}
 }
 
-// TestFaultCollectorHangs: with a collector that accepts connections and stays silent, or that does
-// not exist, programs work as without one, drop the spans that they cannot keep, and exit in time.
+// TestFaultCollectorHangs: with a collector that accepts connections and stays silent, or that does not exist, programs
+// work as they do without a collector, drop the spans that they cannot keep, and exit in time.
 func TestFaultCollectorHangs(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
@@ -282,7 +282,7 @@ func TestFaultCollectorHangs(t *testing.T) {
 	_ = gone.Close()
 	for name, c := range map[string]struct {
 		at     net.Addr
-		result string // the result of their spans
+		result string // the label of the metric that counts the programs' spans
 	}{
 		"Hangs":   {silent.Addr(), "dropped"},
 		"Refuses": {gone.Addr(), "failed"},

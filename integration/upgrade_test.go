@@ -57,7 +57,7 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	api.waitReady()
 	ingester.waitReady()
 	asking.at(api)
-	l.produce(1000, nil) // by both
+	l.produce(1000, nil) // the old and the new ingester share the work
 	id := l.begin(oldAPI)
 	oldIngester.stop()
 	asking.notAt(oldAPI)
@@ -79,8 +79,9 @@ type version struct {
 	schema uint
 }
 
-// upgrade returns the programs of the newest release and the current ones if the release has an
-// older schema; otherwise the current ones and those with the made-up steps.
+// upgrade returns the old and the new programs of the test. If the newest release has an older schema, these are the
+// programs of that release and the current programs. Otherwise they are the current programs and programs with the
+// made-up steps.
 func upgrade(t *testing.T) (before, after version) {
 	t.Helper()
 	now := version{binaries, migrate.Latest()}
@@ -206,7 +207,8 @@ func (s *system) startFrom(dir, name string) *process {
 		Path: filepath.Join(dir, name), Config: s.config, Env: impatient(), Dir: s.t.TempDir(),
 	})
 	check.NoError(s.t, err)
-	// Not named "api": the current document does not describe the old program.
+	// The name must not be "api": the answers of a process with this name are compared with the current API document,
+	// which does not describe the old program.
 	p := &process{t: s.t, name: "old " + name, program: started, url: started.URL, log: started.Log, done: started.Done()}
 	s.t.Cleanup(func() {
 		p.kill()
@@ -279,7 +281,7 @@ func (a *load) notAt(gone *process) {
 	}
 }
 
-// end stops the requests; it fails after too few of them, because the test then proves nothing.
+// end stops the requests. It fails the test when too few requests were sent, because then the test proves nothing.
 func (a *load) end() {
 	a.l.t.Helper()
 	close(a.stop)

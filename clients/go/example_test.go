@@ -9,8 +9,8 @@ import (
 	client "github.com/dlq-manager/dlq-manager/clients/go"
 )
 
-// The example sends back the messages that failed with the same cause, two of them first. If more than half of the
-// returned messages fail again, it does not send the others.
+// Messages that failed for the same cause are sent back, two of them first: if more than half of these two fail again,
+// the others are not sent.
 func Example() {
 	ctx := context.Background()
 	api, err := client.NewClientWithResponses("http://127.0.0.1:8080", client.WithToken(os.Getenv("DLQ_TOKEN")))

@@ -33,7 +33,7 @@ import (
 // returns.
 type parts struct {
 	base    program.Base
-	db      *sqlx.DB        // nil: in memory
+	db      *sqlx.DB        // nil: the store is in memory
 	cluster *broker.Cluster // nil: no Kafka
 	labels  *telemetry.TopicLabels
 	topics  *topics // nil: no Kafka

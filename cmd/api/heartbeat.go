@@ -10,7 +10,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// buildHeart creates the heartbeat if the configuration names a topic for it.
+// buildHeart creates the component that sends heartbeats, if the configuration names a topic for heartbeats.
 func (p *parts) buildHeart(store repository.Core) {
 	cfg := p.base.Config.Heartbeat
 	if cfg.Topic == "" || p.cluster == nil {

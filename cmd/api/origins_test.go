@@ -10,7 +10,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 )
 
-// Without declarations, automatic retry retries no message: a warning at start reports it.
+// Without declarations, automatic retry retries no message: a warning at start says so.
 func TestAutomaticRetryWithoutDeclarationsIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	byConvention := []deadletter.OriginRule{{DLQ: "*.dlq.v1", Originals: []string{"$1.events"}}}

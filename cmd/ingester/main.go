@@ -44,8 +44,8 @@ func run(ctx context.Context, args, environ []string, stdout io.Writer) error {
 	if !base.Config.HasKafka() {
 		return errors.New("the configuration names no kafka.brokers: there is nothing to read from")
 	}
-	// The ingester allocates and drops batches of megabytes all the time. At worst, memory holds the buffered bytes twice:
-	// once in use, and once as garbage that is not collected yet.
+	// The ingester allocates and drops batches of megabytes all the time. At worst, memory holds the buffered bytes
+	// twice: once in use, and once as garbage that is not collected yet.
 	program.NeedMemory(2*base.Config.Ingest.BufferBytes + 48<<20)
 	if base, err = base.WithTracing(ctx, "ingester"); err != nil {
 		return err

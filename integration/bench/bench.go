@@ -72,8 +72,8 @@ func (o options) chosen() []part {
 type side struct {
 	*bench
 	commit   string
-	programs string // folder
-	prefix   string // of database names
+	programs string // folder of the programs
+	prefix   string // prefix of the names of databases
 
 	ingested  *database // created by the part ingest
 	documents *database // created by the part search
@@ -86,8 +86,8 @@ type bench struct {
 	opts    options
 	log     io.Writer
 	id      string // prefix of topic names
-	root    string // of the checkout
-	folder  string // of programs, configuration and logs
+	root    string // root folder of the checkout
+	folder  string // folder of programs, configuration and logs
 	stack   *stack.Stack
 	server  string // URL of PostgreSQL's superuser
 	brokers []string
@@ -96,8 +96,8 @@ type bench struct {
 	tree    string  // folder of the base's checkout
 
 	named   int
-	records int   // in the dead-letter topics; 0 until they are filled
-	bytes   int64 // of their values
+	records int   // number of records in the dead-letter topics; 0 until they are filled
+	bytes   int64 // size of the values of these records
 	done    []figure
 }
 
@@ -109,7 +109,7 @@ var settings = map[string]string{
 	"logging_collector": "on", "log_destination": "jsonlog", "log_rotation_size": "0", "log_rotation_age": "0",
 }
 
-// Heap sizes of Java programs in MB, as their own start scripts set them.
+// Heap sizes of Java programs in MB. These are the sizes that the programs' own start scripts set.
 const kafkaHeap, producerHeap, connectHeap = 1024, 512, 2048
 
 func (b *bench) say(format string, args ...any) {

@@ -134,7 +134,7 @@ func TestOthersAreWhoDoesNotDescendFromTheBench(t *testing.T) {
 	}
 	before := usage{by: map[string]time.Duration{"api": 1}, busy: 10, idle: 10}
 	used := usage{by: map[string]time.Duration{"api": 6, "java": 10}, busy: 40, idle: 30}.since(before)
-	if got := used.others(); got != 0.3 { // of 50 ticks 30 are busy, 15 of them ours
+	if got := used.others(); got != 0.3 { // of 50 ticks, 30 are busy, and this process uses 15 of these
 		t.Errorf("others: got %v, want 0.3", got)
 	}
 }

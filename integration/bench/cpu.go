@@ -48,7 +48,7 @@ func usageNow() usage {
 	return u
 }
 
-// descends reports whether process pid is from, or a descendant of it.
+// descends reports whether process pid is the process from or a descendant of from.
 func descends(all map[int]procfs.ProcStat, pid, from int) bool {
 	for pid != from && pid != 0 {
 		pid = all[pid].PPID

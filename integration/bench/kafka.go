@@ -87,8 +87,8 @@ func (c *cluster) held(ctx context.Context, topic string) (total int64) {
 func deadLetterTopic(name string) string { return name + ".dlq.v1" }
 func originalTopic(name string) string   { return name + ".events.v1" }
 
-// letter returns the n-th dead letter for the topics that name stands for: a JSON value of 1 KB and the eight headers
-// of Spring's recoverer.
+// letter returns the n-th dead letter of the original topic that is derived from name: a JSON value of 1 KB and the
+// eight headers of Spring's recoverer.
 func (c *cluster) letter(name string, n int) *kgo.Record {
 	partition := n % partitions
 	return &kgo.Record{
@@ -157,8 +157,8 @@ type flood struct {
 	failed atomic.Pointer[error]
 }
 
-// startFlood produces to these topics until it is stopped. A record that is due while the client's
-// buffer is full is never sent, and no later record makes up for it.
+// startFlood produces to these topics until it is stopped. A record that is due while the client's buffer is full is
+// never sent, and no other record is sent in its place later.
 func (c *cluster) startFlood(ctx context.Context, names []string) *flood {
 	ctx, cancel := context.WithCancel(ctx)
 	f := &flood{cancel: cancel, over: make(chan struct{})}

@@ -105,8 +105,8 @@ func (o options) check(rest []string) error {
 	return nil
 }
 
-// setEnvironment removes variables that would change the settings, memory or number of processors
-// of the programs, and makes the build that of a release.
+// setEnvironment removes variables that would change the settings, memory or number of processors of the programs, and
+// sets CGO_ENABLED, so that the programs are built as for a release.
 func setEnvironment() {
 	for _, entry := range os.Environ() {
 		name, _, _ := strings.Cut(entry, "=")

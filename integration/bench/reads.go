@@ -23,7 +23,7 @@ const (
 	deepPages = 100 // pages of deepSize messages before the deep page
 	deepSize  = 1000
 	manyIDs   = 1000
-	maxAnswer = 1000 // ms, p99 of a search
+	maxAnswer = 1000 // limit of the p99 of a search, in ms
 )
 
 // ask sends requests one at a time over one connection, and returns p50 and p99. The list messages of the first answer
@@ -164,8 +164,8 @@ const (
 	mixedLoaded  = 30 * time.Second
 	mixedGrace   = 5 * time.Second // time for answers after the last request was due
 
-	maxSearch = 2000 // ms, p99 of a search during a flood
-	maxTimes  = 3    // p99 of all other reads during a flood, as a multiple of their p99 without a flood
+	maxSearch = 2000 // limit of the p99 of a search during a flood, in ms
+	maxTimes  = 3    // limit of the p99 of all other reads during a flood, in multiples of their p99 without a flood
 )
 
 // mixed measures reads while records arrive.

@@ -30,7 +30,7 @@ type row struct {
 
 // compared holds the two commits' medians of a figure, and their ratio.
 type compared struct {
-	Base     float64    `json:"base"`     // median
+	Base     float64    `json:"base"`     // median of the base's figures
 	Ratio    float64    `json:"ratio"`    // median of the ratios of all pairs
 	Interval [2]float64 `json:"interval"` // of the ratio
 	Coverage float64    `json:"coverage"` // of the interval, 0 to 1

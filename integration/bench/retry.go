@@ -19,9 +19,9 @@ import (
 const (
 	oneByOneShare = 50 // one message is retried alone for every 50 of retry-all
 	bareBatch     = 500
-	bareWorkers   = 4   // the default of one API
+	bareWorkers   = 4   // the default number of workers of an API
 	producerTimes = 3   // times the records of retry-all, so that the tool's warm-up hardly counts
-	maxClaim      = 100 // ms, p99
+	maxClaim      = 100 // limit of the p99 of claims, in ms
 )
 
 // retry measures retries of topics of the ingested table.

@@ -15,12 +15,12 @@
 // Flows that need their own dead letters create topics (Site.Topics) and fail records in them
 // (Site.Fail); most flows share the site of TestFlows.
 //
-// Elements are named by their visible text: Click("Retry") is the link, button, tab or label of
-// that name, Fill("Reason", ...) the field with that label; case and spaces are ignored. A name
-// that begins with #, . or [ is a CSS selector instead. In("#group") searches only inside one
-// element. Every step waits until it is possible, for at most Patience, and otherwise fails the
-// test with the page's actual content, so a flow needs no waits of its own. After a click that
-// leads to another page, first wait for something that only the new page has (WaitPath, WaitText).
+// Elements are named by their visible text: Click("Retry") is the link, button, tab or label of that name,
+// Fill("Reason", ...) the field with that label; case and spaces are ignored. A name that begins with #, . or [ is a
+// CSS selector instead. In("#group") searches only inside one element. Every step waits until it is possible, for at
+// most Patience, and otherwise fails the test with an error that shows the page's content, so a flow needs no waits of
+// its own. After a click that leads to another page, first wait for something that only the new page has (WaitPath,
+// WaitText).
 //
 // A test fails at its end if a page wrote an error to the console, threw an exception, or broke its
 // Content-Security-Policy. A test that causes an error on purpose, such as the answer 422, allows

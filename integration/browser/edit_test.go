@@ -32,9 +32,9 @@ func editing(t *testing.T, site *Site) {
 	b.Fill("Payload", `{"n":0,"currency":"EUR","amount":51}`)
 	b.Click("Check again")
 	b.WaitText("JSON: the payload is valid")
-	b.WaitText("Valid JSON.") // the editor is there
+	b.WaitText("Valid JSON.") // the editor has loaded
 	checked := b.Path()
-	b.Fill("Payload", `{"n":0,"currency":"EUR","amount":52}`) // typed, and not sent
+	b.Fill("Payload", `{"n":0,"currency":"EUR","amount":52}`) // the new text is typed, but not sent
 	for _, again := range []func(){func() { b.Visit("/messages"); b.Back() }, func() { b.Visit(checked) }} {
 		again()
 		b.WaitText("JSON: the payload is valid")

@@ -24,8 +24,8 @@ type Letter struct {
 	Group               string // the consumer group that failed
 	Headers             []kgo.RecordHeader
 
-	// Original is the topic that the headers name, if it is not the topic where the record failed;
-	// "-" omits these headers.
+	// Original is the original topic that the headers name, when it must differ from the topic in which the record
+	// failed. With "-", the dead letter has no headers that name a topic.
 	Original string
 }
 

@@ -235,7 +235,7 @@ func selecting(b *Browser, list string) {
 	b.Back()
 	b.WaitText("2 are selected, 1 of them on other pages")
 	b.Click("clear the selection")
-	b.WaitGone("on other pages") // the bar is gone too
+	b.WaitGone("on other pages") // the bar of the selection is hidden too
 }
 
 // chooseFirst selects the first message and no other message of the page. It repeats this until the page shows the text

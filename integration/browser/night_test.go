@@ -6,9 +6,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/integration/shop"
 )
 
-// night: an operator on call finds the cause, retries one message, sees it consumed, republishes
-// the rest with a canary, sees the broken messages come back and the redrive stop, marks those
-// dead, and finds all of it in the audit trail.
+// night: an operator on call finds the cause, retries one message, sees it consumed, republishes the rest with a
+// canary, sees the broken messages return and the redrive stop, marks these messages dead, and finds all of these
+// actions in the audit trail.
 func night(t *testing.T, site *Site) {
 	b := Open(t, site.URL)
 	b.Visit("/")

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// widths are those of small phones to desktops, with those at which the layout changes.
+// widths are the widths of windows, from small phones to desktops. They include the widths at which the layout changes.
 var widths = []int{320, 390, 480, 640, 641, 760, 800, 905, 1024, 1280, 1440}
 
 // maxShift is a tenth of the shift that Chromium calls good. A time that becomes a second older may widen its column,

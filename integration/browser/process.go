@@ -32,8 +32,8 @@ var shared struct {
 	err     error
 }
 
-// Closing is for TestMain: it returns a Run that runs m, closes the browser and removes the programs. Without it the
-// browser ends with the process, and its folder remains.
+// Closing is for TestMain: it returns a Run that runs m, closes the browser and removes the programs. Without Closing,
+// the browser ends with the process, and the browser's folder remains.
 func Closing(m interface{ Run() int }) interface{ Run() int } { return closing{m} }
 
 type closing struct{ tests interface{ Run() int } }

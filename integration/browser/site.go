@@ -40,8 +40,8 @@ type Site struct {
 	// on).
 	Prefix string
 
-	// Shop is open. After Shop.Recover, the shop accepts republished records whose cause can end;
-	// before that, and for other causes, they come back as new dead letters with the same history.
+	// Shop is open. After Shop.Recover, the shop accepts republished records whose cause can end; before that, and for
+	// other causes, a republished record comes back as a new dead letter with the same history.
 	Shop *shop.Shop
 
 	t        testing.TB

@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// sharing: a view of one person is seen by that person alone, a shared one by everyone, and only its owner may delete it.
+// sharing: only the person who saved a view sees it; everyone sees a shared view, and only its owner may delete it.
 func sharing(t *testing.T, site *Site) {
 	original, _ := site.Topics("views")
 	site.Fail("views", late(1))

@@ -16,8 +16,8 @@ const MaxEditor = 200_000
 // libraries are parts of the file names of third-party libraries.
 var libraries = []string{"htmx"}
 
-// Look checks what every page promises: accessibility, a small transfer size, and a layout that
-// fits a phone. It saves screenshots under name.
+// Look checks the promises of every page: accessibility, a small transfer size, and a layout that fits a phone. It
+// saves screenshots under name.
 func (b *Browser) Look(name string) {
 	b.t.Helper()
 	b.Axe()
@@ -34,8 +34,8 @@ type resource struct {
 	Size int
 }
 
-// weight returns the transfer size of the page's files, the project's and those of libraries. It
-// includes files from the browser's cache.
+// weight returns the transfer size of the page's files: own for files of this project, others for those of libraries.
+// It includes files from the browser's cache.
 func (b *Browser) weight() (own, others int) {
 	b.t.Helper()
 	ctx, cancel := b.bounded()

@@ -132,7 +132,7 @@ func (d *demo) startRegistry() (string, error) {
 		return "", fmt.Errorf("schema registry: %w", err)
 	}
 	d.registry = &http.Server{Handler: registry.New(registry.Options{}), ReadHeaderTimeout: requestPatience}
-	go func() { _ = d.registry.Serve(listener) }() // until stop closes it
+	go func() { _ = d.registry.Serve(listener) }() // it serves until stop closes the registry
 	return "http://" + listener.Addr().String(), nil
 }
 

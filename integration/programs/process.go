@@ -17,8 +17,8 @@ import (
 
 // Program describes how to run one of the programs.
 type Program struct {
-	Path   string   // an executable of Build
-	Config string   // a file of Config.Write
+	Path   string   // path of a program that Build has made
+	Config string   // path of a configuration file that Config.Write has written
 	Env    []string // added to the environment of this process
 	Dir    string   // the folder of its log
 }

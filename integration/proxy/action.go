@@ -2,7 +2,7 @@ package proxy
 
 import "time"
 
-// Action is what the proxy does at a match.
+// Action says how the proxy must treat the bytes and the answer at a match.
 type Action struct {
 	answers answers
 	until   []byte
@@ -15,8 +15,8 @@ type answers int
 
 const (
 	forwarded answers = iota
-	dropped           // until the connection ends
-	lost              // until the answer is complete; then the connection breaks
+	dropped           // the bytes are dropped until the connection ends
+	lost              // the bytes are dropped until the answer is complete; then the connection breaks
 )
 
 // Pass forwards without any fault.

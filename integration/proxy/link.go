@@ -106,7 +106,7 @@ func (l *link) pass(b []byte, a Action) bool {
 	return !a.cut
 }
 
-// wait returns false when the client has disconnected, or does so meanwhile.
+// wait waits for d. It returns false when the client has disconnected before or disconnects during this time.
 func (l *link) wait(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -169,7 +169,7 @@ func (l *link) deliver(b []byte) bool {
 	if how == lost {
 		l.answer = append(l.answer, b...)
 		whole = len(l.until) == 0 || bytes.Contains(l.answer, l.until)
-		// To find a text that spans two pieces, no more bytes of the earlier piece are needed.
+		// These last bytes are enough to find until when it begins in one piece of the answer and ends in the next.
 		l.answer = l.answer[max(0, len(l.answer)-len(l.until)):]
 	}
 	l.mu.Unlock()

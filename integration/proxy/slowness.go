@@ -8,7 +8,7 @@ import (
 // Slowness describes a slow network, which affects every connection without breaking one. The zero
 // value is a fast network.
 type Slowness struct {
-	// Latency delays the upstream's bytes. As in a real network, it does not reduce the throughput.
+	// Latency delays the upstream's bytes. As in a real network, a latency does not reduce the throughput.
 	Latency time.Duration
 
 	// BytesPerSecond limits each direction of each connection; 0 means no limit.

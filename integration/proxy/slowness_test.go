@@ -27,7 +27,7 @@ func TestSlow(t *testing.T) {
 			server := newAsker(t)
 			p := newProxy(t, server.addr, nil)
 			client := dial(t, p)
-			client.send("before\n") // while the network was fast, on the same connection
+			client.send("before\n") // sent on the same connection while the network is still fast
 			client.want("re: before")
 			p.Slow(c.slow)
 			began := time.Now()

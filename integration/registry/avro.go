@@ -20,8 +20,8 @@ func checkAvro(text string, used map[string]string) error {
 		types[name] = true
 	}
 	// A schema may also use the types of the schemas that it references, which were checked when they were registered.
-	// Here the referenced schemas are in no order, so one may need a type of another that comes later: that is why all of
-	// them are read as many times as there are schemas.
+	// Here the referenced schemas are in no order, and one may need a type of another that comes later. Therefore all
+	// referenced schemas are read as many times as there are schemas.
 	for range used {
 		for _, referenced := range used {
 			_ = types.checkText(referenced)

@@ -89,7 +89,7 @@ func writeHuge(w http.ResponseWriter, n int) {
 	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(http.StatusOK)
 	if flusher, ok := w.(http.Flusher); ok {
-		flusher.Flush() // no Content-Length
+		flusher.Flush() // so that the answer has no Content-Length
 	}
 	filler := max(0, n-len(hugeStart)-len(hugeEnd))
 	body := io.MultiReader(

@@ -59,7 +59,7 @@ func (p *schema) check(text string, used map[string]string, normalize bool) (ide
 	}
 }
 
-// identityKey joins what makes two schemas different.
+// identityKey joins the properties by which schemas differ.
 func identityKey(kind, text string, references []reference) string {
 	key, err := json.Marshal([]any{kind, text, append([]reference{}, references...)})
 	if err != nil {
@@ -68,7 +68,7 @@ func identityKey(kind, text string, references []reference) string {
 	return string(key)
 }
 
-// collect adds the texts of the referenced schemas, and of those that these reference.
+// collect adds the texts of the referenced schemas, and of the schemas that those reference in turn.
 func (s *store) collect(references []reference, into map[string]string) error {
 	for _, ref := range references {
 		if _, ok := into[ref.Name]; ok {

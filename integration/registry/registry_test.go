@@ -281,7 +281,8 @@ func descriptorOf(t *testing.T, schema string) *descriptorpb.FileDescriptorProto
 	return d
 }
 
-// A schema has the same messages in the same order in both forms, and the same id.
+// Registered as .proto text and registered as a serialized descriptor, a schema has the same messages in the same
+// order, and the same id.
 func TestProtobufForms(t *testing.T) {
 	t.Parallel()
 	_, url := serve(t, Options{})

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// endpoint answers a request with a value or an error. The registry is locked meanwhile.
+// endpoint answers a request with a value or an error. The registry is locked while the endpoint runs.
 type endpoint func(req *http.Request) (any, error)
 
 func (r *Registry) newRoutes() *http.ServeMux {
@@ -90,7 +90,7 @@ func (r *Registry) subjectConfig(req *http.Request) (any, error) {
 	return map[string]string{"compatibilityLevel": level}, nil
 }
 
-// setSubjectConfig keeps the level and does nothing else with it.
+// setSubjectConfig stores the compatibility level of a subject. The registry does not use it.
 func (r *Registry) setSubjectConfig(req *http.Request) (any, error) {
 	var body struct {
 		Compatibility string `json:"compatibility"`

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// description is the answer that describes a schema. The API leaves out the type AVRO.
+// description is the answer that describes a schema. The API leaves out the type of an Avro schema.
 type description struct {
 	Subject    string      `json:"subject,omitempty"`
 	Version    int         `json:"version,omitempty"`

@@ -32,7 +32,7 @@ type version struct {
 	deleted bool
 }
 
-// store holds schemas and subjects. Its user locks it.
+// store holds schemas and subjects. Callers must lock it.
 type store struct {
 	schemas  []*schema // the schema with the id n has the index n-1
 	subjects map[string][]*version
@@ -227,9 +227,9 @@ func (s *store) remove(subject string, v *version) {
 	}
 }
 
-// guidOf derives a GUID from what identifies a schema, so that it is the same in every registry.
+// guidOf derives a GUID from the key of a schema, so that the schema has the same GUID in every registry.
 func guidOf(key string) string {
-	sum := md5.Sum([]byte(key)) // no secret: an identity
+	sum := md5.Sum([]byte(key)) // the hash is an identity and protects no secret
 	sum[6] = sum[6]&0x0f | 0x30
 	sum[8] = sum[8]&0x3f | 0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", sum[0:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])

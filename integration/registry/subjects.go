@@ -25,8 +25,8 @@ func (r *Registry) register(req *http.Request) (any, error) {
 	return registered{ID: v.schema.id, Version: v.number, GUID: v.schema.guid}, nil
 }
 
-// registered is the answer to a registration. The serializers that write ids into headers need the
-// GUID from here.
+// registered is the answer to a registration. The serializers that write ids into headers read the GUID from this
+// answer.
 type registered struct {
 	ID      int    `json:"id"`
 	Version int    `json:"version"`

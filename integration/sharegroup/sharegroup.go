@@ -24,7 +24,7 @@ var source []byte
 
 const heapMB = 64
 
-// Decision is how a consumer acknowledges a delivery.
+// Decision says how a consumer acknowledges a delivery.
 type Decision string
 
 // A record that is released is delivered again, until its deliveries reach the limit of the group.
@@ -39,7 +39,7 @@ type Delivery struct {
 	Topic     string
 	Partition int32
 	Offset    int64
-	Count     int // of the record's deliveries, with this one
+	Count     int // number of the record's deliveries, including this one
 	Key       []byte
 	Value     []byte
 	Headers   []Header
@@ -52,12 +52,12 @@ type Header struct {
 	Value []byte
 }
 
-// DecisionsHeader is the header of a record that ByHeader follows.
+// DecisionsHeader is the name of the header from which ByHeader reads the decisions about a record.
 const DecisionsHeader = "share-decisions"
 
-// ByHeader returns the decision that the record has in DecisionsHeader. There is one for each
-// delivery, separated by commas, and the last is repeated: a record with "release" runs out of
-// deliveries. A record without the header is accepted.
+// ByHeader returns the decision that the record has in DecisionsHeader. The header has one decision for each delivery,
+// separated by commas. The last decision also counts for all further deliveries, so a record with only "release" runs
+// out of deliveries. A record without the header is accepted.
 func ByHeader(d Delivery) Decision {
 	for _, h := range d.Headers {
 		if string(h.Key) == DecisionsHeader {
@@ -73,7 +73,7 @@ type Options struct {
 	Brokers  []string
 	Group    string
 	Topics   []string
-	Dir      string                  // the folder of its log
+	Dir      string                  // the folder for the consumer's log
 	Decide   func(Delivery) Decision // nil means ByHeader; the consumer waits for its result
 	Settings map[string]string       // further settings of the Java consumer
 }
@@ -130,6 +130,7 @@ func Start(ctx context.Context, opts Options) (*Consumer, error) {
 // answer decides deliveries until the consumer ends.
 func (c *Consumer) answer(deliveries io.ReadCloser) {
 	defer deliveries.Close()
+	defer c.answers.Close()
 	lines := json.NewDecoder(deliveries)
 	for {
 		var d Delivery
@@ -153,7 +154,7 @@ func (c *Consumer) Deliveries() []Delivery {
 
 // Stop makes the consumer leave its group, and returns when it has ended.
 func (c *Consumer) Stop() error {
-	_ = c.answers.Close() // fails in further calls
+	_ = c.answers.Close() // in further calls of Stop this fails, because it is already closed
 	<-c.Done()
 	if err := c.Err(); err != nil {
 		return fmt.Errorf("share consumer: %w\n%s", err, programs.Tail(c.log))

@@ -54,7 +54,7 @@ func total(items []item) json.Number {
 	sum := 0
 	for _, it := range items {
 		var euros, cents int
-		// money wrote the price, so it has this format.
+		// The function money wrote the price, so the price has this format.
 		_, _ = fmt.Sscanf(it.UnitPrice.String(), "%d.%d", &euros, &cents)
 		sum += it.Quantity * (euros*100 + cents)
 	}

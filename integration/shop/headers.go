@@ -8,14 +8,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// The functions of this file return the headers of a dead letter, byte for byte as the framework
-// writes them. None of them changes the record.
+// The functions of this file return the headers of a dead letter, byte for byte as the framework writes them. No
+// function changes the record.
 
 const springWrapper = "org.springframework.kafka.listener.ListenerExecutionFailedException"
 
-// springHeaders returns the headers of Spring's DeadLetterPublishingRecoverer: those of the record,
-// then the position, added to earlier ones, then the exception, in place of an earlier one. Numbers
-// are binary, big-endian. listener is the method that failed.
+// springHeaders returns the headers of Spring's DeadLetterPublishingRecoverer: those of the record, then the position,
+// added to earlier positions, then the exception, in place of an earlier exception. Numbers are binary, big-endian.
+// listener is the method that failed.
 func springHeaders(group, listener string) func(*kgo.Record, *failure) []kgo.RecordHeader {
 	return func(rec *kgo.Record, f *failure) []kgo.RecordHeader {
 		thrown := &throwable{
@@ -44,8 +44,8 @@ func springHeaders(group, listener string) func(*kgo.Record, *failure) []kgo.Rec
 	}
 }
 
-// smallryeHeaders returns the headers of SmallRye's dead-letter queue: its own first, then those of
-// the record, with numbers as text.
+// smallryeHeaders returns the headers of SmallRye's dead-letter queue: first the queue's own headers, with numbers as
+// text, then the headers of the record.
 func smallryeHeaders(rec *kgo.Record, f *failure) []kgo.RecordHeader {
 	list := []kgo.RecordHeader{
 		text("dead-letter-exception-class-name", f.thrown.class),
@@ -60,8 +60,8 @@ func smallryeHeaders(rec *kgo.Record, f *failure) []kgo.RecordHeader {
 	return append(list, rec.Headers...)
 }
 
-// connectHeaders returns the headers of a Kafka Connect sink with context headers: those of the
-// record, then its own, all as text.
+// connectHeaders returns the headers of a Kafka Connect sink with context headers: first the headers of the record,
+// then the sink's own headers, all as text.
 func connectHeaders(connector string) func(*kgo.Record, *failure) []kgo.RecordHeader {
 	return func(rec *kgo.Record, f *failure) []kgo.RecordHeader {
 		const prefix = "__connect.errors."
@@ -80,7 +80,7 @@ func connectHeaders(connector string) func(*kgo.Record, *failure) []kgo.RecordHe
 	}
 }
 
-// plainHeaders adds the two headers of hand-written code.
+// plainHeaders adds the two headers that an application without a framework's help writes.
 func plainHeaders(rec *kgo.Record, f *failure) []kgo.RecordHeader {
 	return append(slices.Clone(rec.Headers), text("original_topic", rec.Topic), text("error", f.plain))
 }

@@ -31,7 +31,7 @@ message InvoiceIssued {
 
 const countryField = 4
 
-// firstMessage is how the indexes of a schema's first message are written.
+// firstMessage is the byte that encodes the message indexes of a schema's first message.
 const firstMessage = 0
 
 // invoice returns the i-th invoice, in Protobuf with the old schema.

@@ -12,7 +12,8 @@ import (
 
 const registerPatience = 30 * time.Second
 
-// versions are the ids of a subject's two versions in the registry: producers write the old one, consumers know the new one.
+// versions are the ids of a subject's two versions in the registry: producers write the old one, consumers know the new
+// one.
 type versions struct{ old, latest uint32 }
 
 // register registers the schemas of shipments and invoices, both versions of each.
@@ -60,14 +61,15 @@ func (s *Shop) registerVersion(ctx context.Context, topic, format, schema string
 	return made.ID, nil
 }
 
-// framed puts the id of its schema in front of a value. A Protobuf value has the index of its message between them.
+// framed puts the id of its schema in front of a value. In front of a Protobuf value, the index of its message follows
+// the id.
 func framed(id uint32, value []byte, index ...byte) []byte {
 	return append(append(binary.BigEndian.AppendUint32([]byte{0}, id), index...), value...)
 }
 
 const frame = 5 // bytes of the magic byte and the id
 
-// unframed returns the id and the value; ok is false for other bytes.
+// unframed returns the id and the value; ok is false when the bytes do not begin with an id.
 func unframed(value []byte, indexes int) (id uint32, body []byte, ok bool) {
 	if len(value) < frame+indexes || value[0] != 0 {
 		return 0, nil, false

@@ -11,8 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// script determines every record from the seed and its number alone. Orders, payments and users
-// alternate.
+// script makes the records of the shop. Each record depends only on the seed and on the record's number. Orders,
+// payments and users alternate.
 type script struct {
 	prefix string
 	seed   uint64
@@ -27,7 +27,7 @@ const (
 
 // record returns the n-th record as written at a time.
 func (s script) record(n int, at time.Time) *kgo.Record {
-	// Not for secrets: the sequence must be reproducible.
+	// A predictable generator is right here: the records are no secrets, and they must be reproducible.
 	rng := rand.New(rand.NewPCG(s.seed, uint64(n)))
 	i := n / streams
 	var rec *kgo.Record
@@ -61,7 +61,8 @@ func (s script) encoded(n int, at time.Time, shipments, invoices versions) *kgo.
 	return rec
 }
 
-// The turns of each stream with a defect; they repeat every round.
+// The indexes of the records with a defect in the streams of orders, payments and users. They repeat after every round
+// records of a stream.
 const round = 20
 
 var (
@@ -107,7 +108,7 @@ func payment(i int, rng *rand.Rand, at time.Time) *kgo.Record {
 func user(i int, rng *rand.Rand, at time.Time) *kgo.Record {
 	who, owner := person(rng.IntN(people)), i
 	if takenEmailTurns[i%round] {
-		owner = i - 5 // a user whose record has no defect
+		owner = i - 5 // an earlier user, whose own record has no defect
 	}
 	body := userBody{
 		ID: fmt.Sprintf("U-%d", 301+i), Name: who.name, Email: fmt.Sprintf("customer%d@mail.example", 301+owner),

@@ -40,9 +40,8 @@ type Config struct {
 	Burst    int
 	Interval time.Duration
 
-	// Outage is how long, from the opening on, one of the payment providers does not answer.
-	// CatalogueLag is the time between the first order of a new product and its entry in the
-	// catalogue. Recover ends both early.
+	// Outage is how long, from the opening on, one of the payment providers does not answer. CatalogueLag is the time
+	// between the first order of a new product and its entry in the catalogue. Recover ends both times early.
 	Outage       time.Duration
 	CatalogueLag time.Duration
 }
@@ -78,11 +77,11 @@ type Shop struct {
 	log   *logbook
 	world *world
 
-	shipments, invoices versions // of their schemas; set by register
+	shipments, invoices versions // the versions of their schemas; set by register
 }
 
-// New returns a shop. It writes a line to log for each republished record that a consumer handles,
-// and when the cause of a failure ends; nil discards them.
+// New returns a shop. The shop writes a line to log for each republished record that a consumer handles, and when the
+// cause of a failure ends. When log is nil, it writes no lines.
 func New(cfg Config, log io.Writer) (*Shop, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("shop: %w", err)

@@ -8,7 +8,8 @@ import (
 // unreliableProvider is the payment provider with the outage.
 const unreliableProvider = "nordpay"
 
-// newProducts limits how many new products are remembered; a dropped one counts as known.
+// newProducts limits how many new products are remembered; the catalogue counts a product that is no longer remembered
+// as known.
 const newProducts = 1000
 
 // world holds the consumers' dependencies: a payment provider with an outage and a catalogue that

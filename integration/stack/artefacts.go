@@ -75,8 +75,8 @@ func (a artefact) fingerprint() string {
 	return hex.EncodeToString(sum.Sum(nil))[:16]
 }
 
-// cacheFolder returns the permanent folder of the artefacts. Root's is outside its home, because
-// PostgreSQL runs as a user that cannot enter root's home.
+// cacheFolder returns the permanent folder of the artefacts. For root, this folder is outside of root's home, because
+// PostgreSQL runs as another user, who cannot enter that home.
 func cacheFolder(env environment) (string, error) {
 	if env.cache != "" {
 		return filepath.Abs(env.cache)

@@ -15,8 +15,9 @@ const (
 	lockName  = "in-use.lock"
 )
 
-// dataFolder is the temporary folder of a starter process, which holds a lock in it as long as it
-// lives. The lock shows reliably whether a folder is abandoned, which process ids cannot.
+// dataFolder is the temporary folder of a starter process, which holds a lock in it as long as it lives. The lock shows
+// reliably whether a folder is abandoned. A process id cannot show that, because the system uses the ids of ended
+// processes again.
 type dataFolder struct {
 	path string
 	lock *fileLock
@@ -37,8 +38,8 @@ func newDataFolder(dir string) (*dataFolder, error) {
 	return makeRun(home)
 }
 
-// lockGate lets only one process at a time create, remove and sweep below home: a folder that does
-// not hold its lock yet, or any more, must not look abandoned.
+// lockGate lets only one process at a time create, remove and sweep below home: otherwise a process could take a folder
+// for abandoned that is just being created or removed, and whose lock is therefore not held.
 func lockGate(home string) (*fileLock, error) { return lockFile(filepath.Join(home, "lock")) }
 
 // dataHome returns the folder that contains this user's data folders.
@@ -57,8 +58,8 @@ func dataHome(dir string) (string, error) {
 	return home, checkOwner(home)
 }
 
-// checkOwner refuses a folder of another user: the name in the shared temporary folder is
-// predictable, and its owner could replace the content.
+// checkOwner refuses a folder of another user: the name in the shared temporary folder is predictable, so another user
+// could have created the folder, and could replace its content.
 func checkOwner(path string) error {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -76,7 +77,7 @@ func makeRun(home string) (*dataFolder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make data folder: %w", err)
 	}
-	// PostgreSQL may run as another user, which must be able to enter.
+	// PostgreSQL may run as another user, who must be able to enter this folder.
 	if err := os.Chmod(path, 0o755); err != nil {
 		return nil, fmt.Errorf("open data folder to the servers: %w", err)
 	}

@@ -14,7 +14,7 @@ const (
 	BrokersVariable = "DLQ_STACK_KAFKA_BROKERS"
 	// KafkaVersionVariable selects another version of Kafka than the pinned one. Then no stand-in is used.
 	KafkaVersionVariable = "DLQ_STACK_KAFKA_VERSION"
-	// CacheVariable moves the folder of the downloaded artefacts.
+	// CacheVariable names another folder for the downloaded artefacts.
 	CacheVariable = "DLQ_STACK_CACHE"
 	// ForceFallbackVariable, when true, makes every artefact unavailable.
 	ForceFallbackVariable = "DLQ_STACK_FORCE_FALLBACK"

@@ -66,11 +66,11 @@ func pauses(t *testing.T, s *Stack) {
 	await(t, "answer of the resumed Kafka", func() bool { return pingKafka(patient(t), broker) == nil })
 }
 
-// TestKafkaBehindAProxy: clients of the second listener are directed to the proxy, those of the
-// first are not.
+// TestKafkaBehindAProxy: the broker directs clients of the second listener to the proxy, but not clients of the first
+// listener.
 func TestKafkaBehindAProxy(t *testing.T) {
 	t.Parallel()
-	proxy, err := net.Listen("tcp", loopback+":0") // needs no answers
+	proxy, err := net.Listen("tcp", loopback+":0") // the test needs only an address, so nothing is forwarded
 	check.NoError(t, err)
 	t.Cleanup(func() { proxy.Close() })
 	s := start(t, Options{Kafka: true, KafkaAdvertise: proxy.Addr().String()})

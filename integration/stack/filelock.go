@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// fileLock is a lock between processes. It ends with the process that holds it.
+// fileLock is a lock between processes. When the process that holds the lock ends, the lock is released.
 type fileLock struct{ file *os.File }
 
 // errLocked means that another process holds the lock.

@@ -109,7 +109,7 @@ func (n kafkaNode) launch(ctx context.Context) (srv *server, at kafkaAddresses, 
 
 func (n kafkaNode) properties() string { return filepath.Join(n.home, "server.properties") }
 
-// format formats the storage on each start, because it contains the address of the controller.
+// format formats the storage on each start, because the storage contains the address of the controller.
 func (n kafkaNode) format(ctx context.Context, at kafkaAddresses) error {
 	if err := os.RemoveAll(n.home); err != nil {
 		return err
@@ -164,10 +164,9 @@ func (n kafkaNode) program(heapMB int, class string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// quickReturn shortens the session of the broker with its controller. A killed broker can return
-// only after its last session has expired, 9 s by default. But with a short session, a busy
-// machine's broker may look dead and refuse to create topics. Therefore only a restarted node gets
-// it.
+// quickReturn shortens the session of the broker with its controller. A killed broker can return only after its last
+// session has expired, 9 s by default. But with a short session, a busy machine's broker may look dead and refuse to
+// create topics. Therefore only a restarted node gets this setting.
 var quickReturn = []string{"--override", "broker.session.timeout.ms=3000"}
 
 func (n kafkaNode) server(broker string) *server {
@@ -185,11 +184,11 @@ func (n kafkaNode) server(broker string) *server {
 	}
 }
 
-// clusterID returns a random UUID in Kafka's format. It never begins with "-": the command line
-// would take that for an option, and Kafka itself avoids it too.
+// clusterID returns a random UUID in Kafka's format. The UUID never begins with "-", because the command line would
+// take it for an option. Kafka itself makes no such UUIDs either.
 func clusterID() string {
 	id := make([]byte, 16)
 	rand.Read(id) // never fails
-	id[0] &= 0x7f // the first sixth of the bits is below 32: a capital letter or a to f
+	id[0] &= 0x7f // the first six bits are below 32, which is a capital letter or a to f
 	return base64.RawURLEncoding.EncodeToString(id)
 }

@@ -7,10 +7,9 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// pingKafka succeeds when the broker serves clients and consumer groups. A request for a group's
-// offsets makes a new broker create its offsets topic, and a restarted broker answers it only after
-// reading that topic. Without this, the first consumer group would wait for that, in kafka-go in
-// steps of five seconds.
+// pingKafka succeeds when the broker serves clients and consumer groups. A request for a group's offsets makes a new
+// broker create its offsets topic, and a restarted broker answers it only after reading that topic. Without this
+// request, the first consumer group would have to wait for that topic, and kafka-go waits in steps of five seconds.
 func pingKafka(ctx context.Context, broker string) error {
 	// A transport remembers an unreachable broker, so each ping uses a new one.
 	transport := &kafka.Transport{}

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Limits that both brokers share.
+// Limits that Kafka and kfake share.
 const (
 	largestBatch    = 70 << 20
 	shortestSession = time.Second

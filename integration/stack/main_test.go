@@ -56,8 +56,8 @@ func patient(t *testing.T) context.Context {
 	return ctx
 }
 
-// openDir returns a folder that the PostgreSQL user can enter too; the test's temporary folder may
-// not be.
+// openDir returns a folder that the PostgreSQL user can enter too; the test's temporary folder may be closed to that
+// user.
 func openDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "stack-test-")

@@ -27,9 +27,8 @@ var postgresDefaults = settings{
 	"log_timezone":            "UTC",
 }
 
-// postgresFast turns fsync off. Commits stay synchronous: without fsync that costs almost nothing,
-// and a kill of the server process must not lose acknowledged commits, or fault tests would blame
-// the wrong program.
+// postgresFast turns fsync off. Commits stay synchronous: without fsync that costs almost nothing, and a kill of the
+// server process must not lose acknowledged commits, because a fault test would take this for a fault of the product.
 var postgresFast = settings{
 	"fsync":            "off",
 	"full_page_writes": "off",

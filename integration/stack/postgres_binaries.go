@@ -74,8 +74,8 @@ func postgresArtefact(env environment) (artefact, error) {
 	return artefact{name: "postgres", files: files, install: install}, nil
 }
 
-// npmInstall downloads the package and creates the links that its libraries need. The package would
-// create them in a script, but npm may refuse to run scripts.
+// npmInstall downloads the package and creates the links that its libraries need. The package has a script that creates
+// the links, but npm may refuse to run scripts.
 func npmInstall(ctx context.Context, env environment, dir string) error {
 	npm, err := lookPath(env.path, "npm")
 	if err != nil {

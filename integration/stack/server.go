@@ -82,7 +82,7 @@ func (s *server) ended() error {
 	return fmt.Errorf("ended at once: %w: %s", s.proc.Err(), tail(s.logFile))
 }
 
-// portWasTaken searches the log for the message that every server writes in that case.
+// portWasTaken reports whether the log has the message that every server writes when its port is in use.
 func (s *server) portWasTaken() bool {
 	text, err := os.ReadFile(s.logFile)
 	return err == nil && bytes.Contains(bytes.ToLower(text), []byte("address already in use"))
@@ -133,8 +133,8 @@ func (s *server) pause() error {
 	return nil
 }
 
-// startOnFreePorts builds and starts a server. It repeats that with other ports if another process
-// took one meanwhile.
+// startOnFreePorts builds and starts a server. If another process has taken one of the ports before the server could
+// use it, it tries again with other ports.
 func startOnFreePorts(ctx context.Context, n int, build func(ports []int) (*server, error)) (*server, error) {
 	var last error
 	for range 5 {

@@ -41,9 +41,9 @@ type Options struct {
 	PostgresSettings map[string]string
 	KafkaSettings    map[string]string
 
-	// KafkaAdvertise adds a second listener to the broker. It is the address that this listener
-	// advertises to its clients: that of a proxy, which forwards to Stack.KafkaBehind. Empty means
-	// no such listener. Its name in the settings is PROXIED.
+	// KafkaAdvertise adds a second listener to the broker. This listener advertises the address to its clients. It is
+	// the address of a proxy that forwards to Stack.KafkaBehind. Empty means no such listener. Its name in the settings
+	// is PROXIED.
 	KafkaAdvertise string
 
 	// KafkaHeapMB is the heap of the broker in megabytes; 0 means 512.
@@ -53,8 +53,7 @@ type Options struct {
 	Getenv func(string) string
 }
 
-// Stack is a set of running servers. Its methods are safe for concurrent use; they run one after
-// the other.
+// Stack is a set of running servers. Its methods are safe for concurrent use; concurrent calls run one after the other.
 type Stack struct {
 	opts   Options
 	env    environment
@@ -145,7 +144,7 @@ func (s *Stack) startBoth(ctx context.Context, wantPostgres, wantKafka bool) err
 
 	var failure error
 	for range 2 {
-		// Only the first failure has its own cause.
+		// Later failures may only be the result of the cancellation after the first one.
 		if err := <-results; err != nil && failure == nil {
 			failure = err
 			cancel()
@@ -201,8 +200,7 @@ func (s *Stack) Brokers() []string { return append([]string(nil), s.brokers...) 
 // without one, and for brokers that Start did not start.
 func (s *Stack) KafkaBehind() string { return s.behind }
 
-// Notes returns one sentence for each server that is not the pinned one. It is empty if all servers
-// are.
+// Notes returns one sentence for each server that is not the pinned one. It is empty if every server is the pinned one.
 func (s *Stack) Notes() []string { return append([]string(nil), s.notes...) }
 
 // Environ returns the servers' addresses in the form KEY=VALUE, for processes that use these

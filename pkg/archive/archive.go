@@ -29,10 +29,11 @@ type Store interface {
 	// PurgePartitions deletes the quarters in which every message has been in the archive for longer than days; a
 	// partition that is being read may stay until the next run.
 	PurgePartitions(ctx context.Context, days, batch int) (int64, error)
-	// PurgeArchive deletes, message by message, those that have been in the archive for longer than days.
+	// PurgeArchive deletes, one by one, the messages that have been in the archive for longer than days.
 	PurgeArchive(ctx context.Context, days, batch int) (int64, error)
 	// PurgeBookkeeping deletes expired idempotency keys, redrives that ended longer than redriveDays ago, and audit
-	// entries older than auditDays, which is at least 365. If one kind fails, it continues with the others.
+	// entries older than auditDays, which is at least 365. If the deletion of one kind of rows fails, it goes on with
+	// the other kinds.
 	PurgeBookkeeping(ctx context.Context, redriveDays, auditDays, batch int) (int64, error)
 	// KeepArchiveRun stores a run and its result for monitoring.
 	KeepArchiveRun(ctx context.Context, run repository.ArchiveRun) error
@@ -54,7 +55,7 @@ type Archiver struct {
 	store Store
 	log   *zap.Logger
 	now   func() time.Time
-	pause time.Duration // before the next try to store a run; doubled for each try
+	pause time.Duration // pause before the next try to store a run; doubled for each try
 }
 
 // Option changes an Archiver.
@@ -63,8 +64,8 @@ type Option func(*Archiver)
 // WithClock replaces time.Now for measuring durations.
 func WithClock(now func() time.Time) Option { return func(a *Archiver) { a.now = now } }
 
-// New returns an archiver. The result of a run is in the log and in the store, because the program has often ended
-// before it could be asked.
+// New returns an archiver. The result of a run is written to the log and to the store, because the program has often
+// exited before its metrics could be read.
 func New(cfg Config, store Store, log *zap.Logger, opts ...Option) *Archiver {
 	a := &Archiver{cfg: cfg, store: store, log: log, now: time.Now, pause: notePause}
 	for _, o := range opts {
@@ -73,10 +74,10 @@ func New(cfg Config, store Store, log *zap.Logger, opts ...Option) *Archiver {
 	return a
 }
 
-// Run performs one run and logs one line about it. When another archiver is running it does nothing, and reports that
-// in the log and the report; that is not an error. A failure to record the run in the store does not stop it. The
-// steps are independent: when one fails the others are still tried, and the error holds every failure. A run that ctx
-// ends reports what it had done.
+// Run performs one run and logs one line about it. When another archiver is running, Run does nothing and says so in
+// the log and in the report, but returns no error. When the run cannot be recorded in the store, it continues all the
+// same. The steps are independent: when one fails the others are still tried, and the error holds every failure. When
+// ctx ends during a run, the run reports the work that it has completed.
 func (a *Archiver) Run(ctx context.Context) (Report, error) {
 	began := a.now()
 	unlock, ok, err := a.store.TryLock(ctx)
@@ -128,7 +129,8 @@ func (a *Archiver) steps(ctx context.Context, r *Report) error {
 	return errors.Join(errs...)
 }
 
-// purge first drops whole quarters, which is cheaper; those that a reader blocked are then purged row by row.
+// purge first drops the partitions of whole quarters, which is cheaper. Unless PurgeWholeQuarters is set, it then
+// deletes the remaining due messages row by row, also those of quarters that a reader blocked.
 func (a *Archiver) purge(ctx context.Context) (int64, error) {
 	whole, err := a.store.PurgePartitions(ctx, a.cfg.PurgeDays, a.cfg.BatchSize)
 	if a.cfg.PurgeWholeQuarters || ctx.Err() != nil {
@@ -138,8 +140,8 @@ func (a *Archiver) purge(ctx context.Context) (int64, error) {
 	return whole + rows, errors.Join(err, failed)
 }
 
-// account logs the line of the run. The line includes the error because the counts explain it; callers log only their
-// exit.
+// account logs one line about the run. The line has both the counts and the error, because the counts show how far a
+// failed run has come; the caller logs only that the program exits.
 func (a *Archiver) account(r Report, err error) {
 	fields := []zap.Field{
 		zap.Int64("partitions", r.Partitions),

@@ -158,7 +158,7 @@ func TestRun(t *testing.T) {
 
 	t.Run("IsNotedWhenTheStoreIsBackSoon", func(t *testing.T) {
 		t.Parallel()
-		f := newFixture(&fakeStore{away: 3}, ticking()) // the start, and twice the end
+		f := newFixture(&fakeStore{away: 3}, ticking()) // storing the start fails, and storing the end fails twice
 		_, _ = f.Run(t.Context())
 		if len(f.store.runs) != 1 || f.store.runs[0].Result != repository.ArchiveComplete || f.store.runs[0].Took != 2*time.Second {
 			t.Errorf("noted %+v, want one that is complete and took 2s", f.store.runs)

@@ -48,8 +48,8 @@ func (a *Archiver) scheduled(ctx context.Context) {
 	}
 }
 
-// parseSchedule rejects what the cron package accepts but is not meant here: a time zone, and dates that never occur,
-// such as 30 February.
+// parseSchedule rejects two kinds of schedules that the cron package accepts: schedules with a time zone, and schedules
+// with only dates that never occur, such as 30 February.
 func parseSchedule(schedule string) (cron.Schedule, error) {
 	if strings.Contains(schedule, "TZ=") {
 		return nil, fmt.Errorf("schedule %q: times are in UTC, a time zone cannot be set", schedule)
@@ -64,7 +64,7 @@ func parseSchedule(schedule string) (cron.Schedule, error) {
 	return plan, nil
 }
 
-// cronLog logs that a run was skipped; the package's other lines repeat those of a run.
+// cronLog logs that a run was skipped; the cron package's other log lines would only repeat the lines of a run.
 type cronLog struct{ log *zap.Logger }
 
 func (l cronLog) Info(msg string, _ ...any) {

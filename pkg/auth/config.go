@@ -47,7 +47,7 @@ type Config struct {
 type TokenConfig struct {
 	Name      string        `mapstructure:"name" yaml:"name"`             // name of the principal
 	SHA256    string        `mapstructure:"sha256" yaml:"sha256"`         // hash of the whole token, 64 hex digits
-	ExpiresAt string        `mapstructure:"expires_at" yaml:"expires_at"` // RFC 3339, in quotes
+	ExpiresAt string        `mapstructure:"expires_at" yaml:"expires_at"` // time in RFC 3339, in quotes
 	Grants    []GrantConfig `mapstructure:"grants" yaml:"grants"`
 }
 
@@ -65,7 +65,7 @@ type OIDCConfig struct {
 	CAFile   string `mapstructure:"ca_file"`  // PEM file of the issuer's certificate authority; "": the system's
 	// Algorithms are the accepted signature algorithms. Those with shared secrets are never accepted.
 	Algorithms []string      `mapstructure:"algorithms"`
-	Leeway     time.Duration `mapstructure:"leeway"`  // maximum difference of clocks
+	Leeway     time.Duration `mapstructure:"leeway"`  // accepted difference between the clocks of issuer and program
 	Timeout    time.Duration `mapstructure:"timeout"` // time limit of a request to the issuer
 	// NameClaim is the claim with the principal's name; without it sub is used. RolesClaim is the claim with the values
 	// that Grants are compared with. Dots in a name lead into objects.

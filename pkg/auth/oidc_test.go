@@ -46,7 +46,7 @@ var testKeys = sync.OnceValue(func() [2]*rsa.PrivateKey {
 // ID token for its single code, once per sign-in that begins.
 type fakeIssuer struct {
 	server *httptest.Server
-	asked  atomic.Int32 // requests for keys
+	asked  atomic.Int32 // number of requests for keys
 
 	mu       sync.Mutex
 	at       *clock
@@ -60,7 +60,7 @@ type fakeIssuer struct {
 
 	nonce, challenge string     // of the sign-in address that was opened last
 	sent             url.Values // form of the last request to the token endpoint
-	user, password   string     // of that request's Authorization header
+	user, password   string     // user and password in that request's Authorization header
 }
 
 func newFakeIssuer(t *testing.T, keys ...any) *fakeIssuer {

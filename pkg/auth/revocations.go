@@ -40,7 +40,7 @@ type EndedStore interface {
 // Revocations holds tokens and sessions that are invalid before they expire: those of auth.revoked_file, and those
 // that were signed out. It is safe for concurrent use.
 type Revocations struct {
-	file  *reloaded[map[string]bool] // nil: no file
+	file  *reloaded[map[string]bool] // nil: no file is configured
 	store EndedStore                 // nil: sign-outs are remembered in this process only
 	now   func() time.Time
 

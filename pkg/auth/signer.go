@@ -21,7 +21,7 @@ const minKey = 32
 // Signer authenticates, by HMAC-SHA-256, data that clients receive and send back, such as cursors of lists. A
 // signature is valid for one purpose. The first key signs, all keys verify. It is safe for concurrent use.
 type Signer struct {
-	file *reloaded[[][]byte]      // nil: keys is used
+	file *reloaded[[][]byte]      // nil: the keys are in the field keys
 	keys atomic.Pointer[[][]byte] // never empty
 }
 
@@ -40,7 +40,7 @@ func NewSigner(cfg Config, log *zap.Logger, change ...Option) (*Signer, error) {
 // NewKey generates a random key.
 func NewKey() []byte {
 	key := make([]byte, KeySize)
-	_, _ = rand.Read(key) // never fails, by its documentation
+	_, _ = rand.Read(key) // rand.Read never fails, by its documentation
 	return key
 }
 

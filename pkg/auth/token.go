@@ -20,7 +20,7 @@ const (
 // NewToken generates a token of 256 random bits, and its hash for the configuration.
 func NewToken() (token secret.Text, sha256Hex string) {
 	var b [tokenBytes]byte
-	_, _ = rand.Read(b[:]) // never fails, by its documentation
+	_, _ = rand.Read(b[:]) // rand.Read never fails, by its documentation
 	text := tokenPrefix + base64.RawURLEncoding.EncodeToString(b[:])
 	sum := sha256.Sum256([]byte(text))
 	return secret.Text(text), hex.EncodeToString(sum[:])

@@ -32,7 +32,7 @@ func as(t *testing.T, a Authenticator, headers ...string) (Principal, error) {
 	return a.Authenticate(t.Context(), r)
 }
 
-// wantName checks the principal of a token; wantRefused checks that there is none.
+// wantName checks the principal of a token; wantRefused checks that the token is refused.
 func wantName(t *testing.T, what string, a Authenticator, name string, headers ...string) {
 	t.Helper()
 	if p, err := as(t, a, headers...); err != nil || p.Name != name {

@@ -1,6 +1,6 @@
 // Package broker is the client for Kafka: it lists topics with their ids, reads and writes records byte for byte, and
-// reports for every failed write whether the record can be in the log. Requests go to a leader by its broker id, so a
-// moved leader is noticed when the old one reports it, not when a cache expires.
+// reports for every failed write whether the record can be in the log. Requests go to a leader by its broker id, so the
+// client notices that a partition has a new leader as soon as the old leader says so, not only when a cache expires.
 //
 // Package internal/conn has the connections, internal/protocol the parts of the wire protocol that kafka-go lacks,
 // internal/inflate the decompression with bounded memory. In reading order:

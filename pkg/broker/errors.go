@@ -9,9 +9,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/broker/internal/protocol"
 )
 
-// Errors of a partition, a topic or a request. This package's errors wrap one of these and kafka-go's own.
+// Errors of a partition, a topic or a request. The errors of this package wrap one of these errors and the error of
+// kafka-go.
 var (
-	// ErrOutOfRange means that the log does not have the requested offset: it starts later, or ends earlier.
+	// ErrOutOfRange means that the log does not have the requested offset: the log starts after the offset or ends
+	// before it.
 	ErrOutOfRange = protocol.ErrOutOfRange
 	// ErrNotLeader means that the request went to a broker that does not, or no longer, lead the partition; read
 	// the leader again with Topics.
@@ -37,7 +39,8 @@ var (
 	ErrClosed = conn.ErrClosed
 )
 
-// PartitionErrors are the failed partitions of a request; the other results are valid. errors.Is sees all.
+// PartitionErrors are the failed partitions of a request; the other results are valid. errors.Is finds the errors of
+// all partitions.
 type PartitionErrors map[TopicPartition]error
 
 // Error lists the partitions in a fixed order.

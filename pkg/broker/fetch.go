@@ -9,10 +9,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/broker/internal/protocol"
 )
 
-// Fetch reads many partitions of one leader. The error belongs to the request; a partition's own error is in its
-// entry.
+// Fetch reads many partitions of one leader. The returned error concerns the whole request; the error of a single
+// partition is in that partition's entry of the response.
 //
-// Uncompressed records refer to the memory of the answer, one block for each partition; others to blocks of 128 KiB.
+// Records of uncompressed batches refer to the memory of the answer, which is one block for each partition. Records of
+// compressed batches refer to blocks of 128 KiB.
 func (c *Cluster) Fetch(ctx context.Context, req FetchRequest) (FetchResponse, error) {
 	if len(req.Partitions) == 0 {
 		return FetchResponse{}, nil
@@ -20,7 +21,7 @@ func (c *Cluster) Fetch(ctx context.Context, req FetchRequest) (FetchResponse, e
 	if req.MaxBytes <= 0 {
 		req.MaxBytes = protocol.DefaultFetchBytes
 	}
-	// A connection may still be working on a cancelled request.
+	// A cancelled request may still be read by its connection, after the caller has changed its list of partitions.
 	req.Partitions = slices.Clone(req.Partitions)
 	d := protocol.NewFetchDecoder(req)
 	res, err := conn.Ask(ctx, c.pool, req.Leader, conn.RequestTimeout+req.MaxWait, d.Request())

@@ -19,7 +19,7 @@ import (
 // GroupConfig describes one membership in a consumer group.
 type GroupConfig struct {
 	ID string
-	// Topics must exist: the broker may create those that do not.
+	// Topics must exist, because the broker may create a topic that does not exist.
 	Topics []string
 	// SessionTimeout is how long a silent member keeps its partitions, 20 s when 0.
 	SessionTimeout time.Duration
@@ -29,10 +29,10 @@ type GroupConfig struct {
 	ErrorLog func(message string)
 }
 
-// Group joins a consumer group with the classic protocol. Its list of topics is fixed: to read others, close it and
-// join again. It does not watch for new partitions, because kafka-go's watcher joins thousands of times a second when
-// a topic is deleted. Partitions without a commit start at the first offset. The caller closes the group; closing the
-// cluster does not.
+// Group joins a consumer group with the classic protocol. The list of topics of a membership is fixed: to read other
+// topics, close the group and join again. It does not watch for new partitions, because kafka-go's watcher joins
+// thousands of times a second when a topic is deleted. Partitions without a commit start at the first offset. The
+// caller closes the group; closing the cluster does not.
 func (c *Cluster) Group(cfg GroupConfig) (*kafka.ConsumerGroup, error) {
 	if err := c.pool.Closed(); err != nil {
 		return nil, err
@@ -60,8 +60,9 @@ func (c *Cluster) Group(cfg GroupConfig) (*kafka.ConsumerGroup, error) {
 }
 
 // GroupStates returns the state of every consumer group that the user may see, as its coordinator names it ("Stable",
-// "Empty", ...), of groups of every protocol. Each broker is asked once for the groups that it coordinates. When one
-// of them does not answer, there is no result: a missing group would look as if it did not exist.
+// "Empty", ...). It includes groups of every protocol. Each broker is asked once for the groups that it coordinates.
+// When one broker does not answer, GroupStates returns no result, because the missing groups would look as if they did
+// not exist.
 func (c *Cluster) GroupStates(ctx context.Context) (map[string]string, error) {
 	if err := c.pool.Closed(); err != nil {
 		return nil, err
@@ -95,7 +96,7 @@ func (c *Cluster) GroupStates(ctx context.Context) (map[string]string, error) {
 }
 
 // CheckDescribe returns an error unless the user may see a consumer group, whether it exists or not: GroupStates leaves
-// out a group that it may not see.
+// out a group that the user may not see.
 func (c *Cluster) CheckDescribe(ctx context.Context, group string) error {
 	if err := c.pool.Closed(); err != nil {
 		return err
@@ -106,7 +107,8 @@ func (c *Cluster) CheckDescribe(ctx context.Context, group string) error {
 	if err == nil {
 		err = res.Error
 	}
-	if err != nil && !errors.Is(err, kafka.GroupCoordinatorNotAvailable) { // a new cluster has none before its first group
+	// A new cluster has no coordinator before its first consumer group.
+	if err != nil && !errors.Is(err, kafka.GroupCoordinatorNotAvailable) {
 		return fmt.Errorf("find the coordinator of group %s: %w", group, conn.NetworkError(err))
 	}
 	return nil

@@ -197,7 +197,7 @@ func (c *faultyConn) Read(b []byte) (int, error) {
 		c.produce = false
 		if c.network.dropNow() {
 			c.dead = true
-			_, _ = c.Conn.Read(make([]byte, 4096)) // the broker is done when it answers
+			_, _ = c.Conn.Read(make([]byte, 4096)) // when the broker answers, it has appended the batch
 			return 0, io.EOF
 		}
 	}

@@ -54,7 +54,7 @@ func (l *leaders) forget(topic string) {
 	delete(l.topics, topic)
 }
 
-// of returns a partition's leader from the cache or from a broker. Errors are those of Topics, or ErrNoLeader.
+// of returns a partition's leader from the cache or from a broker. It returns the errors of Topics, or ErrNoLeader.
 func (l *leaders) of(ctx context.Context, tp TopicPartition) (int32, error) {
 	if leader, ok := l.get(tp); ok {
 		return leader, nil

@@ -45,7 +45,7 @@ func (f Fate) String() string {
 	}
 }
 
-// Class is the cause of a failure in operators' terms. Its text is stored and shown.
+// Class names the cause of a failure for operators. Its text is stored and shown.
 type Class string
 
 // The classes of this package.
@@ -117,8 +117,8 @@ type verdict int
 
 const (
 	written       verdict = iota
-	notWritten            // try again
-	maybeWritten          // try again, the same batch with the same sequence
+	notWritten            // the batch was not written: try again
+	maybeWritten          // the batch may be written: try again with the same batch and sequence
 	recordsRefuse         // at least one record is bad
 	topicRefuse
 	staleProducer // the broker does not accept the sequence: start a new one

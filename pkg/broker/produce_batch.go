@@ -17,7 +17,7 @@ import (
 const (
 	firstBackoff = 50 * time.Millisecond
 	lastBackoff  = 500 * time.Millisecond
-	// newTopicGrace is how long a topic may be unknown before it counts as missing, because brokers learn of new
+	// newTopicGrace is how long a broker may not know a topic before the topic counts as missing: brokers learn of new
 	// topics late.
 	newTopicGrace = 500 * time.Millisecond
 	maxProducers  = 3 // limits how often one batch may request a new producer id
@@ -41,8 +41,9 @@ func (w *write) waitForThrottle(ctx context.Context) *ProduceError {
 	return nil
 }
 
-// batch writes records as one batch and fills results, whose length is the same. Records that the broker rejects
-// are marked and the others written without them. A returned error has stopped the call; it is also in results.
+// batch writes records as one batch and fills results, whose length is the same. When the broker rejects some of the
+// records, their results say so, and the other records are written without them. After a returned error the whole call
+// of Produce must stop; the error is also in results.
 func (w *write) batch(ctx context.Context, records []Record, results []RecordResult) *ProduceError {
 	ack, err := w.try(ctx, records)
 	switch {
@@ -155,8 +156,8 @@ func (w *write) refused(v verdict, doubt bool, err error) *ProduceError {
 	}
 }
 
-// giveUp ends a batch without an answer. If the batch is in doubt, its producer id is dropped, because the sequence
-// may be used.
+// giveUp ends a batch without an answer. If the batch is in doubt, its producer id is dropped, because the broker may
+// have used the sequence for this batch.
 func (w *write) giveUp(doubt bool, err error) *ProduceError {
 	if !doubt {
 		return &ProduceError{NotSent, Classify(err), err}

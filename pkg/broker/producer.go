@@ -123,13 +123,14 @@ func (r ProduceResult) Err() error {
 	return nil
 }
 
-// Produce writes records to a partition in their order, in one or more batches, and returns when each record's fate
-// is known. The topic and offset in a record are ignored. A rejected record does not affect others: its batch is
-// split until it is alone. Any other failure ends the call, and records left unsent are NotSent with ErrNotTried (or
-// TopicRefused).
+// Produce writes records to a partition in their order, in one or more batches, and returns when each record's fate is
+// known. The topic and offset in a record are ignored. A rejected record does not affect others: the batch is split
+// until the rejected record is alone. Any other failure ends the call, and records left unsent are NotSent with
+// ErrNotTried (or TopicRefused).
 //
-// When ctx ends, records in progress are InDoubt and the others NotSent. Bytes of a batch in doubt may still reach
-// the broker for the rest of its RequestTimeout, not later. The caller must not change records meanwhile.
+// When ctx ends, records in progress are InDoubt and the others NotSent. Bytes of a batch in doubt may still reach the
+// broker for the rest of its RequestTimeout, not later. The caller must not change records during the call and during
+// this time.
 func (p *Producer) Produce(ctx context.Context, tp TopicPartition, records []Record) ProduceResult {
 	out := ProduceResult{Records: make([]RecordResult, len(records))}
 	if len(records) == 0 {
@@ -182,7 +183,8 @@ func batchEnd(records []Record, start, limit int) int {
 	return len(records)
 }
 
-// lane serializes the writes to a partition. Only the goroutine whose value is in turn may use its other fields.
+// lane serializes the writes to a partition. Only a goroutine that has put a value into turn may use the other fields,
+// until it takes the value out.
 type lane struct {
 	tp   TopicPartition
 	turn chan struct{}

@@ -154,7 +154,7 @@ func TestProduce_InvalidRecordIsRejectedAlone(t *testing.T) {
 	for i := range records {
 		records[i].Key = []byte("k")
 	}
-	records[1].Key = nil // a compacted topic refuses it
+	records[1].Key = nil // a compacted topic refuses a record without a key
 	res := c.NewProducer(broker.ProducerConfig{Timeout: 20 * time.Second}).Produce(testContext(t), tp, records)
 	wantFates(t, res, 0, broker.RecordRejected, 0, 0)
 	check.Equal(t, texts(scanAll(t, c, tp)), "0 2 3", "log")

@@ -20,8 +20,8 @@ const (
 
 // Memory of ReadAt and Scan, of all calls of a process together.
 const (
-	// readBytes is the usual memory of one call, and largeRead that of a call that needs more, of which one runs at a
-	// time.
+	// readBytes is the usual memory of one call. largeRead is the memory of a call that needs more; only one such call
+	// runs at a time.
 	readBytes    = 8 << 20
 	largeRead    = 144 << 20
 	decoderBytes = 20 << 20 // the memory of the decoder, which a call needs too
@@ -47,8 +47,9 @@ func reserveRead(ctx context.Context, memory int64) (release func(), err error) 
 }
 
 // ReadAt reads one record, whether or not its transaction was committed. It returns ErrGone when the log no longer
-// holds the record, ErrOutOfRange when the log has not come that far, ErrTooLarge when the record does not fit into
-// the memory for reading, and the kinds of Topics and Fetch. The record does not refer to a much larger answer.
+// holds the record, ErrOutOfRange when the log has not come that far, ErrTooLarge when the record does not fit into the
+// memory for reading, and the kinds of Topics and Fetch. The returned record does not keep a much larger answer in
+// memory.
 func (c *Cluster) ReadAt(ctx context.Context, tp TopicPartition, offset int64) (Record, error) {
 	rec, err := c.readAt(ctx, tp, offset, readBytes)
 	if errors.Is(err, ErrTooLarge) {
@@ -101,8 +102,8 @@ func (c *Cluster) readAt(ctx context.Context, tp TopicPartition, offset, memory 
 	return Record{}, ErrGone
 }
 
-// Mark identifies the batch of an offset by its latest time in milliseconds and its checksum; found is false when
-// there is none.
+// Mark identifies the batch of an offset by its latest time in milliseconds and its checksum; found is false when there
+// is no such batch.
 func (c *Cluster) Mark(ctx context.Context, tp TopicPartition, offset int64) (latest int64, crc uint32, found bool, err error) {
 	if err := reads.Acquire(ctx, readBytes); err != nil {
 		return 0, 0, false, fmt.Errorf("wait for memory: %w", err)
@@ -164,7 +165,8 @@ func (s *scan) run(ctx context.Context) error {
 			nothing = 0
 			continue
 		}
-		// Two empty answers before the end of the log: compaction has removed the rest.
+		// After two empty answers from a log that goes on to this offset or beyond, the remaining records must have
+		// been removed by compaction.
 		if nothing++; nothing >= 2 && high >= s.to {
 			return nil
 		}
@@ -175,7 +177,8 @@ func (s *scan) run(ctx context.Context) error {
 	return nil
 }
 
-// answer passes the records of one answer to fn, each only once. ErrTooLarge: memory is too small for it.
+// answer passes the records of one answer to fn, each only once. It returns ErrTooLarge when memory bytes are too few
+// for the answer.
 func (s *scan) answer(ctx context.Context, memory int64) (stop bool, high int64, err error) {
 	release, err := reserveRead(ctx, memory)
 	if err != nil {
@@ -213,7 +216,8 @@ func (s *scan) deliver(ctx context.Context, cursor *protocol.Cursor, memory int6
 	return false, err
 }
 
-// fetchOne fetches one partition with Stream from its leader; if the leader has moved, it is requested again.
+// fetchOne fetches one partition with Stream from its leader; if the leader has moved, fetchOne asks for the new leader
+// and fetches again.
 func (c *Cluster) fetchOne(ctx context.Context, tp TopicPartition, offset int64, bytes int32, memory int64, limits Limits) (FetchedPartition, *protocol.Cursor, error) {
 	var got FetchedPartition
 	for try := 1; ; try++ {

@@ -29,7 +29,7 @@ import (
 type vault struct {
 	t                  *testing.T
 	admin              *kafka.Client
-	username, password string // files
+	username, password string // paths of the files
 	config             broker.Config
 	client             *broker.Cluster
 	dials              atomic.Int32
@@ -93,7 +93,7 @@ func TestRotation_FileAfterTheBroker(t *testing.T) {
 	v := newVault(t)
 	v.alter("alice", "second")
 	go func() {
-		<-time.After(300 * time.Millisecond) // the delay of the file
+		<-time.After(300 * time.Millisecond) // the file gets the new password later than the broker
 		_ = os.WriteFile(v.password, []byte("second\n"), 0o600)
 	}()
 	v.wantServed()
@@ -119,8 +119,8 @@ func TestRotation_FileThatIsNotWhole(t *testing.T) {
 	v.wantServed()
 }
 
-// When the file names another user, the connections of the old one are closed before it loses its permissions, even if
-// no request needs a new connection.
+// When the file names another user, the connections of the old user are closed before the old user loses its
+// permissions, even if no request needs a new connection.
 func TestRotation_OtherUser(t *testing.T) {
 	t.Parallel()
 	v := newVault(t)

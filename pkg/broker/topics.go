@@ -28,7 +28,7 @@ func (c *Cluster) Ping(ctx context.Context) error {
 	return err
 }
 
-// GroupByLeader groups parts by the leaders in topics, as Fetch requires; the order within a list is that of parts.
+// GroupByLeader groups parts by the leaders in topics, as Fetch requires; each list keeps the order of parts.
 // Partitions that are not in topics, or have no leader, are under -1.
 func GroupByLeader(topics []Topic, parts []TopicPartition) map[int32][]TopicPartition {
 	byName := make(map[string]Topic, len(topics))

@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// The texts of these errors never hold the value: it may be a secret.
+// The texts of these errors never contain the value of a setting, because the value may be a secret.
 var (
 	errWhole    = errors.New("must be a whole number; sizes may have a unit, such as 64MiB")
 	errRange    = errors.New("is a number out of range")
@@ -87,7 +87,7 @@ func whole(from, to reflect.Value) (any, error) {
 	}
 	fits := false
 	switch {
-	case from.CanUint(): // YAML gives this for what int64 cannot hold
+	case from.CanUint(): // the YAML package returns an unsigned number when int64 is too small for it
 		fits = to.CanUint() && !to.OverflowUint(from.Uint())
 	case !from.CanInt():
 		return nil, fmt.Errorf("%w, not %s", errWhole, kindOf(from.Interface()))
@@ -102,8 +102,8 @@ func whole(from, to reflect.Value) (any, error) {
 	return from.Interface(), nil
 }
 
-// listOf reads the text of a variable as a list: as YAML when it is [a, b], which an
-// IPv6 broker such as [::1]:9092 is not, else by commas.
+// listOf reads the text of a variable as a list. A text in brackets such as [a, b] is read as YAML. Every other text is
+// split at commas, also one that begins with a bracket but is no YAML list, such as the IPv6 broker [::1]:9092.
 func listOf(text string, item reflect.Type) ([]any, error) {
 	var list []any
 	if strings.HasPrefix(text, "[") && yaml.Unmarshal([]byte(text), &list) == nil {

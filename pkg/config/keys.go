@@ -14,7 +14,7 @@ import (
 type setting struct {
 	key       string
 	byDefault reflect.Value
-	optional  string // its optional section; "" for none
+	optional  string // key of the optional section that has this setting; "" for none
 }
 
 // schema lists all keys of a configuration struct.
@@ -62,7 +62,8 @@ func (s *schema) add(v reflect.Value, parent, optional string) {
 	}
 }
 
-// fields returns the fields of a struct with their keys. The key of a squashed struct is that of the outer one.
+// fields returns the fields of a struct with their keys. A squashed struct has the same key as the struct that contains
+// it.
 func fields(v reflect.Value, parent string) iter.Seq2[string, reflect.Value] {
 	return func(yield func(string, reflect.Value) bool) {
 		for i := range v.NumField() {

@@ -122,8 +122,8 @@ func (l *loader) Decode(text []byte, into map[string]any) error {
 	return nil
 }
 
-// section checks the keys of a section of the file. Those without a value are removed: viper would not give them
-// their defaults.
+// section checks the keys of a section of the file. Keys without a value are removed, because viper would not give
+// these keys their defaults.
 func (l *loader) section(parent string, keys map[string]any) {
 	for _, name := range slices.Sorted(maps.Keys(keys)) {
 		key, value := join(parent, name), keys[name]
@@ -226,7 +226,7 @@ func (l *loader) complainOfKey(key string, err error) {
 var yamlLine = regexp.MustCompile(`line (\d+): (.*)`)
 
 // yamlProblem keeps only the parts of a YAML error that cannot contain text of the file: an unquoted password that
-// starts with "*" is an alias in YAML, whose error would print it as an unknown name.
+// starts with "*" is an alias in YAML, and the error about an unknown alias would print it.
 func yamlProblem(err error) error {
 	text := err.Error()
 	line := yamlLine.FindStringSubmatch(text)

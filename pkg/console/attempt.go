@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	attemptCookie = "__Host-dlq-signin" // has the sign-in at the issuer that is under way
-	issuerCookie  = "__Host-dlq-issuer" // has the time of the last sign-in at the issuer
+	attemptCookie = "__Host-dlq-signin" // cookie with the sign-in at the issuer that is under way
+	issuerCookie  = "__Host-dlq-issuer" // cookie with the time of the last sign-in at the issuer
 
 	attemptLifetime = 10 * time.Minute
 	issuerLifetime  = 30 * 24 * time.Hour

@@ -10,10 +10,10 @@ import (
 
 // A record that failed more than once has several sets of headers. This file finds the latest and the first.
 
-// latestFirst orders the dialects of one record by time, latest first. Of two dialects, the one whose original
-// topic gave this dead-letter topic its name wrote last. If that does not decide, a failure in a dead-letter or
-// retry topic is later than one in another topic. If that does not decide either, the dialect with the later
-// headers wrote last, because producers append.
+// latestFirst orders the dialects of one record by time, latest first. When the name of this dead-letter topic derives
+// from the original topic that one of two dialects names, that dialect wrote last. If that does not decide, a failure
+// in a dead-letter or retry topic is later than one in another topic. If that does not decide either, the dialect with
+// the later headers wrote last, because producers append.
 func (c *decoding) latestFirst(hops []*dialect) {
 	if len(hops) < 2 {
 		return

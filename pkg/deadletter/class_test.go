@@ -19,7 +19,7 @@ func TestMessageHasTheClassOfItsErrorGroup(t *testing.T) {
 	maker := check.Must(fingerprint.New(fingerprint.DefaultConfig()))(t)
 	for _, tt := range []struct {
 		name, class, stack, want string
-		from                     string // the header that it is read from
+		from                     string // the header from which the class is read
 	}{
 		{"Wrapper", "org.apache.kafka.connect.errors.ConnectException", java, "java.sql.SQLException", "__connect.errors.exception.stacktrace"},
 		{"WrapperWithoutCause", "java.lang.RuntimeException", "java.lang.RuntimeException: x\n", "java.lang.RuntimeException", "__connect.errors.exception.class.name"},

@@ -11,7 +11,8 @@ type Config struct {
 	// UberDLQTopics are patterns of the dead-letter topics whose keys hold the position as uber-go/kafka-client
 	// writes it. It must be configured, because nearly any bytes could be such a key.
 	UberDLQTopics []string `mapstructure:"uber_dlq_topics"`
-	// Origins declare the original topics of dead-letter topics. Automatic retry needs declared or mapped ones.
+	// Origins declare the original topics of dead-letter topics. Automatic retry sends only messages whose original
+	// topic is declared or mapped.
 	Origins []OriginRule `mapstructure:"origins"`
 	// OriginTrust is TrustHeader or TrustDeclared: whether an origin without a declaration is trusted.
 	OriginTrust string `mapstructure:"origin_trust"`
@@ -38,20 +39,21 @@ type DialectConfig struct {
 	// Anchors are the headers that a record must have, all of them.
 	Anchors []string `mapstructure:"anchors"`
 
-	// Where it failed.
+	// The headers that say where the record failed.
 	Topic     string `mapstructure:"topic"`
 	Partition string `mapstructure:"partition"`
 	Offset    string `mapstructure:"offset"`
 	Timestamp string `mapstructure:"timestamp"`
 
-	// Why it failed.
+	// The headers that say why the record failed.
 	Class    string `mapstructure:"class"`
 	Message  string `mapstructure:"message"`
 	Stack    string `mapstructure:"stack"`
 	Group    string `mapstructure:"group"`
 	Attempts string `mapstructure:"attempts"`
 
-	// NewestFirst: of a repeated header the first is the latest. Most producers append, so the last is.
+	// NewestFirst means that of several headers with the same name, the first is the latest. By default the last is the
+	// latest, because most producers append.
 	NewestFirst bool `mapstructure:"newest_first"`
 	// Strip lists further headers that a replay removes, in addition to those that are read: names, or prefixes with
 	// *.

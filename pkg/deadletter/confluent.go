@@ -1,7 +1,7 @@
 package deadletter
 
-// confluentRule is the DLQ action of Confluent's data contracts. In mode WRITE there was no record, and so no
-// position.
+// confluentRule is the DLQ action of Confluent's data contracts. In mode WRITE the rule fails before a record is
+// written, so there is no position.
 var confluentRule = dialect{
 	name:     "confluent-rule",
 	anchors:  [][]string{{"__rule.name"}},

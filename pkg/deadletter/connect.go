@@ -1,8 +1,8 @@
 package deadletter
 
-// connect is a Kafka Connect sink with errors.deadletterqueue.context.headers.enable. Any of its names is enough,
-// since the prefix is reserved. The header of the error message can be null. The record's timestamp is the
-// original's.
+// connect is a Kafka Connect sink with errors.deadletterqueue.context.headers.enable. Any of its header names
+// identifies it, because their prefix is reserved. The header of the error message can be null. The dead letter has the
+// timestamp of the original record.
 var connect = dialect{
 	name: "connect",
 	anchors: [][]string{

@@ -1,7 +1,7 @@
 package deadletter
 
-// dapr writes a record's position, not the reason of its failure. Its headers stay on records, so other dialects are
-// tried first.
+// dapr writes a record's position, not the reason of its failure. Records keep its headers when another producer
+// dead-letters them later, so all other dialects are tried first.
 var dapr = dialect{
 	name:      "dapr",
 	anchors:   [][]string{{"__topic", "__partition", "__offset"}},

@@ -24,7 +24,7 @@ type Reading struct {
 	// caller must check the attempt.
 	Returned *Lineage
 
-	// Pointer: the record names its original but does not carry it; see IsPointer.
+	// Pointer means that the record names the position of the failed record but has no copy of it; see IsPointer.
 	Pointer bool
 }
 

@@ -45,8 +45,8 @@ func (d *Decoder) Dialects() []string {
 	return append(names, Dialects()...)
 }
 
-// WithRules returns a decoder that tries these rules first, in order, and then those of the configuration. They
-// replace the rules of an earlier WithRules. The error is that of CheckRules.
+// WithRules returns a decoder that tries these rules first, in order, and then those of the configuration. They replace
+// the rules of an earlier WithRules. It returns the error of CheckRules for these rules.
 func (d *Decoder) WithRules(rules []entity.TopicRule) (*Decoder, error) {
 	mappings, err := compileRules("rules", d.patterns, mapRules(rules))
 	if err != nil {

@@ -9,27 +9,29 @@ type dialect struct {
 	anchors [][]string // the dialect claims a record with all headers of any one set, if accept, when set, agrees
 	accept  func(h headers, key []byte) bool
 
-	// configured dialects are the user's, for the dead-letter topics of where. They are tried before all others.
+	// configured dialects are the user's own. They apply to the dead-letter topics that match where, and are tried
+	// before all others.
 	configured bool
 	where      Patterns
 
-	shared      bool // other producers use its anchor's name too, and only accept decides
+	shared      bool // other producers use the name of its anchor too, and only accept distinguishes them
 	weak        bool // used only when no other dialect claims the record
 	newestFirst bool // the producer's headers come before the copied ones, the latest failure first
 	keepsTime   bool // the dead letter has the original record's timestamp
-	topicIDs    bool // the producer may write a topic's id where it has no name
-	// queues: the producer is for another broker. Its queue names are topics only if the cluster has them.
+	topicIDs    bool // the producer may write the id of a topic in place of a name that it does not know
+	// queues means that the producer was made for another kind of broker. The queue names in its headers are topics
+	// only if the cluster has topics of these names.
 	queues bool
 
 	// The position is a tuple: the i-th topic belongs to the i-th partition, offset and timestamp.
 	topic, partition, offset, timestamp string
 
-	// The first header of each list with a value is used. causes are written only for a cause, and are tried before
-	// classes.
+	// Of each list, the first header that has a value is used. The headers of causes are written only when the
+	// exception has a cause; they are tried before those of classes.
 	causes, classes, messages, stacks, groups, attempts []string
 
 	rootInStack  bool // the class and message of the root cause are only in the stack trace
-	groupFollows bool // a known group is written after its hop's topic, so its position identifies its hop
+	groupFollows bool // a known consumer group is written after its hop's topic, so its position identifies the hop
 	// unwrap, when set, extracts a field from a header's value.
 	unwrap func(field, []byte) []byte
 
@@ -109,8 +111,8 @@ func (d *dialect) value(f field, raw []byte) []byte {
 	return d.unwrap(f, raw)
 }
 
-// recognise appends the dialects that the record matches: first the user's, then the built-in ones, latest first,
-// and weak or generic ones only if there is no other.
+// recognise appends the dialects that the record matches: first the user's dialects, then the built-in ones, the
+// latest failure first. It appends a weak or generic dialect only if the record matches no other.
 func (c *decoding) recognise(hops []*dialect) []*dialect {
 	var seen dialectSet
 	for i := range c.h {
@@ -132,7 +134,7 @@ func (c *decoding) recognise(hops []*dialect) []*dialect {
 	return hops
 }
 
-// claiming appends the dialects of the set that pass the filter and match the record.
+// claiming appends the dialects of the set for which asked returns true and which match the record.
 func (c *decoding) claiming(hops []*dialect, set dialectSet, asked func(*dialect) bool) []*dialect {
 	for i, d := range c.d.dialects {
 		if set&(1<<i) != 0 && asked(d) && d.claims(c.h, c.key) {

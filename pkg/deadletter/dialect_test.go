@@ -25,7 +25,7 @@ func TestEveryAnchorClaims(t *testing.T) {
 	for i := range dialects {
 		switch dialects[i].name {
 		case scst.name, karafkaHyphenated.name, uberDLQ.name:
-			continue // they need companion headers or the key; the golden cases cover them
+			continue // companion headers or the key must identify these dialects; the golden cases cover them
 		}
 		for _, anchor := range dialects[i].anchors {
 			var h []entity.Header
@@ -39,7 +39,7 @@ func TestEveryAnchorClaims(t *testing.T) {
 	}
 }
 
-// Keys are case-sensitive in Kafka; only the generic aliases fold them.
+// Keys are case-sensitive in Kafka; only the generic aliases ignore case.
 func TestAnchorsAreCaseSensitive(t *testing.T) {
 	t.Parallel()
 	h := []entity.Header{{Key: "KAFKA_DLT-ORIGINAL-TOPIC", Value: []byte("orders")}}
@@ -47,7 +47,7 @@ func TestAnchorsAreCaseSensitive(t *testing.T) {
 	check.True(t, r.Failure.Dialect != "spring-dlt", "a key in other case was read as spring-dlt")
 }
 
-// The group's header is written by both dialects of Spring.
+// Both dialects of Spring write the header of the consumer group, so it identifies neither of them.
 func TestSharedGroupHeaderIsNoAnchor(t *testing.T) {
 	t.Parallel()
 	h := []entity.Header{{Key: springGroup, Value: []byte("billing")}}

@@ -11,7 +11,8 @@ import (
 // MaxHops limits the hops of an explanation: the oldest are kept.
 const MaxHops = 64
 
-// trace is the source of one value: the header at that index, counted from 1, or else another source; zero for none.
+// trace is the source of one value: a header, whose index counted from 1 is in at, or another source, which is in by.
+// The zero value means no source.
 type trace struct {
 	dialect *dialect // nil when none was involved
 	at      int32
@@ -41,7 +42,8 @@ func (d *Decoder) Explain(topic string, rec entity.Record, ts time.Time, exists 
 	}
 }
 
-// derived translates a trace. own is the number of the record's own headers.
+// derived converts a trace to its public form. own is the number of the record's own headers; higher indexes are
+// headers that were read from the record's key.
 func (c *decoding) derived(f field, known bool, own int) entity.Derived {
 	t := c.trail[f]
 	if !known || t == (trace{}) {
@@ -79,7 +81,7 @@ func (c *decoding) header(at int32) (name string, occurrence int) {
 	return name, c.h[:i].count(name)
 }
 
-// tellHops returns the hops of all dialects from the first failure to the latest, also those without a topic.
+// tellHops returns the hops of all dialects, from the first failure to the latest. It includes hops without a topic.
 func (c *decoding) tellHops() []entity.Hop {
 	told := slices.Clone(c.hops)
 	if d := c.root.dialect; d != nil && !slices.Contains(told, d) {

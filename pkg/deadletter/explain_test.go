@@ -77,7 +77,7 @@ func disagrees(g golden, r Reading, rec entity.Record, name string, derived enti
 	return ""
 }
 
-// countedFrom is the difference between a header's count and the number of deliveries.
+// countedFrom holds, for some headers, what must be added to the number of deliveries to get the number in the header.
 var countedFrom = map[string]int{"retry_topic-attempts": 1, "delayed-retry-count": -1, "asyncRetry": -1}
 
 func valuesOf(r Reading) map[string]string {
@@ -103,7 +103,7 @@ func valuesOf(r Reading) map[string]string {
 	return values
 }
 
-// decodedAs reads a single header's value, in every form that its dialect may use.
+// decodedAs returns the values that one header's value can mean: each in a form that the header's dialect may use.
 func decodedAs(name string, derived entity.Derived, value []byte) []string {
 	parts := [][]byte{value, jsonString(0, value)}
 	switch derived.Header {

@@ -48,8 +48,8 @@ func (d *dialect) failure(h headers) failure {
 	return f
 }
 
-// pick returns the latest value in part of the first key that has one, and its index in the whole list, in which
-// part begins at from.
+// pick returns the value of the first of keys whose latest header in part has a value that is not empty. It stores the
+// index of this header in the whole list, in which part begins at from.
 func (f *failure) pick(d *dialect, part headers, from int, of field, keys []string) []byte {
 	for _, key := range keys {
 		i := d.latestIndex(part, key)
@@ -64,8 +64,9 @@ func (f *failure) pick(d *dialect, part headers, from int, of field, keys []stri
 	return nil
 }
 
-// failure returns the failure of the latest hop. A field that a user's dialect lacks comes from the previous hop;
-// other missing fields come from hand-written headers, the plain header "error" last.
+// failure returns the failure of the latest hop. When that hop has a user's dialect without a header for some field,
+// the field comes from the previous hop. Other missing fields come from hand-written headers; the plain header "error"
+// is used last.
 func (c *decoding) failure() failure {
 	var f failure
 	if len(c.hops) > 0 {
@@ -98,8 +99,8 @@ func (c *decoding) supplement(f failure, latest *dialect) failure {
 	return f
 }
 
-// borrow takes from other the fields that latest did not find; if latest is a user's dialect, only fields for which it
-// has no header.
+// borrow takes from the dialect other the fields that latest did not find. If latest is a user's dialect, it takes only
+// the fields for which latest has no header.
 func (c *decoding) borrow(f failure, latest, other *dialect, fields ...field) failure {
 	from := other.failure(c.h)
 	takes := func(of field) bool {

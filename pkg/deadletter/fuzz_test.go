@@ -12,8 +12,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// FuzzDecode gives every dialect's headers arbitrary bytes: Decode must not panic, and its result must be storable
-// and safe to replay.
+// FuzzDecode gives every dialect's headers arbitrary bytes: Decode must not panic, the database must be able to store
+// its result, and a replay by its result must be safe.
 func FuzzDecode(f *testing.F) {
 	words := fuzzWords()
 	f.Add("orders.dlq.v1", []byte("k"), []byte("\x00\x06orders\x01\x04\x00\x00\x00\x03"))

@@ -51,7 +51,8 @@ var aliases = map[string]alias{
 	"attempts": {fieldAttempts, 3}, "retries": {fieldAttempts, 4}, "retryattemptcount": {fieldAttempts, 5},
 }
 
-// generic makes a dialect from a record's aliases; nil for none, or only the plain header "error".
+// generic makes a dialect from the aliases among a record's headers. It returns nil when there is no alias, or only the
+// plain header "error".
 func generic(h headers) *dialect {
 	var keys [fieldCount]string
 	var ranks [fieldCount]uint8

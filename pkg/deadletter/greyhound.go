@@ -1,6 +1,7 @@
 package deadletter
 
-// greyhound is Wix's library; its retry topics carry a position in the retry chain and nothing about the failure.
+// greyhound is Wix's library; a record in its retry topics says how far it has come in the chain of retries, and
+// nothing about the failure.
 var greyhound = dialect{
 	name:     "greyhound",
 	anchors:  [][]string{{"GH_OriginalTopic"}},

@@ -2,8 +2,8 @@ package deadletter
 
 import "github.com/dlq-manager/dlq-manager/pkg/entity"
 
-// headers is a record's header list. A lookup scans the list: records have about a dozen headers, and an index would
-// cost more than it saves. Absent and null both read as nil.
+// headers is a record's header list. A look-up reads through the list: records have about a dozen headers, and an index
+// would cost more than it saves. The value nil means that a header is absent or that its value is null.
 type headers []entity.Header
 
 func (h headers) has(key string) bool { return h.lastIndex(key) >= 0 }

@@ -7,9 +7,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
 )
 
-// hexkit is the GHGA library. It names the consumer group as the service, gives the dead letter an event_id of its
-// own and keeps the record's in original_event_id. Before that, its event_id was "service,topic,partition,offset";
-// its first versions wrote neither the id nor the topic, which is in the dead-letter topic's name.
+// hexkit is the GHGA library. Its header service holds the consumer group. It gives the dead letter a new event_id, and
+// keeps the event_id of the record in original_event_id. Earlier versions wrote "service,topic,partition,offset" into
+// event_id. The first versions wrote neither an event_id nor the topic, which is then part of the dead-letter topic's
+// name.
 var hexkit = dialect{
 	name:     "hexkit",
 	anchors:  [][]string{{hexkitTopic, "exc_class"}, {"exc_class", "exc_msg"}},

@@ -15,7 +15,7 @@ type Judge struct {
 	mapping func(context.Context) (entity.Mapping, error)
 
 	mu      sync.Mutex // guards the fields below
-	decoder *Decoder   // with the rules of version
+	decoder *Decoder   // has the rules of the mapping with this version
 	version int64
 	readAt  time.Time // when the mapping was read; zero: never
 
@@ -31,7 +31,7 @@ func NewJudge(decoder *Decoder, origins Origins, mapping func(context.Context) (
 }
 
 // Standing reads the mapping and returns a function that judges the original topic of a message. One goroutine at a
-// time may call that function. Its own error is that of the read.
+// time may call that function. Standing returns the error of reading the mapping.
 func (j *Judge) Standing(ctx context.Context) (func(*entity.Message) entity.OriginStanding, error) {
 	at := j.now()
 	m, err := j.mapping(ctx)
@@ -41,7 +41,8 @@ func (j *Judge) Standing(ctx context.Context) (func(*entity.Message) entity.Orig
 	return j.judging(j.withRules(m, at)), nil
 }
 
-// Recent is Standing with a mapping that was read at most a second ago, so that pages need no statement for it.
+// Recent is Standing with a mapping that was read at most a second ago, so that most pages need no SQL statement for
+// the mapping.
 func (j *Judge) Recent(ctx context.Context) (func(*entity.Message) entity.OriginStanding, error) {
 	if decoder := j.recent(); decoder != nil {
 		return j.judging(decoder), nil
@@ -49,7 +50,7 @@ func (j *Judge) Recent(ctx context.Context) (func(*entity.Message) entity.Origin
 	return j.Standing(ctx)
 }
 
-// recent returns the decoder with the mapping's rules, nil when those may be out of date.
+// recent returns the decoder with the mapping's rules, or nil when these rules may be out of date.
 func (j *Judge) recent() *Decoder {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -63,7 +64,8 @@ func (j *Judge) judging(decoder *Decoder) func(*entity.Message) entity.OriginSta
 	claims := map[claim]entity.OriginStanding{}
 	return func(m *entity.Message) entity.OriginStanding {
 		if m.Source.Topic == "" || m.OriginalTopic == "" || m.Origin.Confidence == entity.FromOperator {
-			// An operator or a database user set the topic, or there is no topic to check.
+			// The original topic needs no declaration, because an operator or a database user has set it, or there is
+			// none.
 			return entity.OriginStanding{Declaration: entity.Declared}
 		}
 		c := claim{m.Source.Topic, m.OriginalTopic}
@@ -97,7 +99,8 @@ func (j *Judge) withRules(m entity.Mapping, at time.Time) *Decoder {
 // claim is a dead-letter topic and an original topic that its records name.
 type claim struct{ dlqTopic, original string }
 
-// judge treats a mapping of the dead-letter topic as a declaration of one original topic.
+// judge compares an original topic with the declarations and with the mapping. A mapping of the dead-letter topic
+// counts as the declaration of one original topic.
 func (o Origins) judge(c claim, mapped string) entity.OriginStanding {
 	found := o.Declaration(c.dlqTopic, c.original)
 	switch {

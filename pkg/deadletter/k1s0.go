@@ -1,7 +1,8 @@
 package deadletter
 
-// k1s0's library writes only the topic and the error. Other dialects use the same topic header, with companion
-// headers. The names besides topic and error are those that hand-written producers use with this topic header.
+// k1s0's library writes only the topic and the error. Other dialects use the same topic header, but together with
+// headers of their own. The remaining header names below are those that hand-written producers use together with this
+// topic header.
 var k1s0 = dialect{
 	name:     "k1s0",
 	anchors:  [][]string{{"original_topic", "error"}},

@@ -18,8 +18,8 @@ var karafka = dialect{
 }
 
 // karafkaLegacy is Karafka Pro before 2.5. It replaced the record's key by the partition's number; see ReplayKey. Its
-// names are plain words, so it also reads what producers that are written by hand add to them; the message then comes
-// from a hand-written header.
+// names are plain words, which hand-written producers use too. The dialect therefore also reads the headers that such
+// producers add; the message is read from a hand-written header.
 var karafkaLegacy = dialect{
 	name: "karafka-legacy",
 	anchors: [][]string{

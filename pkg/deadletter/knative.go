@@ -3,7 +3,7 @@ package deadletter
 import "encoding/base64"
 
 // knative is the delivery of CloudEvents in Kafka's binary mode: an event that a sink refused carries the sink's
-// answer, its body in base64. The class is the HTTP status. It does not write topics.
+// answer, its body in base64. The class is the HTTP status. Its headers name no topic.
 var knative = dialect{
 	name:     "knative",
 	anchors:  [][]string{{"ce_knativeerrordest"}, {"ce_knativeerrorcode"}, {knativeBody}},

@@ -6,7 +6,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
 )
 
-// The headers of dlq-manager's own replays, each once. They belong to no dialect, and every replay sets them.
+// The headers of dlq-manager's own replays; a replay has each of them once. They belong to no dialect, and every replay
+// sets them.
 const (
 	HeaderMessageID  = "dlq-message-id"
 	HeaderRootID     = "dlq-root-id"

@@ -17,10 +17,12 @@ type mapping struct {
 	original string
 }
 
-// reference is $1 or ${1}. Package regexp would read $1_x as a group named "1_x" and give the empty string.
+// reference is $1 or ${1}. Package regexp cannot expand these references here: it would read $1_x as a group named
+// "1_x", and replace it by the empty string.
 var reference = regexp.MustCompile(`\$(?:(\d+)|\{(\d+)\})`)
 
-// compileRules compiles rules. Errors name every wrong rule by its index in the list at where.
+// compileRules compiles rules. Errors name every wrong rule by where, the key of the list in the configuration, and by
+// its index in the list.
 func compileRules(where string, patterns Patterns, rules []MapRule) ([]mapping, error) {
 	out := make([]mapping, 0, len(rules))
 	var errs []error

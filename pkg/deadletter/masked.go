@@ -30,8 +30,8 @@ func (d *Decoder) Masking(masks HeaderMasks) *Masking {
 // Fields returns the fields that may be read from a masked header in any record.
 func (k *Masking) Fields() entity.MaskedFields { return k.fields }
 
-// Of returns the fields of a stored message that were read from a masked header: those that a decode of the record
-// without the masked headers does not give. Where the headers are not loaded, it returns Fields.
+// Of returns the fields of a stored message that were read from a masked header: those whose values differ when the
+// record is decoded without its masked headers. Where the headers are not loaded, it returns Fields.
 func (k *Masking) Of(m *entity.Message) entity.MaskedFields {
 	if k.fields == (entity.MaskedFields{}) {
 		return entity.MaskedFields{}
@@ -58,7 +58,8 @@ func (k *Masking) Of(m *entity.Message) entity.MaskedFields {
 	}
 }
 
-// maskedFields treats message, class and stack trace as one, because dialects read one from another.
+// maskedFields returns the fields that may be read from a masked header. Message, class and stack trace are masked
+// together, because a dialect may read one of them from the header of another.
 func (d *Decoder) maskedFields(masks HeaderMasks) entity.MaskedFields {
 	failure := masks.Header("error") || d.masksAlias(masks, fieldMessage, fieldClass, fieldStack)
 	group := masks.Header(hexkitEvent) || d.masksAlias(masks, fieldGroup)

@@ -59,8 +59,8 @@ func TestMasking_FollowsEveryDialect(t *testing.T) {
 	}
 }
 
-// A mask is compared with every header from which a field may be read, in any spelling; masks of other headers do not
-// affect the failure.
+// A mask applies to every header from which a field may be read, in any spelling; a mask of another header does not
+// mask the failure.
 func TestMasking_Fields(t *testing.T) {
 	t.Parallel()
 	failure := entity.MaskedFields{ErrorMessage: true, ErrorClass: true, StackTrace: true}
@@ -98,7 +98,7 @@ func TestMasking_OfAMessage(t *testing.T) {
 	for header, want := range map[string]entity.MaskedFields{
 		"authorization":                     {},
 		"kafka_dlt-exception-message":       {ErrorMessage: true},
-		"kafka_dlt-exception-fqcn":          {}, // the stack trace has it too
+		"kafka_dlt-exception-fqcn":          {}, // the class can also be read from the stack trace, which is not masked
 		"kafka_dlt-exception-stacktrace":    {StackTrace: true},
 		"kafka_dlt-original-consumer-group": {ConsumerGroup: true},
 		"kafka_dlt-exception-*":             {ErrorMessage: true, ErrorClass: true, StackTrace: true},

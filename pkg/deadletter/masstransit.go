@@ -1,7 +1,7 @@
 package deadletter
 
 // massTransit writes these headers on queues; bridges carry them into Kafka, some as JSON strings. The address of the
-// failed endpoint is a URI of the other broker, not a topic.
+// failed endpoint is a URI of that other kind of broker, not a topic.
 var massTransit = dialect{
 	name:     "masstransit",
 	anchors:  [][]string{{"MT-Fault-InputAddress"}, {"MT-Fault-ExceptionType"}},

@@ -1,6 +1,7 @@
 package deadletter
 
-// micronaut is Micronaut Kafka from 5.8 on. Retries keep position and timestamp, and replace the rest.
+// micronaut is Micronaut Kafka from 5.8 on. When Micronaut sends a record again, it keeps the headers for the position
+// and the timestamp, and replaces its other headers.
 var micronaut = dialect{
 	name:      "micronaut",
 	anchors:   [][]string{{"micronaut-kafka-original-topic"}},

@@ -10,7 +10,8 @@ import (
 // guess is an original topic, and sometimes a consumer group, derived from a dead-letter topic's name.
 type guess struct{ topic, group string }
 
-// guesses returns the name's meanings under every supported convention; the topics of the cluster decide between them.
+// guesses returns the original topics that the name can stand for by any supported convention; the topics of the
+// cluster decide between them.
 func guesses(topic string) []guess {
 	var out []guess
 	if base, ok := retryBase(topic); ok {
@@ -60,8 +61,8 @@ func retryBase(topic string) (string, bool) {
 	return base, ok && base != ""
 }
 
-// versionedDLQ reads <base>.dlq.v<number>. Some producers append it to the whole name, others insert .dlq before the
-// version.
+// versionedDLQ reads <base>.dlq.v<number>. Some producers append .dlq.v<number> to the name of the original topic,
+// others insert .dlq before the version in its name.
 func versionedDLQ(topic string) (base, version string, ok bool) {
 	trimmed := strings.TrimRight(topic, "0123456789")
 	base, ok = strings.CutSuffix(trimmed, ".dlq.v")

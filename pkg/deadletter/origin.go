@@ -17,8 +17,8 @@ type place struct {
 	at        sources
 }
 
-// origin decides the original topic: by the operators' and the configured mapping, then a header, then the
-// dead-letter topic's name. Partition and offset are set only when the hop that has them named the same topic.
+// origin decides the original topic: by the operators' and the configured mapping, then a header, then the dead-letter
+// topic's name. Partition and offset are set only when the hop that gives them also names this topic.
 func (c *decoding) origin(ts time.Time) (string, entity.Origin) {
 	p, found := c.headerPlace(ts)
 	o := entity.Origin{Confidence: entity.FromNothing, Timestamp: p.timestamp}
@@ -47,8 +47,8 @@ func (c *decoding) notePlace(p place, fields ...field) {
 }
 
 // headerPlace looks for the original topic. It goes through the hops, latest first, and takes the oldest topic of a hop
-// that does not look like a dead-letter or retry topic. If no hop names such a topic, it takes the first that does look
-// like one. If no dialect names a topic, the generic aliases are tried.
+// that does not look like a dead-letter or retry topic. If no hop names such a topic, it takes the first topic that
+// looks like a dead-letter or retry topic. If no dialect names a topic, the generic aliases are tried.
 func (c *decoding) headerPlace(ts time.Time) (place, bool) {
 	r, ok := c.rootOf(c.hops)
 	if !ok && len(c.hops) > 0 && c.hops[0].name != genericName {
@@ -69,7 +69,7 @@ func (c *decoding) headerPlace(ts time.Time) (place, bool) {
 	return p, true
 }
 
-// mention is a topic that a dialect named. age 0 is the oldest.
+// mention is one topic that a dialect's headers name. age 0 is the oldest of these topics.
 type mention struct {
 	dialect *dialect
 	age     int
@@ -124,7 +124,8 @@ func (c *decoding) asOrigin(d *dialect, value []byte) string {
 	return name
 }
 
-// placeAt reads the rest of the tuple. A header that occurs less often than the topic cannot be assigned to a hop.
+// placeAt reads the partition, the offset and the timestamp that belong to the mentioned topic. A header of these that
+// occurs less often than the topic's header is left out, because it cannot be assigned to a hop.
 func (d *dialect) placeAt(h headers, m mention) place {
 	count := h.count(d.topic)
 	n := d.occurrence(m.age, count)

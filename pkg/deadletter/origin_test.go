@@ -22,7 +22,7 @@ func springHeaders(topics ...string) []entity.Header {
 	return out
 }
 
-// A replay into a dead-letter topic would return for ever.
+// A replay into a dead-letter topic would be stored as a new dead letter, and could be replayed again and again.
 func TestOriginIsNeverADeadLetterTopic(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -94,8 +94,8 @@ func TestNames(t *testing.T) {
 		{"orders.dlq.v12", []string{"orders.v12", "orders.v1"}, "orders.v12", ""},
 		{"orders.dlq.v", []string{"orders", "orders.v"}, "", ""},
 		{"orders-dlt-dlt", []string{"orders-dlt"}, "", ""},
-		{"dead-letter-topic-orders", []string{"orders"}, "", ""}, // a channel, not a topic
-		{"orders_error", []string{"orders"}, "", ""},             // a queue
+		{"dead-letter-topic-orders", []string{"orders"}, "", ""}, // the name contains a channel, not a topic
+		{"orders_error", []string{"orders"}, "", ""},             // the name contains a queue, not a topic
 		{"dlq.orders", []string{"orders"}, "", ""},
 	}
 	for _, tt := range tests {
@@ -140,7 +140,7 @@ func TestValueOverLimitIsNoPointer(t *testing.T) {
 	}
 }
 
-// A lookup of each hop by its number would take hours here.
+// The test has so many hops that a separate look-up for each hop would take hours.
 func TestAHundredThousandHopsAreReadInOnePass(t *testing.T) {
 	t.Parallel()
 	const hops = 100_000

@@ -26,7 +26,8 @@ type OriginRule struct {
 	Originals []string `mapstructure:"originals"`
 }
 
-// Origins are immutable declarations of original topics. The zero value declares no topic, and headers are believed.
+// Origins are immutable declarations of original topics. The zero value declares no topic and trusts the topics that
+// headers name.
 type Origins struct {
 	rules        []originRule
 	declaredOnly bool
@@ -106,14 +107,15 @@ func (o Origins) Declaration(dlqTopic, original string) entity.Declaration {
 	return found
 }
 
-// matches compares a topic with an expanded glob; a reference expands to text that is still a glob.
+// matches compares a topic with a glob. The text that replaced a reference in the glob may contain stars, which match
+// like other stars.
 func matches(glob, topic string) bool {
 	p, err := entity.ParseTopicPattern(glob)
 	return err == nil && !p.Regular() && p.Match(topic)
 }
 
-// MayDeclare reports whether a declaration or a configured mapping could name a topic that pattern matches. In doubt
-// it returns true: it is for warnings about settings that have no effect together.
+// MayDeclare reports whether a declaration or a configured mapping could name a topic that pattern matches. In doubt it
+// returns true, because its callers warn of settings that have no effect together: in doubt there is no warning.
 func MayDeclare(cfg Config, pattern string) bool {
 	wanted, err := entity.ParseTopicPattern(pattern)
 	if err != nil || wanted.Regular() {

@@ -125,7 +125,7 @@ func TestJudge(t *testing.T) {
 	})
 }
 
-// Standing uses the current mapping, not one that was read earlier.
+// Standing reads the current mapping each time, and does not use an earlier one.
 func TestJudge_FollowsTheMapping(t *testing.T) {
 	t.Parallel()
 	decoder := check.Must(New(Config{}, Patterns{}))(t)
@@ -178,7 +178,8 @@ func TestJudgeRecent(t *testing.T) {
 	clock = clock.Add(1)
 	judged(judge.Recent, entity.Declared, 2)
 	mapping = entity.Mapping{Version: 2}
-	judged(judge.Standing, entity.NotDeclared, 3) // and for the next pages
+	// Standing also refreshes the mapping that Recent uses for the next pages.
+	judged(judge.Standing, entity.NotDeclared, 3)
 	judged(judge.Recent, entity.NotDeclared, 3)
 }
 

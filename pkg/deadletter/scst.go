@@ -2,9 +2,9 @@ package deadletter
 
 import "github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
 
-// scst is Spring Cloud Stream's Kafka binder. Hand-written producers borrow its names, with numbers as text and
-// without its exception class; those are left to the generic aliases. Everything is appended, stack traces included.
-// x-retries is counted by applications that send records again in the way of its manual.
+// scst is Spring Cloud Stream's Kafka binder. Hand-written producers use the same header names, but write numbers as
+// text and no exception class: the generic aliases read their headers. The binder appends all headers, including stack
+// traces. Applications that send records again, as the binder's manual recommends, count their tries in x-retries.
 var scst = dialect{
 	name:      "scst",
 	anchors:   [][]string{{"x-original-topic"}},

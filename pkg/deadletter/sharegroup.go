@@ -20,14 +20,14 @@ var shareGroup = dialect{
 }
 
 // IsPointer reports whether the record only names its original's position: a share group that does not copy records
-// writes a null key and a null value. Such a record is not a tombstone, and must not be replayed as one, which would
-// delete. A copied tombstone has its key.
+// writes a null key and a null value. Such a record is not a tombstone, and must not be replayed as a tombstone, which
+// would delete a value. A tombstone that was copied still has its key.
 func IsPointer(rec entity.Record) bool {
 	return rec.Key == nil && rec.KeyOmitted == 0 && rec.Value == nil && rec.State == entity.ValueStored &&
 		headers(rec.Headers).has(shareGroup.topic)
 }
 
-// topicID reports whether a name is a topic's id, which the broker writes if it cannot find the name.
+// topicID reports whether a name is a topic's id, which the broker writes if it cannot find the topic's name.
 func topicID(name string) bool {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(name)
 	return err == nil && len(b) == 16

@@ -42,8 +42,9 @@ func withFirst(retries *int) *int {
 	return &n
 }
 
-// smallryeRetry is its delayed retry topic; the last record has only these headers. Each hop names its source, so
-// the oldest names the original. The original's timestamp is written once.
+// smallryeRetry is SmallRye's delayed retry topic. A record that used up its retries has only the headers of this
+// dialect. Each hop names the topic that it read, so the oldest hop names the original topic. The timestamp of the
+// original record is written only once.
 var smallryeRetry = dialect{
 	name:        "smallrye-retry",
 	anchors:     [][]string{{"delayed-retry-topic"}},
@@ -67,7 +68,8 @@ var smallryeRetry = dialect{
 	},
 }
 
-// smallryeDeserialization is SmallRye's handler for unreadable bytes, mostly together with one of the above.
+// smallryeDeserialization is SmallRye's handler for unreadable bytes. It is mostly found together with one of the two
+// dialects above.
 var smallryeDeserialization = dialect{
 	name: "smallrye-deserialization",
 	anchors: [][]string{

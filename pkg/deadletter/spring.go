@@ -25,7 +25,7 @@ var springDLT = dialect{
 	groupFollows: true,
 }
 
-// springRetryTopic is Spring's @RetryableTopic. The position is the main topic's, from the first failure.
+// springRetryTopic is Spring's @RetryableTopic. The position is that of the first failure, in the main topic.
 var springRetryTopic = dialect{
 	name:          "spring-retrytopic",
 	anchors:       [][]string{{"kafka_original-topic"}, {retryTopicAttempts}, {"kafka_exception-fqcn"}, {"kafka_key-exception-fqcn"}},
@@ -61,8 +61,8 @@ func retryTopicTimestamp(h headers, p place) place {
 	return p
 }
 
-// retryTopicAttemptCount reads the header's number, which is that of the next attempt, and returns one less. It
-// always reads a single byte as binary: old versions wrote one raw byte, in which 0x31 means 49.
+// retryTopicAttemptCount reads the number of the next attempt from the header, and returns one less. It always reads a
+// single byte as binary: old versions wrote one raw byte, in which 0x31 means 49.
 func retryTopicAttemptCount(h headers, f failure) failure {
 	i := h.lastIndex(retryTopicAttempts)
 	if i < 0 {

@@ -22,7 +22,7 @@ func (d *Decoder) StackTrace(topic string, rec entity.Record) string {
 	}
 	latest := c.hops[0]
 	if latest.configured || latest.lacks(fieldMessage) || latest.refineFailure != nil {
-		return c.failure().StackTrace // other dialects may be read too
+		return c.failure().StackTrace // when the stack trace is not in the latest dialect, other dialects must be read too
 	}
 	var f failure
 	return headervalue.Text(f.pick(latest, c.h, 0, fieldStack, latest.stacks), MaxStackTrace)

@@ -24,7 +24,8 @@ func (d *Decoder) StripsHeader(dialect, target, name string) bool {
 	return len(d.Strip(dialect, target, []entity.Header{{Key: name}})) == 0
 }
 
-// MapTopic returns the original topic by rules, then by the configuration; "" for none or invalid rules.
+// MapTopic returns the original topic by rules, then by the configuration; "" when there is none, or when the rules are
+// invalid.
 func (d *Decoder) MapTopic(rules []entity.TopicRule, dlqTopic string) string {
 	other, err := d.WithRules(rules)
 	if err != nil {

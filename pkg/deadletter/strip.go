@@ -8,12 +8,12 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Strip returns the headers that a replay keeps, in order, repeats kept. Headers of dead-letter producers are
-// removed: a consumer that finds them could treat the replay as a failure, continue an old counter, or use a wrong
-// offset. The dlq- headers are removed too, because the replay sets them again. Names that an application might use
-// itself are removed only when dialect writes them. Everything else stays: trace context, content type, correlation
-// ids and all unknown headers. The result is a new list that shares the values with headers; it is nil when nothing
-// is kept. It does not know configured dialects; see Decoder.Strip.
+// Strip returns the headers that a replay keeps, in order, repeats kept. Headers of dead-letter producers are removed:
+// a consumer that finds them could treat the replay as a failure, continue an old counter, or use a wrong offset. The
+// dlq- headers are removed too, because the replay sets them again. Names that an application might use itself are
+// removed only when dialect writes them. Everything else stays: trace context, content type, correlation ids and all
+// unknown headers. The result is a new list that shares the values with headers; it is nil when nothing is kept. It
+// does not remove the headers of configured dialects; see Decoder.Strip.
 func Strip(dialect string, headers []entity.Header) []entity.Header {
 	return strip(strippedFor[dialect], headers)
 }
@@ -52,8 +52,9 @@ func strip(own ownNames, list headers) []entity.Header {
 	return kept
 }
 
-// ReplayKey returns the key that a replay sends: the record's own key. Some producers replace the key and save the
-// original in a header or inside the new key; then it returns the original. The result must not be modified.
+// ReplayKey returns the key that a replay sends: the record's own key. Some producers replace the key, and save the
+// record's own key in a header or inside the new key; then ReplayKey returns the saved key. The result must not be
+// modified.
 func ReplayKey(dialect string, rec entity.Record) []byte {
 	if dialect == uberDLQ.name {
 		if k, ok := headervalue.ParseUberKey(rec.Key); ok {

@@ -8,9 +8,9 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// uberDLQ is uber-go/kafka-client: no header, but a protobuf message as the record's key, which holds the position
-// and the key that the record had. It is read only in topics that the configuration names. Its fields are treated as
-// headers of these names, which no record has.
+// uberDLQ is uber-go/kafka-client: no header, but a protobuf message as the record's key, which holds the position and
+// the key that the record had. The key is read only in topics that the configuration names. The fields of the key are
+// treated as headers with the names below, which no real header has.
 var uberDLQ = dialect{
 	name:      "uber-dlq",
 	anchors:   [][]string{{uberPrefix + "topic"}},

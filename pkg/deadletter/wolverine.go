@@ -1,6 +1,7 @@
 package deadletter
 
-// wolverine is the .NET library's shared dead-letter topic; it has the reason of the failure but no position.
+// wolverine is the .NET library's shared dead-letter topic; its records have the reason of the failure, but no
+// position.
 var wolverine = dialect{
 	name:     "wolverine",
 	anchors:  [][]string{{"exception-type", "failed-at"}},

@@ -126,7 +126,7 @@ func (t *titler) email(end int) bool {
 	return true
 }
 
-// host consumes a host with a port: a name with dots, or localhost, before a colon.
+// host consumes the name of a host and a port after a colon. The name must have dots or be localhost.
 func (t *titler) host(end int) bool {
 	name := t.s[t.i:end]
 	port := digits(t.s, end+1, 6)
@@ -152,8 +152,8 @@ func isSource(extension string) bool {
 	return false
 }
 
-// url consumes the scheme of a URL and, because it may be a password, everything before an @. It leaves host and
-// path to the other methods, and drops the query.
+// url consumes the scheme of a URL and everything before an @, because that may be a password. It leaves host and path
+// to the other methods, and drops the query.
 func (t *titler) url(end int) bool {
 	t.out = append(t.out, t.s[t.i:end+3]...)
 	t.i, t.word = end+3, ""
@@ -166,7 +166,7 @@ func (t *titler) url(end int) bool {
 		return true
 	}
 	for n := placeholderAt(t.s, stop); n > 0; n = placeholderAt(t.s, stop) {
-		stop = run(t.s, stop+n, isURL) // of a title's own query
+		stop = run(t.s, stop+n, isURL) // a title that is processed again has <id> in place of the query
 	}
 	part := titler{s: t.s[:t.i+query], i: t.i, out: t.out}
 	for part.i < len(part.s) && len(part.out) <= maxTitle {

@@ -7,9 +7,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Cause returns what to show first of a failure, on one line: the message of the innermost cause, after its class where
-// that is not the given one. The cause is read from the stack trace, or else the frameworks' wrappers around it are cut
-// off the message. For a cause without a message it is the class; without both, the whole error message.
+// Cause returns the text, on one line, that users shall see first of a failure: the message of the innermost cause. If
+// the class of that cause differs from the given class, it stands before the message. The cause is read from the stack
+// trace; if that has none, Cause cuts the texts of frameworks' wrappers off the error message. For a cause without a
+// message, Cause returns the class of the cause; if that is the given class, it returns the error message.
 func Cause(class, message, stack string) string {
 	return oneLine(innermost(class, message, stack))
 }
@@ -44,14 +45,15 @@ func innermost(class, message, stack string) string {
 	return unwrap(class, said)
 }
 
-// Marks of a chain of Python's exceptions. The second is no cause: the handler of one exception failed by itself.
+// Marks of a chain of Python's exceptions. After the second mark, the exception above is not the cause of the one
+// below: the one below happened in the handler of the one above.
 const (
 	pythonCause   = "The above exception was the direct cause of the following exception:"
 	pythonContext = "During handling of the above exception, another exception occurred:"
 )
 
 // causeLine returns the line of the innermost cause in a stack trace; "" when it has no chain of causes. An indented
-// cause in Java belongs to a suppressed exception.
+// "Caused by" of Java is ignored, because it belongs to a suppressed exception.
 func causeLine(stack string) string {
 	java, net := strings.LastIndex(stack, "\nCaused by: "), strings.LastIndex(stack, "---> ")
 	switch {
@@ -96,7 +98,7 @@ func splitClass(line string) (class, text string) {
 
 func simpleName(class string) string { return class[strings.LastIndexAny(class, `.$\`)+1:] }
 
-// wrappers are what Spring puts in front of the message of a listener's exception.
+// wrappers are the texts that Spring puts in front of the message of a listener's exception.
 var wrappers = [...]struct{ begin, end string }{
 	{"Listener method '", "threw exception; "},
 	{"Listener failed", "; "},

@@ -88,7 +88,7 @@ func TestCauseIsWhatFailedFirst(t *testing.T) {
 	}
 }
 
-// Stored groups keep their ids: a title that says more must not split them.
+// Stored error groups keep their ids: a title that says more than the message must not divide an error group.
 func TestGroupIsOfTheMessageAlsoWhereTheTitleIsTheCause(t *testing.T) {
 	t.Parallel()
 	m := check.Must(New(DefaultConfig()))(t)

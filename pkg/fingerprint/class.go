@@ -57,7 +57,8 @@ func causedBy(stack string) string {
 	return ""
 }
 
-// headClass returns the class that a stack trace without causes begins with or, in Python, ends with.
+// headClass returns the class of a stack trace without causes. In most languages the trace begins with this class; in
+// Python it ends with it.
 func headClass(stack string) string {
 	return leadingClass(headLine(stack))
 }

@@ -153,7 +153,7 @@ func isName(s string, i int, names string) bool {
 func monthDay(s string, i int) int {
 	if isName(s, i, months) && at(s, i+3) == ' ' {
 		from := i + 4
-		if at(s, from) == ' ' { // the day of one digit
+		if at(s, from) == ' ' { // a day of one digit has two spaces before it
 			from++
 		}
 		if end := digits(s, from, 3); end > from && end <= from+2 && ended(s, end) {

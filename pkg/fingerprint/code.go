@@ -21,8 +21,8 @@ func (t *titler) isCode(length int) bool {
 	return false
 }
 
-// isStatus reports whether three digits are an HTTP status: before its name, or after a word for an answer, unless
-// they count something.
+// isStatus reports whether three digits are an HTTP status: they are followed by the name of a status, or follow a word
+// for an answer, and do not count something.
 func (t *titler) isStatus() bool {
 	if t.s[t.i] < '1' || t.s[t.i] > '5' {
 		return false

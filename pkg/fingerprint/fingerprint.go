@@ -33,13 +33,13 @@ func New(cfg Config) (*Fingerprinter, error) {
 	return m, nil
 }
 
-// Fingerprint returns the fingerprint of a failure, of which any part may be empty. The same texts and configuration always
-// give the same fingerprint, in time linear in their length.
+// Fingerprint returns the fingerprint of a failure, of which any part may be empty. The same texts and configuration
+// always give the same fingerprint, in time linear in their length.
 //
-// The class is the given one or, if that is empty or names only a wrapper, that of the root cause in the stack trace.
-// If a rule matches, it gives the title, and frames are ignored. Else the title is Title of the cause, and the
-// frames are the innermost five of the application. What identifies the failure is Title of its message, because a
-// group's id must not depend on how well its cause is found.
+// The class is the given class. If that is empty or only names a wrapper, it is the class of the root cause in the
+// stack trace. If a rule matches, it gives the title, and frames are ignored. Otherwise the title is the Title of the
+// cause, and the frames are the innermost five of the application. The id of the error group depends on the Title of
+// the message instead, because the id must not depend on how well the cause is found.
 func (m *Fingerprinter) Fingerprint(class, message, stack string) entity.Fingerprint {
 	stack = stack[:min(len(stack), maxStack)]
 	f := entity.Fingerprint{Class: clean(RootClass(class, stack), maxClass)}

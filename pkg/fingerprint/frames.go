@@ -39,7 +39,7 @@ func atFrame(text string) (frame, bool) {
 	if proxy > 0 {
 		name = name[:proxy]
 	}
-	if slash := strings.LastIndexByte(name, '/'); slash >= 0 { // the module or class loader
+	if slash := strings.LastIndexByte(name, '/'); slash >= 0 { // before the slash is the module or the class loader
 		name = name[slash+1:]
 	}
 	name = stable(name)
@@ -56,7 +56,7 @@ func proxyEnd(name string) int {
 	return 0
 }
 
-// stable removes numbers of compilers from the name of a method: of lambdas and anonymous classes.
+// stable removes the numbers that compilers put into the names of methods of lambdas and anonymous classes.
 func stable(name string) string {
 	name = clean(name, maxClass)
 	if !strings.ContainsAny(name, "$<") {
@@ -81,7 +81,7 @@ func stable(name string) string {
 func scriptFrame(function, place string) (frame, bool) {
 	file := strings.TrimPrefix(withoutPosition(place), "file://")
 	if file == place || file == "" {
-		return frame{}, false // no position: no frame, or native code
+		return frame{}, false // without a position it is no frame, or a frame of native code
 	}
 	if function == "Object.<anonymous>" || function == "<anonymous>" {
 		function = ""
@@ -105,7 +105,8 @@ func withoutPosition(place string) string {
 	return place
 }
 
-// located names a frame by the end of its file's path, which does not depend on the installation, and its function.
+// located names a frame by its function and by the end of its file's path, because only the end does not depend on the
+// installation.
 func located(file, function string, lib bool) frame {
 	file = strings.ReplaceAll(clean(file, maxClass), `\`, "/")
 	short := file
@@ -151,7 +152,7 @@ func rubyFrame(line string) (frame, bool) {
 		return frame{}, false
 	}
 	_, function, _ := strings.Cut(line[at:], ":in ")
-	if end := strings.Index(function, ": "); end >= 0 { // the first line has the message too
+	if end := strings.Index(function, ": "); end >= 0 { // Ruby's first line also contains the message
 		function = function[:end]
 	}
 	if inner := strings.LastIndex(function, " in "); inner >= 0 { // block (2 levels) in handle

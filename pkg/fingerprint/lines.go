@@ -4,8 +4,8 @@ import "strings"
 
 const maxMessage = 4 << 10 // bytes of a message that are read
 
-// telling returns the most informative line of an error message: its first line with words, together with the next
-// one after a colon. A message that looks like JSON is returned whole; for a Python traceback it is the last line.
+// telling returns the most informative line of an error message: its first line with words, together with the next one
+// after a colon. A message that looks like JSON is returned whole; of a Python traceback it returns the last line.
 func telling(message string) string {
 	message = trim(message[:min(len(message), maxMessage)])
 	end := strings.IndexAny(message, "\n\r")

@@ -25,8 +25,8 @@ func (t *titler) number() {
 	}
 }
 
-// plain consumes a number without a unit. The 1.1 of HTTP/1.1 does not separate the word HTTP from the status after
-// it.
+// plain consumes a number without a unit. After the version in HTTP/1.1, the last word is still HTTP, so that the
+// number after it is recognised as a status.
 func (t *titler) plain(end int) {
 	word := t.word
 	version := at(t.s, t.i-1) == '/' && strings.EqualFold(word, "http")

@@ -10,19 +10,19 @@ const maxFrames = 5
 // frame is one line of a stack trace of any language.
 type frame struct {
 	name string // the text that is shown and compared
-	path string // of the source file, where that is more than name has; "" elsewhere
-	lib  bool   // of a runtime, a library or generated code, by where the file is
+	path string // path of the source file, when name has only its end; "" otherwise
+	lib  bool   // the file belongs to a runtime, a library or generated code, as its path shows
 }
 
-// framesOf returns the innermost frames of the application, innermost first: those of the root cause, or of the
-// nearest enclosing error that has any.
+// framesOf returns the innermost frames of the application, innermost first. They are the frames of the root cause, or,
+// if it has none, of the nearest enclosing error that has some.
 func (m *Fingerprinter) framesOf(stack string) []string {
 	if stack == "" {
 		return nil
 	}
 	p := parser{mine: m.mine, blocks: [][]string{nil}}
 	p.parse(stack)
-	if !p.outward { // all except Python print the root cause last
+	if !p.outward { // all languages except Python print the root cause last
 		slices.Reverse(p.blocks)
 	}
 	for _, frames := range p.blocks {

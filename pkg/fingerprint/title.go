@@ -17,8 +17,8 @@ import (
 //
 // Words stay, as do codes, which distinguish causes: ORA-00942, a short one after "code", "error" or "SQLSTATE", and
 // statuses of HTTP after "status", "HTTP" or "got" and before their names. Several replacements in a row become one,
-// space collapses, and of several lines the first with words counts. The title of a title is itself. It is UTF-8, on
-// one line, and at most 512 bytes long.
+// space collapses, and of several lines only the first one with words is used. Title returns its own results unchanged.
+// The title is UTF-8, on one line, and at most 512 bytes long.
 func Title(message string) string {
 	s := telling(message)
 	if !utf8.ValidString(s) {

@@ -24,7 +24,7 @@ func (t *titler) copy(n int) {
 	t.i += n
 }
 
-// put replaces the text up to end. A list of the same replacements, however long, becomes one.
+// put replaces the text up to end. In a list, separated by commas, of equal placeholders, only the first one stays.
 func (t *titler) put(placeholder string, end int) {
 	t.i, t.word = end, ""
 	t.append(placeholder)

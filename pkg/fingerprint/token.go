@@ -44,7 +44,7 @@ func (t *titler) chunk() bool {
 		return t.host(end)
 	}
 	if strings.HasPrefix(t.s[t.i:], "eyJ") && end-t.i > 40 {
-		t.put("<id>", end) // a token of the kind that carries JSON
+		t.put("<id>", end) // a token that carries JSON, such as a JWT
 		return true
 	}
 	return false
@@ -135,7 +135,8 @@ func (t *titler) identity() bool {
 	return true
 }
 
-// quoted consumes a quotation mark, and a code after it: 'C-4711'. Words in quotes are treated like others.
+// quoted consumes a quotation mark, and a code after it such as 'C-4711'. Words in quotes are treated like words
+// without quotes.
 func (t *titler) quoted() {
 	end := t.i + 1
 	lower, letters, numbers := 0, 0, 0

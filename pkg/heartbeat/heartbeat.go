@@ -38,12 +38,12 @@ const (
 )
 
 const (
-	// lookEvery is the precision of the measured delay.
+	// lookEvery is the time between two queries for visible heartbeats, and thus the precision of the measured delay.
 	lookEvery = 250 * time.Millisecond
 	// callTimeout limits a call of the store and a send.
 	callTimeout = 10 * time.Second
-	// pageSize is larger than the number of heartbeats that a process has under way at the shortest useful interval,
-	// or leaves when it is killed.
+	// pageSize is larger than the number of heartbeats that a process can have in progress at the shortest useful
+	// interval, or that it can leave behind when it is killed.
 	pageSize = 100
 )
 
@@ -52,7 +52,7 @@ type Producer interface {
 	Produce(ctx context.Context, tp broker.TopicPartition, records []broker.Record) broker.ProduceResult
 }
 
-// Store is where messages become visible. It keeps the promises of repository.Repository.
+// Store is the part of a repository that heartbeats use. Its methods behave as in repository.Repository.
 type Store interface {
 	List(ctx context.Context, topic string, page repository.Page) (repository.List, error)
 	Delete(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) error
@@ -77,7 +77,7 @@ func New(cfg Config, producer Producer, store Store, registry prometheus.Registe
 	}
 }
 
-// Run sends and measures until ctx ends. Failures do not end it; they are counted.
+// Run sends and measures until ctx ends. Run counts failures and goes on.
 func (h *Heart) Run(ctx context.Context) {
 	sends := time.NewTicker(h.cfg.Interval)
 	defer sends.Stop()
@@ -121,7 +121,8 @@ func (h *Heart) send(ctx context.Context) {
 	}
 }
 
-// look deletes the heartbeats that are in the store, and counts those that are overdue and not there as lost.
+// look deletes the heartbeats that are in the store. It counts a heartbeat that is overdue and not in the store as
+// lost.
 func (h *Heart) look(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -142,8 +143,8 @@ func (h *Heart) look(ctx context.Context) {
 	}
 }
 
-// meet deletes a heartbeat of this process, and also one that no process waits for: its process was killed, or it
-// came too late.
+// meet deletes a heartbeat of this process. It also deletes a heartbeat for which no process waits any more, because
+// its process was killed or it became visible too late.
 func (h *Heart) meet(ctx context.Context, m *entity.Message, now time.Time) {
 	id := idOf(m)
 	sent, ours := h.underWay[id]
@@ -154,7 +155,7 @@ func (h *Heart) meet(ctx context.Context, m *entity.Message, now time.Time) {
 		delete(h.underWay, id)
 		h.metrics.seen(now.Sub(sent), now)
 	case now.Sub(m.CreatedAt) < h.cfg.LostAfter:
-		return // another process waits for it
+		return // another process may still wait for this heartbeat
 	}
 	if err := h.store.Delete(ctx, m.ID, entity.By(entity.ActorHeartbeat)); err != nil {
 		h.log.Debug("cannot delete a heartbeat now", zap.Stringer("message_id", m.ID), zap.Error(err))

@@ -20,8 +20,8 @@ import (
 
 const topic = "heartbeat.dlq.v1"
 
-// pipeline replaces Kafka, an ingester and a store: a sent record is in the list after a delay, unless the pipeline
-// swallows records. It is used by one goroutine.
+// pipeline replaces Kafka, an ingester and a store: a sent record is in the list after a delay, unless the test makes
+// the pipeline lose records. It is used by one goroutine.
 type pipeline struct {
 	delay    time.Duration
 	swallows bool

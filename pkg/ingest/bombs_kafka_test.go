@@ -65,8 +65,8 @@ func TestBombsAreStoredAndHoldUpNothing(t *testing.T) {
 
 func text(v any) string { return fmt.Sprintf("%s", v) }
 
-// TestABatchIsStoredInPortions: the position moves within a batch, and after a restart
-// in the middle of it each offset is stored once.
+// TestABatchIsStoredInPortions: the position moves within a batch, and after a restart in the middle of a batch, each
+// offset is stored once.
 func TestABatchIsStoredInPortions(t *testing.T) {
 	t.Parallel()
 	const n = 60

@@ -76,13 +76,15 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestLargeRecordsPassOneAtATime: the memory for a backlog of large records is limited. However many wait, the buffer
-// stays within its limit, and only one at a time is passed to the driver, which copies it.
+// TestLargeRecordsPassOneAtATime: the memory for a backlog of large records is limited. However many large records
+// wait, the buffer stays within its limit, and only one large record at a time is passed to the driver, because the
+// driver makes a copy of it.
 func TestLargeRecordsPassOneAtATime(t *testing.T) {
 	t.Parallel()
 	const size, each, full = 10 << 20, 25, 24 << 20 // DefaultConfig().BufferBytes
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, func(c *Config) { c.MaxRecordBytes = 1 }) // so that the memory store does not keep them
+		// With this limit, the memory store does not keep the records.
+		w := newWorld(t, func(c *Config) { c.MaxRecordBytes = 1 })
 		w.cluster.topic("a.dlq.v1", "A", 8)
 		value := make([]byte, size)
 		var parts []broker.TopicPartition
@@ -114,7 +116,8 @@ func TestLargeRecordsPassOneAtATime(t *testing.T) {
 		_ = stop()
 		check.Equal(t, stored, 8*each, "records stored")
 		check.Equal(t, most, 1, "large records with the store at the same time")
-		// Each leader may answer once before the size of its records is known.
+		// In addition to the buffer, each of the two leaders may send one answer before the size of its records is
+		// known.
 		want := int64(full + 2*size)
 		check.True(t, held <= want, "bytes fetched and not stored = %d, want at most %d", held, want)
 		for _, tp := range parts {

@@ -17,8 +17,9 @@ type chunk struct {
 }
 
 // The largest size of a batch and of a chunk. More than a thousand rows in a statement hardly store more rows in a
-// second, and a limit of a few megabytes keeps a statement short. More rows are slower again: PostgreSQL keeps a
-// statement's rows for its triggers in memory only up to work_mem, whose default holds about a thousand rows of 1 KB.
+// second, and a limit of a few megabytes keeps a statement short. Even larger statements are slower, because PostgreSQL
+// keeps a statement's rows for its triggers in memory only up to work_mem, whose default holds about a thousand rows of
+// 1 KB.
 const (
 	batchRows  = 1000
 	batchBytes = 4 << 20

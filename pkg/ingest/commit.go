@@ -56,8 +56,8 @@ func (c *committer) run(ctx context.Context) error {
 	}
 }
 
-// flush commits the pending offsets, and keeps those that Kafka did not accept for the next call. If the partition
-// has moved to another member meanwhile, that member starts by committing the same offsets.
+// flush commits the pending offsets, and keeps those that Kafka did not accept for the next call. If the partition has
+// moved to another member meanwhile, that member commits the same offsets when it starts.
 func (c *committer) flush() {
 	c.mu.Lock()
 	offsets := c.offsets

@@ -16,10 +16,10 @@ type Config struct {
 	// MaxRecordBytes limits key and value together; of a larger record, the offset, the headers and the SHA-256 of
 	// its value are stored.
 	MaxRecordBytes int64 `mapstructure:"max_record_bytes"`
-	// MaxHeaders limits the number of a record's headers. Of a record with more, the first headers are stored, and
+	// MaxHeaders limits the number of a record's headers. Of a record with more headers, the first ones are stored, and
 	// the SHA-256 of its value.
 	MaxHeaders int `mapstructure:"max_headers"`
-	// MaxHeaderBytes limits the names and values of a record's headers together. Of a record with more, the first
+	// MaxHeaderBytes limits the names and values of a record's headers together. Of a record with more bytes, the first
 	// headers are stored, and the SHA-256 of its value.
 	MaxHeaderBytes int64 `mapstructure:"max_header_bytes"`
 	// MaxBatchBytes limits a batch's decompressed size; records beyond it cannot be read. It limits time, not memory.
@@ -27,9 +27,10 @@ type Config struct {
 	// Payload sets when the column payload, which has a value's JSON for SQL, is filled: "background" within seconds,
 	// "inline" with the message, or "never".
 	Payload string `mapstructure:"payload"`
-	// PayloadMaxBytes is the largest value that is also kept as JSON for SQL; 0 is none.
+	// PayloadMaxBytes is the size of the largest value for which the column payload is filled; 0 means that no value
+	// is.
 	PayloadMaxBytes int64 `mapstructure:"payload_max_bytes"`
-	// DiscoveryInterval is the pause between two lists of topics. A new topic is read within three of them.
+	// DiscoveryInterval is the pause between two lists of topics. A new topic is read within three such intervals.
 	DiscoveryInterval time.Duration `mapstructure:"discovery_interval"`
 	// SessionTimeout is how long a crashed ingester keeps its partitions.
 	SessionTimeout time.Duration `mapstructure:"session_timeout"`
@@ -37,8 +38,8 @@ type Config struct {
 	BufferBytes int64 `mapstructure:"buffer_bytes"`
 	// Writers is how many batches are stored at the same time.
 	Writers int `mapstructure:"writers"`
-	// ReturnWindow is how long after a replay a record with equal key and value counts as its return, without the
-	// dlq- headers; 0 for never.
+	// ReturnWindow is the time after a replay in which a dead letter with the same key and value counts as the return
+	// of that replay, although it has no dlq- headers; 0 means never.
 	ReturnWindow time.Duration `mapstructure:"return_window"`
 	// QuarantineMaxRows limits a topic's records in quarantine: above it, the topic is not read.
 	QuarantineMaxRows int64 `mapstructure:"quarantine_max_rows"`

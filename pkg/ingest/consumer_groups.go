@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	maxConsumerGroups = 10_000          // limits the cache; beyond it, some are stored again
-	saveTimeout       = 5 * time.Second // limits the delay of ingest; messages do not depend on it
+	maxConsumerGroups = 10_000          // limits the cache; beyond it, some consumer groups are stored again
+	saveTimeout       = 5 * time.Second // limits how long ingest waits; messages do not depend on the consumer groups
 )
 
 // consumerGroups caches the consumer groups and topics that this process has stored. It is safe for concurrent use.
@@ -28,7 +28,7 @@ func (g *consumerGroups) unknown(messages []entity.Message) []repository.TopicGr
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var out []repository.TopicGroup
-	var last repository.TopicGroup // most messages of a batch have the same
+	var last repository.TopicGroup // most messages of a batch have the same consumer group
 	seen := map[repository.TopicGroup]bool{}
 	for n := range messages {
 		group := repository.TopicGroup{Topic: messages[n].OriginalTopic, Group: messages[n].Failure.ConsumerGroup}

@@ -13,7 +13,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
 )
 
-// The operators' rules and consumer groups work with the real store.
+// The operators' rules are used, and consumer groups are stored, with a real Kafka and a real PostgreSQL.
 func TestRulesAndGroupsAgainstRealServers(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t)

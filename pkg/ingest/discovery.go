@@ -21,7 +21,7 @@ type topicShape struct {
 	partitions int
 }
 
-// deadLetterTopics returns the matching topics that are not internal, without those that the broker could not
+// deadLetterTopics returns the matching topics that are not internal, without the topics that the broker could not
 // describe this time.
 func deadLetterTopics(all []broker.Topic, patterns deadletter.Patterns) topicSet {
 	set := topicSet{}
@@ -72,7 +72,7 @@ func (i *Ingester) waitForTopics(ctx context.Context) topicSet {
 		case len(set) > 0:
 			return set
 		default:
-			i.health.set(databaseHealth, nil) // this ingester does not depend on it now
+			i.health.set(databaseHealth, nil) // without topics, this ingester does not depend on the database
 			if !logged {
 				i.log.Info("no dead-letter topic exists yet", zap.Stringer("patterns", i.topics))
 				logged = true
@@ -83,9 +83,9 @@ func (i *Ingester) waitForTopics(ctx context.Context) topicSet {
 	return nil
 }
 
-// waitForChange returns the new set when two lists in a row show the same difference from current, so that a
-// deployment that creates twenty topics costs one rebalance, not twenty. For a topic that was deleted or created
-// again, one list is enough, because a rejoin under its name could create it again.
+// waitForChange returns the new set when two lists in a row show the same difference from current, so that a deployment
+// that creates twenty topics costs one rebalance, not twenty. For a topic that was deleted or created again, one list
+// is enough, because a membership that still names the topic could create the topic again when it rejoins.
 func (i *Ingester) waitForChange(ctx context.Context, current topicSet) topicSet {
 	ticker := time.NewTicker(i.cfg.DiscoveryInterval)
 	defer ticker.Stop()

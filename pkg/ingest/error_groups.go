@@ -18,14 +18,14 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
-// Fingerprinter groups failures with the same cause. It is safe for concurrent use.
+// Fingerprinter computes fingerprints: failures with the same cause get equal ones. It is safe for concurrent use.
 type Fingerprinter interface {
 	Fingerprint(class, message, stack string) entity.Fingerprint
 }
 
 const (
-	maxFingerprints = 10_000    // limits the cache; beyond it, some are stored again
-	admitAgain      = time.Hour // then a fingerprint is stored again: its empty group may be deleted
+	maxFingerprints = 10_000    // limits the cache; beyond it, some fingerprints are stored again
+	admitAgain      = time.Hour // then a fingerprint is stored again, because its empty error group may have been deleted
 )
 
 // cause is the input of a message's error group.
@@ -66,10 +66,11 @@ func (g *errorGrouping) group(m *entity.Message) uuid.UUID {
 // fingerprints caches the error groups that the store has admitted from this process. It is safe for concurrent use.
 type fingerprints struct {
 	mu       sync.Mutex
-	admitted map[uuid.UUID]time.Time // when
+	admitted map[uuid.UUID]time.Time // time of the admission, by id
 }
 
-// unknown returns those of found that were not admitted within admitAgain, by topic and id.
+// unknown returns those error groups of found that the store has not admitted within admitAgain, ordered by topic and
+// id.
 func (f *fingerprints) unknown(found map[topicErrorGroup]entity.Fingerprint) []repository.TopicFailure {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -101,8 +102,9 @@ func (f *fingerprints) remember(ids []uuid.UUID) {
 	}
 }
 
-// admitErrorGroups creates a batch's error groups in the store before it, and moves messages of refused error
-// groups into entity.Unclassified of their topic. Its only error is that of ctx.
+// admitErrorGroups creates the error groups of a batch in the store before the batch is stored. Messages of an error
+// group that the store refuses get the error group entity.Unclassified of their topic. It returns an error only when
+// ctx has ended.
 func (i *Ingester) admitErrorGroups(ctx context.Context, messages []entity.Message, found map[topicErrorGroup]entity.Fingerprint) error {
 	fresh := i.fingerprints.unknown(found)
 	if len(fresh) == 0 {

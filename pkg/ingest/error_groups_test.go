@@ -43,7 +43,7 @@ func saying(message, stack string) broker.Record {
 // notes records the calls of the store, and their order.
 type notes struct {
 	noted   [][]entity.Fingerprint
-	unnoted int // messages that were stored before their group
+	unnoted int // messages that were stored before their error group
 	ids     map[uuid.UUID]bool
 }
 

@@ -31,8 +31,8 @@ type fakeCluster struct {
 	mu      sync.Mutex
 	topics  map[string]*fakeTopic
 	change  chan struct{} // closed and replaced at every change
-	down    error         // for every call
-	fetches int           // and requests for topics
+	down    error         // the error that every call returns
+	fetches int           // number of fetches and of requests for topics
 	maxSeen int32         // largest requested MaxBytes
 
 	sent        int64  // bytes of values answered
@@ -57,7 +57,7 @@ type fakeLog struct {
 	damage *broker.Record // a placeholder for the unreadable offset
 	tries  int            // fetches that found the damage
 
-	heavy   bool   // records are returned by a cursor
+	heavy   bool   // the answer has a cursor in place of records
 	reading func() // runs when the cursor is read
 }
 
@@ -306,15 +306,15 @@ func (c *fakeCluster) Group(broker.GroupConfig) (*kafka.ConsumerGroup, error) {
 type fakeStore struct {
 	*fake.Store
 	mu     sync.Mutex
-	fail   func() error             // before a batch is stored
-	lose   func() error             // after it is
-	hang   chan struct{}            // until closed, every call hangs, also over its context
-	before func(b repository.Batch) // sees every batch
+	fail   func() error             // called before a batch is stored; its error is that of the call
+	lose   func() error             // called after a batch was stored; its error is that of the call
+	hang   chan struct{}            // until it is closed, no call returns, even after the end of its context
+	before func(b repository.Batch) // gets every batch
 	calls  int
-	noting func([]repository.TopicGroup) error // instead of noting groups
+	noting func([]repository.TopicGroup) error // called in place of storing consumer groups
 
-	fingerprinting func([]entity.Fingerprint) error // before fingerprints are noted
-	mapping        func() (entity.Mapping, error)   // instead of the stored one
+	fingerprinting func([]entity.Fingerprint) error // called before fingerprints are stored
+	mapping        func() (entity.Mapping, error)   // returns the mapping in place of the stored one
 
 	tracing chan trace.SpanContext // gets the spans within which batches are stored; nil: not used
 }

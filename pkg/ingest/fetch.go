@@ -11,12 +11,13 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// A broker answers as soon as there is a record: long waits delay nothing and make an idle ingester cheap.
+// The longest waits of a fetch, and the sizes of answers. A broker answers as soon as there is a record, so long waits
+// delay no record and make an idle ingester cheap.
 const (
-	fetchWait      = 500 * time.Millisecond // while records arrive
-	idleWait       = 5 * time.Second        // when none has arrived for a while
-	fetchBytes     = 4 << 20                // of one answer
-	idleShare      = 64                     // share of the buffer for an answer that may take long
+	fetchWait      = 500 * time.Millisecond // longest wait while records arrive
+	idleWait       = 5 * time.Second        // longest wait when no record has arrived for a while
+	fetchBytes     = 4 << 20                // size of one answer
+	idleShare      = 64                     // the buffer's size is divided by this for an answer that may take long
 	partitionBytes = 1 << 20
 )
 
@@ -26,7 +27,7 @@ type fetcher struct {
 	i          *Ingester
 	leader     int32
 	loop       string          // its name for the watchdog
-	inbox      chan *partition // has capacity for all
+	inbox      chan *partition // has capacity for all partitions of the generation
 	partitions []*partition
 	turn       int
 	asked      []*partition        // partitions of the current request, in its order
@@ -110,13 +111,14 @@ func (f *fetcher) release() {
 	clear(f.away)
 }
 
-// poll sends one request. Memory for its answer is reserved before it is sent, plus half as much for decoding, and
-// more only if it is free, so that nothing is fetched while the writers are late.
+// poll sends one request. Before it sends the request, it reserves memory for the answer, plus half as much for
+// decoding. While it decodes, it takes more memory only if some is free. So the fetcher fetches nothing while the
+// writers are late.
 func (f *fetcher) poll(ctx context.Context) {
 	limit := f.i.cfg.unit()
 	if f.quiet > 0 {
-		// The last answer was empty, so this one may take long, and other leaders' records need the memory
-		// meanwhile. After the first record, answers are requested in full size again.
+		// The last answer was empty, so this answer may take long, and its memory should be free for the records of
+		// other leaders meanwhile. After the first record, answers are requested in full size again.
 		limit = min(limit, f.i.cfg.BufferBytes/idleShare)
 	}
 	reserved := limit + limit/2
@@ -147,7 +149,7 @@ func (f *fetcher) poll(ctx context.Context) {
 }
 
 // request asks for every partition that is not in a pause, starting with a different one each time: the broker fills
-// its answer in order, and sends a record larger than the answer only for the first.
+// its answer in order, and sends a record that is larger than the limit of the answer only for the first partition.
 func (f *fetcher) request(now time.Time, limit int64) broker.FetchRequest {
 	req := broker.FetchRequest{
 		Leader: f.leader, MaxWait: idleWait, MaxBytes: int32(limit), ReadCommitted: true,
@@ -165,7 +167,8 @@ func (f *fetcher) request(now time.Time, limit int64) broker.FetchRequest {
 			p.backOff(quarantineInterval)
 		}
 		if left := p.backoffUntil.Sub(now); left > 0 {
-			req.MaxWait = min(req.MaxWait, max(left, fetchWait)) // its pause must not be extended by the long wait
+			// The long wait must not extend the partition's pause.
+			req.MaxWait = min(req.MaxWait, max(left, fetchWait))
 			continue
 		}
 		f.asked = append(f.asked, p)
@@ -186,7 +189,8 @@ func (f *fetcher) fetch(ctx context.Context, req broker.FetchRequest, reserved *
 	hurried := f.quiet > 0
 	f.quiet++
 	if err == nil {
-		// An answer that started before a topic was created again is not of the new topic, because requests use names.
+		// Requests name topics, not ids: an answer that began before a topic was created again may have records of the
+		// deleted topic.
 		var others []*partition
 		if others, err = f.r.verifyTopicIDs(ctx, f.asked, res); err == nil {
 			f.leave(others...)
@@ -224,7 +228,8 @@ func (f *fetcher) fetch(ctx context.Context, req broker.FetchRequest, reserved *
 			lost, reason = append(lost, p), got.Err
 		case got.Err != nil:
 			f.unreadable(p, got.Err)
-		case got.Heavy > 0 && !hurried: // else it is first requested in full size
+		// A batch that was too large for a small answer is first requested in full size.
+		case got.Heavy > 0 && !hurried:
 			f.unpack(ctx, p, int64(got.Heavy))
 		case got.HighWatermark >= 0:
 			f.r.answered(p)
@@ -246,7 +251,8 @@ func (f *fetcher) unpack(ctx context.Context, p *partition, size int64) {
 // errInterrupted says that there are new partitions to request.
 var errInterrupted = errors.New("the wait for records was cut short")
 
-// ask sends one request. Added partitions end a long wait; the records of that request are requested again.
+// ask sends one request. Added partitions end a long wait; the records that the interrupted request asked for are
+// requested again.
 func (f *fetcher) ask(ctx context.Context, req broker.FetchRequest) (broker.FetchResponse, error) {
 	if req.MaxWait <= fetchWait {
 		return f.i.cluster.Fetch(ctx, req)
@@ -265,7 +271,7 @@ func (f *fetcher) ask(ctx context.Context, req broker.FetchRequest) (broker.Fetc
 	return res, err
 }
 
-// lose gives up partitions because their leader did not answer for them, or is now another broker.
+// lose gives up partitions because the broker did not answer for them, or no longer leads them.
 func (f *fetcher) lose(ctx context.Context, reason error, partitions ...*partition) {
 	f.r.failed(ctx, fmt.Sprintf("fetch from broker %d", f.leader), reason, partitions...)
 	f.leave(partitions...)

@@ -139,10 +139,10 @@ func TestGeneration(t *testing.T) {
 			w.cluster.topic("old.dlq.v1", "", 1)
 			w.cluster.produce(old, numbered(10)...)
 			w.runFor(time.Second, old)
-			w.runFor(time.Second, old) // the same log
+			w.runFor(time.Second, old) // the log is the same as before
 			w.wantOffsets("old.dlq.v1", 1, 0, 0, 10)
 			w.cluster.topic("old.dlq.v1", "", 1)
-			w.cluster.produce(old, numbered(12)...) // as long as the read part, and longer
+			w.cluster.produce(old, numbered(12)...) // the new log is longer than the part of the old one that was read
 			w.runFor(time.Second, old)
 			check.Equal(w.t, len(w.messages("old.dlq.v1")), 22, "messages of both logs")
 		},
@@ -320,7 +320,7 @@ func TestGeneration(t *testing.T) {
 					}
 				}
 			})
-			w.cluster.produce(a, numbered(5)...) // these are deleted with the old topic
+			w.cluster.produce(a, numbered(5)...) // these records are deleted with the old topic
 			pass(3 * time.Second)
 			_ = stop()
 			w.wantOffsets("a.dlq.v1", 1, 0, 0, 3)
@@ -353,7 +353,7 @@ func TestGeneration(t *testing.T) {
 			_ = stop()
 			took := time.Since(start)
 			check.True(w.t, took <= 3*time.Second, "generation ended after %s, want 3 s at most", took)
-			// The abandoned call takes effect later, without harm.
+			// The store finishes the abandoned call later, which must do no harm.
 			w.store.set(func() { w.store.hang = nil })
 			_, stop = w.start(a)
 			pass(time.Second)

@@ -12,7 +12,8 @@ type health struct {
 	errs map[string]error
 }
 
-// The uses of the dependencies. They are separate, so that the success of one does not hide the failure of another.
+// The uses of the dependencies. They are separate, so that a success of one use does not hide the failure of another
+// use of the same dependency.
 const (
 	topicsHealth        = "topics"
 	consumerGroupHealth = "group"

@@ -43,7 +43,8 @@ func TestIdle(t *testing.T) {
 			w.cluster.set(func() { w.cluster.log(b).leader = 2 })
 			w.start(a, b)
 			pass(10 * time.Minute)
-			w.cluster.set(func() { w.cluster.log(b).leader = 1 }) // which waits for a
+			// The leader of b moves to a broker that waits for records of a.
+			w.cluster.set(func() { w.cluster.log(b).leader = 1 })
 			pass(time.Second)
 			w.cluster.produce(b, numbered(1)...)
 			pass(time.Millisecond)
@@ -60,7 +61,7 @@ func TestIdle(t *testing.T) {
 			w.wantOffsets("a.dlq.v1", 1, 0, 0, 1)
 		},
 		"LeadersThatWaitLeaveTheBufferToTheOthers": func(w *world) {
-			const leaders = 40 // each would take a sixth of the buffer
+			const leaders = 40 // with the usual answers, each leader would take a sixth of the buffer
 			w.cluster.topic("wide.dlq.v1", "wide", leaders)
 			var parts []broker.TopicPartition
 			for n := range int32(leaders) {

@@ -17,20 +17,22 @@ import (
 // Option configures an Ingester.
 type Option func(*Ingester)
 
-// WithFingerprints assigns every message the error group of f's fingerprint; without it, messages have none.
+// WithFingerprints assigns every message the error group of f's fingerprint; without this option, messages have no
+// error group.
 func WithFingerprints(f Fingerprinter) Option { return func(i *Ingester) { i.fingerprinter = f } }
 
-// WithOrigins sets the declarations of kafka.origins: a return is also confirmed in the dead-letter topics that they
-// declare for its topic.
+// WithOrigins sets the declarations of kafka.origins: a return is also confirmed in the dead-letter topics that the
+// declarations name for the topic of the replay.
 func WithOrigins(origins deadletter.Origins) Option { return func(i *Ingester) { i.origins = origins } }
 
-// WithTracing creates a span for every stored batch, linked to its records' traces, and none while idle.
+// WithTracing creates a span for every stored batch, linked to its records' traces. While the ingester is idle, it
+// creates no spans.
 func WithTracing(provider trace.TracerProvider) Option {
 	return func(i *Ingester) { i.tracer = traces.Tracer(provider, "github.com/dlq-manager/dlq-manager/pkg/ingest") }
 }
 
-// WithTopicLabels restricts the topic labels of metrics to those that labels allows; without it, metrics name every
-// topic.
+// WithTopicLabels restricts the topic labels of metrics to those that labels allows; without this option, metrics name
+// every topic.
 func WithTopicLabels(labels TopicLabels) Option {
 	return func(i *Ingester) { i.metrics.labels = labels }
 }
@@ -91,6 +93,6 @@ func (i *Ingester) CheckKafka() error {
 // CheckDatabase returns the last error of storing records, nil when storing works. It sends no request.
 func (i *Ingester) CheckDatabase() error { return i.health.get(databaseHealth) }
 
-// Alive returns an error when only a restart can help, for a liveness probe: a reading loop hangs although its
-// timeouts should have ended it. An unreachable database or Kafka is not such an error.
+// Alive returns an error when only a restart can help, for a liveness probe: a loop that reads records hangs although
+// its timeouts should have ended the wait. It returns no error because the database or Kafka is unreachable.
 func (i *Ingester) Alive() error { return i.watchdog.check(time.Now()) }

@@ -194,7 +194,7 @@ func TestAGroupResetToTheEarliestOffsetAddsNothing(t *testing.T) {
 		Topics: map[string][]kafka.OffsetCommit{topic: {{Partition: 0, Offset: 0}, {Partition: 1, Offset: 0}}},
 	}))(t)
 	p.run()
-	p.caughtUp(topic, 2) // the store's positions take precedence
+	p.caughtUp(topic, 2) // the store's positions take precedence over committed offsets
 	p.produce(topic, 0, 1)
 	p.stored(topic, 2, 151)
 }

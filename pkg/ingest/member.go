@@ -13,8 +13,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// member is a member of the consumer group for the topics of set until ctx ends. It only distributes the work: if two
-// members read one partition, the store's positions allow only one of them to store.
+// member is a member of the consumer group for the topics of set until ctx ends. The consumer group only distributes
+// the work: if two members read one partition, the store's positions allow only one of them to store.
 func (i *Ingester) member(ctx context.Context, set topicSet) {
 	group, err := i.join(ctx, set)
 	if err != nil {
@@ -32,7 +32,8 @@ func (i *Ingester) member(ctx context.Context, set topicSet) {
 		switch {
 		case ctx.Err() != nil || errors.Is(err, kafka.ErrGroupClosed):
 		case errors.Is(err, kafka.RebalanceInProgress):
-			// Another member joined or left during the join: kafka-go joins again at once.
+			// Another member joined or left while this member joined. There is nothing to log: kafka-go joins again at
+			// once.
 		case err != nil:
 			i.kafkaFailed(ctx, consumerGroupHealth, "join the group", err)
 			wait.Sleep(ctx, backoff(3))
@@ -60,7 +61,7 @@ func (i *Ingester) join(ctx context.Context, set topicSet) (*kafka.ConsumerGroup
 }
 
 // startGeneration starts a generation with the partitions of gen. Kafka-go ends gen when the function returns, and
-// joins again, so that a generation that lost its positions starts over.
+// joins the group again. So after a generation that lost its positions, a new generation reads the positions again.
 func (i *Ingester) startGeneration(gen *kafka.Generation) {
 	i.health.set(consumerGroupHealth, nil)
 	var parts []broker.TopicPartition

@@ -107,15 +107,15 @@ func (m *metrics) label(topic string) string {
 	return m.labels.Label(topic)
 }
 
-// lag is a partition's part of its lag gauge; topics that metrics do not name share one gauge.
+// lag is the lag of one partition. Partitions of topics that metrics do not name add their lag to one shared gauge.
 type lag struct {
 	gauge prometheus.Gauge // nil until the lag is known
 	label string
 	shown int64
 }
 
-// showLag sets the lag of a partition. The gauge is cached, because an idle ingester sets thousands of them
-// repeatedly.
+// showLag sets the lag of a partition. The gauge is cached, because an idle ingester sets the gauges of thousands of
+// partitions repeatedly.
 func (m *metrics) showLag(p *partition, records int64) {
 	l := &p.lag
 	if l.gauge == nil {

@@ -107,8 +107,8 @@ func (r *reader) topicRefs(ctx context.Context, topics []repository.Topic) (map[
 	return out, nil
 }
 
-// setPositions sets the next offset of partitions: the store's position, the log's start without one, and the nearest
-// possible offset where the log no longer has the position.
+// setPositions sets the next offset of partitions: the store's position, or the start of the log when the store has no
+// position. If the log no longer has the position, resolveOffset moves it.
 func (r *reader) setPositions(ctx context.Context, partitions []*partition) error {
 	starts, ends, partitions := r.bounds(ctx, partitions)
 	if len(partitions) == 0 {
@@ -134,7 +134,8 @@ func (r *reader) setPositions(ctx context.Context, partitions []*partition) erro
 		}
 		p.opened = true
 		r.answered(p)
-		// Kafka may have lost the group's offsets, or an operator may have reset them.
+		// The offset is committed even if nothing is stored, because Kafka may have lost the group's offsets, or an
+		// operator may have reset them.
 		r.commits.passed(p.TopicPartition, p.next)
 	}
 	return nil
@@ -162,8 +163,8 @@ func (r *reader) bounds(ctx context.Context, partitions []*partition) (starts, e
 	return starts, ends, answered
 }
 
-// detectNewLog sets the position to the start of the log if the log was replaced. Only topics without an id need that.
-// A log that cannot be read, or lacks the record, proves nothing.
+// detectNewLog sets the position to the start of the log if the log was replaced. Only topics without an id need this
+// check. If the log cannot be read or does not have the marked record, the position stays.
 func (r *reader) detectNewLog(ctx context.Context, p *partition, start, end int64) error {
 	if p.topicID != "" || p.next > end {
 		return nil
@@ -181,8 +182,9 @@ func (r *reader) detectNewLog(ctx context.Context, p *partition, start, end int6
 	return r.i.move(ctx, p, start, 0)
 }
 
-// saveMark stores the offset of the last record of a log without topic id, with the time and the checksum of its
-// batch: detectNewLog compares them. A failure is harmless, because the previous values stay valid.
+// saveMark stores the offset of the last record of a log without topic id, with the time and the checksum of its batch:
+// detectNewLog compares this time and this checksum with those in the log. A failure is harmless, because the previous
+// values stay valid.
 func (i *Ingester) saveMark(ctx context.Context, c chunk) {
 	if c.p.topicID != "" || len(c.records) == 0 {
 		return
@@ -197,8 +199,10 @@ func (i *Ingester) saveMark(ctx context.Context, c chunk) {
 	}
 }
 
-// resolveOffset moves a position that the log does not have. Below its start, records were lost, which is logged.
-// Above its end, the log was truncated (an unclean election) or created again without an id: none of it was read.
+// resolveOffset moves a position that the log does not have. When the position is below the log's start, records were
+// lost, which is logged. When it is above the log's end, the log of a topic with an id was truncated by an unclean
+// election, and the ingester goes on at the end. A topic without an id counts as created again, and its log is read
+// from the start.
 func (i *Ingester) resolveOffset(ctx context.Context, p *partition, start, end int64) error {
 	to, lost := p.next, int64(0)
 	switch {
@@ -234,8 +238,8 @@ func (i *Ingester) move(ctx context.Context, p *partition, to, lost int64) error
 	case len(stored.Ranges) == 0:
 		return errFenced
 	}
-	// Logged first, so that no crash hides it; counted only after success, because each refusal of the store would
-	// count again.
+	// The loss is logged before the position moves, so that a crash cannot hide it. It is counted only after the store
+	// accepted the move, because otherwise each refused try would count it again.
 	i.metrics.of(i.metrics.gaps, p.Topic).Add(float64(lost))
 	p.next = to
 	return nil

@@ -14,8 +14,9 @@ const partitionBackoff = 5 * time.Second
 // reopenBackoff is the pause before a partition is opened again; it prevents a tight loop while brokers disagree.
 const reopenBackoff = 250 * time.Millisecond
 
-// partition is one assigned partition. It belongs to one goroutine at a time, the reader's or a fetcher's, and
-// passes over channels. Writers only read it while they hold its chunks, when nothing changes.
+// partition is one assigned partition. It belongs to one goroutine at a time, the reader's or a fetcher's, and passes
+// over channels. While chunks of the partition wait for the writers, the writers may read its fields, because nothing
+// changes them then.
 type partition struct {
 	broker.TopicPartition
 	writer *writer
@@ -42,7 +43,8 @@ func (p *partition) key() repository.Partition {
 	return repository.Partition{Incarnation: p.ref.Incarnation, Partition: p.Partition}
 }
 
-// due reports whether the partition may be read; one to open again waits until its last chunks are stored.
+// due reports whether the partition may be read; a partition that must be opened again may be read only after its last
+// chunks were stored.
 func (p *partition) due(now time.Time) bool {
 	return !now.Before(p.backoffUntil) && (p.opened || p.waiting.Load() == 0)
 }

@@ -48,7 +48,8 @@ func (i *Ingester) tryQuarantined(ctx context.Context) {
 	}
 }
 
-// tryNext tries a due record, if there is one. It may be large, so no other large record is stored at the same time.
+// tryNext tries a due record, if there is one. The record may be large, so it is stored while no other large record is
+// stored.
 func (i *Ingester) tryNext(ctx context.Context) (tried bool, err error) {
 	if err := i.heavy.Acquire(ctx, 1); err != nil {
 		return false, err
@@ -73,7 +74,8 @@ func (i *Ingester) release(ctx context.Context, q *entity.Quarantined) error {
 	stored, err := i.store.Release(ctx, batch)
 	switch {
 	case errors.Is(err, entity.ErrRefused):
-		i.log.Debug("a quarantined record is refused again", zapSource(q.Source)...) // the error may quote it
+		// The error is not logged, because it may quote the record.
+		i.log.Debug("a quarantined record is refused again", zapSource(q.Source)...)
 		return nil
 	case err != nil:
 		return err

@@ -37,7 +37,8 @@ func (w *world) trying() (stop func()) {
 	return func() { cancel(); ended.Wait() }
 }
 
-// TestQuarantinedRecordIsReadAsIfItHadJustCome: it is tried at the start, and later when it is due.
+// TestQuarantinedRecordIsReadAsIfItHadJustCome: a record in quarantine is tried again when the ingester starts, and
+// later when it is due.
 func TestQuarantinedRecordIsReadAsIfItHadJustCome(t *testing.T) {
 	bubble(func(w *world) {
 		first, second := inQuarantine(7), inQuarantine(8)

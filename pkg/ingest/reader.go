@@ -19,15 +19,15 @@ import (
 // idleCheckInterval is how often the reader checks whether an idle partition is due.
 const idleCheckInterval = 100 * time.Millisecond
 
-// reader gives every partition of a generation to its leader's fetcher and takes back those that cannot be read, so
-// that a missing leader, broker or topic never delays the others.
+// reader gives every partition of a generation to its leader's fetcher and takes back the partitions that cannot be
+// read, so that a missing leader, broker or topic never delays other partitions.
 type reader struct {
 	i       *Ingester
 	budget  *semaphore.Weighted
 	commits *committer
 
 	total    int
-	returned chan *partition // from fetchers; has capacity for all
+	returned chan *partition // from fetchers; has capacity for all partitions
 	fetchers map[int32]*fetcher
 	failing  atomic.Int64 // partitions whose last answer was a failure
 
@@ -158,7 +158,7 @@ func (r *reader) byLeader(ctx context.Context, partitions []*partition) (map[int
 	return out, nil
 }
 
-// failed pauses partitions that got no answer, longer after each failure in a row.
+// failed pauses partitions that got no answer. The pause is longer after each failure in a row.
 func (r *reader) failed(ctx context.Context, doing string, err error, partitions ...*partition) {
 	if len(partitions) == 0 {
 		return
@@ -207,7 +207,8 @@ func (r *reader) unreadable(p *partition, err error) {
 }
 
 // verifyTopicIDs reads the ids of the topics with fetched records, and returns the requested partitions whose topic id
-// has changed. They must be opened again, and the fetched records do not belong to them.
+// has changed. These partitions must be opened again, and the fetched records must not be stored, because they may
+// belong to the deleted topic.
 func (r *reader) verifyTopicIDs(ctx context.Context, asked []*partition, res broker.FetchResponse) (others []*partition, err error) {
 	var parts []broker.TopicPartition
 	for n, got := range res.Partitions {
@@ -237,8 +238,9 @@ func (r *reader) verifyTopicIDs(ctx context.Context, asked []*partition, res bro
 	return others, nil
 }
 
-// enqueue cuts the fetched records of p into chunks and passes them to the writers. They take reserved memory until
-// they are stored; enqueue returns how much. done, which may be nil, is called when the last of them is stored.
+// enqueue cuts the fetched records of p into chunks and passes them to the writers. The chunks take a part of the
+// reserved memory until they are stored; enqueue returns the size of this part. done, which may be nil, is called when
+// the last of them is stored.
 func (r *reader) enqueue(ctx context.Context, p *partition, got broker.FetchedPartition, reserved int64, done func()) (taken int64) {
 	r.logUnreadable(p, got.Records)
 	chunks := cut(p, got)

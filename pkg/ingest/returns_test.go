@@ -130,8 +130,8 @@ func TestReturns(t *testing.T) {
 			children := slices.DeleteFunc(all, func(m entity.Message) bool { return m.Parent == uuid.Nil })
 			check.True(w.t, len(children) == 1, "%d messages are returns of one attempt, want 1", len(children))
 		},
-		// A Kafka Streams application copies the headers of its input to its output, which is other records in
-		// other topics.
+		// A Kafka Streams application copies the headers of its input records to its output records, although these are
+		// other records in other topics.
 		"ForeignHeadersAreShownNeverCountedAndNeverKill": func(w *world) {
 			w.i.cfg.MaxRetries = 1
 			first := w.arrive(a, failing("k", "v"))[0]

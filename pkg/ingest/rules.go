@@ -16,10 +16,10 @@ const rulesTimeout = 2 * time.Second
 
 // rules is the last known mapping of the operators.
 type rules struct {
-	asking atomic.Bool // a call is running; a driver whose server is silent may never return
+	asking atomic.Bool // a call is running; it may never return, because a driver may hang while its server is silent
 
 	mu      sync.Mutex
-	version int64 // of the mapping that was read last
+	version int64 // version of the mapping that was read last
 	silent  bool  // the store's last answer was a failure, which was logged
 }
 

@@ -15,13 +15,13 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/wait"
 )
 
-// Limits of one call to the store: its total time, the time that it may continue after its generation has ended (the
-// group waits for this member meanwhile), and the time that a driver has to react to a cancellation.
+// Limits of one call to the store: its total time, the time that it may continue after its generation has ended (during
+// which the consumer group waits for this member), and the time that a driver has to react to a cancellation.
 const (
 	storeTimeout = time.Minute
 	storeGrace   = 2500 * time.Millisecond
 	cancelGrace  = 250 * time.Millisecond
-	// maxAbandoned limits the abandoned calls of a running generation. Each may hold a batch in memory.
+	// maxAbandoned limits the abandoned calls of a running generation. Each abandoned call may hold a batch in memory.
 	maxAbandoned = 4
 )
 
@@ -83,7 +83,7 @@ func once[T any](ctx context.Context, i *Ingester, work func(context.Context) (T
 		case <-limit:
 			limit = nil
 			if ctx.Err() == nil && i.abandoned.Load() >= maxAbandoned {
-				continue // until the driver returns or the generation ends
+				continue // wait on until the driver returns or the generation ends
 			}
 			leave = time.After(cancelGrace)
 		case <-leave:
@@ -98,9 +98,10 @@ func once[T any](ctx context.Context, i *Ingester, work func(context.Context) (T
 	}
 }
 
-// storeBatch stores b and returns the ranges that are completely stored. An earlier try may have stored them and its
-// answer may be lost. Then the returns of that try are not reported; the messages themselves show them. If a message
-// of the batch is refused, a failed try may have stored a part of the batch; the rest follows.
+// storeBatch stores b and returns the ranges that are completely stored. An earlier try may have stored these ranges
+// although its answer was lost. Then the returns in these ranges are not reported in logs and metrics; only the stored
+// messages show that they are returns. If PostgreSQL refuses a message of the batch, a failed try may have stored a
+// part of the batch; the next try stores the rest.
 func (i *Ingester) storeBatch(ctx context.Context, b repository.Batch) (repository.Stored, error) {
 	var all repository.Stored
 	for {
@@ -130,8 +131,8 @@ func (i *Ingester) storeBatch(ctx context.Context, b repository.Batch) (reposito
 	}
 }
 
-// stopped reads the positions of the ranges of b that were not stored by this try. It returns the ranges whose
-// position is at their end, and the remaining parts of the others.
+// stopped reads the positions of the ranges of b that were not stored by this try. It returns the ranges that are
+// completely stored, because their position is at their end, and the parts of the other ranges that are not stored yet.
 func (i *Ingester) stopped(ctx context.Context, b repository.Batch, stored repository.Stored) (ended []repository.Partition, left repository.Batch, err error) {
 	counted := make(map[repository.Partition]bool, len(stored.Ranges))
 	for _, p := range stored.Ranges {
@@ -177,7 +178,7 @@ func (i *Ingester) stopped(ctx context.Context, b repository.Batch, stored repos
 type tries struct {
 	mu     sync.Mutex
 	begun  int
-	before repository.Stored // by tries that failed
+	before repository.Stored // what tries that failed have stored
 }
 
 func (t *tries) begin() {

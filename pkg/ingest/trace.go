@@ -20,7 +20,8 @@ const (
 
 	spanStored    = attribute.Key("dlq.ingest.stored")
 	spanDuplicate = attribute.Key("dlq.ingest.duplicate")
-	// notStored is the error of a batch that was not stored in time. The partition's next owner reads it again.
+	// notStored is the error of a batch that was not stored in time. The next ingester that reads the partition reads
+	// the batch again.
 	notStored = "not_stored"
 )
 

@@ -90,7 +90,8 @@ func TestWithTracing(t *testing.T) {
 			}
 		},
 		"CountsWhatAnotherHasStored": func(w *world, spans *tracestest.Spans) {
-			w.store.before = func(batch repository.Batch) { // another ingester stores one of them first
+			// Another ingester stores one of the messages first.
+			w.store.before = func(batch repository.Batch) {
 				r := batch.Ranges[0]
 				_, err := w.store.Store.Store(context.Background(), repository.Batch{
 					Ranges: []repository.Range{{Partition: r.Partition, From: r.From, To: r.From + 1}}, Messages: batch.Messages[:1],

@@ -8,21 +8,22 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 )
 
-// unpacker reads one partition whose next batch needs more memory or work than its share of an answer, as a stream of
-// portions with reserved memory. Only one record or answer larger than a portion is read at a time.
+// unpacker reads one partition whose next batch needs more memory or work than a partition may take in a shared answer.
+// It reads the batch as a stream of portions with reserved memory. Only one record or answer larger than a portion is
+// read at a time.
 //
-// There is no deadlock: an unpacker that waits for the memory of a large record holds only a portion's, and the one
-// that holds it waits only for a portion's memory, which the writers release.
+// There is no deadlock: an unpacker that waits for the memory of a large record holds only the memory of a portion. The
+// unpacker that holds the memory of a large record waits only for the memory of a portion, which the writers release.
 type unpacker struct {
 	r      *reader
 	leader int32
 	p      *partition
-	size   int64 // of the last answer
+	size   int64 // size of the last answer
 	large  bool  // r.large is held
 }
 
-// run reads until the partition's next batch is ordinary, or cannot be read now, and returns the partition to the
-// reader.
+// run reads until the partition's next batch is of usual size, or until the partition cannot be read at the moment, and
+// then returns the partition to the reader.
 func (u *unpacker) run(ctx context.Context) {
 	defer func() { u.r.returned <- u.p }()
 	for _, slots := range []*semaphore.Weighted{u.r.unpackersOf(u.p.Topic), u.r.unpackers} {
@@ -83,7 +84,7 @@ func (u *unpacker) answer(ctx context.Context) bool {
 	u.r.answered(p)
 	u.size = int64(got.Heavy)
 	switch {
-	case got.Heavy > 0: // it is larger than before
+	case got.Heavy > 0: // the batch needs more memory than was reserved
 		u.release()
 		return true
 	case got.Portions == nil:
@@ -95,7 +96,7 @@ func (u *unpacker) answer(ctx context.Context) bool {
 
 // read passes on all records of an answer.
 func (u *unpacker) read(ctx context.Context, portions broker.Portions) {
-	p, whole := u.p, u.large // whole: the memory for a large record is that of the answer
+	p, whole := u.p, u.large // whole: the reserved memory for a large record holds the whole answer
 	for done := false; !done; {
 		reserved := u.r.i.cfg.unit()
 		if u.r.budget.Acquire(ctx, reserved) != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// stallLimit is how long one iteration of a loop may take, well above a fetch that uses up every timeout.
+// stallLimit is how long one iteration of a loop may take. It is much longer than a fetch that uses up every timeout.
 const stallLimit = 2 * time.Minute
 
 // watchdog records when each loop last completed an iteration. A loop that waits for the store, for memory or for

@@ -49,9 +49,9 @@ func (w *writer) run(ctx context.Context) error {
 	return nil
 }
 
-// gather adds waiting chunks up to a full batch, without waiting for more. If a chunk does not fit, it takes the
-// first rows of it: a fetch returns about six hundred records of 1 KB, so batches of whole chunks would be little
-// more than half full, and cost more.
+// gather adds waiting chunks up to a full batch, without waiting for more. If a chunk does not fit, gather takes its
+// first rows. With whole chunks only, batches would be little more than half full and cost more for each row, because a
+// fetch returns about six hundred records of 1 KB.
 func (w *writer) gather(first chunk) (batch []chunk, held *chunk) {
 	batch = []chunk{first}
 	rows, bytes := len(first.records), first.bytes
@@ -74,7 +74,8 @@ func (w *writer) gather(first chunk) (batch []chunk, held *chunk) {
 }
 
 func (w *writer) store(ctx context.Context, chunks []chunk) (err error) {
-	// A driver may copy a batch several times. Larger batches are single records: one at a time is enough.
+	// A batch larger than batchBytes is a single large record. Only one such batch is stored at a time, because a
+	// driver may copy it several times.
 	if sizeOf(chunks) > batchBytes {
 		if w.i.heavy.Acquire(ctx, 1) != nil {
 			return nil // ctx ended
@@ -139,7 +140,7 @@ func (w *writer) stored(ctx context.Context, batch repository.Batch, chunks []ch
 			}
 		}
 		w.i.saveMark(ctx, c)
-		c.p.waiting.Add(-1) // from here on the partition may change
+		c.p.waiting.Add(-1) // after this line the reader may change the partition
 	}
 	m.batchRows.Observe(float64(len(batch.Messages)))
 	w.i.log.Info("stored dead letters", zap.Int("messages", len(batch.Messages)), zap.Int("partitions", len(stored.Ranges)), traces.InLog(ctx))

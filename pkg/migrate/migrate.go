@@ -29,9 +29,9 @@ import (
 // All is the number of steps with which Down goes back to an empty schema.
 const All = -1
 
-// Up runs every migration that the database does not have yet. Concurrent calls are safe: one does the work, the
-// others wait and find nothing left to do. A schema that is newer than this program is not changed. The database
-// handle stays open. When ctx ends, the running migration is rolled back, and earlier ones stay.
+// Up runs every migration that the database does not have yet. Concurrent calls are safe: one call runs the migrations,
+// and the other calls wait until no migration is left to run. A schema that is newer than this program is not changed.
+// The database handle stays open. When ctx ends, the running migration is rolled back, and earlier ones stay.
 func Up(ctx context.Context, db *sql.DB) error { return ours.up(ctx, db) }
 
 // Down reverts the last steps migrations, or all of them for All. It is not an error if there are fewer or none. A
@@ -61,16 +61,16 @@ func Version(ctx context.Context, db *sql.DB) (version uint, dirty bool, err err
 func Latest() uint { return ours.latest() }
 
 // Check returns nil when this program can work with the schema: with its own version and newer ones, because two
-// releases run at the same time during a roll-out. It returns *VersionError when the schema is older, *DirtyError
-// when a migration was interrupted, *NumberingError when a program before v0.1.0 made it. Any other error means that
-// the version is unknown.
+// releases run at the same time during a roll-out. It returns *VersionError when the schema is older, *DirtyError when
+// a migration was interrupted, *NumberingError when a program before v0.1.0 made it. Any other error means that the
+// version could not be read.
 func Check(ctx context.Context, db *sql.DB) error { return ours.check(ctx, db) }
 
-// runner works on any set of migrations; the exported functions use that of this program.
+// runner works on any set of migrations. The exported functions use the migrations of this program.
 type runner struct {
 	files fs.FS
 	// marked is the first step that comments on the version table. A database at that version or a newer one without
-	// the comment has the steps of another numbering. 0: no step comments.
+	// the comment has the steps of another numbering. 0 means that no step comments on the table.
 	marked uint
 }
 

@@ -262,11 +262,11 @@ func TestCheck(t *testing.T) {
 	}
 	check.NoError(t, three().up(within(t), db))
 	check.NoError(t, three().check(within(t), db))
-	check.NoError(t, files("001_one.up.sql", "").check(within(t), db)) // newer than it knows
+	check.NoError(t, files("001_one.up.sql", "").check(within(t), db)) // the schema is newer than this program knows
 }
 
-// TestNumbering: every function refuses a database whose steps had other numbers, whatever its version; one at a
-// version that both numberings share is accepted.
+// TestNumbering: every function refuses a database whose steps had other numbers, whatever its version; a database at a
+// version that both numberings have in common is accepted.
 func TestNumbering(t *testing.T) {
 	t.Parallel()
 	for _, version := range []uint{ours.marked, Latest(), 33} {
@@ -361,7 +361,7 @@ func openOwn(t *testing.T) *sql.DB {
 	own := check.Must(url.Parse(server))(t)
 	own.Path = "/" + name
 	query := own.Query()
-	query.Set("binary_parameters", "yes") // as the programs connect
+	query.Set("binary_parameters", "yes") // the programs connect with this option too
 	own.RawQuery = query.Encode()
 	db := check.Must(sql.Open("postgres", own.String()))(t)
 	t.Cleanup(func() {

@@ -20,7 +20,7 @@ const (
 
 	// lockKey is "dlq_migr" in ASCII. Advisory locks belong to one database.
 	lockKey = 0x646c715f6d696772
-	// lockPoll is how often a waiting migrator tries the lock.
+	// lockPoll is how often a waiting migrator tries to get the lock.
 	lockPoll = 200 * time.Millisecond
 )
 
@@ -103,7 +103,7 @@ func (r runner) engine(ctx context.Context, conn *sql.Conn) (*migrate.Migrate, *
 }
 
 // makeVersionSchema checks first whether the schema exists, because CREATE SCHEMA IF NOT EXISTS requires the right to
-// create even if it does. The lock excludes other migrators.
+// create a schema even if the schema exists. The lock excludes other migrators.
 func makeVersionSchema(ctx context.Context, conn *sql.Conn) error {
 	var exists bool
 	if err := conn.QueryRowContext(ctx, `SELECT to_regnamespace($1) IS NOT NULL`, versionSchema).Scan(&exists); err != nil {
@@ -118,8 +118,8 @@ func makeVersionSchema(ctx context.Context, conn *sql.Conn) error {
 	return nil
 }
 
-// plain translates the library's errors: nothing to do is success, and of several errors the first is returned, not
-// its consequences.
+// plain translates the library's errors: an error that says that there was nothing to do becomes nil, and of several
+// errors plain returns the first, which caused the others.
 func plain(ctx context.Context, err error, s *steps) error {
 	var short migrate.ErrShortLimit
 	var dirty migrate.ErrDirty

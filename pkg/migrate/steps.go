@@ -29,7 +29,7 @@ type steps struct {
 // error after a cancelled statement.
 func (s *steps) Unlock() error { return nil }
 
-// SetVersion is called before a migration (dirty) and after it.
+// The library calls SetVersion before a migration, with dirty set, and after the migration.
 func (s *steps) SetVersion(version int, dirty bool) error {
 	if err := s.ctx.Err(); err != nil {
 		return err
@@ -42,7 +42,7 @@ func (s *steps) SetVersion(version int, dirty bool) error {
 	if s.arrived {
 		return nil
 	}
-	return s.keep(s.inTransaction("", version)) // a version without a file
+	return s.keep(s.inTransaction("", version)) // this version has no file to run
 }
 
 // Run runs one file.

@@ -11,8 +11,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// collect makes notifications from new events. more reports that there may be more events. If another process was
-// faster, the store keeps that one's notifications.
+// collect makes notifications from new events. more reports that there may be more events. If another process has
+// collected the same events first, the store keeps the notifications of that process.
 func (n *Notifier) collect(ctx context.Context, spikes bool) (more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -65,8 +65,8 @@ func (n *Notifier) notifications(found repository.Events) []repository.NewNotifi
 	return all
 }
 
-// silent reports whether an event causes no notification: its error group is muted, its spike is known, it is
-// Quiet, or it is too old.
+// silent reports whether an event causes no notification: its error group is muted, its spike is already known, Quiet
+// excludes it, or it is too old.
 func (n *Notifier) silent(e repository.Event, found repository.Events) bool {
 	since := found.Now.Add(-n.cfg.GiveUp)
 	if found.Since.After(since) {
@@ -83,7 +83,7 @@ func (q Quiet) has(e repository.Event) bool {
 	return len(e.Topics) > 0 && !slices.ContainsFunc(e.Topics, loud)
 }
 
-// objectOf returns what an event is about: for events of messages it is the topic.
+// objectOf returns the object that an event concerns: for events of messages it is the topic.
 func objectOf(e repository.Event) string {
 	switch e.Kind {
 	case repository.GroupNew, repository.GroupRegressed, repository.RedriveFinished, repository.RedriveStopped:

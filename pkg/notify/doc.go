@@ -1,9 +1,10 @@
-// Package notify sends notifications about events. It makes notifications from the events that the store finds,
-// limits how often one is repeated, and sends each to the sinks that want it until one try is accepted or the
-// notification is too old. The store keeps events and sent notifications.
+// Package notify sends notifications about events. It makes notifications from the events that the store finds, limits
+// how often the same notification is repeated, and tries to send each notification to every sink that wants it, until
+// the sink accepts it or it is too old. The store keeps events and sent notifications.
 //
-// Any number of processes may run it on one store. Each event is collected, and each notification sent, by one of
-// them; if that process is killed meanwhile, another sends the notification again with the same id.
+// Any number of processes may send notifications with one store. Only one of them collects an event, and only one sends
+// a notification. If that process is killed while it sends, another process sends the notification again with the same
+// id.
 //
 // The files, in reading order:
 //

@@ -10,7 +10,7 @@ import (
 )
 
 type metrics struct {
-	names   []string // of sinks with metrics
+	names   []string // names of the sinks that have metrics
 	tries   *prometheus.CounterVec
 	givenUp *prometheus.CounterVec
 	waiting *prometheus.GaugeVec

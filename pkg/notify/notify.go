@@ -39,7 +39,7 @@ type Notifier struct {
 	quiet   Quiet
 	masked  bool // the texts of error groups are hidden
 
-	outage outage.Log // of the store
+	outage outage.Log // logs outages of the store
 }
 
 type sink struct {
@@ -127,7 +127,7 @@ func (n *Notifier) Run(ctx context.Context) {
 	for _, s := range n.sinks {
 		all.Go(func() { n.serve(ctx, s) })
 	}
-	var last time.Time // run of the chores
+	var last time.Time // when the chores ran last
 	for ctx.Err() == nil {
 		due := n.now().Sub(last) >= chores
 		more, err := n.collect(ctx, due)

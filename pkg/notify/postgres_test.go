@@ -22,7 +22,8 @@ import (
 
 func TestMain(m *testing.M) { stacktest.Main(m) }
 
-// TestReplicas runs two processes on one database. The first is stopped meanwhile.
+// TestReplicas runs two processes on one database. The first process is stopped while both processes send
+// notifications.
 func TestReplicas(t *testing.T) {
 	t.Parallel()
 	const topics = 20

@@ -11,7 +11,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// Events that the program itself causes make no notifications, however they are found, and do not suppress others.
+// An event that the program itself causes makes no notification, whichever query finds the event, and does not suppress
+// the notifications of other events.
 func TestNotifier_SaysNothingOfWhatIsQuiet(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t)
@@ -31,7 +32,7 @@ func TestNotifier_SaysNothingOfWhatIsQuiet(t *testing.T) {
 	}
 	beat()
 	w.clock.advance(w.cfg.Repeat)
-	beat() // and the group regresses
+	beat() // this heartbeat arrives after the others were deleted, so its error group regresses
 	w.dead("heartbeat.dlq.v1", 1)
 	w.pass()
 	r.want(t, "of heartbeats", 0)

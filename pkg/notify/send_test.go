@@ -199,8 +199,8 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// The texts of error groups may come from masked headers: no receiver gets them, not even in notifications that
-// were stored before masks were configured.
+// The texts of error groups may come from masked headers, so no receiver gets these texts, not even in notifications
+// that were stored before masks were configured.
 func TestGroupsAreMasked(t *testing.T) {
 	t.Parallel()
 	notification := notificationOf(repository.Event{

@@ -40,6 +40,6 @@ func (s *slack) send(ctx context.Context, n repository.Notification) error {
 	return s.target.post(ctx, body, header)
 }
 
-// escaper keeps text from mentioning people or renaming links: it escapes three special characters, and the @ of some
-// receivers.
+// escaper keeps text from mentioning people or renaming links: it escapes three special characters, and the @ that some
+// receivers take for a mention.
 var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "@", "@\u200b")

@@ -23,7 +23,8 @@ func Allocations(t *testing.T, paths []Path) {
 		t.Logf("%s: %.2f allocations a record", path.Name, got)
 		spare := 0.5
 		if path.Records > 1 {
-			spare = 0.05 // allocations made once per call are shared
+			// Allocations that a call makes only once are divided among its records.
+			spare = 0.05
 		}
 		if got > path.Allocations+spare {
 			t.Errorf("%s: allocations of a record = %.2f, want at most %.2f", path.Name, got, path.Allocations+spare)

@@ -15,8 +15,8 @@ import (
 const (
 	// KeyOriginal keeps the record's key, including null and empty keys.
 	KeyOriginal = "original"
-	// KeyUUID gives every record a new UUID as its key. This loses the order of keys, compaction, and the types of
-	// keys.
+	// KeyUUID gives every record a new UUID as its key. The order of records by key, compaction, and keys of another
+	// type then do not work any more.
 	KeyUUID = "uuid"
 )
 

@@ -68,8 +68,8 @@ func (d *Disabled) Publish(ctx context.Context, batch []entity.Outgoing) []entit
 // nowhere is the partition number of an attempt that sends nothing.
 const nowhere = -1
 
-// neverSent reports whether the claim sent no record, because it was made without Kafka, or because the status was set
-// by hand.
+// neverSent reports whether the claim sent no record, because it was made without Kafka, or because an operator has set
+// the status.
 func neverSent(c entity.Claim) bool { return c.ID == uuid.Nil || c.Partition == nowhere }
 
 // FindMany gives back attempts that sent no record; other claims wait until Kafka is configured again.

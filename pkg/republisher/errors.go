@@ -111,7 +111,8 @@ var (
 	// errNowhere: the position that a pointer names is not known.
 	errNowhere = errors.New("the position of the dead letter's record is not known")
 
-	// errLaterRecord: a record cannot have failed before it was written.
+	// errLaterRecord: the record was written later than the dead letter, so it is another record than the one that
+	// failed.
 	errLaterRecord = errors.New("the record at this offset was written after the dead letter: the topic was deleted and created again")
 )
 

@@ -192,7 +192,7 @@ func TestPlanWaitsForAnElection(t *testing.T) {
 		l := newLogs()
 		l.errs[part(2)] = broker.ErrNotLeader
 		go func() {
-			<-time.After(500 * time.Millisecond) // fake time
+			<-time.After(500 * time.Millisecond) // fake time of the synctest bubble
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			delete(l.errs, part(2))

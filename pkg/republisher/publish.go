@@ -16,9 +16,9 @@ var errTooLate = errors.New("it was not sent in time")
 // in order within a partition.
 //
 // When ctx ends (because of a drain, or because the claims are too old to send), nothing more is sent, and unsent
-// messages are GivenBack; a send in progress ends within the configured timeout. Messages after a failed one of
-// their partition are GivenBack with its class. Delivery.Throttle is the longest time that the broker asked for
-// during the send.
+// messages are GivenBack; a send in progress ends within the configured timeout. After a message has failed, the later
+// messages of its partition are GivenBack with the class of the failure. Delivery.Throttle is the longest time that the
+// broker asked for during the send.
 func (r *Republisher) Publish(ctx context.Context, batch []entity.Outgoing) []entity.Delivery {
 	deliveries := make([]entity.Delivery, len(batch))
 	var all sync.WaitGroup

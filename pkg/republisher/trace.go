@@ -14,7 +14,8 @@ import (
 
 const send = "send"
 
-// trace starts the span of a send to a partition. It is not of kind producer, because records keep their own trace
+// trace starts the span of a send to a partition. The span does not have the kind producer, because records keep their
+// own trace
 // context.
 func (r *Republisher) trace(ctx context.Context, tp broker.TopicPartition, records int) (context.Context, oteltrace.Span) {
 	if r.tracer == nil {

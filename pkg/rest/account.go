@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// pageReservation is reserved for each answer when it begins; largeReservation, at least, for an answer that needs
-	// more: the largest page of a store and a quarter more.
+	// pageReservation is reserved for each answer when it begins. For an answer that needs more, at least
+	// largeReservation is reserved: a quarter more than the largest page of a store.
 	pageReservation  = 1 << 20
 	largeReservation = repository.ListPageLimit + repository.ListPageLimit/4
 )
@@ -47,7 +47,7 @@ type account struct {
 	mu       sync.Mutex
 	who      string
 	slot     *budget // nil: enter was not called yet
-	reserved int64   // bytes
+	reserved int64   // bytes that the answer has reserved
 	taken    int64   // part of reserved that values already read use
 	wanted   int64   // the reservation that the last read lacked
 	large    bool    // the answer has a value that is larger than a principal's share
@@ -184,7 +184,7 @@ func (a *account) refusal(err error, of *budget) error {
 		what, setting = "answers", "max_pages"
 	case a.limits.large:
 		what, setting = "value larger than a share", "buffer_bytes"
-		if errors.Is(err, errShare) { // this limit allows one value, so there are no shares
+		if errors.Is(err, errShare) { // this limit allows one value for all clients, so it has no shares
 			err = errFull
 		}
 	}
@@ -267,7 +267,7 @@ type budget struct {
 	waiting []*waiter
 }
 
-// waiter waits for its units; granted is closed when it has them.
+// waiter waits for units of a budget; granted is closed when it has them.
 type waiter struct {
 	who     string
 	n       int64

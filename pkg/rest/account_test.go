@@ -55,7 +55,7 @@ func TestBudgetIsShared(t *testing.T) {
 		}
 
 		granted := make(chan string)
-		for _, who := range []string{"a", "c"} { // a's share is used up, which delays no other client
+		for _, who := range []string{"a", "c"} { // the share of a is used up, which delays no other client
 			go func() {
 				if err := b.wait(ctx, who, 2); err == nil {
 					granted <- who

@@ -115,7 +115,7 @@ const (
 	maxAttempts  = 10
 	attemptPause = 6 * time.Second
 
-	// maxAddresses bounds the number of addresses that are kept; the one with the oldest failure is dropped first.
+	// maxAddresses bounds the number of addresses that are kept; the address with the oldest failure is dropped first.
 	maxAddresses = 10_000
 )
 
@@ -125,14 +125,14 @@ type attempts struct {
 
 	mu      sync.Mutex
 	clients map[netip.Prefix]*list.Element
-	order   *list.List // of *failures, the latest first
+	order   *list.List // elements are *failures, the latest first
 }
 
 // failures of one address. The level falls by one every attemptPause.
 type failures struct {
 	client netip.Prefix
 	level  float64
-	at     time.Time // when the level had this value
+	at     time.Time // time at which the level had this value
 }
 
 func newAttempts(now func() time.Time) *attempts {

@@ -48,8 +48,8 @@ func numberedIDs(numbers ...int) (list []string) {
 	return list
 }
 
-// sharedFixture has ten messages of a dead-letter topic: every third is of
-// payments, and the original topic of the last is unknown.
+// sharedFixture has ten messages of a dead-letter topic. Three of them have the original topic topicB, and the original
+// topic of the last one is unknown.
 func sharedFixture(people ...auth.Principal) *fixture {
 	var list []entity.Message
 	for n, original := range []string{topicA, topicB, topicA, topicA, topicB, topicA, topicA, topicB, topicA, ""} {

@@ -16,7 +16,7 @@ type Config struct {
 	Host string `mapstructure:"host"`
 	Port int    `mapstructure:"port"`
 
-	// MetricsPort serves only /metrics; 0 serves it at Port with the other routes.
+	// MetricsPort is a port that serves only /metrics. With 0, Port serves /metrics together with the other routes.
 	MetricsPort int `mapstructure:"metrics_port"`
 
 	// Hosts are globs of the host names that the server accepts while auth.mode is none; addresses and localhost are
@@ -85,11 +85,11 @@ func DefaultConfig() Config {
 	}
 }
 
-// minBuffer is enough for one principal to read one page of the largest size: the bytes from the store, and the same
-// amount again for the answer.
+// minBuffer is enough memory for one principal to read one page of the largest size: the page's bytes from the store,
+// and the same number of bytes for the answer. A principal may use half of the memory.
 const minBuffer = 4 * repository.ListPageLimit
 
-// maxDrain leaves time for the other parts of the program, which must end within 25 seconds.
+// maxDrain leaves time for the other parts of the program to end, because the whole program must end within 25 seconds.
 const maxDrain = 20 * time.Second
 
 // Validate reports every setting that cannot work.

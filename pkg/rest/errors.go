@@ -38,7 +38,7 @@ func (p reporter) logFailure(a respond.Answer, x *exchange, err error) {
 	}
 	log := p.logger.Error
 	if a.Status != http.StatusInternalServerError {
-		log = p.logger.Warn // a dependency failed; not a bug of this program
+		log = p.logger.Warn // a dependency failed; this is no bug of this program
 	}
 	log("request failed", x.ids(zap.String("route", x.route), zap.Int("status", a.Status), zap.Error(err))...)
 }

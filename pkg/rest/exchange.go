@@ -24,14 +24,14 @@ type exchange struct {
 	http.ResponseWriter
 	info    request.Info
 	route   string // the path template of the matching route, or the text "unmatched"
-	status  int    // 0 until the answer began
+	status  int    // status of the answer; 0 until the answer begins
 	bytes   int64
 	pace    *pace           // of the connection; an inner call has the pace of the outer exchange
 	inner   bool            // this is a console page's call of the API; the page's exchange writes to the connection
 	slow    bool            // the client read the answer too slowly
 	address netip.Addr      // of the client; the zero Addr when the client has none
-	client  context.Context // ends when the client leaves
-	span    trace.Span      // nil: not traced
+	client  context.Context // ends when the client disconnects
+	span    trace.Span      // nil: the request is not traced
 	asked   http.Header     // headers of the request
 	broken  bool            // the connection is cut, because the answer is incomplete
 }
@@ -182,7 +182,7 @@ const (
 // waiting for the client counts. It belongs to one connection and is not safe for concurrent use.
 type pace struct {
 	control *http.ResponseController // without effect in tests, which have no connection
-	rate    int64                    // bytes a second
+	rate    int64                    // minimum rate, in bytes a second
 	whole   time.Duration            // the client's time for an answer, unless endAt sets more
 	until   time.Time                // the end of the client's time; zero: the answer has not started
 	late    time.Duration            // by how much the client is late

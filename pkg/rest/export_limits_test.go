@@ -78,7 +78,7 @@ func TestExport_WholeOfItHasItsTime(t *testing.T) {
 		f.over(&endless{Store: f.memory}).open()
 		client, began := &reader{header: http.Header{}, takes: atRate(4 << 10)}, time.Now()
 		defer func() {
-			if p := recover(); p != http.ErrAbortHandler { //nolint:errorlint // net/http uses ==
+			if p := recover(); p != http.ErrAbortHandler { //nolint:errorlint // net/http compares by ==
 				t.Errorf("panic %v, want the connection broken", p)
 			}
 			if took := time.Since(began); took != 15*time.Minute || client.written == 0 {

@@ -46,7 +46,7 @@ func panicked(p any) error { return fmt.Errorf("panic: %v\n%s", p, debug.Stack()
 // responseGate lets either the handler or carryOut, after its timeout, write the answer: only the first to start does.
 type responseGate struct {
 	w      http.ResponseWriter
-	header http.Header // what the handler has set before it answers
+	header http.Header // headers that the handler has set before it answers
 
 	account *account // account of a read, which the handler uses; nil for other requests
 

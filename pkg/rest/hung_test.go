@@ -21,7 +21,7 @@ func slowly(s *fake.Store, given int, pause time.Duration, whole bool) *hooked {
 	store.export = func(ctx context.Context, _ repository.ExportQuery, yield func(*entity.Message) error) error {
 		m := message(idA)
 		for range given {
-			<-time.After(pause) // fake time
+			<-time.After(pause) // fake time of the synctest bubble
 			if err := yield(&m); err != nil {
 				return err
 			}
@@ -45,7 +45,7 @@ func TestExport_StoreThatSaysNothingMore(t *testing.T) {
 			f.over(slowly(f.memory, given, 0, false)).open()
 			began := time.Now()
 			defer func() {
-				if p := recover(); (p == http.ErrAbortHandler) != broken { //nolint:errorlint // net/http uses ==
+				if p := recover(); (p == http.ErrAbortHandler) != broken { //nolint:errorlint // net/http compares by ==
 					t.Errorf("%d given: panic %v, want the connection broken: %v", given, p, broken)
 				}
 				if took := time.Since(began); took != f.cfg.RequestTimeout {

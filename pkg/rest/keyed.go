@@ -58,7 +58,8 @@ func (i idempotency) keyed(next handler) handler {
 		if err != nil {
 			return err
 		}
-		body, err := i.bodies.Bytes(w, r) // first, so that a slow client does not delay work on an object that was already read
+		// The body is read first, so that a slow client does not delay work on an object that was already read.
+		body, err := i.bodies.Bytes(w, r)
 		if err != nil {
 			return err
 		}

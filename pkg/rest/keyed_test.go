@@ -38,7 +38,7 @@ func changing() []struct{ target, body string } {
 	}
 }
 
-// A repeated request gets the same answer, and changes nothing more.
+// A repeated request gets the answer of the first request, and changes nothing.
 func TestKey_Replay(t *testing.T) {
 	t.Parallel()
 	for _, c := range changing() {

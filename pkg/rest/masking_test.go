@@ -32,8 +32,8 @@ func secretMessage() entity.Message {
 	})
 }
 
-// maskedFixture has a message with secrets, and one person of each kind: ana has no grant unmask, eve has it on
-// another topic, root on all topics.
+// maskedFixture has a message with secrets and three persons: ana does not have the grant unmask, eve has it on another
+// topic, and root on all topics.
 func maskedFixture(t *testing.T) *fixture {
 	t.Helper()
 	f := newFixture(secretMessage())
@@ -260,7 +260,7 @@ func TestEdit_MasksAreNotSentBack(t *testing.T) {
 		wantEnvelope(t, f.by("ana", "POST", retryA, `{"edit":`+body+`}`), 400, field)
 	}
 	wantStatus(t, f.by("ana", "POST", retryA, `{"edit":{"payload":{"card":{"number":"1"},"note":"***"}}}`),
-		200) // a field that is not masked may have the text of a mask
+		200) // the text of a mask is allowed in a field that is not masked
 }
 
 // A caller without the grant unmask may edit, and sees the changes except those of masked values.

@@ -21,7 +21,7 @@ type instrumentation struct {
 	reporter
 	metrics      *metrics
 	proxies      proxies
-	minWriteRate int64 // see Config
+	minWriteRate int64 // see Config.MinWriteRate
 	writeTimeout time.Duration
 }
 
@@ -71,7 +71,7 @@ func (o *instrumentation) logAccess(r *http.Request, x *exchange, took time.Dura
 		level = zap.InfoLevel
 	}
 	entry := o.logger.Check(level, "request")
-	if entry == nil { // so that reads cost nothing at level info
+	if entry == nil { // with level info, reads cost nothing
 		return
 	}
 	entry.Write(x.ids(
@@ -104,7 +104,7 @@ func requestID(r *http.Request) string {
 		return id
 	}
 	var b [6]byte
-	_, _ = rand.Read(b[:]) // never fails, by its documentation
+	_, _ = rand.Read(b[:]) // rand.Read never fails, by its documentation
 	return "req_" + hex.EncodeToString(b[:])
 }
 

@@ -130,7 +130,7 @@ func TestOpenAPI_FieldsAreThoseOfTheDocument(t *testing.T) {
 	}
 }
 
-// jsonFields returns the JSON names of a struct's fields, and of those which are never left out.
+// jsonFields returns the JSON names of a struct's fields, and the names of the fields that are never left out.
 func jsonFields(of reflect.Type) (all, always []string) {
 	for _, field := range reflect.VisibleFields(of) {
 		if field.Anonymous {

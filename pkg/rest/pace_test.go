@@ -28,7 +28,7 @@ func (c *reader) SetWriteDeadline(at time.Time) error {
 func (c *reader) Write(b []byte) (int, error) {
 	takes, left := c.takes(len(b)), time.Until(c.deadline)
 	if !c.deadline.IsZero() && left < takes {
-		<-time.After(left) // fake time
+		<-time.After(left) // fake time of the synctest bubble
 		return 0, os.ErrDeadlineExceeded
 	}
 	<-time.After(takes)
@@ -65,8 +65,8 @@ func TestPace(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		takes   func(int) time.Duration
-		written int           // at least this number of bytes
-		took    time.Duration // at most this long
+		written int           // smallest number of bytes that must be written
+		took    time.Duration // longest time that writing may take
 		cut     bool
 	}{
 		"fast":                   {atRate(100 << 20), all, time.Second, false},

@@ -19,7 +19,7 @@ type partingStore struct {
 	*fake.Store
 	largest int64 // size of the largest part that was requested
 	reads   int
-	there   int  // parts that exist before the message is deleted
+	there   int  // number of parts that exist before the message is deleted
 	short   bool // the last part is incomplete
 }
 

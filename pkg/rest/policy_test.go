@@ -150,7 +150,7 @@ func TestRouteWithoutPolicyIsShut(t *testing.T) {
 	}
 }
 
-// Objects of the matrix: those with an A are of the topic orders.events.v1, those with a B of another.
+// The objects of TestMatrix: names with an A are of the topic orders.events.v1, names with a B of another topic.
 var (
 	topicA, topicB       = "orders.events.v1", "payments.events.v1"
 	archivedA, archivedB = uuid.MustParse("550e8400-e29b-41d4-a716-44665544000a"), uuid.MustParse("550e8400-e29b-41d4-a716-44665544000b")
@@ -198,7 +198,7 @@ func matrixFixture(t *testing.T, p auth.Principal) *fixture {
 	return f.guarded(p)
 }
 
-// place says whether a request concerns an object of the caller's own topic or of another topic.
+// place has the objects of a request: those of the caller's own topic, or those of another topic.
 type place struct {
 	name                              string
 	topic                             string

@@ -57,7 +57,7 @@ type fixture struct {
 	server   *Server
 
 	hang        chan struct{} // the store hangs until hang is closed; nil: it does not hang
-	undescribed bool          // its requests are not checked against the API's document
+	undescribed bool          // requests of the fixture are not checked against the API's document
 }
 
 func newFixture(messages ...entity.Message) *fixture {

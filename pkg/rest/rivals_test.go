@@ -47,7 +47,7 @@ func TestMaskedFieldsCannotBeSearched(t *testing.T) {
 		wantEnvelope(t, f.by("ana", "POST", redrivesPath, body), 403, field)
 	}
 	wantStatus(t, f.by("ana", "GET", "/api/v1/messages?q="+secretCard, ""), 200, `"messages":[]`)
-	// Eve has the grant unmask on another topic: her search finds no messages of this one.
+	// Eve has the grant unmask on another topic: her search finds no messages of the topic of these messages.
 	wantStatus(t, f.by("eve", "GET", "/api/v1/messages?count=exact&payload=$.card.number", ""), 200, `"messages":[]`, `"messages":0`)
 	// Values that other users have searched for are not shown either.
 	wantStatus(t, f.by("root", "POST", redrivesPath, `{"filter":{"payload":["$.card.number=`+secretCard+`"],"header":["Authorization=`+

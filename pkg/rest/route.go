@@ -33,11 +33,11 @@ type handler func(w http.ResponseWriter, r *http.Request) error
 type kind int
 
 const (
-	probe  kind = iota // answered in every phase
-	read               // ends when the client disconnects
-	change             // one step, completed even when the client disconnects
-	work               // long: continues without the client, until the drain stops it
-	stream             // long: ends when the client disconnects, or the drain stops it
+	probe  kind = iota // answered in every phase of the server
+	read               // a read, which ends when the client disconnects
+	change             // a change in one step, which is completed even when the client disconnects
+	work               // a long change, which continues without the client until the drain stops it
+	stream             // a long read, which ends when the client disconnects or the drain stops it
 )
 
 // permission is the permission that a route requires. The zero value refuses every caller, so that a route without a

@@ -139,7 +139,7 @@ func TestSearch_PagesAreTheWholeList(t *testing.T) {
 	for target, want := range map[string]string{"": "543210", "?sort=created_at": "012345", "?sort=last_retry_at": "10", "?topic=orders.*&sort=created_at": "01245"} {
 		f.wantPages(t, target, want)
 	}
-	f = newFixture().open() // messages that were retried in a different order than they arrived
+	f = newFixture().open() // its messages were retried in another order than they arrived
 	for i, minute := range []int{4, 1, 5, 1, 3} {
 		f.memory.Insert(message(sixth(i), at(noon.Add(time.Duration(i)*time.Minute)), func(m *entity.Message) {
 			m.LastRetryAt = noon.Add(time.Duration(minute) * time.Hour)

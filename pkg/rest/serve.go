@@ -43,7 +43,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 const sendBuffer = 256 << 10
 
 func (s *Server) httpServer() *http.Server {
-	errorLog, _ := zap.NewStdLogAt(s.logger, zap.WarnLevel) // fails for unknown levels only
+	errorLog, _ := zap.NewStdLogAt(s.logger, zap.WarnLevel) // fails only for unknown levels
 	return &http.Server{
 		Handler:           s.Handler(),
 		ReadHeaderTimeout: s.cfg.ReadHeaderTimeout,

@@ -16,7 +16,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
-// The phases of a server, in order; it never returns to an earlier one.
+// The phases of a server, in order; a server never returns to an earlier phase.
 const (
 	starting int32 = iota
 	ready
@@ -26,21 +26,21 @@ const (
 // Server answers requests. It is safe for concurrent use.
 type Server struct {
 	cfg       Config
-	store     Store    // nil: probes only
+	store     Store    // nil: the server has no API, only probes
 	db        Database // nil: the store has no database
-	redriver  Redriver // nil: probes only
+	redriver  Redriver // nil: the server has no API, only probes
 	dialects  Dialects
 	masks     Masks
 	derived   DerivedMasks
 	fetcher   Fetcher   // nil: values that are not stored are not available
-	inspector Inspector // nil: the cluster is unknown
-	topics    Topics    // nil: no topic is known to exist or not to exist
+	inspector Inspector // nil: the state of the Kafka cluster is unknown
+	topics    Topics    // nil: it is not known which topics exist
 	targets   Targets   // nil: targets of redirects are not checked
 	origins   Origins
 	signer    *auth.Signer
 	schemas   Schemas // nil: nothing is decoded
 
-	notFound, notAllowed http.Handler // pages for browsers; nil: JSON
+	notFound, notAllowed http.Handler // pages for browsers; nil: browsers get JSON
 
 	logger *zap.Logger
 
@@ -145,7 +145,8 @@ func newServer(cfg Config, checks []Check, registry *prometheus.Registry, logger
 		dialects: noDialects{}, masks: noMasks{}, derived: noMasks{}, origins: allDeclared{},
 	}
 	s.health = newHealth(checks, func() bool { return s.phase.Load() == ready }, logger)
-	// Validate has already reported entries that cannot be read; without valid entries nothing is trusted.
+	// Config.Validate has already reported entries that cannot be read, so errors are ignored here. Entries that cannot
+	// be read are not trusted.
 	hosts, _ := parseHosts(cfg.Hosts)
 	proxies, _ := parseProxies(cfg.TrustedProxies)
 	s.instrumentation = &instrumentation{
@@ -164,7 +165,7 @@ func newServer(cfg Config, checks []Check, registry *prometheus.Registry, logger
 // SetReady opens the API, unless the server already drains.
 func (s *Server) SetReady() { s.phase.CompareAndSwap(starting, ready) }
 
-// Handler returns everything that the server answers.
+// Handler returns the handler of all routes and mounted pages.
 func (s *Server) Handler() http.Handler {
 	a, o := s.authentication, s.instrumentation
 	return o.observe(o.recovered(a.expectedHost(a.sameSite(s.router))))

@@ -214,7 +214,7 @@ func TestMetrics(t *testing.T) {
 		`dlq_http_requests_total{code="404",method="other",route="unmatched"} 1`,
 		`dlq_http_requests_total{code="405",method="DELETE",route="unmatched"} 1`,
 		`dlq_http_request_duration_seconds_count{method="GET",route="/api/v1/dlq/messages/{id}"} 2`,
-		`dlq_http_requests_in_flight 1`, // this request itself
+		`dlq_http_requests_in_flight 1`, // the request in flight is this request itself
 	)
 	wantWithout(t, f.do("GET", "/metrics", ""), "secret-name", "BREW", "/some/where") // clients chose these names
 }
@@ -257,8 +257,8 @@ func TestProbesAlone(t *testing.T) {
 	wantEnvelope(t, f.do("GET", "/api/v1/dlq/orders", ""), 404)
 }
 
-// Over a real connection: the answer to HEAD has no body, an oversized body is
-// refused, and "OPTIONS *" is nothing special.
+// Over a real connection, the answer to HEAD has no body, an oversized body is refused, and "OPTIONS *" is answered
+// like any unknown route.
 func TestServe_Wire(t *testing.T) {
 	t.Parallel()
 	f := newFixture(message(idA)).open()

@@ -100,7 +100,7 @@ func TestTopics_WithoutKafka(t *testing.T) {
 type silentCluster struct{}
 
 func (silentCluster) Inspect(context.Context, []entity.ReplayQuestion) []entity.ReplayHealth {
-	<-time.After(30 * time.Second) // fake time
+	<-time.After(30 * time.Second) // fake time of the synctest bubble
 	return nil
 }
 

@@ -199,7 +199,7 @@ func TestTracing_RequestsWithin(t *testing.T) {
 	}
 }
 
-// The audit trail names a trace that started here, but not one that was not recorded.
+// The audit trail names the trace of a request that started here, but not a trace that was not recorded.
 func TestTracing_AuditTrail(t *testing.T) {
 	t.Parallel()
 	for share := range 2 {

@@ -17,7 +17,7 @@ import (
 type source struct {
 	format entity.Format
 	text   string
-	refs   []reference // those without references first
+	refs   []reference // texts of the references, those without references of their own first
 }
 
 type reference struct{ name, text string }
@@ -38,12 +38,13 @@ func (s source) byName() map[string]string {
 	return all
 }
 
-// compiled is a schema that can be used. It is immutable and safe for concurrent use.
+// compiled is a compiled schema, or a schema with the fault because of which it cannot be used. It is immutable and
+// safe for concurrent use.
 type compiled struct {
 	source
 	id    int
 	guid  string
-	fault error // why the schema cannot be used; nil: it can
+	fault error // the reason why the schema cannot be used; nil: it can be used
 
 	avro  *avro.Schema
 	proto *proto.Schema

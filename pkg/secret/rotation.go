@@ -36,8 +36,9 @@ func (r *Rotation[T]) Accepted() T {
 	return r.accepted
 }
 
-// SignIn reads the secret and calls try with it. It returns after one call when that succeeds, or fails for another
-// reason than the secret; refused decides which. Otherwise it tries, in this order, other secrets than those before:
+// SignIn reads the secret and calls try with it. It returns after one call of try when the call succeeds, or when
+// refused says that the call failed for another reason than the secret. Otherwise it tries these secrets, in this
+// order, and each secret only once:
 //
 //   - the current content of the file, if it has changed meanwhile;
 //   - the last accepted secret: the file may be half written, or newer than the
@@ -46,7 +47,7 @@ func (r *Rotation[T]) Accepted() T {
 //     before: the file may be older than the server's secret. SignIn waits once, and
 //     not again until the file has changed.
 //
-// The error is that of the last try, joined with the one of reading, if any.
+// The error is that of the last call of try, joined with the error of reading the file, if there was one.
 func (r *Rotation[T]) SignIn(ctx context.Context, refused func(error) bool, try func(T) error) (T, error) {
 	var none T
 	a := attempt[T]{r: r, try: try, refused: refused}
@@ -73,7 +74,7 @@ type attempt[T comparable] struct {
 	try     func(T) error
 	refused func(error) bool
 	tried   []T
-	used    T // what was accepted
+	used    T // the secret that the server accepted
 	err     error
 }
 

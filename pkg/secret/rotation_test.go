@@ -59,7 +59,7 @@ func TestRotation(t *testing.T) {
 		name   string
 		before string // accepted before; "": nothing
 		site   site
-		want   string // "": an error
+		want   string // "": SignIn must return an error
 		tries  string
 		took   time.Duration
 		errs   []error
@@ -127,7 +127,7 @@ func TestRotation_FileComesLater(t *testing.T) {
 	})
 }
 
-// A secret that is not replaced must not delay every connection.
+// When a refused secret is not replaced, only the first connection waits for a new secret.
 func TestRotation_WaitsInVainOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -11,8 +11,7 @@ import (
 	"strings"
 )
 
-// masked is what every way of printing a Text gives, also for an empty one: a log must not show whether a secret is
-// set.
+// masked is printed in place of every Text, also of an empty Text: a log must not show whether a secret is set.
 const masked = "***"
 
 // Text is a secret. Printing it by fmt with any verb, by encoding/json, by slog or by zap (as a value or inside a
@@ -29,8 +28,8 @@ func (Text) String() string { return masked }
 // GoString returns "***".
 func (Text) GoString() string { return masked }
 
-// Format writes "***" for every verb. Without it a wrong verb such as %d would print the text inside the error text
-// of fmt.
+// Format writes "***" for every verb. Without this method, a wrong verb such as %d would print the secret inside the
+// error text of fmt.
 func (Text) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, masked) }
 
 // MarshalText returns "***".

@@ -15,8 +15,8 @@ type credentialFiles struct {
 	changed  *prometheus.Desc
 }
 
-// NewCredentialFiles returns a collector of credentials files, by their purpose: whether each can be read and is not
-// empty, and when it was last written. Entries without a path are ignored.
+// NewCredentialFiles returns a collector for files of credentials. For each file, by its purpose, it reports whether
+// the file can be read and is not empty, and when it was last written. Entries without a path are ignored.
 func NewCredentialFiles(paths map[string]string) prometheus.Collector {
 	paths = maps.Clone(paths)
 	maps.DeleteFunc(paths, func(_, path string) bool { return path == "" })

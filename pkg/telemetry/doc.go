@@ -1,4 +1,4 @@
-// Package telemetry provides what programs report about themselves with: a logger, a metrics registry, tracing and
+// Package telemetry provides the means by which programs report their state: a logger, a metrics registry, tracing and
 // the version. Other packages define their own log lines and metrics.
 //
 // The files, in reading order:

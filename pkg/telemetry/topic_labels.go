@@ -12,7 +12,8 @@ const MaxTopicLabels = 1000
 const OtherTopics = "other"
 
 // TopicLabels decides which topics become labels in metrics: those that exist in the cluster, at most MaxTopicLabels.
-// Anyone may write topic names into records, and each label is a time series. It is safe for concurrent use.
+// The number is limited because any producer may write topic names into records, and each label is a time series. It is
+// safe for concurrent use.
 type TopicLabels struct {
 	mu     sync.Mutex
 	exists map[string]bool

@@ -21,8 +21,8 @@ import (
 // batchDelay is the longest time that a span waits for a batch.
 const batchDelay = 2 * time.Second
 
-// spanLimits limit the size of a span. Events are dropped, because libraries put the texts of errors into them, which
-// may quote dead letters.
+// spanLimits limit the size of a span. Events are dropped, because libraries put the texts of errors into events, and
+// these texts may quote dead letters.
 var spanLimits = sdktrace.SpanLimits{
 	AttributeValueLengthLimit:  1024,
 	AttributeCountLimit:        64,
@@ -100,7 +100,8 @@ func (t *Tracing) Stop(ctx context.Context) {
 
 // newSampler decides which traces are recorded. A child span follows its parent, and a trace that its remote sender
 // does not record is not recorded here. A trace that its sender records is recorded here if cfg trusts senders.
-// Otherwise the ratio decides, as for traces that begin here, because any client can write the header.
+// Otherwise the ratio decides, as for traces that begin here, because any client can write the header that asks for
+// recording.
 func newSampler(cfg TracingConfig) sdktrace.Sampler {
 	var options []sdktrace.ParentBasedSamplerOption
 	if !cfg.TrustParent {

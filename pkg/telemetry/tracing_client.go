@@ -28,11 +28,11 @@ const (
 )
 
 // tracingClient sends requests to the collector, with the headers that the file holds at that time. No text of an
-// answer becomes part of an error, because it may repeat the headers.
+// answer becomes part of an error, because the collector may repeat the headers in its answer.
 type tracingClient struct {
 	headersFile string
 	transport   http.RoundTripper
-	rejected    atomic.Int64 // see rejectedSpans
+	rejected    atomic.Int64 // spans that the collector rejected; see rejectedSpans
 }
 
 func newTracingClient(cfg TracingConfig) (*tracingClient, error) {
@@ -58,7 +58,7 @@ func newTracingClient(cfg TracingConfig) (*tracingClient, error) {
 	return c, err
 }
 
-// options sets every option that the library would otherwise read from environment variables.
+// options sets every option of the library, because the library would read missing options from environment variables.
 func (c *tracingClient) options(cfg TracingConfig) []otlptracehttp.Option {
 	endpoint, _ := url.Parse(cfg.Endpoint) // Validate has checked it
 	if endpoint.Path == "" || endpoint.Path == "/" {
@@ -67,7 +67,7 @@ func (c *tracingClient) options(cfg TracingConfig) []otlptracehttp.Option {
 	return []otlptracehttp.Option{
 		otlptracehttp.WithEndpointURL(endpoint.String()),
 		otlptracehttp.WithHeaders(nil),
-		otlptracehttp.WithTLSClientConfig(nil), // the HTTP client has its own
+		otlptracehttp.WithTLSClientConfig(nil), // the HTTP client has a TLS configuration of its own
 		otlptracehttp.WithEncoding(otlptracehttp.EncodingProtobuf),
 		otlptracehttp.WithTimeout(cfg.Timeout),
 		otlptracehttp.WithCompression(otlptracehttp.GzipCompression),
@@ -113,14 +113,15 @@ type temporaryError struct {
 // Unwrap returns the error itself.
 func (e *temporaryError) Unwrap() error { return e.error }
 
-// Temporary is called by the library before it tries again. An untrusted certificate stays untrusted.
+// Temporary is called by the library before it tries again. It returns false for an untrusted certificate, because
+// another try cannot change that.
 func (e *temporaryError) Temporary() bool {
 	var certificate *tls.CertificateVerificationError
 	return e.ctx.Err() == nil && !errors.As(e.error, &certificate)
 }
 
-// statusOnly removes everything from an answer but its status and Retry-After. Without a Location no redirect is
-// followed.
+// statusOnly removes everything from an answer but its status and Retry-After. Without the header Location, the client
+// cannot follow a redirect.
 func (c *tracingClient) statusOnly(answer *http.Response) *http.Response {
 	body, _ := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
 	_ = answer.Body.Close()

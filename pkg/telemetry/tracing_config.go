@@ -18,8 +18,8 @@ type TracingConfig struct {
 	SampleRatio float64 `mapstructure:"sample_ratio"`
 	// TrustParent records every trace that its sender records, whatever SampleRatio.
 	TrustParent bool `mapstructure:"trust_parent"`
-	// Queue is how many spans may wait for the collector; further ones are dropped. A span with links to other
-	// traces counts as several: one with 16 links counts as three, because every eight links add one.
+	// Queue is how many spans may wait for the collector; further spans are dropped. Every eight links to other traces
+	// count as one more span, so a span with 16 links counts as three.
 	Queue int `mapstructure:"queue"`
 	// Timeout limits one export, including retries.
 	Timeout time.Duration `mapstructure:"timeout"`

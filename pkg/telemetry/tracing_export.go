@@ -65,13 +65,13 @@ func (l *spanLimiter) release(spans []sdktrace.ReadOnlySpan) {
 // the whole process.
 type countedExporter struct {
 	sdktrace.SpanExporter
-	rejected func() int64 // spans that the collector rejected from the last export
+	rejected func() int64 // returns how many spans the collector rejected from the last export
 	limiter  *spanLimiter
 	counts   spanCounts
 	log      *zap.Logger
 
 	logged time.Time // time of the last line; exports run one after the other
-	lost   int       // spans since then
+	lost   int       // spans that were lost since the last line
 }
 
 // ExportSpans implements sdktrace.SpanExporter. It returns no error.

@@ -84,8 +84,8 @@ func (b bench) want(t *testing.T, exported, failed, dropped float64) {
 	}
 }
 
-// With a hanging collector, as many spans wait as the queue may hold, including those being sent; making more of them
-// neither blocks nor keeps them.
+// With a hanging collector, as many spans wait as the queue may hold, including those that are being sent; a further
+// span does not block the caller and is not kept.
 func TestTracing_QueueIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -100,13 +100,13 @@ func TestTracing_QueueIsBounded(t *testing.T) {
 		to.answer <- nil
 		synctest.Wait()
 		b.want(t, tracingBatch, 0, 4000)
-		b.make(2000) // there is room for as many as were sent
+		b.make(2000) // the queue has space again for as many spans as were sent
 		synctest.Wait()
 		b.want(t, tracingBatch, 0, 4000+2000-tracingBatch)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		b.Stop(ctx)
-		b.make(3) // makes none
+		b.make(3) // makes no span
 		b.want(t, tracingBatch, 0, 4000+2000-tracingBatch)
 		<-time.After(time.Hour) // until every export has timed out
 		b.want(t, tracingBatch, 1000, 4000+2000-tracingBatch)
@@ -129,7 +129,7 @@ func TestTracing_QueueIsBoundedInLinks(t *testing.T) {
 		to.answer <- nil
 		synctest.Wait()
 		b.want(t, kept, 0, 2048-kept)
-		b.make(2048) // there is room for all of them again
+		b.make(2048) // the queue has space for all of them again
 		b.want(t, kept, 0, 2048-kept)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -235,7 +235,7 @@ func TestTracing_FailuresAreCountedAndSaidOnceAMinute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := tracing(t, newHanging(), func(c *TracingConfig) { c.Timeout = time.Second })
-		for range 40 { // of 3 seconds each: the delay of a batch, and its timeout
+		for range 40 { // each export takes 3 seconds: the delay of a batch, and its timeout
 			b.make(1)
 			<-time.After(3 * time.Second)
 		}
@@ -270,8 +270,8 @@ func TestTracing_Ratio(t *testing.T) {
 	}
 }
 
-// Senders choose trace ids, and must not choose thereby which traces are recorded. A sampler that compares the id
-// with the ratio would record this id at every ratio.
+// Senders choose the ids of traces, but the choice of an id must not decide whether a trace is recorded. A sampler that
+// compares the id with the ratio would record this id at every ratio.
 func TestTracing_RatioIsNotTheSendersToChoose(t *testing.T) {
 	t.Parallel()
 	to := tracetest.NewInMemoryExporter()
@@ -367,7 +367,7 @@ func TestTracing_TakenInPart(t *testing.T) {
 	}
 }
 
-// No text of a collector's answer is logged, whatever its form: it may repeat the headers.
+// No text of a collector's answer is logged, whatever form the answer has, because it may repeat the headers.
 func TestTracing_AnswersWithSecrets(t *testing.T) {
 	t.Parallel()
 	partly, err := proto.Marshal(&collectorpb.ExportTraceServiceResponse{

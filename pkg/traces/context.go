@@ -22,9 +22,9 @@ type header = struct {
 	Value []byte
 }
 
-// FromHeaders returns the trace context in a record's headers: that of the last traceparent, which the last sender
-// wrote. It is invalid when there is none, or an ill-formed one. It ignores tracestate, which may be as large as the
-// record, while spans with links to hundreds of records wait in memory.
+// FromHeaders returns the trace context in a record's headers. Of several traceparent headers it uses the last, because
+// the last sender wrote it. It is invalid when there is none, or an ill-formed one. It ignores tracestate, which may be
+// as large as the record, while spans with links to hundreds of records wait in memory.
 func FromHeaders[H ~header](headers []H) trace.SpanContext {
 	var value []byte
 	for i := range headers {
@@ -43,7 +43,7 @@ func Parse(traceparent string) trace.SpanContext {
 	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), carrier(traceparent)))
 }
 
-// carrier gives the propagator a traceparent without a tracestate.
+// carrier gives a traceparent, and no tracestate, to OpenTelemetry's propagator.
 type carrier string
 
 // Get implements propagation.TextMapCarrier.

@@ -13,8 +13,8 @@ const maxTries = 3
 // Tries is the number of tries, set when there was more than one.
 const Tries = attribute.Key("dlq.tries")
 
-// Quiet returns ctx in the same trace without recording: spans that begin in it are dropped. If ctx is not recorded,
-// Quiet returns ctx itself.
+// Quiet returns a context of the same trace in which spans are not recorded. If ctx is not recorded, Quiet returns ctx
+// itself.
 func Quiet(ctx context.Context) context.Context {
 	at := trace.SpanContextFromContext(ctx)
 	if !at.IsSampled() {

@@ -31,7 +31,8 @@ func Start(ctx context.Context, tracer trace.Tracer, name string, options ...tra
 	return tracer.Start(ctx, name, options...) //nolint:spancheck // ends where the work does, not where it begins
 }
 
-// In returns ctx with span, even if span is not recorded, so that no child of it is recorded. It ignores nil and None.
+// In returns ctx with span. A span that is not recorded is put into ctx too, so that its children are not recorded
+// either. It ignores nil and None.
 func In(ctx context.Context, span trace.Span) context.Context {
 	if span == nil || !span.SpanContext().IsValid() {
 		return ctx
@@ -42,7 +43,7 @@ func In(ctx context.Context, span trace.Span) context.Context {
 // Attempts is the number of attempts with a result.
 const Attempts = attribute.Key("dlq.attempts")
 
-// NotDone is the error of a span whose work was not finished and will be repeated.
+// NotDone is the error of a span whose work was not finished, but will be done again later.
 const NotDone = "not_done"
 
 // Fail records that there was an error, without its text, which may quote a server; nil records nothing. why becomes

@@ -9,8 +9,8 @@ import (
 // continues on the next lines in the same column, or takes whole lines above the key.
 type comments struct {
 	of       map[string]string // comment by key or section
-	more     map[string]string // lines above, by key
-	sections []string          // in the order of the file
+	more     map[string]string // the comment lines above a key, by key
+	sections []string          // keys of the sections, in the order of the file
 }
 
 // keyLine matches a key, its value, and a comment. No value in the reference file contains #.

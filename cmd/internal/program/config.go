@@ -29,8 +29,8 @@ type Config struct {
 	App      App                 `mapstructure:"app"`
 	Log      telemetry.LogConfig `mapstructure:"log"`
 	Server   rest.Config         `mapstructure:"server"`
-	Database *postgres.Config    `mapstructure:"database"` // nil: in memory
-	Kafka    *Kafka              `mapstructure:"kafka"`    // see HasKafka
+	Database *postgres.Config    `mapstructure:"database"` // nil: the store is in memory
+	Kafka    *Kafka              `mapstructure:"kafka"`    // HasKafka reports whether it names brokers
 	Ingest   ingest.Config       `mapstructure:"ingest"`
 	Redrive  redrive.Config      `mapstructure:"redrive"`
 	Archive  archive.Config      `mapstructure:"archive"`

@@ -11,8 +11,8 @@ const (
 	// program's time.
 	collectAt = 400
 
-	// memoryLimit is the runtime's soft memory limit in bytes: near it, the runtime collects more often. It does not limit
-	// live memory; the budgets for buffered records limit that.
+	// memoryLimit is the runtime's soft memory limit in bytes: near it, the runtime collects more often. It does not
+	// limit live memory; the budgets for buffered records limit that.
 	memoryLimit = 96 << 20
 )
 

@@ -47,8 +47,8 @@ func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", ";
 // CommandLine holds the options of every program.
 type CommandLine struct {
 	Flags *pflag.FlagSet
-	Path  string   // of the configuration file
-	Args  []string // after the flags
+	Path  string   // path of the configuration file
+	Args  []string // arguments after the flags
 
 	profile string // a file for the CPU profile; "" for none
 	version bool
@@ -105,7 +105,7 @@ type Base struct {
 	Config   Config
 	Log      *zap.Logger
 	Registry *prometheus.Registry
-	Tracing  *telemetry.Tracing // nil: none
+	Tracing  *telemetry.Tracing // nil: no spans are recorded
 
 	end *endTime // when the program must have stopped
 }

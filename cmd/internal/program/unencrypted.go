@@ -15,7 +15,7 @@ func (c Config) unencrypted() (warnings []string) {
 	warn := func(key, value string) {
 		warnings = append(warnings, fmt.Sprintf("app.environment is production and %s is %s: data can be read and changed in transit", key, value))
 	}
-	// A host that is a path is a socket on this machine, which needs no encryption.
+	// When the host is a path, the connection is a socket on this machine, which needs no encryption.
 	if c.Database != nil && c.Database.SSLMode == "disable" && !strings.HasPrefix(c.Database.Host, "/") {
 		warn("database.ssl_mode", c.Database.SSLMode)
 	}

@@ -83,7 +83,7 @@ func problems(tree filesys.FileSystem, dir string) string {
 	return strings.Join(Problems(set), "\n")
 }
 
-// A digest always names the same image. A full version does so only in a registry with immutable
+// A digest always names the same image. A full version always names the same image only in a registry with immutable
 // tags.
 func TestPinned(t *testing.T) {
 	t.Parallel()

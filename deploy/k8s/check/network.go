@@ -65,8 +65,8 @@ func metricsPort(set *Set, pod Pod) string {
 	return "8080"
 }
 
-// Reach returns where the pod may connect to, and from where others may connect to it, under all
-// policies. A direction without a policy means everywhere.
+// Reach returns the peers to which the pod may connect, and the peers that may connect to the pod, under all policies.
+// A direction without a policy means everywhere.
 func Reach(set *Set, pod Pod) (egress, ingress []string) {
 	var restricted []networkingv1.PolicyType
 	for _, policy := range All[*networkingv1.NetworkPolicy](set) {

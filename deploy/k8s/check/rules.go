@@ -148,8 +148,8 @@ var kedaMechanisms = map[string]string{
 	"": "", "PLAIN": "plaintext", "SCRAM-SHA-256": "scram_sha256", "SCRAM-SHA-512": "scram_sha512",
 }
 
-// scalers reports a ScaledObject whose brokers, consumer group or authentication differ from those
-// of the program that it scales: it would measure no lag, or that of another consumer group.
+// scalers reports a ScaledObject whose brokers, consumer group or authentication differ from those of the program that
+// it scales: such a ScaledObject would measure no lag, or the lag of another consumer group.
 func scalers(set *Set) (problems []string) {
 	for _, scaler := range All[*unstructured.Unstructured](set) {
 		target, _, _ := unstructured.NestedString(scaler.Object, "spec", "scaleTargetRef", "name")

@@ -56,7 +56,7 @@ func (i installation) ensure(ctx context.Context) (string, error) {
 	return dir, i.installInto(ctx, dir)
 }
 
-// installInto builds the folder under another name: and renames it at the end, so that a folder named dir is always
+// installInto builds the folder under another name and renames it at the end, so that a folder named dir is always
 // complete.
 func (i installation) installInto(ctx context.Context, dir string) error {
 	building := dir + ".building"

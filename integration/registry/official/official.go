@@ -1,6 +1,6 @@
-// Package official runs the official encoders and decoders of the schema registry's clients for
-// Python and Node as child processes. Python and Node install the clients into a cache when they
-// are not there, with pinned versions.
+// Package official runs the official encoders and decoders of the schema registry's clients for Python and Node as
+// child processes. The functions Python and Node install the clients, in pinned versions, into a cache when the cache
+// does not have them.
 package official
 
 import (

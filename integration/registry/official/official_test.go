@@ -146,7 +146,8 @@ func TestPython(t *testing.T) {
 	}
 }
 
-// roundTrip encodes and decodes every sample. The decoder has caches of its own.
+// roundTrip encodes and decodes every sample. The decoder runs in another process than the encoder, so it does not
+// share the encoder's caches.
 func roundTrip(t *testing.T, python *PythonClient, part, framing string) {
 	_, to := connect(t)
 	var questions []EncodeRequest
@@ -244,7 +245,7 @@ var nodeSamples = []sample{
 	{name: "json", format: JSON, schema: orderJSON, references: []Reference{{"money.json", "money-json", moneyJSON}}, value: `{"id":5,"total":{"cents":5}}`, want: `{"id":5,"total":{"cents":5}}`},
 }
 
-// A request that a client refuses does not end the others.
+// When a client refuses one request, it still answers the other requests.
 func TestRefusedRequests(t *testing.T) {
 	t.Parallel()
 	_, to := connect(t)

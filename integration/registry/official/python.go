@@ -45,8 +45,8 @@ func Python(ctx context.Context) (*PythonClient, error) {
 	return &PythonClient{program: pythonProgram(python, dir)}, nil
 }
 
-// installPython installs into a virtual environment. Some systems have python3 without venv or
-// without ensurepip; there the packages go into a folder.
+// installPython installs into a virtual environment. Some systems have python3 without venv or without ensurepip; on
+// these systems the packages are installed into a plain folder.
 func installPython(ctx context.Context, python, dir string) error {
 	venvErr := installer(ctx, dir, python, "-m", "venv", venvFolder)
 	if venvErr == nil {

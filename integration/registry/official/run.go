@@ -20,8 +20,8 @@ type program struct {
 	env     []string
 }
 
-// ask runs the program, gives it the requests and returns its answers, one for each. The program
-// ends with its input, so it does not outlive this process.
+// ask runs the program, gives it the requests and returns its answers, one for each. The program ends when its input
+// ends, so it does not outlive this process.
 func ask[Q, A any](ctx context.Context, p program, requests []Q) ([]A, error) {
 	var in, out, problems bytes.Buffer
 	encoder := json.NewEncoder(&in) // one line for each request

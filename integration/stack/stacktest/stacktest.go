@@ -60,7 +60,7 @@ func Main(m interface{ Run() int }) {
 func (s *shared) get(t testing.TB) *stack.Stack {
 	t.Helper()
 	s.start.Do(func() {
-		// Not the test's context: the server outlives the first test.
+		// The test's own context would end the server too early: the server is used by later tests too.
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		s.stack, s.err = stack.Start(ctx, s.opts)

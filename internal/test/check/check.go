@@ -115,7 +115,7 @@ func Says(t testing.TB, err error, text, what string, args ...any) {
 	}
 }
 
-// Each returns the value of of for each element of list.
+// Each calls the function of with each element of list, and returns the results.
 func Each[E, V any](list []E, of func(E) V) []V {
 	var values []V
 	for _, e := range list {
@@ -124,7 +124,8 @@ func Each[E, V any](list []E, of func(E) V) []V {
 	return values
 }
 
-// FirstDifference returns the first index at which a and b differ; the length of the shorter one when it begins the other.
+// FirstDifference returns the first index at which a and b differ. If one list is the beginning of the other, this is
+// the length of the shorter list.
 func FirstDifference[T comparable](a, b []T) int {
 	for i := range min(len(a), len(b)) {
 		if a[i] != b[i] {

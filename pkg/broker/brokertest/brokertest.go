@@ -57,13 +57,13 @@ func Seal(b []byte) []byte {
 
 // Record is a record that can be written without being completely in memory.
 type Record struct {
-	Delta   int64 // of the offset
+	Delta   int64 // offset relative to the first offset of the batch
 	Key     []byte
-	Value   int64 // bytes of it, -1 for null
+	Value   int64 // size in bytes, -1 for null
 	Fill    byte
 	Headers int64
 	Name    string
-	Text    []byte // of each header; nil for null
+	Text    []byte // value of each header; nil for null
 }
 
 // Write writes the record in format 2.

@@ -16,7 +16,7 @@ type Config struct {
 	ClaimExpiry    time.Duration // how long an attempt owns its message
 	SettleInterval time.Duration // time between two turns of the settler
 	StuckAfter     time.Duration // how long a message may be RETRYING before it is reported
-	Backoff        wait.Backoff  // until the next automatic attempt on a message that failed
+	Backoff        wait.Backoff  // pause until the next automatic attempt on a message that failed
 }
 
 // SendWindow returns the maximum age of a claim at which its record may be sent.
@@ -52,8 +52,9 @@ type Publisher interface {
 	// under way is completed.
 	Publish(ctx context.Context, batch []entity.Outgoing) []entity.Delivery
 
-	// FindMany reads target partitions for the records of earlier claims: Acknowledged if the record is there, GivenBack
-	// if not, InDoubt with class UNKNOWN if reading cannot decide, InDoubt with another class if it was unreadable now.
+	// FindMany reads target partitions for the records of earlier claims. The result of a claim is Acknowledged if its
+	// record is there, and GivenBack if it is not. It is InDoubt with class UNKNOWN if reading cannot decide, and
+	// InDoubt with another class if the partition cannot be read now.
 	FindMany(ctx context.Context, claims []entity.Claim) []entity.Delivery
 }
 

@@ -72,8 +72,9 @@ func (b Batch) within(ctx context.Context) context.Context { return traces.In(ct
 type ClaimOptions struct {
 	Cause     entity.AuditInfo
 	RedriveID uuid.UUID // uuid.Nil for none
-	single    bool      // an operator waits for this message: audit the claim, and wait for a locked row
-	takeOver  bool      // also claim a message from an attempt that cannot be settled
+	// An operator waits for this message: the claim is audited, and waits for a locked row.
+	single   bool
+	takeOver bool // also claim a message from an attempt that cannot be settled
 }
 
 // Claim claims the planned messages and returns those that it got, in their order.

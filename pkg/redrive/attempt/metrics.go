@@ -16,7 +16,7 @@ type metrics struct {
 	sends      *prometheus.CounterVec
 	inflight   prometheus.Gauge
 	duration   prometheus.Histogram
-	lag        *prometheus.HistogramVec // labelled by initiator
+	lag        *prometheus.HistogramVec // labelled by the initiator of the attempt
 	retryCount prometheus.Histogram
 	dead       prometheus.Counter
 	stuck      prometheus.Gauge

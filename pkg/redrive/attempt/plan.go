@@ -21,7 +21,7 @@ func everyOriginDeclared(context.Context) (func(*entity.Message) entity.OriginSt
 	return func(*entity.Message) entity.OriginStanding { return declared }, nil
 }
 
-// Redirects returns the targets of those of the topics that are redirected.
+// Redirects returns the targets of redirects, by topic, for those of topics that are redirected.
 type Redirects func(ctx context.Context, topics []string) (map[string]string, error)
 
 // SkippedNotPermitted is the reason for which a redrive skips a message whose original topic is not declared when the

@@ -35,7 +35,7 @@ type Retrier struct {
 //   - *entity.NotFoundError,
 //   - *entity.NotRetryableError or *entity.ClaimedError: the state forbids it,
 //     or another attempt has it,
-//   - *entity.RefusedError: it cannot go where it came from; nothing changed,
+//   - *entity.RefusedError: the record cannot be sent to its target; nothing changed,
 //   - *entity.PublishError: the attempt was made and did not succeed, or
 //   - of kind entity.ErrUnavailable: the store, or before anything was sent the
 //     broker, could not be reached.

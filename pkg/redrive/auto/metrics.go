@@ -29,7 +29,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	}
 }
 
-// spanAuto is the name of the span of a batch. It begins a new trace, because no caller waits for it.
+// spanAuto is the name of the span of a batch. The span begins a new trace, because no caller waits for the batch.
 const spanAuto = "automatic retry"
 
 // startSpan begins the span of an automatic batch.

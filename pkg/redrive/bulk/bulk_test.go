@@ -139,7 +139,7 @@ func TestPauseResumeCancel(t *testing.T) {
 		r := b.begin()
 		elapse(5 * time.Second)
 		check.Must(b.Pause(ctx, r.ID, alice))(b)
-		elapse(10 * time.Second) // attempts under way end
+		elapse(10 * time.Second) // lets attempts under way end
 		before := b.wantRedrive(r.ID, entity.RedrivePaused, "").Counts
 		check.True(b, before.Succeeded > 0 && before.Waiting > 0, "paused with %+v, want some sent and some waiting", before)
 		elapse(time.Hour)

@@ -13,7 +13,7 @@ func TestCanaryDecides(t *testing.T) {
 	t.Parallel()
 	const wait = time.Minute
 	type look struct {
-		after time.Duration // since the first call
+		after time.Duration // time since the first call of decide
 		items []entity.RedriveItem
 		pass  bool
 		why   string // expected part of it; "" while undecided

@@ -76,7 +76,7 @@ func (s *items) skipMissing(ids []uuid.UUID, loaded []entity.Message) {
 	s.skipOthers(ids, there, repository.SkippedGone)
 }
 
-// skipOthers skips those of ids that are not in some.
+// skipOthers skips the messages of ids that are not in the set some.
 func (s *items) skipOthers(ids []uuid.UUID, some map[uuid.UUID]bool, reason string) {
 	for _, id := range ids {
 		if !some[id] {

@@ -39,7 +39,8 @@ func isBehind(first map[recordKey]int, key recordKey, number int) bool {
 	return known && n < number
 }
 
-// wave returns the planned messages that may be sent now and those for later waves, and skips blocked ones.
+// wave returns the planned messages that may be sent now, and the messages for later waves. It skips the messages of
+// blocked keys.
 func (k *keyOrder) wave(planned []entity.Outgoing, items *items) (now, later []entity.Outgoing) {
 	if k == nil {
 		return planned, nil

@@ -38,7 +38,7 @@ var (
 // may share one store.
 type Redrives struct {
 	deps     *dependencies
-	moves    *prometheus.CounterVec // by action and new state
+	moves    *prometheus.CounterVec // labelled by action and new state
 	changed  wait.Broadcast         // notified when some redrive may have changed
 	draining atomic.Bool
 }

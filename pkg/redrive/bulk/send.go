@@ -18,7 +18,8 @@ var (
 	errLeaseOver       = errors.New("leases were not renewed for too long; others may have taken them over")
 )
 
-// sendPart claims a part, sends it in its turn, and stores the results while the next part is already being sent.
+// sendPart claims a part, sends it after the parts before it have been sent, and stores its results while the next part
+// is already being sent.
 func (p *pass) sendPart(ctx context.Context, next part) {
 	defer next.lease.release()
 	ctx = next.lease.span.within(ctx)

@@ -14,7 +14,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/traces"
 )
 
-// spanBatch is the name of the span of a batch. It begins a new trace, because no caller waits for it.
+// spanBatch is the name of the span of a batch. The span begins a new trace, because no caller waits for the batch.
 const spanBatch = "redrive batch"
 
 // Errors of the span, in addition to traces.NotDone.

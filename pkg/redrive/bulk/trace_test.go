@@ -99,7 +99,7 @@ func TestWithTracing(t *testing.T) {
 		stop()
 		check.True(b, asked >= 1000 && recorded == 3, "%d of %d looks are recorded, want 3 of thousands", recorded, asked)
 		tracestest.WantAttributes(b, spans.Only(b, spanBatch).Attributes(), map[attribute.Key]string{traces.Tries: fmt.Sprint(asked)})
-		if got := len(spans.Ended()); got != 2 { // that of the batch, and that of the settler's first failure
+		if got := len(spans.Ended()); got != 2 { // spans of the batch and of the settler's first failure
 			b.Errorf("got the spans %q, want two", spans.Names())
 		}
 	}))

@@ -23,7 +23,7 @@ import (
 // groups is a Kafka that only returns the committed offsets of consumer groups.
 type groups struct {
 	mu        sync.Mutex
-	committed map[string][]repository.Committed // by consumer group
+	committed map[string][]repository.Committed // committed offsets, by consumer group
 	asked     map[string]int
 	err       map[string]error
 }

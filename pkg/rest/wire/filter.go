@@ -122,7 +122,7 @@ func IsSpaceOrQuote(c rune) bool {
 type Count struct {
 	Messages int64 `json:"messages"`
 	Exact    bool  `json:"exact"`
-	AtLeast  bool  `json:"at_least,omitempty"` // there may be more
+	AtLeast  bool  `json:"at_least,omitempty"` // there may be more matches than Messages
 }
 
 // SearchPage is the end of a page of matches.

@@ -11,7 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/payload"
 )
 
-// History is what happened to a message and to its ancestors.
+// History has the attempts on a message and the changes of the message, and those of its ancestors.
 type History struct {
 	ID uuid.UUID `json:"id"`
 	Past

@@ -48,7 +48,8 @@ type Redrive struct {
 	SearchedUntil **string `json:"searched_until,omitempty"`
 }
 
-// Selection shows the selection. Ids are left out: there may be ten thousand, and the items have them.
+// Selection shows the selection. Ids are left out, because there may be ten thousand; the list of the redrive's items
+// has them.
 type Selection struct {
 	By     string  `json:"by"` // "ids" or "filter"
 	Filter *Filter `json:"filter"`
@@ -205,8 +206,9 @@ type Preview struct {
 	Groups   []PreviewGroup       `json:"groups"`
 	Samples  []PatchSample        `json:"samples"`
 
-	// The number of messages that the patch was applied to, of those that it does not fit, whether these are all
-	// messages of the selection, and the most common reasons.
+	// PatchChecked is the number of messages that the patch was applied to, and PatchFailed how many of these it does
+	// not fit. PatchComplete says whether these are all messages of the selection. PatchFailures has the most common
+	// reasons.
 	PatchChecked  int            `json:"patch_checked"`
 	PatchFailed   int            `json:"patch_failed"`
 	PatchComplete bool           `json:"patch_complete"`
@@ -216,7 +218,8 @@ type Preview struct {
 	SearchedUntil *string   `json:"searched_until"`
 }
 
-// PatchFailure is a reason why a patch does not fit, with the number of messages and one of them.
+// PatchFailure is a reason why a patch does not fit, with the number of messages that have it and the id of one of
+// them.
 type PatchFailure struct {
 	Reason   string    `json:"reason"`
 	Messages int       `json:"messages"`
@@ -242,7 +245,8 @@ func NewOverlap(o entity.Overlap) Overlap {
 	return Overlap{o.ID, o.Action, o.State, OrNull(o.Actor), Stamp(o.CreatedAt), o.Messages}
 }
 
-// ReturnedError is an error group, or none, with the number of messages that came back with it.
+// ReturnedError has the number of messages that came back with the error of an error group, or with an error without a
+// group.
 type ReturnedError struct {
 	GroupID  *uuid.UUID `json:"group_id"`
 	Class    *string    `json:"class"`
@@ -287,8 +291,8 @@ type PatchSample struct {
 	Reason    *string         `json:"reason"`
 }
 
-// PreviewGroup counts the messages of one topic with the same result. TargetMissing: they cannot be sent because the
-// topic to which they would go does not exist.
+// PreviewGroup counts the messages of one topic with the same result. TargetMissing means that they cannot be sent
+// because the topic to which they would be sent does not exist.
 type PreviewGroup struct {
 	Topic         *string `json:"topic"`
 	Messages      int     `json:"messages"`

@@ -311,7 +311,7 @@ type Activity struct {
 	CountedUntil *string         `json:"counted_until"`
 }
 
-// ArrivalsPoint counts the arrivals of one step, and those of them that came back after a retry.
+// ArrivalsPoint has the number of arrivals of one step, and how many of these messages came back after a retry.
 type ArrivalsPoint struct {
 	At       *string `json:"at"`
 	Arrived  int64   `json:"arrived"`

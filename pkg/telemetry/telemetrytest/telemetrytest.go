@@ -10,7 +10,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// Want checks the value of a counter or gauge.
+// Want fails the test unless a counter or gauge has the wanted value.
 func Want(t testing.TB, what string, metric prometheus.Collector, want float64) {
 	t.Helper()
 	if got := testutil.ToFloat64(metric); got != want {

@@ -19,8 +19,8 @@ type Spans struct {
 	recorder *tracetest.SpanRecorder
 }
 
-// Record returns a provider that samples every trace that begins with it, and follows the sender's decision for
-// others.
+// Record returns a provider that records every trace that begins with it. Of other traces, it records those that their
+// sender records.
 func Record() *Spans { return RecordSampled(sdktrace.ParentBased(sdktrace.AlwaysSample())) }
 
 // RecordSampled returns a provider with a sampler. Like the programs' provider it drops events; it has no other

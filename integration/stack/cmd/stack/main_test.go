@@ -51,7 +51,7 @@ func TestCommand(t *testing.T) {
 
 func TestSignalsReachTheCommand(t *testing.T) {
 	existing(t)
-	// The command sends the signal itself, once it can handle it.
+	// The command itself sends the signal to stack, as soon as it can handle the signal that stack forwards.
 	const script = `trap 'echo got it; exit 3' TERM; kill -TERM "$STACK_PID"; while :; do read -r _ || sleep 0.05; done`
 	t.Setenv("STACK_PID", strconv.Itoa(os.Getpid()))
 	var stdout, stderr bytes.Buffer

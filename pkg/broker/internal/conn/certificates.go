@@ -64,8 +64,8 @@ func (c *certificates) load(address string) (*tls.Config, error) {
 	return cfg, nil
 }
 
-// orLast calls read and stores the result in last; after a failure the last result stays valid. The error means that
-// there is none.
+// orLast calls read and stores the result in last; after a failure the last result stays valid. It returns an error
+// only when there is no result yet.
 func orLast[T any](last **T, read func() (*T, error)) error {
 	now, err := read()
 	if err == nil {
@@ -82,7 +82,7 @@ func readPair(certFile, keyFile string) (*tls.Certificate, error) {
 	return &pair, err
 }
 
-// readAuthorities refuses a file that ends within a certificate, because the missing one may be needed.
+// readAuthorities refuses a file that ends within a certificate, because the certificate that is cut off may be needed.
 func readAuthorities(path string) (*x509.CertPool, error) {
 	rest, err := os.ReadFile(path)
 	if err != nil {

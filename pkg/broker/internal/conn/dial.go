@@ -32,8 +32,8 @@ func newDialer(cfg Config, tcp DialFunc, userChanged func()) dialer {
 	}
 }
 
-// dial returns a function that opens a connection, secures it and signs in, and lets prepare set socket options
-// first. Certificates and secrets are read for each connection: they rotate without a restart.
+// dial returns a function that opens a connection, secures it and signs in, and lets prepare set socket options first.
+// Certificates and secrets are read for each connection, so they can be replaced without a restart.
 func (d *dialer) dial(prepare func(net.Conn)) DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		open := func() (net.Conn, error) { return d.open(ctx, network, address, prepare) }

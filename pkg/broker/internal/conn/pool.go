@@ -26,7 +26,8 @@ import (
 const AnyBroker = -1
 
 const (
-	// brokersTTL is how long a new broker or address may stay unknown: short, because the request is small.
+	// brokersTTL is how long a new broker or address may stay unknown. It can be short, because the request for the
+	// brokers is small.
 	brokersTTL = 2 * time.Second
 
 	// RequestTimeout is the usual time limit of a request.
@@ -90,7 +91,8 @@ func (p *Pool) Client() *kafka.Client {
 	return &kafka.Client{Addr: kafka.TCP(p.Brokers()...), Transport: p.transport}
 }
 
-// Dialer returns kafka-go's dialer for connections that do not belong to the pool, as consumer groups have them.
+// Dialer returns kafka-go's dialer for connections that do not belong to the pool. Consumer groups use such
+// connections.
 func (p *Pool) Dialer() *kafka.Dialer {
 	return &kafka.Dialer{ClientID: protocol.ClientID, DialFunc: p.dialer.dial(keepAsIs), Timeout: dialTimeout}
 }
@@ -107,7 +109,8 @@ func (p *Pool) followUser() {
 }
 
 // call runs an exchange through kafka-go's transport on a chosen broker. Its state decides the race between a
-// connection that starts to write and a caller that stops waiting: exactly one of them wins.
+// connection that starts to write and a caller that stops waiting: either the connection sends the request, or the
+// caller stops waiting and the request is never sent.
 type call struct {
 	key      kafkaprotocol.ApiKey
 	broker   int32
@@ -169,7 +172,8 @@ func WasSent(err error) bool {
 	return errors.As(err, &sent)
 }
 
-// Send sends a request to a broker once, for at most timeout. Unless WasSent(err), no byte of the request leaves.
+// Send sends a request to a broker once, for at most timeout. After an error for which WasSent returns false, no byte
+// of the request was sent or will be sent.
 func Send[T any](ctx context.Context, p *Pool, broker int32, timeout time.Duration, req protocol.Request[T]) (T, error) {
 	var none T
 	if err := p.Closed(); err != nil {
@@ -177,7 +181,7 @@ func Send[T any](ctx context.Context, p *Pool, broker int32, timeout time.Durati
 	}
 	p.followUser()
 	caller := ctx
-	// Only a deadline ends the work of the connection, so one is always set.
+	// A connection stops its work on a request only at a deadline, so one is always set.
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	request := &call{key: req.Key, broker: broker, exchange: func(rw io.ReadWriter, v protocol.Versions) (any, error) {
@@ -194,8 +198,8 @@ func Send[T any](ctx context.Context, p *Pool, broker int32, timeout time.Durati
 	return res.(answer).value.(T), nil
 }
 
-// CallerError adds the end of the caller's context to the last failure, because a connection's deadline error does not
-// name it.
+// CallerError adds the reason why the caller's context ended to the last failure, because the error of a connection's
+// deadline does not name that reason.
 func CallerError(caller context.Context, err error) error {
 	if caller.Err() != nil && !errors.Is(err, caller.Err()) {
 		return fmt.Errorf("%w: %w", err, caller.Err())

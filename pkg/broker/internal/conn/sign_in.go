@@ -153,8 +153,8 @@ func (s SASLConfig) authenticate(ctx context.Context, conn net.Conn, l login) er
 // userPollInterval is how often the file with the user's name is read.
 const userPollInterval = time.Second
 
-// follower closes the connections of a replaced user, whose permissions may end: requests would then look like denied
-// topics.
+// follower closes the connections of a replaced user, who may soon lose all permissions: requests on these connections
+// would then fail as if the topics were denied.
 type follower struct {
 	mu     sync.Mutex
 	polled time.Time

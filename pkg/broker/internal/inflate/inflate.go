@@ -30,7 +30,7 @@ const (
 	// maxWindow is a zstd frame's largest window. RFC 8878 asks for 8 MiB; levels above 19 use more.
 	maxWindow     = 8 << 20
 	maxWindowByte = 13 << 3 // maxWindow as a frame header encodes it
-	sharedCount   = 2       // bounds the batches that are inflated at once, each with up to 20 MB in addition
+	sharedCount   = 2       // limits the batches that are inflated at the same time; each takes up to 20 MB in addition
 )
 
 // Inflater decompresses one batch at a time. Except for zstd's window, its memory does not depend on the batch. The
@@ -127,10 +127,10 @@ func (i *Inflater) drop() {
 	}
 }
 
-// narrowWindow lowers a window above maxWindow to maxWindow: head replaces the frame's first bytes, and rest follows.
-// A producer that compresses at level 20 or above declares a window of up to 128 MiB however little it sends, and the
-// window of a single-segment frame is its whole content. A frame whose references go back at most maxWindow is
-// readable nevertheless.
+// narrowWindow lowers a window above maxWindow to maxWindow: head replaces the frame's first bytes, and rest follows. A
+// producer that compresses at level 20 or above declares a window of up to 128 MiB even for little data, and the window
+// of a single-segment frame is as large as its content. Such a frame is readable with the smaller window if none of its
+// references goes back further than maxWindow.
 func narrowWindow(frame []byte) (head, rest []byte) {
 	const descriptor, window, dictionary, singleSegment = 4, 5, 3, 1 << 5
 	if !bytes.HasPrefix(frame, zstdMagic) || len(frame) <= window {
@@ -143,8 +143,9 @@ func narrowWindow(frame []byte) (head, rest []byte) {
 		}
 		return append(bytes.Clone(frame[:window]), maxWindowByte), frame[window+1:]
 	}
-	// RFC 8878, 3.1.1.1: the dictionary's id comes between the flags and the size of the content. Without the flag of
-	// a single segment there is a window before them, and the size keeps its number of bytes, if it had more than one.
+	// RFC 8878, 3.1.1.1: after the flags, a header has the window, which is absent in a single-segment frame, then the
+	// dictionary's id, then the size of the content. When the single-segment flag is removed and a window is inserted,
+	// the size field keeps its length, because only a size field of one byte depends on that flag.
 	at := descriptor + 1 + [...]int{0, 1, 2, 4}[flags&dictionary]
 	size := uint64(0)
 	switch sizes := frame[min(at, len(frame)):]; {
@@ -210,7 +211,7 @@ type snappyReader struct {
 	framed bool
 	block  []byte // the rest of the current block
 	left   int64  // decoded bytes that the block still has
-	begin  int    // where the block begins in out, or the window
+	begin  int    // index in out at which the block begins, or the window when the block began earlier
 	out    []byte // the last decoded bytes: the window, and bytes that are not read yet
 	read   int    // how much of out was read
 }
@@ -276,7 +277,7 @@ func (s *snappyReader) nextBlock() error {
 		s.in = nil
 	}
 	size, n := binary.Uvarint(block)
-	// An element of three bytes decodes to at most 64 bytes.
+	// Three bytes of a block decode to at most 64 bytes, so the size is at most 22 times the length of the block.
 	if n <= 0 || size > 1<<32-1 || size/22 > uint64(len(block)) {
 		return errSnappy
 	}
@@ -286,7 +287,7 @@ func (s *snappyReader) nextBlock() error {
 		s.out, err = snappy.Decode(s.out[:cap(s.out)], block)
 		return err
 	}
-	// The size is at most 22 times the input.
+	// The allocation is bounded by the input, because the size is at most 22 times its length.
 	if need := int(min(size, snappyWindow+snappySlack)) + 128<<10; cap(s.out) < need {
 		s.out = make([]byte, 0, need)
 	}
@@ -341,7 +342,7 @@ func (s *snappyReader) element() error {
 		}
 		return errSnappy
 	}
-	for range length { // it may overlap
+	for range length { // the copied range may include bytes that this loop writes
 		s.out = append(s.out, s.out[len(s.out)-offset])
 	}
 	s.block, s.left = b[used:], s.left-int64(length)

@@ -25,7 +25,7 @@ type testBatch struct {
 	attributes int16
 	producer   int64
 	values     string // one record for each word
-	lastDelta  int32  // after the records: the part that compaction removed
+	lastDelta  int32  // the last offset may be after the last record: compaction removed the records between
 	key        []byte
 }
 

@@ -139,7 +139,8 @@ func TestCursor_LargeValues(t *testing.T) { //nolint:paralleltest // others' all
 	}
 }
 
-// TestCursor_ManyRecordsComeInPortions: 300 valid records with a decompressed size of 400 MB.
+// TestCursor_ManyRecordsComeInPortions: 300 valid records with a decompressed size of 400 MB are read in several
+// portions.
 func TestCursor_ManyRecordsComeInPortions(t *testing.T) { //nolint:paralleltest // others' allocations would be counted
 	const n, size, portion = 300, 1_400_000, 4 << 20
 	records := make([]brokertest.Record, n)
@@ -173,7 +174,7 @@ func TestCursor_LimitsOfARecord(t *testing.T) {
 	large := bytes.Repeat([]byte("k"), 300_001)
 	for name, test := range map[string]struct {
 		rec     brokertest.Record
-		limit   string // "" for none
+		limit   string // the limit that the defect must name; "" for no defect
 		headers int
 		key     int // length, -1 for null
 		value   int
@@ -228,7 +229,8 @@ func length(b []byte) int {
 	return len(b)
 }
 
-// TestCursor_WhatCannotBeReadHasPlaceholders: records before the damage are read.
+// TestCursor_WhatCannotBeReadHasPlaceholders: records before the damage are read, and the unreadable offsets get
+// placeholders.
 func TestCursor_WhatCannotBeReadHasPlaceholders(t *testing.T) {
 	t.Parallel()
 	honest := func(n int) []brokertest.Record {
@@ -255,8 +257,8 @@ func TestCursor_WhatCannotBeReadHasPlaceholders(t *testing.T) {
 	far := append(bytes.Clone(random.Bytes()[:12<<20]), random.Bytes()[:6<<20]...)
 	for name, test := range map[string]struct {
 		data  []byte
-		read  int    // records
-		gaps  string // first to last
+		read  int    // number of records that are read
+		gaps  string // the placeholders: first and last unreadable offset of each
 		cause string
 	}{
 		"Checksum": {func() []byte { b := brokertest.BatchOf(t, brokertest.Zstd, honest(3)...); b[len(b)-1]++; return b }(), 0, "0-0 1-1 2-2", "checksum"},
@@ -414,7 +416,7 @@ func FuzzDecode(f *testing.F) {
 	limits := Limits{RecordBytes: 64 << 10, Headers: 100, HeaderBytes: 16 << 10, BatchBytes: 4 << 20}
 	const portion = 64 << 10
 	f.Fuzz(func(t *testing.T, data []byte, mode uint8, cut uint16) {
-		// With a valid checksum the decoder uses the wrong fields.
+		// Without a valid checksum, the decoder would refuse the batch before it reads the changed fields.
 		if mode&1 != 0 {
 			data = resealed(data)
 		}

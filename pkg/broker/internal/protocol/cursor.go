@@ -18,7 +18,7 @@ import (
 type Cursor struct {
 	tp             TopicPartition
 	data           []byte // batches that are not read yet
-	size           int    // of data at the start
+	size           int    // size of data at the start
 	txns           *transactions
 	names          *shared
 	limits         Limits
@@ -29,7 +29,7 @@ type Cursor struct {
 
 	next   int64 // the next offset to return
 	batch  batch
-	reader recordReader // of batch; nil between batches
+	reader recordReader // reads the records of batch; nil between batches
 }
 
 func newCursor(tp TopicPartition, data []byte, aborted []abortedTransaction, from int64) *Cursor {
@@ -72,8 +72,8 @@ func (c *Cursor) ReadWithin(ctx context.Context, memory, portion int64) (p Fetch
 	return p, done, cmp.Or(err, p.Err)
 }
 
-// KeepOnly leaves out everything of a record except its offset, its time and the first header of that name, of
-// which it keeps at most 1 KiB.
+// After KeepOnly, records have only their offset, their time and the first header of that name, with at most 1 KiB of
+// its value.
 func (c *Cursor) KeepOnly(header string) { c.only = &header }
 
 // Mark returns the latest time in milliseconds and the checksum of the next batch to read; found is false when it
@@ -150,7 +150,8 @@ func (c *Cursor) nextBatch(p *FetchedPartition, memory *MemoryReservation) (ok b
 	}
 	c.data, c.batch = rest, b
 	if !b.legacy && !c.txns.counts(b) {
-		// A control batch has one record. If its header declares more offsets, the offsets after the first have no record.
+		// A control batch has one record. If its header declares more offsets, the offsets after the first have no
+		// record.
 		from := max(b.base, p.Next)
 		for at := from; b.control() && at <= b.last && at-from < maxPlaceholders; at++ {
 			if err := memory.take(recordMemory); err != nil { // control offsets take memory too
@@ -210,7 +211,8 @@ func (c *Cursor) broken(p *FetchedPartition, from, last int64, why error, memory
 	return pushUnreadable(p, from, max(from, last), reason, memory)
 }
 
-// maxPlaceholders is the largest number of unreadable offsets that get one record each. More get one record together.
+// maxPlaceholders is the largest number of unreadable offsets that get one record each. When there are more, all of
+// them together get one record.
 const maxPlaceholders = 1000
 
 // pushUnreadable adds placeholders for offsets that cannot be read, and moves p.Next past each.
@@ -254,7 +256,7 @@ type abortedTransaction struct {
 // transactions decides which batches of one partition's answer hold records for consumers. Batches must be passed
 // in the order of the log.
 type transactions struct {
-	aborted []abortedTransaction // by first offset
+	aborted []abortedTransaction // ordered by first offset
 	open    map[int64]bool       // producers inside an aborted transaction
 }
 
@@ -263,7 +265,7 @@ func newTransactions(aborted []abortedTransaction) *transactions {
 	return &transactions{aborted: aborted, open: map[int64]bool{}}
 }
 
-// counts reports whether consumers receive the records of b: it is no control batch, and not of an aborted
+// counts reports whether consumers receive the records of b: b is neither a control batch nor part of an aborted
 // transaction.
 func (t *transactions) counts(b batch) bool {
 	for len(t.aborted) > 0 && t.aborted[0].first <= b.last {

@@ -25,7 +25,7 @@ const referenced = 32 << 10
 type EncodedBatch struct {
 	head [atRecords]byte
 	body [][]byte
-	size int // of the body
+	size int // size of the body
 }
 
 // EncodeBatch encodes records as one batch of format 2. Their bytes must not change while the batch is in use.
@@ -161,7 +161,7 @@ func (e *batchEncoder) varbytes(b []byte) {
 	e.body = append(e.body, b)
 }
 
-// cut ends the piece of bytes that is being copied; the next byte begins another one.
+// cut ends the current piece of copied bytes, so that the next byte begins a new piece.
 func (e *batchEncoder) cut() {
 	if len(e.small) == 0 {
 		return
@@ -190,7 +190,7 @@ func varbytesSize(b []byte) int {
 type produceRequest struct {
 	tp      TopicPartition
 	timeout time.Duration
-	head    []byte // of the batch, signed
+	head    []byte // header of the batch, made by Signed
 	body    *EncodedBatch
 }
 

@@ -27,8 +27,8 @@ type FetchRequest struct {
 	// larger. The additional memory for decompression and records is limited to the same size, plus the same size for
 	// the last batch; partitions beyond the limit are answered without records.
 	MaxBytes int32
-	// MaxBatchBytes limits an answer that is larger than MaxBytes, 0 for no limit. A larger one is dropped, and the
-	// partition's Heavy is set.
+	// MaxBatchBytes is the largest size of an answer that is larger than MaxBytes because of a large batch; 0 means no
+	// limit. A partition's answer beyond it is dropped, and the partition's Heavy is set.
 	MaxBatchBytes int64
 	// Memory is the memory for decoding, nil for no limit.
 	Memory *MemoryReservation
@@ -36,7 +36,8 @@ type FetchRequest struct {
 	Limits Limits
 	// Stream leaves the answer undecoded, to be read by each partition's Portions.
 	Stream bool
-	// ReadCommitted leaves out records of aborted transactions and waits for open ones; else all are delivered.
+	// ReadCommitted leaves out records of aborted transactions, and delivers no record after the start of an open
+	// transaction before that transaction has ended. Without it, all records are delivered.
 	ReadCommitted bool
 }
 
@@ -58,13 +59,14 @@ const (
 // FetchResponse has one entry for each partition of the request, in its order.
 type FetchResponse struct {
 	Partitions []FetchedPartition
-	// Throttle is how long the broker asks the client to pause because of a quota; until then it does not answer.
+	// Throttle is how long the broker asks the client to pause because of a quota; during this time the broker does not
+	// answer requests.
 	Throttle time.Duration
 	// Starved means that records are missing because Memory was used up.
 	Starved bool
 }
 
-// FetchedPartition is the answer for one partition. With an Err it has the records before the damage.
+// FetchedPartition is the answer for one partition. When Err is set, it has the records before the damage.
 type FetchedPartition struct {
 	TopicPartition
 	// HighWatermark, LastStable and LogStart are -1 when the broker did not return them.
@@ -76,7 +78,8 @@ type FetchedPartition struct {
 	Next     int64
 	Records  []Record
 	controls []int64 // the offsets of control records, in order
-	// Heavy is the answer's size when the batch at Next takes more than its share, and needs Stream; else 0.
+	// Heavy is set when the batch at Next is too large to be decoded together with others: it is the size of the
+	// answer, and the caller must fetch the partition with Stream. Otherwise it is 0.
 	Heavy int
 	// Portions reads the records of an answer that was fetched with Stream; nil when there are none.
 	Portions Portions
@@ -286,8 +289,9 @@ func (d *FetchDecoder) Decode(raw RawResponse) FetchResponse {
 	return res
 }
 
-// partition fills p with the records of c. It stops early, at a valid offset, when the answer has used up its bytes.
-// A batch that alone needs more is left for a cursor. It reports whether memory could not be reserved.
+// partition fills p with the records of c. It stops early, at a valid offset, when the answer has used up its bytes. A
+// batch that needs more memory even without other batches is left out: the caller must read it with Stream. It reports
+// whether memory could not be reserved.
 func (d *FetchDecoder) partition(p *FetchedPartition, c *Cursor) (starved bool) {
 	for d.memory.taken < int64(d.req.MaxBytes) {
 		records, controls, next, mark := len(p.Records), len(p.controls), p.Next, d.memory.taken

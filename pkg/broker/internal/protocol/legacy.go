@@ -11,7 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
-// Positions in an entry of formats 0 and 1 (brokers before 4): a record, or a compressed list of them.
+// Positions in an entry of formats 0 and 1 (brokers before 4): a record, or a compressed list of records.
 const (
 	atLegacyCRC        = 12
 	atLegacyAttributes = 17
@@ -25,9 +25,9 @@ var errNested = errors.New("a compressed record inside a compressed list")
 type legacyReader struct {
 	opened
 	wrapped bool
-	add     int64 // to the offsets of records
+	add     int64 // number that is added to the offsets of records
 	last    int64 // the previous offset
-	stamp   int64 // of all records, if stamped
+	stamp   int64 // time of all records, if stamped
 	stamped bool
 }
 
@@ -128,7 +128,7 @@ func (r *legacyReader) read(rec *Record, p *part, from int64) {
 	case attributes&7 != 0 && r.wrapped:
 		p.fail(errNested)
 	}
-	rec.RawTime = -1 // none
+	rec.RawTime = -1 // the record has no timestamp
 	if magic == 1 {
 		rec.Time, rec.RawTime = entity.RecordTime(int64(binary.BigEndian.Uint64(p.take(8))))
 	}

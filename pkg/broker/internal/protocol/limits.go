@@ -14,7 +14,8 @@ type Limits struct {
 	Headers int
 	// HeaderBytes is the largest sum of the names and values of all headers.
 	HeaderBytes int64
-	// BatchBytes limits a batch's decompressed size, and so the time, not the memory.
+	// BatchBytes limits the decompressed size of a batch, and with it the time to read the batch. It does not limit
+	// memory.
 	BatchBytes int64
 }
 
@@ -33,9 +34,10 @@ const (
 // Defect describes the missing parts of a Record: those over a limit, or everything except the position if it is
 // unreadable.
 type Defect struct {
-	// Limit is the exceeded limit, one of headers if there are several; "" when it cannot be read.
+	// Limit is the limit that the record exceeds. If it exceeds several, this is a limit of headers. Limit is "" when
+	// the record cannot be read.
 	Limit string
-	// Size and SHA256 are those of the whole value, 0 and the hash of nothing for null.
+	// Size and SHA256 are the length and the hash of the whole value; for a null value, 0 and the hash of no bytes.
 	Size   int64
 	SHA256 [sha256.Size]byte
 	// The parts that are missing because of Limit: the key, the value, the last headers.
@@ -66,7 +68,7 @@ type MemoryReservation struct {
 	Done <-chan struct{}
 
 	taken int64
-	bound int64 // on taken, 0 for none
+	bound int64 // limit of taken; 0 for none
 }
 
 func (r *MemoryReservation) take(n int) error {
@@ -95,7 +97,7 @@ func (r *MemoryReservation) ended() bool {
 	}
 }
 
-// back returns the memory that was taken since taken was at mark.
+// back gives back the memory that was taken since the field taken had the value mark.
 func (r *MemoryReservation) back(mark int64) {
 	r.Free += r.taken - mark
 	r.taken = mark

@@ -14,7 +14,8 @@ import (
 // Topic is a broker's description of a topic.
 type Topic struct {
 	Name string
-	// ID is the topic's UUID as text, new when it is created again; empty for brokers before 2.8.
+	// ID is the topic's UUID as text. A topic that is deleted and created again has a new one. Brokers before 2.8 have
+	// no such ids: then ID is empty.
 	ID string
 	// Internal marks Kafka's own topics, such as __consumer_offsets.
 	Internal   bool
@@ -52,8 +53,8 @@ const (
 	metadataNewest  = 12
 )
 
-// Metadata returns the request for the named topics, or without names for all. It asks the connection's broker,
-// because kafka-go answers from its cache, without topic ids.
+// Metadata returns the request for the named topics, or without names for all. It is sent to the broker of a
+// connection, because kafka-go would answer its own kind of Metadata request from its cache, which has no topic ids.
 func Metadata(names []string) Request[[]Topic] {
 	return Request[[]Topic]{kafkaprotocol.Metadata, func(rw io.ReadWriter, v Versions) ([]Topic, error) {
 		newest, err := newestVersion(rw, kafkaprotocol.Metadata)
@@ -184,7 +185,7 @@ func listGroupsRequest() []byte {
 }
 
 func readGroups(w *wire) (map[string]string, error) {
-	w.skipTags() // of the header
+	w.skipTags() // tagged fields of the header
 	w.int32()    // throttle time
 	if err := CodeError(w.int16()); err != nil {
 		return nil, err

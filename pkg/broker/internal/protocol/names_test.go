@@ -30,8 +30,8 @@ func batchOfNames(t *testing.T, codec, n, length int) []byte {
 	return brokertest.BatchOf(t, codec, records...)
 }
 
-// TestCursor_NamesOfHeaders: names that do not repeat use reserved memory or that of the answer, and the cursor does
-// not keep them.
+// TestCursor_NamesOfHeaders: header names that do not repeat take reserved memory or refer to the answer, and the
+// cursor does not keep them.
 func TestCursor_NamesOfHeaders(t *testing.T) { //nolint:paralleltest // others' allocations would be counted
 	for name, test := range map[string]struct{ records, length int }{
 		"Large":  {100, 1_000_000}, // read in pieces

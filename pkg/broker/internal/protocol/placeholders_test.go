@@ -20,8 +20,8 @@ func manyUnreadable(size int) (data []byte, offsets int64) {
 	return data, offsets
 }
 
-// TestPlaceholders_TakeMemoryFromTheRoom: a small unreadable answer yields as many placeholders as there is memory
-// for, and the others later.
+// TestPlaceholders_TakeMemoryFromTheRoom: a small unreadable answer yields as many placeholders as there is memory for;
+// later reads yield the other placeholders.
 func TestPlaceholders_TakeMemoryFromTheRoom(t *testing.T) { //nolint:paralleltest // others' allocations would be counted
 	data, offsets := manyUnreadable(200 << 10)
 	t.Run("Fetch", func(t *testing.T) {

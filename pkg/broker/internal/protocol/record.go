@@ -43,7 +43,8 @@ type Record struct {
 	// whole record.
 	Defect *Defect
 
-	// Control marks the end of a transaction, which is not a message and has no key or value. Only Scan returns it.
+	// Control marks the end of a transaction, which is not a message and has no key or value. Only Scan returns such
+	// records.
 	Control bool
 }
 

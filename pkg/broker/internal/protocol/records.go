@@ -16,7 +16,8 @@ import (
 
 // recordReader reads the records of one batch, or of one entry of formats 0 and 1.
 type recordReader interface {
-	// next returns the next record at or after an offset, or io.EOF. Nothing can be read after another error.
+	// next returns the next record at or after an offset, or io.EOF. After any other error, no further record can be
+	// read.
 	next(from int64) (Record, error)
 	// use replaces the reservation from which memory is taken.
 	use(memory *MemoryReservation)
@@ -29,7 +30,7 @@ type opened struct {
 	magic  byte
 	names  *shared
 	limits Limits
-	only   *string // the headers to keep, without key and value; nil for everything
+	only   *string // name of the only header to keep, without key and value; nil keeps everything
 	src    source
 }
 
@@ -207,7 +208,7 @@ func (o *opened) limit(rec *Record) {
 	if size <= o.limits.RecordBytes && rec.Defect == nil {
 		return
 	}
-	d := rec.over(LimitRecordBytes) // unless a limit of headers is exceeded
+	d := rec.over(LimitRecordBytes) // if a limit of headers is exceeded too, the defect goes on naming that limit
 	d.Size, d.SHA256 = int64(len(rec.Value)), sha256.Sum256(rec.Value)
 	if int64(len(rec.Key)) > o.limits.RecordBytes {
 		rec.Key, d.KeyOmitted = nil, true
@@ -363,8 +364,8 @@ func (r *batchReader) wanted(rec *Record, p *part, n int64) {
 
 // shared is memory that the records of one partition's answer share.
 type shared struct {
-	names   map[string]string // one string for each header key: they repeat
-	headers []entity.Header   // the free rest of a block
+	names   map[string]string // one string for each header name, because names repeat
+	headers []entity.Header   // headers of the current block that are not used yet
 }
 
 const (

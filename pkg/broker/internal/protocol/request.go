@@ -39,7 +39,8 @@ func RoundTrip[T kafkaprotocol.Message](rw io.ReadWriter, version int16, req kaf
 	return res.(T), nil
 }
 
-// newestVersion asks for the broker's newest version; kafka-go offers only those that it supports itself.
+// newestVersion asks for the newest version that the broker supports of a request; kafka-go's own list has only
+// versions that kafka-go supports too.
 func newestVersion(rw io.ReadWriter, key kafkaprotocol.ApiKey) (int16, error) {
 	res, err := RoundTrip[*apiversions.Response](rw, 0, &apiversions.Request{})
 	if err != nil {

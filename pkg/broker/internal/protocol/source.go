@@ -13,7 +13,8 @@ const (
 	// blockBytes is the size of the blocks that hold decompressed bytes. A record that fits is contiguous in one
 	// block.
 	blockBytes = 128 << 10
-	firstGrant = 1 << 20 // the most that a declared length allocates; beyond it, memory grows with the bytes
+	// firstGrant is the most memory that is allocated for a declared length before its bytes arrive.
+	firstGrant = 1 << 20
 	growth     = 8
 )
 
@@ -24,9 +25,9 @@ type source struct {
 	memory *MemoryReservation
 	work   int64 // bytes that came from r
 	most   int64 // the limit of work
-	over   error // the error beyond the limit
+	over   error // the error when work exceeds most
 	block  []byte
-	size   int  // of the next block
+	size   int  // size of the next block
 	shared bool // records refer to block
 	spare  []byte
 	err    error
@@ -160,7 +161,7 @@ func (s *source) bytes(n int64) []byte {
 
 func (s *source) varint() int64 {
 	if len(s.b) < binary.MaxVarintLen64 {
-		s.fill(binary.MaxVarintLen64) // or the remaining bytes
+		s.fill(binary.MaxVarintLen64) // fewer bytes may remain
 	}
 	v, n := binary.Varint(s.b)
 	if s.err != nil {

@@ -86,8 +86,8 @@ func (c Client) Head(r *http.Request, path string, n int) (b []byte, all bool, e
 
 // How many bytes of an answer are read.
 const (
-	MaxAnswer  = 32 << 20 // of a successful answer; no page shows more
-	MaxProblem = 1 << 20  // of an error response
+	MaxAnswer  = 32 << 20 // bytes of a successful answer; no page shows more
+	MaxProblem = 1 << 20  // bytes of an error response
 )
 
 // call returns the answer of the API, or its error. most limits how many bytes of the body are read; with 0 the whole

@@ -25,7 +25,7 @@ type ErrorGroup struct {
 	Counts      Counts       `json:"counts"`
 	Arrived     int64        `json:"arrived"`
 	Topics      []GroupTopic `json:"topics"`
-	Missing     []string     `json:"missing_topics"` // only of a single group
+	Missing     []string     `json:"missing_topics"` // topics that do not exist; only of a single group
 	Hours       []Hour       `json:"trend"`
 	Recent      Recent       `json:"recent"`
 	Note        string       `json:"note"`
@@ -35,7 +35,7 @@ type ErrorGroup struct {
 	Annotations []Annotation `json:"annotations"`
 }
 
-// Recent has the number of arrivals between two times, and the numbers of those of the last sixty minutes that have
+// Recent has the number of arrivals between two times, and the number of each of the last sixty minutes that has
 // arrivals.
 type Recent struct {
 	Since        time.Time `json:"since"`

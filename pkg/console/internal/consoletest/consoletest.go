@@ -40,7 +40,7 @@ type API struct {
 	answers Answers
 }
 
-// NewAPI returns an API whose session is that of an administrator, as without authentication.
+// NewAPI returns an API whose session is an administrator's, which is also the session without authentication.
 func NewAPI(t *testing.T) *API {
 	t.Helper()
 	a := &API{t: t, answers: Answers{"GET /api/v1/views": Raw(`{"views": []}`)}}

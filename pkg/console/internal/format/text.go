@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Visible escapes invisible characters and those that reverse text. It keeps line feeds and tabs.
+// Visible escapes invisible characters and characters that reverse text. It keeps line feeds and tabs.
 func Visible(s string) string {
 	if strings.IndexFunc(s, unseen) < 0 {
 		return s
@@ -64,7 +64,7 @@ func ClipBytes(s string, n int) (string, bool) {
 	return s[:n], false
 }
 
-// HexDump returns bytes in hex and as ASCII, 16 of them per line.
+// HexDump returns bytes in hex and as ASCII, 16 bytes per line.
 func HexDump(raw []byte) string { return strings.TrimSuffix(hex.Dump(raw), "\n") }
 
 // Beginning clips a text like Clip, but reads only the beginning, because the text may be very long.

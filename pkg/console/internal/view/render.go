@@ -141,7 +141,7 @@ func (v *Renderer) Render(w http.ResponseWriter, r *http.Request, status int, na
 	}
 	h.Set("Content-Encoding", "gzip")
 	w.WriteHeader(status)
-	z := packers.Get().(*gzip.Writer) //nolint:forcetypeassert // the pool has only these
+	z := packers.Get().(*gzip.Writer) //nolint:forcetypeassert // the pool has only *gzip.Writer
 	defer packers.Put(z)
 	z.Reset(w)
 	_, _ = z.Write(b.Bytes())

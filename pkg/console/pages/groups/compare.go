@@ -37,7 +37,7 @@ func NewCompare(client api.Client, renderer *view.Renderer) *Compare {
 
 type comparison struct {
 	ID, URL string // id and address of the error group
-	A, B    string // ids as typed
+	A, B    string // ids of the messages, as typed
 	Sides   []side // the two messages; empty until the address names two
 
 	Same      bool // the payloads are equal
@@ -127,7 +127,7 @@ func (c *Compare) payload(r *http.Request, ref api.MessageRef, m *api.Message) (
 	case m.JSONPayload() != nil:
 		return string(m.JSONPayload()), ""
 	case !m.OnlyBytes():
-		return "", "" // a tombstone
+		return "", "" // the message is a tombstone
 	case m.InKafka() || m.PayloadOmitted == "unreadable":
 		return "", which + " is not stored here."
 	case viewer != nil && viewer.Masking:

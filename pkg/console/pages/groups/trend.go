@@ -16,7 +16,7 @@ type trend struct {
 }
 
 type trendRange struct {
-	Name    string // name in the API
+	Name    string // name of the range in the API
 	Title   string
 	buckets int
 	bucket  time.Duration

@@ -42,7 +42,7 @@ type page struct {
 	Trace       trace
 	Past        []event
 	Lineage     []ancestor
-	Parent      string // state of the message of which this is a return: live, archived or unknown
+	Parent      string // state of the message that this message is a return of: live, archived or unknown
 	Children    []api.Message
 	Outlook     outcome
 	Acts        acts
@@ -186,7 +186,7 @@ func (p *page) OriginalPosition() *recordAt {
 	return &recordAt{words, cmp.Or(known(p.OrigOffset), known(p.OrigPartition))}
 }
 
-// Download sends the payload as it is.
+// Download sends the payload as a file, byte for byte.
 func (p *Page) Download(archived bool) view.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		ref := api.RefOf(r, archived)

@@ -86,7 +86,8 @@ func TestHeadingIsTheCauseAndStaysShort(t *testing.T) {
 	consoletest.MustNotHave(t, consoletest.Get(t, consoletest.Site(t, consoletest.WithMessage(t, "")), consoletest.MessagePath).Body.String(), "Show the whole error")
 }
 
-// The page of a return says at the top that the message failed again, and whether its parent is live or archived.
+// The page of a return says at the top that the message failed again after a retry, and whether the message that was
+// sent is live or archived.
 func TestReturnSaysThatItCameBackAndWhereItsParentIs(t *testing.T) {
 	t.Parallel()
 	const parent = "550e8400-e29b-41d4-a716-446655440009"

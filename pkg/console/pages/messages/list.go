@@ -31,7 +31,8 @@ type results struct {
 	Next          string        `json:"next_cursor"`
 	Count         *matchCount   `json:"count"`
 	SearchedUntil time.Time     `json:"searched_until"`
-	// SearchedBackTo is how far the search got when it ran out of time; zero when it was complete.
+	// SearchedBackTo is the time back to which the search has read messages when it ran out of time; zero when it was
+	// complete.
 	SearchedBackTo time.Time `json:"searched_back_to"`
 }
 
@@ -59,7 +60,7 @@ type page struct {
 	Chips    []chip
 	Plain    string // address of the list without conditions
 
-	// A request for one live part leaves the other parts below empty.
+	// For a request of one live part of the page, the other parts below are empty.
 
 	List     *list // nil: there is no list, or it was not requested
 	Count    *count
@@ -306,7 +307,7 @@ func (l *List) listOf(r *http.Request, q listQuery, f results) *list {
 	return m
 }
 
-// uniform reports whether all messages have the same status, so that a column of it would be useless.
+// uniform reports whether all messages have the same status, so that a column with the status would be useless.
 func uniform(messages []api.Message) bool {
 	return !slices.ContainsFunc(messages, func(m api.Message) bool { return m.Status != messages[0].Status })
 }

@@ -31,7 +31,7 @@ type listQuery struct {
 	since  string     // largest age, such as 1h, counted back from opened
 	sort   string
 	cols   string // columns named in the address
-	exact  bool   // count exactly, however long it takes
+	exact  bool   // the count must be exact, however long counting takes
 	cursor string
 	opened time.Time // when the first page was opened
 }

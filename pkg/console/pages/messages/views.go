@@ -21,7 +21,7 @@ type savedView struct {
 
 	Href    string
 	Current bool
-	Mine    bool // the reader may delete it
+	Mine    bool // the viewer may delete the view
 }
 
 type savedViews struct {

@@ -273,8 +273,8 @@ func (p page) CauseLinks() []causeLink {
 	return links
 }
 
-// openGroups returns the error groups with open messages, those with the most arrivals in the last minutes first. Muted
-// groups come last.
+// openGroups returns the error groups with open messages: first those with the most arrivals in the last minutes, and
+// muted groups last.
 func (o *Overview) openGroups(r *http.Request, only string) ([]api.ErrorGroup, error) {
 	var answer struct {
 		Groups []api.ErrorGroup `json:"groups"`
@@ -297,7 +297,7 @@ func (o *Overview) openGroups(r *http.Request, only string) ([]api.ErrorGroup, e
 	return answer.Groups[:min(len(answer.Groups), maxGroups)], err
 }
 
-// liveRedrives returns the redrives that have not ended, those that stopped themselves first.
+// liveRedrives returns the redrives that have not ended: first those that stopped themselves.
 func (o *Overview) liveRedrives(r *http.Request) ([]liveRedrive, error) {
 	var live []liveRedrive
 	for _, state := range []string{"stopped", "canary", "running", "paused"} {

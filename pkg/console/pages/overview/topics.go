@@ -34,7 +34,7 @@ type replay struct {
 	Possible bool            `json:"possible"`
 	Reason   string          `json:"reason"`
 	Class    string          `json:"class"`
-	Exists   *bool           `json:"exists"` // nil: not known
+	Exists   *bool           `json:"exists"` // nil: it is not known
 	SentTo   string          `json:"redirected_to"`
 	Groups   []consumerGroup `json:"consumer_groups"`
 }

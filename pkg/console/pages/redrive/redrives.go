@@ -295,8 +295,8 @@ func (p *Pages) titled(r *http.Request, list []redrive) []redrive {
 	return list
 }
 
-// moves returns the buttons for the changes of state that the present state allows. A button whose effect is not
-// obvious is explained before it is sent.
+// moves returns the buttons for the changes of state that the present state allows. If the effect of a change is not
+// obvious, the page explains it before the change is sent.
 func (d redrive) moves() []move {
 	cancel := move{
 		Name: "Cancel", Path: "cancel", Hurts: true,

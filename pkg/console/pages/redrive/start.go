@@ -166,7 +166,8 @@ func (p startPage) Conditions() []view.FieldProblem {
 	return list
 }
 
-// Address returns the address of the preview of an action on the same messages. A long list of ids is left out.
+// Address returns the address of the preview of an action on the same messages. The address has no ids if there are too
+// many.
 func (o order) Address(action string) string {
 	query := url.Values{"action": {action}}
 	if o.Few() && len(o.IDs) > 0 {

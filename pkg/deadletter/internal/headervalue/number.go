@@ -113,8 +113,8 @@ var (
 	latest   = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// Timestamp reads epoch milliseconds, also seconds, micro- and nanoseconds by their magnitude, ISO 8601 with an
-// offset, or the form of NServiceBus. The zero time means not known.
+// Timestamp reads epoch milliseconds, also seconds, micro- and nanoseconds by their magnitude, ISO 8601 with an offset,
+// or the form of NServiceBus. It returns the zero time for any other value.
 func Timestamp(b []byte) time.Time {
 	if n, ok := Number(b); ok {
 		return Epoch(n)

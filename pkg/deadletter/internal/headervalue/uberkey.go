@@ -15,7 +15,8 @@ type UberKey struct {
 	Topic, Key                            []byte // Key is nil when absent
 }
 
-// ParseUberKey accepts only that library's keys: each field at most once and of its type, with valid values.
+// ParseUberKey accepts only keys that uber-go/kafka-client can have written: each field at most once and of its type,
+// with valid values.
 func ParseUberKey(b []byte) (UberKey, bool) {
 	var k UberKey
 	var seen [7]bool

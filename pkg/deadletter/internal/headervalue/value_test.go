@@ -18,7 +18,7 @@ func TestNumber(t *testing.T) {
 		{"", 0, false},
 		{"0", 0, true},
 		{"-1", -1, true},
-		{"1234", 1234, true}, // not the big-endian reading of four digits
+		{"1234", 1234, true}, // four decimal digits are read as text, not as a big-endian number
 		{"12345678", 12345678, true},
 		{"\x00\x00\x00\x03", 3, true},
 		{"\xff\xff\xff\xff", -1, true},

@@ -21,7 +21,7 @@ import (
 type Redirects struct {
 	Database RedirectDatabase
 	Redriver RedirectPreviewer
-	Targets  Targets // nil: no target is checked
+	Targets  Targets // nil: targets are not checked
 	Cursors  request.Cursors
 	Bodies   request.Bodies
 }
@@ -32,7 +32,7 @@ type RedirectDatabase interface {
 	TopicTotals(ctx context.Context, names []string) ([]repository.TopicTotal, error)
 }
 
-// RedirectPreviewer says what a redrive would do.
+// RedirectPreviewer predicts what a redrive would do.
 type RedirectPreviewer interface {
 	// PreviewRedirected returns the expected result of a redrive with these redirects, by topic, and changes nothing.
 	PreviewRedirected(ctx context.Context, order repository.NewRedrive, redirects map[string]string) (entity.Preview, error)
@@ -148,7 +148,8 @@ func (h Redirects) checkTarget(ctx context.Context, target string) error {
 	return err
 }
 
-// preview answers a dry run: how many messages the redirect concerns, and what a redrive would do with those that wait.
+// preview answers a dry run: how many messages the redirect concerns, and what a redrive would do with the messages
+// that wait.
 func (h Redirects) preview(w http.ResponseWriter, r *http.Request, topic string, expected *int64, redirects map[string]string) error {
 	ctx, cancel := context.WithTimeout(r.Context(), creationTime)
 	defer cancel()
@@ -211,8 +212,8 @@ func answerRedirect(w http.ResponseWriter, redirect *entity.Redirect, preview *w
 	respond.JSON(w, http.StatusOK, answer)
 }
 
-// ifMatch reads the version that the caller expects; nil when the request has none. "0" expects that there is no
-// redirect.
+// ifMatch reads the version of the redirect that the caller expects; nil when the request has none. With "0" the caller
+// expects that there is no redirect.
 func ifMatch(r *http.Request) (*int64, error) {
 	text := r.Header.Get("If-Match")
 	if text == "" {

@@ -41,7 +41,7 @@ var (
 // ErrorGroups answers with error groups, and annotates them.
 type ErrorGroups struct {
 	Database Database
-	Topics   Existing // nil: no topic is known to exist or not to exist
+	Topics   Existing // nil: it is not known which topics exist
 	Unmask   unmask.Rules
 	Cursors  request.Cursors
 	Bodies   request.Bodies
@@ -58,7 +58,8 @@ type Database interface {
 
 // Existing knows which topics exist.
 type Existing interface {
-	// Exists reports whether topics exist, without those for which that is not known now. It answers within seconds.
+	// Exists reports which of the topics exist, and leaves out topics for which that is not known now. It answers
+	// within seconds.
 	Exists(ctx context.Context, topics ...string) map[string]bool
 }
 
@@ -221,7 +222,7 @@ func (h ErrorGroups) missing(ctx context.Context, topics []entity.TopicShare) ([
 	return slices.DeleteFunc(missing, func(name string) bool { return redirects[name] != "" }), err
 }
 
-// Annotate sets the given fields, for those topics of the group on which the caller is operator.
+// Annotate sets the given fields for those topics of the error group on which the caller is operator.
 func (h ErrorGroups) Annotate(w http.ResponseWriter, r *http.Request) error {
 	id, err := request.ID(r, "group")
 	if err != nil {

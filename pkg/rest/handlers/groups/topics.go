@@ -116,13 +116,14 @@ func (h Topics) summary(ctx context.Context, name string, visible *entity.TopicP
 // cluster holds what Kafka answered about topics.
 type cluster struct {
 	health    []entity.ReplayHealth
-	lag       map[string]int64  // nil: not known
+	lag       map[string]int64  // records that are not stored yet, by topic; nil: not known
 	redirects map[string]string // targets of redirects by topic, from the database
 	missing   []string          // fields of topics that Kafka did not answer in time
 }
 
-// ask reads the redirects, and asks Kafka two things at the same time: whether replays to the topics are possible, and
-// the ingest lag. The Inspector continues after brokerTimeout, and caches the answer.
+// ask reads the redirects, and at the same time asks Kafka for two things: whether replays to the topics are possible,
+// and the ingest lag. The answer does not wait longer than brokerTimeout; the Inspector then continues, and caches what
+// Kafka answers.
 func (h Topics) ask(ctx context.Context, topics []repository.TopicSummary) (cluster, error) {
 	c := cluster{health: wire.Each(topics, unknownHealth("not known: Kafka is not configured", entity.UnknownClass)), missing: []string{}}
 	var err error

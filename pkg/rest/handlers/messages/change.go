@@ -81,7 +81,7 @@ func (h Changes) MarkDead(w http.ResponseWriter, r *http.Request) error {
 	return h.move(w, r, h.Redriver.MarkDead, "marked dead")
 }
 
-// move changes the status of a message by hand.
+// move changes the status of a message for an operator.
 func (h Changes) move(
 	w http.ResponseWriter, r *http.Request, step func(context.Context, uuid.UUID, entity.AuditInfo) (entity.Message, error), done string,
 ) error {

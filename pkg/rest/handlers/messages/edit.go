@@ -30,7 +30,7 @@ type editOrder struct {
 	keyJSON request.RawJSON
 	schema  request.Option[string]
 
-	kept map[int]bool // indexes of headers for which the record's own headers of that name are sent
+	kept map[int]bool // indexes of the headers that stand for the record's own headers of the same name
 	request.Problems
 }
 
@@ -188,8 +188,9 @@ func (h Retries) checkEdit(edit *entity.Edit, m *entity.Message) error {
 
 const stillMasked = "has " + wire.MaskedText + " where the message has a masked value: write what is meant to be sent"
 
-// bringsMaskBack reports whether the value has the mask text at a masked path. To find out, it replaces the mask
-// text by another text and masks the result: at masked paths the other text is gone, elsewhere it stays.
+// bringsMaskBack reports whether the value has the mask text at a masked path. To find this out, it replaces the mask
+// text by another text and masks the result: at masked paths the other text then disappears, and at other paths it
+// remains.
 func bringsMaskBack(value []byte, by wire.Masking) bool {
 	const mask, other = `"` + wire.MaskedText + `"`, `"*_*_*"`
 	if by.Empty() || !bytes.Contains(value, []byte(mask)) || !utf8.Valid(value) {

@@ -41,8 +41,8 @@ type Trail interface {
 	Trail(ctx context.Context, q repository.TrailQuery) ([]entity.AuditEntry, error)
 }
 
-// Get loads the message first: a message that was never retried and one that does not exist both have an empty
-// history.
+// Get loads the message first, because a message that was never retried and a message that does not exist both have an
+// empty history.
 func (h Histories) Get(w http.ResponseWriter, r *http.Request) error {
 	id, err := request.ID(r, "message")
 	if err != nil {
@@ -88,7 +88,7 @@ func (h Histories) pastOf(ctx context.Context, m entity.Message, load request.Ge
 	return past, err
 }
 
-// lineageOf returns the ancestors of a message, its parent first, up to the first one that no longer exists.
+// lineageOf returns the ancestors of a message, its parent first, up to the first ancestor that no longer exists.
 func (h Histories) lineageOf(ctx context.Context, m entity.Message, unmask bool) ([]wire.Ancestor, error) {
 	list := []wire.Ancestor{}
 	for m.Parent != uuid.Nil && len(list) < maxLineage {

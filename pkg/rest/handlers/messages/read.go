@@ -17,20 +17,21 @@ type Reader struct {
 	Load      request.Getter
 	Archived  bool      // Load reads the archive
 	Redirects Redirects // nil: no topic is redirected
-	Topics    Topics    // nil: no topic is known to exist or not to exist
+	Topics    Topics    // nil: it is not known which topics exist
 	Show      wire.Messages
 	Unmask    unmask.Rules
 }
 
 // Redirects finds the redirects of topics.
 type Redirects interface {
-	// RedirectTargets returns the targets of those of the topics that are redirected.
+	// RedirectTargets returns the targets of redirects, by topic, for those of topics that are redirected.
 	RedirectTargets(ctx context.Context, topics []string) (map[string]string, error)
 }
 
 // Topics knows which topics exist.
 type Topics interface {
-	// Exists reports whether topics exist, without those for which that is not known now. It answers within seconds.
+	// Exists reports which of the topics exist, and leaves out topics for which that is not known now. It answers
+	// within seconds.
 	Exists(ctx context.Context, topics ...string) map[string]bool
 }
 
@@ -66,7 +67,8 @@ func (h Reader) Get(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// target returns where a retry would send a message now; nil for an archived message and for one of unknown origin.
+// target returns where a retry would send a message now; nil for an archived message and for a message of unknown
+// origin.
 func (h Reader) target(ctx context.Context, m *entity.Message) (*wire.Target, error) {
 	if h.Archived || m.OriginalTopic == "" {
 		return nil, nil //nolint:nilnil // the message has no target

@@ -28,7 +28,7 @@ func shownReason(err error, field string) error {
 	return err
 }
 
-// SchemaTexts answers with the schema that a message was written with, and the latest version of it.
+// SchemaTexts answers with the schema that a message was written with, and the latest version of that schema.
 type SchemaTexts struct {
 	Load    request.Getter
 	Schemas SchemaReader // nil: no message has a schema

@@ -55,7 +55,7 @@ type Database interface {
 // Redriver runs redrives.
 type Redriver interface {
 	// Begin creates a redrive, which continues without the caller. If a redrive with the id of the cause's operation
-	// exists, it is returned unchanged.
+	// exists already, Begin returns that redrive unchanged.
 	Begin(ctx context.Context, order repository.NewRedrive) (entity.Redrive, error)
 
 	// Preview returns the expected result of Begin, and changes nothing.
@@ -207,7 +207,7 @@ func (h Redrives) Items(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// Overlaps sends the other redrives in which messages of this one wait too.
+// Overlaps sends the other redrives that messages of this redrive also wait in.
 func (h Redrives) Overlaps(w http.ResponseWriter, r *http.Request) error {
 	id, err := request.ID(r, "redrive")
 	if err != nil {
@@ -221,8 +221,8 @@ func (h Redrives) Overlaps(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// Errors sends the errors with which messages of a redrive came back. Those of topics that the caller may not see are
-// counted together, as unknown.
+// Errors sends the errors with which messages of a redrive came back. The errors of topics that the caller may not see
+// are counted together, as unknown.
 func (h Redrives) Errors(w http.ResponseWriter, r *http.Request) error {
 	id, err := request.ID(r, "redrive")
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
 )
 
-func TestAllocations(t *testing.T) { //nolint:paralleltest // the allocations of other tests would be counted
+func TestAllocations(t *testing.T) { //nolint:paralleltest // other tests allocate too
 	recordtest.Allocations(t, recordPaths(t))
 }
 

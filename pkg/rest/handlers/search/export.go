@@ -37,7 +37,8 @@ const (
 )
 
 type exportOrder struct {
-	query  repository.ExportQuery // its limit is one more than requested, to find out whether more messages match
+	// The query has a limit of one more than requested, to find out whether more messages match.
+	query  repository.ExportQuery
 	limit  int
 	format string
 	view   wire.View

@@ -149,7 +149,8 @@ func (h Lists) end(ctx context.Context, q query, searched request.SearchedUntil)
 	}
 	filter := q.search.Filter
 	if q.search.Sort.By == repository.ByLastRetry && filter.RetriedAfter.IsZero() {
-		filter.RetriedAfter = earliestRetry // as in the list, which has no messages that were never retried
+		// The list has no messages that were never retried, so they must not be counted.
+		filter.RetriedAfter = earliestRetry
 	}
 	n, err := h.Database.CountMatching(ctx, repository.CountQuery{Filter: filter, Archived: q.archived, How: how})
 	if n.Exact && filter.Visible != nil {

@@ -19,7 +19,7 @@ import (
 // Fields maps the field names of a body to their targets: a pointer, or an Object for a nested object.
 type Fields map[string]any
 
-// Object is a nested object; Given is set when the body has it.
+// Object is a nested object; Given is set when the body has the object.
 type Object struct {
 	Given  *bool
 	Fields Fields

@@ -21,7 +21,7 @@ const maxReason = 500
 // Info has the data about a request that handlers need besides its content, such as its id and its trace.
 type Info struct {
 	ID   string
-	Call uuid.UUID // see entity.AuditInfo
+	Call uuid.UUID // id of the call; see entity.AuditInfo
 	// TraceID is the id of the trace that the request carries, else of the trace that starts with the request if that
 	// is recorded.
 	TraceID string
@@ -111,7 +111,7 @@ func WithTask(ctx context.Context, t Task) context.Context {
 	return context.WithValue(ctx, taskKey{}, t)
 }
 
-// TaskOf returns the zero task for a request without a key.
+// TaskOf returns the task of the request with this context; the zero task for a request without a key.
 func TaskOf(ctx context.Context) Task {
 	t, _ := ctx.Value(taskKey{}).(Task)
 	return t
@@ -122,7 +122,7 @@ type Performer interface {
 	Performed(ctx context.Context, operation uuid.UUID) (bool, error)
 }
 
-// Once takes a step, unless an earlier request with the same key has already taken it; then it only reads the
+// Once performs a step, unless an earlier request with the same key has already performed it; then it only reads the
 // object.
 func Once[T any](r *http.Request, store Performer, read, step func(context.Context) (T, error)) (none T, err error) {
 	if t := TaskOf(r.Context()); t.Resumed {

@@ -28,7 +28,7 @@ const (
 	maxConditions = 10
 	maxFilterIDs  = 1000
 
-	minWord = 3 // characters
+	minWord = 3 // shortest word of a search, in characters
 )
 
 // dense lists scripts in which two characters are already enough for a word of a search.
@@ -47,7 +47,7 @@ var (
 // parameters.
 func FilterParameters() []string { return slices.Concat(filterTexts, filterLists) }
 
-// FilterOrder is a filter as the request gives it; queries and bodies use the same names.
+// FilterOrder has the conditions of a filter as they are in the request; queries and bodies use the same names.
 type FilterOrder struct {
 	texts map[string]*Option[string]
 	lists map[string]*Option[[]string]
@@ -353,8 +353,8 @@ func splitWords(text string) (words []string, closed bool) {
 }
 
 const (
-	// searchSlack is how late the search index may be for an answer to count as complete. The indexer polls every two
-	// seconds.
+	// searchSlack is how late the search index may be while answers still count as complete. The indexer polls every
+	// two seconds.
 	searchSlack = 10 * time.Second
 
 	// searchLimit is how late the search index may be for exports and redrives, where a missing match would look
@@ -370,7 +370,7 @@ type Index interface {
 // SearchedUntil is the state of the search index before a query; zero for a query that does not use the index.
 type SearchedUntil struct {
 	asked bool
-	until time.Time // zero: never built
+	until time.Time // time up to which the index is complete; zero: it was never built
 	lag   time.Duration
 }
 

@@ -140,7 +140,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// A filter as it is shown reads back as the same filter.
+// A filter is shown in a form that can be read back as the same filter.
 func TestFilter_ShownAndReadAgain(t *testing.T) {
 	t.Parallel()
 	none := resttest.Plain

@@ -153,7 +153,7 @@ func PossibleText(text string, most int) bool {
 // cannot be forged or used for another list. It contains no secret, and gives its owner no permission.
 const (
 	cursorPurpose = "cursor"
-	cursorSum     = 16 // bytes of the signature
+	cursorSum     = 16 // length of the signature in bytes
 )
 
 // DefaultLimit is the length of a page without the parameter limit; MaxLimit is the highest limit.

@@ -188,7 +188,7 @@ func (d draw) text(s *openapi3.Schema, label string) string {
 		return base64.StdEncoding.EncodeToString(rapid.SliceOfN(rapid.Byte(), 0, 20).Draw(d.T, label))
 	}
 	if s.MaxLength != nil && d.seldom(label+" long") {
-		return strings.Repeat("x", int(*s.MaxLength)+d.oneOf(label, -1, 0, 1)) //nolint:gosec // the document's lengths are small
+		return strings.Repeat("x", int(*s.MaxLength)+d.oneOf(label, -1, 0, 1)) //nolint:gosec // lengths are small
 	}
 	if common := likely[label[strings.LastIndex(label, ".")+1:]]; common != nil && !d.seldom(label+" unlikely") {
 		return rapid.SampledFrom(common).Draw(d.T, label)

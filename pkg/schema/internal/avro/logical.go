@@ -55,7 +55,7 @@ func logicalOf(n *node, name string) logical {
 type form struct {
 	unit   time.Duration // unit of the stored number
 	layout string
-	span   time.Duration // a time of day is less than span; 0: a date or a timestamp
+	span   time.Duration // a time of day must be less than span; 0: the form is that of a date or a timestamp
 }
 
 const day = 24 * time.Hour

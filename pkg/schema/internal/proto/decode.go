@@ -31,7 +31,7 @@ func (s *Schema) Decode(indexes []int, data []byte, limit int) ([]byte, error) {
 	if err != nil {
 		return nil, &codec.Error{Path: "$", Reason: "has no JSON form: a well-known type holds a value out of its range, or an Any of an unknown type"}
 	}
-	var compact bytes.Buffer // the library varies its white space on purpose
+	var compact bytes.Buffer // compact removes white space, which the library varies on purpose
 	if err := json.Compact(&compact, text); err != nil {
 		return nil, &codec.Error{Path: "$", Reason: "has no JSON form"}
 	}

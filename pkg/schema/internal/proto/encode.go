@@ -9,10 +9,10 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/codec"
 )
 
-// Encode returns the encoding of a message in JSON form. Unknown fields of original, a message of the same type or an
-// earlier version of it, are kept: those of list elements go with the element of the same index when the list keeps
-// its length, else with the element that has the same fields; nil: there is no original. The error is *codec.Error,
-// which names the field, or *codec.LimitError.
+// Encode returns the encoding of a message in JSON form. It keeps the unknown fields of original, which is a message of
+// the same type or of an earlier version of it; nil: there is no original. If a list keeps its length, the unknown
+// fields of an element go to the element with the same index, else to the element with the same known fields. The error
+// is *codec.Error, which names the field, or *codec.LimitError.
 func (s *Schema) Encode(indexes []int, text, original []byte, limit int) ([]byte, error) {
 	descriptor, err := s.message(indexes)
 	if err != nil {
@@ -44,8 +44,8 @@ func (s *Schema) unmarshal(text []byte, m proto.Message) error {
 	return protojson.UnmarshalOptions{Resolver: s.types, RecursionLimit: codec.MaxDepth}.Unmarshal(text, m)
 }
 
-// keepUnknown copies the unknown fields of before to after, and those of each nested message to the nested message of
-// the same field, key or element.
+// keepUnknown copies the unknown fields of before to after, and the unknown fields of each nested message to the nested
+// message of the same field, key or element.
 func keepUnknown(after, before protoreflect.Message) {
 	if unknown := before.GetUnknown(); len(unknown) > 0 {
 		after.SetUnknown(append(unknown[:len(unknown):len(unknown)], after.GetUnknown()...))
