@@ -11,6 +11,7 @@ replace github.com/dlq-manager/dlq-manager/integration/registry => ../registry
 require (
 	github.com/dlq-manager/dlq-manager v0.0.0
 	github.com/dlq-manager/dlq-manager/integration/registry v0.0.0
+	github.com/google/uuid v1.6.0
 	github.com/jmoiron/sqlx v1.4.0
 	github.com/twmb/franz-go v1.22.2
 )
@@ -20,7 +21,6 @@ require (
 	github.com/getkin/kin-openapi v0.152.0 // indirect
 	github.com/go-openapi/jsonpointer v1.0.0 // indirect
 	github.com/golang-migrate/migrate/v4 v4.20.1 // indirect
-	github.com/google/uuid v1.6.0 // indirect
 	github.com/jhump/protoreflect/v2 v2.0.0 // indirect
 	github.com/klauspost/compress v1.20.3 // indirect
 	github.com/lib/pq v1.12.3 // indirect

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/integration/programs"
 	"github.com/dlq-manager/dlq-manager/integration/registry"
+	"github.com/dlq-manager/dlq-manager/integration/registry/official"
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
@@ -28,7 +30,8 @@ import (
 // sites numbers the sites of this process, for unique names.
 var sites atomic.Int64
 
-// site is one installation: a schema registry, a database, topics with their own prefix, and the programs that use them.
+// site is one installation: a schema registry, a database, topics with their own prefix, and the programs that use
+// them.
 type site struct {
 	t           *testing.T
 	prefix      string // of topics; also the consumer group
@@ -46,8 +49,9 @@ type site struct {
 func newSite(t *testing.T, more string) *site {
 	t.Helper()
 	s := &site{
-		t: t, prefix: fmt.Sprintf("schemas%d-%d", os.Getpid(), sites.Add(1)), registry: registry.New(registry.Options{}),
-		brokers: stacktest.Kafka(t), config: filepath.Join(t.TempDir(), "config.yaml"),
+		t: t, prefix: fmt.Sprintf("schemas%d-%d", os.Getpid(), sites.Add(1)),
+		registry: registry.New(registry.Options{}), brokers: stacktest.Kafka(t),
+		config: filepath.Join(t.TempDir(), "config.yaml"),
 	}
 	server := httptest.NewServer(s.registry)
 	t.Cleanup(server.Close)
@@ -134,10 +138,27 @@ func (s *site) call(method, path string, body any, want int, out any) {
 	defer res.Body.Close()
 	answer := check.Must(io.ReadAll(res.Body))(s.t)
 	check.NoError(s.t, openapitest.Check(openapitest.Exchange{
-		Method: method, Path: path, Header: req.Header, Body: text, Status: res.StatusCode, AnswerHeader: res.Header, Answer: answer,
+		Method: method, Path: path, Header: req.Header, Body: text,
+		Status: res.StatusCode, AnswerHeader: res.Header, Answer: answer,
 	}))
 	check.Require(s.t, res.StatusCode == want, "%s %s = %d %s, want %d", method, path, res.StatusCode, answer, want)
 	if out != nil {
 		check.NoError(s.t, json.Unmarshal(answer, out))
 	}
+}
+
+// register adds a schema to a subject, with references whose subjects have one version.
+func (s *site) register(subject, format, schema string, references []official.Reference) {
+	s.t.Helper()
+	uses := []map[string]any{}
+	for _, r := range references {
+		uses = append(uses, map[string]any{"name": r.Name, "subject": r.Subject, "version": 1})
+	}
+	body := map[string]any{"schema": schema, "schemaType": strings.ToUpper(format), "references": uses}
+	text := check.Must(json.Marshal(body))(s.t)
+	url := s.registryURL + "/subjects/" + subject + "/versions"
+	req := check.Must(http.NewRequestWithContext(s.t.Context(), http.MethodPost, url, bytes.NewReader(text)))(s.t)
+	res := check.Must(http.DefaultClient.Do(req))(s.t)
+	defer res.Body.Close()
+	check.Require(s.t, res.StatusCode == http.StatusOK, "register %s: status %d", subject, res.StatusCode)
 }
