@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/dlq-manager/dlq-manager/integration/programs"
-	"github.com/dlq-manager/dlq-manager/integration/registry"
 	"github.com/dlq-manager/dlq-manager/integration/stack/stacktest"
 )
 
@@ -38,5 +37,3 @@ func (r runner) Run() int {
 	_ = os.RemoveAll(r.dir)
 	return code
 }
-
-var _ = registry.New

@@ -136,7 +136,7 @@ func decodeJSON(data []byte, limit int) ([]byte, error) {
 }
 
 // encode returns the encoding of text, without a frame. It keeps the unknown Protobuf fields of original.
-func (c *compiled) encode(indexes []int, text, original []byte, limit int) (data []byte, err error) {
+func (c *compiled) encode(indexes []int, text []byte, original *proto.Original, limit int) (data []byte, err error) {
 	defer recoverError(&err)
 	switch c.format {
 	case entity.Avro:

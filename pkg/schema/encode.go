@@ -12,6 +12,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/payload"
 	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/codec"
+	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/proto"
 )
 
 // Encode encodes a part of a message after an edit of its JSON. ok is false for a part without a schema. JSON that is
@@ -55,7 +56,7 @@ func (p *part) encode(ctx context.Context, m *entity.Message, text []byte, to en
 	if err != nil {
 		return entity.EncodedPart{}, err
 	}
-	c := own
+	c, original := own, &proto.Original{Schema: own.proto, Indexes: indexes, Data: data}
 	if to.Schema == entity.LatestSchema {
 		if c, indexes, err = p.latest(ctx, m, own, indexes, to.Topic); err != nil {
 			return entity.EncodedPart{}, err
@@ -64,7 +65,7 @@ func (p *part) encode(ctx context.Context, m *entity.Message, text []byte, to en
 	if c.id == own.id && p.unchanged(own, text) {
 		return entity.EncodedPart{Data: bytesOf(&m.Record, p.kind)}, nil
 	}
-	encoded, err := c.encode(indexes, text, data, payload.MaxPatched)
+	encoded, err := c.encode(indexes, text, original, payload.MaxPatched)
 	if err != nil {
 		return entity.EncodedPart{}, err
 	}

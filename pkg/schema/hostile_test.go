@@ -16,6 +16,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/proto"
 	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/codec"
 )
 
@@ -293,18 +294,20 @@ func fuzz(f *testing.F, format entity.Format, seeds ...[3]string) {
 	}
 	f.Fuzz(func(t *testing.T, text, ref, value string, data []byte) {
 		const limit = 1 << 16
+		indexes := []int{0}
 		size := allocated(func() {
 			c := compile(1, "", source{format: format, text: text, refs: []reference{{"ref", ref}}})
 			if c.fault != nil {
 				return
 			}
+			original := &proto.Original{Schema: c.proto, Indexes: indexes, Data: data}
 			if decoded, err := c.decode(frame{rest: data, data: data}, limit); err == nil {
 				if len(decoded) > limit || !json.Valid(decoded) {
 					t.Fatalf("%d bytes that are not JSON within the limit", len(decoded))
 				}
-				_, _ = c.encode([]int{0}, decoded, data, limit)
+				_, _ = c.encode(indexes, decoded, original, limit)
 			}
-			if encoded, err := c.encode([]int{0}, []byte(value), data, limit); err == nil && len(encoded) > limit && format != entity.JSONSchema {
+			if encoded, err := c.encode(indexes, []byte(value), original, limit); err == nil && len(encoded) > limit && format != entity.JSONSchema {
 				t.Fatalf("encoded %d bytes", len(encoded))
 			}
 		})

@@ -212,6 +212,21 @@ func TestSubjectAndVersions(t *testing.T) {
 	check.True(t, ok && err == nil && c.Writer == oldAvro && c.Latest == newAvro, "got %+v, %v", c, err)
 }
 
+// A value without sound message indexes, as some clients write it, has no name of a message for its subject.
+func TestSubjectOfProtobufWithoutIndexes(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.fake.answers["/schemas/ids/3/versions"] = []object{{"subject": "protos-value", "version": 1}}
+	for _, data := range [][]byte{nil, {8, 5}, {2, 40}} {
+		m := message(framed(3, data...))
+		d := f.decode(t, m)
+		f.Reader(t.Context()).Complete(m, entity.ValuePart, &d)
+		check.True(t, d.Omitted == entity.SchemaError && d.Schema.Subject == "protos-value" && d.Schema.LatestVersion == 2, "%x: got %+v", data, d)
+		_, ok, err := f.Compare(t.Context(), m, entity.ValuePart)
+		check.True(t, ok && err == nil, "%x: Compare = %v, %v", data, ok, err)
+	}
+}
+
 // A registry that fails, answers nonsense, redirects or takes too long gets one request, and then no more for a while.
 func TestRegistryThatFails(t *testing.T) {
 	t.Parallel()

@@ -4,6 +4,7 @@ Each line of stdin is a request in JSON, each line of stdout is its answer.
 """
 
 import base64
+import ctypes
 import datetime
 import decimal
 import json
@@ -255,6 +256,8 @@ def canonical(value, schema, known):
     kind = schema["type"]
     if isinstance(value, float) and (value != value or abs(value) == float("inf")):
         return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+    if kind == "float":
+        return shortest(value)
     if kind in ("record", "error") and isinstance(value, dict):
         return {f["name"]: canonical(value[f["name"]], f["type"], known) for f in schema["fields"]}
     if kind == "array":
@@ -262,6 +265,12 @@ def canonical(value, schema, known):
     if kind == "map":
         return {key: canonical(item, schema["values"], known) for key, item in value.items()}
     return canonical_leaf(value, schema.get("logicalType", ""))
+
+
+def shortest(value):
+    """Returns the number with the fewest digits that is the same in 32 bits."""
+    numbers = (float(format(value, f".{digits}g")) for digits in range(1, 10))
+    return next(n for n in numbers if ctypes.c_float(n).value == value)
 
 
 def resolve(schema, known):

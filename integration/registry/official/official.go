@@ -103,8 +103,8 @@ type DecodeRequest struct {
 // Avro has this form: bytes and fixed are strings with one character per byte; decimals are strings
 // with all digits; a timestamp is in RFC 3339 with Z and as many digits of a second as its type
 // has, a local timestamp the same without Z; dates are YYYY-MM-DD and times HH:MM:SS.fff(fff); NaN
-// and infinities are strings; a union is the value of its branch. Protobuf is in its canonical
-// JSON form. JSON is the value itself.
+// and infinities are strings; a float has as few digits as its 32 bits need; a union is the value of
+// its branch. Protobuf is in its canonical JSON form. JSON is the value itself.
 type Decoded struct {
 	Value json.RawMessage `json:"value"`
 	Error string          `json:"error"` // why the client refused the request

@@ -37,6 +37,7 @@ const (
 		{"name":"time","type":{"type":"int","logicalType":"time-millis"}},
 		{"name":"code","type":{"type":"string","logicalType":"uuid"}},
 		{"name":"ratio","type":"double"},
+		{"name":"shares","type":{"type":"array","items":"float"}},
 		{"name":"total","type":"shop.Money"},
 		{"name":"paid","type":["null","shop.Money",{"type":"record","name":"Card","fields":[{"name":"cents","type":"long"}]}]},
 		{"name":"until","type":["null",{"type":"long","logicalType":"timestamp-millis"}]},
@@ -45,12 +46,12 @@ const (
 	orderValue = `{"id":9007199254740993,"raw":{"$bytes":"AP9h"},"price":{"$decimal":"1.20"},
 		"at":{"$datetime":"2026-11-23T10:00:00.120Z"},"seen":{"$datetime":"2026-11-23T11:00:00.123450+01:00"},
 		"local":{"$datetime":"2026-11-23T10:00:00"},"day":{"$date":"2026-11-23"},"time":{"$time":"10:00:00.500"},
-		"code":"5f0c8a52-30a4-4a45-b94c-3a6e5f2d0c11","ratio":{"$float":"NaN"},"total":{"cents":5},
+		"code":"5f0c8a52-30a4-4a45-b94c-3a6e5f2d0c11","ratio":{"$float":"NaN"},"shares":[0.1,3.4028235e38,1e-45],"total":{"cents":5},
 		"paid":{"$tuple":["shop.Card",{"cents":7}]},"until":{"$datetime":"1969-12-31T23:59:59.999Z"},
 		"state":"OLD","tags":{"a":[1,"x"]}}`
 	orderWant = `{"id":9007199254740993,"raw":"\u0000ÿa","price":"1.20","at":"2026-11-23T10:00:00.120Z",
 		"seen":"2026-11-23T10:00:00.123450Z","local":"2026-11-23T10:00:00.000000","day":"2026-11-23","time":"10:00:00.500",
-		"code":"5f0c8a52-30a4-4a45-b94c-3a6e5f2d0c11","ratio":"NaN","total":{"cents":5},"paid":{"cents":7},
+		"code":"5f0c8a52-30a4-4a45-b94c-3a6e5f2d0c11","ratio":"NaN","shares":[0.1,3.4028235e+38,1e-45],"total":{"cents":5},"paid":{"cents":7},
 		"until":"1969-12-31T23:59:59.999Z","state":"OLD","tags":{"a":[1,"x"]}}`
 
 	moneyProto = "syntax = \"proto3\";\npackage shop;\nmessage Money { int64 cents = 1; }\n"

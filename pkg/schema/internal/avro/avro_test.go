@@ -129,6 +129,21 @@ func TestEncodeNamesTheFieldThatDoesNotFit(t *testing.T) {
 	check.Equal(t, string(check.Must(s.Decode(data, limit))(t)), `{"id":"1","status":"NEW","lines":[],"total":null,"either":7}`, "with defaults")
 }
 
+// A default is in Avro's own JSON form, which has neither the texts of logical types nor the names of branches.
+func TestDefaultsOfLogicalTypes(t *testing.T) {
+	t.Parallel()
+	const fee = `{"name":"fee","type":{"type":"bytes","logicalType":"decimal","precision":4,"scale":2},"default":"\u0000\u0080"}`
+	s := parse(t, `{"type":"record","name":"A","fields":[`+fee+`,
+		{"name":"day","type":{"type":"int","logicalType":"date"},"default":19782},
+		{"name":"fixed","type":{"type":"fixed","name":"D","size":2,"logicalType":"decimal","precision":4,"scale":2},"default":"\u00ff\u00ff"},
+		{"name":"id","type":{"type":"fixed","name":"U","size":16,"logicalType":"uuid"},"default":"0123456789abcdef"},
+		{"name":"inner","type":{"type":"record","name":"B","fields":[`+fee+`,{"name":"either","type":["int","long"]}]},"default":{"either":1}},
+		{"name":"list","type":{"type":"array","items":["D","string"]},"default":["\u0000\u0001"]}]}`)
+	data := check.Must(s.Encode([]byte(`{}`), limit))(t)
+	check.Equal(t, string(check.Must(s.Decode(data, limit))(t)), `{"fee":"1.28","day":"2024-02-29","fixed":"-0.01",`+
+		`"id":"30313233-3435-3637-3839-616263646566","inner":{"fee":"1.28","either":{"int":1}},"list":[{"D":"0.01"}]}`, "defaults")
+}
+
 func TestReferencesAreFound(t *testing.T) {
 	t.Parallel()
 	s := parse(t, `{"type":"record","name":"a.Order","fields":[{"name":"item","type":"b.Item"},{"name":"again","type":"b.Item"}]}`,
@@ -136,6 +151,18 @@ func TestReferencesAreFound(t *testing.T) {
 	const text = `{"item":{"sku":"x"},"again":{"sku":"y"}}`
 	data := check.Must(s.Encode([]byte(text), limit))(t)
 	check.Equal(t, string(check.Must(s.Decode(data, limit))(t)), text, "JSON")
+}
+
+// A default fits none of the branches, which nest to 2^100 combinations.
+func TestHostileDefaultIsBounded(t *testing.T) {
+	t.Parallel()
+	record := func(name, union string) string {
+		return `{"type":"record","name":"` + name + `","fields":[{"name":"n","type":` + union + `}]}`
+	}
+	fallback := strings.Repeat(`{"n":`, 100) + `"x"` + strings.Repeat(`}`, 100)
+	s := parse(t, record("Root", `["null",`+record("A", `["null","A",`+record("B", `["null","A","B"]`)+`]`)+`],"default":`+fallback))
+	_, err := s.Encode([]byte(`{}`), limit)
+	check.Says(t, err, "has a default that does not fit its union", "error")
 }
 
 // Some schemas and data cost much more than their size when they are decoded without limits.

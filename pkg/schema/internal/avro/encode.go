@@ -30,14 +30,19 @@ func (s *Schema) Encode(text []byte, limit int) ([]byte, error) {
 }
 
 type encoder struct {
-	out   []byte
-	limit int
-	steps int // how many values may still be encoded: those of defaults are not in the text, and may take no bytes
-	path  codec.Path
+	out      []byte
+	limit    int
+	steps    int // how many values may still be encoded: those of defaults are not in the text, and may take no bytes
+	path     codec.Path
+	defaults bool // the value is a default, which is in Avro's own JSON form
+	refused  int  // how many branches of unions did not accept a default
 }
 
 // minSteps allows defaults in a small value.
 const minSteps = 1 << 20
+
+// maxRefused limits refused: unions within unions could have very many combinations of branches.
+const maxRefused = 1000
 
 func (e *encoder) value(n *node, v any, depth int) error {
 	switch {
@@ -79,6 +84,9 @@ func (e *encoder) value(n *node, v any, depth int) error {
 	case mapKind:
 		return e.object(n, v, depth)
 	case union:
+		if e.defaults {
+			return e.defaultUnion(n, v, depth)
+		}
 		return e.union(n, v, depth)
 	default:
 		return e.record(n, v, depth)
@@ -152,17 +160,17 @@ func (e *encoder) text(n *node, v any) error {
 	}
 	var b []byte
 	var err error
-	switch {
+	switch l := e.logical(n); {
 	case n.kind == text:
 		b = []byte(s)
-	case n.logical == decimal:
+	case l == decimal:
 		if b, err = parseDecimal(s, n); err == nil && n.kind == fixed {
 			b = extend(b, n.size)
 		}
 		if err != nil {
 			return e.path.Errorf("%s", err.Error())
 		}
-	case n.logical == uuidLogical:
+	case l == uuidLogical:
 		id, err := uuid.Parse(s)
 		if err != nil || len(s) != len(id.String()) {
 			return e.path.Errorf("must be a UUID")
@@ -188,6 +196,14 @@ func (e *encoder) text(n *node, v any) error {
 	}
 	e.out = append(e.out, b...)
 	return nil
+}
+
+// logical returns the logical type in whose form values of a string, bytes or fixed are written.
+func (e *encoder) logical(n *node) logical {
+	if e.defaults {
+		return plain
+	}
+	return n.logical
 }
 
 // extend extends a number in two's complement to a size, if it is shorter.
@@ -260,7 +276,7 @@ func (e *encoder) record(n *node, v any, depth int) error {
 		case given:
 			known++
 		case f.filled:
-			if err := e.fallback(f.node, f.fallback, depth+1); err != nil {
+			if err := e.defaultValue(f.node, f.fallback, depth+1); err != nil {
 				return err
 			}
 			e.path.Pop()
@@ -285,11 +301,16 @@ func (e *encoder) record(n *node, v any, depth int) error {
 	return nil
 }
 
-// fallback encodes a default value. The default value of a union belongs to the first branch that accepts it.
-func (e *encoder) fallback(n *node, v any, depth int) error {
-	if n.kind != union {
-		return e.value(n, v, depth)
-	}
+func (e *encoder) defaultValue(n *node, v any, depth int) error {
+	outer := e.defaults
+	e.defaults = true
+	err := e.value(n, v, depth)
+	e.defaults = outer
+	return err
+}
+
+// defaultUnion encodes the default value of a union, which belongs to the first branch that accepts it.
+func (e *encoder) defaultUnion(n *node, v any, depth int) error {
 	begin, steps := len(e.out), e.path
 	for i, b := range n.branches {
 		e.varint(int64(i))
@@ -298,6 +319,9 @@ func (e *encoder) fallback(n *node, v any, depth int) error {
 			return err //nolint:wrapcheck // of this package
 		}
 		e.out, e.path = e.out[:begin], steps
+		if e.refused++; e.refused > maxRefused {
+			break
+		}
 	}
 	return e.path.Errorf("has a default that does not fit its union")
 }

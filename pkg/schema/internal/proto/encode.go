@@ -2,6 +2,7 @@ package proto
 
 import (
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/dynamicpb"
@@ -9,11 +10,26 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/codec"
 )
 
-// Encode returns the encoding of a message in JSON form. It keeps the unknown fields of original, which is a message of
-// the same type or of an earlier version of it; nil: there is no original. If a list keeps its length, the unknown
-// fields of an element go to the element with the same index, else to the element with the same known fields. The error
-// is *codec.Error, which names the field, or *codec.LimitError.
-func (s *Schema) Encode(indexes []int, text, original []byte, limit int) ([]byte, error) {
+// Original is the message that an edit replaces.
+type Original struct {
+	Schema  *Schema // with which it was written
+	Indexes []int
+	Data    []byte
+}
+
+func (o *Original) read() (protoreflect.Message, error) {
+	descriptor, err := o.Schema.message(o.Indexes)
+	if err != nil {
+		return nil, err
+	}
+	return o.Schema.read(descriptor, o.Data)
+}
+
+// Encode returns the encoding of a message in JSON form. It keeps the fields of original that the schema of original
+// does not have; nil: there is no original. If a list keeps its length, the unknown fields of an element go to the
+// element with the same index, else to the element with the same known fields. The error is *codec.Error, which names
+// the field, or *codec.LimitError.
+func (s *Schema) Encode(indexes []int, text []byte, original *Original, limit int) ([]byte, error) {
 	descriptor, err := s.message(indexes)
 	if err != nil {
 		return nil, err
@@ -26,8 +42,8 @@ func (s *Schema) Encode(indexes []int, text, original []byte, limit int) ([]byte
 		return nil, s.explain(descriptor, text)
 	}
 	if original != nil {
-		if before, err := s.read(descriptor, original); err == nil {
-			keepUnknown(m, before)
+		if before, err := original.read(); err == nil {
+			s.keepUnknown(m, before)
 		}
 	}
 	data, err := proto.MarshalOptions{Deterministic: true, AllowPartial: true}.Marshal(m)
@@ -46,69 +62,95 @@ func (s *Schema) unmarshal(text []byte, m proto.Message) error {
 
 // keepUnknown copies the unknown fields of before to after, and the unknown fields of each nested message to the nested
 // message of the same field, key or element.
-func keepUnknown(after, before protoreflect.Message) {
-	if unknown := before.GetUnknown(); len(unknown) > 0 {
-		after.SetUnknown(append(unknown[:len(unknown):len(unknown)], after.GetUnknown()...))
+func (s *Schema) keepUnknown(after, before protoreflect.Message) {
+	if unknown := s.unset(after, before.GetUnknown()); len(unknown) > 0 {
+		after.SetUnknown(append(unknown, after.GetUnknown()...))
 	}
 	before.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		if !after.Has(f) {
+		g := s.field(after.Descriptor(), f.Number())
+		if f.Message() == nil || g == nil || g.Message() == nil || g.IsMap() != f.IsMap() || g.IsList() != f.IsList() || !after.Has(g) {
 			return true
 		}
 		switch {
 		case f.IsMap():
-			if f.MapValue().Message() != nil {
-				keepInMap(after.Mutable(f).Map(), v.Map())
+			if f.MapValue().Message() != nil && g.MapValue().Message() != nil && f.MapKey().Kind() == g.MapKey().Kind() {
+				s.keepInMap(after.Mutable(g).Map(), v.Map())
 			}
-		case f.Message() == nil:
 		case f.IsList():
-			keepInList(after.Mutable(f).List(), v.List())
+			s.keepInList(after.Mutable(g).List(), v.List())
 		default:
-			keepUnknown(after.Mutable(f).Message(), v.Message())
+			s.keepUnknown(after.Mutable(g).Message(), v.Message())
 		}
 		return true
 	})
 }
 
-func keepInMap(after, before protoreflect.Map) {
+// unset returns the fields that the message does not set. Its schema may know some of them.
+func (s *Schema) unset(m protoreflect.Message, fields protoreflect.RawFields) (unset protoreflect.RawFields) {
+	for len(fields) > 0 {
+		number, _, size := protowire.ConsumeField(fields)
+		if size < 0 {
+			return unset
+		}
+		f := s.field(m.Descriptor(), number)
+		switch {
+		case f == nil:
+		case m.Has(f), f.ContainingOneof() != nil && m.WhichOneof(f.ContainingOneof()) != nil:
+			fields = fields[size:]
+			continue
+		}
+		unset, fields = append(unset, fields[:size]...), fields[size:]
+	}
+	return unset
+}
+
+func (s *Schema) keepInMap(after, before protoreflect.Map) {
 	before.Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
 		if after.Has(k) {
-			keepUnknown(after.Mutable(k).Message(), v.Message())
+			s.keepUnknown(after.Mutable(k).Message(), v.Message())
 		}
 		return true
 	})
 }
 
-func keepInList(after, before protoreflect.List) {
+func (s *Schema) keepInList(after, before protoreflect.List) {
 	if after.Len() == before.Len() {
 		for i := range after.Len() {
-			keepUnknown(after.Get(i).Message(), before.Get(i).Message())
+			s.keepUnknown(after.Get(i).Message(), before.Get(i).Message())
 		}
 		return
 	}
-	same := map[string][]int{} // elements of before by their known fields
+	same, element := map[string][]int{}, after.NewElement().Message().Type() // elements of before by their known fields
 	for j := range before.Len() {
-		key := known(before.Get(j).Message())
+		key := s.known(before.Get(j).Message(), element)
 		same[key] = append(same[key], j)
 	}
 	next := 0
 	for i := range after.Len() {
-		key := known(after.Get(i).Message())
+		key := s.known(after.Get(i).Message(), element)
 		for len(same[key]) > 0 && same[key][0] < next {
 			same[key] = same[key][1:]
 		}
 		if len(same[key]) > 0 {
 			next = same[key][0] + 1
-			keepUnknown(after.Get(i).Message(), before.Get(next-1).Message())
+			s.keepUnknown(after.Get(i).Message(), before.Get(next-1).Message())
 		}
 	}
 }
 
-// known returns a key of a message without its unknown fields.
-func known(m protoreflect.Message) string {
-	m = proto.Clone(m.Interface()).ProtoReflect()
-	dropUnknown(m)
-	key, _ := proto.MarshalOptions{Deterministic: true, AllowPartial: true}.Marshal(m.Interface())
-	return string(key)
+// known returns a key of a message without its unknown fields, as a message of type as reads it; "" when it cannot.
+func (s *Schema) known(m protoreflect.Message, as protoreflect.MessageType) string {
+	clone := proto.Clone(m.Interface())
+	dropUnknown(clone.ProtoReflect())
+	key, err := proto.MarshalOptions{Deterministic: true, AllowPartial: true}.Marshal(clone)
+	if err != nil || m.Descriptor() == as.Descriptor() {
+		return string(key)
+	}
+	read := as.New()
+	if (proto.UnmarshalOptions{AllowPartial: true, Resolver: s.types, RecursionLimit: codec.MaxDepth}).Unmarshal(key, read.Interface()) != nil {
+		return ""
+	}
+	return s.known(read, as)
 }
 
 func dropUnknown(m protoreflect.Message) {

@@ -214,6 +214,7 @@ func (c *measure) message(d protoreflect.MessageDescriptor, data []byte, depth i
 	return c.message(inner.Descriptor(), value, depth+1)
 }
 
+// field returns the field or the extension of a message that has the number; nil for none.
 func (s *Schema) field(d protoreflect.MessageDescriptor, number protowire.Number) protoreflect.FieldDescriptor {
 	if f := d.Fields().ByNumber(number); f != nil {
 		return f

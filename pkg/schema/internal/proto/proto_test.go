@@ -112,13 +112,38 @@ func TestUnknownFieldsSurvive(t *testing.T) {
 		{"ShorterList", `{"lines":[{"sku":"b"}],"bySku":{},"total":{}}`, []string{"of b", "of total", "of the order"}, []string{"of a"}},
 		{"LongerList", `{"lines":[{"sku":"new"},{"sku":"a"},{"sku":"b"}]}`, []string{"of a", "of b", "of the order"}, []string{"of total"}},
 	} {
-		data := check.Must(s.Encode(order, []byte(tt.text), original, limit))(t)
+		data := check.Must(s.Encode(order, []byte(tt.text), &Original{Schema: s, Indexes: order, Data: original}, limit))(t)
 		for _, text := range tt.kept {
 			check.True(t, bytes.Contains(data, []byte(text)), "%s: %q is lost", tt.name, text)
 		}
 		for _, text := range tt.gone {
 			check.True(t, !bytes.Contains(data, []byte(text)), "%s: %q is kept, although its message is gone", tt.name, text)
 		}
+	}
+}
+
+// Fields that the message's own schema does not have survive in a later schema that has them. A field that the later
+// schema dropped is gone, and JSON that sets a field replaces its unknown value.
+func TestUnknownFieldsSurviveInALaterSchema(t *testing.T) {
+	t.Parallel()
+	const written = `{"id":"1","note":"n","lines":[{"sku":"a","pieces":2},{"sku":"b","pieces":3}],"bySku":{"k":{"pieces":4}},` +
+		`"total":{"units":"5"},"marks":[1,2],"phone":"p"}`
+	line := "message Line { string sku = 1; int32 pieces = 9; }"
+	later := check.Must(Parse(`syntax = "proto3"; message Total { int64 units = 9; } message Order { string id = 1; repeated Line lines = 2;
+		map<string, Line> by_sku = 3; Total total = 4; `+line+` string note = 9; repeated int32 marks = 10; oneof contact { string mail = 11; string phone = 12; } }`, nil))(t)
+	own := check.Must(Parse(`syntax = "proto3"; message Order { message Line { string sku = 1; } string id = 1; repeated Line lines = 2;
+		map<string, Line> by_sku = 3; Total total = 4; string dropped = 13; } message Total {}`, nil))(t)
+	data := check.Must(later.Encode([]int{1}, []byte(written), nil, limit))(t)
+	data = protowire.AppendString(protowire.AppendTag(data, 13, protowire.BytesType), "dropped")
+	original := &Original{Schema: own, Indexes: []int{0}, Data: data}
+	for text, want := range map[string]string{
+		`{"id":"2","lines":[{"sku":"A"},{"sku":"b"}],"bySku":{"k":{}},"total":{}}`: `{"id":"2","lines":[{"sku":"A","pieces":2},{"sku":"b","pieces":3}],` +
+			`"bySku":{"k":{"pieces":4}},"total":{"units":"5"},"note":"n","marks":[1,2],"phone":"p"}`,
+		`{"lines":[{"sku":"b"}],"note":"new","marks":[3],"mail":"m"}`: `{"lines":[{"sku":"b","pieces":3}],"note":"new","marks":[3],"mail":"m"}`,
+	} {
+		encoded := check.Must(later.Encode([]int{1}, []byte(text), original, limit))(t)
+		check.Equal(t, string(check.Must(later.Decode([]int{1}, encoded, limit))(t)), want, text)
+		check.True(t, !bytes.Contains(encoded, []byte("dropped")), "%s keeps a dropped field", text)
 	}
 }
 
@@ -193,7 +218,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		encoded, err := s.Encode(order, text, data, limit)
+		encoded, err := s.Encode(order, text, &Original{Schema: s, Indexes: order, Data: data}, limit)
 		if err != nil {
 			t.Fatalf("%s cannot be encoded: %v", text, err)
 		}

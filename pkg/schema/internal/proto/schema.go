@@ -184,6 +184,9 @@ func AppendIndexes(dst []byte, indexes []int) []byte {
 }
 
 func (s *Schema) message(indexes []int) (protoreflect.MessageDescriptor, error) {
+	if len(indexes) == 0 {
+		return nil, &codec.Error{Path: "$", Reason: errIndexes.Error()}
+	}
 	list := s.file.Messages()
 	var found protoreflect.MessageDescriptor
 	for _, i := range indexes {
