@@ -10,6 +10,7 @@
 //   - read.go: one record, a range of a log, the mark of a batch
 //   - offsets.go: the ends of logs, and committed offsets
 //   - group.go: membership in a consumer group, and the states of consumer groups
+//   - sharegroups.go: the configuration and the state of share groups, and configurations of topics and brokers
 //   - producer.go: writes without duplicates
 //   - produce_batch.go: one batch, until its result is known
 //   - outcome.go: what a failed write means

@@ -74,8 +74,9 @@ func TestFetch_Transactions(t *testing.T) {
 // transactionsEnd is the end offset of a log that writeTransactions has written.
 const transactionsEnd = 14
 
-// writeTransactions interleaves committed transactions (a, c) with aborted ones (b, d), the second pair from the
-// producers of the first. It writes ten records and four markers.
+// writeTransactions writes two pairs of interleaved transactions with two producers: first a (committed) by the first
+// producer with b (aborted) by the second one, then c (committed) by the second producer with d (aborted) by the first
+// one. It writes ten records and four markers.
 func writeTransactions(t *testing.T, tp broker.TopicPartition) {
 	t.Helper()
 	ctx := testContext(t)

@@ -4,6 +4,7 @@
 // goroutine. In reading order:
 //
 //   - metadata.go: topics with their ids, and the states of consumer groups
+//   - sharegroups.go: the configuration and the state of share groups
 //   - fetch.go: records of many partitions of one leader
 //   - cursor.go: one partition's answer, read in portions; transactions
 //   - legacy.go: the records of formats 0 and 1

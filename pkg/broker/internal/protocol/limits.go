@@ -97,7 +97,7 @@ func (r *MemoryReservation) ended() bool {
 	}
 }
 
-// back gives back the memory that was taken since the field taken had the value mark.
+// back gives back the memory that was taken since a moment; mark is the value of taken at that moment.
 func (r *MemoryReservation) back(mark int64) {
 	r.Free += r.taken - mark
 	r.taken = mark

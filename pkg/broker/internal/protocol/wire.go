@@ -52,6 +52,13 @@ func (w *wire) int32() int32 {
 	return 0
 }
 
+func (w *wire) int64() int64 {
+	if b := w.take(8); b != nil {
+		return int64(binary.BigEndian.Uint64(b))
+	}
+	return 0
+}
+
 func (w *wire) varint() int64 {
 	v, n := binary.Varint(w.b)
 	return checkedVarint(w, v, n)
