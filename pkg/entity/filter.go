@@ -93,6 +93,8 @@ type Document struct {
 	Terms     []int64   // of the key, and two for each header and field: one of its name alone and one with its value
 	// Fingerprint is set only for messages that were stored without an error group.
 	Fingerprint *Fingerprint
+	// Incomplete: the record to which the dead letter points was not stored with the message yet.
+	Incomplete bool
 }
 
 // KeyTerm returns the term for a record's key.

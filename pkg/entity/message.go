@@ -50,6 +50,9 @@ type Message struct {
 	// the parent's outcome.
 	UnconfirmedReturn bool
 
+	// Share is what is known of a dead letter that a share group's configuration explains; nil for every other message.
+	Share *ShareRecord
+
 	// Unsettled: the message is RETRYING, and it cannot be found out whether the attempt's record is in the target log.
 	Unsettled bool
 	// NextAttemptAt is the time from which automatic retry may send the message; an operator may send it earlier.
@@ -84,6 +87,9 @@ type Record struct {
 	// ValueOverLimit; "" when it was not stored. When the record exceeds a limit of headers, Headers has the first
 	// ones, and Value is set if it does not exceed its own limit.
 	Limit string
+	// Completed: key, value and headers are those of the record that failed, which was read from the original topic;
+	// the dead letter's own headers follow.
+	Completed bool
 	// Unreadable is the reason why the record cannot be read. One message may represent several offsets that cannot be
 	// read; LastOffset is the last of them. Both are set only for ValueUnreadable.
 	Unreadable string
@@ -318,7 +324,7 @@ func (m *Message) MarkRetrying(now time.Time) error {
 // MarkResolved ends an attempt that succeeded.
 func (m *Message) MarkResolved(now time.Time) error { return m.to(Resolved, now) }
 
-// MarkPending ends an attempt that failed when attempts are left. It also requeues a DEAD message.
+// MarkPending ends an attempt that failed, when the message has attempts left. It also requeues a DEAD message.
 func (m *Message) MarkPending(now time.Time) error { return m.to(Pending, now) }
 
 // MarkDead makes the message DEAD.

@@ -9,6 +9,7 @@
 //   - index.go: the search index
 //   - attempts.go: claims and results of attempts
 //   - ingest.go: incoming records
+//   - shares.go: records of share groups
 //   - redrives.go: redrives and their batches, and changes of many messages
 //   - keys.go: Idempotency-Keys
 //   - search.go: searches, counts, exports and the archive

@@ -34,6 +34,7 @@ func version(cfg Config, masks *payload.Masks, schemas uint64) int64 {
 // document returns the document of a message.
 func (w *Worker) document(m *entity.Message, p parts) entity.Document {
 	d := entity.Document{MessageID: m.ID, CreatedAt: m.CreatedAt, Text: w.text(m, p.value), Terms: terms(&m.Record, p)}
+	d.Incomplete = m.Share != nil && m.Share.State != entity.Completed
 	if m.Group == uuid.Nil {
 		f := w.maker.Fingerprint(w.decode(*m))
 		d.Fingerprint = &f

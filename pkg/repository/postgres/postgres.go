@@ -39,6 +39,7 @@ type Store struct {
 	*ingest.Positions
 	*ingest.Quarantine
 	*ingest.Payloads
+	*ingest.Shares
 	*messages.Attempts
 	*messages.Schedule
 	*messages.Messages
@@ -63,7 +64,10 @@ type Store struct {
 	*insight.Bookkeeping
 }
 
-var _ repository.Repository = (*Store)(nil)
+var (
+	_ repository.Repository = (*Store)(nil)
+	_ repository.Shares     = (*Store)(nil)
+)
 
 // Option changes how a Store works.
 type Option func(*options)
@@ -108,6 +112,7 @@ func New(db *sqlx.DB, with ...Option) *Store {
 		Positions:     ingest.NewPositions(d),
 		Quarantine:    ingest.NewQuarantine(d, ingester),
 		Payloads:      ingest.NewPayloads(d),
+		Shares:        ingest.NewShares(d, o.payloadMode, o.payloadLimit),
 		Attempts:      messages.NewAttempts(d),
 		Schedule:      messages.NewSchedule(d),
 		Messages:      reader,

@@ -277,7 +277,7 @@ func TestActivityForgets(t *testing.T) {
 	old := `SELECT FROM dlq.activity WHERE at < $1::timestamptz - interval '1509 days' FOR UPDATE`
 	check.Must(holder.Exec(old, f.now.Add(time.Hour)))(t)
 	for _, want := range []int{500 + 1 + 3, 1 + 1 + 6, 1 + 1 + 9} { // each message adds three rows
-		f.insert(f.db, 0) // the message's topic is its own
+		f.insert(f.db, 0) // no other message has the topic of this message
 		f.work()
 		check.Same(t, count(t, f.db, "activity"), want, "rows that are left")
 	}

@@ -11,7 +11,7 @@ import (
 // large page reserves little when the topic has few messages.
 const Expected = 64
 
-// ShownPage counts the headers of all messages of a page, whose number is limited.
+// ShownPage counts the headers that a page shows of all its messages together: their number is limited.
 type ShownPage struct{ headers int }
 
 // Message returns the message of a row of the page. It leaves out all headers of the message when they exceed a limit

@@ -2,6 +2,7 @@ package codec
 
 import (
 	"database/sql"
+	"encoding/json"
 	"strconv"
 	"time"
 
@@ -45,6 +46,8 @@ type Row struct {
 	RootID   uuid.NullUUID `db:"root_id"`
 
 	UnconfirmedReturn sql.NullBool `db:"unconfirmed_return"`
+
+	Share []byte `db:"share"` // JSON of an entity.ShareRecord
 
 	ClaimID        uuid.NullUUID  `db:"claim_id"`
 	ClaimExpiresAt sql.NullTime   `db:"claim_expires_at"`
@@ -98,6 +101,8 @@ const StateColumnsBehind = `, m.retry_count, m.max_retries, m.status,
 	m.original_partition, m.original_offset, m.original_timestamp, m.origin_confidence,
 	m.consumer_group, m.consumer_attempts, m.dialect, m.error_class, m.group_id, m.parent_id, m.root_id,
 	CASE WHEN m.parent_id IS NOT NULL THEN (SELECT true FROM dlq.unconfirmed_returns u WHERE u.child_id = m.id) END AS unconfirmed_return,
+	CASE WHEN m.dialect = 'sharegroup' THEN (SELECT json_build_object('state', s.state, 'reason', s.reason, 'duplicates', s.duplicates)::text
+		FROM dlq.share_records s WHERE s.message_id = m.id) END AS share,
 	m.claim_id, m.claim_expires_at, m.claim_topic, m.claim_topic_id, m.claim_partition, m.claim_end_offset, m.claim_redrive_id,
 	m.unsettled,
 	m.next_attempt_at, m.last_publish_error, m.last_publish_error_class, m.outcome`
@@ -203,6 +208,7 @@ func (r *Row) Message() entity.Message {
 		Parent:                r.ParentID.UUID,
 		Root:                  r.RootID.UUID,
 		UnconfirmedReturn:     r.UnconfirmedReturn.Bool,
+		Share:                 shareRecord(r.Share),
 		Unsettled:             r.Unsettled.Bool,
 		NextAttemptAt:         TimeOf(r.NextAttemptAt),
 		LastPublishError:      r.LastPublishError.String,
@@ -298,7 +304,24 @@ func (r *Row) messageWith(headers []entity.Header) entity.Message {
 		record.State = entity.ValueMissing
 	}
 	applyDefect(record, r.Defect)
+	record.Completed = m.Share != nil && m.Share.State == entity.Completed
 	return m
+}
+
+// shareRecord reads the column share; nil when it is NULL.
+func shareRecord(column []byte) *entity.ShareRecord {
+	if column == nil {
+		return nil
+	}
+	var s struct {
+		State      entity.Completion `json:"state"`
+		Reason     string            `json:"reason"`
+		Duplicates int               `json:"duplicates"`
+	}
+	if json.Unmarshal(column, &s) != nil {
+		return nil
+	}
+	return &entity.ShareRecord{State: s.State, Reason: s.Reason, Duplicates: s.Duplicates}
 }
 
 // TimeOf returns t as a time, which is zero for NULL.

@@ -23,7 +23,7 @@ func SourceOf(archived bool) Source {
 // names the message's partition; otherwise every partition would be searched.
 func (s Source) Join(id string) string { return s.joinOf(s.Table, id) }
 
-// JoinView does the same as Join, and m also has the bytes of the record.
+// JoinView returns the same join as Join; its row m also has the bytes of the record.
 func (s Source) JoinView(id string) string { return s.joinOf(s.View, id) }
 
 func (s Source) joinOf(table, id string) string {

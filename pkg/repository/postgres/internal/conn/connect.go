@@ -257,7 +257,7 @@ func WaitReady(ctx context.Context, db *sqlx.DB, timeout time.Duration) error {
 // again.
 const quiet = 30 * time.Second
 
-// pool is the part of a database/sql pool that idle needs.
+// pool is the part of a database/sql pool that the type idle needs.
 type pool interface{ SetMaxIdleConns(n int) }
 
 // idle lets a busy pool keep the connections that it has opened. A pool closes every connection above its idle limit as

@@ -3,6 +3,9 @@ package ingest
 import (
 	"slices"
 
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
@@ -22,12 +25,23 @@ func (in *incoming) large() bool {
 
 const largeValue = 1 << 20
 
-// arrivals returns the returns among the messages that were stored.
+// arrivals returns the returns among the messages of the partitions that were stored.
 func (in *incoming) arrivals(stored []repository.Partition) []repository.Arrival {
+	return in.arrivalsOf(func(m *entity.Message) bool {
+		return slices.Contains(stored, repository.Partition{Incarnation: m.Source.Incarnation, Partition: m.Source.Partition})
+	})
+}
+
+// arrivalsAmong returns the returns among the messages with these ids.
+func (in *incoming) arrivalsAmong(ids []uuid.UUID) []repository.Arrival {
+	return in.arrivalsOf(func(m *entity.Message) bool { return slices.Contains(ids, m.ID) })
+}
+
+func (in *incoming) arrivalsOf(counted func(*entity.Message) bool) []repository.Arrival {
 	var out []repository.Arrival
 	for _, c := range in.back {
 		m := &in.Messages[c.message]
-		if !slices.Contains(stored, repository.Partition{Incarnation: m.Source.Incarnation, Partition: m.Source.Partition}) {
+		if !counted(m) {
 			continue
 		}
 		out = append(out, repository.Arrival{
@@ -43,9 +57,25 @@ type prepared struct {
 	hashes []int64  // see entity.RecordHash
 	notes  []string // see note
 	asked  bool     // PostgreSQL has checked each value already; see dropProjections
+
+	repeats repeats // dead letters that are not stored as messages
 }
 
 // halves splits p: first has the values of the first n messages, second those of the others.
 func (p *prepared) halves(n int) (first, second *prepared) {
-	return &prepared{p.hashes[:n], p.notes[:n], p.asked}, &prepared{p.hashes[n:], p.notes[n:], p.asked}
+	return &prepared{p.hashes[:n], p.notes[:n], p.asked, p.repeats}, &prepared{p.hashes[n:], p.notes[n:], p.asked, p.repeats}
+}
+
+// repeats are dead letters of share groups that repeat another one: a broker that is killed while it writes dead
+// letters writes some of them again.
+type repeats struct {
+	all []repeat
+	// within counts, by the first message, the repeats in the batch of a message that is stored with them.
+	within map[uuid.UUID]int
+}
+
+// repeat is a dead letter of a record that message already represents.
+type repeat struct {
+	message uuid.UUID
+	source  entity.Source
 }

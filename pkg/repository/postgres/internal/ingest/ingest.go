@@ -124,9 +124,12 @@ const (
 
 	storeQuery = `, stored AS (
 		` + insertMessages + recordRows + `
-	)` + insertBytes + queuePayloads + `
-	SELECT incarnation_id, partition, next_offset FROM moved`
+	)` + insertBytes + queuePayloads + `` + storedPartitions
 )
+
+// storedPartitions ends every statement that stores messages.
+const storedPartitions = `
+	SELECT incarnation_id, partition, next_offset FROM moved`
 
 // storeReturnsQuery stores a batch that has returns; storeQuery stores all other batches.
 //
@@ -141,7 +144,10 @@ const storeReturnsQuery = `, record AS MATERIALIZED (
 		SELECT r.* FROM ` + recordRows + `
 	), stored AS (
 		` + insertMessages + `record
-	)` + insertBytes + queuePayloads + `, back AS MATERIALIZED (
+	)` + insertBytes + queuePayloads
+
+// returnSteps follow a step record, which has the messages as they are stored; see returnArgs.
+const returnSteps = `, back AS MATERIALIZED (
 		SELECT b.*, r.parent_id, r.status, r.retry_count, r.max_retries
 		FROM unnest($38::uuid[], $39::uuid[], $40::uuid[], $41::bool[], $42::bool[], $43::bool[])
 			WITH ORDINALITY AS b (child_id, attempt_id, redrive_id, by_content, claimed, confirmed, ord)
@@ -184,8 +190,7 @@ const storeReturnsQuery = `, record AS MATERIALIZED (
 		SELECT coalesce($31::timestamptz, clock_timestamp()), 'dead', 'message', child_id, status, retry_count, $44,
 			format('came back after %s of %s attempts', retry_count, max_retries)
 		FROM back WHERE status = 'DEAD'
-	)
-	SELECT incarnation_id, partition, next_offset FROM moved`
+	)`
 
 // storeTries is the maximum number of tries to store a batch while other batches store returns of the same attempts.
 // Each time one of the batches succeeds.
@@ -194,7 +199,13 @@ const storeTries = 10
 // Store implements repository.Ingest. When PostgreSQL refuses the batch, Store first leaves out the payloads that
 // cannot be cast to jsonb. A message that is still refused goes into quarantine.
 func (s *Ingester) Store(ctx context.Context, batch repository.Batch) (repository.Stored, error) {
-	stored, err := s.storeOrBisect(ctx, batch, s.prepare(batch))
+	batch, repeats, err := withoutRepeats(ctx, s.db, batch)
+	if err != nil {
+		return repository.Stored{}, conn.Translate("store messages", err)
+	}
+	known := s.prepare(batch)
+	known.repeats = repeats
+	stored, err := s.storeOrBisect(ctx, batch, known)
 	return stored, conn.Translate("store messages", err)
 }
 
@@ -210,7 +221,9 @@ func (s *Ingester) prepare(batch repository.Batch) *prepared {
 	p := &prepared{hashes: make([]int64, len(batch.Messages)), notes: make([]string, len(batch.Messages))}
 	for i := range batch.Messages {
 		m := &batch.Messages[i]
-		p.hashes[i] = entity.RecordHash(m.Record.Key, m.Record.Value)
+		if m.Share == nil { // else the headers of its record say whether it is a return
+			p.hashes[i] = entity.RecordHash(m.Record.Key, m.Record.Value)
+		}
 		p.notes[i] = s.projection.note(m)
 	}
 	return p
@@ -279,8 +292,9 @@ func (s *Ingester) store(ctx context.Context, in incoming) ([]repository.Partiti
 	var found []positionRow
 	query, args := storeQuery, storeArgs(in, s.db.Clock())
 	if len(in.back) > 0 {
-		query, args = storeReturnsQuery, append(args, returnArgs(in)...)
+		query, args = storeReturnsQuery+returnSteps+storedPartitions, append(args, returnArgs(in)...)
 	}
+	query, args = withShares(query, args, in)
 	if s.projection.mode != PayloadInline {
 		query = strings.Replace(query, valueForPayload, "NULL::bytea AS value, ", 1)
 	}

@@ -24,7 +24,7 @@ type Batches struct {
 func NewBatches(db *conn.DB, lifecycle *Lifecycle) *Batches { return &Batches{db, lifecycle} }
 
 // leaseQuery locks the redrive first, so that no batch of a paused redrive is leased, and so that only one caller at a
-// time leases under the rate. It skips batches that another caller is saving or leasing. When the redrive keeps the
+// time uses the rate limit. It skips batches that another caller is saving or leasing. When the redrive keeps the
 // order of keys, only its first unfinished batch can be leased. If that batch was finished while the statement ran,
 // nothing is leased, and the next call leases the next batch. Of an inactive redrive only abandoned batches are leased,
 // whatever its rate and order, because their results must still be saved.

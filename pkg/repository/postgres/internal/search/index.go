@@ -217,11 +217,16 @@ func pendingMessages(what string, found []pendingRow) ([]entity.Message, error) 
 // a deletion locks the message first and its document second. A message is counted as an arrival when its first
 // document is inserted; it counts for the error group that it has, or that this document gives it. A message that is
 // too old for the counters is not counted.
+//
+// $10 are the messages whose record was not stored with them yet when they were read. A document without that record is
+// not stored: the message is read again.
 const storeDocumentsQuery = `
-	WITH document AS MATERIALIZED (
+	WITH completed AS MATERIALIZED (
+		SELECT message_id, state FROM dlq.share_records WHERE message_id = ANY ($10::uuid[]) FOR SHARE
+	), document AS MATERIALIZED (
 		SELECT x.id, x.text, x.terms::bigint[] AS terms, k.created_at, (SELECT version FROM dlq.search_index WHERE version = $4 FOR SHARE) AS version
 		FROM unnest($1::uuid[], $2::text[], $3::text[]) AS x (id, text, terms) JOIN (` + timesOfDocuments + `) k ON k.id = x.id
-		WHERE isfinite(k.created_at)
+		WHERE isfinite(k.created_at) AND x.id <> ALL (ARRAY(SELECT message_id FROM completed WHERE state = 'completed'))
 	), stored AS (
 		INSERT INTO dlq.message_documents (message_id, created_at, version, text, terms)
 		SELECT id, created_at, version, text, terms FROM document WHERE version IS NOT NULL ORDER BY id
@@ -337,7 +342,11 @@ func (s *Indexer) StoreDocuments(ctx context.Context, version int64, documents [
 	times := codec.NewArray(codec.OIDTimestamptz, len(documents), 8)
 	var first, last time.Time
 	documents = latest(documents)
+	incomplete := codec.NewArray(codec.OIDUUID, 0, 16)
 	for _, d := range documents {
+		if d.Incomplete {
+			incomplete.UUID(d.MessageID)
+		}
 		ids.UUID(d.MessageID)
 		times.Time(d.CreatedAt)
 		if first.IsZero() || d.CreatedAt.Before(first) {
@@ -356,7 +365,7 @@ func (s *Indexer) StoreDocuments(ctx context.Context, version int64, documents [
 	}
 	err := s.inPartitions(ctx, ids.Arg(), func() error {
 		return s.db.Exec(ctx, storeDocumentsQuery, ids.Arg(), texts.Arg(), terms.Arg(), version, s.db.Clock(),
-			repository.ArrivalsMinuteLife.Microseconds(), repository.FineArrivalsLife.Microseconds(), repository.ArrivalsLife.Microseconds(), groups.Arg())
+			repository.ArrivalsMinuteLife.Microseconds(), repository.FineArrivalsLife.Microseconds(), repository.ArrivalsLife.Microseconds(), groups.Arg(), incomplete.Arg())
 	})
 	if err == nil {
 		err = s.db.Exec(ctx, groupDocumentsQuery, ids.Arg(), groups.Arg())

@@ -99,7 +99,7 @@ func TestSearchPlans(t *testing.T) {
 	})
 	ids := fmt.Sprintf("'{%s,%s}'", uuid.New(), uuid.New())
 	postgrestest.WantPlans(t, db, []string{"dlq_messages", "dlq_messages_archive"}, []postgrestest.Plan{
-		{"StoreDocuments", storeDocumentsQuery, []string{ids, "'{a,b}'", "'{\"{}\",\"{}\"}'", "1", "NULL", "86400000000", "7200000000", "691200000000", "'{NULL,NULL}'"}, nil},
+		{"StoreDocuments", storeDocumentsQuery, []string{ids, "'{a,b}'", "'{\"{}\",\"{}\"}'", "1", "NULL", "86400000000", "7200000000", "691200000000", "'{NULL,NULL}'", ids}, nil},
 		{"GroupDocuments", groupDocumentsQuery, []string{ids, ids}, []string{"dlq_messages_pkey"}},
 	})
 	postgrestest.WantPlans(t, db, []string{"dlq_messages", "dlq_messages_archive", "message_documents"}, []postgrestest.Plan{

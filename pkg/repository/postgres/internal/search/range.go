@@ -145,7 +145,7 @@ func boundsQuery(from codec.Source) string {
 		"WHERE isfinite(e.oldest) AND isfinite(e.newest)"
 }
 
-// microsOf returns the SQL expression for the time at in microseconds since 2000.
+// microsOf returns the SQL expression for a time, the SQL expression at, in microseconds since the year 2000.
 func microsOf(at string) string {
 	return "(extract(epoch FROM " + at + " - TIMESTAMPTZ '2000-01-01 00:00:00+00') * 1000000)::bigint"
 }

@@ -49,7 +49,7 @@ type textSearch struct {
 	// find finds the first messages of the time range r. whole has the partitions of the range, and is empty when the
 	// range is a part of a day. ended is false when the statement exceeded its time limit.
 	find func(ctx context.Context, q repository.SearchQuery, r timeRange, whole []day) (hits []uuid.UUID, ended bool, err error)
-	// scan tests the next messages for the words: those that match the rest of the filter. ended is false when the
+	// scan tests whether the next messages that match the rest of the filter have the words. ended is false when the
 	// statement exceeded its time limit.
 	scan func(ctx context.Context, q repository.SearchQuery, limit int) (l scanResult, ended bool, err error)
 }

@@ -1,0 +1,63 @@
+package entity
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+)
+
+// Completion says whether the record to which a share group's dead letter points is stored with its message.
+type Completion string
+
+const (
+	// CompletionWaiting: the record will be read from its topic.
+	CompletionWaiting Completion = "waiting"
+	// Completed: the record is stored with the message.
+	Completed Completion = "completed"
+	// SourceGone: the topic did not have the record any more.
+	SourceGone Completion = "gone"
+	// CompletionRefused: the record may not or cannot be read; most reasons are checked again.
+	CompletionRefused Completion = "refused"
+)
+
+// ShareRecord is a dead letter that a broker wrote for a share group (KIP-1191), as the group's configuration confirms.
+// Its consumer group and its origin name the record that failed. The broker may write several dead letters of one
+// record: these are one message.
+type ShareRecord struct {
+	State  Completion
+	Reason string // why the record is not stored; "" for Completed
+	// Duplicates counts the further dead letters of the same record.
+	Duplicates int
+	// Digest identifies key and value of the dead letter itself; only set when it is stored, and for its completion.
+	Digest []byte
+}
+
+// DeadLetterDigest returns the Digest of a dead letter with this key and value.
+func DeadLetterDigest(key, value []byte) []byte {
+	h := sha256.New()
+	for _, part := range [][]byte{key, value} {
+		length := uint64(len(part)) << 1
+		if part == nil {
+			length = 1
+		}
+		h.Write(binary.BigEndian.AppendUint64(nil, length))
+		h.Write(part)
+	}
+	return h.Sum(nil)
+}
+
+// ShareGroup is a share group whose configuration names a dead-letter topic, as operators see it.
+type ShareGroup struct {
+	Name            string
+	DeadLetterTopic string
+	CopiesRecords   bool     // dead letters have the key and the value of their record
+	Topics          []string // in which the group has state
+	TopicsKnown     bool     // false: its state could not be read
+	Problems        []ShareProblem
+}
+
+// ShareProblem is a reason why the broker would lose dead letters of a share group, which it reports in its own log only.
+type ShareProblem struct {
+	Code    string
+	Text    string
+	Command string // mends it; "" when there is no command
+}

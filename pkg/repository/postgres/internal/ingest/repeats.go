@@ -1,0 +1,184 @@
+package ingest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
+)
+
+// sharePosition identifies dead letters that are repeats of one another.
+type sharePosition struct {
+	group, topic string
+	partition    int32
+	offset       int64
+	digest       string
+}
+
+func sharePositionOf(m *entity.Message) (sharePosition, bool) {
+	if m.Share == nil || m.Origin.Partition == nil || m.Origin.Offset == nil {
+		return sharePosition{}, false
+	}
+	return sharePosition{m.Failure.ConsumerGroup, m.OriginalTopic, *m.Origin.Partition, *m.Origin.Offset, string(m.Share.Digest)}, true
+}
+
+// repeatedQuery finds the messages that are not final and have the positions.
+const repeatedQuery = `
+	SELECT s.message_id, s.share_group, s.topic, s.partition, s.position, s.digest
+	FROM unnest($1::text[], $2::text[], $3::int4[], $4::int8[]) AS x (share_group, topic, partition, position)
+	JOIN dlq.share_records s USING (topic, partition, position, share_group)
+	JOIN dlq.dlq_messages m ON m.id = s.message_id AND m.status IN ('PENDING', 'RETRYING')`
+
+// withoutRepeats returns the batch without the repeats among its messages. Two repeats in one batch are recognised when
+// they are in one partition, which they are unless the dead-letter topic got more partitions between them.
+func withoutRepeats(ctx context.Context, db *conn.DB, batch repository.Batch) (repository.Batch, repeats, error) {
+	n := 0
+	for i := range batch.Messages {
+		if _, known := sharePositionOf(&batch.Messages[i]); known {
+			n++
+		}
+	}
+	if n == 0 {
+		return batch, repeats{}, nil
+	}
+	stored, err := repeated(ctx, db, batch.Messages, n)
+	if err != nil {
+		return batch, repeats{}, err
+	}
+	found := repeats{within: map[uuid.UUID]int{}}
+	first := map[sharePosition]*entity.Message{}
+	var kept []entity.Message
+	for i := range batch.Messages {
+		m := &batch.Messages[i]
+		at, known := sharePositionOf(m)
+		before := first[at]
+		switch id, isStored := stored[at]; {
+		case known && isStored:
+			found.all = append(found.all, repeat{id, m.Source})
+			continue
+		case known && before != nil && before.Source.Incarnation == m.Source.Incarnation && before.Source.Partition == m.Source.Partition:
+			found.within[before.ID]++
+			continue
+		case known:
+			first[at] = m
+		}
+		kept = append(kept, *m)
+	}
+	batch.Messages = kept
+	return batch, found, nil
+}
+
+// repeated returns the stored messages at the positions of n messages of a batch.
+func repeated(ctx context.Context, db *conn.DB, messages []entity.Message, n int) (map[sharePosition]uuid.UUID, error) {
+	groups, topics := codec.NewArray(codec.OIDText, n, 24), codec.NewArray(codec.OIDText, n, 24)
+	partitions, offsets := codec.NewArray(codec.OIDInt4, n, 4), codec.NewArray(codec.OIDInt8, n, 8)
+	for i := range messages {
+		if at, known := sharePositionOf(&messages[i]); known {
+			groups.Text(at.group)
+			topics.Text(at.topic)
+			partitions.Int32(at.partition)
+			offsets.Int64(at.offset)
+		}
+	}
+	var found []struct {
+		ID        uuid.UUID `db:"message_id"`
+		Group     string    `db:"share_group"`
+		Topic     string    `db:"topic"`
+		Partition int32     `db:"partition"`
+		Position  int64     `db:"position"`
+		Digest    []byte    `db:"digest"`
+	}
+	if err := db.Select(ctx, &found, repeatedQuery, groups.Arg(), topics.Arg(), partitions.Arg(), offsets.Arg()); err != nil {
+		return nil, err
+	}
+	stored := make(map[sharePosition]uuid.UUID, len(found))
+	for _, f := range found {
+		stored[sharePosition{f.Group, f.Topic, f.Partition, f.Position, string(f.Digest)}] = f.ID
+	}
+	return stored, nil
+}
+
+// shareSteps store the rows of share groups' messages, and count the repeats whose position moved. The numbers of the
+// parameters are filled in.
+const shareSteps = `, shared AS (
+		INSERT INTO dlq.share_records (message_id, share_group, topic, partition, position, digest, duplicates, due_at)
+		SELECT id, share_group, topic, at_partition, position, digest, duplicates, moment FROM (
+			SELECT coalesce($31::timestamptz, clock_timestamp()) AS moment, unnest($%[1]d::uuid[]) AS id, unnest($%[2]d::text[]) AS share_group,
+				unnest($%[3]d::text[]) AS topic, unnest($%[4]d::int4[]) AS at_partition, unnest($%[5]d::int8[]) AS position,
+				unnest($%[6]d::bytea[]) AS digest, unnest($%[7]d::int4[]) AS duplicates, unnest($%[8]d::int4[]) AS incarnation_id,
+				unnest($%[9]d::int4[]) AS partition, unnest($%[10]d::int8[]) AS dlq_offset
+		) r ` + ofMoved + `
+	), repeated AS (
+		UPDATE dlq.share_records s SET duplicates = s.duplicates + d.times FROM (
+			SELECT r.id, count(*)::int AS times
+			FROM unnest($%[11]d::uuid[], $%[12]d::int4[], $%[13]d::int4[], $%[14]d::int8[]) AS r (id, incarnation_id, partition, dlq_offset)
+			JOIN step s USING (incarnation_id, partition) JOIN moved USING (incarnation_id, partition)
+			WHERE r.dlq_offset >= s.from_offset AND r.dlq_offset < s.to_offset GROUP BY r.id
+		) d WHERE s.message_id = d.id
+	)`
+
+// withShares adds shareSteps to a statement for a batch with dead letters of share groups.
+func withShares(query string, args []any, in incoming) (string, []any) {
+	n := 0
+	for i := range in.Messages {
+		if in.Messages[i].Share != nil {
+			n++
+		}
+	}
+	if n == 0 && len(in.repeats.all) == 0 {
+		return query, args
+	}
+	numbers := make([]any, 14)
+	for i := range numbers {
+		numbers[i] = len(args) + 1 + i
+	}
+	query = strings.TrimSuffix(query, storedPartitions) + fmt.Sprintf(shareSteps, numbers...) + storedPartitions
+	return query, append(append(args, shareArgs(in, n)...), repeatArgs(in.repeats.all)...)
+}
+
+func shareArgs(in incoming, n int) []any {
+	ids, groups, topics := codec.NewArray(codec.OIDUUID, n, 16), codec.NewArray(codec.OIDText, n, 24), codec.NewArray(codec.OIDText, n, 24)
+	partitions, offsets := codec.NewArray(codec.OIDInt4, n, 4), codec.NewArray(codec.OIDInt8, n, 8)
+	digests, duplicates := codec.NewArray(codec.OIDBytea, n, 32), codec.NewArray(codec.OIDInt4, n, 4)
+	incarnations, deadPartitions, deadOffsets := codec.NewArray(codec.OIDInt4, n, 4), codec.NewArray(codec.OIDInt4, n, 4), codec.NewArray(codec.OIDInt8, n, 8)
+	for i := range in.Messages {
+		m := &in.Messages[i]
+		at, known := sharePositionOf(m)
+		if !known {
+			continue
+		}
+		ids.UUID(m.ID)
+		groups.Text(at.group)
+		topics.Text(at.topic)
+		partitions.Int32(at.partition)
+		offsets.Int64(at.offset)
+		digests.Bytes(m.Share.Digest)
+		duplicates.Int32(int32(in.repeats.within[m.ID]))
+		incarnations.Int32(m.Source.Incarnation)
+		deadPartitions.Int32(m.Source.Partition)
+		deadOffsets.Int64(m.Source.Offset)
+	}
+	return []any{
+		ids.Arg(), groups.Arg(), topics.Arg(), partitions.Arg(), offsets.Arg(), digests.Arg(), duplicates.Arg(),
+		incarnations.Arg(), deadPartitions.Arg(), deadOffsets.Arg(),
+	}
+}
+
+func repeatArgs(all []repeat) []any {
+	n := len(all)
+	ids, incarnations := codec.NewArray(codec.OIDUUID, n, 16), codec.NewArray(codec.OIDInt4, n, 4)
+	partitions, offsets := codec.NewArray(codec.OIDInt4, n, 4), codec.NewArray(codec.OIDInt8, n, 8)
+	for _, r := range all {
+		ids.UUID(r.message)
+		incarnations.Int32(r.source.Incarnation)
+		partitions.Int32(r.source.Partition)
+		offsets.Int64(r.source.Offset)
+	}
+	return []any{ids.Arg(), incarnations.Arg(), partitions.Arg(), offsets.Arg()}
+}

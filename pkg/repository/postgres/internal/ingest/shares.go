@@ -1,0 +1,272 @@
+package ingest
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/codec"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/internal/conn"
+)
+
+// Shares completes the dead letters of share groups.
+type Shares struct {
+	db         *conn.DB
+	returns    returns
+	projection projection
+}
+
+// NewShares returns the Shares of a database. They fill payloads as mode says, of values of at most limit bytes.
+func NewShares(db *conn.DB, mode PayloadMode, limit int) *Shares {
+	return &Shares{db, returns{db}, projection{mode, limit}}
+}
+
+// takePointersQuery leases the rows that are due. A row whose message is no longer live is not due again.
+const takePointersQuery = `
+	WITH due AS MATERIALIZED (
+		SELECT s.message_id, n.moment FROM dlq.share_records s, (SELECT coalesce($1::timestamptz, clock_timestamp()) AS moment) n
+		WHERE s.due_at <= n.moment ORDER BY s.due_at LIMIT $2 FOR UPDATE OF s SKIP LOCKED
+	), taken AS (
+		UPDATE dlq.share_records s SET tries = s.tries + 1,
+			due_at = CASE WHEN EXISTS (SELECT FROM dlq.dlq_messages m WHERE m.id = s.message_id) THEN d.moment + $3::bigint * interval '1 microsecond' END
+		FROM due d WHERE s.message_id = d.message_id RETURNING s.message_id, s.tries - 1 AS tries, s.digest
+	)
+	SELECT x.tries, x.digest, `
+
+type pointerRow struct {
+	Tries  int    `db:"tries"`
+	Digest []byte `db:"digest"`
+	codec.Row
+}
+
+// TakePointers implements repository.Shares. It also takes messages that were completed by a process that died before
+// the search index was to read them again.
+func (s *Shares) TakePointers(ctx context.Context, limit int, lease time.Duration) ([]repository.Pointer, error) {
+	var found []pointerRow
+	query := takePointersQuery + codec.StateColumns + `, ` + codec.ByteColumns("0::bigint", "-1") + `
+		FROM taken x JOIN dlq.messages m ON m.id = x.message_id LEFT JOIN dlq.topics t ON t.id = m.dlq_topic_id`
+	if err := s.db.Select(ctx, &found, query, s.db.Clock(), limit, lease.Microseconds()); err != nil {
+		return nil, conn.Translate("take pointers", err)
+	}
+	pointers := make([]repository.Pointer, 0, len(found))
+	var completed []uuid.UUID
+	for i := range found {
+		m, err := found[i].MessageWithBytes()
+		switch {
+		case err != nil:
+			return nil, conn.Translate("take pointers", err)
+		case m.Share == nil: // deleted meanwhile
+		case m.Record.Completed:
+			completed = append(completed, m.ID)
+		default:
+			m.Share.Digest = found[i].Digest
+			pointers = append(pointers, repository.Pointer{Message: m, Tries: found[i].Tries})
+		}
+	}
+	return pointers, conn.Translate("take pointers", s.indexAgain(ctx, completed))
+}
+
+// completeQuery stores records with their messages. indexAgain follows; until then, the rows are due.
+//
+// A message that became final, or is claimed, keeps its status: only a message that waits for its record is not sent.
+var completeQuery = `
+	WITH x AS MATERIALIZED (
+		SELECT unnest($1::uuid[]) AS id, unnest($2::text[]) AS note, unnest($3::timestamptz[]) AS original_timestamp,
+			unnest($4::int8[]) AS record_hash, unnest($5::uuid[]) AS parent_id, unnest($6::uuid[]) AS root_id,
+			unnest($7::int4[]) AS retry_count, unnest($8::text[]) AS status
+	), held AS MATERIALIZED (
+		SELECT m.id, m.max_retries, m.parent_id, m.retry_count, m.status FROM dlq.dlq_messages m WHERE m.id = ANY ($1::uuid[])
+		ORDER BY m.id FOR NO KEY UPDATE
+	), taken AS (
+		UPDATE dlq.share_records s SET state = 'completed', reason = NULL,
+			due_at = coalesce($9::timestamptz, clock_timestamp()) + $10::bigint * interval '1 microsecond'
+		FROM held h WHERE s.message_id = h.id AND s.state <> 'completed' RETURNING s.message_id AS id
+	), bytes AS (
+		UPDATE dlq.records r SET key = b.key, headers = b.headers, value = b.value
+		FROM (SELECT unnest($1::uuid[]) AS id, unnest($11::bytea[]) AS key, unnest($12::bytea[]) AS headers, unnest($13::bytea[]) AS value) b
+		JOIN taken USING (id) WHERE r.message_id = b.id
+	), record AS MATERIALIZED (
+		SELECT x.id, x.note, x.original_timestamp, x.record_hash, h.max_retries, x.parent_id, x.root_id,
+			CASE WHEN x.parent_id IS NOT NULL AND h.status = 'PENDING' THEN x.retry_count ELSE h.retry_count END AS retry_count,
+			CASE WHEN x.parent_id IS NOT NULL AND h.status = 'PENDING' THEN x.status ELSE h.status END AS status
+		FROM x JOIN held h USING (id) JOIN taken USING (id)
+	), stored AS (
+		UPDATE dlq.dlq_messages m SET original_timestamp = coalesce(r.original_timestamp, m.original_timestamp),
+			record_hash = r.record_hash, payload_note = r.note, parent_id = coalesce(r.parent_id, m.parent_id),
+			root_id = coalesce(r.root_id, m.root_id), retry_count = r.retry_count, status = r.status
+		FROM record r WHERE m.id = r.id
+	), queued AS (
+		INSERT INTO dlq.payload_queue (message_ids, messages)
+		SELECT array_agg(id), count(*) FROM record WHERE note = '` + notePending + `' HAVING count(*) > 0
+	)` + strings.NewReplacer("$31", "$9", "$38", "$14", "$39", "$15", "$40", "$16", "$41", "$17", "$42", "$18", "$43", "$19", "$44", "$20").Replace(returnSteps) + `
+	SELECT id FROM taken`
+
+// indexAgainQuery has the search index read completed messages again. It sees the documents that were stored before
+// the messages were completed, because the indexer waits for completeQuery; see storeDocumentsQuery.
+const indexAgainQuery = `
+	WITH done AS (
+		UPDATE dlq.share_records SET due_at = NULL WHERE message_id = ANY ($1::uuid[]) AND state = 'completed' RETURNING message_id
+	), old AS (
+		UPDATE dlq.message_documents d SET version = -1
+		FROM done JOIN dlq.dlq_messages m ON m.id = done.message_id
+		WHERE d.message_id = m.id AND d.created_at = m.created_at RETURNING d.message_id
+	)
+	INSERT INTO dlq.late_messages (message_id) SELECT message_id FROM old ORDER BY 1 ON CONFLICT DO NOTHING`
+
+func (s *Shares) indexAgain(ctx context.Context, completed []uuid.UUID) error {
+	if len(completed) == 0 {
+		return nil
+	}
+	return s.db.Exec(ctx, indexAgainQuery, codec.UUIDArray(completed))
+}
+
+const saveStatesQuery = `
+	UPDATE dlq.share_records s SET state = x.state, reason = x.reason,
+		due_at = CASE WHEN x.again > 0 THEN coalesce($5::timestamptz, clock_timestamp()) + x.again * interval '1 microsecond' END
+	FROM unnest($1::uuid[], $2::text[], $3::text[], $4::int8[]) AS x (id, state, reason, again)
+	WHERE s.message_id = x.id AND s.state <> 'completed'`
+
+// SaveCompletions implements repository.Shares.
+func (s *Shares) SaveCompletions(
+	ctx context.Context, done []repository.Completion, declared func(*entity.Message) bool,
+) ([]repository.Arrival, error) {
+	var read, others []repository.Completion
+	for _, c := range done {
+		if c.State == entity.Completed {
+			read = append(read, c)
+		} else {
+			others = append(others, c)
+		}
+	}
+	if err := s.saveStates(ctx, others); err != nil || len(read) == 0 {
+		return nil, conn.Translate("save completions", err)
+	}
+	for range storeTries {
+		arrivals, err := s.complete(ctx, read, declared)
+		if !takenMeanwhile(err) {
+			return arrivals, conn.Translate("save completions", err)
+		}
+	}
+	return nil, entity.ErrContended
+}
+
+func (s *Shares) saveStates(ctx context.Context, all []repository.Completion) error {
+	if len(all) == 0 {
+		return nil
+	}
+	n := len(all)
+	ids, states := codec.NewArray(codec.OIDUUID, n, 16), codec.NewArray(codec.OIDText, n, 8)
+	reasons, again := codec.NewArray(codec.OIDText, n, 64), codec.NewArray(codec.OIDInt8, n, 8)
+	for _, c := range all {
+		ids.UUID(c.Message.ID)
+		states.Text(string(c.State))
+		reasons.OptionalText(codec.Clean(c.Reason))
+		again.Int64(c.Again.Microseconds())
+	}
+	return s.db.Exec(ctx, saveStatesQuery, ids.Arg(), states.Arg(), reasons.Arg(), again.Arg(), s.db.Clock())
+}
+
+// completionLease is how long after completeQuery another process may have the search index read the messages again.
+const completionLease = 30 * time.Second
+
+func (s *Shares) complete(
+	ctx context.Context, read []repository.Completion, declared func(*entity.Message) bool,
+) ([]repository.Arrival, error) {
+	batch := repository.Batch{Declared: declared, Messages: make([]entity.Message, len(read))}
+	for i, c := range read {
+		m := c.Message
+		if m.Parent != uuid.Nil {
+			m.Return = nil
+		}
+		batch.Messages[i] = m
+	}
+	in := incoming{Batch: batch, prepared: &prepared{}}
+	var err error
+	if in.Messages, in.back, err = s.returns.withParents(ctx, batch, nil); err != nil {
+		return nil, err
+	}
+	var taken []uuid.UUID
+	args := append(s.completionArgs(in.Messages, read), returnArgs(in)...)
+	if err := s.db.Select(ctx, &taken, completeQuery, args...); err != nil {
+		return nil, err
+	}
+	if err := s.indexAgain(ctx, taken); err != nil {
+		return nil, err
+	}
+	return in.arrivalsAmong(taken), nil
+}
+
+func (s *Shares) completionArgs(messages []entity.Message, read []repository.Completion) []any {
+	n, size := len(read), 1
+	for i := range read {
+		size = max(size, len(read[i].Record.Value))
+	}
+	ids, notes := codec.NewArray(codec.OIDUUID, n, 16), codec.NewArray(codec.OIDText, n, 8)
+	times, hashes := codec.NewArray(codec.OIDTimestamptz, n, 8), codec.NewArray(codec.OIDInt8, n, 8)
+	parents, roots := codec.NewArray(codec.OIDUUID, n, 16), codec.NewArray(codec.OIDUUID, n, 16)
+	counts, statuses := codec.NewArray(codec.OIDInt4, n, 4), codec.NewArray(codec.OIDText, n, 8)
+	keys, headers, values := codec.NewArray(codec.OIDBytea, n, 64), codec.NewArray(codec.OIDBytea, n, 256), codec.NewArray(codec.OIDBytea, n, size)
+	for i, c := range read {
+		m := &messages[i]
+		ids.UUID(m.ID)
+		notes.OptionalText(s.note(c))
+		times.Time(c.Timestamp)
+		optionalHash(hashes, entity.RecordHash(c.Record.Key, c.Record.Value))
+		parents.OptionalUUID(m.Parent)
+		roots.OptionalUUID(m.Root)
+		counts.Int32(int32(m.RetryCount))
+		statuses.Text(string(m.Status))
+		keys.Bytes(c.Record.Key)
+		headers.Headers(append(c.Record.Headers[:len(c.Record.Headers):len(c.Record.Headers)], m.Record.Headers...))
+		values.Bytes(c.Record.Value)
+	}
+	return []any{
+		ids.Arg(), notes.Arg(), times.Arg(), hashes.Arg(), parents.Arg(), roots.Arg(), counts.Arg(), statuses.Arg(),
+		s.db.Clock(), completionLease.Microseconds(), keys.Arg(), headers.Arg(), values.Arg(),
+	}
+}
+
+// note returns why the message gets no payload, or none yet: another process fills it.
+func (s *Shares) note(c repository.Completion) string {
+	m := c.Message
+	m.Record = c.Record
+	if note := s.projection.note(&m); note != "" || c.Record.Value == nil {
+		return note
+	}
+	return notePending
+}
+
+// CountPointers implements repository.Shares.
+func (s *Shares) CountPointers(ctx context.Context) ([]repository.PointerCount, error) {
+	var found []struct {
+		Topic  string       `db:"original_topic"`
+		State  string       `db:"state"`
+		Count  int64        `db:"messages"`
+		Oldest sql.NullTime `db:"oldest"`
+	}
+	err := s.db.Select(ctx, &found, `
+		SELECT m.original_topic, s.state, count(*) AS messages, min(m.dlq_timestamp) AS oldest
+		FROM dlq.share_records s JOIN dlq.dlq_messages m ON m.id = s.message_id
+		WHERE s.state IN ('waiting', 'refused') GROUP BY 1, 2 ORDER BY 1, 2`)
+	counts := make([]repository.PointerCount, len(found))
+	for i, f := range found {
+		counts[i] = repository.PointerCount{Topic: f.Topic, State: entity.Completion(f.State), Count: f.Count, OldestDeath: codec.TimeOf(f.Oldest)}
+	}
+	return counts, conn.Translate("count pointers", err)
+}
+
+// ForgetPointers implements repository.Shares.
+func (s *Shares) ForgetPointers(ctx context.Context, limit int) (int, error) {
+	var gone []uuid.UUID
+	err := s.db.Select(ctx, &gone, `
+		DELETE FROM dlq.share_records WHERE message_id = ANY (ARRAY(
+			SELECT s.message_id FROM dlq.share_records s
+			WHERE NOT EXISTS (SELECT FROM dlq.records r WHERE r.message_id = s.message_id) LIMIT $1))
+		RETURNING message_id`, limit)
+	return len(gone), conn.Translate("forget pointers", err)
+}

@@ -1,0 +1,192 @@
+package postgres
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
+)
+
+// deadLetters returns a batch of dead letters that share group g wrote for records of topic orders, partition 0.
+func (f *feed) deadLetters(value []byte, offsets ...int64) repository.Batch {
+	b := f.batch(0, make([]entity.Record, len(offsets))...)
+	for i, offset := range offsets {
+		m := &b.Messages[i]
+		m.Record = entity.Record{Value: value, Headers: []entity.Header{{Key: "__dlq.errors.topic", Value: []byte("orders")}}, Size: int64(len(value))}
+		m.Failure.Dialect, m.Failure.ConsumerGroup = "sharegroup", "g"
+		m.Origin.Partition, m.Origin.Offset = new(int32), &offset
+		m.Share = &entity.ShareRecord{State: entity.CompletionWaiting, Digest: entity.DeadLetterDigest(nil, value)}
+	}
+	return b
+}
+
+func (f *feed) storeBatch(t *testing.T, b repository.Batch) {
+	t.Helper()
+	stored := check.Must(f.store.Store(t.Context(), b))(t)
+	check.Len(t, stored.Ranges, len(b.Ranges), "stored ranges")
+}
+
+// wantDuplicates checks the duplicates of all messages in the order of their original offsets.
+func wantDuplicates(t *testing.T, db *sqlx.DB, want ...string) {
+	t.Helper()
+	check.Equal(t, postgrestest.All[string](t, db, `
+		SELECT format('%s+%s', m.original_offset, s.duplicates) FROM dlq.dlq_messages m LEFT JOIN dlq.share_records s ON s.message_id = m.id
+		ORDER BY m.original_offset, m.dlq_offset`), want, "messages with their duplicates")
+}
+
+// TestRepeatsOfShareGroups: a dead letter that repeats another one is counted at the message of that one, exactly once,
+// in the same batch and in a later one. Another value makes a message of its own, and so does a repeat of a final
+// message.
+func TestRepeatsOfShareGroups(t *testing.T) {
+	db := freshDB(t)
+	f := newFeed(t, New(db))
+	first := f.deadLetters(nil, 5, 6, 5)
+	f.storeBatch(t, first)
+	wantDuplicates(t, db, "5+1", "6+0")
+
+	later := f.deadLetters(nil, 6, 7, 5, 6)
+	later.Messages[0].ErrorMessage = "another text"
+	f.storeBatch(t, later)
+	wantDuplicates(t, db, "5+2", "6+2", "7+0")
+	stored := check.Must(f.store.Store(t.Context(), later))(t) // a zombie, or an answer that was lost
+	check.Len(t, stored.Ranges, 0, "stored ranges")
+	wantDuplicates(t, db, "5+2", "6+2", "7+0")
+
+	f.storeBatch(t, f.deadLetters([]byte("forged"), 6))
+	wantDuplicates(t, db, "5+2", "6+2", "6+0", "7+0")
+
+	exec(t, db, `UPDATE dlq.dlq_messages SET status = 'DEAD' WHERE original_offset = 7`)
+	f.storeBatch(t, f.deadLetters(nil, 7))
+	wantDuplicates(t, db, "5+2", "6+2", "6+0", "7+0", "7+0")
+
+	other := f.deadLetters(nil, 5)
+	other.Messages[0].Failure.ConsumerGroup = "other"
+	f.storeBatch(t, other)
+	wantDuplicates(t, db, "5+2", "5+0", "6+2", "6+0", "7+0", "7+0")
+	check.Equal(t, check.Must(f.store.Get(t.Context(), first.Messages[0].ID, -1))(t).Share,
+		&entity.ShareRecord{State: entity.CompletionWaiting, Duplicates: 2}, "Share of a loaded message")
+}
+
+// TestRepeatBesideARefusedRecord: a repeat in a batch that PostgreSQL refuses in part is still counted once.
+func TestRepeatBesideARefusedRecord(t *testing.T) {
+	db := freshDB(t)
+	f := newFeed(t, New(db))
+	refuse(t, db)
+	f.storeBatch(t, f.deadLetters(nil, 1))
+	b := f.deadLetters(nil, 2, 1, 3, 4)
+	b.Messages[2].Record.Value = []byte("refused")
+	f.storeBatch(t, b)
+	wantDuplicates(t, db, "1+1", "2+0", "4+0")
+	wantCounts(t, db, 3, 1)
+}
+
+// take takes the pointers that are due, by the offset of their record.
+func (f *feed) take(t *testing.T) map[int64]repository.Pointer {
+	t.Helper()
+	pointers := map[int64]repository.Pointer{}
+	for _, p := range check.Must(f.store.TakePointers(t.Context(), 100, time.Minute))(t) {
+		pointers[*p.Message.Origin.Offset] = p
+	}
+	return pointers
+}
+
+func completed(p repository.Pointer, value string) repository.Completion {
+	return repository.Completion{
+		Message: p.Message, State: entity.Completed, Timestamp: time.UnixMilli(1_700_000_000_000).UTC(),
+		Record: entity.Record{Key: []byte("k"), Value: []byte(value), Headers: []entity.Header{{Key: "trace", Value: []byte("t")}}, Size: int64(len(value))},
+	}
+}
+
+// TestCompletion: a completed message has the record's own bytes and time, is indexed again, and is not due any more.
+// One that could not be read keeps the reason and is due again; one that is gone is not.
+func TestCompletion(t *testing.T) {
+	db := freshDB(t)
+	f := newFeed(t, New(db))
+	b := f.deadLetters(nil, 1, 2, 3)
+	f.storeBatch(t, b)
+	due := f.take(t)
+	check.Len(t, due, 3, "pointers")
+	check.Len(t, f.take(t), 0, "pointers within their lease")
+
+	check.NoError(t, check.Err(f.store.AcquireIndexerLease(t.Context(), uuid.New(), 1, time.Minute)))
+	stale := entity.Document{MessageID: b.Messages[0].ID, CreatedAt: due[1].Message.CreatedAt, Text: "pointer", Incomplete: true}
+	check.NoError(t, f.store.StoreDocuments(t.Context(), 1, []entity.Document{stale}))
+	done := []repository.Completion{
+		completed(due[1], `{"a":1}`),
+		{Message: due[2].Message, State: entity.CompletionRefused, Reason: "topic orders may not be read", Again: time.Hour},
+		{Message: due[3].Message, State: entity.SourceGone, Reason: "retention"},
+	}
+	check.NoError(t, check.Err(f.store.SaveCompletions(t.Context(), done, nil)))
+
+	m := check.Must(f.store.Get(t.Context(), b.Messages[0].ID, -1))(t)
+	check.Equal(t, m.Share, &entity.ShareRecord{State: entity.Completed}, "Share")
+	check.Equal(t, fmt.Sprintf("%s %s %v", m.Record.Key, m.Record.Value, m.Record.Completed), `k {"a":1} true`, "record")
+	check.Equal(t, m.Record.Headers, []entity.Header{{Key: "trace", Value: []byte("t")}, {Key: "__dlq.errors.topic", Value: []byte("orders")}}, "headers")
+	check.Equal(t, m.Origin.Timestamp, time.UnixMilli(1_700_000_000_000).UTC(), "original timestamp")
+	for i, want := range []entity.ShareRecord{
+		{State: entity.CompletionRefused, Reason: "topic orders may not be read"}, {State: entity.SourceGone, Reason: "retention"},
+	} {
+		check.Equal(t, *check.Must(f.store.Get(t.Context(), b.Messages[i+1].ID, -1))(t).Share, want, "Share")
+	}
+	check.Equal(t, check.Must(f.store.CountPointers(t.Context()))(t), []repository.PointerCount{
+		{Topic: "orders", State: entity.CompletionRefused, Count: 1, OldestDeath: entity.TruncateTime(b.Messages[1].Source.Timestamp)},
+	}, "CountPointers")
+	check.Equal(t, postgrestest.All[string](t, db, `SELECT state FROM dlq.share_records WHERE due_at IS NOT NULL`), []string{"refused"}, "due")
+
+	pending := check.Must(f.store.Unindexed(t.Context(), 1, 10, 1<<20, 1<<20))(t)
+	check.True(t, len(pending) == 3 && string(pending[0].Record.Value) == `{"a":1}`, "messages to index: %v, want the completed one among 3", pending)
+	check.NoError(t, f.store.StoreDocuments(t.Context(), 1, []entity.Document{stale}))
+	check.Equal(t, postgrestest.All[int64](t, db, `SELECT version FROM dlq.message_documents`), []int64{-1}, "versions of documents")
+
+	check.NoError(t, check.Err(f.store.SaveCompletions(t.Context(), []repository.Completion{completed(due[1], "other")}, nil)))
+	again := check.Must(f.store.Get(t.Context(), b.Messages[0].ID, -1))(t)
+	check.Equal(t, string(again.Record.Value), `{"a":1}`, "value after a second completion")
+	filled, _, err := f.store.FillPayloads(t.Context())
+	check.True(t, err == nil && filled == 1, "FillPayloads = %d, %v, want one", filled, err)
+}
+
+// TestCompletionIsAReturn: a completed record whose headers name an attempt makes its message the child of the message
+// that was sent, DEAD at the limit, and the parent's outcome returned.
+func TestCompletionIsAReturn(t *testing.T) {
+	db := freshDB(t)
+	f := newFeed(t, New(db))
+	parents, _ := f.put(t, 0, records(0, 2)...)
+	f.send(t, uuid.Nil, parents...)
+	b := f.deadLetters(nil, 1, 2)
+	b.Messages[1].MaxRetries = 1
+	f.storeBatch(t, b)
+	due := f.take(t)
+	done := []repository.Completion{completed(due[1], "a"), completed(due[2], "b")}
+	for i := range done {
+		attempt := postgrestest.Get[uuid.UUID](t, db, `SELECT attempt_id FROM dlq.attempts WHERE message_id = $1`, parents[i].ID)
+		done[i].Message.Return = &entity.Return{Parent: parents[i].ID, Attempt: attempt}
+	}
+	returns := check.Must(f.store.SaveCompletions(t.Context(), done, func(*entity.Message) bool { return true }))(t)
+	check.Len(t, returns, 2, "returns")
+	for i, want := range []entity.Status{entity.Pending, entity.Dead} {
+		child := check.Must(f.store.Get(t.Context(), b.Messages[i].ID, -1))(t)
+		check.True(t, child.Parent == parents[i].ID && child.RetryCount == 1 && child.Status == want, "child %d = %+v, want %s", i, child, want)
+		parent := check.Must(f.store.Get(t.Context(), parents[i].ID, -1))(t)
+		check.Equal(t, parent.Outcome, entity.Returned, "outcome of the parent")
+	}
+	check.Equal(t, count(t, db, "returns"), 2, "rows of dlq.returns")
+}
+
+// TestForgetPointers: rows of messages that were deleted go; those of others stay.
+func TestForgetPointers(t *testing.T) {
+	db := freshDB(t)
+	f := newFeed(t, New(db))
+	b := f.deadLetters(nil, 1, 2)
+	f.storeBatch(t, b)
+	exec(t, db, `DELETE FROM dlq.dlq_messages WHERE original_offset = 1`)
+	check.Len(t, f.take(t), 1, "pointers")
+	check.Equal(t, check.Must(f.store.ForgetPointers(t.Context(), 10))(t), 1, "forgotten")
+	check.Equal(t, count(t, db, "share_records"), 1, "rows that stay")
+}
