@@ -67,6 +67,8 @@ var layers = map[string][]string{
 	// Layer 2: the product's functions. They import neither each other nor a particular store. The exception is
 	// pkg/redrive, which imports the packages in its folder and connects them.
 	"pkg/ingest":           {"pkg/entity", "pkg/repository", "pkg/broker", "pkg/deadletter", "pkg/traces", "pkg/wait"},
+	"pkg/sharegroup":       {"pkg/broker", "pkg/entity", "pkg/outage", "pkg/wait"},
+	"pkg/completion":       {"pkg/broker", "pkg/deadletter", "pkg/entity", "pkg/outage", "pkg/repository", "pkg/wait"},
 	"pkg/republisher":      {"pkg/entity", "pkg/repository", "pkg/broker", "pkg/deadletter", "pkg/traces", "pkg/wait"},
 	"pkg/redrive":          {"pkg/redrive/attempt", "pkg/redrive/auto", "pkg/redrive/bulk", "pkg/redrive/outcomes", "pkg/traces"},
 	"pkg/redrive/attempt":  {"pkg/entity", "pkg/repository", "pkg/deadletter", "pkg/traces", "pkg/wait"},

@@ -26,6 +26,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/rest"
 	"github.com/dlq-manager/dlq-manager/pkg/schema"
 	"github.com/dlq-manager/dlq-manager/pkg/search"
+	"github.com/dlq-manager/dlq-manager/pkg/sharegroup"
 	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
 )
 
@@ -36,7 +37,8 @@ type parts struct {
 	db      *sqlx.DB        // nil: the store is in memory
 	cluster *broker.Cluster // nil: no Kafka
 	labels  *telemetry.TopicLabels
-	topics  *topics // nil: no Kafka
+	topics  *topics             // nil: no Kafka
+	shares  *sharegroup.Watcher // nil: no Kafka
 	service *redrive.Service
 	heart   *heartbeat.Heart // nil: no heartbeats are sent
 
@@ -72,7 +74,7 @@ func build(base program.Base) (*parts, error) {
 
 func (p *parts) buildServer(store repository.Core) error {
 	base, cfg := p.base, p.base.Config
-	decoder, err := decoderOf(cfg)
+	decoder, err := p.decoder()
 	if err != nil {
 		return err
 	}
@@ -99,11 +101,11 @@ func (p *parts) buildServer(store repository.Core) error {
 			return m.Failure.Class, m.ErrorMessage, decoder.StackTraceOf(m)
 		}
 		p.finder = search.New(cfg.Search, full, failure, maker, masks, derived.Of, base.Registry, base.Log, with.search...)
-		if err := p.buildReports(full, heartbeats(cfg.Heartbeat, maker), derived.Fields().Group()); err != nil {
+		if err := p.buildReports(full, heartbeats(cfg.Heartbeat, maker), derived.Fields().Group(), derived.Fields().ConsumerGroup); err != nil {
 			return err
 		}
 	}
-	judge, err := newJudge(cfg, decoder, mapping)
+	judge, err := newJudge(cfg, decoder, p.declaration(), mapping)
 	if err != nil {
 		return err
 	}
@@ -117,7 +119,7 @@ func (p *parts) buildServer(store repository.Core) error {
 	}
 	options = append(options, with.rest...)
 	if p.topics != nil {
-		options = append(options, rest.WithTopics(p.topics))
+		options = append(options, rest.WithTopics(p.topics), rest.WithShareGroups(shareGroups{p.shares}))
 	}
 	p.server = rest.New(cfg.Server, store, p.service, p.checks(), base.Registry, base.Log, options...)
 	base.Registry.MustRegister(newAuthDisabled(cfg.Auth.Mode))
@@ -142,25 +144,28 @@ func buildSchemas(cfg schema.Config, registry prometheus.Registerer) (decoding, 
 }
 
 // buildReports creates the metrics and notifications that read from the database. masked is true
-// when the texts of error groups are masked.
-func (p *parts) buildReports(store *postgres.Store, quiet notify.Quiet, masked bool) error {
+// when the texts of error groups are masked, maskedConsumers when the names of consumer groups are.
+func (p *parts) buildReports(store *postgres.Store, quiet notify.Quiet, masked, maskedConsumers bool) error {
 	base := p.base
 	p.filler = search.NewPayloadFiller(base.Config.Search, store, base.Registry, base.Log)
 	base.Registry.MustRegister(newStateCollector(store, p.labels), newGroupsCollector(store, quiet.Groups, base.Log),
 		newArchiveCollector(store, base.Log))
+	if p.shares != nil {
+		base.Registry.MustRegister(newSharesCollector(store, p.shares.Snapshot, p.cluster, p.labels, maskedConsumers, base.Log))
+	}
 	var err error
 	p.teller, err = notify.New(base.Config.Notify, store, base.Registry, base.Log, notify.WithQuiet(quiet), notify.WithMaskedGroups(masked))
 	return err
 }
 
-// decoderOf returns the decoder that the ingester uses; without a kafka section, the default
+// decoder returns the decoder that the ingester uses; without a kafka section, the default
 // decoder.
-func decoderOf(cfg program.Config) (*deadletter.Decoder, error) {
-	kafka := cfg.Kafka
+func (p *parts) decoder() (*deadletter.Decoder, error) {
+	kafka := p.base.Config.Kafka
 	if kafka == nil {
 		kafka = program.DefaultConfig().Kafka
 	}
-	_, decoder, err := kafka.DeadLetters()
+	_, decoder, err := kafka.DeadLetters(p.reserved())
 	return decoder, err
 }
 
@@ -175,6 +180,22 @@ func (p *parts) buildStore() (repository.Core, error) {
 	}
 	p.db = db
 	return p.base.Store(db), nil
+}
+
+// reserved returns whether a topic is for dead letters of share groups; nil without Kafka.
+func (p *parts) reserved() func(topic string) bool {
+	if p.shares == nil {
+		return nil
+	}
+	return p.shares.IsReserved
+}
+
+// declaration returns what the share groups declare; nil without Kafka.
+func (p *parts) declaration() func(dlqTopic, original string) entity.Declaration {
+	if p.shares == nil {
+		return nil
+	}
+	return p.shares.Declaration
 }
 
 // publisher sends records, reports their outcomes, and describes the topics of the cluster.
@@ -195,11 +216,17 @@ func (p *parts) buildPublisher() (publisher, error) {
 		p.base.Log.Warn("no kafka is configured: a retry resolves a message without sending anything")
 		return republisher.NewDisabled(settings, p.base.Log), nil
 	}
-	patterns, decoder, err := cfg.Kafka.DeadLetters()
+	var err error
+	if p.cluster, err = broker.Open(cfg.Kafka.Broker); err != nil {
+		return nil, err
+	}
+	shareTopics, err := cfg.Kafka.DeadLetter.ShareTopics()
 	if err != nil {
 		return nil, err
 	}
-	if p.cluster, err = broker.Open(cfg.Kafka.Broker); err != nil {
+	p.shares = sharegroup.NewWatcher(p.cluster, shareTopics, p.base.Log)
+	patterns, decoder, err := cfg.Kafka.DeadLetters(p.shares.IsReserved)
+	if err != nil {
 		return nil, err
 	}
 	p.topics = newTopics()
@@ -208,8 +235,9 @@ func (p *parts) buildPublisher() (publisher, error) {
 	if err != nil {
 		return nil, err
 	}
-	made, err := republisher.New(cfg.Kafka.Republish, patterns, p.cluster, producer,
-		republisher.WithStrip(decoder.Strip), republisher.WithPointers(pointers), republisher.WithTracing(p.base.Tracing.Provider()))
+	made, err := republisher.New(cfg.Kafka.Republish, patterns.Or(p.shares.IsReserved), p.cluster, producer,
+		republisher.WithStrip(decoder.Strip), republisher.WithPointers(pointers.Or(p.shares.IsDeadLetterTopic)),
+		republisher.WithShareGroups(p.shares.IsShareGroup), republisher.WithTracing(p.base.Tracing.Provider()))
 	if err == nil {
 		p.topics.inspector = made
 	}
@@ -279,6 +307,7 @@ func (p *parts) wait(ctx context.Context) error {
 func (p *parts) workers(ctx context.Context) {
 	var all sync.WaitGroup
 	if p.cluster != nil {
+		all.Go(func() { p.shares.Run(ctx) })
 		all.Go(func() { p.topics.watch(ctx, p.cluster, p.labels.SetTopics) })
 	}
 	all.Go(func() { p.service.RunSettler(ctx) })

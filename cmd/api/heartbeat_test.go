@@ -30,7 +30,7 @@ func (r *recorder) Produce(_ context.Context, _ broker.TopicPartition, records [
 // without any error text is not in this group, so it is still reported.
 func TestHeartbeatsAreAGroupOfTheirOwn(t *testing.T) {
 	t.Parallel()
-	decoder, err := decoderOf(program.DefaultConfig())
+	decoder, err := (&parts{base: program.Base{Config: program.DefaultConfig()}}).decoder()
 	check.NoError(t, err)
 	maker, err := fingerprint.New(fingerprint.DefaultConfig())
 	check.NoError(t, err)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/cmd/internal/program"
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
+	"github.com/dlq-manager/dlq-manager/pkg/completion"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/ingest"
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres"
@@ -137,6 +138,7 @@ func series(t *testing.T) map[string][]string {
 
 	ingester := prometheus.NewRegistry()
 	ingest.New(base.Config.Ingest, "g", deadletter.Patterns{}, parts.cluster, nil, base.Store(parts.db), ingester, base.Log)
+	completion.New(nil, nil, nil, nil, 0, ingester, base.Log)
 
 	known := map[string][]string{}
 	for _, registry := range []*prometheus.Registry{base.Registry, ingester} {

@@ -13,7 +13,8 @@ import (
 // newJudge returns the judge of original topics, which uses the configuration and the operators'
 // mapping.
 func newJudge(
-	cfg program.Config, decoder *deadletter.Decoder, mapping func(context.Context) (entity.Mapping, error),
+	cfg program.Config, decoder *deadletter.Decoder, declaration func(dlqTopic, original string) entity.Declaration,
+	mapping func(context.Context) (entity.Mapping, error),
 ) (*deadletter.Judge, error) {
 	settings := deadletter.DefaultConfig()
 	if cfg.Kafka != nil {
@@ -23,7 +24,7 @@ func newJudge(
 	if err != nil {
 		return nil, err
 	}
-	return deadletter.NewJudge(decoder, origins, mapping), nil
+	return deadletter.NewJudge(decoder, origins.Or(declaration), mapping), nil
 }
 
 // noMapping returns an empty mapping, for a store that keeps none.

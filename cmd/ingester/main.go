@@ -7,15 +7,18 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/dlq-manager/dlq-manager/cmd/internal/program"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/completion"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/fingerprint"
 	"github.com/dlq-manager/dlq-manager/pkg/ingest"
 	"github.com/dlq-manager/dlq-manager/pkg/rest"
+	"github.com/dlq-manager/dlq-manager/pkg/sharegroup"
 	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
 )
 
@@ -56,15 +59,20 @@ func run(ctx context.Context, args, environ []string, stdout io.Writer) error {
 
 func serve(ctx context.Context, base program.Base) error {
 	cfg := base.Config
-	patterns, decoder, err := cfg.Kafka.DeadLetters()
-	if err != nil {
-		return err
-	}
 	cluster, err := broker.Open(cfg.Kafka.Broker)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = cluster.Close() }()
+	shareTopics, err := cfg.Kafka.DeadLetter.ShareTopics()
+	if err != nil {
+		return err
+	}
+	groups := sharegroup.NewWatcher(cluster, shareTopics, base.Log)
+	patterns, decoder, err := cfg.Kafka.DeadLetters(groups.IsReserved)
+	if err != nil {
+		return err
+	}
 	db, err := base.OpenDatabase()
 	if err != nil {
 		return err
@@ -79,9 +87,11 @@ func serve(ctx context.Context, base program.Base) error {
 	if err != nil {
 		return err
 	}
-	ingester := ingest.New(cfg.Ingest, cfg.Kafka.ConsumerGroup, patterns, cluster, decoder, base.Store(db), base.Registry, base.Log,
-		ingest.WithFingerprints(fingerprints), ingest.WithOrigins(origins), ingest.WithTracing(base.Tracing.Provider()),
-		ingest.WithTopicLabels(telemetry.NewTopicLabels()))
+	store := base.Store(db)
+	ingester := ingest.New(cfg.Ingest, cfg.Kafka.ConsumerGroup, patterns, cluster, decoder, store, base.Registry, base.Log,
+		ingest.WithFingerprints(fingerprints), ingest.WithOrigins(origins.Or(groups.Declaration)), ingest.WithShareGroups(groups),
+		ingest.WithTracing(base.Tracing.Provider()), ingest.WithTopicLabels(telemetry.NewTopicLabels()))
+	completer := completion.New(store, cluster, groups.CheckPointer, ingester.Declared, cfg.Ingest.MaxRecordBytes, base.Registry, base.Log)
 	probes := rest.NewProbes(cfg.Server, []rest.Check{
 		{Name: "database", Probe: both(db.PingContext, ingester.CheckDatabase), Required: true},
 		program.SchemaCheck(db),
@@ -104,6 +114,10 @@ func serve(ctx context.Context, base program.Base) error {
 		}
 		probes.SetReady()
 		base.Log.Info("ready")
+		var background sync.WaitGroup
+		defer background.Wait()
+		background.Go(func() { groups.Run(ctx) })
+		background.Go(func() { completer.Run(ctx) })
 		return ingester.Run(ctx)
 	})
 	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {

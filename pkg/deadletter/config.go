@@ -19,6 +19,9 @@ type Config struct {
 	// PointerTopics are patterns of the dead-letter topics whose pointers to records, as share groups write them, are
 	// followed.
 	PointerTopics []string `mapstructure:"pointer_topics"`
+	// ShareGroupTopics are patterns of the share groups' dead-letter topics that are read; none of them are with an empty
+	// list. Installations that share a cluster each name their own.
+	ShareGroupTopics []string `mapstructure:"share_group_topics"`
 }
 
 // MapRule maps dead-letter topics to their original.
@@ -60,21 +63,32 @@ type DialectConfig struct {
 	Strip []string `mapstructure:"strip"`
 }
 
-// DefaultConfig maps nothing, declares nothing and trusts headers.
-func DefaultConfig() Config { return Config{OriginTrust: TrustHeader} }
+// DefaultConfig maps nothing, declares nothing, trusts headers, and reads the topics of all share groups.
+func DefaultConfig() Config { return Config{OriginTrust: TrustHeader, ShareGroupTopics: []string{"*"}} }
 
 // Validate reports every error except originals that are dead-letter topics, which New refuses.
 func (c Config) Validate() error {
 	_, errDecoder := New(c, Patterns{})
 	_, errOrigins := NewOrigins(c)
 	_, errPointers := c.Pointers()
-	return errors.Join(errDecoder, errOrigins, errPointers)
+	_, errShares := c.ShareTopics()
+	return errors.Join(errDecoder, errOrigins, errPointers, errShares)
 }
 
 // Pointers returns the patterns of dead-letter topics whose pointers are followed.
 func (c Config) Pointers() (Patterns, error) {
-	if len(c.PointerTopics) == 0 {
+	return optionalPatterns("kafka.pointer_topics", c.PointerTopics)
+}
+
+// ShareTopics returns the patterns of the share groups' dead-letter topics that are read.
+func (c Config) ShareTopics() (Patterns, error) {
+	return optionalPatterns("kafka.share_group_topics", c.ShareGroupTopics)
+}
+
+// optionalPatterns returns the patterns of a setting; an empty list matches no topic.
+func optionalPatterns(field string, list []string) (Patterns, error) {
+	if len(list) == 0 {
 		return Patterns{}, nil
 	}
-	return parsePatterns("kafka.pointer_topics", c.PointerTopics)
+	return parsePatterns(field, list)
 }

@@ -33,6 +33,7 @@ uber_dlq_topics: ["*.uber"]
 origins: [{dlq: "*.dlq.v1", originals: ["$1.*", orders]}]
 origin_trust: declared
 pointer_topics: ["share.*"]
+share_group_topics: ["dlq.*"]
 topic_map: [{pattern: "*.dlq", original: "$1"}]
 `
 	check.NoError(t, os.WriteFile(file, []byte(text), 0o600))
@@ -49,7 +50,7 @@ topic_map: [{pattern: "*.dlq", original: "$1"}]
 		UberDLQTopics: []string{"*.uber"},
 		Origins:       []OriginRule{{"*.dlq.v1", []string{"$1.*", "orders"}}},
 		OriginTrust:   TrustDeclared,
-		PointerTopics: []string{"share.*"},
+		PointerTopics: []string{"share.*"}, ShareGroupTopics: []string{"dlq.*"},
 	}
 	check.Equal(t, got, want, "Load")
 	check.Equal(t, got.Validate(), nil, "Validate")

@@ -26,11 +26,12 @@ type OriginRule struct {
 	Originals []string `mapstructure:"originals"`
 }
 
-// Origins are immutable declarations of original topics. The zero value declares no topic and trusts the topics that
-// headers name.
+// Origins are declarations of original topics; only those of Or may change. The zero value declares no topic and trusts
+// the topics that headers name.
 type Origins struct {
 	rules        []originRule
 	declaredOnly bool
+	also         func(dlqTopic, original string) entity.Declaration // nil: the rules alone declare
 }
 
 type originRule struct {
@@ -91,6 +92,12 @@ func checkOriginals(original string, groups int) error {
 	return nil
 }
 
+// Or returns declarations to which those of also are added. An original topic that either declares is declared.
+func (o Origins) Or(also func(dlqTopic, original string) entity.Declaration) Origins {
+	o.also = also
+	return o
+}
+
 // Declaration says whether records of a dead-letter topic may name an original topic.
 func (o Origins) Declaration(dlqTopic, original string) entity.Declaration {
 	found := entity.NotDeclared
@@ -103,6 +110,11 @@ func (o Origins) Declaration(dlqTopic, original string) entity.Declaration {
 			return entity.Declared
 		}
 		found = entity.Contradicted
+	}
+	if o.also != nil {
+		if other := o.also(dlqTopic, original); other != entity.NotDeclared {
+			return other
+		}
 	}
 	return found
 }

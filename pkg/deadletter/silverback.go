@@ -6,7 +6,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
 )
 
-// silverback is the .NET library's move policy. Its reason "<type> in <source>" has the class, but no message.
+// silverback is the .NET library's move policy. Its reason "<type> in <source>" has the class of the exception, but not its text.
 var silverback = dialect{
 	name:      "silverback",
 	anchors:   [][]string{{"x-source-topic", "x-failure-reason"}, {"x-source-topic", "x-source-offset"}},

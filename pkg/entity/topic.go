@@ -30,10 +30,11 @@ func topicByte(b byte) bool {
 }
 
 // TopicPatterns match names of topics. The zero value matches no topic. They never change and are safe for concurrent
-// use.
+// use; only the topics of Or may change.
 type TopicPatterns struct {
 	list []TopicPattern
-	with *TopicPatterns // patterns that must match the topic too; nil for no further condition
+	with *TopicPatterns          // patterns that must match the topic too; nil for no further condition
+	also func(topic string) bool // matches further topics; nil: none
 }
 
 // ParseTopicPatterns reads globs and anchored regular expressions, like ParseTopicPattern. Its errors have the kind
@@ -67,6 +68,13 @@ func (p TopicPatterns) And(other TopicPatterns) TopicPatterns {
 	return p
 }
 
+// Or returns patterns that also match the topics for which also returns true at the time of the call. It is no part of
+// Texts.
+func (p TopicPatterns) Or(also func(topic string) bool) TopicPatterns {
+	p.also = also
+	return p
+}
+
 // Match reports whether the topic matches one of the patterns and, for each TopicPatterns that And added, one of its
 // patterns too.
 func (p TopicPatterns) Match(topic string) bool {
@@ -78,7 +86,7 @@ func (p TopicPatterns) Match(topic string) bool {
 			return true
 		}
 	}
-	return false
+	return p.also != nil && p.also(topic)
 }
 
 // Parts returns the TopicPatterns that And combined; without And it returns one. A topic must match all of them.

@@ -99,5 +99,5 @@ func (c Config) largest() int64 {
 	return c.MaxRecordBytes + c.MaxHeaderBytes + 3*int64(broker.HeaderMemory*c.MaxHeaders) + 1<<20
 }
 
-// unit returns the size of one answer, and of one portion of a large batch.
+// unit returns the maximum size in bytes of one answer to a fetch request, and of one portion of a large batch.
 func (c Config) unit() int64 { return min(fetchBytes, c.BufferBytes/4) }

@@ -39,9 +39,15 @@ func (i *Ingester) batch(chunks []chunk) (repository.Batch, map[topicErrorGroup]
 
 // empty returns a batch without records.
 func (i *Ingester) empty(decoder *deadletter.Decoder) repository.Batch {
-	return repository.Batch{ReturnWindow: i.cfg.ReturnWindow, Declared: func(m *entity.Message) bool {
-		return i.origins.Declaration(m.Source.Topic, m.OriginalTopic) == entity.Declared || decoder.Mapped(m.Source.Topic) == m.OriginalTopic
-	}}
+	return repository.Batch{ReturnWindow: i.cfg.ReturnWindow, Declared: func(m *entity.Message) bool { return i.declaredBy(decoder, m) }}
+}
+
+// Declared reports whether the dead-letter topic of a message is declared or mapped for its original topic; see
+// repository.Batch.
+func (i *Ingester) Declared(m *entity.Message) bool { return i.declaredBy(i.decoder.Load(), m) }
+
+func (i *Ingester) declaredBy(decoder *deadletter.Decoder, m *entity.Message) bool {
+	return i.origins.Declaration(m.Source.Topic, m.OriginalTopic) == entity.Declared || decoder.Mapped(m.Source.Topic) == m.OriginalTopic
 }
 
 // message returns the dead letter of a record; parts that cannot be decoded are kept unchanged.
@@ -66,7 +72,17 @@ func (i *Ingester) decoded(decoder *deadletter.Decoder, source entity.Source, re
 	if returned := reading.Returned; returned != nil {
 		m.Return = &entity.Return{Parent: returned.MessageID, Attempt: returned.RedriveID}
 	}
+	m.Share = i.share(&m)
 	return m
+}
+
+// share returns the ShareRecord of a dead letter that the configuration of its share group explains, nil for others.
+func (i *Ingester) share(m *entity.Message) *entity.ShareRecord {
+	if i.shareGroups == nil || !deadletter.IsShareGroup(m) || m.Origin.Partition == nil || m.Origin.Offset == nil ||
+		!deadletter.NamesOrigin(m) || !i.shareGroups.Names(m.Failure.ConsumerGroup, m.Source.Topic) {
+		return nil
+	}
+	return &entity.ShareRecord{State: entity.CompletionWaiting, Digest: entity.DeadLetterDigest(m.Record.Key, m.Record.Value)}
 }
 
 // unreadable returns the error message of a placeholder.

@@ -25,13 +25,31 @@ func WithFingerprints(f Fingerprinter) Option { return func(i *Ingester) { i.fin
 // declarations name for the topic of the replay.
 func WithOrigins(origins deadletter.Origins) Option { return func(i *Ingester) { i.origins = origins } }
 
+// ShareGroups knows the share groups whose configuration names a dead-letter topic. It is safe for concurrent use.
+type ShareGroups interface {
+	// IsDeadLetterTopic reports whether a group's configuration names the topic.
+	IsDeadLetterTopic(topic string) bool
+	// Names reports whether the configuration of this group names the topic.
+	Names(group, topic string) bool
+	// Ready is closed when the groups have been read once.
+	Ready() <-chan struct{}
+}
+
+// WithShareGroups also reads the dead-letter topics of share groups, and marks their dead letters to be completed.
+func WithShareGroups(groups ShareGroups) Option {
+	return func(i *Ingester) {
+		i.shareGroups = groups
+		i.topics = i.topics.Or(groups.IsDeadLetterTopic)
+	}
+}
+
 // WithTracing creates a span for every stored batch, linked to its records' traces. While the ingester is idle, it
 // creates no spans.
 func WithTracing(provider trace.TracerProvider) Option {
 	return func(i *Ingester) { i.tracer = traces.Tracer(provider, "github.com/dlq-manager/dlq-manager/pkg/ingest") }
 }
 
-// WithTopicLabels restricts the topic labels of metrics to those that labels allows; without this option, metrics name
+// WithTopicLabels restricts the topic labels of metrics to the topics that the given labels allow; without this option, metrics name
 // every topic.
 func WithTopicLabels(labels TopicLabels) Option {
 	return func(i *Ingester) { i.metrics.labels = labels }
@@ -59,6 +77,7 @@ func (i *Ingester) Run(ctx context.Context) error {
 	var trying sync.WaitGroup
 	defer trying.Wait()
 	trying.Go(func() { i.tryQuarantined(ctx) })
+	i.waitForShareGroups(ctx)
 	var current topicSet
 	for ctx.Err() == nil {
 		if len(current) == 0 {
@@ -69,6 +88,23 @@ func (i *Ingester) Run(ctx context.Context) error {
 		current = i.readUntilChange(ctx, current)
 	}
 	return nil
+}
+
+// shareGroupsTimeout limits the wait for the first list of share groups, which a missing permission makes impossible.
+const shareGroupsTimeout = 10 * time.Second
+
+// waitForShareGroups waits until the groups are known, because a dead letter that is stored before is not completed.
+func (i *Ingester) waitForShareGroups(ctx context.Context) {
+	if i.shareGroups == nil {
+		return
+	}
+	timeout := time.NewTimer(shareGroupsTimeout)
+	defer timeout.Stop()
+	select {
+	case <-i.shareGroups.Ready():
+	case <-timeout.C:
+	case <-ctx.Done():
+	}
 }
 
 // readUntilChange joins the consumer group for a fixed set of topics, and returns the next set when the topics change.

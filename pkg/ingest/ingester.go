@@ -56,6 +56,8 @@ type Ingester struct {
 	rules   rules
 	origins deadletter.Origins // identify confirmed returns; see repository.Batch.Declared
 
+	shareGroups ShareGroups // nil: none is known
+
 	tracer        trace.Tracer  // nil: no spans
 	fingerprinter Fingerprinter // nil: no error groups
 	fingerprints  fingerprints

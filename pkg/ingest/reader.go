@@ -63,7 +63,7 @@ func (r *reader) run(ctx context.Context, partitions []*partition) error {
 	return g.Wait()
 }
 
-// deal repeatedly assigns every idle partition that is due to a fetcher.
+// deal repeatedly assigns the idle partitions that are due: each goes to a fetcher.
 func (r *reader) deal(ctx context.Context, g *errgroup.Group, idle []*partition) error {
 	idle = slices.Clone(idle)
 	ticker := time.NewTicker(idleCheckInterval)

@@ -8,8 +8,16 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
+// WithShareGroups says which groups are share groups. These commit no offsets; see Committed.
+func WithShareGroups(isShareGroup func(group string) bool) Option {
+	return func(r *Republisher) { r.isShareGroup = isShareGroup }
+}
+
 // Committed returns a consumer group's committed offsets for the partitions of topics, with each topic's present id.
 // Partitions without a commit, and topics that do not exist, are left out.
+//
+// For a share group it is the offset before which all records are final: acknowledged, or given up and written to the
+// dead-letter topic. The broker does not say which; a dead letter shows the second.
 func (r *Republisher) Committed(ctx context.Context, consumerGroup string, topics []string) ([]repository.Committed, error) {
 	found, err := r.cluster.Topics(ctx, topics...)
 	if err != nil {
@@ -26,7 +34,7 @@ func (r *Republisher) Committed(ctx context.Context, consumerGroup string, topic
 			parts = append(parts, broker.TopicPartition{Topic: t.Name, Partition: p.ID})
 		}
 	}
-	offsets, err := r.cluster.CommittedOffsets(ctx, consumerGroup, parts)
+	offsets, err := r.offsetsOf(ctx, consumerGroup, parts)
 	if err != nil && len(offsets) == 0 {
 		return nil, err
 	}
@@ -38,6 +46,33 @@ func (r *Republisher) Committed(ctx context.Context, consumerGroup string, topic
 		})
 	}
 	return committed, nil
+}
+
+func (r *Republisher) offsetsOf(ctx context.Context, group string, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error) {
+	if r.isShareGroup == nil || !r.isShareGroup(group) {
+		return r.cluster.CommittedOffsets(ctx, group, parts)
+	}
+	ends, err := r.cluster.EndOffsets(ctx, parts) // first: a lag of 0 covers the records that were there before
+	if err != nil && len(ends) == 0 {
+		return nil, err
+	}
+	state, err := r.cluster.ShareOffsets(ctx, group)
+	if err != nil {
+		return nil, err
+	}
+	final := make(map[broker.TopicPartition]int64, len(parts))
+	for _, tp := range parts {
+		at, known := state[tp]
+		end, answered := ends[tp]
+		switch {
+		case !known:
+		case answered && at.Lag == 0: // the broker stores the start later than it moves
+			final[tp] = end
+		case at.Start >= 0:
+			final[tp] = at.Start
+		}
+	}
+	return final, nil
 }
 
 // Committed returns no offsets, because there is no Kafka.

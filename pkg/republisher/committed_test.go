@@ -25,3 +25,24 @@ func TestCommitted(t *testing.T) {
 	found, err := r.Committed(t.Context(), "billing", []string{orders})
 	check.True(t, err != nil, "Committed without a cluster = %+v, want an error", found)
 }
+
+// TestCommittedOfAShareGroup: records before the start are final; with a lag of 0, all that were in the log are.
+func TestCommittedOfAShareGroup(t *testing.T) {
+	t.Parallel()
+	cluster := newLogs()
+	at := func(partition int32) broker.TopicPartition {
+		return broker.TopicPartition{Topic: orders, Partition: partition}
+	}
+	cluster.shares = map[broker.TopicPartition]broker.ShareOffset{
+		at(0): {Start: 3, Lag: 2}, at(1): {Start: 3, Lag: 0}, at(2): {Start: -1, Lag: -1},
+	}
+	cluster.committed = map[broker.TopicPartition]int64{at(0): 9}
+	cluster.records[at(1)] = []broker.Record{{Offset: 4}}
+	r := newRepublisher(t, cluster)
+	WithShareGroups(func(group string) bool { return group == "shared" })(r)
+	got := map[int32]int64{}
+	for _, c := range check.Must(r.Committed(t.Context(), "shared", []string{orders}))(t) {
+		got[c.Partition] = c.Offset
+	}
+	check.Equal(t, got, map[int32]int64{0: 3, 1: 5}, "offsets by partition")
+}

@@ -43,10 +43,11 @@ type logs struct {
 	scans   map[broker.TopicPartition]int
 	asked   int // number of requests for end offsets
 
-	committed map[broker.TopicPartition]int64 // committed offsets of every consumer group
-	states    map[string]string               // states of consumer groups
-	listed    int                             // number of requests for the states
-	denied    string                          // a consumer group that the user may not see
+	shares    map[broker.TopicPartition]broker.ShareOffset // state of every share group
+	committed map[broker.TopicPartition]int64              // committed offsets of every consumer group
+	states    map[string]string                            // states of consumer groups
+	listed    int                                          // number of requests for the states
+	denied    string                                       // a consumer group that the user may not see
 }
 
 func newLogs() *logs {
@@ -57,6 +58,10 @@ func newLogs() *logs {
 		records: map[broker.TopicPartition][]broker.Record{},
 		scans:   map[broker.TopicPartition]int{},
 	}
+}
+
+func (l *logs) ShareOffsets(context.Context, string) (map[broker.TopicPartition]broker.ShareOffset, error) {
+	return l.shares, l.down
 }
 
 func (l *logs) CommittedOffsets(_ context.Context, group string, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error) {

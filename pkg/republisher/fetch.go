@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
@@ -50,17 +49,11 @@ func lacksMore(out *entity.Outgoing) bool {
 	return !r.KeepsHeaders() && (e == nil || !e.SetHeaders) || r.Key == nil && r.Limit != "" && (e == nil || !e.SetKey)
 }
 
-// pointerTopic is the header in which a pointer names its record's topic.
-const pointerTopic = "__dlq.errors.topic"
-
 // pointsTo returns the position of a pointer's record; false when it is unknown. If the original topic is not the topic
 // that the pointer names, an operator has set it, and the stored partition and offset do not belong to it.
 func pointsTo(m *entity.Message) (source, bool) {
 	at := source{pointer: true, inspect: true}
-	named := slices.ContainsFunc(m.Record.Headers, func(h entity.Header) bool {
-		return h.Key == pointerTopic && string(h.Value) == m.OriginalTopic
-	})
-	if !named || m.Origin.Partition == nil || m.Origin.Offset == nil {
+	if !deadletter.NamesOrigin(m) || m.Origin.Partition == nil || m.Origin.Offset == nil {
 		return at, false
 	}
 	at.Topic, at.Partition, at.offset = m.OriginalTopic, *m.Origin.Partition, *m.Origin.Offset

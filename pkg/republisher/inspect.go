@@ -190,7 +190,7 @@ func (r *Republisher) commitsOf(ctx context.Context, consumerGroups map[string][
 		all.Go(func() {
 			defer func() { <-slots }()
 			var c commits
-			c.offsets, c.err = r.cluster.CommittedOffsets(ctx, group, parts)
+			c.offsets, c.err = r.offsetsOf(ctx, group, parts)
 			mu.Lock()
 			defer mu.Unlock()
 			found[group] = c

@@ -23,9 +23,13 @@ func (r *Republisher) pointerRefusal(m *entity.Message) error {
 		return nil
 	}
 	topic := m.OriginalTopic
-	switch {
+	switch share := m.Share; {
+	case share != nil && share.State == entity.CompletionWaiting:
+		return &unavailableError{fmt.Errorf("the record is being read from topic %s, and is sent when it is stored", topic)}
+	case share != nil && share.State == entity.SourceGone:
+		return refuse(entity.BadRecord, "the dead letter only points to its record, and the record is gone: %s", share.Reason)
 	case !r.pointers.Match(m.Source.Topic):
-		return refusePointer("kafka.pointer_topics does not name dead-letter topic %s", m.Source.Topic)
+		return refusePointer("neither a share group's configuration nor kafka.pointer_topics names dead-letter topic %s", m.Source.Topic)
 	case strings.HasPrefix(topic, "_"):
 		return refusePointer("topic %s is internal", topic)
 	case !r.allowed.topic(topic):

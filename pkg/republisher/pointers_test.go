@@ -86,3 +86,22 @@ func TestAnEditOfAPointerThatIsNotFollowedIsSent(t *testing.T) {
 	out := edited(message(pointer(7)), entity.Edit{SetValue: true, Value: []byte("new")})
 	check.Equal(t, r.Plan(t.Context(), []entity.Outgoing{out}, false)[0].Err, nil, "Plan of an edit")
 }
+
+// While its record waits to be read, a pointer is sent later; when the record is gone, each answer says why.
+func TestPointersOfShareGroups(t *testing.T) {
+	t.Parallel()
+	l := newLogs()
+	l.records[part(2)] = []broker.Record{original}
+	r := newRepublisher(t, l)
+	m := message(pointer(7))
+	fetch := func(state entity.Completion) error {
+		m.Share = &entity.ShareRecord{State: state, Reason: "retention removed it"}
+		_, err := r.Fetch(t.Context(), m)
+		return err
+	}
+	check.True(t, errors.Is(fetch(entity.CompletionWaiting), entity.ErrUnavailable), "Fetch of a record that waits, want it unavailable")
+	check.True(t, errors.Is(r.Plan(t.Context(), plain(m), false)[0].Err, entity.ErrUnavailable), "Plan of a record that waits, want it unavailable")
+	wantPointer(t, "Fetch", fetch(entity.SourceGone), "retention removed it")
+	wantPointer(t, "Plan", r.Plan(t.Context(), plain(m), true)[0].Err, "retention removed it")
+	check.NoError(t, fetch(entity.CompletionRefused)) // callers who may see the topic read it themselves
+}

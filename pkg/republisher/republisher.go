@@ -24,6 +24,7 @@ type Cluster interface {
 	EndOffsets(ctx context.Context, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error)
 	AppendedOffsets(ctx context.Context, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error)
 	CommittedOffsets(ctx context.Context, consumerGroup string, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error)
+	ShareOffsets(ctx context.Context, group string) (map[broker.TopicPartition]broker.ShareOffset, error)
 	ReadAt(ctx context.Context, tp broker.TopicPartition, offset int64) (broker.Record, error)
 	GroupStates(ctx context.Context) (map[string]string, error)
 	Scan(ctx context.Context, tp broker.TopicPartition, from, to int64, header string, fn func(broker.Record) (stop bool)) error
@@ -53,7 +54,9 @@ type Republisher struct {
 	now         func() time.Time
 	strip       Strip
 	pointers    deadletter.Patterns // dead-letter topics whose pointers are followed
-	tracer      oteltrace.Tracer    // nil: no spans
+
+	isShareGroup func(group string) bool // nil: none is
+	tracer       oteltrace.Tracer        // nil: no spans
 }
 
 // Strip returns the headers of a record that its replay into target keeps, as deadletter.Decoder.Strip does.

@@ -130,20 +130,21 @@ func (c Config) validateHeartbeat() error {
 	if !c.HasKafka() || c.Database == nil {
 		return errors.New("heartbeat.topic: heartbeats need both kafka and a database")
 	}
-	patterns, _, err := c.Kafka.DeadLetters()
+	patterns, _, err := c.Kafka.DeadLetters(nil)
 	if err == nil && !patterns.Match(topic) { // the section reports its own error
 		return fmt.Errorf("heartbeat.topic: %q is no dead-letter topic by kafka.dlq_topic_pattern, so the ingester does not read it", topic)
 	}
 	return nil
 }
 
-// DeadLetters returns the patterns of dead-letter topics and the decoder of their records.
-func (k *Kafka) DeadLetters() (deadletter.Patterns, *deadletter.Decoder, error) {
+// DeadLetters returns the patterns of dead-letter topics and the decoder of their records. Topics that are reserved,
+// which share groups' dead-letter topics are, are never original topics either; nil: no other topic is reserved.
+func (k *Kafka) DeadLetters(reserved func(topic string) bool) (deadletter.Patterns, *deadletter.Decoder, error) {
 	patterns, err := deadletter.ParsePatterns(k.DLQTopicPattern...)
 	if err != nil {
 		return deadletter.Patterns{}, nil, err
 	}
-	decoder, err := deadletter.New(k.DeadLetter, patterns)
+	decoder, err := deadletter.New(k.DeadLetter, patterns.Or(reserved))
 	return patterns, decoder, err
 }
 
@@ -153,10 +154,11 @@ func (k *Kafka) Validate() error {
 	if k.ConsumerGroup == "" {
 		errs = append(errs, errors.New("kafka.consumer_group: must not be empty"))
 	}
-	_, _, err := k.DeadLetters()
+	_, _, err := k.DeadLetters(nil)
 	_, errOrigins := deadletter.NewOrigins(k.DeadLetter)
 	_, errPointers := k.DeadLetter.Pointers()
-	errs = append(errs, err, errOrigins, errPointers)
+	_, errShares := k.DeadLetter.ShareTopics()
+	errs = append(errs, err, errOrigins, errPointers, errShares)
 	if len(k.Broker.Brokers) > 0 || k.Republish.RepublishRequired == nil {
 		errs = append(errs, k.Broker.Validate())
 	}

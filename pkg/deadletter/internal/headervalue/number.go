@@ -145,7 +145,7 @@ func Epoch(n int64) time.Time {
 	return Plausible(time.Unix(0, n))
 }
 
-// Plausible returns t with the precision of the stores, or the zero time outside these years.
+// Plausible returns t with the precision of the stores, or the zero time when t is outside the years that are accepted.
 func Plausible(t time.Time) time.Time {
 	if t.Before(earliest) || !t.Before(latest) {
 		return time.Time{}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/wire"
+	"github.com/dlq-manager/dlq-manager/pkg/sharegroup"
+	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
+)
+
+// shareGroups implements rest.ShareWatcher.
+type shareGroups struct{ watcher *sharegroup.Watcher }
+
+// ShareGroups also answers when a part of the cluster's answers is missing, for example of a group that may not be
+// described: that group then has no known topics.
+func (s shareGroups) ShareGroups() ([]entity.ShareGroup, bool) {
+	groups := wire.Each(s.watcher.Snapshot().Groups(), func(g sharegroup.Group) entity.ShareGroup {
+		return entity.ShareGroup{
+			Name: g.Name, DeadLetterTopic: g.DeadLetterTopic, CopiesRecords: g.CopiesRecords,
+			Topics: g.Topics(), TopicsKnown: g.Offsets != nil,
+			Problems: wire.Each(g.Problems, func(p sharegroup.Problem) entity.ShareProblem { return entity.ShareProblem(p) }),
+		}
+	})
+	select {
+	case <-s.watcher.Ready():
+		return groups, true
+	default:
+		return groups, len(groups) > 0
+	}
+}
+
+const (
+	// maxShareGroupLabels is the maximum number of share groups in metrics.
+	maxShareGroupLabels = 1000
+
+	// notIngested is the state of dead letters that are not messages yet.
+	notIngested = "not_ingested"
+)
+
+// shareStore has the messages of share groups, and the positions of ingest.
+type shareStore interface {
+	CountPointers(ctx context.Context) ([]repository.PointerCount, error)
+	IngestPositions(ctx context.Context) ([]repository.IngestPosition, error)
+}
+
+// sharesCollector reports the dead letters of share groups whose record is not stored yet, and configurations that
+// would lose dead letters. Every replica reports the same values.
+type sharesCollector struct {
+	store    shareStore
+	snapshot func() *sharegroup.Snapshot
+	backlog  *backlog
+	labels   *telemetry.TopicLabels
+	masked   bool // names of groups
+	now      func() time.Time
+
+	waiting, left, retention, problems *prometheus.Desc
+
+	counts reading[[]repository.PointerCount]
+	unread reading[map[string]unread]
+}
+
+func newSharesCollector(
+	store shareStore, snapshot func() *sharegroup.Snapshot, cluster logs, labels *telemetry.TopicLabels, masked bool, log *zap.Logger,
+) *sharesCollector {
+	return &sharesCollector{
+		store: store, snapshot: snapshot, backlog: &backlog{cluster: cluster}, labels: labels, masked: masked, now: time.Now,
+		counts: reading[[]repository.PointerCount]{log: log, what: "share groups"},
+		waiting: prometheus.NewDesc("dlq_pointers_waiting",
+			"Dead letters of share groups whose record is not stored yet: by original topic those that wait for it (waiting) and those whose "+
+				"record may not or cannot be read (refused), and by dead-letter topic those that are not messages yet (not_ingested).",
+			[]string{"topic", "state"}, nil),
+		left: prometheus.NewDesc("dlq_pointers_source_seconds_left",
+			"Seconds until the retention of an original topic can remove a record that is waited for, counted from its death; "+
+				"absent where none is waited for, and where retention has no limit or is not known.", []string{"topic"}, nil),
+		retention: prometheus.NewDesc("dlq_pointers_source_retention_seconds",
+			"The retention of the original topics of dlq_pointers_source_seconds_left.", []string{"topic"}, nil),
+		problems: prometheus.NewDesc("dlq_share_group_problems",
+			"1 for each reason why the broker would lose dead letters of a share group.", []string{"group", "code"}, nil),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *sharesCollector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- c.waiting
+	ch <- c.left
+	ch <- c.retention
+	ch <- c.problems
+}
+
+// Collect implements prometheus.Collector.
+func (c *sharesCollector) Collect(ch chan<- prometheus.Metric) {
+	s := c.snapshot()
+	c.collectProblems(ch, s.Groups())
+	counts, _ := c.counts.current(c.store.CountPointers)
+	unread, _ := c.unread.current(func(ctx context.Context) (map[string]unread, error) {
+		positions, err := c.store.IngestPositions(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return c.backlog.read(ctx, deadLetterTopics(s), positions)
+	})
+	c.collectWaiting(ch, counts, unread)
+	c.collectLeft(ch, s, counts, unread)
+}
+
+// deadLetterTopics returns the dead-letter topics of share groups, as many as there are labels.
+func deadLetterTopics(s *sharegroup.Snapshot) []string {
+	var names []string
+	for _, g := range s.Groups() {
+		if entity.ValidTopic(g.DeadLetterTopic) {
+			names = append(names, g.DeadLetterTopic)
+		}
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	return names[:min(len(names), telemetry.MaxTopicLabels)]
+}
+
+func (c *sharesCollector) collectProblems(ch chan<- prometheus.Metric, groups []sharegroup.Group) {
+	type series struct{ group, code string }
+	found, named := map[series]bool{}, 0
+	for _, g := range groups {
+		if len(g.Problems) == 0 {
+			continue
+		}
+		label := telemetry.OtherTopics
+		if !c.masked && named < maxShareGroupLabels {
+			label = g.Name
+			named++
+		}
+		for _, p := range g.Problems {
+			found[series{label, p.Code}] = true
+		}
+	}
+	for s := range found {
+		ch <- prometheus.MustNewConstMetric(c.problems, prometheus.GaugeValue, 1, s.group, s.code)
+	}
+}
+
+func (c *sharesCollector) collectWaiting(ch chan<- prometheus.Metric, counts []repository.PointerCount, backlog map[string]unread) {
+	type series struct{ topic, state string }
+	waiting := map[series]int64{}
+	for _, n := range counts {
+		waiting[series{c.labels.Label(n.Topic), string(n.State)}] += n.Count
+	}
+	for topic, n := range backlog {
+		waiting[series{c.labels.Label(topic), notIngested}] += n.records
+	}
+	for s, n := range waiting {
+		ch <- prometheus.MustNewConstMetric(c.waiting, prometheus.GaugeValue, float64(n), s.topic, s.state)
+	}
+}
+
+// collectLeft also counts dead letters that are not messages yet. Their original topics are not known, so each topic of
+// the groups that write there may be theirs.
+func (c *sharesCollector) collectLeft(ch chan<- prometheus.Metric, s *sharegroup.Snapshot, counts []repository.PointerCount, backlog map[string]unread) {
+	type deadline struct{ left, retention time.Duration }
+	first := map[string]deadline{}
+	now := c.now()
+	wait := func(topic string, death time.Time, overdue bool) {
+		retention := s.Retention(topic)
+		if retention == 0 || death.IsZero() {
+			return
+		}
+		label, left := c.labels.Label(topic), death.Add(retention).Sub(now)
+		if known, found := first[label]; (!found || left < known.left) && (overdue || left > 0) {
+			first[label] = deadline{left, retention}
+		}
+	}
+	for _, n := range counts { // a refused record whose time is over is not waited for any more
+		wait(n.Topic, n.OldestDeath, n.State == entity.CompletionWaiting)
+	}
+	for _, g := range s.Groups() {
+		if n := backlog[g.DeadLetterTopic]; n.records > 0 {
+			for _, topic := range g.Topics() {
+				wait(topic, n.oldest, true)
+			}
+		}
+	}
+	for topic, d := range first {
+		ch <- prometheus.MustNewConstMetric(c.left, prometheus.GaugeValue, d.left.Seconds(), topic)
+		ch <- prometheus.MustNewConstMetric(c.retention, prometheus.GaugeValue, d.retention.Seconds(), topic)
+	}
+}

@@ -1,0 +1,221 @@
+package completion
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/repository"
+)
+
+var dead = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+
+// fakes is a cluster with one record at each even offset of partition 0 of topic orders, and a store.
+type fakes struct {
+	errs     map[string]error // by topic
+	internal string
+	scans    int
+	reads    int
+
+	pointers []repository.Pointer
+	saved    []repository.Completion
+}
+
+func (f *fakes) Topics(_ context.Context, names ...string) ([]broker.Topic, error) {
+	var all []broker.Topic
+	for _, name := range names {
+		all = append(all, broker.Topic{Name: name, Internal: name == f.internal})
+	}
+	return all, nil
+}
+
+func (f *fakes) StartOffsets(context.Context, []broker.TopicPartition) (map[broker.TopicPartition]int64, error) {
+	return nil, nil
+}
+
+func (f *fakes) record(at broker.TopicPartition, offset int64) broker.Record {
+	return broker.Record{
+		TopicPartition: at, Offset: offset, Key: fmt.Appendf(nil, "k%d", offset), Value: []byte("value"), Time: dead.Add(-time.Second),
+		Headers: []entity.Header{{Key: "trace", Value: []byte("t")}},
+	}
+}
+
+func (f *fakes) ReadAt(_ context.Context, tp broker.TopicPartition, offset int64) (broker.Record, error) {
+	f.reads++
+	switch {
+	case f.errs[tp.Topic] != nil:
+		return broker.Record{}, f.errs[tp.Topic]
+	case offset%2 != 0:
+		return broker.Record{}, broker.ErrGone
+	}
+	return f.record(tp, offset), nil
+}
+
+func (f *fakes) Scan(_ context.Context, tp broker.TopicPartition, from, to int64, _ string, fn func(broker.Record) bool) error {
+	f.scans++
+	if f.errs[tp.Topic] != nil {
+		return f.errs[tp.Topic]
+	}
+	for offset := from; offset < to; offset++ {
+		if offset%2 == 0 && fn(f.record(tp, offset)) {
+			return nil
+		}
+	}
+	return nil
+}
+
+func (f *fakes) TakePointers(context.Context, int, time.Duration) ([]repository.Pointer, error) {
+	taken := f.pointers
+	f.pointers = nil
+	return taken, nil
+}
+
+func (f *fakes) SaveCompletions(_ context.Context, done []repository.Completion, _ func(*entity.Message) bool) ([]repository.Arrival, error) {
+	f.saved = append(f.saved, done...)
+	return nil, nil
+}
+
+func (f *fakes) CountPointers(context.Context) ([]repository.PointerCount, error) { return nil, nil }
+func (f *fakes) ForgetPointers(context.Context, int) (int, error)                 { return 0, nil }
+
+// pointer returns the dead letter of a record.
+func pointer(topic string, offset int64) repository.Pointer {
+	m := entity.NewMessage(topic, "rejected", dead)
+	m.Source = entity.Source{Topic: "dlq.orders", Timestamp: dead}
+	m.Origin.Partition, m.Origin.Offset = new(int32), &offset
+	m.Failure = entity.Failure{ConsumerGroup: "g", Dialect: "sharegroup"}
+	m.Record.Headers = []entity.Header{{Key: "__dlq.errors.topic", Value: []byte(topic)}}
+	m.Share = &entity.ShareRecord{State: entity.CompletionWaiting, Digest: noRecord}
+	return repository.Pointer{Message: m}
+}
+
+var errUnconfirmed = errors.New("no state")
+
+// newWorker returns a worker; the cluster confirms every pointer but those into topic unconfirmed.
+func newWorker(f *fakes) *Worker {
+	confirms := func(_, _ string, at broker.TopicPartition) error {
+		if at.Topic == "unconfirmed" {
+			return errUnconfirmed
+		}
+		return nil
+	}
+	return New(f, f, confirms, nil, 10, prometheus.NewRegistry(), zap.NewNop())
+}
+
+func (f *fakes) step(t *testing.T, w *Worker, pointers ...repository.Pointer) map[int64]repository.Completion {
+	t.Helper()
+	f.pointers, f.saved = slices.Clone(pointers), nil
+	check.Equal(t, check.Must(w.step(t.Context()))(t), len(pointers), "pointers of a step")
+	saved := map[int64]repository.Completion{}
+	for _, c := range f.saved {
+		saved[*c.Message.Origin.Offset] = c
+	}
+	check.Len(t, saved, len(pointers), "completions")
+	return saved
+}
+
+func TestResults(t *testing.T) {
+	t.Parallel()
+	tried := func(p repository.Pointer, tries int) repository.Pointer {
+		p.Tries = tries
+		return p
+	}
+	copied := func(digest []byte) repository.Pointer {
+		p := pointer("orders", 2)
+		p.Message.Share.Digest = digest
+		return p
+	}
+	mapped, early := pointer("orders", 2), pointer("orders", 2)
+	mapped.Message.OriginalTopic = "elsewhere"
+	early.Message.Source.Timestamp = dead.Add(-time.Hour)
+	for _, tt := range []struct {
+		name   string
+		p      repository.Pointer
+		err    error
+		state  entity.Completion
+		reason string
+		again  time.Duration
+	}{
+		{"completed", pointer("orders", 2), nil, entity.Completed, "", 0},
+		{"copied", copied(entity.DeadLetterDigest([]byte("k2"), []byte("value"))), nil, entity.Completed, "", 0},
+		{"forged value", copied(entity.DeadLetterDigest([]byte("k2"), []byte("other"))), nil, entity.CompletionRefused, "another key or value", 0},
+		{"removed", pointer("orders", 3), nil, entity.SourceGone, "no record at offset 3", 0},
+		{"created again, shorter", pointer("orders", 2), broker.ErrOutOfRange, entity.SourceGone, "ends before offset 2", 0},
+		{"created again, later record", early, nil, entity.SourceGone, "deleted and created again", 0},
+		{"no topic yet", pointer("orders", 2), broker.ErrUnknownTopic, entity.CompletionWaiting, "cannot be read now", 2 * time.Second},
+		{"no topic", tried(pointer("orders", 2), 3), broker.ErrUnknownTopic, entity.SourceGone, "does not exist", 0},
+		{"no permission", tried(pointer("orders", 2), 5), broker.ErrUnauthorized, entity.CompletionRefused, "READ", 64 * time.Second},
+		{"no permission for long", tried(pointer("orders", 2), 50), broker.ErrUnauthorized, entity.CompletionRefused, "READ", 5 * time.Minute},
+		{"no leader", tried(pointer("orders", 2), 5), broker.ErrNoLeader, entity.CompletionWaiting, "cannot be read now", 64 * time.Second},
+		{"too large for the broker's answer", pointer("orders", 2), broker.ErrTooLarge, entity.CompletionRefused, "cannot be read", 0},
+		{"too large to store", pointer("orders", 1_000_000), nil, entity.CompletionRefused, "ingest.max_record_bytes", 0},
+		{"unconfirmed at first", pointer("unconfirmed", 2), nil, entity.CompletionWaiting, "no state", 2 * time.Second},
+		{"unconfirmed", tried(pointer("unconfirmed", 2), 3), nil, entity.CompletionRefused, "no state", 16 * time.Second},
+		{"internal by name", tried(pointer("__secret", 2), 3), nil, entity.CompletionRefused, "is internal", 16 * time.Second},
+		{"internal by Kafka", pointer("hidden", 2), nil, entity.CompletionRefused, "is internal", 0},
+		{"mapped to another topic", tried(mapped, 3), nil, entity.CompletionRefused, "original topic was changed", 16 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			f := &fakes{errs: map[string]error{"orders": tt.err}, internal: "hidden"}
+			got := f.step(t, newWorker(f), tt.p)[*tt.p.Message.Origin.Offset]
+			check.True(t, got.State == tt.state && strings.Contains(got.Reason, tt.reason) && got.Again == tt.again,
+				"completion is %s %q, again in %s; want %s %q, %s", got.State, got.Reason, got.Again, tt.state, tt.reason, tt.again)
+		})
+	}
+}
+
+// TestNeighboursAreReadTogether: records that lie close together cost one request; what it does not return is read alone.
+func TestNeighboursAreReadTogether(t *testing.T) {
+	t.Parallel()
+	f := &fakes{}
+	w := newWorker(f)
+	got := f.step(t, w, pointer("orders", 8), pointer("orders", 2), pointer("orders", 5), pointer("orders", 4))
+	check.True(t, f.scans == 1 && f.reads == 1, "%d scans and %d reads, want one of each", f.scans, f.reads)
+	check.Equal(t, got[5].State, entity.SourceGone, "state of offset 5")
+	for _, offset := range []int64{2, 4, 8} {
+		check.Equal(t, got[offset].Record, entity.Record{
+			Key: fmt.Appendf(nil, "k%d", offset), Value: []byte("value"), Headers: []entity.Header{{Key: "trace", Value: []byte("t")}}, Size: 5,
+		}, "record")
+		check.Equal(t, got[offset].Timestamp, dead.Add(-time.Second), "timestamp")
+	}
+	f.scans, f.reads = 0, 0
+	f.step(t, w, pointer("orders", 0), pointer("orders", 100_000))
+	check.True(t, f.scans == 0 && f.reads == 2, "%d scans and %d reads of distant records, want two reads", f.scans, f.reads)
+	check.Equal(t, testutil.ToFloat64(w.results.WithLabelValues("completed")), 4.0, "completed")
+}
+
+// TestOnePartitionStopsNoOther: a partition that cannot be read is tried once, and its other records wait.
+func TestOnePartitionStopsNoOther(t *testing.T) {
+	t.Parallel()
+	f := &fakes{errs: map[string]error{"away": broker.ErrUnavailable}}
+	got := f.step(t, newWorker(f), pointer("away", 1), pointer("away", 100_001), pointer("away", 200_003), pointer("orders", 2))
+	check.Equal(t, f.reads, 2, "reads")
+	check.Equal(t, got[2].State, entity.Completed, "state of the other topic")
+	check.Equal(t, got[200_003].State, entity.CompletionWaiting, "state of the topic that is away")
+}
+
+// TestReturn: the headers of a completed record name the attempt that sent it.
+func TestReturn(t *testing.T) {
+	t.Parallel()
+	id := "018f2d1c-1c5b-7c3a-9d0e-3f6a7b8c9d0e"
+	headers := []entity.Header{
+		{Key: deadletter.HeaderMessageID, Value: []byte(id)}, {Key: deadletter.HeaderRootID, Value: []byte(id)},
+		{Key: deadletter.HeaderRetryCount, Value: []byte("1")}, {Key: deadletter.HeaderRedriveID, Value: []byte(id)},
+	}
+	w := newWorker(&fakes{})
+	got := w.completed(pointer("orders", 2), broker.Record{Headers: headers})
+	check.True(t, got.Message.Return != nil && got.Message.Return.Parent.String() == id, "Return = %+v", got.Message.Return)
+}

@@ -1,0 +1,183 @@
+package sharegroup
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// The settings that decide whether the broker can write dead letters (KIP-1191).
+const (
+	topicPrefix = "errors.deadletterqueue.topic.name.prefix"
+	autoCreate  = "errors.deadletterqueue.auto.create.topics.enable"
+
+	topicEnabled    = "errors.deadletterqueue.group.enable"
+	cleanupPolicy   = "cleanup.policy"
+	maxMessageBytes = "max.message.bytes"
+	retentionMs     = "retention.ms"
+
+	shareFeature = "share.version"
+	// deadLetterLevel is the level of the feature from which the broker writes dead letters.
+	deadLetterLevel = 2
+)
+
+const (
+	// pointerBytes is more than a dead letter without key and value takes, with names of topics and groups of usual
+	// lengths.
+	pointerBytes = 1024
+	// headerBytes is what the broker's headers add to a copied record, and to its batch.
+	headerBytes = 2048
+)
+
+// Problem is a reason why the broker would lose dead letters of a group: it reports the loss only in its own log.
+type Problem struct {
+	Code    string // for metrics and clients; see the constants
+	Text    string // what is wrong, for people
+	Command string // what mends it; "" when there is no command
+}
+
+// The codes of problems.
+const (
+	FeatureOff   = "feature_off"
+	BadName      = "bad_name"
+	WrongPrefix  = "wrong_prefix"
+	TopicMissing = "topic_missing"
+	NotEnabled   = "not_enabled"
+	Compacted    = "compacted"
+	TooSmall     = "too_small"
+	OwnTopic     = "own_topic"
+)
+
+// settings are the configurations of brokers and topics at one moment.
+type settings struct {
+	level   int16               // of the feature; 0: the cluster has no share groups
+	brokers []map[string]string // one for each broker
+	topics  map[string]map[string]string
+}
+
+// enabled returns the topics that allow dead letters of share groups.
+func (s settings) enabled() map[string]bool {
+	enabled := map[string]bool{}
+	for topic, config := range s.topics {
+		if config[topicEnabled] == "true" {
+			enabled[topic] = true
+		}
+	}
+	return enabled
+}
+
+// guardedPrefixes returns the prefixes that mark dead-letter topics. The empty prefix allows every name and marks none.
+func (s settings) guardedPrefixes() []string {
+	var prefixes []string
+	for _, b := range s.brokers {
+		if prefix := b[topicPrefix]; prefix != "" && !slices.Contains(prefixes, prefix) {
+			prefixes = append(prefixes, prefix)
+		}
+	}
+	return prefixes
+}
+
+func (s settings) retention(topic string) time.Duration {
+	ms, err := strconv.ParseInt(s.topics[topic][retentionMs], 10, 64)
+	if err != nil || ms <= 0 || ms > int64(math.MaxInt64/time.Millisecond) {
+		return 0
+	}
+	return time.Duration(ms) * time.Millisecond
+}
+
+// problems returns what would lose dead letters of a group. Before the settings were read there are none.
+func (s settings) problems(g *Group) []Problem {
+	topic := g.DeadLetterTopic
+	var found []Problem
+	add := func(code, command, format string, args ...any) {
+		found = append(found, Problem{Code: code, Text: fmt.Sprintf(format, args...), Command: command})
+	}
+	if s.level == 0 {
+		return nil
+	}
+	if s.level < deadLetterLevel {
+		add(FeatureOff, "kafka-features.sh --bootstrap-server BROKER upgrade --feature share.version=2",
+			"feature share.version has level %d; the broker writes dead letters from level %d on", s.level, deadLetterLevel)
+	}
+	if _, own := slices.BinarySearch(g.Topics(), topic); own {
+		add(OwnTopic, "", "the group consumes its own dead-letter topic %s: each dead letter that fails again makes another one, without end", topic)
+	}
+	if !entity.ValidTopic(topic) {
+		add(BadName, groupCommand(g.Name, topicSetting+"=NAME"), "%q cannot be the name of a topic", topic)
+		return found
+	}
+	for _, b := range s.brokers {
+		if prefix := b[topicPrefix]; !strings.HasPrefix(topic, prefix) {
+			add(WrongPrefix, groupCommand(g.Name, topicSetting+"="+prefix+topic),
+				"the name of dead-letter topic %s does not begin with %q, as the broker requires (%s)", topic, prefix, topicPrefix)
+			break
+		}
+	}
+	config, exists := s.topics[topic]
+	if !exists {
+		if !s.createsTopics() {
+			add(TopicMissing, "kafka-topics.sh --bootstrap-server BROKER --create --topic "+topic+" --config "+topicEnabled+"=true",
+				"dead-letter topic %s does not exist", topic)
+		}
+		return found
+	}
+	if config[topicEnabled] != "true" {
+		add(NotEnabled, topicCommand(topic, topicEnabled+"=true"), "dead-letter topic %s does not allow dead letters of share groups (%s)", topic, topicEnabled)
+	}
+	if strings.Contains(config[cleanupPolicy], "compact") {
+		add(Compacted, topicCommand(topic, cleanupPolicy+"=delete"), "dead-letter topic %s is compacted and refuses dead letters without a key", topic)
+	}
+	if needs := s.bytesNeeded(g); needs > 0 && bytesOf(config) > 0 && bytesOf(config) < needs {
+		add(TooSmall, topicCommand(topic, maxMessageBytes+"="+strconv.FormatInt(needs, 10)),
+			"dead-letter topic %s takes records of at most %d bytes, and dead letters of the group may have %d (%s)",
+			topic, bytesOf(config), needs, maxMessageBytes)
+	}
+	return found
+}
+
+const topicSetting = "errors.deadletterqueue.topic.name"
+
+// bytesNeeded returns the size of the largest dead letter of a group.
+func (s settings) bytesNeeded(g *Group) int64 {
+	if !g.CopiesRecords {
+		return pointerBytes
+	}
+	needs := int64(0)
+	for _, topic := range g.Topics() {
+		needs = max(needs, bytesOf(s.topics[topic]))
+	}
+	if needs > 0 {
+		needs += headerBytes
+	}
+	return needs
+}
+
+// bytesOf returns the largest record of a topic; 0 when it is not known.
+func bytesOf(config map[string]string) int64 {
+	n, err := strconv.ParseInt(config[maxMessageBytes], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// createsTopics reports whether every broker creates missing dead-letter topics.
+func (s settings) createsTopics() bool {
+	return len(s.brokers) > 0 && !slices.ContainsFunc(s.brokers, func(b map[string]string) bool { return b[autoCreate] != "true" })
+}
+
+func topicCommand(topic, setting string) string {
+	return "kafka-configs.sh --bootstrap-server BROKER --alter --entity-type topics --entity-name " + topic + " --add-config " + setting
+}
+
+func groupCommand(group, setting string) string {
+	return "kafka-configs.sh --bootstrap-server BROKER --alter --entity-type groups --entity-name " + quoted(group) + " --add-config " + quoted(setting)
+}
+
+// quoted returns a word for a shell.
+func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }

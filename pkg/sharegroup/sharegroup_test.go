@@ -1,0 +1,217 @@
+package sharegroup
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+)
+
+// fakeCluster is a cluster whose group g consumes topic orders and has the dead-letter topic dlq.orders.
+type fakeCluster struct {
+	level   int16
+	groups  []broker.ShareGroup
+	offsets map[string]map[broker.TopicPartition]broker.ShareOffset
+	brokers []map[string]string
+	topics  map[string]map[string]string
+	err     error // of every request
+	noState error // of requests for offsets
+}
+
+func newFake() *fakeCluster {
+	return &fakeCluster{
+		level:   2,
+		groups:  []broker.ShareGroup{{Name: "g", DeadLetterTopic: "dlq.orders"}},
+		offsets: map[string]map[broker.TopicPartition]broker.ShareOffset{"g": {{Topic: "orders", Partition: 1}: {Start: 3}}},
+		brokers: []map[string]string{{topicPrefix: "dlq.", autoCreate: "false"}},
+		topics: map[string]map[string]string{
+			"orders":     {maxMessageBytes: "1048588", retentionMs: "60000"},
+			"dlq.orders": {topicEnabled: "true", cleanupPolicy: "delete", maxMessageBytes: "1048588"},
+			"allowed":    {topicEnabled: "true"},
+		},
+	}
+}
+
+func (f *fakeCluster) Topics(context.Context, ...string) ([]broker.Topic, error) {
+	var all []broker.Topic
+	for name := range f.topics {
+		all = append(all, broker.Topic{Name: name})
+	}
+	return all, f.err
+}
+
+func (f *fakeCluster) ShareGroups(context.Context) ([]broker.ShareGroup, error) {
+	return f.groups, f.err
+}
+
+func (f *fakeCluster) ShareOffsets(_ context.Context, group string) (map[broker.TopicPartition]broker.ShareOffset, error) {
+	return f.offsets[group], errors.Join(f.err, f.noState)
+}
+
+func (f *fakeCluster) TopicConfigs(context.Context, []string, ...string) (map[string]map[string]string, error) {
+	return f.topics, f.err
+}
+
+func (f *fakeCluster) BrokerConfigs(context.Context, ...string) ([]map[string]string, error) {
+	return f.brokers, f.err
+}
+
+func (f *fakeCluster) Feature(context.Context, string) (int16, error) { return f.level, f.err }
+
+// look returns the snapshot of one look at a cluster.
+func look(t *testing.T, f *fakeCluster) *Snapshot {
+	t.Helper()
+	w := NewWatcher(f, check.Must(entity.ParseTopicPatterns("topics", "*"))(t), zap.NewNop())
+	_ = w.look(t.Context())
+	return w.Snapshot()
+}
+
+func TestProblems(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		change  func(f *fakeCluster)
+		want    []string
+		command string // of the first problem
+	}{
+		{"none", func(*fakeCluster) {}, nil, ""},
+		{"the feature is off", func(f *fakeCluster) { f.level = 1 }, []string{FeatureOff}, "kafka-features.sh --bootstrap-server BROKER upgrade --feature share.version=2"},
+		{
+			"no topic", func(f *fakeCluster) { delete(f.topics, "dlq.orders") }, []string{TopicMissing},
+			"kafka-topics.sh --bootstrap-server BROKER --create --topic dlq.orders --config errors.deadletterqueue.group.enable=true",
+		},
+		{"no topic, but the broker makes it", func(f *fakeCluster) {
+			delete(f.topics, "dlq.orders")
+			f.brokers[0][autoCreate] = "true"
+		}, nil, ""},
+		{
+			"not enabled", func(f *fakeCluster) { f.topics["dlq.orders"][topicEnabled] = "false" }, []string{NotEnabled},
+			"kafka-configs.sh --bootstrap-server BROKER --alter --entity-type topics --entity-name dlq.orders --add-config errors.deadletterqueue.group.enable=true",
+		},
+		{
+			"wrong prefix on one broker", func(f *fakeCluster) { f.brokers = append(f.brokers, map[string]string{topicPrefix: "dead."}) }, []string{WrongPrefix},
+			"kafka-configs.sh --bootstrap-server BROKER --alter --entity-type groups --entity-name 'g' --add-config 'errors.deadletterqueue.topic.name=dead.dlq.orders'",
+		},
+		{
+			"compacted", func(f *fakeCluster) { f.topics["dlq.orders"][cleanupPolicy] = "compact,delete" }, []string{Compacted},
+			"kafka-configs.sh --bootstrap-server BROKER --alter --entity-type topics --entity-name dlq.orders --add-config cleanup.policy=delete",
+		},
+		{
+			"too small for a pointer", func(f *fakeCluster) { f.topics["dlq.orders"][maxMessageBytes] = "300" }, []string{TooSmall},
+			"kafka-configs.sh --bootstrap-server BROKER --alter --entity-type topics --entity-name dlq.orders --add-config max.message.bytes=1024",
+		},
+		{
+			"too small for a copy", func(f *fakeCluster) { f.groups[0].CopiesRecords = true }, []string{TooSmall},
+			"kafka-configs.sh --bootstrap-server BROKER --alter --entity-type topics --entity-name dlq.orders --add-config max.message.bytes=1050636",
+		},
+		{"its own topic", func(f *fakeCluster) {
+			f.offsets["g"][broker.TopicPartition{Topic: "dlq.orders"}] = broker.ShareOffset{}
+		}, []string{OwnTopic}, ""},
+		{
+			"no name of a topic", func(f *fakeCluster) { f.groups[0] = broker.ShareGroup{Name: "it's", DeadLetterTopic: "bad name"} }, []string{BadName},
+			`kafka-configs.sh --bootstrap-server BROKER --alter --entity-type groups --entity-name 'it'\''s' --add-config 'errors.deadletterqueue.topic.name=NAME'`,
+		},
+		{"several", func(f *fakeCluster) {
+			f.topics["dlq.orders"] = map[string]string{topicEnabled: "false", cleanupPolicy: "compact"}
+		}, []string{NotEnabled, Compacted}, "kafka-configs.sh --bootstrap-server BROKER --alter --entity-type topics --entity-name dlq.orders --add-config errors.deadletterqueue.group.enable=true"},
+		{"a cluster without share groups", func(f *fakeCluster) { f.level, f.topics = 0, nil }, nil, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			f := newFake()
+			tt.change(f)
+			groups := look(t, f).Groups()
+			check.Len(t, groups, 1, "groups")
+			var got []string
+			for _, p := range groups[0].Problems {
+				got = append(got, p.Code)
+			}
+			check.Equal(t, got, tt.want, "problems")
+			if len(got) > 0 {
+				check.Equal(t, groups[0].Problems[0].Command, tt.command, "command")
+			}
+		})
+	}
+}
+
+func TestSnapshot(t *testing.T) {
+	t.Parallel()
+	s := look(t, newFake())
+	orders := broker.TopicPartition{Topic: "orders", Partition: 1}
+	check.True(t, s.IsDeadLetterTopic("dlq.orders") && !s.IsDeadLetterTopic("dlq.other"), "dead-letter topics")
+	for topic, want := range map[string]bool{"dlq.orders": true, "dlq.other": true, "allowed": true, "orders": false} {
+		check.Equal(t, s.IsReserved(topic), want, "IsReserved "+topic)
+	}
+	check.Equal(t, s.Declaration("dlq.orders", "orders"), entity.Declared, "the group's topic")
+	check.Equal(t, s.Declaration("dlq.orders", "payments"), entity.Contradicted, "another topic")
+	check.Equal(t, s.Declaration("other.dlq", "orders"), entity.NotDeclared, "of another dead-letter topic")
+	check.Equal(t, s.Retention("orders"), time.Minute, "retention")
+	check.Equal(t, s.Retention("dlq.orders"), time.Duration(0), "unknown retention")
+
+	check.NoError(t, s.CheckPointer("dlq.orders", "g", orders))
+	for name, err := range map[string]error{
+		"another dead-letter topic": s.CheckPointer("dlq.other", "g", orders),
+		"another group":             s.CheckPointer("dlq.orders", "h", orders),
+		"another partition":         s.CheckPointer("dlq.orders", "g", broker.TopicPartition{Topic: "orders"}),
+	} {
+		check.Is(t, err, ErrNotKnown, name)
+	}
+
+	f := newFake()
+	f.noState = broker.ErrUnauthorized
+	hidden := look(t, f)
+	check.Is(t, hidden.CheckPointer("dlq.orders", "g", orders), ErrNotKnown, "a group whose state is hidden")
+	check.Equal(t, hidden.Declaration("dlq.orders", "orders"), entity.NotDeclared, "of a group whose state is hidden")
+}
+
+// TestOtherInstallations: the topics of groups that do not match are not read, but nothing is sent there.
+func TestOtherInstallations(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	f.groups = append(f.groups, broker.ShareGroup{Name: "h", DeadLetterTopic: "theirs"})
+	w := NewWatcher(f, check.Must(entity.ParseTopicPatterns("topics", "dlq.*"))(t), zap.NewNop())
+	check.NoError(t, w.look(t.Context()))
+	check.True(t, !w.IsDeadLetterTopic("theirs") && w.IsReserved("theirs") && w.IsShareGroup("g") && !w.IsShareGroup("h") && w.Names("g", "dlq.orders"),
+		"topic theirs is read, or not reserved")
+}
+
+// TestWatcher: what was known stays while the cluster does not answer, and new groups are found afterwards.
+func TestWatcher(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.err = broker.ErrUnavailable
+		w := NewWatcher(f, check.Must(entity.ParseTopicPatterns("topics", "*"))(t), zap.NewNop())
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go w.Run(ctx)
+		synctest.Wait()
+		select {
+		case <-w.Ready():
+			t.Error("the watcher is ready without an answer")
+		default:
+		}
+		f.err = nil
+		time.Sleep(interval) // of the bubble's clock
+		synctest.Wait()
+		<-w.Ready()
+		check.True(t, w.IsDeadLetterTopic("dlq.orders"), "the group is not known")
+		f.err = broker.ErrUnavailable
+		f.groups = nil
+		time.Sleep(interval)
+		synctest.Wait()
+		check.True(t, w.IsDeadLetterTopic("dlq.orders"), "the group was forgotten")
+		f.err = nil
+		time.Sleep(interval)
+		synctest.Wait()
+		check.True(t, !slices.ContainsFunc(w.Snapshot().Groups(), func(g Group) bool { return g.Name == "g" }), "the deleted group is still known")
+	})
+}

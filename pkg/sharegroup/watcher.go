@@ -1,0 +1,189 @@
+package sharegroup
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/outage"
+	"github.com/dlq-manager/dlq-manager/pkg/wait"
+)
+
+// ErrNotKnown means that the cluster does not confirm a dead letter now; it may later, when a group has joined.
+var ErrNotKnown = errors.New("not confirmed by the cluster")
+
+// Cluster is the part of Kafka that a Watcher asks; its methods behave as those of broker.Cluster.
+type Cluster interface {
+	Topics(ctx context.Context, names ...string) ([]broker.Topic, error)
+	ShareGroups(ctx context.Context) ([]broker.ShareGroup, error)
+	ShareOffsets(ctx context.Context, group string) (map[broker.TopicPartition]broker.ShareOffset, error)
+	TopicConfigs(ctx context.Context, topics []string, settings ...string) (map[string]map[string]string, error)
+	BrokerConfigs(ctx context.Context, settings ...string) ([]map[string]string, error)
+	Feature(ctx context.Context, name string) (int16, error)
+}
+
+const (
+	// interval is the pause between two looks at the groups and their offsets.
+	interval = 5 * time.Second
+	// settingsInterval is the pause between two reads of the configurations of brokers and topics, which are many. They
+	// are also read when the groups change.
+	settingsInterval = time.Minute
+)
+
+// Watcher follows the share groups of a cluster. It is safe for concurrent use.
+type Watcher struct {
+	cluster Cluster
+	topics  entity.TopicPatterns
+	log     *zap.Logger
+	current atomic.Pointer[Snapshot]
+	first   chan struct{} // closed after the first successful look
+
+	// Only Run uses these.
+	settings   settings
+	settingsAt time.Time
+	read       []broker.ShareGroup
+}
+
+// NewWatcher returns a Watcher of the groups whose dead-letter topic matches topics. It knows none until Run has asked
+// the cluster.
+func NewWatcher(cluster Cluster, topics entity.TopicPatterns, log *zap.Logger) *Watcher {
+	w := &Watcher{cluster: cluster, topics: topics, log: log, first: make(chan struct{})}
+	w.current.Store(&Snapshot{})
+	return w
+}
+
+// Snapshot returns what was known at the last look.
+func (w *Watcher) Snapshot() *Snapshot { return w.current.Load() }
+
+// IsDeadLetterTopic is Snapshot.IsDeadLetterTopic as of now.
+func (w *Watcher) IsDeadLetterTopic(topic string) bool { return w.Snapshot().IsDeadLetterTopic(topic) }
+
+// IsReserved is Snapshot.IsReserved as of now.
+func (w *Watcher) IsReserved(topic string) bool { return w.Snapshot().IsReserved(topic) }
+
+// Names reports whether the configuration of a group names the topic as its dead-letter topic.
+func (w *Watcher) Names(group, topic string) bool {
+	g := w.Snapshot().Group(group)
+	return g != nil && g.DeadLetterTopic == topic
+}
+
+// IsShareGroup reports whether the group has a dead-letter topic as share groups have them.
+func (w *Watcher) IsShareGroup(group string) bool { return w.Snapshot().Group(group) != nil }
+
+// CheckPointer is Snapshot.CheckPointer as of now.
+func (w *Watcher) CheckPointer(dlqTopic, group string, at broker.TopicPartition) error {
+	return w.Snapshot().CheckPointer(dlqTopic, group, at)
+}
+
+// Declaration is Snapshot.Declaration as of now.
+func (w *Watcher) Declaration(dlqTopic, original string) entity.Declaration {
+	return w.Snapshot().Declaration(dlqTopic, original)
+}
+
+// Ready is closed when the cluster has answered once.
+func (w *Watcher) Ready() <-chan struct{} { return w.first }
+
+// Run follows the groups until ctx ends. While the cluster does not answer, the last snapshot stays.
+func (w *Watcher) Run(ctx context.Context) {
+	for out := new(outage.Log); ctx.Err() == nil; wait.Sleep(ctx, interval) {
+		err := w.look(ctx)
+		out.Report(ctx, w.log, err, "share groups cannot be read; what is known of them stays", "share groups are read again")
+	}
+}
+
+// look reads the groups and their offsets, and now and then the settings of topics and brokers.
+func (w *Watcher) look(ctx context.Context) error {
+	groups, err := w.cluster.ShareGroups(ctx)
+	if err != nil {
+		return err
+	}
+	var failed error
+	if !slices.Equal(groups, w.read) || time.Since(w.settingsAt) >= settingsInterval {
+		if failed = w.readSettings(ctx); failed == nil {
+			w.read, w.settingsAt = groups, time.Now()
+		}
+	}
+	s := &Snapshot{named: map[string][]int{}, enabled: w.settings.enabled(), prefixes: w.settings.guardedPrefixes(), settings: w.settings}
+	for _, g := range groups {
+		if !w.topics.Match(g.DeadLetterTopic) { // of another installation, or a name that no topic can have
+			s.enabled[g.DeadLetterTopic] = true
+			if entity.ValidTopic(g.DeadLetterTopic) {
+				continue
+			}
+		}
+		offsets, err := w.offsetsOf(ctx, g)
+		failed = cmp.Or(err, failed)
+		group := Group{ShareGroup: g, Offsets: offsets}
+		group.Problems = w.settings.problems(&group)
+		s.named[g.DeadLetterTopic] = append(s.named[g.DeadLetterTopic], len(s.groups))
+		s.groups = append(s.groups, group)
+	}
+	first := w.current.Swap(s) // of the answers that were complete enough to use
+	if !slices.EqualFunc(first.groups, s.groups, func(a, b Group) bool { return a.ShareGroup == b.ShareGroup }) {
+		names := slices.Sorted(maps.Keys(s.named))
+		w.log.Info("share groups with dead-letter topics", zap.Int("groups", len(groups)), zap.Strings("topics", names[:min(len(names), 20)]))
+	}
+	if failed == nil {
+		select {
+		case <-w.first:
+		default:
+			close(w.first)
+		}
+	}
+	return failed
+}
+
+// offsetsOf returns the offsets of a group; those of the last look while the cluster does not answer.
+func (w *Watcher) offsetsOf(ctx context.Context, g broker.ShareGroup) (map[broker.TopicPartition]broker.ShareOffset, error) {
+	offsets, err := w.cluster.ShareOffsets(ctx, g.Name)
+	before := w.Snapshot().Group(g.Name)
+	switch {
+	case err == nil && offsets == nil:
+		return map[broker.TopicPartition]broker.ShareOffset{}, nil
+	case err == nil:
+		return offsets, nil
+	case errors.Is(err, broker.ErrUnauthorized) || before == nil || before.ShareGroup != g:
+		return nil, err
+	default:
+		return before.Offsets, err
+	}
+}
+
+// readSettings reads the settings that decide whether the broker can write dead letters.
+func (w *Watcher) readSettings(ctx context.Context) error {
+	level, err := w.cluster.Feature(ctx, shareFeature)
+	if err != nil {
+		return err
+	}
+	read := settings{level: level}
+	if level == 0 {
+		w.settings = read
+		return nil
+	}
+	if read.brokers, err = w.cluster.BrokerConfigs(ctx, topicPrefix, autoCreate); err != nil {
+		return err
+	}
+	topics, err := w.cluster.Topics(ctx)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, t := range topics {
+		if !t.Internal {
+			names = append(names, t.Name)
+		}
+	}
+	if read.topics, err = w.cluster.TopicConfigs(ctx, names, topicEnabled, cleanupPolicy, maxMessageBytes, retentionMs); err != nil {
+		return err
+	}
+	w.settings = read
+	return nil
+}
