@@ -377,6 +377,33 @@ func (e ItemResult) Valid() bool {
 	}
 }
 
+// Defines values for MessageCompletion.
+const (
+	MessageCompletionCompleted   MessageCompletion = "completed"
+	MessageCompletionGone        MessageCompletion = "gone"
+	MessageCompletionLessThannil MessageCompletion = "<nil>"
+	MessageCompletionRefused     MessageCompletion = "refused"
+	MessageCompletionWaiting     MessageCompletion = "waiting"
+)
+
+// Valid indicates whether the value is a known member of the MessageCompletion enum.
+func (e MessageCompletion) Valid() bool {
+	switch e {
+	case MessageCompletionCompleted:
+		return true
+	case MessageCompletionGone:
+		return true
+	case MessageCompletionLessThannil:
+		return true
+	case MessageCompletionRefused:
+		return true
+	case MessageCompletionWaiting:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for MessageHeadersOmitted.
 const (
 	MessageHeadersOmittedLessThannil MessageHeadersOmitted = "<nil>"
@@ -539,6 +566,33 @@ func (e MessagePayloadOmitted) Valid() bool {
 	case MessagePayloadOmittedTooLarge:
 		return true
 	case MessagePayloadOmittedUnreadable:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for MessageDetailCompletion.
+const (
+	MessageDetailCompletionCompleted   MessageDetailCompletion = "completed"
+	MessageDetailCompletionGone        MessageDetailCompletion = "gone"
+	MessageDetailCompletionLessThannil MessageDetailCompletion = "<nil>"
+	MessageDetailCompletionRefused     MessageDetailCompletion = "refused"
+	MessageDetailCompletionWaiting     MessageDetailCompletion = "waiting"
+)
+
+// Valid indicates whether the value is a known member of the MessageDetailCompletion enum.
+func (e MessageDetailCompletion) Valid() bool {
+	switch e {
+	case MessageDetailCompletionCompleted:
+		return true
+	case MessageDetailCompletionGone:
+		return true
+	case MessageDetailCompletionLessThannil:
+		return true
+	case MessageDetailCompletionRefused:
+		return true
+	case MessageDetailCompletionWaiting:
 		return true
 	default:
 		return false
@@ -989,6 +1043,42 @@ func (e SessionMode) Valid() bool {
 	case SessionModeOidc:
 		return true
 	case SessionModeToken:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ShareProblemCode.
+const (
+	ShareProblemCodeBadName      ShareProblemCode = "bad_name"
+	ShareProblemCodeCompacted    ShareProblemCode = "compacted"
+	ShareProblemCodeFeatureOff   ShareProblemCode = "feature_off"
+	ShareProblemCodeNotEnabled   ShareProblemCode = "not_enabled"
+	ShareProblemCodeOwnTopic     ShareProblemCode = "own_topic"
+	ShareProblemCodeTooSmall     ShareProblemCode = "too_small"
+	ShareProblemCodeTopicMissing ShareProblemCode = "topic_missing"
+	ShareProblemCodeWrongPrefix  ShareProblemCode = "wrong_prefix"
+)
+
+// Valid indicates whether the value is a known member of the ShareProblemCode enum.
+func (e ShareProblemCode) Valid() bool {
+	switch e {
+	case ShareProblemCodeBadName:
+		return true
+	case ShareProblemCodeCompacted:
+		return true
+	case ShareProblemCodeFeatureOff:
+		return true
+	case ShareProblemCodeNotEnabled:
+		return true
+	case ShareProblemCodeOwnTopic:
+		return true
+	case ShareProblemCodeTooSmall:
+		return true
+	case ShareProblemCodeTopicMissing:
+		return true
+	case ShareProblemCodeWrongPrefix:
 		return true
 	default:
 		return false
@@ -2055,9 +2145,22 @@ type Mappings struct {
 // Message defines model for Message.
 type Message struct {
 	// Cause What to show first, on one line: the message of the innermost cause in `stack_trace`, after its class where that is not `error_class`; else `error_message` without the wrappers of frameworks.
-	Cause            string  `json:"cause"`
-	ConsumerAttempts *int    `json:"consumer_attempts"`
-	ConsumerGroup    *string `json:"consumer_group"`
+	Cause string `json:"cause"`
+
+	// Completion Whether the record that a share group rejected is stored with the message. `waiting`: it will be read from
+	// the original topic within seconds; `completed`: key, payload and headers are those of that record, followed
+	// by the headers of the dead letter; `gone`: the topic no longer has it; `refused`: it may not or cannot be
+	// read. Null for messages that are not dead letters of a share group.
+	Completion *MessageCompletion `json:"completion"`
+
+	// CompletionReason Why the record is not stored; null when it is, and until a first try ended.
+	CompletionReason *string `json:"completion_reason"`
+
+	// ConsumerAttempts How many attempts the consumer made; for a share group the delivery count.
+	ConsumerAttempts *int `json:"consumer_attempts"`
+
+	// ConsumerGroup The consumer group, or the share group, whose consumer gave up on the record.
+	ConsumerGroup *string `json:"consumer_group"`
 
 	// CreatedAt When it was stored.
 	CreatedAt time.Time `json:"created_at"`
@@ -2073,6 +2176,9 @@ type Message struct {
 	// DlqTimestampMs The record's timestamp in milliseconds, when it lies outside the years 1970 to 9999 and `dlq_timestamp` is therefore null; else null.
 	DlqTimestampMs *int64  `json:"dlq_timestamp_ms"`
 	DlqTopic       *string `json:"dlq_topic"`
+
+	// Duplicates How many further dead letters of the same record and share group were not stored as messages of their own; null unless it is a dead letter of a share group.
+	Duplicates *int `json:"duplicates"`
 
 	// ErrorClass The class of the root cause, which is also that of the message's error group. Where the headers name only a wrapper, it is read from the stack trace.
 	ErrorClass *string `json:"error_class"`
@@ -2165,7 +2271,7 @@ type Message struct {
 	// PayloadFormat How the payload is encoded: `json` without a schema, or the format of its schema; `unknown` when the schema cannot be read; null when the payload is not shown.
 	PayloadFormat *MessagePayloadFormat `json:"payload_format"`
 
-	// PayloadOmitted Why payload is null although there is a value; `payload_url` is the address of the value. `schema_unavailable`: the schema registry cannot be read now, or does not have the schema; it is tried again. `schema_error`: the schema is not valid, or the value does not fit it. `not_json`: it is not valid JSON in UTF-8, for example the empty value; `too_deep`: it nests more than 200 levels; `too_large`: it is longer than 1 MiB, or in a list than 64 KiB, or the list's page is full; `over_limit`: the record was too large to be stored as a whole; its dead-letter topic may still have it; `unreadable`: the message represents offsets of the dead-letter topic that cannot be read, so there is nothing to send; `not_asked`: the search left payloads out (`omit=payload`); `pointer`: the dead letter only names the position of its record; the original topic may still have it. `GET .../payload` reads it there where `kafka.pointer_topics` lists the dead-letter topic, else it is 409 with the reason (`POINTER_REFUSED`); the audit trail records each read (`read_pointer`).
+	// PayloadOmitted Why payload is null although there is a value; `payload_url` is the address of the value. `schema_unavailable`: the schema registry cannot be read now, or does not have the schema; it is tried again. `schema_error`: the schema is not valid, or the value does not fit it. `not_json`: it is not valid JSON in UTF-8, for example the empty value; `too_deep`: it nests more than 200 levels; `too_large`: it is longer than 1 MiB, or in a list than 64 KiB, or the list's page is full; `over_limit`: the record was too large to be stored as a whole; its dead-letter topic may still have it; `unreadable`: the message represents offsets of the dead-letter topic that cannot be read, so there is nothing to send; `not_asked`: the search left payloads out (`omit=payload`); `pointer`: the dead letter only names the position of its record, and that record is not stored here (see `completion`). `GET .../payload` reads it from the original topic where a share group's configuration or `kafka.pointer_topics` names the dead-letter topic, and the audit trail records each read (`read_pointer`); else it is 409 with the reason (`POINTER_REFUSED`). It is 409 while the record waits to be stored, and 404 with the reason when it is gone.
 	PayloadOmitted *MessagePayloadOmitted `json:"payload_omitted"`
 
 	// PayloadReason More about `schema_unavailable` and `schema_error`; null where payload fields are masked.
@@ -2187,9 +2293,12 @@ type Message struct {
 	ReturnConfirmed *bool `json:"return_confirmed"`
 
 	// RootId The first message of the lineage, which may be this one.
-	RootId     openapi_types.UUID `json:"root_id"`
-	StackTrace *string            `json:"stack_trace"`
-	Status     Status             `json:"status"`
+	RootId openapi_types.UUID `json:"root_id"`
+
+	// SourceGone The share group's dead letter points to a record that its original topic no longer has; `completion_reason` says why.
+	SourceGone bool    `json:"source_gone"`
+	StackTrace *string `json:"stack_trace"`
+	Status     Status  `json:"status"`
 
 	// Undeclared The original topic contradicts kafka.origins or the mapping, or it is not declared and kafka.origin_trust is
 	// declared; checked each time the message is read. Such a message is retried one at a time only.
@@ -2204,6 +2313,12 @@ type Message struct {
 	// UpdatedAt When it last changed.
 	UpdatedAt time.Time `json:"updated_at"`
 }
+
+// MessageCompletion Whether the record that a share group rejected is stored with the message. `waiting`: it will be read from
+// the original topic within seconds; `completed`: key, payload and headers are those of that record, followed
+// by the headers of the dead letter; `gone`: the topic no longer has it; `refused`: it may not or cannot be
+// read. Null for messages that are not dead letters of a share group.
+type MessageCompletion string
 
 // MessageHeadersOmitted `too_large` when headers were left out: beyond the limits of `headers`, in a list beyond 64 KiB or 10,000 headers of a message, or because the list's page is full. A retry sends all of them.
 type MessageHeadersOmitted string
@@ -2220,15 +2335,28 @@ type MessageOriginConfidence string
 // MessagePayloadFormat How the payload is encoded: `json` without a schema, or the format of its schema; `unknown` when the schema cannot be read; null when the payload is not shown.
 type MessagePayloadFormat string
 
-// MessagePayloadOmitted Why payload is null although there is a value; `payload_url` is the address of the value. `schema_unavailable`: the schema registry cannot be read now, or does not have the schema; it is tried again. `schema_error`: the schema is not valid, or the value does not fit it. `not_json`: it is not valid JSON in UTF-8, for example the empty value; `too_deep`: it nests more than 200 levels; `too_large`: it is longer than 1 MiB, or in a list than 64 KiB, or the list's page is full; `over_limit`: the record was too large to be stored as a whole; its dead-letter topic may still have it; `unreadable`: the message represents offsets of the dead-letter topic that cannot be read, so there is nothing to send; `not_asked`: the search left payloads out (`omit=payload`); `pointer`: the dead letter only names the position of its record; the original topic may still have it. `GET .../payload` reads it there where `kafka.pointer_topics` lists the dead-letter topic, else it is 409 with the reason (`POINTER_REFUSED`); the audit trail records each read (`read_pointer`).
+// MessagePayloadOmitted Why payload is null although there is a value; `payload_url` is the address of the value. `schema_unavailable`: the schema registry cannot be read now, or does not have the schema; it is tried again. `schema_error`: the schema is not valid, or the value does not fit it. `not_json`: it is not valid JSON in UTF-8, for example the empty value; `too_deep`: it nests more than 200 levels; `too_large`: it is longer than 1 MiB, or in a list than 64 KiB, or the list's page is full; `over_limit`: the record was too large to be stored as a whole; its dead-letter topic may still have it; `unreadable`: the message represents offsets of the dead-letter topic that cannot be read, so there is nothing to send; `not_asked`: the search left payloads out (`omit=payload`); `pointer`: the dead letter only names the position of its record, and that record is not stored here (see `completion`). `GET .../payload` reads it from the original topic where a share group's configuration or `kafka.pointer_topics` names the dead-letter topic, and the audit trail records each read (`read_pointer`); else it is 409 with the reason (`POINTER_REFUSED`). It is 409 while the record waits to be stored, and 404 with the reason when it is gone.
 type MessagePayloadOmitted string
 
 // MessageDetail defines model for MessageDetail.
 type MessageDetail struct {
 	// Cause What to show first, on one line: the message of the innermost cause in `stack_trace`, after its class where that is not `error_class`; else `error_message` without the wrappers of frameworks.
-	Cause            string  `json:"cause"`
-	ConsumerAttempts *int    `json:"consumer_attempts"`
-	ConsumerGroup    *string `json:"consumer_group"`
+	Cause string `json:"cause"`
+
+	// Completion Whether the record that a share group rejected is stored with the message. `waiting`: it will be read from
+	// the original topic within seconds; `completed`: key, payload and headers are those of that record, followed
+	// by the headers of the dead letter; `gone`: the topic no longer has it; `refused`: it may not or cannot be
+	// read. Null for messages that are not dead letters of a share group.
+	Completion *MessageDetailCompletion `json:"completion"`
+
+	// CompletionReason Why the record is not stored; null when it is, and until a first try ended.
+	CompletionReason *string `json:"completion_reason"`
+
+	// ConsumerAttempts How many attempts the consumer made; for a share group the delivery count.
+	ConsumerAttempts *int `json:"consumer_attempts"`
+
+	// ConsumerGroup The consumer group, or the share group, whose consumer gave up on the record.
+	ConsumerGroup *string `json:"consumer_group"`
 
 	// CreatedAt When it was stored.
 	CreatedAt time.Time `json:"created_at"`
@@ -2247,6 +2375,9 @@ type MessageDetail struct {
 	// DlqTimestampMs The record's timestamp in milliseconds, when it lies outside the years 1970 to 9999 and `dlq_timestamp` is therefore null; else null.
 	DlqTimestampMs *int64  `json:"dlq_timestamp_ms"`
 	DlqTopic       *string `json:"dlq_topic"`
+
+	// Duplicates How many further dead letters of the same record and share group were not stored as messages of their own; null unless it is a dead letter of a share group.
+	Duplicates *int `json:"duplicates"`
 
 	// ErrorClass The class of the root cause, which is also that of the message's error group. Where the headers name only a wrapper, it is read from the stack trace.
 	ErrorClass *string `json:"error_class"`
@@ -2347,7 +2478,7 @@ type MessageDetail struct {
 	// PayloadFormat How the payload is encoded: `json` without a schema, or the format of its schema; `unknown` when the schema cannot be read; null when the payload is not shown.
 	PayloadFormat *MessageDetailPayloadFormat `json:"payload_format"`
 
-	// PayloadOmitted Why payload is null although there is a value; `payload_url` is the address of the value. `schema_unavailable`: the schema registry cannot be read now, or does not have the schema; it is tried again. `schema_error`: the schema is not valid, or the value does not fit it. `not_json`: it is not valid JSON in UTF-8, for example the empty value; `too_deep`: it nests more than 200 levels; `too_large`: it is longer than 1 MiB, or in a list than 64 KiB, or the list's page is full; `over_limit`: the record was too large to be stored as a whole; its dead-letter topic may still have it; `unreadable`: the message represents offsets of the dead-letter topic that cannot be read, so there is nothing to send; `not_asked`: the search left payloads out (`omit=payload`); `pointer`: the dead letter only names the position of its record; the original topic may still have it. `GET .../payload` reads it there where `kafka.pointer_topics` lists the dead-letter topic, else it is 409 with the reason (`POINTER_REFUSED`); the audit trail records each read (`read_pointer`).
+	// PayloadOmitted Why payload is null although there is a value; `payload_url` is the address of the value. `schema_unavailable`: the schema registry cannot be read now, or does not have the schema; it is tried again. `schema_error`: the schema is not valid, or the value does not fit it. `not_json`: it is not valid JSON in UTF-8, for example the empty value; `too_deep`: it nests more than 200 levels; `too_large`: it is longer than 1 MiB, or in a list than 64 KiB, or the list's page is full; `over_limit`: the record was too large to be stored as a whole; its dead-letter topic may still have it; `unreadable`: the message represents offsets of the dead-letter topic that cannot be read, so there is nothing to send; `not_asked`: the search left payloads out (`omit=payload`); `pointer`: the dead letter only names the position of its record, and that record is not stored here (see `completion`). `GET .../payload` reads it from the original topic where a share group's configuration or `kafka.pointer_topics` names the dead-letter topic, and the audit trail records each read (`read_pointer`); else it is 409 with the reason (`POINTER_REFUSED`). It is 409 while the record waits to be stored, and 404 with the reason when it is gone.
 	PayloadOmitted *MessageDetailPayloadOmitted `json:"payload_omitted"`
 
 	// PayloadReason More about `schema_unavailable` and `schema_error`; null where payload fields are masked.
@@ -2369,9 +2500,12 @@ type MessageDetail struct {
 	ReturnConfirmed *bool `json:"return_confirmed"`
 
 	// RootId The first message of the lineage, which may be this one.
-	RootId     openapi_types.UUID `json:"root_id"`
-	StackTrace *string            `json:"stack_trace"`
-	Status     Status             `json:"status"`
+	RootId openapi_types.UUID `json:"root_id"`
+
+	// SourceGone The share group's dead letter points to a record that its original topic no longer has; `completion_reason` says why.
+	SourceGone bool    `json:"source_gone"`
+	StackTrace *string `json:"stack_trace"`
+	Status     Status  `json:"status"`
 
 	// Target Where a retry would send the message now; null for an archived message and one of unknown origin.
 	Target *struct {
@@ -2397,6 +2531,12 @@ type MessageDetail struct {
 	UpdatedAt time.Time `json:"updated_at"`
 }
 
+// MessageDetailCompletion Whether the record that a share group rejected is stored with the message. `waiting`: it will be read from
+// the original topic within seconds; `completed`: key, payload and headers are those of that record, followed
+// by the headers of the dead letter; `gone`: the topic no longer has it; `refused`: it may not or cannot be
+// read. Null for messages that are not dead letters of a share group.
+type MessageDetailCompletion string
+
 // MessageDetailHeadersOmitted `too_large` when headers were left out: beyond the limits of `headers`, in a list beyond 64 KiB or 10,000 headers of a message, or because the list's page is full. A retry sends all of them.
 type MessageDetailHeadersOmitted string
 
@@ -2412,7 +2552,7 @@ type MessageDetailOriginConfidence string
 // MessageDetailPayloadFormat How the payload is encoded: `json` without a schema, or the format of its schema; `unknown` when the schema cannot be read; null when the payload is not shown.
 type MessageDetailPayloadFormat string
 
-// MessageDetailPayloadOmitted Why payload is null although there is a value; `payload_url` is the address of the value. `schema_unavailable`: the schema registry cannot be read now, or does not have the schema; it is tried again. `schema_error`: the schema is not valid, or the value does not fit it. `not_json`: it is not valid JSON in UTF-8, for example the empty value; `too_deep`: it nests more than 200 levels; `too_large`: it is longer than 1 MiB, or in a list than 64 KiB, or the list's page is full; `over_limit`: the record was too large to be stored as a whole; its dead-letter topic may still have it; `unreadable`: the message represents offsets of the dead-letter topic that cannot be read, so there is nothing to send; `not_asked`: the search left payloads out (`omit=payload`); `pointer`: the dead letter only names the position of its record; the original topic may still have it. `GET .../payload` reads it there where `kafka.pointer_topics` lists the dead-letter topic, else it is 409 with the reason (`POINTER_REFUSED`); the audit trail records each read (`read_pointer`).
+// MessageDetailPayloadOmitted Why payload is null although there is a value; `payload_url` is the address of the value. `schema_unavailable`: the schema registry cannot be read now, or does not have the schema; it is tried again. `schema_error`: the schema is not valid, or the value does not fit it. `not_json`: it is not valid JSON in UTF-8, for example the empty value; `too_deep`: it nests more than 200 levels; `too_large`: it is longer than 1 MiB, or in a list than 64 KiB, or the list's page is full; `over_limit`: the record was too large to be stored as a whole; its dead-letter topic may still have it; `unreadable`: the message represents offsets of the dead-letter topic that cannot be read, so there is nothing to send; `not_asked`: the search left payloads out (`omit=payload`); `pointer`: the dead letter only names the position of its record, and that record is not stored here (see `completion`). `GET .../payload` reads it from the original topic where a share group's configuration or `kafka.pointer_topics` names the dead-letter topic, and the audit trail records each read (`read_pointer`); else it is 409 with the reason (`POINTER_REFUSED`). It is 409 while the record waits to be stored, and 404 with the reason when it is gone.
 type MessageDetailPayloadOmitted string
 
 // NextCursor Fetches the next page; null at the end.
@@ -2834,6 +2974,48 @@ type SessionGrantsRole string
 
 // SessionMode defines model for Session.Mode.
 type SessionMode string
+
+// ShareGroup defines model for ShareGroup.
+type ShareGroup struct {
+	// CopiesRecords Dead letters have the key and the value of the record; headers and timestamp are not copied.
+	CopiesRecords bool `json:"copies_records"`
+
+	// DlqTopic The dead-letter topic that the group's configuration names; it need not be the name of a topic.
+	DlqTopic string `json:"dlq_topic"`
+	Group    string `json:"group"`
+
+	// MessagesRefused Messages of these topics whose record may not or cannot be read.
+	MessagesRefused int64 `json:"messages_refused"`
+
+	// MessagesWaiting Messages of these topics whose record is not read yet.
+	MessagesWaiting int64          `json:"messages_waiting"`
+	Problems        []ShareProblem `json:"problems"`
+
+	// Topics The topics in which the group has state; null when it could not be read.
+	Topics *[]string `json:"topics"`
+}
+
+// ShareGroups defines model for ShareGroups.
+type ShareGroups struct {
+	ShareGroups []ShareGroup `json:"share_groups"`
+
+	// Total How many groups the caller sees.
+	Total int `json:"total"`
+}
+
+// ShareProblem defines model for ShareProblem.
+type ShareProblem struct {
+	Code ShareProblemCode `json:"code"`
+
+	// Command The command that mends it; null where there is none, and where names of groups are masked.
+	Command *string `json:"command"`
+
+	// Text What is wrong; null where names of groups are masked.
+	Text *string `json:"text"`
+}
+
+// ShareProblemCode defines model for ShareProblem.Code.
+type ShareProblemCode string
 
 // ShownFilter The filter as the server read it. Masked values are not shown.
 type ShownFilter struct {
@@ -4077,9 +4259,10 @@ type ClientInterface interface {
 	// 404 with the reason; without Kafka it is 409.
 	//
 	// Where fields of the value are masked, this needs the grant `unmask`. If the dead letter is only a pointer to a
-	// record, that record is read where `kafka.pointer_topics` lists the dead-letter topic, for callers who may see
-	// the topic that the pointer names; otherwise the answer is 409 with the reason. The audit trail records both
-	// kinds of reads.
+	// record, that record is read where a share group's configuration or `kafka.pointer_topics` names the dead-letter
+	// topic, for callers who may see the topic that the pointer names; otherwise the answer is 409 with the reason
+	// (`POINTER_REFUSED`). While a share group's record waits to be stored with its message, it is 409; when the
+	// record is gone, it is 404 with the reason. The audit trail records both kinds of reads.
 	//
 	// Corresponds with GET /api/v1/dlq/messages/{id}/payload (the `GetPayload` operationId).
 	GetPayload(ctx context.Context, id InMessageID, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -4618,6 +4801,22 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/session (the `GetSession` operationId).
 	GetSession(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListShareGroups List the share groups whose configuration names a dead-letter topic
+	//
+	// The broker writes the records that a share group rejects to the dead-letter topic that the group's configuration
+	// names (KIP-1191). `topics` are the topics in which the group has state; null when Kafka does not say.
+	// `problems` are the reasons why the broker would lose dead letters of the group, which it reports in its own log
+	// only, each with the command that mends it; BROKER stands for the address of a broker. `messages_waiting` and
+	// `messages_refused` count the messages whose original topic is one of `topics` and whose record is not stored
+	// yet, of every share group (see `completion` of a message).
+	//
+	// Callers see the groups of the topics on which they are viewer, with those topics only; a group without topics by
+	// its dead-letter topic. Groups with problems come first, each part by name. The list has at most 1,000 groups;
+	// `total` counts all. Without Kafka, and until it has answered, this is 503 with the reason.
+	//
+	// Corresponds with GET /api/v1/share-groups (the `ListShareGroups` operationId).
+	ListShareGroups(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListTopics List original topics with their counts and whether replay is possible
 	//
 	// Lists every original topic that has messages, by name, up to 1000 at a time; `topic` is empty for messages of
@@ -5075,9 +5274,10 @@ func (c *Client) SetOrigin(ctx context.Context, id InMessageID, params *SetOrigi
 // 404 with the reason; without Kafka it is 409.
 //
 // Where fields of the value are masked, this needs the grant `unmask`. If the dead letter is only a pointer to a
-// record, that record is read where `kafka.pointer_topics` lists the dead-letter topic, for callers who may see
-// the topic that the pointer names; otherwise the answer is 409 with the reason. The audit trail records both
-// kinds of reads.
+// record, that record is read where a share group's configuration or `kafka.pointer_topics` names the dead-letter
+// topic, for callers who may see the topic that the pointer names; otherwise the answer is 409 with the reason
+// (`POINTER_REFUSED`). While a share group's record waits to be stored with its message, it is 409; when the
+// record is gone, it is 404 with the reason. The audit trail records both kinds of reads.
 //
 // Corresponds with GET /api/v1/dlq/messages/{id}/payload (the `GetPayload` operationId).
 func (c *Client) GetPayload(ctx context.Context, id InMessageID, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -6016,6 +6216,32 @@ func (c *Client) ResumeRedrive(ctx context.Context, id InRedriveID, params *Resu
 // Corresponds with GET /api/v1/session (the `GetSession` operationId).
 func (c *Client) GetSession(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetSessionRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListShareGroups List the share groups whose configuration names a dead-letter topic
+//
+// The broker writes the records that a share group rejects to the dead-letter topic that the group's configuration
+// names (KIP-1191). `topics` are the topics in which the group has state; null when Kafka does not say.
+// `problems` are the reasons why the broker would lose dead letters of the group, which it reports in its own log
+// only, each with the command that mends it; BROKER stands for the address of a broker. `messages_waiting` and
+// `messages_refused` count the messages whose original topic is one of `topics` and whose record is not stored
+// yet, of every share group (see `completion` of a message).
+//
+// Callers see the groups of the topics on which they are viewer, with those topics only; a group without topics by
+// its dead-letter topic. Groups with problems come first, each part by name. The list has at most 1,000 groups;
+// `total` counts all. Without Kafka, and until it has answered, this is 503 with the reason.
+//
+// Corresponds with GET /api/v1/share-groups (the `ListShareGroups` operationId).
+func (c *Client) ListShareGroups(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListShareGroupsRequest(c.Server)
 	if err != nil {
 		return nil, err
 	}
@@ -9750,6 +9976,33 @@ func NewGetSessionRequest(server string) (*http.Request, error) {
 	return req, nil
 }
 
+// NewListShareGroupsRequest constructs an http.Request for the ListShareGroups method
+func NewListShareGroupsRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/share-groups")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewListTopicsRequest constructs an http.Request for the ListTopics method
 func NewListTopicsRequest(server string, params *ListTopicsParams) (*http.Request, error) {
 	var err error
@@ -10400,9 +10653,10 @@ type ClientWithResponsesInterface interface {
 	// 404 with the reason; without Kafka it is 409.
 	//
 	// Where fields of the value are masked, this needs the grant `unmask`. If the dead letter is only a pointer to a
-	// record, that record is read where `kafka.pointer_topics` lists the dead-letter topic, for callers who may see
-	// the topic that the pointer names; otherwise the answer is 409 with the reason. The audit trail records both
-	// kinds of reads.
+	// record, that record is read where a share group's configuration or `kafka.pointer_topics` names the dead-letter
+	// topic, for callers who may see the topic that the pointer names; otherwise the answer is 409 with the reason
+	// (`POINTER_REFUSED`). While a share group's record waits to be stored with its message, it is 409; when the
+	// record is gone, it is 404 with the reason. The audit trail records both kinds of reads.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -10974,6 +11228,24 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /api/v1/session (the `GetSession` operationId).
 	GetSessionWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetSessionResponse, error)
+
+	// ListShareGroupsWithResponse List the share groups whose configuration names a dead-letter topic
+	//
+	// The broker writes the records that a share group rejects to the dead-letter topic that the group's configuration
+	// names (KIP-1191). `topics` are the topics in which the group has state; null when Kafka does not say.
+	// `problems` are the reasons why the broker would lose dead letters of the group, which it reports in its own log
+	// only, each with the command that mends it; BROKER stands for the address of a broker. `messages_waiting` and
+	// `messages_refused` count the messages whose original topic is one of `topics` and whose record is not stored
+	// yet, of every share group (see `completion` of a message).
+	//
+	// Callers see the groups of the topics on which they are viewer, with those topics only; a group without topics by
+	// its dead-letter topic. Groups with problems come first, each part by name. The list has at most 1,000 groups;
+	// `total` counts all. Without Kafka, and until it has answered, this is 503 with the reason.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/share-groups (the `ListShareGroups` operationId).
+	ListShareGroupsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListShareGroupsResponse, error)
 
 	// ListTopicsWithResponse List original topics with their counts and whether replay is possible
 	//
@@ -13237,6 +13509,54 @@ func (r GetSessionResponse) ContentType() string {
 	return ""
 }
 
+type ListShareGroupsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ShareGroups
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failed
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListShareGroupsResponse) GetJSON200() *ShareGroups {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ListShareGroupsResponse) GetJSONDefault() *Failed {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListShareGroupsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListShareGroupsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListShareGroupsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListShareGroupsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ListTopicsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -14016,9 +14336,10 @@ func (c *ClientWithResponses) SetOriginWithResponse(ctx context.Context, id InMe
 // 404 with the reason; without Kafka it is 409.
 //
 // Where fields of the value are masked, this needs the grant `unmask`. If the dead letter is only a pointer to a
-// record, that record is read where `kafka.pointer_topics` lists the dead-letter topic, for callers who may see
-// the topic that the pointer names; otherwise the answer is 409 with the reason. The audit trail records both
-// kinds of reads.
+// record, that record is read where a share group's configuration or `kafka.pointer_topics` names the dead-letter
+// topic, for callers who may see the topic that the pointer names; otherwise the answer is 409 with the reason
+// (`POINTER_REFUSED`). While a share group's record waits to be stored with its message, it is 409; when the
+// record is gone, it is 404 with the reason. The audit trail records both kinds of reads.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -14835,6 +15156,30 @@ func (c *ClientWithResponses) GetSessionWithResponse(ctx context.Context, reqEdi
 		return nil, err
 	}
 	return ParseGetSessionResponse(rsp)
+}
+
+// ListShareGroupsWithResponse List the share groups whose configuration names a dead-letter topic
+//
+// The broker writes the records that a share group rejects to the dead-letter topic that the group's configuration
+// names (KIP-1191). `topics` are the topics in which the group has state; null when Kafka does not say.
+// `problems` are the reasons why the broker would lose dead letters of the group, which it reports in its own log
+// only, each with the command that mends it; BROKER stands for the address of a broker. `messages_waiting` and
+// `messages_refused` count the messages whose original topic is one of `topics` and whose record is not stored
+// yet, of every share group (see `completion` of a message).
+//
+// Callers see the groups of the topics on which they are viewer, with those topics only; a group without topics by
+// its dead-letter topic. Groups with problems come first, each part by name. The list has at most 1,000 groups;
+// `total` counts all. Without Kafka, and until it has answered, this is 503 with the reason.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/share-groups (the `ListShareGroups` operationId).
+func (c *ClientWithResponses) ListShareGroupsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListShareGroupsResponse, error) {
+	rsp, err := c.ListShareGroups(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListShareGroupsResponse(rsp)
 }
 
 // ListTopicsWithResponse List original topics with their counts and whether replay is possible
@@ -16494,6 +16839,39 @@ func ParseGetSessionResponse(rsp *http.Response) (*GetSessionResponse, error) {
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest Session
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListShareGroupsResponse parses an HTTP response from a ListShareGroupsWithResponse call
+func ParseListShareGroupsResponse(rsp *http.Response) (*ListShareGroupsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListShareGroupsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ShareGroups
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

@@ -98,7 +98,15 @@ func documentFixture() *fixture {
 	f.memory.Insert(message(idArchived, in(entity.Resolved, 1), at(noon.Add(-720*time.Hour))))
 	f.memory.Archive(idArchived)
 	signer := signerOf(bytes.Repeat([]byte("a"), auth.KeySize))
-	f.with(WithDialects(suffixMapper{}), WithInspector(cluster{}), WithSigner(signer))
+	f.with(WithDialects(suffixMapper{}), WithInspector(cluster{}), WithSigner(signer),
+		WithShareGroups(told{known: true, groups: []entity.ShareGroup{{
+			Name: "billing", DeadLetterTopic: "dlq.billing", Topics: []string{"orders.events.v1"}, TopicsKnown: true,
+			Problems: []entity.ShareProblem{{
+				Code:    "not_enabled",
+				Text:    "dead-letter topic dlq.billing does not allow dead letters of share groups (errors.deadletterqueue.group.enable)",
+				Command: "kafka-configs.sh --bootstrap-server BROKER --alter --entity-type topics --entity-name dlq.billing --add-config errors.deadletterqueue.group.enable=true",
+			}},
+		}}}))
 	f.index(nil)
 	for _, id := range []uuid.UUID{idRunning, idPaused} {
 		_, err := f.memory.CreateRedrive(context.Background(), repository.NewRedrive{

@@ -23,7 +23,7 @@ func TestRequestTimeout_StoreThatHangs(t *testing.T) {
 			continue
 		}
 		synctest.Test(t, func(t *testing.T) {
-			f := newFixture(message(idA)).open()
+			f := newFixture(message(idA)).with(WithShareGroups(told{known: true})).open()
 			f.hang = make(chan struct{})
 			began := time.Now()
 			w := f.do(rt.method, path.Replace(rt.path), matrix[rt.method+" "+rt.path].body)

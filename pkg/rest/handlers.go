@@ -28,6 +28,7 @@ type handlers struct {
 	errorGroups                      groups.ErrorGroups
 	activity                         groups.Activity
 	topics                           groups.Topics
+	shareGroups                      groups.ShareGroups
 	mappings                         admin.Mappings
 	redirects                        admin.Redirects
 	audit                            admin.Audit
@@ -68,6 +69,7 @@ func (s *Server) handlers() handlers {
 		errorGroups: groups.ErrorGroups{Database: s.db, Topics: s.topics, Unmask: rules, Cursors: cursors, Bodies: bodies, Now: now},
 		activity:    groups.Activity{Database: s.db, Now: now},
 		topics:      groups.Topics{Database: s.db, Inspector: s.inspector, Derived: s.derived, Cursors: cursors},
+		shareGroups: groups.ShareGroups{Watcher: s.shares, Database: s.db, Derived: s.derived},
 		mappings:    admin.Mappings{Database: s.db, Redriver: s.redriver, Origins: s.origins, Dialects: s.dialects, Bodies: bodies},
 		redirects: admin.Redirects{
 			Database: s.db, Redriver: s.redriver, Targets: s.targets, Cursors: cursors, Bodies: bodies,

@@ -36,6 +36,7 @@ type Database interface {
 	redrives.Database
 	groups.Database
 	groups.TopicDatabase
+	groups.ShareDatabase
 	admin.AuditDatabase
 	admin.QuarantineDatabase
 	repository.Activity
@@ -73,7 +74,7 @@ type Schemas interface {
 }
 
 type (
-	// Masks replace masked values in payloads and headers.
+	// Masks are the masking rules: they replace the values of masked fields in payloads and headers.
 	Masks = wire.Masks
 	// DerivedMasks report which fields were read from masked headers.
 	DerivedMasks = wire.DerivedMasks
@@ -81,6 +82,8 @@ type (
 	Fetcher = messages.Fetcher
 	// Inspector describes the topics of the cluster.
 	Inspector = groups.Inspector
+	// ShareWatcher knows the share groups of the cluster.
+	ShareWatcher = groups.ShareWatcher
 	// Targets checks targets of replays.
 	Targets = admin.Targets
 	// Topics knows which topics exist.

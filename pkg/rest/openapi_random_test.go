@@ -28,7 +28,7 @@ func attacked(t *testing.T) *fixture {
 		message(sixth(3), withValue(`{"card":{"number":4111}}`)),
 	)
 	f.index(masks)
-	return f.with(WithMasks(masks), WithDialects(decoder)).undocumented().open()
+	return f.with(WithMasks(masks), WithDialects(decoder), WithShareGroups(told{known: true})).undocumented().open()
 }
 
 func (f *fixture) attack(a openapitest.Attack) error {

@@ -111,7 +111,8 @@ func TestOpenAPI_FieldsAreThoseOfTheDocument(t *testing.T) {
 		"Item": wire.RedriveItem{}, "MappingRule": wire.MappingRule{}, "Mappings": wire.Mapping{}, "Pagination": wire.Pagination{}, "Preview": wire.Preview{},
 		"PreviewGroup": wire.PreviewGroup{}, "Redirect": wire.Redirect{}, "RedirectAnswer": wire.RedirectAnswer{}, "RedirectPreview": wire.RedirectPreview{},
 		"Readiness": readinessJSON{}, "Redrive": wire.Redrive{}, "RetryAllResult": wire.RetryAllResult{}, "RetryResult": wire.RetryResult{},
-		"SentEdit": wire.Edit{}, "Session": wire.Session{}, "ShownFilter": wire.Filter{}, "ShownOptions": wire.RedriveOptions{}, "Topic": wire.Topic{}, "View": wire.SavedView{},
+		"SentEdit": wire.Edit{}, "Session": wire.Session{}, "ShareGroup": wire.ShareGroup{}, "ShareGroups": wire.ShareGroups{}, "ShareProblem": wire.ShareProblem{},
+		"ShownFilter": wire.Filter{}, "ShownOptions": wire.RedriveOptions{}, "Topic": wire.Topic{}, "View": wire.SavedView{},
 	} {
 		fields, always := jsonFields(reflect.TypeOf(answer))
 		check(name, fields, always)

@@ -68,6 +68,7 @@ var matrix = map[string]expectation{
 
 	"GET /api/v1/topics":         {permission{auth.Viewer, someTopics}, "", "the list of topics"},
 	"GET /api/v1/topics/{topic}": {permission{auth.Viewer, oneTopic}, "", "a topic"},
+	"GET /api/v1/share-groups":   {permission{auth.Viewer, someTopics}, "", "the list of share groups"},
 	"GET /api/v1/activity":       {permission{auth.Viewer, someTopics}, "", "the number of arrivals"},
 	"GET /api/v1/groups":         {permission{auth.Viewer, someTopics}, "", "the list of error groups"},
 	"GET /api/v1/groups/{id}":    {permission{auth.Viewer, oneErrorGroup}, "", "an error group"},
@@ -195,6 +196,10 @@ func matrixFixture(t *testing.T, p auth.Principal) *fixture {
 			t.Fatal(err)
 		}
 	}
+	f.with(WithShareGroups(told{known: true, groups: []entity.ShareGroup{
+		{Name: "a", DeadLetterTopic: "dlq.a", Topics: []string{topicA, topicB}, TopicsKnown: true},
+		{Name: "b", DeadLetterTopic: "dlq.payments", Topics: []string{topicB}, TopicsKnown: true},
+	}}))
 	return f.guarded(p)
 }
 

@@ -56,6 +56,7 @@ func (s *Server) apiRoutes() []route {
 
 		{http.MethodGet, "/api/v1/topics", read, permission{auth.Viewer, someTopics}, h.topics.List, "the list of topics"},
 		{http.MethodGet, "/api/v1/topics/{topic}", read, permission{auth.Viewer, oneTopic}, h.topics.Get, "a topic"},
+		{http.MethodGet, "/api/v1/share-groups", read, permission{auth.Viewer, someTopics}, h.shareGroups.List, "the list of share groups"},
 		{http.MethodGet, "/api/v1/activity", read, permission{auth.Viewer, someTopics}, h.activity.Get, "the number of arrivals"},
 		{http.MethodGet, "/api/v1/groups", read, permission{auth.Viewer, someTopics}, h.errorGroups.List, "the list of error groups"},
 		{http.MethodGet, "/api/v1/groups/{id}", read, permission{auth.Viewer, oneErrorGroup}, h.errorGroups.Get, "an error group"},

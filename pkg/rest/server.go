@@ -32,10 +32,11 @@ type Server struct {
 	dialects  Dialects
 	masks     Masks
 	derived   DerivedMasks
-	fetcher   Fetcher   // nil: values that are not stored are not available
-	inspector Inspector // nil: the state of the Kafka cluster is unknown
-	topics    Topics    // nil: it is not known which topics exist
-	targets   Targets   // nil: targets of redirects are not checked
+	fetcher   Fetcher      // nil: values that are not stored are not available
+	inspector Inspector    // nil: the state of the Kafka cluster is unknown
+	shares    ShareWatcher // nil: there is no Kafka
+	topics    Topics       // nil: it is not known which topics exist
+	targets   Targets      // nil: targets of redirects are not checked
 	origins   Origins
 	signer    *auth.Signer
 	schemas   Schemas // nil: nothing is decoded
@@ -77,6 +78,9 @@ func WithFetcher(f Fetcher) Option { return func(s *Server) { s.fetcher = f } }
 
 // WithInspector sets the source of the cluster's topics.
 func WithInspector(i Inspector) Option { return func(s *Server) { s.inspector = i } }
+
+// WithShareGroups sets the source of the share groups of the cluster.
+func WithShareGroups(w ShareWatcher) Option { return func(s *Server) { s.shares = w } }
 
 // WithTopics sets the source of the names of the cluster's topics.
 func WithTopics(t Topics) Option { return func(s *Server) { s.topics = t } }

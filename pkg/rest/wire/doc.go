@@ -15,6 +15,7 @@
 //   - filter.go: filters, and the end of a page of matches
 //   - views.go: saved filters
 //   - topics.go: topics, the topic mapping, error groups and the number of arrivals
+//   - shares.go: share groups
 //   - masks.go: which values are masked
 //   - json.go: times, null, lists, and JSON without reflection
 package wire

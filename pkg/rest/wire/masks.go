@@ -5,7 +5,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/payload"
 )
 
-// Masks replace masked values in payloads and headers. They are safe for concurrent use.
+// Masks are the masking rules: they replace the values of masked fields in payloads and headers. They are safe for concurrent use.
 type Masks interface {
 	// Empty reports whether nothing is masked.
 	Empty() bool

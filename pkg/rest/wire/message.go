@@ -184,6 +184,11 @@ func (c *shown) maskDerived(fields entity.MaskedFields) {
 		consumed.Group = MaskedText
 		m.Consumption = &consumed
 	}
+	if m.Share != nil {
+		share := *m.Share
+		share.Reason = hide("completion_reason", fields.ConsumerGroup, share.Reason) // names the group
+		m.Share = &share
+	}
 }
 
 // write writes the members in the order of CSVHead.
@@ -255,6 +260,20 @@ func (c *shown) writeFailure(r *row) {
 	r.text("origin_confidence", string(c.Origin.Confidence))
 	r.flag("undeclared", true, c.undeclared != "")
 	r.text("undeclared_reason", c.undeclared)
+	c.writeShare(r)
+}
+
+// writeShare writes what is known of a share group's dead letter.
+func (c *shown) writeShare(r *row) {
+	var duplicates *int
+	share := entity.ShareRecord{}
+	if c.Share != nil {
+		duplicates, share = &c.Share.Duplicates, *c.Share
+	}
+	number(r, "duplicates", duplicates)
+	r.flag("source_gone", true, share.State == entity.SourceGone)
+	r.text("completion", string(share.State))
+	r.text("completion_reason", share.Reason)
 }
 
 // writeOutcome writes the lineage of the message and the outcome of its replay. return_confirmed says whether the

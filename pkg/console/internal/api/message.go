@@ -37,7 +37,10 @@ type Message struct {
 	OrigOffset     *int64    `json:"original_offset"`
 	OrigTimestamp  time.Time `json:"original_timestamp"`
 	ConsumerGroup  string    `json:"consumer_group"`
-	ConsumerTries  *int      `json:"consumer_attempts"`
+	ConsumerTries  *int64    `json:"consumer_attempts"`
+	Duplicates     int64     `json:"duplicates"`
+	Completion     string    `json:"completion"`
+	CompletionWhy  string    `json:"completion_reason"`
 	Dialect        string    `json:"dialect"`
 	OriginKnownBy  string    `json:"origin_confidence"`
 	Undeclared     bool      `json:"undeclared"`
@@ -69,6 +72,9 @@ type Message struct {
 	KeySchema      *SchemaReference `json:"key_schema"`
 	Target         *Target          `json:"target"` // nil: the message has no target
 }
+
+// OfShareGroup reports whether the broker wrote the dead letter for a share group.
+func (m *Message) OfShareGroup() bool { return m.Dialect == "sharegroup" }
 
 // Target is the topic to which a retry would send a message now. Exists is nil when that is not known.
 type Target struct {

@@ -34,7 +34,7 @@ func SetCookie(w http.ResponseWriter, name, value string, life time.Duration) {
 	})
 }
 
-// RemoveCookie removes a cookie of SetCookie.
+// RemoveCookie removes a cookie that SetCookie has set.
 func RemoveCookie(w http.ResponseWriter, name string) { SetCookie(w, name, "", -time.Second) }
 
 // CookieValue returns a cookie's value; "" when the cookie is missing, and when it is sent several times, because one

@@ -279,6 +279,55 @@ func TestUndeclaredOriginIsSaidWithTheWaysToDeclareIt(t *testing.T) {
 	consoletest.MustNotHave(t, consoletest.Get(t, consoletest.Site(t, consoletest.WithMessage(t, `"undeclared":false,"undeclared_reason":null`)), consoletest.MessagePath).Body.String(), `id="undeclared"`, "badge undeclared")
 }
 
+// The page of a share group's dead letter names the group as such, its deliveries, and whether the failed record is
+// stored; a payload that cannot be had is explained, and not offered.
+func TestShareGroupsDeadLetterSaysWhereItsRecordIs(t *testing.T) {
+	t.Parallel()
+	const pointer = `"dialect":"sharegroup","consumer_attempts":5,"payload":null,"payload_size":null,"payload_omitted":"pointer"`
+	const download = `href="` + consoletest.MessagePath + `/payload"`
+	page := func(members string) string {
+		return consoletest.Get(t, consoletest.Site(t, consoletest.WithMessage(t, members)), consoletest.MessagePath).Body.String()
+	}
+	for name, c := range map[string]struct {
+		members    string
+		has, lacks []string
+	}{
+		"Completed": {
+			`"dialect":"sharegroup","consumer_attempts":1,"completion":"completed","duplicates":2`,
+			[]string{"<dt>Share group</dt>", "1 delivery", "<dt>Failed record</dt><dd>stored<br>", "2 repeated dead letters left out", download},
+			[]string{"Consumer group"},
+		},
+		"Waiting": {
+			pointer + `,"completion":"waiting","duplicates":0`,
+			[]string{"5 deliveries", "<dt>Failed record</dt><dd>not stored yet</dd>", "within seconds", "no download: the record is not stored yet"},
+			[]string{download, "repeated", "Ways to look at the payload"},
+		},
+		"Gone": {
+			pointer + `,"completion":"gone","completion_reason":"retention removed it","duplicates":0`,
+			[]string{`<span class="badge bad">gone</span></dd>`, "no longer has it", "Reason: retention removed it.", "no download: the record is gone"},
+			[]string{download, "Ways to look at the payload"},
+		},
+		"Refused": {
+			pointer + `,"completion":"refused","completion_reason":"it may not be read","duplicates":0`,
+			[]string{`<span class="badge bad">not stored</span>`, "Reason: it may not be read. It is fetched on request.", download},
+			nil,
+		},
+		"CopyOfARecordThatIsGone": {
+			`"dialect":"sharegroup","completion":"gone","completion_reason":"retention removed it"`,
+			[]string{`<span class="badge bad">gone</span><br><span class="aside">retention removed it</span>`, download, "order_id"},
+			nil,
+		},
+		"NotOfAShareGroup": {`"completion":null,"completion_reason":null,"duplicates":null`, []string{"<dt>Consumer group</dt>"}, []string{"Share group", "Failed record"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			body := page(c.members)
+			consoletest.MustHave(t, body, c.has...)
+			consoletest.MustNotHave(t, body, c.lacks...)
+		})
+	}
+}
+
 func TestPayloadIsDownloadedAsItIs(t *testing.T) {
 	t.Parallel()
 	value := bytes.Repeat([]byte{0, 255, '<'}, 1<<20)

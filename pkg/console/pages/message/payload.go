@@ -75,7 +75,11 @@ func showPayload(r *http.Request, client api.Client, ref api.MessageRef, m *api.
 		return v
 	}
 	v.Schema = schemaOf(ref, m.PayloadEncoding(), m.PayloadSchema, "value")
-	if reason := omitted[m.PayloadOmitted]; reason != "" {
+	if m.PayloadOmitted == "pointer" && m.Completion != "" {
+		if v.Why = v.pointer(m); v.Why != "" {
+			return v
+		}
+	} else if reason := omitted[m.PayloadOmitted]; reason != "" {
 		v.Notes = append(v.Notes, reason)
 	}
 	if m.PayloadReason != "" {
@@ -102,6 +106,27 @@ func showPayload(r *http.Request, client api.Client, ref api.MessageRef, m *api.
 	v.TextURL = viewURL(ref, textView(m), request.Unmasks(r))
 	v.Tabs = tabsOf(ref, m, v.Chosen, request.Unmasks(r))
 	return v
+}
+
+// pointer explains why the record to which a share group's dead letter points is not stored. It returns why it cannot be
+// downloaded; "" when it may be.
+func (v *payloadView) pointer(m *api.Message) string {
+	reason := ""
+	if m.CompletionWhy != "" {
+		reason = " Reason: " + m.CompletionWhy + "."
+	}
+	const refers = "The dead letter only refers to the failed record"
+	switch m.Completion {
+	case "gone":
+		v.Notes = append(v.Notes, refers+", and the original topic no longer has it, so it cannot be shown or sent."+reason)
+		return "the record is gone"
+	case "waiting":
+		v.Notes = append(v.Notes, refers+". It is read from the original topic within seconds, then it is shown and can be sent."+reason)
+		return "the record is not stored yet"
+	default:
+		v.Notes = append(v.Notes, refers+", and it could not be stored here."+reason+" It is fetched on request.")
+		return ""
+	}
 }
 
 // bytesOf reports whether the chosen view shows the bytes of the record instead of JSON.

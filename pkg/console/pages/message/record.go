@@ -145,6 +145,10 @@ type fact struct {
 
 func originOf(m *api.Message) []fact {
 	var shown []fact
+	group, attempts := "Consumer group", "Consumer attempts"
+	if m.OfShareGroup() {
+		group, attempts = "Share group", "Deliveries"
+	}
 	for _, f := range []struct {
 		key string
 		fact
@@ -153,8 +157,8 @@ func originOf(m *api.Message) []fact {
 		{"original_partition", fact{Name: "Partition", Value: known(m.OrigPartition), Above: true}},
 		{"original_offset", fact{Name: "Offset", Value: known(m.OrigOffset), Above: true}},
 		{"original_timestamp", fact{Name: "Written", Time: m.OrigTimestamp}},
-		{"consumer_group", fact{Name: "Consumer group", Value: m.ConsumerGroup, Above: true}},
-		{"consumer_attempts", fact{Name: "Consumer attempts", Value: known(m.ConsumerTries)}},
+		{"consumer_group", fact{Name: group, Value: m.ConsumerGroup, Above: true}},
+		{"consumer_attempts", fact{Name: attempts, Value: known(m.ConsumerTries)}},
 		{"error_class", fact{Name: "Error class", Value: m.ErrorClass, Above: true}},
 		{"error_message", fact{Name: "Error message", Value: format.Middle(120, m.ErrorMessage), Above: true}},
 	} {

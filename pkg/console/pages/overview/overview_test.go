@@ -18,6 +18,13 @@ const someTopics = `{"topics": [
 	 "replay": {"possible": false, "reason": "HOSTILE", "class": "UNKNOWN_TOPIC", "exists": null, "allowed": false, "consumer_groups": []}}
 ], "next_cursor": null}`
 
+const someShareGroups = `{"share_groups": [
+	{"group": "billing", "dlq_topic": "dlq.billing", "copies_records": false, "topics": ["orders.events.v1"], "messages_waiting": 1234, "messages_refused": 2,
+	 "problems": [{"code": "wrong_prefix", "text": "HOSTILE", "command": "kafka-configs.sh --alter 'billing' HOSTILE"}, {"code": "own_topic", "text": "a loop", "command": null},
+	  {"code": "not_enabled", "text": null, "command": null}]},
+	{"group": "HOSTILE", "dlq_topic": "HOSTILE", "copies_records": true, "topics": null, "messages_waiting": 0, "messages_refused": 0, "problems": []}
+], "total": 3}`
+
 // withoutKafka changes the answer someTopics to one that the API gives when Kafka does not answer.
 var withoutKafka = strings.NewReplacer(`"next_cursor": null`, `"next_cursor": null, "missing": ["replay", "ingest_lag"]`, `"class": null`, `"class": "BROKER_UNAVAILABLE"`,
 	`"possible": true`, `"possible": false`, "UNKNOWN_TOPIC", "BROKER_UNAVAILABLE", `"ingest_lag": 3`, `"ingest_lag": null`).Replace(someTopics)
@@ -108,7 +115,12 @@ func TestTopics(t *testing.T) {
 	t.Parallel()
 	api := func(t *testing.T) *consoletest.API {
 		t.Helper()
-		return consoletest.NewAPI(t).Says("GET /api/v1/topics", consoletest.Quoted(someTopics))
+		return consoletest.NewAPI(t).Says("GET /api/v1/topics", consoletest.Quoted(someTopics)).
+			Says("GET /api/v1/share-groups", consoletest.Quoted(someShareGroups))
+	}
+	unavailable := func(reason string) consoletest.Answers {
+		return consoletest.Answers{"GET /api/v1/share-groups": consoletest.Refuse(http.StatusServiceUnavailable, "SYS_DLQ_UNAVAILABLE",
+			"not available", []map[string]any{{"field": "kafka", "reason": reason}})}
 	}
 	consoletest.Shows(t, api, map[string]consoletest.Look{
 		"TellWhetherReplayIsPossible": {Path: "/topics", Has: []string{
@@ -118,6 +130,22 @@ func TestTopics(t *testing.T) {
 		"SayWhatKafkaDidNotAnswer": {
 			Path: "/topics", Says: consoletest.Answers{"GET /api/v1/topics": consoletest.Raw(withoutKafka)},
 			Has: []string{"12,431", "Kafka does not answer.", "– not known: Kafka does not answer"}, Lacks: []string{">refused<"},
+		},
+		"ListShareGroupsWithWhatMendsThem": {Path: "/topics", Has: []string{
+			"dlq.billing", "pointers to the records", ">3 problems<", `data-copy="mend-0-0"`,
+			`<pre id="mend-0-0" class="command">kafka-configs.sh --alter &#39;billing&#39; &lt;script`, "a loop", "<code>not_enabled</code>",
+			"– not known: its state cannot be read", "copies of the records", ">no problem known<", `data-label="waiting">1,234</td>`, "1 more share group is not shown",
+		}, Lacks: []string{"mend-0-1"}},
+		"WithoutMessagesListShareGroups": {
+			Path: "/topics", Says: consoletest.Answers{"GET /api/v1/topics": consoletest.Raw(`{"topics": []}`)},
+			Has: []string{"dlq.billing", "No topic has messages"},
+		},
+		"SayThatShareGroupsAreNotKnown": {
+			Path: "/topics", Says: unavailable("has not answered yet which share groups there are"),
+			Has: []string{"Share groups are not known: Kafka has not answered yet which share groups there are.", "12,431"}, Lacks: []string{"share-groups-title"},
+		},
+		"WithoutKafkaHaveNoShareGroups": {
+			Path: "/topics", Says: unavailable("is not configured"), Has: []string{"12,431"}, Lacks: []string{"hare group"},
 		},
 		"ThatAreRefusedLeadOn": {
 			Path: "/topics", Says: consoletest.Answers{"GET /api/v1/topics": consoletest.Refuse(http.StatusForbidden, "SYS_DLQ_FORBIDDEN", "not allowed", nil)},

@@ -1,6 +1,7 @@
 package overview
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -112,10 +113,62 @@ type Topics struct {
 	Renderer *view.Renderer
 }
 
+// shareGroup is a share group whose configuration names a dead-letter topic.
+type shareGroup struct {
+	Group    string         `json:"group"`
+	DLQTopic string         `json:"dlq_topic"`
+	Copies   bool           `json:"copies_records"`
+	Topics   []string       `json:"topics"` // nil: not known
+	Waiting  int64          `json:"messages_waiting"`
+	Refused  int64          `json:"messages_refused"`
+	Problems []shareProblem `json:"problems"`
+}
+
+// Known reports whether the topics of the group are known.
+func (g shareGroup) Known() bool { return g.Topics != nil }
+
+type shareProblem struct {
+	Code    string `json:"code"`
+	Text    string `json:"text"`
+	Command string `json:"command"`
+}
+
+type shareGroupList struct {
+	Groups  []shareGroup `json:"share_groups"`
+	Total   int          `json:"total"`
+	Unknown string       `json:"-"` // why the groups are not known
+}
+
+// More is how many groups are not shown.
+func (l shareGroupList) More() int64 { return int64(l.Total - len(l.Groups)) }
+
+// shownShareGroups is how many groups the page shows; those with problems come first.
+const shownShareGroups = 100
+
+// shareGroups reads the share groups that the viewer may see; none where Kafka is not configured.
+func (t *Topics) shareGroups(r *http.Request) (list shareGroupList, err error) {
+	err = t.API.Get(r, api.Endpoint("share-groups"), nil, &list)
+	list.Groups = list.Groups[:min(len(list.Groups), shownShareGroups)]
+	var refused *api.Error
+	if !errors.As(err, &refused) || refused.Status != http.StatusServiceUnavailable {
+		return list, err
+	}
+	list.Unknown = refused.Message
+	for _, d := range refused.Details {
+		if reason, _ := d["reason"].(string); d["field"] == "kafka" {
+			if list.Unknown = "Kafka " + reason; reason == "is not configured" {
+				list.Unknown = ""
+			}
+		}
+	}
+	return list, nil
+}
+
 type topicsPage struct {
+	Shares  shareGroupList // on the first page
 	Topics  []topic
 	Missing []string // fields that Kafka did not answer in time
-	Unknown int64    // messages of unknown origin; only the first page of the list has them
+	Unknown int64    // number of messages of unknown origin; set on the first page of the list only
 	First   string   // first page; "" on it
 	Older   string   // next page; "" on the last
 }
@@ -134,6 +187,12 @@ func (t *Topics) Show(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	data.Topics, data.Missing = answer.Topics, answer.Missing
+	if data.First == "" {
+		var err error
+		if data.Shares, err = t.shareGroups(r); err != nil {
+			return err
+		}
+	}
 	if answer.Next != "" {
 		data.Older = link.To("/topics", "cursor", answer.Next)
 	}

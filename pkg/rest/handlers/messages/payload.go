@@ -120,6 +120,10 @@ func (h Payloads) recordOf(ctx context.Context, m entity.Message) (entity.Record
 	if h.Fetcher == nil || m.Record.State != entity.ValueOverLimit && !h.Dialects.IsPointer(&m) {
 		return m.Record, h.hasBytes(m)
 	}
+	if h.Dialects.IsPointer(&m) && m.Share != nil && m.Share.State == entity.CompletionWaiting {
+		return m.Record, respond.Refused(entity.ErrConflict,
+			fmt.Sprintf("the record is being read from topic %s and is not stored yet: try again in a few seconds", m.OriginalTopic))
+	}
 	record, err := h.Fetcher.Fetch(ctx, m)
 	var gone *entity.RefusedError
 	if errors.As(err, &gone) && gone.Class == entity.PointerRefused {
