@@ -24,7 +24,13 @@ type operators struct {
 
 func newOperators(t *testing.T, environ ...string) *operators {
 	t.Helper()
-	o := &operators{letters: newLetters(newSystem(t))}
+	return newOperatorsOn(newSystem(t), environ...)
+}
+
+// newOperatorsOn returns the operators of a system.
+func newOperatorsOn(s *system, environ ...string) *operators {
+	s.t.Helper()
+	o := &operators{letters: newLetters(s)}
 	o.api = o.startReady("api", environ...)
 	o.ClientWithResponses = o.client()
 	return o

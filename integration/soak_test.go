@@ -241,7 +241,7 @@ func (s *soak) recovers(since time.Time) {
 	}
 }
 
-// retryAllOfIt: after the recovery, the system completes a retry-all of everything.
+// retryAllOfIt: after the recovery, the system completes a retry-all of all messages.
 func (s *soak) retryAllOfIt() {
 	s.t.Helper()
 	for _, topic := range s.sources {

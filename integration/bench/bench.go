@@ -42,6 +42,8 @@ func (o options) parts() []part {
 		{name: "archive", run: archive, load: thousands(o.count(recordsToArchive)) + " messages of 1 KB by one run of the archiver"},
 		{name: "schemas", run: schemas, alone: true, load: fmt.Sprintf("%s dead letters of 1 KB, %d times in each format, by turns; medians",
 			thousands(o.count(recordsToDecode)), schemaPairs)},
+		{name: "shares", run: shares, alone: true, load: fmt.Sprintf("%s dead letters of share groups without a value, %s a second",
+			thousands(o.count(recordsToComplete)), thousands(pointerRate))},
 		{name: "connect", run: kafkaConnect, alone: true, load: fmt.Sprintf("%s dead letters of 1 KB, %d times each way, by turns; medians",
 			thousands(o.count(recordsToConnect)), connectPairs)},
 	}

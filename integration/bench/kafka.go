@@ -37,7 +37,7 @@ func connect(brokers []string) *cluster {
 	return &cluster{client: client, admin: kadm.NewClient(client), random: rand.New(rand.NewPCG(1, 2))}
 }
 
-// create creates topics. On a busy machine the broker may not reach its controller for seconds.
+// create creates topics. On a busy machine the broker may need seconds to reach its controller, so create tries again.
 func (c *cluster) create(ctx context.Context, topics ...string) {
 	await(ctx, time.Minute, 100*time.Millisecond, "the broker to create topics", func() bool {
 		created := must(c.admin.CreateTopics(ctx, partitions, 1, nil, topics...))

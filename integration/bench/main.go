@@ -59,12 +59,13 @@ type options struct {
 // Counts at -scale 1. They keep fast programs busy for seconds, so that the figures include
 // checkpoints and autovacuum.
 const (
-	recordsToIngest  = 500_000
-	recordsToRetry   = 100_000
-	recordsToConnect = 200_000
-	recordsToArchive = 100_000
-	recordsToCopy    = 100_000 // per number of connections
-	recordsToDecode  = 100_000
+	recordsToIngest   = 500_000
+	recordsToRetry    = 100_000
+	recordsToConnect  = 200_000
+	recordsToArchive  = 100_000
+	recordsToComplete = 100_000
+	recordsToCopy     = 100_000 // per number of connections
+	recordsToDecode   = 100_000
 )
 
 // count scales n.

@@ -42,6 +42,10 @@ type Config struct {
 	More string
 }
 
+// ShareGroupTopic returns the name of a share group's dead-letter topic that the ingester of a
+// consumer group reads.
+func ShareGroupTopic(consumerGroup, name string) string { return "dlq." + consumerGroup + "-" + name }
+
 // Write writes the file, readable only by its owner.
 func (c Config) Write(path string) error {
 	u, err := url.Parse(c.Database)
@@ -54,10 +58,10 @@ app: {environment: dev}
 log: {level: info, format: json}
 server: {host: 127.0.0.1, startup_timeout: 30s}
 database: {host: %q, port: %s, name: %q, user: %q, password: %q}
-kafka: {brokers: [%q], consumer_group: %q, dlq_topic_pattern: %q}
+kafka: {brokers: [%q], consumer_group: %q, dlq_topic_pattern: %q, share_group_topics: [%q]}
 ingest: {discovery_interval: 1s, session_timeout: 2s}
 %s`, u.Hostname(), u.Port(), strings.TrimPrefix(u.Path, "/"), u.User.Username(), password,
-		c.Broker, c.Group, c.Pattern, c.More)
+		c.Broker, c.Group, c.Pattern, ShareGroupTopic(c.Group, "*"), c.More)
 	return os.WriteFile(path, []byte(text), 0o600)
 }
 

@@ -15,7 +15,7 @@ type example struct {
 	// official decoder shows the value alone. The outer ones come first.
 	branches []branch
 
-	edit     string // members of the decoded value and their new values, or another value; null removes one of Protobuf
+	edit     string // JSON object of changed members and their new values (for Protobuf, null removes a member), or a whole new value
 	evolved  string // "": the schema has one version
 	inLatest string // members that the edited value has in the evolved schema besides
 	reader   string // schema for the official decoder of edited values; "": the writer's

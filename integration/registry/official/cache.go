@@ -24,7 +24,7 @@ const installPatience = 10 * time.Minute
 // installation is a set of packages in the cache.
 type installation struct {
 	name    string
-	tool    string                                      // version of the program that runs the packages
+	tool    string                                      // version of the runtime (Python or Node) that runs the packages
 	files   map[string][]byte                           // pinned versions
 	install func(ctx context.Context, dir string) error // downloads into dir, which has the files
 }

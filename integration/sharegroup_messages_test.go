@@ -1,0 +1,326 @@
+package integration_test
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	client "github.com/dlq-manager/dlq-manager/clients/go"
+	"github.com/dlq-manager/dlq-manager/integration/programs"
+	"github.com/dlq-manager/dlq-manager/integration/sharegroup"
+	"github.com/dlq-manager/dlq-manager/integration/stack"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
+	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
+)
+
+// shared is a system with a share group, its topic and its dead-letter topic, which no pattern names.
+type shared struct {
+	*operators
+	group, topic, dlq string
+	sources           []*kgo.Record
+}
+
+func newShared(t *testing.T, copies bool, environ ...string) *shared {
+	t.Helper()
+	return newSharedOn(newSystem(t), copies, environ)
+}
+
+// newSharedOn returns a share group of a system. settings are those of the dead-letter topic.
+func newSharedOn(of *system, copies bool, environ []string, settings ...kafka.ConfigEntry) *shared {
+	of.t.Helper()
+	s := &shared{operators: newOperatorsOn(of, environ...)}
+	s.topic, s.group = s.system.topic("shared.events.v1"), s.prefix+"-shared"
+	s.dlq = programs.ShareGroupTopic(s.prefix, "shared")
+	s.kafka.create(s.topic, 2)
+	s.kafka.create(s.dlq, 2, append(settings, sharegroup.DeadLetterTopic)...)
+	s.kafka.configureShareGroup(s.group, map[string]string{
+		"errors.deadletterqueue.topic.name":         s.dlq,
+		"errors.deadletterqueue.copy.record.enable": fmt.Sprint(copies),
+		"share.delivery.count.limit":                "2",
+	})
+	return s
+}
+
+// fail produces n records whose consumer decides so.
+func (s *shared) fail(n int, decisions string) {
+	s.t.Helper()
+	var records []*kgo.Record
+	for range n {
+		i := len(s.sources) + len(records)
+		records = append(records, &kgo.Record{
+			Topic: s.topic, Partition: int32(i % 2), Key: fmt.Appendf(nil, "k%d", i), Value: fmt.Appendf(nil, `{"n": %d}`, i),
+			Headers: []kgo.RecordHeader{{Key: "trace", Value: []byte("t")}, {Key: sharegroup.DecisionsHeader, Value: []byte(decisions)}},
+		})
+	}
+	s.kafka.produce(records...)
+	s.sources = append(s.sources, records...)
+}
+
+// completed waits until n messages of the share group are listed and complete.
+func (s *shared) completed(n int) {
+	s.t.Helper()
+	eventually(s.t, 2*time.Minute, fmt.Sprintf("%d messages are complete", n), func() bool {
+		return s.count(`EXISTS (SELECT FROM dlq.share_records s WHERE s.message_id = dlq_messages.id AND s.state = 'completed')`) == n
+	})
+}
+
+// messages returns all messages of the dead-letter topic by their key.
+func (s *shared) messages() map[string]client.Message {
+	s.t.Helper()
+	found, limit := map[string]client.Message{}, 1000
+	params := client.SearchMessagesParams{Topic: &s.dlq, Limit: &limit}
+	for {
+		page := s.search(params)
+		for _, m := range page.Messages {
+			if m.Key == nil {
+				s.t.Fatalf("message %+v has no key, want that of its record", m)
+			}
+			found[m.Key.Data] = m
+		}
+		if page.NextCursor == nil {
+			return found
+		}
+		params.Cursor = page.NextCursor
+	}
+}
+
+// wantSources checks that the messages have the records of the source topic, byte for byte.
+func (s *shared) wantSources() {
+	s.t.Helper()
+	got := s.messages()
+	check.Len(s.t, got, len(s.sources), "messages")
+	for _, r := range s.sources {
+		m, found := got[string(r.Key)]
+		check.Require(s.t, found, "record %s is not listed", r.Key)
+		raw, err := s.GetPayloadWithResponse(s.t.Context(), m.Id)
+		wantStatus(s.t, raw, err, http.StatusOK)
+		if !bytes.Equal(raw.Body, r.Value) || m.OriginalTopic != s.topic || *m.ConsumerGroup != s.group ||
+			*m.OriginalOffset != r.Offset || !m.OriginalTimestamp.Equal(r.Timestamp) || (*m.Headers)[0].Key != "trace" {
+			s.t.Fatalf("message %+v with value %q, want record %+v", m, raw.Body, r)
+		}
+	}
+}
+
+// TestShareGroupsAreCompleted: what a share group rejects, and what runs out of deliveries, is listed with the record of
+// the source topic, although no pattern names the dead-letter topic. After retention has deleted the source, the records
+// are still there and can be sent.
+func TestShareGroupsAreCompleted(t *testing.T) {
+	t.Parallel()
+	rejections, exhaustions := 100, 20
+	if pick(0, 1) == 1 {
+		rejections, exhaustions = 1000, 200
+	}
+	for _, copies := range []bool{false, true} {
+		t.Run(fmt.Sprintf("Copies=%t", copies), func(t *testing.T) {
+			t.Parallel()
+			s := newShared(t, copies)
+			ingester := s.startReady("ingester")
+			consumer := s.kafka.startShareConsumer(s.group, s.topic)
+			s.fail(rejections, "reject")
+			s.fail(exhaustions, "release")
+			s.completed(rejections + exhaustions)
+			s.wantSources()
+			check.NoError(t, consumer.Stop())
+
+			s.deleteSources()
+			s.wantSources()
+			m := s.messages()["k0"]
+			before := s.kafka.ends([]string{s.topic})
+			s.retry(m.Id, client.RetryMessageJSONRequestBody{})
+			check.Equal(t, s.kafka.ends([]string{s.topic})-before, 1, "records that were sent")
+			ingester.stop()
+
+			s.refusesTheTopicAsATarget()
+		})
+	}
+}
+
+// deleteSources deletes the records of the source topic, as its retention does.
+func (s *shared) deleteSources() {
+	s.t.Helper()
+	ends := map[int]int64{}
+	for p := range 2 {
+		ends[p] = -1 // the high watermark
+	}
+	s.kafka.deleteBefore(s.topic, ends)
+}
+
+// refusesTheTopicAsATarget checks that nothing can be sent to the dead-letter topic of a share group.
+func (s *shared) refusesTheTopicAsATarget() {
+	s.t.Helper()
+	res, err := s.ReplaceRedirectWithResponse(s.t.Context(), s.topic, nil, client.ReplaceRedirectJSONRequestBody{Target: s.dlq})
+	if err != nil || res.StatusCode() < 400 || !bytes.Contains(res.Body, []byte("dead-letter topic")) {
+		s.t.Errorf("a redirect to the dead-letter topic = %d %s, %v, want it refused", res.StatusCode(), res.Body, err)
+	}
+	rules := fmt.Sprintf(`{"version": 0, "rules": [{"pattern": %q, "original": %q}]}`, s.source, s.dlq)
+	status, answer := s.api.try(http.MethodPut, "/api/v1/mappings", []byte(rules))
+	if status != http.StatusBadRequest || !bytes.Contains(answer, []byte("rules[0].original")) {
+		s.t.Errorf("a mapping to the dead-letter topic = %d %s, want it refused", status, answer)
+	}
+}
+
+// TestShareGroupsRecordIsGone: dead letters that arrive after the retention of the source topic say so, and nothing is
+// sent for them; the metric counts them.
+func TestShareGroupsRecordIsGone(t *testing.T) {
+	t.Parallel()
+	s := newShared(t, false)
+	consumer := s.kafka.startShareConsumer(s.group, s.topic)
+	s.fail(10, "reject")
+	eventually(t, time.Minute, "the dead letters are written", func() bool { return s.kafka.ends([]string{s.dlq}) == 10 })
+	check.NoError(t, consumer.Stop())
+	s.deleteSources()
+	ingester := s.startReady("ingester")
+	eventually(t, time.Minute, "the records are gone", func() bool {
+		return s.count(`EXISTS (SELECT FROM dlq.share_records s WHERE s.message_id = dlq_messages.id AND s.state = 'gone')`) == 10
+	})
+	_, metrics := ingester.try(http.MethodGet, "/metrics", nil)
+	check.True(t, bytes.Contains(metrics, []byte(`dlq_completions_total{result="gone"} 10`)), "metrics of the ingester lack ten records that are gone")
+	m := s.search(client.SearchMessagesParams{Topic: &s.dlq}).Messages[0]
+	check.Equal(t, string(*m.PayloadOmitted), "pointer", "payload_omitted")
+	res, err := s.RetryMessageWithResponse(t.Context(), m.Id, nil, client.RetryMessageJSONRequestBody{})
+	wantStatus(t, res, err, http.StatusConflict)
+}
+
+// TestShareGroupsOutcome: a replay that the share group accepts is consumed; one that it rejects again returns to the
+// same lineage, and the message is dead at the limit.
+func TestShareGroupsOutcome(t *testing.T) {
+	t.Parallel()
+	s := newShared(t, false, "DLQ_REDRIVE_OUTCOME_INTERVAL=1s")
+	s.startReady("ingester", "DLQ_INGEST_MAX_RETRIES=2")
+	s.kafka.startShareConsumer(s.group, s.topic)
+	s.fail(1, "reject")
+	s.completed(1)
+	first := s.messages()["k0"]
+	s.retry(first.Id, client.RetryMessageJSONRequestBody{})
+	s.completed(2)
+	var second client.Message
+	eventually(t, time.Minute, "the replay came back", func() bool {
+		for _, m := range s.search(client.SearchMessagesParams{Topic: &s.dlq}).Messages {
+			if m.ParentId != nil && *m.ParentId == first.Id {
+				second = m
+			}
+		}
+		return second.RetryCount == 1
+	})
+	check.Equal(t, string(*s.message(first).Outcome), "returned", "outcome")
+	s.retry(second.Id, client.RetryMessageJSONRequestBody{})
+	eventually(t, time.Minute, "the third dead letter is dead", func() bool { return s.with("DEAD") == 1 })
+
+	s.kafka.produce(&kgo.Record{
+		Topic: s.topic, Key: []byte("later"), Headers: []kgo.RecordHeader{{Key: sharegroup.DecisionsHeader, Value: []byte("reject")}},
+	})
+	s.completed(4)
+	repaired := s.messages()["later"]
+	edit := fmt.Sprintf(`{"edit": {"headers": [{"key": %q, "value": "accept"}]}}`, sharegroup.DecisionsHeader)
+	status, answer := s.api.try(http.MethodPost, "/api/v1/dlq/messages/"+repaired.Id.String()+"/retry", []byte(edit))
+	check.Require(t, status == http.StatusOK, "retry = %d %s", status, answer)
+	eventually(t, time.Minute, "the replay is consumed", func() bool {
+		m := s.message(repaired)
+		return m.Outcome != nil && string(*m.Outcome) == "consumed" && m.OutcomeGroup != nil && *m.OutcomeGroup == s.group
+	})
+}
+
+// message reads a message again.
+func (s *shared) message(m client.Message) client.MessageDetail {
+	s.t.Helper()
+	res, err := s.GetMessageWithResponse(s.t.Context(), m.Id, nil)
+	wantStatus(s.t, res, err, http.StatusOK)
+	return *res.JSON200
+}
+
+// TestShareGroupsForgeries: a record that names a partition in which its group has no state, or an internal topic, is
+// not completed, and says why; a repeat with another value is a message of its own.
+func TestShareGroupsForgeries(t *testing.T) {
+	t.Parallel()
+	s := newShared(t, false)
+	s.startReady("ingester")
+	consumer := s.kafka.startShareConsumer(s.group, s.topic)
+	s.fail(2, "reject")
+	s.completed(2)
+	secret := &kgo.Record{Topic: s.target, Value: []byte("secret")}
+	s.kafka.produce(secret)
+	letters := s.kafka.readAll(s.dlq)
+	slices.SortFunc(letters, func(a, b *kgo.Record) int { return cmp.Compare(a.Partition, b.Partition) })
+	again := func(r kgo.Record, value []byte, topic string) *kgo.Record {
+		headers := []kgo.RecordHeader{}
+		for _, h := range r.Headers {
+			if h.Key == "__dlq.errors.topic" {
+				h.Value = []byte(topic)
+			}
+			headers = append(headers, h)
+		}
+		return &kgo.Record{Topic: s.dlq, Partition: r.Partition, Value: value, Headers: headers}
+	}
+	s.kafka.produce(
+		again(*letters[0], nil, s.topic), again(*letters[0], []byte("forged"), s.topic), again(*letters[1], nil, s.target),
+		again(*letters[1], nil, "__consumer_offsets"),
+	)
+	eventually(t, time.Minute, "the forged records are refused", func() bool {
+		return s.count(`EXISTS (SELECT FROM dlq.share_records s WHERE s.message_id = dlq_messages.id AND s.state = 'refused')`) == 3
+	})
+	var got []string
+	check.NoError(t, s.db.Select(&got, `
+		SELECT format('%s %s %s', s.state, s.duplicates, coalesce(replace(replace(s.reason, $1, 'G'), $2, 'T'), ''))
+		FROM dlq.share_records s`, s.group, s.target))
+	slices.Sort(got)
+	check.Equal(t, got, []string{
+		"completed 0 ", "completed 1 ",
+		`refused 0 share group "G" has no state for partition 1 of topic T: not confirmed by the cluster`,
+		"refused 0 the dead letter has another key or value than the record that it names",
+		"refused 0 topic __consumer_offsets is internal",
+	}, "share records")
+	check.NoError(t, consumer.Stop())
+}
+
+// TestFaultShareGroupsBrokerIsKilled: the broker is killed while it writes dead letters, and writes some of them again
+// when it is back, with another error text. Each record is one message, which counts its repeats.
+func TestFaultShareGroupsBrokerIsKilled(t *testing.T) {
+	t.Parallel()
+	own := ownStack(t, stack.Options{Kafka: true})
+	// Dead letters of this size are written one by one, so that the kill falls between two of them.
+	s := newSharedOn(newSystemOn(t, own.Brokers(), postgrestest.Empty(t)), false, nil,
+		kafka.ConfigEntry{ConfigName: "max.message.bytes", ConfigValue: "400"})
+	n := pick(600, 1500)
+	consumer := s.kafka.startShareConsumer(s.group, s.topic)
+	s.fail(n, "reject")
+	eventually(t, time.Minute, "some dead letters are written", func() bool { return s.kafka.ends([]string{s.dlq}) >= int64(n/10) })
+	check.NoError(t, own.KillKafka())
+	check.NoError(t, own.StartKafka(t.Context()))
+	kafka.DefaultTransport.(*kafka.Transport).CloseIdleConnections() // those to the killed broker
+	written := func() (distinct, all int) {
+		seen := map[string]bool{}
+		for _, r := range s.kafka.readAll(s.dlq) {
+			seen[header(r, "__dlq.errors.partition")+"/"+header(r, "__dlq.errors.offset")] = true
+			all++
+		}
+		return len(seen), all
+	}
+	eventually(t, 2*time.Minute, "every record has a dead letter", func() bool {
+		distinct, _ := written()
+		return distinct == n
+	})
+	check.NoError(t, consumer.Stop())
+	_, all := written()
+	repeated := s.kafka.readAll(s.dlq)[:10] // at least these are written twice
+	for i, r := range repeated {
+		headers := slices.Clone(r.Headers)
+		headers[len(headers)-1].Value = []byte("another text")
+		repeated[i] = &kgo.Record{Topic: s.dlq, Partition: r.Partition, Headers: headers}
+	}
+	s.kafka.produce(repeated...)
+	t.Logf("%d dead letters of %d records", all, n)
+
+	s.startReady("ingester")
+	s.completed(n)
+	check.Equal(t, s.count("true"), n, "messages")
+	var duplicates int
+	check.NoError(t, s.db.Get(&duplicates, `SELECT sum(duplicates) FROM dlq.share_records`))
+	check.Equal(t, duplicates, all-n+len(repeated), "repeats")
+}
