@@ -58,7 +58,7 @@ type Store interface {
 	Delete(ctx context.Context, id uuid.UUID, cause entity.AuditInfo) error
 }
 
-// Heart sends heartbeats. Any number of them may use the same topic.
+// Heart sends heartbeats. Any number of Hearts may use the same topic.
 type Heart struct {
 	cfg      Config
 	producer Producer

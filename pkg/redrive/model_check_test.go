@@ -42,7 +42,8 @@ func (w *world) watchClaims(p *process, taken []entity.Message) {
 	}
 }
 
-// loadToClaim is the maximum time between reading a message and claiming it, in which others may hold it.
+// loadToClaim is the maximum time between reading a message and claiming it. In that time another process may claim the
+// message.
 const loadToClaim = 2 * time.Minute
 
 // watchAuto checks that automatic retry claims only messages that are due, or that were due when it read them. The

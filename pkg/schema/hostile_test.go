@@ -16,8 +16,8 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
-	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/proto"
 	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/codec"
+	"github.com/dlq-manager/dlq-manager/pkg/schema/internal/proto"
 )
 
 // allocated returns how many bytes work allocates. Time follows from it: what takes long without allocating never ends

@@ -59,7 +59,7 @@ func (p *pass) nextLease(ctx context.Context) (*lease, error) {
 func (l *lease) prepare(ctx context.Context) error {
 	if l.begun {
 		if err := l.catchUp(ctx); err != nil {
-			l.items.markDoubtful() // without these results the batch would be saved as if it were untouched
+			l.items.markDoubtful() // without the marks the batch would be saved as if none of its messages had been sent
 			return err
 		}
 	}
