@@ -33,7 +33,7 @@ var layers = map[string][]string{
 
 	// Layer 1: each package covers one technology or one body of knowledge.
 	"pkg/auth":         {"pkg/entity", "pkg/secret"},
-	"pkg/deadletter":   {"pkg/deadletter/internal/headervalue", "pkg/entity", "pkg/fingerprint"},
+	"pkg/deadletter":   {"pkg/deadletter/internal/headervalue", "pkg/deadletter/internal/naming", "pkg/entity", "pkg/fingerprint"},
 	"pkg/fingerprint":  {"pkg/entity"},
 	"pkg/payload":      {"pkg/entity"},
 	"pkg/rest/openapi": {},
@@ -63,10 +63,12 @@ var layers = map[string][]string{
 	"pkg/broker/internal/protocol":        {"pkg/broker/internal/inflate", "pkg/entity"},
 	"pkg/broker/internal/inflate":         {},
 	"pkg/deadletter/internal/headervalue": {"pkg/entity"},
+	"pkg/deadletter/internal/naming":      {},
+	"pkg/ingest/internal/health":          {},
 
 	// Layer 2: the product's functions. They import neither each other nor a particular store. The exception is
 	// pkg/redrive, which imports the packages in its folder and connects them.
-	"pkg/ingest":           {"pkg/entity", "pkg/repository", "pkg/broker", "pkg/deadletter", "pkg/traces", "pkg/wait"},
+	"pkg/ingest":           {"pkg/entity", "pkg/repository", "pkg/broker", "pkg/deadletter", "pkg/ingest/internal/health", "pkg/traces", "pkg/wait"},
 	"pkg/sharegroup":       {"pkg/broker", "pkg/entity", "pkg/outage", "pkg/wait"},
 	"pkg/completion":       {"pkg/broker", "pkg/deadletter", "pkg/entity", "pkg/outage", "pkg/repository", "pkg/wait"},
 	"pkg/republisher":      {"pkg/entity", "pkg/repository", "pkg/broker", "pkg/deadletter", "pkg/traces", "pkg/wait"},

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/naming"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
@@ -18,7 +19,7 @@ func (c *decoding) latestFirst(hops []*dialect) {
 	if len(hops) < 2 {
 		return
 	}
-	namesake := func(d *dialect) bool { return namedAfter(c.topic, d.latestTopic(c.h)) }
+	namesake := func(d *dialect) bool { return naming.Derives(c.topic, d.latestTopic(c.h)) }
 	later := func(d *dialect) bool { return c.suspect(d.latestTopic(c.h)) }
 	slices.SortStableFunc(hops, func(a, b *dialect) int {
 		return cmp.Or(

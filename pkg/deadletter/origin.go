@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/headervalue"
+	"github.com/dlq-manager/dlq-manager/pkg/deadletter/internal/naming"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
 
@@ -84,7 +85,7 @@ func (c *decoding) rootOf(hops []*dialect) (mention, bool) {
 			if m.topic == "" {
 				continue
 			}
-			if !looksDead(m.topic) {
+			if !naming.LooksDead(m.topic) {
 				return m, true
 			}
 			if second.topic == "" {
@@ -152,5 +153,5 @@ func (c *decoding) possible(topic string) bool { return c.d.possible(c.topic, to
 
 // suspect reports whether a topic is, or by its name seems to be, a dead-letter or retry topic.
 func (c *decoding) suspect(topic string) bool {
-	return topic != "" && (topic == c.topic || c.d.patterns.Match(topic) || looksDead(topic))
+	return topic != "" && (topic == c.topic || c.d.patterns.Match(topic) || naming.LooksDead(topic))
 }

@@ -42,11 +42,11 @@ func (s topicSet) names(limit int) []string {
 
 // discover reads the operators' rules from the store, and the topics from the cluster.
 func (i *Ingester) discover(ctx context.Context) (topicSet, error) {
-	i.watchdog.idle(discoveryLoop)
+	i.watchdog.Idle(discoveryLoop)
 	i.refreshRules(ctx)
-	i.watchdog.active(discoveryLoop)
+	i.watchdog.Active(discoveryLoop)
 	all, err := i.cluster.Topics(ctx)
-	i.watchdog.active(discoveryLoop)
+	i.watchdog.Active(discoveryLoop)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func (i *Ingester) discover(ctx context.Context) (topicSet, error) {
 	if i.metrics.labels != nil {
 		i.metrics.labels.SetTopics(names)
 	}
-	i.health.set(topicsHealth, nil)
+	i.health.Set(topicsHealth, nil)
 	return deadLetterTopics(all, i.topics), nil
 }
 
@@ -72,7 +72,7 @@ func (i *Ingester) waitForTopics(ctx context.Context) topicSet {
 		case len(set) > 0:
 			return set
 		default:
-			i.health.set(databaseHealth, nil) // without topics, this ingester does not depend on the database
+			i.health.Set(databaseHealth, nil) // without topics, this ingester does not depend on the database
 			if !logged {
 				i.log.Info("no dead-letter topic exists yet", zap.Stringer("patterns", i.topics))
 				logged = true

@@ -32,6 +32,4 @@
 //   - ingester.go: Ingester, whose methods these are, and what it needs
 //   - config.go: settings
 //   - metrics.go: metrics
-//   - health.go: which dependency works
-//   - watchdog.go: which loop hangs
 package ingest

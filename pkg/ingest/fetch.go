@@ -45,7 +45,7 @@ func newFetcher(r *reader, leader int32) *fetcher {
 
 // run reads until ctx ends. A failure returns partitions to the reader; it never ends the fetcher.
 func (f *fetcher) run(ctx context.Context) error {
-	defer f.i.watchdog.idle(f.loop)
+	defer f.i.watchdog.Idle(f.loop)
 	for ctx.Err() == nil {
 		f.drain(ctx)
 		f.poll(ctx)
@@ -66,8 +66,8 @@ func (f *fetcher) add(partitions ...*partition) {
 
 // drain adds the partitions that the reader sent, and waits for some when there is nothing to read.
 func (f *fetcher) drain(ctx context.Context) {
-	f.i.watchdog.idle(f.loop)
-	defer f.i.watchdog.active(f.loop)
+	f.i.watchdog.Idle(f.loop)
+	defer f.i.watchdog.Active(f.loop)
 	if len(f.partitions) == 0 {
 		select {
 		case <-ctx.Done():
@@ -130,11 +130,11 @@ func (f *fetcher) poll(ctx context.Context) {
 		wait.Sleep(ctx, fetchWait) // all partitions are in a pause
 		return
 	}
-	f.i.watchdog.idle(f.loop)
+	f.i.watchdog.Idle(f.loop)
 	if f.r.budget.Acquire(ctx, reserved) != nil {
 		return // ctx ended
 	}
-	f.i.watchdog.active(f.loop)
+	f.i.watchdog.Active(f.loop)
 	req.Memory = &broker.MemoryReservation{Free: reserved - limit, Done: ctx.Done(), More: func(bytes int64) bool {
 		if !f.r.budget.TryAcquire(bytes) {
 			return false
@@ -144,7 +144,7 @@ func (f *fetcher) poll(ctx context.Context) {
 	}}
 	throttle := f.fetch(ctx, req, &reserved)
 	f.r.budget.Release(reserved)
-	f.i.watchdog.idle(f.loop)
+	f.i.watchdog.Idle(f.loop)
 	wait.Sleep(ctx, throttle)
 }
 
@@ -203,7 +203,7 @@ func (f *fetcher) fetch(ctx context.Context, req broker.FetchRequest, reserved *
 		}
 		return 0
 	}
-	f.i.watchdog.idle(f.loop) // the next steps may wait for the writers
+	f.i.watchdog.Idle(f.loop) // the next steps may wait for the writers
 	if f.starved = res.Starved; f.starved {
 		f.quiet = 0
 	}

@@ -14,11 +14,11 @@ import (
 func (i *Ingester) generation(ctx context.Context, parts []broker.TopicPartition, commit commitFunc) error {
 	i.metrics.rebalances.Inc()
 	if len(parts) == 0 {
-		i.health.set(databaseHealth, nil) // without partitions, this ingester does not depend on the database
+		i.health.Set(databaseHealth, nil) // without partitions, this ingester does not depend on the database
 		<-ctx.Done()
 		return nil
 	}
-	defer i.health.set(fetchHealth, nil)
+	defer i.health.Set(fetchHealth, nil)
 
 	g, ctx := errgroup.WithContext(ctx)
 	commits := newCommitter(commit, i.metrics, i.log)

@@ -380,7 +380,7 @@ func TestGeneration(t *testing.T) {
 			w.wantOffsets("a.dlq.v1", 1, 1, 0, 3)
 		},
 		"WithoutPartitionsItWaitsAndIsWell": func(w *world) {
-			w.i.health.set(databaseHealth, errDown)
+			w.i.health.Set(databaseHealth, errDown)
 			_, stop := w.start()
 			pass(time.Minute)
 			check.Equal(w.t, w.i.CheckDatabase(), nil, "CheckDatabase")

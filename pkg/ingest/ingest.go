@@ -73,7 +73,7 @@ func New(cfg Config, consumerGroup string, patterns deadletter.Patterns, cluster
 
 // Run stores and commits records until ctx ends, and returns nil. It waits for Kafka and the store.
 func (i *Ingester) Run(ctx context.Context) error {
-	defer i.watchdog.idle(discoveryLoop)
+	defer i.watchdog.Idle(discoveryLoop)
 	var trying sync.WaitGroup
 	defer trying.Wait()
 	trying.Go(func() { i.tryQuarantined(ctx) })
@@ -123,12 +123,12 @@ func (i *Ingester) readUntilChange(ctx context.Context, current topicSet) topicS
 
 // CheckKafka returns the last error of reading records, nil when reading works. It sends no request.
 func (i *Ingester) CheckKafka() error {
-	return i.health.get(topicsHealth, consumerGroupHealth, fetchHealth)
+	return i.health.Get(topicsHealth, consumerGroupHealth, fetchHealth)
 }
 
 // CheckDatabase returns the last error of storing records, nil when storing works. It sends no request.
-func (i *Ingester) CheckDatabase() error { return i.health.get(databaseHealth) }
+func (i *Ingester) CheckDatabase() error { return i.health.Get(databaseHealth) }
 
 // Alive returns an error when only a restart can help, for a liveness probe: a loop that reads records hangs although
 // its timeouts should have ended the wait. It returns no error because the database or Kafka is unreachable.
-func (i *Ingester) Alive() error { return i.watchdog.check(time.Now()) }
+func (i *Ingester) Alive() error { return i.watchdog.Check(time.Now()) }

@@ -53,8 +53,8 @@ func TestBackoffGrowsAndIsBounded(t *testing.T) {
 func TestHealthTellsUsesApart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.i.health.set(consumerGroupHealth, errDown)
-	w.i.health.set(topicsHealth, nil)
+	w.i.health.Set(consumerGroupHealth, errDown)
+	w.i.health.Set(topicsHealth, nil)
 	check.True(t, w.i.CheckKafka() != nil, "CheckKafka = nil, want the group's error although topics can be listed")
 	check.Equal(t, w.i.CheckDatabase(), nil, "CheckDatabase")
 }

@@ -3,6 +3,7 @@ package ingest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/deadletter"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
+	"github.com/dlq-manager/dlq-manager/pkg/ingest/internal/health"
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
@@ -63,16 +65,30 @@ type Ingester struct {
 	fingerprints  fingerprints
 
 	known  atomic.Pointer[map[string]bool] // every topic of the cluster, as last seen
-	health health
+	health health.Uses
 
 	quarantine     quarantine
 	consumerGroups consumerGroups
 
-	watchdog watchdog
+	watchdog health.Watchdog
 
 	heavy     *semaphore.Weighted // held while a batch above the usual size is stored, or a quarantined record is tried
 	abandoned atomic.Int64        // calls to the store that never returned
 }
+
+// The uses of the dependencies. They are separate, so that a success of one use does not hide the failure of another
+// use of the same dependency.
+const (
+	topicsHealth        = "topics"
+	consumerGroupHealth = "group"
+	fetchHealth         = "fetch"
+	databaseHealth      = "database"
+)
+
+// discoveryLoop finds topics; every fetcher has a loop of its own.
+const discoveryLoop = "discovery"
+
+func fetchLoop(leader int32) string { return fmt.Sprintf("fetch from broker %d", leader) }
 
 // exists reports whether the last list of the cluster's topics has a topic.
 func (i *Ingester) exists(topic string) bool {
@@ -84,7 +100,7 @@ func (i *Ingester) kafkaFailed(ctx context.Context, use, doing string, err error
 	if ctx.Err() != nil {
 		return
 	}
-	i.health.set(use, err)
+	i.health.Set(use, err)
 	i.log.Warn("kafka does not answer", append(where, zap.String("doing", doing), zap.Error(err))...)
 }
 

@@ -20,7 +20,7 @@ func (i *Ingester) member(ctx context.Context, set topicSet) {
 	if err != nil {
 		return // ctx ended
 	}
-	defer i.health.set(consumerGroupHealth, nil)
+	defer i.health.Set(consumerGroupHealth, nil)
 	left := make(chan struct{})
 	go func() {
 		defer close(left)
@@ -63,7 +63,7 @@ func (i *Ingester) join(ctx context.Context, set topicSet) (*kafka.ConsumerGroup
 // startGeneration starts a generation with the partitions of gen. Kafka-go ends gen when the function returns, and
 // joins the group again. So after a generation that lost its positions, a new generation reads the positions again.
 func (i *Ingester) startGeneration(gen *kafka.Generation) {
-	i.health.set(consumerGroupHealth, nil)
+	i.health.Set(consumerGroupHealth, nil)
 	var parts []broker.TopicPartition
 	for topic, assigned := range gen.Assignments {
 		for _, a := range assigned {

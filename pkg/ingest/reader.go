@@ -180,7 +180,7 @@ func (r *reader) answered(p *partition) {
 	}
 	p.failures = 0
 	if r.failing.Add(-1) == 0 {
-		r.i.health.set(fetchHealth, nil)
+		r.i.health.Set(fetchHealth, nil)
 	}
 }
 

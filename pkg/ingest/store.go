@@ -36,7 +36,7 @@ func untilStored[T any](ctx context.Context, i *Ingester, work func(context.Cont
 		}
 		got, err := once(traces.Try(ctx, attempt), i, work)
 		if err == nil {
-			i.health.set(databaseHealth, nil)
+			i.health.Set(databaseHealth, nil)
 			return got, nil
 		}
 		if ctx.Err() != nil {
@@ -45,7 +45,7 @@ func untilStored[T any](ctx context.Context, i *Ingester, work func(context.Cont
 		i.metrics.storeFailures.Inc()
 		what := "other sessions change the same rows; ingest tries again"
 		if !errors.Is(err, entity.ErrContended) {
-			i.health.set(databaseHealth, err)
+			i.health.Set(databaseHealth, err)
 			what = "the store does not take records; ingest waits"
 		}
 		i.log.Warn(what, zap.Int("attempt", attempt+1), zap.Error(err), traces.InLog(ctx))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
+	"github.com/dlq-manager/dlq-manager/pkg/ingest/internal/health"
 )
 
 // hungFetch is a Kafka whose fetches never return, even when their context ends, which a client's timeouts should
@@ -31,7 +32,7 @@ func TestAlive(t *testing.T) {
 		hung := hungFetch{w.cluster, make(chan struct{})}
 		w.i.cluster = hung
 		_, stop := w.start(part0)
-		<-time.After(stallLimit - time.Second)
+		<-time.After(health.StallLimit - time.Second)
 		check.Equal(w.t, w.i.Alive(), nil, "Alive within the limit")
 		<-time.After(5 * time.Second)
 		err := w.i.Alive()
@@ -48,7 +49,7 @@ func TestAlive(t *testing.T) {
 		w.cluster.produce(part0, numbered(5000)...)
 		w.store.set(func() { w.store.fail = func() error { return context.DeadlineExceeded } })
 		_, stop := w.start(part0)
-		<-time.After(10 * stallLimit)
+		<-time.After(10 * health.StallLimit)
 		check.Require(w.t, w.store.called() != 0, "the store was never asked")
 		check.Equal(w.t, w.i.Alive(), nil, "Alive")
 		check.NoError(w.t, stop())
@@ -57,7 +58,7 @@ func TestAlive(t *testing.T) {
 	t.Run("WhileNothingComes", bubble(func(w *world) {
 		w.cluster.topic("orders.dlq.v1", "a", 1)
 		_, stop := w.start(part0)
-		<-time.After(10 * stallLimit)
+		<-time.After(10 * health.StallLimit)
 		check.Equal(w.t, w.i.Alive(), nil, "Alive")
 		check.NoError(w.t, stop())
 	}))
