@@ -117,7 +117,8 @@ func register(ctx context.Context, url, subject, schema string) uint32 {
 	body := must(json.Marshal(map[string]string{"schema": schema}))
 	req := must(http.NewRequestWithContext(ctx, http.MethodPost, url+"/subjects/"+subject+"/versions", bytes.NewReader(body)))
 	req.Header.Set("Content-Type", "application/json")
-	res := must(http.DefaultClient.Do(req))
+	res, err := http.DefaultClient.Do(req)
+	check(err)
 	defer res.Body.Close()
 	var answer struct{ ID uint32 }
 	check(json.NewDecoder(res.Body).Decode(&answer))

@@ -17,7 +17,7 @@ type faults struct {
 	redirect string
 }
 
-// Down(true) makes the registry close each connection without an answer; Down(false) ends this failure.
+// Down makes the registry close each connection without an answer. False ends this failure.
 func (r *Registry) Down(on bool) { r.fail(func(f *faults) { f.down = on }) }
 
 // Delay makes the registry wait before each answer. Zero ends this failure.
@@ -26,7 +26,7 @@ func (r *Registry) Delay(d time.Duration) { r.fail(func(f *faults) { f.delay = d
 // Status makes the registry answer every request with an HTTP status. Zero ends this failure.
 func (r *Registry) Status(code int) { r.fail(func(f *faults) { f.status = code }) }
 
-// Garbage(true) makes the registry answer 200 with a text that is not JSON; Garbage(false) ends this failure.
+// Garbage makes the registry answer 200 with a text that is not JSON. False ends this failure.
 func (r *Registry) Garbage(on bool) { r.fail(func(f *faults) { f.garbage = on }) }
 
 // Huge makes the registry answer 200 with a body of n bytes, which is valid JSON from 14 bytes on. Its length is not

@@ -36,7 +36,10 @@ var examples = []example{
 			"state":"PAID","ratio":{"$float":"-Infinity"},"lines":[null,1,"two",null],
 			"more":{"a":{"$tuple":["shop.Card",{"number":"1"}]},"b":null},"list":["x"],"table":{"k":1}}`,
 		branches: []branch{
-			{"/paid", "shop.Card"}, {"/free", "shop.Gift"}, {"/state", "shop.State"}, {"/ratio", "double"},
+			{"/paid", "shop.Card"},
+			{"/free", "shop.Gift"},
+			{"/state", "shop.State"},
+			{"/ratio", "double"},
 			{"/more/a", "shop.Card"},
 		},
 		edit: `{"none":"some","count":-9007199254740993,"label":null,"either":7,

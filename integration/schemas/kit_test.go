@@ -134,7 +134,8 @@ func (s *site) call(method, path string, body any, want int, out any) {
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	res := check.Must(http.DefaultClient.Do(req))(s.t)
+	res, err := http.DefaultClient.Do(req)
+	check.NoError(s.t, err)
 	defer res.Body.Close()
 	answer := check.Must(io.ReadAll(res.Body))(s.t)
 	check.NoError(s.t, openapitest.Check(openapitest.Exchange{
@@ -158,7 +159,8 @@ func (s *site) register(subject, format, schema string, references []official.Re
 	text := check.Must(json.Marshal(body))(s.t)
 	url := s.registryURL + "/subjects/" + subject + "/versions"
 	req := check.Must(http.NewRequestWithContext(s.t.Context(), http.MethodPost, url, bytes.NewReader(text)))(s.t)
-	res := check.Must(http.DefaultClient.Do(req))(s.t)
+	res, err := http.DefaultClient.Do(req)
+	check.NoError(s.t, err)
 	defer res.Body.Close()
 	check.Require(s.t, res.StatusCode == http.StatusOK, "register %s: status %d", subject, res.StatusCode)
 }

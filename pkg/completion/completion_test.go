@@ -212,8 +212,10 @@ func TestReturn(t *testing.T) {
 	t.Parallel()
 	id := "018f2d1c-1c5b-7c3a-9d0e-3f6a7b8c9d0e"
 	headers := []entity.Header{
-		{Key: deadletter.HeaderMessageID, Value: []byte(id)}, {Key: deadletter.HeaderRootID, Value: []byte(id)},
-		{Key: deadletter.HeaderRetryCount, Value: []byte("1")}, {Key: deadletter.HeaderRedriveID, Value: []byte(id)},
+		{Key: deadletter.HeaderMessageID, Value: []byte(id)},
+		{Key: deadletter.HeaderRootID, Value: []byte(id)},
+		{Key: deadletter.HeaderRetryCount, Value: []byte("1")},
+		{Key: deadletter.HeaderRedriveID, Value: []byte(id)},
 	}
 	w := newWorker(&fakes{})
 	got := w.completed(pointer("orders", 2), broker.Record{Headers: headers})

@@ -130,8 +130,11 @@ func TestIngestLag(t *testing.T) {
 	r := newRepublisher(t, l)
 	positions := []repository.IngestPosition{
 		// The positions are of an earlier incarnation of the topic.
-		{Topic: "a.dlq.v1", Partition: 0, Next: 7}, {Topic: "a.dlq.v1", Partition: 1, Next: 9},
-		{Topic: "b.dlq.v1", Partition: 0}, {Topic: "b.dlq.v1", Partition: 1}, {Topic: "gone.dlq.v1"},
+		{Topic: "a.dlq.v1", Partition: 0, Next: 7},
+		{Topic: "a.dlq.v1", Partition: 1, Next: 9},
+		{Topic: "b.dlq.v1", Partition: 0},
+		{Topic: "b.dlq.v1", Partition: 1},
+		{Topic: "gone.dlq.v1"},
 	}
 	want := map[string]int64{"a.dlq.v1": 3}
 	for range 2 {

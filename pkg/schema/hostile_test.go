@@ -255,11 +255,15 @@ func TestHostileEncodingIsBounded(t *testing.T) {
 		{"DefaultsThatAreLong", entity.Avro, `{"type":"array","items":` + wide + `}`, list(100_000, `{}`)},
 		{"WideUnion", entity.Avro, `{"type":"array","items":[` + each(20_000, ",", `{"type":"record","name":"R%d","fields":[]}`) + `]}`, list(100_000, `true`)},
 		{"LargeScale", entity.Avro, `{"type":"bytes","logicalType":"decimal","precision":65536,"scale":65536}`, `"1"`},
-		{"FieldThatDoesNotFitDeepBelow", entity.Protobuf, `syntax = "proto3"; message M { M m = 1; string s = 2; int32 n = 3; }`,
-			nested(150, `{"m":`, `{"s":"`+strings.Repeat("x", 1<<19)+`","n":true}`, "}")},
+		{
+			"FieldThatDoesNotFitDeepBelow", entity.Protobuf, `syntax = "proto3"; message M { M m = 1; string s = 2; int32 n = 3; }`,
+			nested(150, `{"m":`, `{"s":"`+strings.Repeat("x", 1<<19)+`","n":true}`, "}"),
+		},
 		{"ReferencesDouble", entity.JSONSchema, double, `1`},
-		{"ItemsDouble", entity.JSONSchema, `{"definitions":{"n":{"type":"array","items":{"$ref":"#/definitions/n"},"contains":{"$ref":"#/definitions/n"}}},"not":{"$ref":"#/definitions/n"}}`,
-			nested(100, "[", "1", "]")},
+		{
+			"ItemsDouble", entity.JSONSchema, `{"definitions":{"n":{"type":"array","items":{"$ref":"#/definitions/n"},"contains":{"$ref":"#/definitions/n"}}},"not":{"$ref":"#/definitions/n"}}`,
+			nested(100, "[", "1", "]"),
+		},
 		{"Pattern", entity.JSONSchema, `{"pattern":"(x+x+)+y.{900}z"}`, `"` + strings.Repeat("x", 1<<20) + `"`},
 		{"LongNumbers", entity.JSONSchema, `{"items":{"multipleOf":3}}`, list(50_000, `1e999999`)},
 		{"LargeEnum", entity.JSONSchema, `{"items":{"enum":[` + each(100_000, ",", "%d") + `]}}`, list(100_000, "0")},
@@ -328,8 +332,10 @@ func FuzzAvro(f *testing.F) {
 func FuzzProtobuf(f *testing.F) {
 	fuzz(f, entity.Protobuf,
 		[3]string{protoOld, protoNew, `{"id":"x"}`},
-		[3]string{`syntax = "proto3"; import "ref"; import "google/protobuf/any.proto"; message M { R r = 1; google.protobuf.Any any = 2; map<string, M> by = 3; repeated int32 n = 4; }`,
-			`syntax = "proto3"; message R { oneof x { string s = 1; bytes b = 2; } enum E { A = 0; } E e = 3; }`, `{"r":{"s":"x"},"by":{"a":{"n":[1]}}}`},
+		[3]string{
+			`syntax = "proto3"; import "ref"; import "google/protobuf/any.proto"; message M { R r = 1; google.protobuf.Any any = 2; map<string, M> by = 3; repeated int32 n = 4; }`,
+			`syntax = "proto3"; message R { oneof x { string s = 1; bytes b = 2; } enum E { A = 0; } E e = 3; }`, `{"r":{"s":"x"},"by":{"a":{"n":[1]}}}`,
+		},
 		[3]string{`syntax = "proto2"; message M { optional group G = 1 { required int32 n = 1; } extensions 100 to max; } extend M { optional M m = 100; }`, ``, `{"[m]":{"g":{"n":1}}}`})
 }
 

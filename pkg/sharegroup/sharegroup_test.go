@@ -85,7 +85,8 @@ func TestProblems(t *testing.T) {
 		{"none", func(*fakeCluster) {}, nil, ""},
 		{"the feature is off", func(f *fakeCluster) { f.level = 1 }, []string{FeatureOff}, "kafka-features.sh --bootstrap-server BROKER upgrade --feature share.version=2"},
 		{
-			"no topic", func(f *fakeCluster) { delete(f.topics, "dlq.orders") }, []string{TopicMissing},
+			"no topic", func(f *fakeCluster) { delete(f.topics, "dlq.orders") },
+			[]string{TopicMissing},
 			"kafka-topics.sh --bootstrap-server BROKER --create --topic dlq.orders --config errors.deadletterqueue.group.enable=true",
 		},
 		{"no topic, but the broker makes it", func(f *fakeCluster) {
@@ -93,30 +94,36 @@ func TestProblems(t *testing.T) {
 			f.brokers[0][autoCreate] = "true"
 		}, nil, ""},
 		{
-			"not enabled", func(f *fakeCluster) { f.topics["dlq.orders"][topicEnabled] = "false" }, []string{NotEnabled},
+			"not enabled", func(f *fakeCluster) { f.topics["dlq.orders"][topicEnabled] = "false" },
+			[]string{NotEnabled},
 			"kafka-configs.sh --bootstrap-server BROKER --alter --entity-type topics --entity-name dlq.orders --add-config errors.deadletterqueue.group.enable=true",
 		},
 		{
-			"wrong prefix on one broker", func(f *fakeCluster) { f.brokers = append(f.brokers, map[string]string{topicPrefix: "dead."}) }, []string{WrongPrefix},
+			"wrong prefix on one broker", func(f *fakeCluster) { f.brokers = append(f.brokers, map[string]string{topicPrefix: "dead."}) },
+			[]string{WrongPrefix},
 			"kafka-configs.sh --bootstrap-server BROKER --alter --entity-type groups --entity-name 'g' --add-config 'errors.deadletterqueue.topic.name=dead.dlq.orders'",
 		},
 		{
-			"compacted", func(f *fakeCluster) { f.topics["dlq.orders"][cleanupPolicy] = "compact,delete" }, []string{Compacted},
+			"compacted", func(f *fakeCluster) { f.topics["dlq.orders"][cleanupPolicy] = "compact,delete" },
+			[]string{Compacted},
 			"kafka-configs.sh --bootstrap-server BROKER --alter --entity-type topics --entity-name dlq.orders --add-config cleanup.policy=delete",
 		},
 		{
-			"too small for a pointer", func(f *fakeCluster) { f.topics["dlq.orders"][maxMessageBytes] = "300" }, []string{TooSmall},
+			"too small for a pointer", func(f *fakeCluster) { f.topics["dlq.orders"][maxMessageBytes] = "300" },
+			[]string{TooSmall},
 			"kafka-configs.sh --bootstrap-server BROKER --alter --entity-type topics --entity-name dlq.orders --add-config max.message.bytes=1024",
 		},
 		{
-			"too small for a copy", func(f *fakeCluster) { f.groups[0].CopiesRecords = true }, []string{TooSmall},
+			"too small for a copy", func(f *fakeCluster) { f.groups[0].CopiesRecords = true },
+			[]string{TooSmall},
 			"kafka-configs.sh --bootstrap-server BROKER --alter --entity-type topics --entity-name dlq.orders --add-config max.message.bytes=1050636",
 		},
 		{"its own topic", func(f *fakeCluster) {
 			f.offsets["g"][broker.TopicPartition{Topic: "dlq.orders"}] = broker.ShareOffset{}
 		}, []string{OwnTopic}, ""},
 		{
-			"no name of a topic", func(f *fakeCluster) { f.groups[0] = broker.ShareGroup{Name: "it's", DeadLetterTopic: "bad name"} }, []string{BadName},
+			"no name of a topic", func(f *fakeCluster) { f.groups[0] = broker.ShareGroup{Name: "it's", DeadLetterTopic: "bad name"} },
+			[]string{BadName},
 			`kafka-configs.sh --bootstrap-server BROKER --alter --entity-type groups --entity-name 'it'\''s' --add-config 'errors.deadletterqueue.topic.name=NAME'`,
 		},
 		{"several", func(f *fakeCluster) {
@@ -200,17 +207,17 @@ func TestWatcher(t *testing.T) {
 		default:
 		}
 		f.err = nil
-		time.Sleep(interval) // of the bubble's clock
+		<-time.After(interval) // of the clock of the bubble
 		synctest.Wait()
 		<-w.Ready()
 		check.True(t, w.IsDeadLetterTopic("dlq.orders"), "the group is not known")
 		f.err = broker.ErrUnavailable
 		f.groups = nil
-		time.Sleep(interval)
+		<-time.After(interval)
 		synctest.Wait()
 		check.True(t, w.IsDeadLetterTopic("dlq.orders"), "the group was forgotten")
 		f.err = nil
-		time.Sleep(interval)
+		<-time.After(interval)
 		synctest.Wait()
 		check.True(t, !slices.ContainsFunc(w.Snapshot().Groups(), func(g Group) bool { return g.Name == "g" }), "the deleted group is still known")
 	})

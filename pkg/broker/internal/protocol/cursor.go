@@ -72,8 +72,8 @@ func (c *Cursor) ReadWithin(ctx context.Context, memory, portion int64) (p Fetch
 	return p, done, cmp.Or(err, p.Err)
 }
 
-// After KeepOnly, records have only their offset, their time and the first header of that name, with at most 1 KiB of
-// its value.
+// KeepOnly limits what is decoded: records then have only their offset, their time and the first header of that name,
+// with at most 1 KiB of its value.
 func (c *Cursor) KeepOnly(header string) { c.only = &header }
 
 // Mark returns the latest time in milliseconds and the checksum of the next batch to read; found is false when it

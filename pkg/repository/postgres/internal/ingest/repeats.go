@@ -104,24 +104,27 @@ func repeated(ctx context.Context, db *conn.DB, messages []entity.Message, n int
 	return stored, nil
 }
 
-// shareSteps store the rows of share groups' messages, and count the repeats whose position moved. The numbers of the
-// parameters are filled in.
+// shareSteps store the rows of share groups' messages, and count the repeats whose position moved. @1 to @14 stand for
+// the parameters of shareArgs and repeatArgs, which come after those of the statement.
 const shareSteps = `, shared AS (
 		INSERT INTO dlq.share_records (message_id, share_group, topic, partition, position, digest, duplicates, due_at)
 		SELECT id, share_group, topic, at_partition, position, digest, duplicates, moment FROM (
-			SELECT coalesce($31::timestamptz, clock_timestamp()) AS moment, unnest($%[1]d::uuid[]) AS id, unnest($%[2]d::text[]) AS share_group,
-				unnest($%[3]d::text[]) AS topic, unnest($%[4]d::int4[]) AS at_partition, unnest($%[5]d::int8[]) AS position,
-				unnest($%[6]d::bytea[]) AS digest, unnest($%[7]d::int4[]) AS duplicates, unnest($%[8]d::int4[]) AS incarnation_id,
-				unnest($%[9]d::int4[]) AS partition, unnest($%[10]d::int8[]) AS dlq_offset
+			SELECT coalesce($31::timestamptz, clock_timestamp()) AS moment, unnest(@1::uuid[]) AS id, unnest(@2::text[]) AS share_group,
+				unnest(@3::text[]) AS topic, unnest(@4::int4[]) AS at_partition, unnest(@5::int8[]) AS position,
+				unnest(@6::bytea[]) AS digest, unnest(@7::int4[]) AS duplicates, unnest(@8::int4[]) AS incarnation_id,
+				unnest(@9::int4[]) AS partition, unnest(@10::int8[]) AS dlq_offset
 		) r ` + ofMoved + `
 	), repeated AS (
 		UPDATE dlq.share_records s SET duplicates = s.duplicates + d.times FROM (
 			SELECT r.id, count(*)::int AS times
-			FROM unnest($%[11]d::uuid[], $%[12]d::int4[], $%[13]d::int4[], $%[14]d::int8[]) AS r (id, incarnation_id, partition, dlq_offset)
+			FROM unnest(@11::uuid[], @12::int4[], @13::int4[], @14::int8[]) AS r (id, incarnation_id, partition, dlq_offset)
 			JOIN step s USING (incarnation_id, partition) JOIN moved USING (incarnation_id, partition)
 			WHERE r.dlq_offset >= s.from_offset AND r.dlq_offset < s.to_offset GROUP BY r.id
 		) d WHERE s.message_id = d.id
 	)`
+
+// shareParameters is the number of parameters of shareSteps.
+const shareParameters = 14
 
 // withShares adds shareSteps to a statement for a batch with dead letters of share groups.
 func withShares(query string, args []any, in incoming) (string, []any) {
@@ -134,11 +137,11 @@ func withShares(query string, args []any, in incoming) (string, []any) {
 	if n == 0 && len(in.repeats.all) == 0 {
 		return query, args
 	}
-	numbers := make([]any, 14)
-	for i := range numbers {
-		numbers[i] = len(args) + 1 + i
+	var numbers []string
+	for i := shareParameters; i > 0; i-- {
+		numbers = append(numbers, fmt.Sprintf("@%d", i), fmt.Sprintf("$%d", len(args)+i))
 	}
-	query = strings.TrimSuffix(query, storedPartitions) + fmt.Sprintf(shareSteps, numbers...) + storedPartitions
+	query = strings.TrimSuffix(query, storedPartitions) + strings.NewReplacer(numbers...).Replace(shareSteps) + storedPartitions
 	return query, append(append(args, shareArgs(in, n)...), repeatArgs(in.repeats.all)...)
 }
 
