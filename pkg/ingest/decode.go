@@ -76,9 +76,10 @@ func (i *Ingester) decoded(decoder *deadletter.Decoder, source entity.Source, re
 	return m
 }
 
-// share returns the ShareRecord of a dead letter that the configuration of its share group explains, nil for others.
+// share returns the ShareRecord of a dead letter that the configuration of its share group explains, nil for other
+// messages and for a dead letter over a limit of ingest.
 func (i *Ingester) share(m *entity.Message) *entity.ShareRecord {
-	if i.shareGroups == nil || !deadletter.IsShareGroup(m) || m.Origin.Partition == nil || m.Origin.Offset == nil ||
+	if i.shareGroups == nil || !deadletter.IsShareGroup(m) || m.Record.State != entity.ValueStored || m.Origin.Partition == nil || m.Origin.Offset == nil ||
 		!deadletter.NamesOrigin(m) || !i.shareGroups.Names(m.Failure.ConsumerGroup, m.Source.Topic) {
 		return nil
 	}

@@ -31,8 +31,8 @@ type ShareGroups interface {
 	IsDeadLetterTopic(topic string) bool
 	// Names reports whether the configuration of this group names the topic.
 	Names(group, topic string) bool
-	// Ready is closed when the groups have been read once.
-	Ready() <-chan struct{}
+	// Answered is closed when the groups have been read once, or may not be read.
+	Answered() <-chan struct{}
 }
 
 // WithShareGroups also reads the dead-letter topics of share groups, and marks their dead letters to be completed.
@@ -90,7 +90,7 @@ func (i *Ingester) Run(ctx context.Context) error {
 	return nil
 }
 
-// shareGroupsTimeout limits the wait for the first list of share groups, which a missing permission makes impossible.
+// shareGroupsTimeout limits the wait for the first list of share groups.
 const shareGroupsTimeout = 10 * time.Second
 
 // waitForShareGroups waits until the groups are known, because a dead letter that is stored before is not completed.
@@ -101,7 +101,7 @@ func (i *Ingester) waitForShareGroups(ctx context.Context) {
 	timeout := time.NewTimer(shareGroupsTimeout)
 	defer timeout.Stop()
 	select {
-	case <-i.shareGroups.Ready():
+	case <-i.shareGroups.Answered():
 	case <-timeout.C:
 	case <-ctx.Done():
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +18,7 @@ import (
 
 // fakeCluster is a cluster whose group g consumes topic orders and has the dead-letter topic dlq.orders.
 type fakeCluster struct {
+	mu      sync.Mutex
 	level   int16
 	groups  []broker.ShareGroup
 	offsets map[string]map[broker.TopicPartition]broker.ShareOffset
@@ -41,6 +43,8 @@ func newFake() *fakeCluster {
 }
 
 func (f *fakeCluster) Topics(context.Context, ...string) ([]broker.Topic, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	var all []broker.Topic
 	for name := range f.topics {
 		all = append(all, broker.Topic{Name: name})
@@ -49,22 +53,43 @@ func (f *fakeCluster) Topics(context.Context, ...string) ([]broker.Topic, error)
 }
 
 func (f *fakeCluster) ShareGroups(context.Context) ([]broker.ShareGroup, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	return f.groups, f.err
 }
 
 func (f *fakeCluster) ShareOffsets(_ context.Context, group string) (map[broker.TopicPartition]broker.ShareOffset, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	return f.offsets[group], errors.Join(f.err, f.noState)
 }
 
 func (f *fakeCluster) TopicConfigs(context.Context, []string, ...string) (map[string]map[string]string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	return f.topics, f.err
 }
 
 func (f *fakeCluster) BrokerConfigs(context.Context, ...string) ([]map[string]string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	return f.brokers, f.err
 }
 
-func (f *fakeCluster) Feature(context.Context, string) (int16, error) { return f.level, f.err }
+func (f *fakeCluster) Feature(context.Context, string) (int16, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.level, f.err
+}
+
+// change changes the cluster while a watcher runs, and waits until the watcher has looked again.
+func (f *fakeCluster) change(to func()) {
+	f.mu.Lock()
+	to()
+	f.mu.Unlock()
+	<-time.After(interval) // of the clock of the bubble
+	synctest.Wait()
+}
 
 // look returns the snapshot of one look at a cluster.
 func look(t *testing.T, f *fakeCluster) *Snapshot {
@@ -206,19 +231,14 @@ func TestWatcher(t *testing.T) {
 			t.Error("the watcher is ready without an answer")
 		default:
 		}
-		f.err = nil
-		<-time.After(interval) // of the clock of the bubble
-		synctest.Wait()
+		f.change(func() { f.err = broker.ErrUnauthorized })
+		<-w.Answered()
+		f.change(func() { f.err = nil })
 		<-w.Ready()
 		check.True(t, w.IsDeadLetterTopic("dlq.orders"), "the group is not known")
-		f.err = broker.ErrUnavailable
-		f.groups = nil
-		<-time.After(interval)
-		synctest.Wait()
+		f.change(func() { f.err, f.groups = broker.ErrUnavailable, nil })
 		check.True(t, w.IsDeadLetterTopic("dlq.orders"), "the group was forgotten")
-		f.err = nil
-		<-time.After(interval)
-		synctest.Wait()
+		f.change(func() { f.err = nil })
 		check.True(t, !slices.ContainsFunc(w.Snapshot().Groups(), func(g Group) bool { return g.Name == "g" }), "the deleted group is still known")
 	})
 }

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/dlq-manager/dlq-manager/pkg/broker"
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
@@ -44,7 +46,11 @@ type Watcher struct {
 	topics  entity.TopicPatterns
 	log     *zap.Logger
 	current atomic.Pointer[Snapshot]
-	first   chan struct{} // closed after the first successful look
+
+	first    chan struct{} // closed after the first successful look
+	answered chan struct{} // closed after the first look that was successful or refused
+	ready    sync.Once
+	answer   sync.Once
 
 	// Only Run uses these.
 	settings   settings
@@ -55,7 +61,7 @@ type Watcher struct {
 // NewWatcher returns a Watcher of the groups whose dead-letter topic matches topics. It knows none until Run has asked
 // the cluster.
 func NewWatcher(cluster Cluster, topics entity.TopicPatterns, log *zap.Logger) *Watcher {
-	w := &Watcher{cluster: cluster, topics: topics, log: log, first: make(chan struct{})}
+	w := &Watcher{cluster: cluster, topics: topics, log: log, first: make(chan struct{}), answered: make(chan struct{})}
 	w.current.Store(&Snapshot{})
 	return w
 }
@@ -88,13 +94,22 @@ func (w *Watcher) Declaration(dlqTopic, original string) entity.Declaration {
 	return w.Snapshot().Declaration(dlqTopic, original)
 }
 
-// Ready is closed when the cluster has answered once.
+// Ready is closed when the cluster has answered every request of a look.
 func (w *Watcher) Ready() <-chan struct{} { return w.first }
+
+// Answered is closed when the cluster has answered once, also when it refused to: a missing permission stays.
+func (w *Watcher) Answered() <-chan struct{} { return w.answered }
 
 // Run follows the groups until ctx ends. While the cluster does not answer, the last snapshot stays.
 func (w *Watcher) Run(ctx context.Context) {
 	for out := new(outage.Log); ctx.Err() == nil; wait.Sleep(ctx, interval) {
 		err := w.look(ctx)
+		if err == nil {
+			w.ready.Do(func() { close(w.first) })
+		}
+		if err == nil || errors.Is(err, broker.ErrUnauthorized) {
+			w.answer.Do(func() { close(w.answered) })
+		}
 		out.Report(ctx, w.log, err, "share groups cannot be read; what is known of them stays", "share groups are read again")
 	}
 }
@@ -119,25 +134,41 @@ func (w *Watcher) look(ctx context.Context) error {
 				continue
 			}
 		}
-		offsets, err := w.offsetsOf(ctx, g)
-		failed = cmp.Or(err, failed)
-		group := Group{ShareGroup: g, Offsets: offsets}
-		group.Problems = w.settings.problems(&group)
 		s.named[g.DeadLetterTopic] = append(s.named[g.DeadLetterTopic], len(s.groups))
-		s.groups = append(s.groups, group)
+		s.groups = append(s.groups, Group{ShareGroup: g})
 	}
-	first := w.current.Swap(s) // of the answers that were complete enough to use
-	if !slices.EqualFunc(first.groups, s.groups, func(a, b Group) bool { return a.ShareGroup == b.ShareGroup }) {
+	failed = cmp.Or(w.readOffsets(ctx, s.groups), failed)
+	for i := range s.groups {
+		s.groups[i].Problems = w.settings.problems(&s.groups[i])
+	}
+	before := w.current.Swap(s)
+	if !slices.EqualFunc(before.groups, s.groups, func(a, b Group) bool { return a.ShareGroup == b.ShareGroup }) {
 		names := slices.Sorted(maps.Keys(s.named))
-		w.log.Info("share groups with dead-letter topics", zap.Int("groups", len(groups)), zap.Strings("topics", names[:min(len(names), 20)]))
+		w.log.Info("share groups with dead-letter topics", zap.Int("groups", len(s.groups)), zap.Strings("topics", names[:min(len(names), 20)]))
 	}
-	if failed == nil {
-		select {
-		case <-w.first:
-		default:
-			close(w.first)
-		}
+	return failed
+}
+
+// offsetsAtOnce limits the requests for the offsets of groups that run at the same time.
+const offsetsAtOnce = 8
+
+// readOffsets sets the offsets of the groups. A failure does not stop the other groups.
+func (w *Watcher) readOffsets(ctx context.Context, groups []Group) error {
+	var mu sync.Mutex
+	var failed error
+	var g errgroup.Group
+	g.SetLimit(offsetsAtOnce)
+	for i := range groups {
+		g.Go(func() error {
+			offsets, err := w.offsetsOf(ctx, groups[i].ShareGroup)
+			groups[i].Offsets = offsets
+			mu.Lock()
+			defer mu.Unlock()
+			failed = cmp.Or(failed, err)
+			return nil
+		})
 	}
+	_ = g.Wait()
 	return failed
 }
 
