@@ -13,7 +13,9 @@ require (
 	github.com/dlq-manager/dlq-manager/integration/registry v0.0.0
 	github.com/google/uuid v1.6.0
 	github.com/jmoiron/sqlx v1.4.0
+	github.com/twmb/avro v1.9.0
 	github.com/twmb/franz-go v1.22.2
+	github.com/twmb/franz-go/pkg/kadm v1.19.0
 )
 
 require (
