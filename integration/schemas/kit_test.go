@@ -44,9 +44,9 @@ type site struct {
 	api         string // URL of the api program; "" before start("api")
 }
 
-// newSite returns a site without running programs. Its configuration has the registry with the name main, and more,
-// which is YAML.
-func newSite(t *testing.T, more string) *site {
+// newSite returns a site without running programs. Its configuration has the given registries, then the registry with
+// the name main for all other topics, and more. registries and more are YAML.
+func newSite(t *testing.T, more string, registries ...string) *site {
 	t.Helper()
 	s := &site{
 		t: t, prefix: fmt.Sprintf("schemas%d-%d", os.Getpid(), sites.Add(1)),
@@ -56,6 +56,7 @@ func newSite(t *testing.T, more string) *site {
 	server := httptest.NewServer(s.registry)
 	t.Cleanup(server.Close)
 	s.registryURL = server.URL
+	registries = append(registries, fmt.Sprintf("{name: main, url: %q}", s.registryURL))
 	database := postgrestest.URL(t)
 	s.database = check.Must(sqlx.Connect("postgres", database))(t)
 	t.Cleanup(func() { _ = s.database.Close() })
@@ -63,7 +64,7 @@ func newSite(t *testing.T, more string) *site {
 	t.Cleanup(s.kafka.Close)
 	check.NoError(t, programs.Config{
 		Database: database, Broker: s.brokers[0], Group: s.prefix, Pattern: s.prefix + "-*.dlq.v1",
-		More: fmt.Sprintf("schemas: {registries: [{name: main, url: %q}]}\n", s.registryURL) + more,
+		More: fmt.Sprintf("schemas: {registries: [%s]}\n", strings.Join(registries, ", ")) + more,
 	}.Write(s.config))
 	return s
 }

@@ -1,6 +1,7 @@
 package schemas_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -226,7 +227,7 @@ func (c *strictConsumer) wantEach(topic string, n int) {
 // parcel checks a record and returns the id of its parcel.
 func (c *strictConsumer) parcel(r *kgo.Record) string {
 	c.t.Helper()
-	check.Require(c.t, len(r.Value) > 5 && string(r.Value[:5]) == string(framed(2, nil)), "value %x has not the new schema", r.Value)
+	check.Require(c.t, bytes.HasPrefix(r.Value, framed(2, nil)), "value %x does not have the new schema", r.Value)
 	var parcel struct {
 		ID      string   `avro:"id"`
 		Status  string   `avro:"status"`
