@@ -42,6 +42,7 @@ type site struct {
 	kafka       *kgo.Client
 	config      string
 	api         string // URL of the api program; "" before start("api")
+	token       string // with which requests are sent to the api; "" for none
 }
 
 // newSite returns a site without running programs. Its configuration has the given registries, then the registry with
@@ -134,6 +135,9 @@ func (s *site) call(method, path string, body any, want int, out any) {
 	req := check.Must(http.NewRequestWithContext(s.t.Context(), method, s.api+path, bytes.NewReader(text)))(s.t)
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
+	}
+	if s.token != "" {
+		req.Header.Set("Authorization", "Bearer "+s.token)
 	}
 	res, err := http.DefaultClient.Do(req)
 	check.NoError(s.t, err)
