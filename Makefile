@@ -107,6 +107,8 @@ OLDER_KAFKA_TESTS := TestStart|TestEndToEnd|TestFaultKilledAtNamedMoments|TestFa
 test-faults: needs assets ## Break servers, connections and programs, longer and more often than `make test` does.
 	@DLQ_MODEL_COUNT=10000 go test $(TEST_FLAGS) -count=1 -run '^TestModel$$' ./pkg/redrive
 	@$(LEFT_OUT); DLQ_TEST_LONG=1 $(STACK) -fast -- go test $(FAULT_FLAGS) $(SKIP) -count=1 -v -run '$(FAULT_TESTS)' ./...
+	@DLQ_TEST_LONG=1 $(STACK) -fast -- bash -euc \
+		"cd integration/schemas && go test $(FAULT_FLAGS) -count=1 -v -run '^(TestMassRepair$$|TestFault)' ."
 	@DLQ_STACK_KAFKA_VERSION=$(OLDER_KAFKA) $(STACK) -fast -- go test $(FAULT_FLAGS) -count=1 -v -run '^($(OLDER_KAFKA_TESTS))$$' \
 		./integration/stack ./integration ./pkg/redrive ./pkg/broker
 

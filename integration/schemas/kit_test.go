@@ -42,11 +42,12 @@ type site struct {
 	kafka       *kgo.Client
 	config      string
 	api         string // URL of the api program; "" before start("api")
+	token       string // with which requests are sent to the api; "" for none
 }
 
-// newSite returns a site without running programs. Its configuration has the registry with the name main, and more,
-// which is YAML.
-func newSite(t *testing.T, more string) *site {
+// newSite returns a site without running programs. Its configuration has the given registries, then the registry with
+// the name main for all other topics, and more. registries and more are YAML.
+func newSite(t *testing.T, more string, registries ...string) *site {
 	t.Helper()
 	s := &site{
 		t: t, prefix: fmt.Sprintf("schemas%d-%d", os.Getpid(), sites.Add(1)),
@@ -56,6 +57,7 @@ func newSite(t *testing.T, more string) *site {
 	server := httptest.NewServer(s.registry)
 	t.Cleanup(server.Close)
 	s.registryURL = server.URL
+	registries = append(registries, fmt.Sprintf("{name: main, url: %q}", s.registryURL))
 	database := postgrestest.URL(t)
 	s.database = check.Must(sqlx.Connect("postgres", database))(t)
 	t.Cleanup(func() { _ = s.database.Close() })
@@ -63,7 +65,7 @@ func newSite(t *testing.T, more string) *site {
 	t.Cleanup(s.kafka.Close)
 	check.NoError(t, programs.Config{
 		Database: database, Broker: s.brokers[0], Group: s.prefix, Pattern: s.prefix + "-*.dlq.v1",
-		More: fmt.Sprintf("schemas: {registries: [{name: main, url: %q}]}\n", s.registryURL) + more,
+		More: fmt.Sprintf("schemas: {registries: [%s]}\n", strings.Join(registries, ", ")) + more,
 	}.Write(s.config))
 	return s
 }
@@ -133,6 +135,9 @@ func (s *site) call(method, path string, body any, want int, out any) {
 	req := check.Must(http.NewRequestWithContext(s.t.Context(), method, s.api+path, bytes.NewReader(text)))(s.t)
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
+	}
+	if s.token != "" {
+		req.Header.Set("Authorization", "Bearer "+s.token)
 	}
 	res, err := http.DefaultClient.Do(req)
 	check.NoError(s.t, err)

@@ -17,6 +17,13 @@ import (
 // errUnknown: the registry answers that it does not have the schema or subject.
 var errUnknown = errors.New("the registry does not have it")
 
+// errAnswerSize: the answer has more than maxAnswer bytes. The schema may be that large, or the answer is wrong.
+var errAnswerSize = fmt.Errorf("the answer of the registry is larger than %d bytes", maxAnswer)
+
+// missing reports whether the registry is working, but has no schema or subject that can be used. It is asked again
+// after unknownAge.
+func missing(err error) bool { return errors.Is(err, errUnknown) || errors.Is(err, errAnswerSize) }
+
 // newClient returns a client of one registry that follows no redirects and reads at most maxAnswer bytes.
 func newClient(cfg RegistryConfig, timeout time.Duration) (*sr.Client, error) {
 	roots, err := cfg.roots()
@@ -82,20 +89,20 @@ type limitedBody struct {
 func (b *limitedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if b.left -= int64(n); b.left < 0 {
-		return 0, errSchemaSize
+		return 0, errAnswerSize
 	}
 	return n, err //nolint:wrapcheck // the error of the wrapped reader
 }
 
-// translate returns errUnknown if the registry answered that it does not have the schema or subject. Every other error
-// is returned without the text of the answer, because that text may contain anything.
+// translate returns errUnknown if the registry answered that it does not have the schema or subject, and errAnswerSize
+// if the answer was too large. Every other error is returned without the text of the answer, because that text may contain anything.
 func translate(err error) error {
 	var answer *sr.ResponseError
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, errSchemaSize):
-		return errSchemaSize
+	case errors.Is(err, errAnswerSize):
+		return errAnswerSize
 	case errors.As(err, &answer) && answer.StatusCode == http.StatusNotFound:
 		return errUnknown
 	case errors.As(err, &answer):

@@ -2,7 +2,6 @@ package schema
 
 import (
 	"context"
-	"errors"
 
 	"github.com/dlq-manager/dlq-manager/pkg/entity"
 )
@@ -19,7 +18,7 @@ func (d *Decoder) Compare(ctx context.Context, m *entity.Message, kind entity.Re
 	defer cancel()
 	own, err := p.schema(ctx)
 	switch {
-	case errors.Is(err, errUnknown):
+	case missing(err):
 		return c, true, &notFoundError{unavailable(err, &p)}
 	case err != nil:
 		return c, true, &unavailableError{unavailable(err, &p)}

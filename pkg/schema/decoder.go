@@ -176,7 +176,7 @@ func (r *reader) Decode(m *entity.Message, kind entity.RecordPart, limit int) en
 		c, err = p.schema(ctx)
 		return err
 	}); err != nil {
-		d.Omitted, d.Reason, d.Temporary = entity.SchemaUnavailable, unavailable(err, &p), !errors.Is(err, errUnknown)
+		d.Omitted, d.Reason, d.Temporary = entity.SchemaUnavailable, unavailable(err, &p), !missing(err)
 		return d
 	}
 	d.Format, d.Schema.ID, d.Schema.GUID = c.format, c.id, c.guid

@@ -43,7 +43,7 @@ func (d *Decoder) Encode(
 
 func (p *part) encode(ctx context.Context, m *entity.Message, text []byte, to entity.EncodeTarget) (entity.EncodedPart, error) {
 	own, err := p.schema(ctx)
-	if errors.Is(err, errUnknown) {
+	if missing(err) {
 		return entity.EncodedPart{}, &codec.Error{Path: "$", Reason: unavailable(err, p)}
 	}
 	if err != nil {
@@ -96,6 +96,8 @@ func (p *part) latest(ctx context.Context, m *entity.Message, own *compiled, ind
 	switch {
 	case errors.Is(err, errUnknown):
 		return nil, nil, &codec.Error{Path: "$", Reason: "registry " + p.registry.cfg.Name + " has no subject " + clip(subject)}
+	case missing(err):
+		return nil, nil, &codec.Error{Path: "$", Reason: fmt.Sprintf("subject %s of registry %s: %v", clip(subject), p.registry.cfg.Name, err)}
 	case err != nil:
 		return nil, nil, &unavailableError{fmt.Sprintf("subject %s of registry %s: %v", clip(subject), p.registry.cfg.Name, err)}
 	}

@@ -72,8 +72,8 @@ func (r *registry) has(topic string) bool {
 	return topic != "" && (r.topics == nil || r.topics.Match(topic))
 }
 
-// unknown is the cached answer that the registry does not have the schema, subject or version.
-type unknown struct{}
+// unknown is the cached error that the registry has no schema, subject or version that can be used.
+type unknown struct{ err error }
 
 // find returns the value that is cached under the key, or looks it up within the timeout. Callers with the same key
 // share one look-up, which continues when ctx ends. size returns the size in memory, and how long the value may be
@@ -81,8 +81,8 @@ type unknown struct{}
 func find[T any](ctx context.Context, r *registry, key string, look func(context.Context) (T, error), size func(T) (int, time.Duration)) (found T, err error) {
 	key = r.cfg.Name + "\n" + key
 	if v, ok := r.cache.get(key, r.now()); ok {
-		if _, missing := v.(unknown); missing {
-			return found, errUnknown
+		if none, ok := v.(unknown); ok {
+			return found, none.err
 		}
 		return v.(T), nil //nolint:forcetypeassert // all values of a key have the same type
 	}
@@ -97,8 +97,8 @@ func find[T any](ctx context.Context, r *registry, key string, look func(context
 		defer cancel()
 		v, err := look(ctx)
 		switch {
-		case errors.Is(err, errUnknown):
-			r.cache.put(cached{key: key, value: unknown{}, size: entrySize, expires: r.now().Add(unknownAge)})
+		case missing(err):
+			r.cache.put(cached{key: key, value: unknown{err}, size: entrySize, expires: r.now().Add(unknownAge)})
 			return nil, err
 		case err != nil:
 			return nil, err
@@ -143,7 +143,7 @@ func (r *registry) request(ctx context.Context, do func() error) error {
 		r.lookups.WithLabelValues(r.cfg.Name, "unknown").Inc()
 	default:
 		r.lookups.WithLabelValues(r.cfg.Name, "failed").Inc()
-		if !errors.Is(err, errSchemaSize) {
+		if !missing(err) {
 			r.mu.Lock()
 			r.downUntil, r.fault = r.now().Add(downAge), err
 			r.mu.Unlock()
@@ -202,30 +202,22 @@ func (r *registry) byGUID(ctx context.Context, guid string) (*compiled, error) {
 func (r *registry) schema(ctx context.Context, key string, look func(context.Context) (sr.SubjectSchema, error)) (*compiled, error) {
 	return find(ctx, r, key, func(ctx context.Context) (*compiled, error) {
 		found, err := look(ctx)
-		if err == nil {
-			return r.compile(ctx, found)
+		if err != nil {
+			return nil, err
 		}
-		return unlessTemporary(found, err)
+		return r.compile(ctx, found)
 	}, func(c *compiled) (int, time.Duration) { return c.weight(), 0 })
 }
 
 func (r *registry) compile(ctx context.Context, found sr.SubjectSchema) (*compiled, error) {
 	refs, err := r.references(ctx, found.Schema)
-	if err != nil {
-		return unlessTemporary(found, err)
+	switch {
+	case errors.Is(err, errSchemaSize) || errors.Is(err, errReferences): // it can never be used
+		return &compiled{source: source{format: formatOf(found.Type)}, id: found.ID, guid: found.GUID, fault: err}, nil
+	case err != nil:
+		return nil, err
 	}
 	return compile(found.ID, found.GUID, source{format: formatOf(found.Type), text: found.Schema.Schema, refs: refs}), nil
-}
-
-// unlessTemporary returns a schema that can never be used if the error is permanent, and otherwise the error.
-func unlessTemporary(found sr.SubjectSchema, err error) (*compiled, error) {
-	switch {
-	case !errors.Is(err, errSchemaSize) && !errors.Is(err, errReferences):
-		return nil, err
-	case found.Schema.Schema == "": // the format of the schema is not known either
-		return &compiled{source: source{format: entity.UnknownFormat}, id: found.ID, guid: found.GUID, fault: err}, nil
-	}
-	return &compiled{source: source{format: formatOf(found.Type)}, id: found.ID, guid: found.GUID, fault: err}, nil
 }
 
 // version returns one version of a subject, which never changes.

@@ -265,13 +265,23 @@ func TestRegistryThatFails(t *testing.T) {
 	}
 }
 
+// An answer that is too large does not count as a failure of the registry. It is asked for again after a minute, because
+// it may have been wrong.
 func TestAnswerThatIsTooLarge(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	f.fake.answers["/schemas/ids/9"] = object{"schema": strings.Repeat(" ", maxAnswer)}
 	d := f.decode(t, message(framed(9, 1)))
-	check.True(t, d.Omitted == entity.SchemaError && strings.Contains(d.Reason, "larger than"), "got %+v", d)
+	check.True(t, d.Omitted == entity.SchemaUnavailable && !d.Temporary && strings.Contains(d.Reason, "larger than"), "got %+v", d)
 	check.True(t, f.decode(t, message(framed(1, 2))).JSON != nil, "the registry counts as failed")
+	f.fake.mu.Lock()
+	f.fake.answers["/schemas/ids/9"] = object{"schema": oldAvro}
+	f.fake.mu.Unlock()
+	f.decode(t, message(framed(9, 2)))
+	check.Equal(t, f.fake.count(), 2, "requests for two ids")
+	now := time.Now()
+	f.registries[0].now = func() time.Time { return now.Add(unknownAge + time.Second) }
+	check.Equal(t, string(f.decode(t, message(framed(9, 2))).JSON), `{"status":"PAYED"}`, "JSON after a minute")
 }
 
 func TestReferencesThatNeverEnd(t *testing.T) {

@@ -1,0 +1,153 @@
+package schemas_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/avro"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/dlq-manager/dlq-manager/integration/registry"
+	"github.com/dlq-manager/dlq-manager/integration/registry/official"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
+)
+
+const eventSchema = `{"type": "record", "name": "Event", "fields": [{"name": "id", "type": "string"}]}`
+
+// failing is a registry that fails in one way. The original topic of its messages has its name.
+type failing struct {
+	name     string
+	begin    func(r *registry.Registry)
+	registry *registry.Registry
+	url      string
+	produced int
+}
+
+// While a registry fails, records are stored, listed and found by everything but their payload. When it answers again,
+// they are shown and found by their payload.
+func TestFaultSchemaRegistry(t *testing.T) {
+	var strayed atomic.Int64
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { strayed.Add(1) }))
+	t.Cleanup(elsewhere.Close)
+	all := []*failing{
+		{name: "down", begin: func(r *registry.Registry) { r.Down(true) }},
+		{name: "slow", begin: func(r *registry.Registry) { r.Delay(time.Hour) }},
+		{name: "garbage", begin: func(r *registry.Registry) { r.Garbage(true) }},
+		{name: "redirect", begin: func(r *registry.Registry) { r.RedirectTo(elsewhere.URL) }},
+		{name: "unauthorized", begin: func(r *registry.Registry) { r.Status(http.StatusUnauthorized) }},
+		{name: "oversized", begin: func(r *registry.Registry) { r.Huge(64 << 20) }},
+	}
+	var settings []string
+	for _, f := range all {
+		f.registry = registry.New(registry.Options{})
+		server := httptest.NewServer(f.registry)
+		t.Cleanup(server.Close)
+		f.url = server.URL
+		settings = append(settings, fmt.Sprintf("{name: %s, url: %q, topics: [%q]}", f.name, f.url, "*-"+f.name))
+	}
+	s := newSite(t, "", settings...)
+	s.topic("all.dlq.v1")
+	for _, f := range all {
+		there := *s
+		there.registryURL = f.url
+		there.register(f.name+"-value", official.Avro, eventSchema, nil)
+		f.registry.Reset()
+		f.begin(f.registry)
+	}
+	s.start("ingester")
+	s.start("api")
+	for range 2 {
+		for _, f := range all {
+			s.failOne(f, 20)
+		}
+		for _, f := range all {
+			s.wantUndecoded(f)
+		}
+	}
+	for _, f := range all {
+		check.True(t, f.registry.Count() > 0, "%s: the registry got no request", f.name)
+		f.registry.Heal()
+	}
+	check.Equal(t, strayed.Load(), 0, "requests to the address of a redirect")
+	for _, f := range all {
+		if f.name == "oversized" && pick(0, 1) == 0 {
+			continue // it is asked for again only after a minute
+		}
+		s.wantDecoded(f)
+	}
+}
+
+// failOne writes n dead letters whose original topic belongs to a registry.
+func (s *site) failOne(f *failing, n int) {
+	s.t.Helper()
+	var records []*kgo.Record
+	for range n {
+		records = append(records, s.event(1, s.prefix+"-"+f.name, fmt.Sprintf("%s-%d", f.name, f.produced)))
+		f.produced++
+	}
+	s.produce(records...)
+}
+
+// event returns a dead letter with the id of a schema.
+func (s *site) event(schema int, topic, id string) *kgo.Record {
+	s.t.Helper()
+	value := check.Must(check.Must(avro.Parse(eventSchema))(s.t).Encode(map[string]any{"id": id}))(s.t)
+	return &kgo.Record{
+		Topic: s.prefix + "-all.dlq.v1", Key: []byte("key-" + id), Value: framed(schema, value),
+		Headers: []kgo.RecordHeader{
+			{Key: "kafka_dlt-original-topic", Value: []byte(topic)},
+			{Key: "kafka_dlt-exception-fqcn", Value: []byte("com.acme.Timeout")},
+		},
+	}
+}
+
+// wantUndecoded wants all messages of a failing registry in the list, and the last of them by its key.
+func (s *site) wantUndecoded(f *failing) {
+	s.t.Helper()
+	topic := "/api/v1/messages?topic=" + s.prefix + "-" + f.name
+	s.await(f.name+": all messages are listed", func() bool { return len(s.pages(topic, "messages")) == f.produced })
+	for _, m := range s.pages(topic, "messages") {
+		check.Equal(s.t, m["payload_omitted"], any("schema_unavailable"), f.name+": payload_omitted")
+	}
+	key := fmt.Sprintf("&key=key-%s-%d", f.name, f.produced-1)
+	s.await(f.name+": the last message is found by its key", func() bool { return len(s.pages(topic+key, "messages")) == 1 })
+}
+
+func (s *site) wantDecoded(f *failing) {
+	s.t.Helper()
+	topic := "/api/v1/messages?topic=" + s.prefix + "-" + f.name
+	s.await(f.name+": all payloads are shown", func() bool {
+		ids := map[any]bool{}
+		for _, m := range s.pages(topic, "messages") {
+			if payload, ok := m["payload"].(map[string]any); ok {
+				ids[payload["id"]] = true
+			}
+		}
+		return len(ids) == f.produced
+	})
+	for i := range f.produced {
+		id := fmt.Sprintf("%s-%d", f.name, i)
+		s.await(id+" is found by its payload", func() bool {
+			return len(s.pages(topic+"&payload="+url.QueryEscape("$.id = "+id), "messages")) == 1
+		})
+	}
+}
+
+// await waits until ok is true. The limit only ends a test that hangs.
+func (s *site) await(what string, ok func() bool) {
+	s.t.Helper()
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	for hung := time.After(10 * time.Minute); !ok(); {
+		select {
+		case <-ticker.C:
+		case <-hung:
+			s.t.Fatalf("never came: %s", what)
+		}
+	}
+}

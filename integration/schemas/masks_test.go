@@ -1,0 +1,174 @@
+package schemas_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/avro"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/dlq-manager/dlq-manager/integration/registry/official"
+	"github.com/dlq-manager/dlq-manager/internal/test/check"
+	"github.com/dlq-manager/dlq-manager/pkg/rest/openapi"
+)
+
+// hidden is in masked fields only, and in payloads with masks that cannot be decoded.
+const hidden = "Xanadu"
+
+const (
+	cardAvro = `{"type": "record", "name": "Paid", "fields": [{"name": "note", "type": "string"},
+		{"name": "card", "type": {"type": "record", "name": "Card", "fields": [{"name": "holderName", "type": "string"}]}}]}`
+	cardProto = `syntax = "proto3"; message Paid { string note = 1; Card card = 2; } message Card { string holder_name = 1; }`
+)
+
+// A viewer sees no masked field of Avro and Protobuf in an answer of any route, also not in the difference of an edit
+// and in exports; payloads that cannot be decoded are hidden, with their bytes. The logs do not have the text either.
+func TestMaskedFieldsAreNowhere(t *testing.T) {
+	tokens := filepath.Join(t.TempDir(), "tokens.yaml")
+	admin, viewer := tokenOf("admin"), tokenOf("viewer")
+	var text strings.Builder
+	for name, roles := range map[string][]string{"admin": {"admin", "unmask"}, "viewer": {"viewer"}} {
+		fmt.Fprintf(&text, "- name: %s\n  sha256: %x\n  expires_at: %s\n  grants:\n", name, sha256.Sum256([]byte(tokenOf(name))),
+			time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
+		for _, role := range roles {
+			fmt.Fprintf(&text, "    - {role: %s, topics: [\"*\"]}\n", role)
+		}
+	}
+	check.NoError(t, os.WriteFile(tokens, []byte(text.String()), 0o600))
+	s := newSite(t, fmt.Sprintf("masking: {payload: [\"$.card.holderName\"]}\nauth: {mode: token, tokens_file: %q}\n", tokens))
+	paid, dead := s.topic("paid"), s.topic("paid.dlq.v1")
+	s.register(paid+"-value", official.Avro, cardAvro, nil)      // id 1
+	s.register(paid+"-proto", official.Protobuf, cardProto, nil) // id 2
+	inAvro := check.Must(check.Must(avro.Parse(cardAvro))(t).Encode(map[string]any{
+		"note": "first", "card": map[string]any{"holderName": hidden},
+	}))(t)
+	card := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), hidden)
+	inProto := protowire.AppendString(protowire.AppendTag([]byte{0}, 1, protowire.BytesType), "first")
+	inProto = protowire.AppendBytes(protowire.AppendTag(inProto, 2, protowire.BytesType), card)
+	values := [][]byte{
+		framed(1, inAvro), framed(2, inProto),
+		framed(1, []byte("\x7f"+hidden)), framed(999, inAvro), // do not fit their schema, and name none
+	}
+	for i, value := range values {
+		s.produce(&kgo.Record{Topic: dead, Key: fmt.Append(nil, "key-", i), Value: value, Headers: []kgo.RecordHeader{
+			{Key: "kafka_dlt-original-topic", Value: []byte(paid)}, {Key: "kafka_dlt-exception-fqcn", Value: []byte("com.acme.Timeout")},
+		}})
+	}
+	programs := []string{s.start("ingester").Log, s.start("api").Log}
+	s.token = admin
+	var found []map[string]any
+	check.Eventually(t, "all messages are found by their keys", func() bool {
+		found = s.pages("/api/v1/messages?unmask=true&topic="+paid, "messages")
+		return len(found) == len(values) && len(s.pages("/api/v1/messages?key=key-3", "messages")) == 1
+	})
+	check.Equal(t, len(s.pages("/api/v1/messages?unmask=true&topic="+paid+"&payload=%24.note+%3D+first", "messages")), 2, "decoded messages")
+	decoded := 0
+	for _, m := range found {
+		payload, ok := m["payload"].(map[string]any)
+		if !ok {
+			continue
+		}
+		decoded++
+		check.Equal(t, payload["card"], any(map[string]any{"holderName": hidden}), "unmasked card")
+		payload["note"], payload["card"] = "second", map[string]any{"holderName": "not " + hidden}
+		s.call(http.MethodPost, "/api/v1/dlq/messages/"+m["id"].(string)+"/retry",
+			map[string]any{"edit": map[string]any{"payload": payload}}, http.StatusOK, nil)
+	}
+	check.Equal(t, decoded, 2, "messages with a decoded payload")
+	for _, r := range s.consume(paid, 2) {
+		check.True(t, bytes.Contains(r.Value, []byte("not "+hidden)), "the sent record has %q", r.Value)
+	}
+
+	s.token = viewer
+	for _, m := range s.pages("/api/v1/messages?topic="+paid, "messages") {
+		id := m["id"].(string)
+		if payload, ok := m["payload"].(map[string]any); ok {
+			check.Equal(t, payload["card"], any(map[string]any{"holderName": "***"}), "masked card")
+		}
+		status, _ := s.get("/api/v1/dlq/messages/" + id + "/payload")
+		check.Equal(t, status, http.StatusForbidden, "status of the bytes for a viewer")
+		group, _ := m["group_id"].(string)
+		for _, path := range regexp.MustCompile(`(?m)^  (/\S+):$`).FindAllStringSubmatch(string(openapi.Document), -1) {
+			for _, of := range []string{id, group} {
+				for _, query := range []string{"", "?format=csv", "?topic=" + paid, "?q=" + hidden, "?part=key"} {
+					s.wantHidden(strings.NewReplacer("{id}", of, "{topic}", paid).Replace(path[1]) + query)
+				}
+			}
+		}
+		for _, page := range []string{"/messages", "/messages/" + id, "/messages/" + id + "/schema", "/groups/" + group, "/audit"} {
+			s.wantHidden(page)
+		}
+	}
+	s.wantHistoryOfEdits(found)
+	for _, format := range []string{"ndjson", "csv"} {
+		status, body := s.get("/api/v1/export?format=" + format + "&topic=" + paid)
+		check.True(t, status == http.StatusOK && bytes.Count(body, []byte("***")) >= 2 && !leaks(body), "export: %d %s", status, body)
+	}
+	check.Equal(t, len(s.pages("/api/v1/messages?q="+hidden, "messages")), 0, "messages found by the masked text")
+	status, _ := s.get("/api/v1/messages?payload=%24.card.holderName+%3D+" + hidden)
+	check.Equal(t, status, http.StatusForbidden, "status of a search by the masked field")
+	for _, path := range programs {
+		check.True(t, !leaks(check.Must(os.ReadFile(path))(t)), "the log %s has the masked text", filepath.Base(path))
+	}
+}
+
+// wantHistoryOfEdits wants the difference of both edits, without the masked field's values.
+func (s *site) wantHistoryOfEdits(found []map[string]any) {
+	s.t.Helper()
+	differences := 0
+	for _, m := range found {
+		_, body := s.get("/api/v1/dlq/messages/" + m["id"].(string) + "/history")
+		if bytes.Contains(body, []byte(`"second"`)) {
+			differences++
+		}
+		check.True(s.t, !leaks(body), "a history has the masked text: %s", body)
+	}
+	check.Equal(s.t, differences, 2, "histories with the difference of an edit")
+}
+
+// tokenOf returns a token that is always the same for a name.
+func tokenOf(name string) string {
+	secret := sha256.Sum256([]byte(name))
+	return "dlqm_" + base64.RawURLEncoding.EncodeToString(secret[:])
+}
+
+// get returns the status and the body of an answer.
+func (s *site) get(path string) (status int, body []byte) {
+	s.t.Helper()
+	req := check.Must(http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.api+path, nil))(s.t)
+	req.Header.Set("Authorization", "Bearer "+s.token)
+	res, err := http.DefaultClient.Do(req)
+	check.NoError(s.t, err)
+	defer res.Body.Close()
+	return res.StatusCode, check.Must(io.ReadAll(res.Body))(s.t)
+}
+
+func (s *site) wantHidden(path string) {
+	s.t.Helper()
+	status, body := s.get(path)
+	own := strings.Contains(path, hidden) && status != http.StatusOK // an error may repeat the request
+	check.True(s.t, own || !leaks(body), "GET %s shows the masked text: %s", path, body)
+}
+
+// leaks reports whether a text has the hidden text, also in base64 at any position.
+func leaks(text []byte) bool {
+	for i := range 3 {
+		encoded := base64.StdEncoding.EncodeToString(append(make([]byte, i), hidden...))
+		inner := strings.TrimRight(encoded, "=")
+		if bytes.Contains(text, []byte(inner[2*min(i, 1)+i/2:len(inner)-1])) {
+			return true
+		}
+	}
+	return bytes.Contains(bytes.ToLower(text), []byte(strings.ToLower(hidden)))
+}
