@@ -115,7 +115,9 @@ func (s *site) wantUndecoded(f *failing) {
 		check.Equal(s.t, m["payload_omitted"], any("schema_unavailable"), f.name+": payload_omitted")
 	}
 	key := fmt.Sprintf("&key=key-%s-%d", f.name, f.produced-1)
-	s.await(f.name+": the last message is found by its key", func() bool { return len(s.pages(topic+key, "messages")) == 1 })
+	s.await(f.name+": the last message is found by its key", func() bool {
+		return len(s.pages(topic+key, "messages")) == 1
+	})
 }
 
 func (s *site) wantDecoded(f *failing) {
@@ -143,7 +145,7 @@ func (s *site) await(what string, ok func() bool) {
 	s.t.Helper()
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
-	for hung := time.After(10 * time.Minute); !ok(); {
+	for hung := time.After(30 * time.Minute); !ok(); {
 		select {
 		case <-ticker.C:
 		case <-hung:
