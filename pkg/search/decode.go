@@ -31,6 +31,10 @@ const (
 // look-up that takes longer continues in the background, and its answer is known when the message is due again.
 const lookupTime = 500 * time.Millisecond
 
+// shortestLookup is the time limit when many batches in a row were cut off: a writer that invents schema ids must not
+// hold up the messages of other topics.
+const shortestLookup = 10 * time.Millisecond
+
 // parts are the value and the key of a record in the form in which they are indexed: decoded if they have a schema.
 type parts struct {
 	value []byte
@@ -68,8 +72,10 @@ func partsOf(m *entity.Message, reader entity.PartReader) (p parts, again *repos
 // none of them is forgotten when the process dies. It returns the messages whose documents are complete.
 func (w *Worker) index(ctx context.Context, messages []entity.Message) (complete []uuid.UUID, err error) {
 	var reader entity.PartReader
+	looking, allowed := ctx, w.lookup
 	if w.schemas != nil {
-		looking, cancel := context.WithTimeout(ctx, lookupTime)
+		var cancel context.CancelFunc
+		looking, cancel = context.WithTimeout(ctx, w.lookup)
 		defer cancel()
 		reader = w.schemas.Reader(looking)
 	}
@@ -82,6 +88,9 @@ func (w *Worker) index(ctx context.Context, messages []entity.Message) (complete
 		} else {
 			complete = append(complete, messages[i].ID)
 		}
+	}
+	if w.lookup = lookupTime; len(deferred) > 0 && looking.Err() != nil {
+		w.lookup = max(allowed/2, shortestLookup)
 	}
 	if len(deferred) > 0 {
 		if err := w.store.DeferDecoding(ctx, deferred); err != nil {

@@ -23,6 +23,58 @@ type fakeSchemas struct{ up atomic.Bool }
 func (f *fakeSchemas) Version() uint64                          { return 7 }
 func (f *fakeSchemas) Reader(context.Context) entity.PartReader { return f }
 
+// slowSchemas answers no look-up before its time limit, unless the registry is up.
+type slowSchemas struct {
+	fakeSchemas
+	ctx context.Context //nolint:containedctx // of the last reader
+}
+
+func (s *slowSchemas) Reader(ctx context.Context) entity.PartReader {
+	s.ctx = ctx
+	return s
+}
+
+func (s *slowSchemas) Decode(m *entity.Message, part entity.RecordPart, limit int) entity.Decoded {
+	if part == entity.ValuePart && !s.up.Load() {
+		<-s.ctx.Done()
+	}
+	return s.fakeSchemas.Decode(m, part, limit)
+}
+
+// TestInventedSchemasDoNotHoldUpTheIndex: batches whose look-ups are cut off wait less and less, and one whose schemas
+// are known ends that.
+func TestInventedSchemasDoNotHoldUpTheIndex(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		schemas := &slowSchemas{}
+		w := newWorker(t, newStore(), schemas)
+		index := func() time.Duration {
+			began := time.Now()
+			check.NoError(t, check.Err(w.index(t.Context(), []entity.Message{{ID: uuid.New(), Record: entity.Record{Value: []byte("encoded")}}})))
+			return time.Since(began)
+		}
+		check.Equal(t, index(), lookupTime, "wait of the first batch")
+		var total time.Duration
+		for range 20 {
+			total += index()
+		}
+		check.True(t, total < 2*lookupTime, "20 further batches waited %s", total)
+		schemas.up.Store(true)
+		check.Equal(t, index(), 0, "wait of a batch whose schemas are known")
+		schemas.up.Store(false)
+		check.Equal(t, index(), lookupTime, "wait of the next batch")
+	})
+}
+
+// newWorker returns a worker that masks the field secret.
+func newWorker(t *testing.T, store *fakeStore, schemas Schemas) *Worker {
+	t.Helper()
+	masks := check.Must(payload.NewMasks(payload.MaskConfig{Payload: []string{"$.secret"}}))(t)
+	return New(DefaultConfig(), store, func(m entity.Message) (class, message, stack string) { return "E", m.ErrorMessage, "" },
+		check.Must(fingerprint.New(fingerprint.DefaultConfig()))(t), masks,
+		func(*entity.Message) entity.MaskedFields { return entity.MaskedFields{} }, prometheus.NewRegistry(), zap.NewNop(), WithSchemas(schemas))
+}
+
 func (f *fakeSchemas) Complete(*entity.Message, entity.RecordPart, *entity.Decoded) {}
 
 func (f *fakeSchemas) Decode(_ *entity.Message, part entity.RecordPart, _ int) entity.Decoded {
@@ -42,10 +94,7 @@ func TestUndecodedIsIndexedWhenTheRegistryIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := entity.Message{ID: uuid.New(), ErrorMessage: "first", Record: entity.Record{Value: []byte("encoded")}}
 		store, schemas := newStore(m), &fakeSchemas{}
-		masks := check.Must(payload.NewMasks(payload.MaskConfig{Payload: []string{"$.secret"}}))(t)
-		w := New(DefaultConfig(), store, func(m entity.Message) (class, message, stack string) { return "E", m.ErrorMessage, "" },
-			check.Must(fingerprint.New(fingerprint.DefaultConfig()))(t), masks,
-			func(*entity.Message) entity.MaskedFields { return entity.MaskedFields{} }, prometheus.NewRegistry(), zap.NewNop(), WithSchemas(schemas))
+		w := newWorker(t, store, schemas)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); w.Run(ctx) }()
