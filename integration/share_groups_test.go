@@ -11,6 +11,7 @@ import (
 
 	"github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	client "github.com/dlq-manager/dlq-manager/clients/go"
 	"github.com/dlq-manager/dlq-manager/integration/programs"
@@ -272,7 +273,7 @@ func TestShareGroupsForgeries(t *testing.T) {
 	slices.Sort(got)
 	check.Equal(t, got, []string{
 		"completed 0 ", "completed 1 ",
-		`refused 0 share group "G" has no state for partition 1 of topic T: not confirmed by the cluster`,
+		`refused 0 share group "G" has no state for partition 1 of topic T, or dlq-manager may not describe that topic: not confirmed by the cluster`,
 		"refused 0 the dead letter has another key or value than the record that it names",
 		"refused 0 topic __consumer_offsets is internal",
 	}, "share records")
@@ -323,4 +324,56 @@ func TestFaultShareGroupsBrokerIsKilled(t *testing.T) {
 	var duplicates int
 	check.NoError(t, s.db.Get(&duplicates, `SELECT sum(duplicates) FROM dlq.share_records`))
 	check.Equal(t, duplicates, all-n+len(repeated), "repeats")
+}
+
+// TestFaultShareGroupsTopicMayNotBeRead: while the ingester may not read a topic, its messages say so, and the messages of
+// another topic are completed; with the permission, they are completed too.
+func TestFaultShareGroupsTopicMayNotBeRead(t *testing.T) {
+	t.Parallel()
+	own := ownStack(t, stack.Options{Kafka: true, KafkaSettings: map[string]string{
+		"authorizer.class.name":          "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+		"allow.everyone.if.no.acl.found": "true",
+	}})
+	s := newSharedOn(newSystemOn(t, own.Brokers(), postgrestest.Empty(t)), false, nil)
+	open := s.system.topic("open.events.v1")
+	s.kafka.create(open, 1)
+	consumer := s.kafka.startShareConsumer(s.group, s.topic, open)
+	s.fail(3, "reject")
+	s.kafka.produce(decided(open, 0, "open", "value", "reject"))
+	eventually(t, time.Minute, "the dead letters are written", func() bool { return s.kafka.ends([]string{s.dlq}) == 4 })
+	check.NoError(t, consumer.Stop())
+	s.kafka.describeOnly(s.topic)
+
+	s.startReady("ingester")
+	s.completed(1)
+	eventually(t, time.Minute, "the messages of the other topic are refused", func() bool {
+		return s.count(`EXISTS (SELECT FROM dlq.share_records s WHERE s.message_id = dlq_messages.id AND s.state = 'refused'
+			AND s.reason LIKE '%give the user of dlq-manager READ there')`) == 3
+	})
+	s.kafka.deleteRules(s.topic)
+	s.completed(4)
+}
+
+// describeOnly allows everyone to describe a topic, and nothing else.
+func (c *cluster) describeOnly(topic string) {
+	c.t.Helper()
+	rule := kmsg.NewCreateACLsRequestCreation()
+	rule.ResourceType, rule.ResourceName, rule.ResourcePatternType = kmsg.ACLResourceTypeTopic, topic, kmsg.ACLResourcePatternTypeLiteral
+	rule.Principal, rule.Host, rule.Operation, rule.PermissionType = "User:ANONYMOUS", "*", kmsg.ACLOperationDescribe, kmsg.ACLPermissionTypeAllow
+	req := kmsg.NewPtrCreateACLsRequest()
+	req.Creations = append(req.Creations, rule)
+	res, err := req.RequestWith(c.t.Context(), c.client)
+	check.Require(c.t, err == nil && res.Results[0].ErrorCode == 0, "create an ACL: %+v, %v", res, err)
+}
+
+// deleteRules deletes the ACLs of a topic.
+func (c *cluster) deleteRules(topic string) {
+	c.t.Helper()
+	filter := kmsg.NewDeleteACLsRequestFilter()
+	filter.ResourceType, filter.ResourceName, filter.ResourcePatternType = kmsg.ACLResourceTypeTopic, &topic, kmsg.ACLResourcePatternTypeLiteral
+	filter.Operation, filter.PermissionType = kmsg.ACLOperationAny, kmsg.ACLPermissionTypeAny
+	req := kmsg.NewPtrDeleteACLsRequest()
+	req.Filters = append(req.Filters, filter)
+	res, err := req.RequestWith(c.t.Context(), c.client)
+	check.Require(c.t, err == nil && len(res.Results[0].MatchingACLs) == 1, "delete the ACL: %+v, %v", res, err)
 }

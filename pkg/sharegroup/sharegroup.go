@@ -99,7 +99,8 @@ func (s *Snapshot) CheckPointer(dlqTopic, group string, at broker.TopicPartition
 		return fmt.Errorf("the state of share group %q cannot be read: %w", group, ErrNotKnown)
 	}
 	if _, known := g.Offsets[at]; !known {
-		return fmt.Errorf("share group %q has no state for partition %d of topic %s: %w", group, at.Partition, at.Topic, ErrNotKnown)
+		return fmt.Errorf("share group %q has no state for partition %d of topic %s, or dlq-manager may not describe that topic: %w",
+			group, at.Partition, at.Topic, ErrNotKnown)
 	}
 	return nil
 }
