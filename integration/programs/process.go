@@ -27,8 +27,8 @@ type Program struct {
 type Process struct {
 	*child.Process
 	Name string
-	URL  string // its address, without a slash at the end
-	Log  string // the file with its whole output
+	URL  string // address of the program, without a slash at the end
+	Log  string // file with the whole output of the program
 }
 
 // Start starts a program on a free port; Ready waits until it serves.

@@ -74,7 +74,7 @@ type Options struct {
 	Group    string
 	Topics   []string
 	Dir      string                  // the folder for the consumer's log
-	Decide   func(Delivery) Decision // nil means ByHeader; the consumer waits for its result
+	Decide   func(Delivery) Decision // nil means ByHeader; the consumer waits for the result of Decide
 	Settings map[string]string       // further settings of the Java consumer
 }
 

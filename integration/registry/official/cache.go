@@ -25,8 +25,8 @@ const installPatience = 10 * time.Minute
 type installation struct {
 	name    string
 	tool    string                                      // version of the runtime (Python or Node) that runs the packages
-	files   map[string][]byte                           // pinned versions
-	install func(ctx context.Context, dir string) error // downloads into dir, which has the files
+	files   map[string][]byte                           // files with the pinned versions, by name
+	install func(ctx context.Context, dir string) error // downloads into dir, which already has the files
 }
 
 // ensure returns the folder of the installation and makes it if it is missing. When several processes need it, one of
