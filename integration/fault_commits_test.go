@@ -54,7 +54,7 @@ func TestFaultCommitAnswersLost(t *testing.T) {
 			}
 			// After a lost answer to a claim, the retry-all ends, or the batch must wait until the claim has expired,
 			// so only one claim loses its answer. A statement that stores a result is repeated after a lost answer, so
-			// many of its answers may be lost, but not one after the other for too long.
+			// many of its answers may be lost, but not too many in a row.
 			if n == point || what == resultChange && luck.of(2) || what == otherChange && luck.of(5) {
 				return luck.loseCommit(what)
 			}

@@ -151,7 +151,7 @@ func (m *moments) storedNotCommitted() {
 	m.next()
 }
 
-// next starts an ingester that continues after the killed one.
+// next starts an ingester that continues the work of the killed ingester.
 func (m *moments) next() {
 	m.t.Helper()
 	p := m.startReady("ingester")

@@ -14,7 +14,7 @@ import (
 )
 
 // memoryLimit makes the runtime collect garbage before a limit is reached, as the manifests do. The pages of the
-// program's executable count towards the limit too, so the runtime gets only 80 % of it.
+// program's executable count towards the limit too, so the runtime gets only 80 % of the limit.
 func memoryLimit(limit int64) string { return fmt.Sprintf("GOMEMLIMIT=%d", limit*8/10) }
 
 // confine puts a new program into its own control group with this memory limit, if the machine allows control groups.

@@ -33,7 +33,7 @@ func newShared(t *testing.T, copies bool, environ ...string) *shared {
 	return newSharedOn(newSystem(t), copies, environ)
 }
 
-// newSharedOn returns a share group of a system. settings are those of the dead-letter topic.
+// newSharedOn returns a share group of a system. The parameter settings has the settings of the dead-letter topic.
 func newSharedOn(of *system, copies bool, environ []string, settings ...kafka.ConfigEntry) *shared {
 	of.t.Helper()
 	s := &shared{operators: newOperatorsOn(of, environ...)}

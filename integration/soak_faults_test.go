@@ -79,7 +79,7 @@ func (s *soak) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(s.random.Int64N(int64(most-least)))
 }
 
-// killed kills the process that runs in a place, and starts a new one after a random time.
+// killed kills the process that runs in a place, and starts a new process after a random time.
 func (s *soak) killed(at *place) bool {
 	old := at.process.Load()
 	old.kill()

@@ -169,7 +169,7 @@ func (d *running) follow(out *bufio.Scanner) {
 	close(d.done)
 }
 
-// output returns all lines so far, and a channel that is closed when more arrive.
+// output returns all lines so far, and a channel that is closed when more lines arrive.
 func (d *running) output() ([]string, <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -43,7 +43,7 @@ func Start(p Program) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer out.Close() // the child has its own descriptor
+	defer out.Close() // this process needs no descriptor of the log, because the child has its own
 	cmd := exec.Command(p.Path, "--config", p.Config)
 	cmd.Env = append(append(environ(), fmt.Sprintf("DLQ_SERVER_PORT=%d", port)), p.Env...)
 	cmd.Stdout, cmd.Stderr = out, out

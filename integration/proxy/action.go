@@ -35,5 +35,5 @@ func BlackHole() Action { return Action{answers: dropped} }
 // first byte of the answer.
 func CutAtAnswer(until []byte) Action { return Action{answers: lost, until: until} }
 
-// Delay holds the matched bytes, and all later ones of this connection, for d.
+// Delay holds the matched bytes, and all later bytes of this connection, for d.
 func Delay(d time.Duration) Action { return Action{hold: d} }

@@ -174,7 +174,7 @@ func (s *site) encode(python *official.PythonClient, all []*specimen) {
 	}
 }
 
-// deadLetter returns the specimen as a dead letter that is sent back in some way.
+// deadLetter returns the specimen as a dead letter. The parameter way says how the test sends this dead letter back.
 func (x *specimen) deadLetter(s *site, way string) *kgo.Record {
 	r := &kgo.Record{
 		Topic: s.prefix + "-all.dlq.v1", Key: x.keys.encoded.Value, Value: x.values.encoded.Value,

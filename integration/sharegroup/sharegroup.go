@@ -104,7 +104,7 @@ func Start(ctx context.Context, opts Options) (*Consumer, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer log.Close() // the child has its own descriptors of all files
+	defer log.Close() // this process needs no descriptor of the log, because the child has its own
 	in, answers, err := os.Pipe()
 	if err != nil {
 		return nil, err

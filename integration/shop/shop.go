@@ -24,8 +24,8 @@ type Config struct {
 	// cluster.
 	Prefix string
 
-	// Registry is the URL of a schema registry. With one, the shop also has shipments in Avro and invoices in Protobuf,
-	// which an old producer wrote before their schemas changed.
+	// Registry is the URL of a schema registry. With a registry, the shop also has shipments in Avro and invoices in
+	// Protobuf, which an old producer wrote before their schemas changed.
 	Registry string
 
 	// Seed determines the records: the same seed makes the same records.

@@ -29,8 +29,8 @@ type installation struct {
 	install func(ctx context.Context, dir string) error // downloads into dir, which already has the files
 }
 
-// ensure returns the folder of the installation and makes it if it is missing. When several processes need it, one of
-// them installs and the others wait.
+// ensure returns the folder of the installation and makes it if it is missing. When several processes need the
+// installation, one of them installs and the others wait.
 func (i installation) ensure(ctx context.Context) (string, error) {
 	cache, err := cacheFolder(os.Getenv)
 	if err != nil {
