@@ -92,8 +92,8 @@ type noImports struct{}
 
 func (noImports) Import(string) (*types.Package, error) { return nil, errors.New("not loaded") }
 
-// references counts the pairs of files of which the first uses something that the second declares, and names those that
-// lead to an earlier file. Imports are not loaded, so a use that goes through a value of another package is not
+// references counts the pairs of files of which the first uses something that the second declares, and names the pairs
+// that lead to an earlier file. Imports are not loaded, so a use that goes through a value of another package is not
 // counted.
 func references(t *testing.T, dir string, order []string) (all int, up []string) {
 	t.Helper()
@@ -106,7 +106,7 @@ func references(t *testing.T, dir string, order []string) (all int, up []string)
 	}
 	info := &types.Info{Uses: map[*ast.Ident]types.Object{}, Selections: map[*ast.SelectorExpr]*types.Selection{}}
 	config := types.Config{Importer: noImports{}, Error: func(error) {}}
-	pkg, _ := config.Check(dir, fset, files, info) // errors are those of imports
+	pkg, _ := config.Check(dir, fset, files, info) // the errors are about imports, which are not loaded
 	at := func(pos token.Pos) int { return slices.Index(order, filepath.Base(fset.Position(pos).Filename)) }
 	type pair struct{ from, to int }
 	seen := map[pair]string{}

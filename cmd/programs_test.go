@@ -159,7 +159,7 @@ func TestMigrate(t *testing.T) {
 	says := func(version uint) string { return fmt.Sprintf("schema version %d, newest %d", version, newest) }
 	for _, step := range []struct {
 		args, environment string
-		want              string // on stdout, or else in the error
+		want              string // text on stdout or, if the command is refused, in the error
 		refused           bool
 	}{
 		{"version", "production", says(0), false},
@@ -206,7 +206,7 @@ func TestArchiver(t *testing.T) {
 	}
 
 	// Some rows are old enough to be purged, but their partition, which holds a quarter of a year, also has younger
-	// ones.
+	// rows.
 	db.MustExec(`UPDATE dlq.dlq_messages_archive SET archived_at = now() - interval '366 days'
 		WHERE id IN (SELECT id FROM dlq.dlq_messages_archive LIMIT 12)`)
 	whole := file(t, settings(t, at, "{port: 0}")+"archive: {batch_size: 10, purge_whole_quarters: true}\n")
@@ -215,7 +215,7 @@ func TestArchiver(t *testing.T) {
 			t.Errorf("got exit code %d, stderr %q, want 0 and %s", got.code, got.stderr, c.want)
 		}
 	}
-	// Now their partition is more than a year old, and all other partitions have yet to be created.
+	// Now the partition of these rows is more than a year old, and all other partitions have yet to be created.
 	db.MustExec(`DO $$ DECLARE v_part TEXT; v_until TIMESTAMPTZ := date_trunc('quarter', now() - interval '460 days'); BEGIN
 		UPDATE dlq.dlq_messages_archive SET archived_at = v_until - interval '1 day';
 		FOR v_part IN SELECT name FROM dlq.archive_partitions ORDER BY until_at DESC LOOP
@@ -311,7 +311,7 @@ func TestSIGTERMWhileStarting(t *testing.T) {
 			_, port, _ := net.SplitHostPort(silent.Addr().String())
 			p := start(t, program, nil, "--config", file(t, "server: {host: 127.0.0.1, port: 0}\nkafka: {brokers: [\"127.0.0.1:1\"]}\n"+
 				"database: {host: 127.0.0.1, port: "+port+", name: n, user: u}\n"))
-			if conn, err := silent.Accept(); err == nil { // the program runs and waits
+			if conn, err := silent.Accept(); err == nil { // the program has connected, so it runs and waits
 				defer conn.Close()
 			}
 			p.wantCleanEnd()

@@ -168,7 +168,8 @@ func TestEveryAlertHasItsEntry(t *testing.T) {
 	}
 }
 
-// TestFencesAreFences: every code block begins at the start of a line, because Markdown shows others as plain text.
+// TestFencesAreFences: every code block begins at the start of a line, because Markdown shows other code blocks as
+// plain text.
 func TestFencesAreFences(t *testing.T) {
 	t.Parallel()
 	pages, err := filepath.Glob("*.md")

@@ -72,8 +72,8 @@ func (b *balancer) has(p *process) bool {
 	return slices.Contains(b.ready, p)
 }
 
-// connections returns how many programs got connections, and the smallest number that one of them
-// got.
+// connections returns how many programs got connections, and the smallest number of connections that one of these
+// programs got.
 func (b *balancer) connections() (programs, fewest int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -87,7 +87,7 @@ func (e *endToEnd) letter(n int) *kgo.Record {
 			{Key: "content-type", Value: []byte("application/json")},
 		},
 	}
-	if set := poisons(); n%100 == 99 && !(n/100%len(set) == len(set)-1 && n > 3000) { // the 10 MB value only once
+	if set := poisons(); n%100 == 99 && !(n/100%len(set) == len(set)-1 && n > 3000) { // 10 MB are sent only once
 		p := set[n/100%len(set)]
 		r.Key, r.Value, r.Timestamp = p.key, p.value, p.at
 		r.Headers = append(r.Headers, p.headers...)

@@ -21,9 +21,9 @@ func TestFaultProduceAnswersLost(t *testing.T) {
 	luck := newChance(l)
 
 	for range pick(1, 4) {
-		kafka.Decide(luck.cutting) // no record of an attempt that is in doubt now was appended
+		kafka.Decide(luck.cutting) // from now on, no record of an attempt in doubt is appended
 		l.retryUnderLosses(api, luck, partitions)
-		kafka.Decide(luck.losing(1)) // the record of each attempt that is in doubt now was appended
+		kafka.Decide(luck.losing(1)) // from now on, the record of each attempt in doubt is appended
 		l.retryUnderLosses(api, luck, partitions)
 		kafka.Decide(luck.losing(3))
 		l.retryUnderLosses(api, luck, 20)
@@ -94,7 +94,8 @@ func (c *chance) loseAnswer() proxy.Action {
 }
 
 // retryUnderLosses retries n messages individually, all at the same time. After a success, the record must be in its
-// topic. After an error it must not be, and the message must be in a state from which it can be retried.
+// topic. After an error, the record must not be in its topic, and the message must be in a state from which it can be
+// retried.
 func (l *letters) retryUnderLosses(api *process, luck *chance, n int) {
 	l.t.Helper()
 	answers := l.clicks(l.somePending(n), api)

@@ -17,7 +17,7 @@ const (
 	otherChange  = "other change"
 )
 
-// nameChange returns a name for a statement by which the API changes rows; "" for any other.
+// nameChange returns a name for a statement by which the API changes rows; "" for any other statement.
 func nameChange(text string) string {
 	switch {
 	case strings.Contains(text, "UPDATE dlq.dlq_messages") && strings.Contains(text, "'RESOLVED'"):
@@ -54,7 +54,7 @@ func TestFaultCommitAnswersLost(t *testing.T) {
 			}
 			// After a lost answer to a claim, the retry-all ends, or the batch must wait until the claim has expired,
 			// so only one claim loses its answer. A statement that stores a result is repeated after a lost answer, so
-			// many of its answers may be lost, but not one after the other for too long.
+			// many of its answers may be lost, but not too many in a row.
 			if n == point || what == resultChange && luck.of(2) || what == otherChange && luck.of(5) {
 				return luck.loseCommit(what)
 			}
@@ -87,7 +87,7 @@ func TestFaultCommitAnswersLost(t *testing.T) {
 }
 
 // clickUnderLosses retries n messages individually, all at the same time. After a success the record must be in its
-// topic; after an error the record may also be there.
+// topic; after an error the record may also be in its topic.
 func (l *letters) clickUnderLosses(api *process, luck *chance, n int) {
 	l.t.Helper()
 	answers := l.clicks(l.somePending(n), api)
@@ -105,8 +105,8 @@ func (l *letters) clickUnderLosses(api *process, luck *chance, n int) {
 	}
 }
 
-// loseCommit lets a statement commit and drops the answer, and then breaks the connection or leaves it open; or it
-// breaks the connection before it is known whether the statement was committed.
+// loseCommit lets a statement commit and drops the answer, and then breaks the connection or leaves the connection
+// open; or loseCommit breaks the connection before it is known whether the statement was committed.
 func (c *chance) loseCommit(what string) proxy.Action {
 	switch c.intN(8) {
 	case 0, 1:

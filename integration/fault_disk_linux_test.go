@@ -93,9 +93,9 @@ func (d *disk) free() {
 	check.NoError(d.t, os.Remove(d.ballast()))
 }
 
-// TestFaultDatabaseDiskFull: PostgreSQL's disk is full, first so that tables cannot grow, then so
-// that the write-ahead log cannot either, which stops the server. Kafka keeps records that cannot
-// be stored, no record is quarantined, and when there is space again, work continues.
+// TestFaultDatabaseDiskFull: PostgreSQL's disk is full, first so that tables cannot grow, then so that the write-ahead
+// log cannot grow either, which stops the server. Kafka keeps records that cannot be stored, no record is quarantined,
+// and when there is space again, work continues.
 func TestFaultDatabaseDiskFull(t *testing.T) {
 	t.Parallel()
 	small := newDisk(t, 128)

@@ -67,7 +67,7 @@ func TestFaultServerFull(t *testing.T) {
 	own := ownStack(t, stack.Options{Postgres: true, PostgresSettings: map[string]string{"max_connections": fmt.Sprint(allowed)}})
 	l := newLetters(newSystemOn(t, stacktest.Kafka(t), makeDatabase(t, own)))
 	l.db.SetMaxOpenConns(1)
-	few := "DLQ_DATABASE_MAX_OPEN_CONNS=8" // both pools fit into the server's limit
+	few := "DLQ_DATABASE_MAX_OPEN_CONNS=8" // so few that both pools fit into the server's limit
 	api, ingester := l.startReady("api", few), l.startReady("ingester", few)
 	l.produce(200, nil)
 	l.waitStored()
@@ -100,8 +100,8 @@ func TestFaultServerFull(t *testing.T) {
 	l.wantResolvedOnce()
 }
 
-// holdConnections takes n connections of a server, all except the test's own: it terminates connections of the programs
-// until it has n connections.
+// holdConnections takes n connections of a server, which are all connections except the test's own. To get n
+// connections, it terminates connections of the programs.
 func (l *letters) holdConnections(url string, n int) (release func()) {
 	l.t.Helper()
 	held := make([]*sqlx.DB, 0, n)
@@ -239,7 +239,7 @@ func (p *process) keptOpen() func(path string) asked {
 		if err != nil {
 			return asked{hung: true}
 		}
-		_, _ = io.Copy(io.Discard, res.Body) // required for keeping the connection
+		_, _ = io.Copy(io.Discard, res.Body) // the client keeps the connection only after reading the whole body
 		_ = res.Body.Close()
 		return asked{status: res.StatusCode, retryAfter: res.Header.Get("Retry-After")}
 	}

@@ -14,7 +14,8 @@ import (
 // storeChange is the statement that stores records and moves positions.
 const storeChange = "store"
 
-// nameMoment returns a name for a statement by which the ingester or the API changes the database; "" for any other.
+// nameMoment returns a name for a statement by which the ingester or the API changes the database; "" for any other
+// statement.
 func nameMoment(text string) string {
 	if strings.Contains(text, "INSERT INTO dlq.dlq_messages") && strings.Contains(text, "next_offset") {
 		return storeChange
@@ -150,7 +151,7 @@ func (m *moments) storedNotCommitted() {
 	m.next()
 }
 
-// next starts an ingester that continues after the killed one.
+// next starts an ingester that continues the work of the killed ingester.
 func (m *moments) next() {
 	m.t.Helper()
 	p := m.startReady("ingester")

@@ -10,9 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// TestFaultOutageKillsNothing: Kafka is down for a while, and retries continue: automatic retry and
-// three retry-alls. A broker outage must not use up attempts: no message is DEAD afterwards, and
-// each is published once.
+// TestFaultOutageKillsNothing: Kafka is down for a while, and retries continue: automatic retry and three retry-alls. A
+// broker outage must not use up attempts: no message is DEAD afterwards, and each message is published once.
 func TestFaultOutageKillsNothing(t *testing.T) {
 	t.Parallel()
 	own := ownStack(t, stack.Options{Kafka: true})

@@ -116,9 +116,8 @@ func TestFaultTargetGrows(t *testing.T) {
 	check.True(t, home == n, "%d records are in the partition that was added, want the %d that failed there", home, n)
 }
 
-// TestFaultRetentionWasFaster: Kafka removes records that no consumer has read yet, while the
-// ingester is stopped and while it is suspended. Each of them is counted and logged, and all others
-// are stored.
+// TestFaultRetentionWasFaster: Kafka removes records that no consumer has read yet, while the ingester is stopped and
+// while it is suspended. Each removed record is counted and logged, and all other records are stored.
 func TestFaultRetentionWasFaster(t *testing.T) {
 	t.Parallel()
 	l := newLetters(newSystem(t))
@@ -173,8 +172,7 @@ func (l *letters) lostWhileStanding(ingester *process, lost int) int {
 	return standing
 }
 
-// wantStoredBut: all records are stored once except the given number, none of which is in Kafka any
-// more.
+// wantStoredBut: all records are stored once, except the given number of lost records, which are no longer in Kafka.
 func (l *letters) wantStoredBut(lost int) {
 	l.t.Helper()
 	var rows []struct {
@@ -206,7 +204,7 @@ func (l *letters) wantStoredBut(lost int) {
 	}
 }
 
-// holds returns every record of a topic from which some were removed.
+// holds returns all remaining records of a topic from which some records were removed.
 func (c *cluster) holds(topic string) []*kgo.Record {
 	c.t.Helper()
 	left := map[int32]int64{}

@@ -33,7 +33,7 @@ type bomb struct {
 	named   int   // number of headers with a name and a value
 }
 
-// chunk is the text that values repeat. No size is a multiple of its length.
+// chunk is the text that values repeat. No size is a multiple of the length of this text.
 var chunk = bytes.Repeat([]byte("0123456789abcdef"), 4099)
 
 // writeValue writes a value of n bytes.

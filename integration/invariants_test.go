@@ -170,7 +170,7 @@ func (a *account) wantKept(rows []kept) {
 	a.complain("I2: records are stored twice", doubled)
 }
 
-// complain reports the number of problems, and some of them.
+// complain reports the number of problems, and shows some of them.
 func (a *account) complain(what string, which []string) {
 	a.t.Helper()
 	if len(which) > 0 {
@@ -351,7 +351,7 @@ func (a *account) countActions(action string) map[string]int {
 }
 
 // arrows lists the allowed transitions by action. It does not use the product's own table, so that the test notices a
-// mistake there.
+// mistake in that table.
 var arrows = map[string][]string{
 	"retry":   {"PENDING>RETRYING", "RETRYING>RETRYING"},
 	"attempt": {"RETRYING>RESOLVED", "RETRYING>PENDING", "RETRYING>DEAD"},
@@ -526,7 +526,7 @@ func (w *watch) look(ctx context.Context) {
 	}
 	if err := w.a.db.SelectContext(ctx, &stored, `SELECT t.name, p.partition, max(p.next_offset) AS next_offset FROM dlq.ingest_positions p
 		JOIN dlq.topic_incarnations i ON i.id = p.incarnation_id JOIN dlq.topics t ON t.id = i.topic_id GROUP BY 1, 2`); err != nil {
-		return // no check without a database
+		return // without an answer of the database, nothing can be checked
 	}
 	known := map[string]int64{}
 	for _, s := range stored {

@@ -134,7 +134,7 @@ func (c *cluster) readAll(topics ...string) []*kgo.Record {
 	return out
 }
 
-// ends returns the number of records in the topics; none was ever removed from them.
+// ends returns the number of records in the topics, from which no record was ever removed.
 func (c *cluster) ends(topics []string) (total int64) {
 	c.t.Helper()
 	meta, err := c.admin.Metadata(c.t.Context(), &kafka.MetadataRequest{Topics: topics})

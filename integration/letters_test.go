@@ -16,8 +16,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// letters is a system with one dead-letter topic whose records it tracks. Its random values come
-// from a seed that the test logs.
+// letters is a system with one dead-letter topic, and tracks the records of this topic. The random values come from a
+// seed that the test logs.
 type letters struct {
 	*system
 	source, target string
@@ -48,8 +48,8 @@ func ownStack(t *testing.T, opts stack.Options) *stack.Stack {
 	return own
 }
 
-// produce writes n more dead letters in the format of Spring's recoverer. After each chunk of 20 it
-// calls between with the number of the chunk, unless between is nil.
+// produce writes n more dead letters in the format of Spring's recoverer. After each chunk of 20 records, it calls the
+// function between with the number of the chunk, unless between is nil.
 func (l *letters) produce(n int, between func(chunk int)) {
 	l.t.Helper()
 	const size = 20

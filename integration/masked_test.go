@@ -21,9 +21,9 @@ import (
 // hiddenText occurs in masked headers only.
 const hiddenText = "Xanadu"
 
-// The text of a masked header appears in no answer, title, search result, export, page,
-// notification or log, wherever the product has copied it from that header. This includes messages
-// that were stored and searched before the mask existed.
+// The text of a masked header appears in no answer, title, search result, export, page, notification or log, not even
+// where the product shows a copy of this text. This includes messages that were stored and searched before the mask
+// existed.
 func TestMaskedHeaderIsNowhere(t *testing.T) {
 	t.Parallel()
 	n := newNotified(t)

@@ -14,12 +14,12 @@ import (
 )
 
 // memoryLimit makes the runtime collect garbage before a limit is reached, as the manifests do. The pages of the
-// program's executable count towards the limit too, so the runtime gets only 80 % of it.
+// program's executable count towards the limit too, so the runtime gets only 80 % of the limit.
 func memoryLimit(limit int64) string { return fmt.Sprintf("GOMEMLIMIT=%d", limit*8/10) }
 
-// confine puts a new program into its own control group with that memory limit, where the machine
-// allows it. within checks that the program has not been restarted; without a control group, it
-// also checks the program's peak memory.
+// confine puts a new program into its own control group with this memory limit, if the machine allows control groups.
+// The returned function checks that the program has not been restarted; without a control group, it also checks the
+// program's peak memory.
 func (p *process) confine(limit int64) (within func()) {
 	p.t.Helper()
 	err := p.join(limit)

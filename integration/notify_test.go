@@ -14,11 +14,11 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// TestNotificationsSurviveKilledProcesses: a new error group, a dead message and a finished redrive
-// are notified, although a receiver refuses at first and the API is killed between the event and
-// its delivery: before the API has read the events, while a receiver is answering, and while a
-// delivery waits to be repeated. Each event is delivered with one id, signed, and with the same
-// text each time. Heartbeats, which arrive all the time, cause no notification.
+// TestNotificationsSurviveKilledProcesses: receivers are notified of a new error group, a dead message and a finished
+// redrive, although a receiver refuses at first and the API is killed between the event and its delivery: before the
+// API has read the events, while a receiver is answering, and while a delivery waits to be repeated. Each event is
+// delivered with one id, signed, and with the same text each time. Heartbeats, which arrive all the time, cause no
+// notification.
 func TestNotificationsSurviveKilledProcesses(t *testing.T) {
 	t.Parallel()
 	n := newNotified(t)
@@ -201,7 +201,7 @@ func (n *notified) wantOneIDEach(events ...event) {
 	}
 }
 
-// wantSlack expects that Slack has accepted, a text that contains each of the parts.
+// wantSlack expects that Slack has accepted a text that contains each of the parts.
 func (n *notified) wantSlack(parts ...string) {
 	n.t.Helper()
 	for _, part := range parts {

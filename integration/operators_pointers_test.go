@@ -31,8 +31,9 @@ func (o *operators) pointer(to *kgo.Record) {
 	o.kafka.produce(r)
 }
 
-// A broker with KIP-1191 can write dead letters without a value, which only point to the failed record. The retry must
-// not publish a tombstone: it publishes the failed record, which it reads from its topic.
+// A broker with KIP-1191 can write dead letters without a value, which only point to the failed record. A retry of such
+// a dead letter must not publish a tombstone: it reads the failed record from the record's topic and publishes that
+// record.
 func TestOperators_APointerSendsTheRecordItPointsTo(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t, followPointers)

@@ -263,8 +263,7 @@ func TestOperators_WhatIsArchivedCanBeFoundAndRestored(t *testing.T) {
 	}
 }
 
-// Dead letters without a usable header or topic name wait until an operator adds a mapping, one rule for all of
-// them.
+// Dead letters without a usable header or topic name wait until an operator adds one rule of a mapping for all of them.
 func TestOperators_UnknownOriginsAreListedAndMapped(t *testing.T) {
 	t.Parallel()
 	o := newOperators(t)

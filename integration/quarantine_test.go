@@ -23,7 +23,7 @@ type quarantineList struct {
 }
 
 // TestQuarantine: an added constraint refuses some records. All other records arrive, of unrelated topics too; kills in
-// the middle neither lose nor duplicate any; and the refused records are stored once the constraint is gone.
+// the middle neither lose nor duplicate a record; and the refused records are stored once the constraint is gone.
 func TestQuarantine(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)

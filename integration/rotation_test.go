@@ -22,7 +22,7 @@ import (
 // older or newer than the server's password, or half written.
 func TestRotatedPassword(t *testing.T) {
 	t.Parallel()
-	const secret = "cormorant" // occurs in no message of PostgreSQL, which may be in the log
+	const secret = "cormorant" // messages of PostgreSQL, which may be in the log, do not contain this word
 	r := newRotation(t, "DLQ_DATABASE_USER=%s", "DLQ_DATABASE_PASSWORD_FILE=%s")
 	role := r.role(secret + "0")
 	r.begin(role, secret+"0\n")

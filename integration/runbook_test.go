@@ -134,8 +134,8 @@ func (n *night) group() (id string) {
 	return id
 }
 
-// stuck creates a message whose attempt cannot be settled: its claim has expired, and the topic
-// that it was sent to no longer exists.
+// stuck creates a message whose attempt cannot be settled: the claim has expired, and the target topic of the attempt
+// no longer exists.
 func (n *night) stuck() string {
 	n.t.Helper()
 	id := n.pending()

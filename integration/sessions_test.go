@@ -50,7 +50,7 @@ func (p *process) page(cookie string) bool {
 	return status == http.StatusOK
 }
 
-// A sign-out at one replica ends the session at the other one too, while the token stays valid.
+// A sign-out at one replica ends the session at the other replica too, while the token stays valid.
 func TestSignedOutAtOneReplicaIsSignedOutAtAll(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)

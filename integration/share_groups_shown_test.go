@@ -13,8 +13,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// TestShareGroupsAreShown: operators see which share groups there are, what would lose the dead letters of one, and how
-// many records wait: first while no ingester runs, then in the messages themselves.
+// TestShareGroupsAreShown: operators see the share groups, the problem that would lose the dead letters of a group, and
+// the number of dead letters that wait: first while no ingester runs, then in the messages.
 func TestShareGroupsAreShown(t *testing.T) {
 	t.Parallel()
 	s := newShared(t, false)

@@ -21,7 +21,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository/postgres/postgrestest"
 )
 
-// shared is a system with a share group, its topic and its dead-letter topic, which no pattern names.
+// shared is a system with a share group, its topic and its dead-letter topic. No configured pattern matches the name of
+// the dead-letter topic.
 type shared struct {
 	*operators
 	group, topic, dlq string
@@ -33,7 +34,7 @@ func newShared(t *testing.T, copies bool, environ ...string) *shared {
 	return newSharedOn(newSystem(t), copies, environ)
 }
 
-// newSharedOn returns a share group of a system. settings are those of the dead-letter topic.
+// newSharedOn returns a share group of a system. The parameter settings has the settings of the dead-letter topic.
 func newSharedOn(of *system, copies bool, environ []string, settings ...kafka.ConfigEntry) *shared {
 	of.t.Helper()
 	s := &shared{operators: newOperatorsOn(of, environ...)}
@@ -49,7 +50,7 @@ func newSharedOn(of *system, copies bool, environ []string, settings ...kafka.Co
 	return s
 }
 
-// fail produces n records whose consumer decides so.
+// fail produces n records with the given decisions: how the consumer acknowledges each delivery.
 func (s *shared) fail(n int, decisions string) {
 	s.t.Helper()
 	var records []*kgo.Record
@@ -109,9 +110,9 @@ func (s *shared) wantSources() {
 	}
 }
 
-// TestShareGroupsAreCompleted: what a share group rejects, and what runs out of deliveries, is listed with the record of
-// the source topic, although no pattern names the dead-letter topic. After retention has deleted the source, the records
-// are still there and can be sent.
+// TestShareGroupsAreCompleted: what a share group rejects, and what runs out of deliveries, is listed with the record
+// of the source topic, although no configured pattern matches the dead-letter topic. After retention has deleted the
+// records from the source topic, the messages still have these records and can be sent.
 func TestShareGroupsAreCompleted(t *testing.T) {
 	t.Parallel()
 	rejections, exhaustions := 100, 20
@@ -167,8 +168,8 @@ func (s *shared) refusesTheTopicAsATarget() {
 	}
 }
 
-// TestShareGroupsRecordIsGone: dead letters that arrive after the retention of the source topic say so, and nothing is
-// sent for them; the metric counts them.
+// TestShareGroupsRecordIsGone: when a dead letter arrives after retention has deleted its record, the message says so,
+// nothing is sent, and the metric counts the message.
 func TestShareGroupsRecordIsGone(t *testing.T) {
 	t.Parallel()
 	s := newShared(t, false)
@@ -189,8 +190,8 @@ func TestShareGroupsRecordIsGone(t *testing.T) {
 	wantStatus(t, res, err, http.StatusConflict)
 }
 
-// TestShareGroupsOutcome: a replay that the share group accepts is consumed; one that it rejects again returns to the
-// same lineage, and the message is dead at the limit.
+// TestShareGroupsOutcome: a replay that the share group accepts is consumed; a replay that the share group rejects
+// again returns to the same lineage, and the message is dead at the limit.
 func TestShareGroupsOutcome(t *testing.T) {
 	t.Parallel()
 	s := newShared(t, false, "DLQ_REDRIVE_OUTCOME_INTERVAL=1s")
@@ -236,8 +237,8 @@ func (s *shared) message(m client.Message) client.MessageDetail {
 	return *res.JSON200
 }
 
-// TestShareGroupsForgeries: a record that names a partition in which its group has no state, or an internal topic, is
-// not completed, and says why; a repeat with another value is a message of its own.
+// TestShareGroupsForgeries: a dead letter that names an internal topic, or a partition in which its share group has no
+// state, is not completed, and its message says why; a repeat with another value becomes a message of its own.
 func TestShareGroupsForgeries(t *testing.T) {
 	t.Parallel()
 	s := newShared(t, false)
@@ -294,7 +295,7 @@ func TestFaultShareGroupsBrokerIsKilled(t *testing.T) {
 	eventually(t, time.Minute, "some dead letters are written", func() bool { return s.kafka.ends([]string{s.dlq}) >= int64(n/10) })
 	check.NoError(t, own.KillKafka())
 	check.NoError(t, own.StartKafka(t.Context()))
-	kafka.DefaultTransport.(*kafka.Transport).CloseIdleConnections() // those to the killed broker
+	kafka.DefaultTransport.(*kafka.Transport).CloseIdleConnections() // closes the connections to the killed broker
 	written := func() (distinct, all int) {
 		seen := map[string]bool{}
 		for _, r := range s.kafka.readAll(s.dlq) {
@@ -309,7 +310,7 @@ func TestFaultShareGroupsBrokerIsKilled(t *testing.T) {
 	})
 	check.NoError(t, consumer.Stop())
 	_, all := written()
-	repeated := s.kafka.readAll(s.dlq)[:10] // at least these are written twice
+	repeated := s.kafka.readAll(s.dlq)[:10] // at least these dead letters are written twice
 	for i, r := range repeated {
 		headers := slices.Clone(r.Headers)
 		headers[len(headers)-1].Value = []byte("another text")

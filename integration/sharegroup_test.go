@@ -19,9 +19,8 @@ const (
 	exhausted = "Offset delivery count exceeded the threshold."
 )
 
-// TestShareGroupWritesDeadLetters: records that a share group rejects, or that run out of deliveries,
-// are written to its dead-letter topic with exactly six headers, and with key and value only if the
-// group copies them.
+// TestShareGroupWritesDeadLetters: records that a share group rejects, or that run out of deliveries, are written to
+// the group's dead-letter topic with exactly six headers, and with key and value only if the group copies them.
 func TestShareGroupWritesDeadLetters(t *testing.T) {
 	t.Parallel()
 	for _, copies := range []bool{false, true} {

@@ -79,7 +79,7 @@ func (s *soak) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(s.random.Int64N(int64(most-least)))
 }
 
-// killed kills the process that runs in a place, and starts a new one after a random time.
+// killed kills the process that runs in a place, and starts a new process after a random time.
 func (s *soak) killed(at *place) bool {
 	old := at.process.Load()
 	old.kill()
@@ -89,8 +89,8 @@ func (s *soak) killed(at *place) bool {
 	return gone
 }
 
-// perhapsKilled sometimes kills a program during another fault. It returns a function that starts a
-// new one, to be called when a start is possible again.
+// perhapsKilled sometimes kills a program during another fault. It returns a function that starts a new process of this
+// program, to be called when a start is possible again.
 func (s *soak) perhapsKilled() (revive func()) {
 	victims := []*place{s.ingesters[1], s.apis[1]}
 	at := victims[s.random.IntN(2)]
@@ -102,8 +102,7 @@ func (s *soak) perhapsKilled() (revive func()) {
 	return func() { s.launch(at) }
 }
 
-// archiverKilled makes messages old enough for the archive, and kills the archiver after it has
-// moved some.
+// archiverKilled makes messages old enough for the archive, and kills the archiver after it has moved some of them.
 func (s *soak) archiverKilled() bool {
 	eventually(s.t, time.Minute, "messages are due", func() bool { // repeated because an earlier fault may have ended the connection
 		_, err := s.db.Exec(`UPDATE dlq.dlq_messages SET updated_at = now() - interval '40 days' WHERE id IN (

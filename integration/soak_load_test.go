@@ -181,8 +181,8 @@ func (o *operator) something() {
 
 func (o *operator) one(of ...string) string { return of[o.random.IntN(len(of))] }
 
-// fine are the statuses that are allowed during faults. 500 is not among them, and neither is any
-// status for an invalid request.
+// fine are the statuses that are allowed during faults. Status 500 is not allowed, and neither is any status for an
+// invalid request.
 var fine = map[int]bool{0: true, 200: true, 202: true, 404: true, 409: true, 502: true, 503: true}
 
 func (o *operator) request(what, method, path, body string, header ...string) (int, []byte) {
@@ -203,7 +203,7 @@ type found struct {
 	Offset    int64  `json:"dlq_offset"`
 }
 
-// some returns random messages of a status from among the newest ones.
+// some returns random messages of a status from among the newest messages.
 func (o *operator) some(status string, n int) []found {
 	var got struct{ Messages []found }
 	code, body := o.request("list", http.MethodGet, "/api/v1/messages?omit=payload&limit=50&status="+status, "")

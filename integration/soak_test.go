@@ -19,8 +19,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// seedVariable sets the seed of a soak, to repeat a run that failed. The faults then occur in the
-// same order; what they hit depends on timing.
+// seedVariable sets the seed of a soak, to repeat a run that failed. The faults then occur in the same order; the work
+// that they interrupt depends on timing.
 const seedVariable = "DLQ_SOAK_SEED"
 
 // TestSoak runs everything at once and injects one fault after the other, for about a minute, or
@@ -63,10 +63,10 @@ type soak struct {
 	before    map[*place]burden
 
 	records    atomic.Int64 // produced dead letters
-	comebacks  atomic.Int64 // those of them that the consumers produced when they failed again
+	comebacks  atomic.Int64 // the records among them that consumers produced when they failed again
 	stopWork   context.CancelFunc
 	stopFeed   context.CancelFunc
-	work, feed sync.WaitGroup // operators and archivers; producers and consumers
+	work, feed sync.WaitGroup // work waits for operators and archivers, feed for producers and consumers
 }
 
 // place runs one process of a program at a time.
@@ -270,8 +270,7 @@ func (s *soak) endPrograms() {
 	}
 }
 
-// wantComebacks: a replay that failed again is a child of its message, unless that was deleted
-// meanwhile.
+// wantComebacks: a replay that failed again is a child of its message, unless the message was deleted meanwhile.
 func (s *soak) wantComebacks() {
 	s.t.Helper()
 	parents := map[string]string{}

@@ -176,8 +176,7 @@ func (p *process) try(method, path string, body []byte, header ...string) (statu
 	return res.StatusCode, answer
 }
 
-// call sends a request whose answer must have status want, and decodes the answer into out unless
-// that is nil.
+// call sends a request whose answer must have status want, and decodes the answer into out unless out is nil.
 func (p *process) call(method, path string, want int, out any) []byte {
 	p.t.Helper()
 	status, answer := p.try(method, path, nil)

@@ -34,7 +34,7 @@ func people(grants map[string][]grant) map[string]person {
 	return all
 }
 
-// tokensFile writes their tokens into a file, as an administrator would.
+// tokensFile writes the tokens of people into a file, as an administrator would.
 func tokensFile(t *testing.T, people map[string]person) string {
 	t.Helper()
 	var text strings.Builder

@@ -321,7 +321,7 @@ func TestFaultCollectorHangs(t *testing.T) {
 	}
 }
 
-// spansOf returns how many spans had that result.
+// spansOf returns the number of the program's spans with this result, according to the metric.
 func spansOf(p *process, result string) (n float64) {
 	p.t.Helper()
 	_, text := p.try(http.MethodGet, "/metrics", nil)

@@ -51,7 +51,7 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	<-migrated
 	s.wantSchema(after.schema)
 	l.produce(500, nil)
-	l.waitStored() // by the old ingester, on the new schema
+	l.waitStored() // the old ingester stores the records in the new schema
 
 	api, ingester := s.startAt(filepath.Join(after.dir, "api"), impatient()...), s.startAt(filepath.Join(after.dir, "ingester"))
 	api.waitReady()
@@ -93,7 +93,7 @@ func upgrade(t *testing.T) (before, after version) {
 	return version{released(t, tag), schemaOf(t, tag)}, now
 }
 
-// withMadeUpSteps builds the programs with two more migration steps, one of each kind, and returns
+// withMadeUpSteps builds the programs with two more migration steps, one in a transaction and one without, and returns
 // their folder.
 func withMadeUpSteps(t *testing.T) string {
 	t.Helper()

@@ -1,5 +1,5 @@
-// Package migrations embeds the SQL that makes and unmakes the database schema. It is in the folder of these files
-// because go:embed cannot read a parent folder; pkg/migrate runs them.
+// Package migrations embeds the SQL that makes and unmakes the database schema. The package is in the folder of the SQL
+// files because go:embed cannot read a parent folder; pkg/migrate runs the files.
 package migrations
 
 import "embed"

@@ -8,7 +8,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// logs is the part of Kafka that a backlog reads.
+// logs has the methods of broker.Cluster that a backlog needs.
 type logs interface {
 	Topics(ctx context.Context, names ...string) ([]broker.Topic, error)
 	StartOffsets(ctx context.Context, parts []broker.TopicPartition) (map[broker.TopicPartition]int64, error)
@@ -16,15 +16,15 @@ type logs interface {
 	ReadAt(ctx context.Context, tp broker.TopicPartition, offset int64) (broker.Record, error)
 }
 
-// unread is how many records of a dead-letter topic are not messages yet, and the timestamp of the oldest one; zero
-// when it is not known.
+// unread describes the records of a dead-letter topic that are not stored as messages yet: their number, and the
+// timestamp of the oldest one. The timestamp is zero when it is not known.
 type unread struct {
 	records int64
 	oldest  time.Time
 }
 
-// backlog finds the records of dead-letter topics that are not messages yet. It keeps their timestamps, so that each
-// is read once however often it is asked for. It is not safe for concurrent use.
+// backlog finds the records of dead-letter topics that are not messages yet. It keeps the timestamps of these records,
+// so that repeated calls of read do not read the same record again. A backlog is not safe for concurrent use.
 type backlog struct {
 	cluster logs
 	times   map[broker.TopicPartition]readTime
@@ -36,10 +36,11 @@ type readTime struct {
 	at     time.Time
 }
 
-// maxTimes is how many records one reading reads at most; the next one goes on.
+// maxTimes is the maximum number of records that one call of read fetches for their timestamps; the next call fetches
+// more.
 const maxTimes = 100
 
-// read returns what is not stored of each topic, without topics that a broker did not describe completely.
+// read returns the unread records of each topic. It leaves out topics that a broker did not describe completely.
 func (b *backlog) read(ctx context.Context, topics []string, positions []repository.IngestPosition) (map[string]unread, error) {
 	if len(topics) == 0 {
 		return nil, nil
@@ -62,7 +63,7 @@ func (b *backlog) read(ctx context.Context, topics []string, positions []reposit
 			}
 		}
 	}
-	ends, err := b.cluster.EndOffsets(ctx, parts) // partitions without an answer are missing from it
+	ends, err := b.cluster.EndOffsets(ctx, parts) // ends has no entry for a partition without an answer
 	if err != nil && len(ends) == 0 {
 		return nil, err
 	}

@@ -277,7 +277,7 @@ var (
 )
 
 // ingesterFault derives from the states of consumer groups whether any ingester runs. Every client may see the texts of
-// its errors.
+// the returned errors.
 func ingesterFault(states map[string]string, err error, group string) error {
 	if err != nil {
 		return errUnknownIngester

@@ -26,8 +26,8 @@ func (r *recorder) Produce(_ context.Context, _ broker.TopicPartition, records [
 	return broker.ProduceResult{Records: []broker.RecordResult{{}}}
 }
 
-// The ingester assigns a heartbeat record to the error group that notifications exclude. A message
-// without any error text is not in this group, so it is still reported.
+// The ingester assigns a heartbeat record to the error group that notifications exclude. A message without any error
+// text is not in this group, so notifications include this message.
 func TestHeartbeatsAreAGroupOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	decoder, err := (&parts{base: program.Base{Config: program.DefaultConfig()}}).decoder()

@@ -60,9 +60,8 @@ func TestMetrics_WhatIsWatchedExists(t *testing.T) {
 	}
 }
 
-// Prometheus chooses between two metric formats: one writes the bound of a bucket, and the quantile
-// of a summary, as 5, the other as 5.0. Rules therefore only use bounds that both formats spell
-// alike.
+// Prometheus chooses between two metric formats: one format writes the bound of a bucket, and the quantile of a
+// summary, as 5, and the other format as 5.0. Rules therefore only use bounds that both formats spell alike.
 func TestMetrics_BucketsAreNamedAlikeInBothFormats(t *testing.T) {
 	t.Parallel()
 	expressions, _ := watched(t)

@@ -29,7 +29,7 @@ type reading[T any] struct {
 	at      time.Time
 	value   T
 	known   bool
-	pending <-chan struct{} // closed when the query that timed out returns; nil without one
+	pending <-chan struct{} // closed when the query that timed out returns; nil without such a query
 }
 
 // current returns the value of ask, at most stateAge old. known is false while the store does not
@@ -52,7 +52,7 @@ func (r *reading[T]) current(ask func(context.Context) (T, error)) (value T, kno
 func (r *reading[T]) read(ask func(context.Context) (T, error)) (value T, err error) {
 	if r.pending != nil {
 		select {
-		case <-r.pending: // the answer of the query that timed out is too old
+		case <-r.pending: // the answer of the query that timed out would be too old
 			r.pending = nil
 		default:
 			return value, errNoAnswer
@@ -79,8 +79,8 @@ func (r *reading[T]) read(ask func(context.Context) (T, error)) (value T, err er
 	}
 }
 
-// report logs when queries start to fail and when they work again. It logs no other query, because scrapes never stop;
-// and it must log these two, because a missing metric looks like a metric without values.
+// report logs when queries start to fail and when they work again. It logs no other query, because scrapes never stop.
+// It logs these two events, because a missing metric looks like a metric without values.
 func (r *reading[T]) report(err error) {
 	if r.log == nil || r.silent == (err != nil) {
 		return

@@ -18,8 +18,8 @@ import (
 // shareGroups implements rest.ShareWatcher.
 type shareGroups struct{ watcher *sharegroup.Watcher }
 
-// ShareGroups also answers when a part of the cluster's answers is missing, for example of a group that may not be
-// described: that group then has no known topics.
+// ShareGroups also answers when a part of the cluster's answers is missing, for example because this program may not
+// describe a group. Such a group has no known topics.
 func (s shareGroups) ShareGroups() ([]entity.ShareGroup, bool) {
 	groups := wire.Each(s.watcher.Snapshot().Groups(), func(g sharegroup.Group) entity.ShareGroup {
 		return entity.ShareGroup{
@@ -57,7 +57,7 @@ type sharesCollector struct {
 	snapshot func() *sharegroup.Snapshot
 	backlog  *backlog
 	labels   *telemetry.TopicLabels
-	masked   bool // names of groups
+	masked   bool // the names of groups are masked
 	now      func() time.Time
 
 	waiting, left, retention, problems *prometheus.Desc
@@ -110,7 +110,7 @@ func (c *sharesCollector) Collect(ch chan<- prometheus.Metric) {
 	c.collectLeft(ch, s, counts, unread)
 }
 
-// deadLetterTopics returns the dead-letter topics of share groups, as many as there are labels.
+// deadLetterTopics returns the dead-letter topics of share groups, at most as many as metrics have topic labels.
 func deadLetterTopics(s *sharegroup.Snapshot) []string {
 	var names []string
 	for _, g := range s.Groups() {
@@ -158,8 +158,8 @@ func (c *sharesCollector) collectWaiting(ch chan<- prometheus.Metric, counts []r
 	}
 }
 
-// collectLeft also counts dead letters that are not messages yet. Their original topics are not known, so each topic of
-// the groups that write there may be theirs.
+// collectLeft also counts dead letters that are not messages yet. Their original topics are not known: each topic of
+// the share groups that write to a dead-letter topic may be the original topic.
 func (c *sharesCollector) collectLeft(ch chan<- prometheus.Metric, s *sharegroup.Snapshot, counts []repository.PointerCount, backlog map[string]unread) {
 	type deadline struct{ left, retention time.Duration }
 	first := map[string]deadline{}
@@ -174,7 +174,7 @@ func (c *sharesCollector) collectLeft(ch chan<- prometheus.Metric, s *sharegroup
 			first[label] = deadline{left, retention}
 		}
 	}
-	for _, n := range counts { // a refused record whose time is over is not waited for any more
+	for _, n := range counts { // a refused record counts only until its retention ends
 		wait(n.Topic, n.OldestDeath, n.State == entity.CompletionWaiting)
 	}
 	for _, g := range s.Groups() {

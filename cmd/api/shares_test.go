@@ -26,11 +26,11 @@ import (
 // shared is a cluster with share groups, and the database of their messages.
 type shared struct {
 	groups    []broker.ShareGroup
-	topics    map[string]map[string]string // with their settings
+	topics    map[string]map[string]string // the settings of each topic
 	offsets   map[broker.TopicPartition]broker.ShareOffset
 	starts    map[broker.TopicPartition]int64
 	ends      map[broker.TopicPartition]int64
-	times     map[int64]time.Time // of records, by offset
+	times     map[int64]time.Time // timestamps of records, by offset
 	reads     int
 	pointers  []repository.PointerCount
 	positions []repository.IngestPosition
@@ -118,8 +118,8 @@ func wantMetrics(t *testing.T, c *sharesCollector, want string, names ...string)
 	check.Equal(t, strings.Join(lines, ""), strings.TrimPrefix(want, "\n"), "metrics")
 }
 
-// The gauge counts what waits in the database and, while the ingester is stopped, in the dead-letter topic; the time that
-// is left counts from the oldest death of both.
+// The gauge counts the dead letters that wait in the database and, while the ingester is stopped, those in the
+// dead-letter topic. The time left is computed from the time of the oldest dead letter of both.
 func TestSharesCollector(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -164,15 +164,16 @@ dlq_pointers_source_seconds_left{topic="orders"} 600
 `, left)
 		<-time.After(stateAge)
 		s.pointers = s.pointers[:1]
-		wantMetrics(t, c, "", left) // what is refused and can no longer be saved
+		wantMetrics(t, c, "", left) // no time is left for a refused record after its retention
 		delete(s.ends, at("dlq.a", 1))
 		<-time.After(stateAge)
 		wantMetrics(t, c, `dlq_pointers_waiting{state="refused",topic="orders"} 3
-`, waiting) // a number that is not known is not shown
+`, waiting) // topic "dlq.a" has no series because its number of records is unknown
 	})
 }
 
-// Each problem of a group is a series; beyond the limit, and where names of groups are masked, they are one group.
+// Each problem of a share group is a series. Groups beyond the limit, and all groups when their names are masked, share
+// the series of the group "other".
 func TestSharesCollector_Problems(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

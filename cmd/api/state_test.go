@@ -65,7 +65,7 @@ func TestStateCollector_StoreThatHangs(t *testing.T) {
 	})
 }
 
-// A topic without a PENDING message exports no oldest time, rather than one of 1970.
+// A topic without a PENDING message exports no oldest time, rather than a time of 1970.
 func TestStateCollector_TellsTheOldestPending(t *testing.T) {
 	t.Parallel()
 	store := &hungTopics{release: make(chan struct{})}

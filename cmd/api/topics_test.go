@@ -10,7 +10,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/repository"
 )
 
-// inspected answers questions about single topics. A topic that is not in exists gets the answer "not known".
+// inspected answers questions about single topics. A topic that is missing in the map exists gets the answer "not
+// known".
 type inspected struct {
 	exists map[string]bool
 	asked  int

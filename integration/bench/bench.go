@@ -19,7 +19,7 @@ import (
 // part is one measurement. With -base, the programs of both commits run each part in turn.
 type part struct {
 	name  string
-	needs string // the part whose database this one uses
+	needs string // the part whose database this part uses
 	alone bool   // compares with another product; -base skips it
 	load  string
 	run   func(context.Context, *side) []figure
@@ -153,7 +153,7 @@ func (b *bench) buildSides(ctx context.Context) {
 // build builds the programs of a checkout as a release does, but without the console's libraries if
 // they have not been fetched.
 func (b *bench) build(ctx context.Context, name, root string) {
-	commit := "unknown" // in an unpacked archive
+	commit := "unknown" // the name in an unpacked archive, which has no commits
 	_ = attempt(func() { commit = output(ctx, root, "git", "describe", "--always", "--dirty", "--abbrev=12") })
 	b.say("building the programs of %s", commit)
 	folder := filepath.Join(b.folder, name) + string(filepath.Separator)

@@ -82,21 +82,20 @@ func (c *comparison) ingester(ctx context.Context, d *database) {
 	d.expectIngested(ctx, c.n, c.size)
 }
 
-// countConnect counts the rows of a topic: the sink stores each partition in order, so the last
-// offset of each gives its number of rows.
+// countConnect counts the rows of a topic: the sink stores each partition in order, so the last offset of a partition
+// gives the number of its rows.
 const countConnect = `SELECT coalesce(sum(n), 0) FROM generate_series(0, $2::int - 1) p, LATERAL (
 	SELECT max(__connect_offset) + 1 n FROM connect_letters WHERE __connect_topic = $1 AND __connect_partition = p) s`
 
 func (c *comparison) sink(ctx context.Context, d *database) {
 	p := c.startConnect(ctx, d)
-	defer p.Kill() // a JVM exits with another code than 0 on SIGTERM
+	defer p.Kill() // killed, because a JVM exits with another code than 0 on SIGTERM
 	c.theirs = append(c.theirs, c.watch(ctx, p, "connect", func() int { return int(d.number(ctx, countConnect, c.topic, partitions)) }))
 	expect("rows of Kafka Connect", d.number(ctx, `SELECT count(*) FROM connect_letters`), int64(c.n))
 	expect("bytes of its values", d.number(ctx, `SELECT sum(octet_length(value)) FROM connect_letters`), c.size)
 }
 
-// watch measures an ingest from the first query that finds rows to the first that finds all of
-// them.
+// watch measures an ingest from the first query that finds rows to the first query that finds all rows.
 func (c *comparison) watch(ctx context.Context, p program, name string, count func() int) section {
 	n := 0
 	until := func(least int) {

@@ -14,7 +14,7 @@ import (
 type usage struct {
 	by         map[string]time.Duration
 	busy, idle time.Duration
-	load       float64 // average of the last minute
+	load       float64 // load average of the last minute
 }
 
 // clockTick is the unit of /proc/PID/stat, equal on every Linux that Go supports.

@@ -24,7 +24,7 @@ type figure struct {
 	ComparedWith  string  `json:"compared_with,omitempty"` // another tool or method, with its value in ComparedValue
 	ComparedValue float64 `json:"compared_value,omitempty"`
 
-	Load   float64 `json:"load_average"` // of the machine, over one minute
+	Load   float64 `json:"load_average"` // load average of the machine, over one minute
 	Others float64 `json:"others"`       // share of the processors used by other programs, 0 to 1
 }
 
@@ -134,10 +134,9 @@ func median(values []float64) float64 {
 	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
 }
 
-// interval returns a confidence interval of the median of the distribution that the values come
-// from, and its coverage: the narrowest interval between two order statistics that covers at
-// least 95 % by the sign test. Fewer than six values cannot reach 95 %: then it returns their
-// range with its actual coverage.
+// interval returns a confidence interval of the median of the distribution that the values come from, and its coverage:
+// the narrowest interval between two order statistics that covers at least 95 % by the sign test. Fewer than six values
+// cannot reach 95 %: then interval returns the range of the values and the coverage of this range.
 func interval(values []float64) (low, high, coverage float64) {
 	if len(values) == 0 {
 		return 0, 0, 0

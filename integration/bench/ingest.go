@@ -107,8 +107,8 @@ func (d *database) copyFastest(ctx context.Context, n int) (best section) {
 	return best
 }
 
-// copyOut exports rows that the ingester stored to files, with new offsets and new time-ordered
-// ids, and returns one statement per file that reads it.
+// copyOut exports rows that the ingester stored to files, with new offsets and new time-ordered ids. It returns one
+// statement for each file, which reads the file.
 func (d *database) copyOut(ctx context.Context, n int) (statements []string) {
 	columns := strings.Join(d.list(ctx, `SELECT quote_ident(column_name) FROM information_schema.columns
 		WHERE table_schema = 'dlq' AND table_name = 'dlq_messages' AND is_generated = 'NEVER' ORDER BY ordinal_position`), ", ")

@@ -64,7 +64,7 @@ const (
 	recordsToConnect  = 200_000
 	recordsToArchive  = 100_000
 	recordsToComplete = 100_000
-	recordsToCopy     = 100_000 // per number of connections
+	recordsToCopy     = 100_000 // for each number of connections
 	recordsToDecode   = 100_000
 )
 
@@ -118,7 +118,7 @@ func setEnvironment() {
 	_ = os.Setenv("CGO_ENABLED", "0")
 }
 
-// run also prints the completed parts when a later one failed.
+// run also prints the completed parts when a later part failed.
 func run(ctx context.Context, b *bench) error {
 	failed := attempt(func() { b.start(ctx) })
 	if failed == nil {

@@ -20,7 +20,7 @@ import (
 
 const (
 	readyTimeout = time.Minute
-	stopTimeout  = 30 * time.Second // the programs promise 25 s
+	stopTimeout  = 30 * time.Second // the programs promise to stop within 25 s
 )
 
 // program is a running server program.

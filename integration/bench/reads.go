@@ -26,8 +26,8 @@ const (
 	maxAnswer = 1000 // limit of the p99 of a search, in ms
 )
 
-// ask sends requests one at a time over one connection, and returns p50 and p99. The list messages of the first answer
-// must have at least as many members as least says.
+// ask sends requests one at a time over one connection, and returns p50 and p99. In the first answer, the list
+// "messages" must have at least as many members as the parameter least says.
 func (s *side) ask(ctx context.Context, p program, name string, least int, paths ...string) []figure {
 	var times []time.Duration
 	work := timed(func() int {
@@ -237,7 +237,7 @@ func (s *side) mix(messages []string) func(n int) (path string, search bool) {
 // answers holds the results of reads at a steady rate.
 type answers struct {
 	section
-	times  [2][]time.Duration // of searches and of other reads; each counts from when the request was due
+	times  [2][]time.Duration // of searches and of other reads; each is measured from when the request was due
 	failed int                // bad answers, and requests that were not sent in time for lack of a connection
 	first  error
 }

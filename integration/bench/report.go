@@ -18,7 +18,7 @@ type report struct {
 	Machine string            `json:"machine"`
 	Commit  string            `json:"commit"`
 	Base    string            `json:"base,omitempty"`
-	Loads   map[string]string `json:"loads"` // by part
+	Loads   map[string]string `json:"loads"` // load of each part, by the part's name
 	Rows    []row             `json:"rows"`
 }
 
@@ -32,8 +32,8 @@ type row struct {
 type compared struct {
 	Base     float64    `json:"base"`     // median of the base's figures
 	Ratio    float64    `json:"ratio"`    // median of the ratios of all pairs
-	Interval [2]float64 `json:"interval"` // of the ratio
-	Coverage float64    `json:"coverage"` // of the interval, 0 to 1
+	Interval [2]float64 `json:"interval"` // confidence interval of the ratio
+	Coverage float64    `json:"coverage"` // coverage of the interval, 0 to 1
 	Pairs    int        `json:"pairs"`
 }
 

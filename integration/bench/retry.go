@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	oneByOneShare = 50 // one message is retried alone for every 50 of retry-all
+	oneByOneShare = 50 // one message is retried alone for every 50 messages of retry-all
 	bareBatch     = 500
 	bareWorkers   = 4   // the default number of workers of an API
 	producerTimes = 3   // times the records of retry-all, so that the tool's warm-up hardly counts

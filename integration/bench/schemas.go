@@ -20,7 +20,7 @@ import (
 
 const (
 	schemaPairs  = 3
-	minIngest    = 0.95 // of JSON: nothing is decoded on the way in
+	minIngest    = 0.95 // share of the rate of JSON: ingest decodes neither format
 	minIndexing  = 0.6
 	maxDecodedMS = 100 // a page of decoded messages
 )
@@ -78,7 +78,7 @@ func avro(id uint32, value []byte) []byte {
 type formats struct {
 	*side
 	n        int
-	registry string // address
+	registry string // URL of the schema registry
 	prefix   [2]string
 	size     [2]int64
 
@@ -98,7 +98,7 @@ func schemas(ctx context.Context, s *side) []figure {
 	f := &formats{side: s, n: s.opts.count(recordsToDecode), registry: server.URL}
 	f.produce(ctx, register(ctx, server.URL, "orders-value", orderSchema))
 	for i := range 2 * schemaPairs {
-		f.turn(ctx, (i+1)/2%2) // both come first equally often
+		f.turn(ctx, (i+1)/2%2) // both formats come first equally often
 	}
 	ingested, indexed := medians(f.ingest), medians(f.index)
 	figures := []figure{
@@ -144,7 +144,7 @@ func (f *formats) produce(ctx context.Context, id uint32) {
 			f.size[format] += int64(len(r.Value))
 			f.kafka.client.Produce(ctx, r, func(_ *kgo.Record, err error) {
 				if err != nil {
-					f.say("produce: %v", err) // the counts after ingest are then wrong
+					f.say("produce: %v", err) // goes on, because the counts after ingest reveal the missing record
 				}
 			})
 		}

@@ -71,12 +71,12 @@ func pointerTo(r *kgo.Record, dlq, group string) *kgo.Record {
 	}}
 }
 
-// complete writes dead letters at pointerRate until all of them have their record, and returns the longest time in
-// seconds that one waited.
+// complete writes the dead letters at pointerRate, waits until all of them have their record, and returns the longest
+// wait of a dead letter in seconds.
 func (s *side) complete(ctx context.Context, d *database, pointers []*kgo.Record) (oldest float64) {
 	const tick = 100 * time.Millisecond
 	const each = pointerRate / int(time.Second/tick)
-	var written []time.Time // of each tick
+	var written []time.Time // when the dead letters of each tick were written
 	var next time.Time
 	await(ctx, time.Hour, tick/10, "records of share groups", func() bool {
 		if now := time.Now(); len(written)*each < len(pointers) && !now.Before(next) {

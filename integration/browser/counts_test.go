@@ -11,8 +11,9 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// counted is a number on a page, and sql counts the same. While messages are being stored, a page may count only some
-// of them: then least counts the messages that the number must at least include. An empty least means all of them.
+// counted is a number on a page, with the query sql, which counts the same. While messages are being stored, the number
+// may include only some of them: then the query least counts the messages that the number must include. An empty least
+// means that the number must include all of them.
 type counted struct{ page, selector, sql, least string }
 
 const (
@@ -54,8 +55,8 @@ func everyCount(group string) []counted {
 	return append(list, counted{group, ".figures > :nth-child(6) .value", inGroup, ""})
 }
 
-// TestEveryCount: under load each count of each page lies between what plain SQL counts before and
-// after it was read, and at rest they are equal.
+// TestEveryCount: under load, each count of each page lies between the results of two SQL queries, one before and one
+// after the page was read. At rest the count and the results are equal.
 func TestEveryCount(t *testing.T) {
 	t.Parallel()
 	s := NewEmptySite(t)

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// editing: an operator corrects and sends one message by hand, and others by a patch with a
-// preview.
+// editing: an operator corrects and sends one message by hand, and corrects other messages by a patch with a preview.
 func editing(t *testing.T, site *Site) {
 	original, dead := site.Topics("edits")
 	var letters []Letter
@@ -94,9 +93,9 @@ func editing(t *testing.T, site *Site) {
 	}
 }
 
-// writing uses the editor: it checks the text while the user types, moves to the place of a mistake and to the member
-// that an error names, and formats the text without changing any number. Without scripts, the form has a plain field
-// for the text.
+// writing uses the editor. The editor checks the text while the user types, moves to the place of a mistake and to the
+// member that an error names, and formats the text without changing any number. Without scripts, the form has a plain
+// field for the text.
 func writing(b *Browser, id string) {
 	const numbers = `{"n":12345678901234567890,"currency":"DM","rate":1.0,"limit":1e400,"none":[]}`
 	b.Visit("/messages/" + id)

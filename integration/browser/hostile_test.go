@@ -9,8 +9,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// scripts are texts that an attacker would put into a record to execute code in the console. Each
-// sets window.__xss or shows a dialog if any of it runs.
+// scripts are texts that an attacker would put into a record to execute code in the console. Each sets window.__xss or
+// shows a dialog if any part of the text is executed.
 var scripts = []string{
 	`<script>window.__xss=1</script>`,
 	`"><img src=x onerror="window.__xss=1">`,
@@ -83,7 +83,7 @@ func hostile(t *testing.T, site *Site) {
 	}
 }
 
-// evil returns a letter with a script in every part, whose headers name topic unless that is "".
+// evil returns a letter with a script in every part. The headers name the topic, unless topic is "".
 func evil(script, topic string) Letter {
 	payload := fmt.Sprintf(`{%q: %q, "list": [%q, {"deep": %q}]}`, strings.ReplaceAll(script, "\u0000", ""), "x", script, script)
 	return Letter{
@@ -94,7 +94,7 @@ func evil(script, topic string) Letter {
 	}
 }
 
-// harmless checks that no script has run, and that the page has no element that came from one.
+// harmless checks that no script has run, and that the page has no element that the text of a script created.
 func harmless(b *Browser, where string) {
 	b.t.Helper()
 	b.Wait(where+" is loaded", `document.readyState === "complete"`)

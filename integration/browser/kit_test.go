@@ -66,7 +66,7 @@ func TestFaultsOfAPageAreSeen(t *testing.T) {
 			t.Parallel()
 			b := Open(t, base)
 			b.Visit(path)
-			b.Wait("it is noted", "true") // the browser reports all earlier events before it answers this
+			b.Wait("it is noted", "true") // the browser reports all earlier events before it answers this call
 			if got := b.faults.left(); len(got) != 1 || !strings.Contains(got[0], want) {
 				t.Errorf("faults %q, want one with %q", got, want)
 			}

@@ -76,8 +76,8 @@ func (s *Site) createTopics(names ...string) {
 	})
 }
 
-// Fail dead-letters records of a topic that Topics has created, and waits until searches find all
-// of them. It returns them, the latest first.
+// Fail dead-letters records of a topic that Topics has created, and waits until searches find all of them. It returns
+// their messages, the latest first.
 func (s *Site) Fail(name string, letters ...Letter) []Stored {
 	s.t.Helper()
 	original, dead := s.Prefix+name+".events.v1", s.Prefix+name+".dlq.v1"

@@ -212,7 +212,7 @@ func chooseColumns(b *Browser) {
 
 // selecting keeps the selection while the pages of the list are turned.
 func selecting(b *Browser, list string) {
-	measure[bool](b, `sessionStorage.clear(), true`) // what the steps before have selected
+	measure[bool](b, `sessionStorage.clear(), true`) // removes the selection that earlier steps made
 	b.Visit(list)
 	b.chooseFirst("1 of the 50 on this page is selected")
 	b.Click("Next page")
@@ -238,8 +238,8 @@ func selecting(b *Browser, list string) {
 	b.WaitGone("on other pages") // the bar of the selection is hidden too
 }
 
-// chooseFirst selects the first message and no other message of the page. It repeats this until the page shows the text
-// said, because a click before the scripts of the page run has no effect.
+// chooseFirst selects the first message and no other message of the page. It repeats this until the page shows the
+// parameter said, because a click before the scripts of the page run has no effect.
 func (b *Browser) chooseFirst(said string) {
 	b.t.Helper()
 	b.Wait("the first message to be selected", fmt.Sprintf(`(() => {

@@ -57,7 +57,7 @@ func redriving(t *testing.T, site *Site) {
 
 	other.Visit(one.Path())
 	other.In("#progress").WaitText("running")
-	one.In("#moves").Click("Pause") // needs no confirmation
+	one.In("#moves").Click("Pause") // Pause needs no confirmation
 	one.WaitText("The redrive was paused")
 	one.In("#progress").WaitText("paused")
 	other.In("#progress").WaitText("paused")
@@ -69,7 +69,7 @@ func redriving(t *testing.T, site *Site) {
 	other.WaitText("The redrive was resumed")
 	one.In("#progress").WaitText("running")
 
-	other.In("#moves").Click("Cancel") // opens the form, which stays open when the page updates itself
+	other.In("#moves").Click("Cancel") // Cancel opens a form, which stays open when the page updates itself
 	move(one, "Cancel")
 	one.WaitText("The redrive was cancelled")
 	other.In("#progress").WaitText("cancelled")

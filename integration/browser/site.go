@@ -212,8 +212,8 @@ func (s *Site) await(what string, ok func() bool) {
 	}
 }
 
-// Call sends a request to the API: body is sent as JSON unless it is nil, and a successful answer
-// is decoded into out unless that is nil. It returns the status, 0 without an answer.
+// Call sends a request to the API. It sends body as JSON, unless body is nil, and decodes a successful answer into out,
+// unless out is nil. It returns the status, 0 without an answer.
 func (s *Site) Call(method, path string, body, out any) (status int) {
 	s.t.Helper()
 	var sent bytes.Buffer

@@ -46,8 +46,8 @@ func (b *Browser) Click(what string) {
 	})
 }
 
-// Fill replaces the content of a field by typing text. In a list it chooses the option of that
-// name; for a date or time, text is in HTML's format.
+// Fill replaces the content of a field by typing text. In a list, Fill chooses the option whose name is the
+// parameter text. For a date or time, the parameter text must be in HTML's format.
 func (b *Browser) Fill(label, text string) {
 	b.t.Helper()
 	b.step("fill "+label, func(ctx context.Context) (problem string, err error) {
@@ -259,7 +259,7 @@ func ask[T any](ctx context.Context, function string, args ...string) (T, error)
 func quote(text string) string {
 	out, err := json.Marshal(text)
 	if err != nil {
-		panic(err) // text can always be encoded
+		panic(err) // cannot happen: text can always be encoded
 	}
 	return string(out)
 }

@@ -61,7 +61,7 @@ func newFragile(t *testing.T) *fragile {
 	return f
 }
 
-// fill puts messages into the database: 1,200 that wait, 3 that are dead.
+// fill puts messages into the database: 1,200 PENDING messages and 3 DEAD ones.
 func (f *fragile) fill(t *testing.T) {
 	t.Helper()
 	if _, err := f.sql.Exec(`INSERT INTO dlq.dlq_messages (original_topic, error_message, status)

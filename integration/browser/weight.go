@@ -34,8 +34,8 @@ type resource struct {
 	Size int
 }
 
-// weight returns the transfer size of the page's files: own for files of this project, others for those of libraries.
-// It includes files from the browser's cache.
+// weight returns the transfer size of the page's files: own is the size of this project's files, others is the size of
+// libraries. Both include files from the browser's cache.
 func (b *Browser) weight() (own, others int) {
 	b.t.Helper()
 	ctx, cancel := b.bounded()
@@ -47,7 +47,7 @@ func (b *Browser) weight() (own, others int) {
 	}
 	for _, file := range files {
 		if strings.Contains(file.Name, "codemirror") {
-			continue // has a limit of its own
+			continue // the editor has a limit of its own
 		}
 		size := &own
 		for _, library := range libraries {

@@ -101,8 +101,8 @@ const searchedPath = "$.status = SENT"
 
 // examples are the messages that the guide uses.
 type examples struct {
-	curable  example // the cause of its failure will end
-	hopeless example // its body stays unreadable
+	curable  example // an order that succeeds later, because the cause of its failure ends
+	hopeless example // a message whose body stays unreadable
 	outage   example // a payment that failed in the outage
 	mistyped example // an order whose amount is a text
 	shipment example // Avro with a status that was renamed

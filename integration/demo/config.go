@@ -80,7 +80,7 @@ schemas:
 func quote(value any) string {
 	out, err := json.Marshal(value)
 	if err != nil {
-		panic(err) // texts and lists of texts can always be encoded
+		panic(err) // cannot happen: texts and lists of texts can always be encoded
 	}
 	return string(out)
 }

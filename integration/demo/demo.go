@@ -45,8 +45,8 @@ type site struct {
 
 func newDemo(opts options, out io.Writer) *demo { return &demo{opts: opts, out: &lines{w: out}} }
 
-// run starts everything, prints what to try, and stops everything when ctx ends, when the time is
-// over, or when a part fails; then it returns that error.
+// run starts everything, prints what to try, and stops everything when ctx ends, when the time is over, or when a part
+// fails. It returns the error of the part that failed.
 func (d *demo) run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, d.stop(err != nil)) }()
 	if err := d.start(ctx); err != nil {
@@ -132,7 +132,7 @@ func (d *demo) startRegistry() (string, error) {
 		return "", fmt.Errorf("schema registry: %w", err)
 	}
 	d.registry = &http.Server{Handler: registry.New(registry.Options{}), ReadHeaderTimeout: requestPatience}
-	go func() { _ = d.registry.Serve(listener) }() // it serves until stop closes the registry
+	go func() { _ = d.registry.Serve(listener) }() // Serve returns when the method stop closes the registry
 	return "http://" + listener.Addr().String(), nil
 }
 

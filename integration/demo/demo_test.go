@@ -21,8 +21,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// The tests of this file run the demo as a user does, one after the other: each has its own
-// servers.
+// The tests of this file run the demo as a user does. Each test has its own servers, so the tests run one after the
+// other.
 
 func TestDemo(t *testing.T) {
 	d := launch(t)
@@ -169,7 +169,7 @@ func (d *running) follow(out *bufio.Scanner) {
 	close(d.done)
 }
 
-// output returns all lines so far, and a channel that is closed when more arrive.
+// output returns all lines so far, and a channel that is closed when more lines arrive.
 func (d *running) output() ([]string, <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -386,7 +386,7 @@ func buildAll(t *testing.T) string {
 			"demo": ".", "dlq-manager-api": "../../cmd/api", "dlq-manager-ingester": "../../cmd/ingester",
 		} {
 			cmd := exec.Command("go", "build", "-o", filepath.Join(programs.dir, name), ".")
-			cmd.Dir = folder // inside the module of the program
+			cmd.Dir = folder // the build must run inside the module of the program
 			if out, err := cmd.CombinedOutput(); err != nil {
 				programs.err = fmt.Errorf("build %s: %w: %s", name, err, out)
 			}

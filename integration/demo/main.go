@@ -2,9 +2,9 @@
 //
 //	demo [-bin DIR] [-port N] [-for DURATION]
 //
-// It starts PostgreSQL and Kafka with temporary data, migrates, starts the API and the ingester
-// from DIR, opens a sample shop whose consumers dead-letter some records, and prints what to try.
-// Ctrl-C or SIGTERM stops everything. No process that it starts outlives it.
+// It starts PostgreSQL and Kafka with temporary data, migrates, starts the API and the ingester from DIR, opens a
+// sample shop whose consumers dead-letter some records, and prints what to try. Ctrl-C or SIGTERM stops everything. No
+// process that the demo starts outlives the demo.
 package main
 
 import (

@@ -39,7 +39,7 @@ func startService(p program) (*service, error) {
 	cmd := exec.Command(p.path, p.args...)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.Env = append(environ(os.Environ()), p.env...)
-	// SIGKILL, because it is useless to drain when this process dies: the servers die with it.
+	// The signal is SIGKILL, because draining is useless when this process dies: the servers die with this process too.
 	process, err := child.Start(cmd, syscall.SIGKILL)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", p.name, err)

@@ -27,8 +27,8 @@ type Program struct {
 type Process struct {
 	*child.Process
 	Name string
-	URL  string // its address, without a slash at the end
-	Log  string // the file with its whole output
+	URL  string // address of the program, without a slash at the end
+	Log  string // file with the whole output of the program
 }
 
 // Start starts a program on a free port; Ready waits until it serves.
@@ -43,7 +43,7 @@ func Start(p Program) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer out.Close() // the child has its own descriptor
+	defer out.Close() // this process needs no descriptor of the log, because the child has its own
 	cmd := exec.Command(p.Path, "--config", p.Config)
 	cmd.Env = append(append(environ(), fmt.Sprintf("DLQ_SERVER_PORT=%d", port)), p.Env...)
 	cmd.Stdout, cmd.Stderr = out, out

@@ -30,10 +30,10 @@ func Cut() Action { return Action{cut: true, answers: dropped} }
 // stays open until one side closes it.
 func BlackHole() Action { return Action{answers: dropped} }
 
-// CutAtAnswer forwards the request and drops the upstream's answer. When the answer contains until,
-// the connection breaks: the upstream has executed the request, and the client does not know. An
-// empty until means the first byte of the answer.
+// CutAtAnswer forwards the request and drops the upstream's answer. When the answer contains the bytes in until, the
+// connection breaks: the upstream has executed the request, and the client does not know. An empty until means the
+// first byte of the answer.
 func CutAtAnswer(until []byte) Action { return Action{answers: lost, until: until} }
 
-// Delay holds the matched bytes, and all later ones of this connection, for d.
+// Delay holds the matched bytes, and all later bytes of this connection, for d.
 func Delay(d time.Duration) Action { return Action{hold: d} }

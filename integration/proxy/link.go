@@ -21,7 +21,7 @@ type link struct {
 	mu      sync.Mutex // guards the fields below
 	answers answers
 	until   []byte
-	answer  []byte // last bytes of the answer that is being lost, in which deliver searches for until
+	answer  []byte // last bytes of the answer that is being lost; deliver searches them for the bytes in until
 	over    bool   // the client has disconnected
 }
 
@@ -169,7 +169,8 @@ func (l *link) deliver(b []byte) bool {
 	if how == lost {
 		l.answer = append(l.answer, b...)
 		whole = len(l.until) == 0 || bytes.Contains(l.answer, l.until)
-		// These last bytes are enough to find until when it begins in one piece of the answer and ends in the next.
+		// The answer may contain the bytes in l.until across the border of two pieces. These last bytes are enough to
+		// find them.
 		l.answer = l.answer[max(0, len(l.answer)-len(l.until)):]
 	}
 	l.mu.Unlock()

@@ -179,7 +179,7 @@ func TestCut(t *testing.T) {
 	c.want("re: one")
 	c.send("two\nthree\n")
 	c.wantBroken()
-	server.wantLines(2) // the bytes before the cut arrived, those after it did not
+	server.wantLines(2) // the bytes before the cut arrived, and the bytes after the cut did not
 	if n.Load() != 1 {
 		t.Errorf("%d matches, want 1", n.Load())
 	}

@@ -10,7 +10,8 @@ import (
 // avroTypes holds the full names of the types that a schema may use.
 type avroTypes map[string]bool
 
-// checkAvro checks the structure of an Avro schema and that it knows every type that it uses.
+// checkAvro checks the structure of an Avro schema, and that the schema uses only types that it or its references
+// define.
 func checkAvro(text string, used map[string]string) error {
 	types := avroTypes{}
 	for _, name := range []string{"null", "boolean", "int", "long", "float", "double", "bytes", "string"} {
@@ -20,8 +21,8 @@ func checkAvro(text string, used map[string]string) error {
 		types[name] = true
 	}
 	// A schema may also use the types of the schemas that it references, which were checked when they were registered.
-	// Here the referenced schemas are in no order, and one may need a type of another that comes later. Therefore all
-	// referenced schemas are read as many times as there are schemas.
+	// Here the referenced schemas are in no order, and a schema may need a type of a schema that comes later. Therefore
+	// all referenced schemas are read as many times as there are schemas.
 	for range used {
 		for _, referenced := range used {
 			_ = types.checkText(referenced)

@@ -29,8 +29,8 @@ func (r *Registry) Status(code int) { r.fail(func(f *faults) { f.status = code }
 // Garbage makes the registry answer 200 with a text that is not JSON. False ends this failure.
 func (r *Registry) Garbage(on bool) { r.fail(func(f *faults) { f.garbage = on }) }
 
-// Huge makes the registry answer 200 with a body of n bytes, which is valid JSON from 14 bytes on. Its length is not
-// announced. Zero ends this failure.
+// Huge makes the registry answer 200 with a body of n bytes, which is valid JSON from 14 bytes on. The answer does not
+// announce the length of its body. Zero ends this failure.
 func (r *Registry) Huge(n int) { r.fail(func(f *faults) { f.huge = n }) }
 
 // RedirectTo makes the registry redirect every request to the same path below url. An empty url ends this failure.

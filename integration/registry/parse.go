@@ -63,7 +63,7 @@ func (p *schema) check(text string, used map[string]string, normalize bool) (ide
 func identityKey(kind, text string, references []reference) string {
 	key, err := json.Marshal([]any{kind, text, append([]reference{}, references...)})
 	if err != nil {
-		panic(err) // texts and numbers always marshal
+		panic(err) // cannot happen: texts and numbers can always be encoded
 	}
 	return string(key)
 }

@@ -8,17 +8,17 @@ type example struct {
 	references           []official.Reference
 	message              string // full name of the Protobuf message
 	value                string // for the official encoder: see official.EncodeRequest
-	node                 bool   // the encoder for Node has values of all its types
-	onlyNode             bool   // only the encoder for Node writes it, and dlq-manager cannot read it
+	node                 bool   // the encoder for Node supports all types of the value
+	onlyNode             bool   // only the encoder for Node writes this value, and dlq-manager cannot read it
 
 	// branches names the branch of union values that dlq-manager shows as {"branch": value}, by JSON pointers; the
-	// official decoder shows the value alone. The outer ones come first.
+	// official decoder shows the value alone. Outer unions come first.
 	branches []branch
 
 	edit     string // JSON object of changed members and their new values (for Protobuf, null removes a member), or a whole new value
 	evolved  string // "": the schema has one version
-	inLatest string // members that the edited value has in the evolved schema besides
-	reader   string // schema for the official decoder of edited values; "": the writer's
+	inLatest string // additional members of the edited value in the evolved schema
+	reader   string // schema for the official decoder of edited values; "": the schema of the writer
 	unknown  string // members that only the reader's schema has
 }
 

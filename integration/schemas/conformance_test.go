@@ -30,7 +30,8 @@ const (
 // nodePrefix is a framing of the test: the prefix, written by the client for Node.
 const nodePrefix = "node prefix"
 
-// specimen is an example in one framing, as a dead letter. Each way to send it back has a message of its own.
+// specimen is an example in one framing, as a dead letter. For each way to send the dead letter back, there is a
+// separate message.
 type specimen struct {
 	example
 	framing, topic string
@@ -43,11 +44,11 @@ type specimenPart struct {
 	part     string // official.Key or official.Value
 	question official.EncodeRequest
 	encoded  official.Encoded
-	decoded  any            // by the official decoder, in the form that docs/schemas.md describes
-	edited   map[string]any // what edits send, by way
+	decoded  any            // value that the official decoder shows, in the form that docs/schemas.md describes
+	edited   map[string]any // values that edits send, by the way of sending the message back
 }
 
-// message is the part of the API's answer that is compared, and the record that it was sent as.
+// message has the compared part of the API's answer, and the record with which the message was sent.
 type message struct {
 	ID             string          `json:"id"`
 	Offset         int64           `json:"dlq_offset"`
@@ -78,7 +79,8 @@ var formats = map[string]string{official.Avro: "avro", official.Protobuf: "proto
 // as its own bytes, and the official decoder reads an edited payload as it was edited. Numbers are compared by value,
 // and objects without the order of their members. The official decoder shows the value of a union without its branch.
 //
-// The client for Node writes Protobuf in a form that no other client reads. It is shown as an error and sent unchanged.
+// The client for Node writes Protobuf in a form that no other client reads. A value in this form is shown as an error
+// and sent unchanged.
 func TestRecordsOfOfficialClients(t *testing.T) {
 	s := newSite(t, "")
 	s.start("ingester")
@@ -119,7 +121,7 @@ func (s *site) specimens() (all []*specimen) {
 				x.messages[latest] = &message{}
 			}
 			if framing == nodePrefix && !e.onlyNode {
-				x.topic = s.topic(e.name + "-node") // its encoder registers the schema as another text
+				x.topic = s.topic(e.name + "-node") // the encoder for Node registers the schema with another text
 			}
 			x.keys, x.values = x.part(s, official.Key), x.part(s, official.Value)
 			all = append(all, x)
@@ -172,7 +174,7 @@ func (s *site) encode(python *official.PythonClient, all []*specimen) {
 	}
 }
 
-// deadLetter returns the specimen as a dead letter that is sent back in some way.
+// deadLetter returns the specimen as a dead letter. The parameter way says how the test sends this dead letter back.
 func (x *specimen) deadLetter(s *site, way string) *kgo.Record {
 	r := &kgo.Record{
 		Topic: s.prefix + "-all.dlq.v1", Key: x.keys.encoded.Value, Value: x.values.encoded.Value,
@@ -220,7 +222,8 @@ func (s *site) ingest(all []*specimen) {
 	}
 }
 
-// complete reports whether the schema was looked up completely: a registry gets only some requests a second.
+// complete reports whether the schema was looked up completely. This may take time, because a registry gets only some
+// requests a second.
 func (r *schemaRef) complete() bool { return r != nil && r.LatestVersion != 0 }
 
 // retry sends a message back.
@@ -264,7 +267,7 @@ func merge(value, changes any, nullRemoves bool) any {
 	return members
 }
 
-// readSent finds the record that each message was sent as.
+// readSent finds, for each message, the record with which it was sent.
 func (s *site) readSent(all []*specimen) {
 	s.t.Helper()
 	messages, count := map[string]*message{}, map[string]int{}

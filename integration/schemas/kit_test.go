@@ -34,7 +34,7 @@ var sites atomic.Int64
 // them.
 type site struct {
 	t           *testing.T
-	prefix      string // of topics; also the consumer group
+	prefix      string // prefix of the topics, and name of the consumer group
 	registry    *registry.Registry
 	registryURL string
 	database    *sqlx.DB
@@ -77,7 +77,8 @@ func (s *site) topic(name string) string {
 	return s.prefix + "-" + name
 }
 
-// start runs a program until it is ready. It is killed when the test ends, and its log is shown after a failure.
+// start runs a program until it is ready. The program is killed when the test ends, and its log is shown after a
+// failure.
 func (s *site) start(name string) *programs.Process {
 	s.t.Helper()
 	p := check.Must(programs.Start(programs.Program{

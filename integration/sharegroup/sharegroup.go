@@ -74,7 +74,7 @@ type Options struct {
 	Group    string
 	Topics   []string
 	Dir      string                  // the folder for the consumer's log
-	Decide   func(Delivery) Decision // nil means ByHeader; the consumer waits for its result
+	Decide   func(Delivery) Decision // nil means ByHeader; the consumer waits for the result of Decide
 	Settings map[string]string       // further settings of the Java consumer
 }
 
@@ -104,7 +104,7 @@ func Start(ctx context.Context, opts Options) (*Consumer, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer log.Close() // the child has its own descriptors of all files
+	defer log.Close() // this process needs no descriptor of the log, because the child has its own
 	in, answers, err := os.Pipe()
 	if err != nil {
 		return nil, err

@@ -13,9 +13,9 @@ import (
 
 const springWrapper = "org.springframework.kafka.listener.ListenerExecutionFailedException"
 
-// springHeaders returns the headers of Spring's DeadLetterPublishingRecoverer: those of the record, then the position,
-// added to earlier positions, then the exception, in place of an earlier exception. Numbers are binary, big-endian.
-// listener is the method that failed.
+// springHeaders returns the headers of Spring's DeadLetterPublishingRecoverer: first the headers of the record, then
+// the headers of the position, which are added to those of earlier positions, then the headers of the exception, which
+// replace those of an earlier exception. Numbers are binary, big-endian. listener is the method that failed.
 func springHeaders(group, listener string) func(*kgo.Record, *failure) []kgo.RecordHeader {
 	return func(rec *kgo.Record, f *failure) []kgo.RecordHeader {
 		thrown := &throwable{

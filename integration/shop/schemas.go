@@ -12,8 +12,8 @@ import (
 
 const registerPatience = 30 * time.Second
 
-// versions are the ids of a subject's two versions in the registry: producers write the old one, consumers know the new
-// one.
+// versions are the ids of a subject's two versions in the registry: producers write with the old version, and consumers
+// know the latest version.
 type versions struct{ old, latest uint32 }
 
 // register registers the schemas of shipments and invoices, both versions of each.
@@ -61,8 +61,8 @@ func (s *Shop) registerVersion(ctx context.Context, topic, format, schema string
 	return made.ID, nil
 }
 
-// framed puts the id of its schema in front of a value. In front of a Protobuf value, the index of its message follows
-// the id.
+// framed puts the id of the schema in front of a value. In front of a Protobuf value, the index of the value's message
+// follows the id.
 func framed(id uint32, value []byte, index ...byte) []byte {
 	return append(append(binary.BigEndian.AppendUint32([]byte{0}, id), index...), value...)
 }

@@ -152,7 +152,7 @@ func appHeaders(rng *rand.Rand, format string) []kgo.RecordHeader {
 
 func orderID(i int) string { return fmt.Sprintf("O-%d", 1001+i) }
 
-// encode cannot fail: the bodies contain only texts and numbers.
+// encode panics on an error, which cannot happen: the bodies contain only texts and numbers.
 func encode(body any) []byte {
 	out, err := json.Marshal(body)
 	if err != nil {

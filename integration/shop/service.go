@@ -123,8 +123,8 @@ func (s *Shop) serve(ctx context.Context, svc *service) error {
 	return nil
 }
 
-// finish processes fetched records, even if the shop closes meanwhile, and commits them. A dead
-// letter is in its topic before the offset of its record is committed.
+// finish processes fetched records, even if the shop closes meanwhile, and commits their offsets. A dead letter is in
+// its topic before the offset of its record is committed.
 func (s *service) finish(ctx context.Context, client *kgo.Client, records []*kgo.Record) error {
 	if len(records) == 0 {
 		return nil

@@ -48,7 +48,7 @@ func shipment(i int, rng *rand.Rand, at time.Time, ids versions) *kgo.Record {
 	}
 	value, err := oldShipments.Encode(&body)
 	if err != nil {
-		panic(err) // the body has the fields of the schema
+		panic(err) // cannot happen: the body has the fields of the schema
 	}
 	return &kgo.Record{Topic: ShipmentsTopic, Key: []byte(body.ID), Value: framed(ids.old, value)}
 }

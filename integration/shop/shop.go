@@ -1,8 +1,7 @@
-// Package shop is a sample web shop that produces work for dlq-manager: a producer writes orders,
-// payments and users to Kafka; three consumers process them, fail on some for everyday reasons, and
-// dead-letter those in the formats of Spring, SmallRye and Kafka Connect. A republished record is
-// consumed like any other: it is accepted if its cause is gone, and dead-lettered again if not. The
-// shop does not process its dead letters.
+// Package shop is a sample web shop that produces work for dlq-manager: a producer writes orders, payments and users to
+// Kafka; three consumers process them, fail on some records for everyday reasons, and dead-letter these records in the
+// formats of Spring, SmallRye and Kafka Connect. A republished record is consumed like any other: it is accepted if the
+// cause of its failure is gone, and otherwise dead-lettered again. The shop does not process its dead letters.
 package shop
 
 import (
@@ -25,8 +24,8 @@ type Config struct {
 	// cluster.
 	Prefix string
 
-	// Registry is the URL of a schema registry. With one, the shop also has shipments in Avro and invoices in Protobuf,
-	// which an old producer wrote before their schemas changed.
+	// Registry is the URL of a schema registry. With a registry, the shop also has shipments in Avro and invoices in
+	// Protobuf, which an old producer wrote before their schemas changed.
 	Registry string
 
 	// Seed determines the records: the same seed makes the same records.

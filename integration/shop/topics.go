@@ -20,7 +20,7 @@ const (
 	PaymentsDeadLetters = "payments.dlq.v1"
 	UsersDeadLetters    = "users.dlq.v1"
 
-	// Only a shop with a registry has these.
+	// Only a shop with a registry has these topics.
 	ShipmentsTopic       = "shipments.events.v1"
 	ShipmentsDeadLetters = "shipments.dlq.v1"
 	InvoicesTopic        = "invoices.events.v1"
@@ -50,8 +50,8 @@ func (s *Shop) Topics() []string {
 
 const createPatience = 30 * time.Second
 
-// CreateTopics creates the missing topics. Run does that too; call it before, if other programs
-// must find the topics before the shop opens.
+// CreateTopics creates the missing topics. Run also creates them; call CreateTopics first if other programs must find
+// the topics before the shop opens.
 func (s *Shop) CreateTopics(ctx context.Context) error {
 	client, err := s.client()
 	if err != nil {

@@ -18,7 +18,7 @@ const installPatience = 10 * time.Minute
 type artefact struct {
 	name    string
 	files   map[string][]byte                           // input of the package manager
-	install func(ctx context.Context, dir string) error // downloads into dir, which has the files
+	install func(ctx context.Context, dir string) error // downloads into dir, which already has the files
 }
 
 // ensure returns the folder of the artefact, after installing it if it is missing. It is safe for

@@ -23,7 +23,7 @@ type dataFolder struct {
 	lock *fileLock
 }
 
-// newDataFolder creates a data folder below dir and removes those that killed starters left.
+// newDataFolder creates a data folder below dir and removes the folders that killed starters left.
 func newDataFolder(dir string) (*dataFolder, error) {
 	home, err := dataHome(dir)
 	if err != nil {
@@ -38,8 +38,9 @@ func newDataFolder(dir string) (*dataFolder, error) {
 	return makeRun(home)
 }
 
-// lockGate lets only one process at a time create, remove and sweep below home: otherwise a process could take a folder
-// for abandoned that is just being created or removed, and whose lock is therefore not held.
+// lockGate lets only one process at a time create, remove and sweep folders below home. The lock of a folder is not
+// held while the folder is being created or removed, so without lockGate another process could take the folder for
+// abandoned.
 func lockGate(home string) (*fileLock, error) { return lockFile(filepath.Join(home, "lock")) }
 
 // dataHome returns the folder that contains this user's data folders.

@@ -52,7 +52,7 @@ var kafkaDefaults = settings{
 type kafkaAddresses struct {
 	broker     string
 	controller string
-	behind     string // the listener for the proxy; "" without one
+	behind     string // the listener for the proxy; "" without a proxy
 }
 
 // kafkaNode is a broker that is its own controller.
@@ -114,7 +114,7 @@ func (n kafkaNode) format(ctx context.Context, at kafkaAddresses) error {
 	if err := os.RemoveAll(n.home); err != nil {
 		return err
 	}
-	// The JVM unpacks its native codecs into the temporary folder.
+	// The folder must exist, because the JVM unpacks its native codecs into it.
 	if err := os.MkdirAll(filepath.Join(n.home, "tmp"), 0o700); err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (n kafkaNode) program(heapMB int, class string, args ...string) *exec.Cmd {
 		"-cp", filepath.Join(n.jars, "*"), // the JVM expands the asterisk
 	}
 	if n.opts.Fast {
-		// The first compiler only: half the start-up time for a lower peak speed.
+		// The JVM uses only its first compiler: this halves the start-up time, and lowers the peak speed.
 		options = append([]string{"-XX:TieredStopAtLevel=1"}, options...)
 	}
 	cmd := exec.Command(n.java, append(append(options, class), args...)...)

@@ -11,7 +11,7 @@ import (
 // broker create its offsets topic, and a restarted broker answers it only after reading that topic. Without this
 // request, the first consumer group would have to wait for that topic, and kafka-go waits in steps of five seconds.
 func pingKafka(ctx context.Context, broker string) error {
-	// A transport remembers an unreachable broker, so each ping uses a new one.
+	// A transport remembers an unreachable broker, so each ping uses a new transport.
 	transport := &kafka.Transport{}
 	defer transport.CloseIdleConnections()
 	client := &kafka.Client{Addr: kafka.TCP(broker), Transport: transport}

@@ -19,8 +19,8 @@ const (
 
 var errNoFreePort = errors.New("no free port found")
 
-// freePorts returns n different ports that are free at the moment. Another process may take one
-// before the caller does.
+// freePorts returns n different ports that are free at the moment. Another process may take a port before the caller
+// does.
 func freePorts(n int) ([]int, error) {
 	held := make([]net.Listener, 0, n)
 	defer func() {

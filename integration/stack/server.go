@@ -134,7 +134,7 @@ func (s *server) pause() error {
 }
 
 // startOnFreePorts builds and starts a server. If another process has taken one of the ports before the server could
-// use it, it tries again with other ports.
+// use it, startOnFreePorts tries again with other ports.
 func startOnFreePorts(ctx context.Context, n int, build func(ports []int) (*server, error)) (*server, error) {
 	var last error
 	for range 5 {

@@ -25,15 +25,15 @@ type Options struct {
 	// commit.
 	Fast bool
 
-	// Own starts servers even if variables name existing ones. Tests that kill a server need it,
-	// because they must not kill a shared one.
+	// Own starts servers even if variables name existing ones. Tests that kill a server need Own, because they must not
+	// kill a shared server.
 	Own bool
 
 	// Dir is the parent of the data folder; empty means the system's temporary folder. The data
 	// folder has a random name, and Stop removes it.
 	Dir string
 
-	// Log receives one line per fallback, at the start and at the end. Nil discards them.
+	// Log receives one line per fallback, at the start and at the end. Nil discards these lines.
 	Log io.Writer
 
 	// PostgresSettings are added to postgresql.conf, KafkaSettings to server.properties; both
@@ -196,8 +196,8 @@ func (s *Stack) DatabaseURL() string { return s.databaseURL }
 // Brokers returns the bootstrap addresses of Kafka, or nil without Kafka.
 func (s *Stack) Brokers() []string { return append([]string(nil), s.brokers...) }
 
-// KafkaBehind returns the address to which the proxy of Options.KafkaAdvertise must forward, or ""
-// without one, and for brokers that Start did not start.
+// KafkaBehind returns the address to which the proxy of Options.KafkaAdvertise must forward, or "" without a proxy and
+// for brokers that Start did not start.
 func (s *Stack) KafkaBehind() string { return s.behind }
 
 // Notes returns one sentence for each server that is not the pinned one. It is empty if every server is the pinned one.
@@ -224,7 +224,7 @@ func (s *Stack) Stop() error {
 		return nil
 	}
 	s.stopped = true
-	// The data is deleted with the servers, so none of them needs to save it.
+	// The data is deleted with the servers, so no server needs to save its data.
 	errs := []error{s.kafka.kill(), s.postgres.kill(), s.folder.remove()}
 	s.report()
 	return errors.Join(errs...)

@@ -15,8 +15,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/config"
 )
 
-// Every range of the reference file matches Validate: Validate accepts its bounds and refuses the
-// next number beyond each of them.
+// Every range of the reference file matches Validate: Validate accepts the bounds of the range and refuses the next
+// number beyond each bound.
 func TestRangesAgreeWithValidate(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(reference)

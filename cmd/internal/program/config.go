@@ -131,14 +131,15 @@ func (c Config) validateHeartbeat() error {
 		return errors.New("heartbeat.topic: heartbeats need both kafka and a database")
 	}
 	patterns, _, err := c.Kafka.DeadLetters(nil)
-	if err == nil && !patterns.Match(topic) { // the section reports its own error
+	if err == nil && !patterns.Match(topic) { // on an error, the section kafka reports it
 		return fmt.Errorf("heartbeat.topic: %q is no dead-letter topic by kafka.dlq_topic_pattern, so the ingester does not read it", topic)
 	}
 	return nil
 }
 
-// DeadLetters returns the patterns of dead-letter topics and the decoder of their records. Topics that are reserved,
-// which share groups' dead-letter topics are, are never original topics either; nil: no other topic is reserved.
+// DeadLetters returns the patterns of dead-letter topics and the decoder of their records. The decoder accepts no
+// dead-letter topic as an original topic. The function reserved reports further topics of this kind, such as the
+// dead-letter topics of share groups; nil means that there are none.
 func (k *Kafka) DeadLetters(reserved func(topic string) bool) (deadletter.Patterns, *deadletter.Decoder, error) {
 	patterns, err := deadletter.ParsePatterns(k.DLQTopicPattern...)
 	if err != nil {

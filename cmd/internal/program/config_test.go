@@ -117,7 +117,7 @@ func TestConfig(t *testing.T) {
 	for _, c := range []struct {
 		name, file string
 		environ    []string
-		wrong      string // part of the error; "" when it must load
+		wrong      string // part of the error; "" when the configuration must load
 		check      func(Config) bool
 	}{
 		{
@@ -264,7 +264,7 @@ func emptyIsNil(section any) any {
 	return v.Interface()
 }
 
-// A heartbeat that the ingester does not read would raise its alert for ever.
+// If the ingester did not read the topic of the heartbeats, the alert about missing heartbeats would fire for ever.
 func TestConfig_HeartbeatsCanBeSeen(t *testing.T) {
 	t.Parallel()
 	cfg := DefaultConfig()

@@ -12,7 +12,7 @@ const (
 	collectAt = 400
 
 	// memoryLimit is the runtime's soft memory limit in bytes: near it, the runtime collects more often. It does not
-	// limit live memory; the budgets for buffered records limit that.
+	// limit live memory; the budgets for buffered records limit live memory.
 	memoryLimit = 96 << 20
 )
 
@@ -27,8 +27,8 @@ func tuneMemory(getenv func(string) string) {
 	}
 }
 
-// NeedMemory raises the memory limit for a program whose configuration needs more live memory: with less, the runtime
-// would collect garbage all the time. It never lowers the limit and never overrides the environment.
+// NeedMemory raises the memory limit for a program whose configuration needs more live memory: with a lower limit, the
+// runtime would collect garbage all the time. It never lowers the limit and never overrides the environment.
 func NeedMemory(bytes int64) {
 	if os.Getenv("GOMEMLIMIT") == "" && bytes > debug.SetMemoryLimit(-1) {
 		debug.SetMemoryLimit(bytes)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestTuneMemory(t *testing.T) { // not parallel: the settings are those of the whole process
+func TestTuneMemory(t *testing.T) { // not parallel, because the settings apply to the whole process
 	percent, limit := debug.SetGCPercent(100), debug.SetMemoryLimit(1<<40)
 	t.Cleanup(func() { debug.SetGCPercent(percent); debug.SetMemoryLimit(limit) })
 	tests := []struct {

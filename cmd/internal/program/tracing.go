@@ -8,9 +8,8 @@ import (
 	"github.com/dlq-manager/dlq-manager/pkg/telemetry"
 )
 
-// lastSpans limits how long shutdown waits for a collector to accept the last spans. lastWords is the end of the
-// shutdown time, in which StopTracing no longer waits for the collector, even if the drain before it has left less than
-// lastSpans.
+// lastSpans limits how long shutdown waits for a collector to accept the last spans. When only lastWords is left of the
+// shutdown time, StopTracing stops waiting, even if it has waited for less than lastSpans.
 const (
 	lastSpans = 1500 * time.Millisecond
 	lastWords = 500 * time.Millisecond

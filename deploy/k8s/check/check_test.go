@@ -96,8 +96,8 @@ func folders(t *testing.T, pattern string) []string {
 	return found
 }
 
-// kustomizations returns the base, and the base with each overlay, component and example. It reads
-// the folders, so new ones are checked too.
+// kustomizations returns the base, and the base with each overlay, component and example. It reads the folders, so new
+// overlays, components and examples are checked too.
 func kustomizations(t *testing.T) map[string]*Set {
 	t.Helper()
 	sets := map[string]*Set{"base": render(t, loadTree(t), "base")}

@@ -22,11 +22,11 @@ const (
 	collector   = "kubernetes.io/metadata.name=monitoring/app.kubernetes.io/name=opentelemetry-collector:4318"
 	receivers   = "0.0.0.0/0 without 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.168.0.0/16:443"
 	clients     = "dlq-manager/api-client=true/every pod:8080"
-	prometheus  = "kubernetes.io/metadata.name=monitoring/app.kubernetes.io/name=prometheus:" // plus the port of the metrics
+	prometheus  = "kubernetes.io/metadata.name=monitoring/app.kubernetes.io/name=prometheus:" // without the port
 )
 
-// network reports each pod that cannot open a connection that it needs or can open one that it must not open, and each
-// pod that cannot accept a connection that it must accept or can accept another one.
+// network reports each pod for which the policies block a connection that the pod needs, or allow a connection that the
+// pod must not have. This applies to outgoing and to incoming connections.
 func network(set *Set) (problems []string) {
 	for _, pod := range set.Pods() {
 		report := func(text string, these, others []string) {

@@ -14,8 +14,8 @@ const kubeScore = "github.com/zegl/kube-score/cmd/kube-score@v1.20.0"
 
 // ignored lists the checks of kube-score that do not apply here, with the reason.
 var ignored = []string{
-	"container-image-pull-policy",                                  // images are pinned; rule images
-	"container-ephemeral-storage-request-and-limit",                // the root is read-only and each emptyDir has a limit; rule podDefaults
+	"container-image-pull-policy",                                  // the function images requires pinned images
+	"container-ephemeral-storage-request-and-limit",                // podDefaults requires a read-only root and limits of emptyDirs
 	"deployment-has-host-podantiaffinity",                          // topologySpreadConstraints spread the pods without preventing their start
 	"deployment-targeted-by-hpa-does-not-have-replicas-configured", // the API starts with the autoscaler's minimum
 }

@@ -25,12 +25,12 @@ const installPatience = 10 * time.Minute
 type installation struct {
 	name    string
 	tool    string                                      // version of the runtime (Python or Node) that runs the packages
-	files   map[string][]byte                           // pinned versions
-	install func(ctx context.Context, dir string) error // downloads into dir, which has the files
+	files   map[string][]byte                           // files with the pinned versions, by name
+	install func(ctx context.Context, dir string) error // downloads into dir, which already has the files
 }
 
-// ensure returns the folder of the installation and makes it if it is missing. When several processes need it, one of
-// them installs and the others wait.
+// ensure returns the folder of the installation and makes it if it is missing. When several processes need the
+// installation, one of them installs and the others wait.
 func (i installation) ensure(ctx context.Context) (string, error) {
 	cache, err := cacheFolder(os.Getenv)
 	if err != nil {

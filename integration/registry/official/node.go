@@ -48,8 +48,8 @@ func Node(ctx context.Context) (*NodeClient, error) {
 // Encode registers schemas and encodes values with the framing Prefix. One child process answers all requests. A
 // request that the client refuses has its error in its answer.
 //
-// This client does not write the indexes of the message after the id of a Protobuf schema, so that other clients cannot
-// read its Protobuf values.
+// This client does not write the indexes of the message after the id of a Protobuf schema. Therefore other clients
+// cannot read its Protobuf values.
 func (n *NodeClient) Encode(ctx context.Context, requests ...EncodeRequest) ([]Encoded, error) {
 	return ask[EncodeRequest, Encoded](ctx, n.program, requests)
 }

@@ -26,8 +26,8 @@ const (
 	Header = "header" // magic byte 1 and the GUID, in a header of the record
 )
 
-// Reference is a schema that another one uses. It is registered in the subject that it names. References are registered
-// in their order, so each reference may use the references before it.
+// Reference is a schema that another schema uses. It is registered in the subject that its field Subject names.
+// References are registered in their order, so each reference may use the references before it.
 type Reference struct {
 	Name    string `json:"name"` // name in the schema: an Avro type, an imported file or a URI
 	Subject string `json:"subject"`

@@ -20,7 +20,7 @@ type program struct {
 	env     []string
 }
 
-// ask runs the program, gives it the requests and returns its answers, one for each. The program ends when its input
+// ask runs the program, gives it the requests and returns one answer for each request. The program ends when its input
 // ends, so it does not outlive this process.
 func ask[Q, A any](ctx context.Context, p program, requests []Q) ([]A, error) {
 	var in, out, problems bytes.Buffer

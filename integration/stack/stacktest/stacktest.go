@@ -47,9 +47,8 @@ func Kafka(t testing.TB) []string {
 	return broker.get(t).Brokers()
 }
 
-// Main runs the tests of a package, stops the servers they started and exits. Call it from
-// TestMain. Without it the servers still end with the process, but their data remains until the
-// next start of a stack.
+// Main runs the tests of a package, stops the servers they started and exits. Call it from TestMain. Without Main, the
+// servers still end with the process, but their data remains until the next start of a stack.
 func Main(m interface{ Run() int }) {
 	code := m.Run()
 	postgres.stop()
@@ -86,9 +85,8 @@ func Admin(t testing.TB) *kafka.Client {
 	return &kafka.Client{Addr: kafka.TCP(Kafka(t)...), Transport: transport}
 }
 
-// CreateTopic creates a topic with one replica, which is deleted at the end of the test. It waits
-// while the broker is unavailable, because a busy machine can delay its registration at the
-// controller by seconds.
+// CreateTopic creates a topic with one replica, which is deleted at the end of the test. It waits while the broker is
+// unavailable, because on a busy machine the broker's registration at the controller may be late by seconds.
 func CreateTopic(t testing.TB, name string, partitions int, settings ...kafka.ConfigEntry) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)

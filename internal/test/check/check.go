@@ -124,8 +124,8 @@ func Each[E, V any](list []E, of func(E) V) []V {
 	return values
 }
 
-// FirstDifference returns the first index at which a and b differ. If one list is the beginning of the other, this is
-// the length of the shorter list.
+// FirstDifference returns the first index at which a and b differ. If one list is the beginning of the other, the
+// result is the length of the shorter list.
 func FirstDifference[T comparable](a, b []T) int {
 	for i := range min(len(a), len(b)) {
 		if a[i] != b[i] {

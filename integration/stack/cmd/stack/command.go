@@ -44,7 +44,7 @@ func forward(sig os.Signal, to *os.Process) {
 	if sig == os.Interrupt && inForeground() {
 		return
 	}
-	_ = to.Signal(sig) // it may have ended
+	_ = to.Signal(sig) // fails if the command has ended
 }
 
 // inForeground reports whether this process gets the terminal's signals.

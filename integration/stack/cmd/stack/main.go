@@ -3,9 +3,9 @@
 //	stack [flags] [--] command [argument ...]
 //	stack [flags]
 //
-// The command gets the servers' addresses in DLQ_STACK_DATABASE_URL and DLQ_STACK_KAFKA_BROKERS;
-// the servers stop when it ends, and its exit code is passed on. Without a command, stack prints
-// the two variables and keeps the servers until Ctrl-C.
+// The command gets the servers' addresses in DLQ_STACK_DATABASE_URL and DLQ_STACK_KAFKA_BROKERS; the servers stop when
+// the command ends, and stack exits with the command's exit code. Without a command, stack prints the two variables and
+// keeps the servers until Ctrl-C.
 package main
 
 import (

@@ -12,7 +12,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// existing sets variables that name servers, so that these tests start none.
+// existing sets variables that name servers, so that these tests start no servers.
 func existing(t *testing.T) {
 	t.Helper()
 	t.Setenv(stack.DatabaseURLVariable, "postgres://there/db")
