@@ -12,7 +12,7 @@ type faults struct {
 	down     bool
 	delay    time.Duration
 	status   int
-	garbage  bool
+	content  string
 	huge     int
 	redirect string
 }
@@ -26,8 +26,8 @@ func (r *Registry) Delay(d time.Duration) { r.fail(func(f *faults) { f.delay = d
 // Status makes the registry answer every request with an HTTP status. Zero ends this failure.
 func (r *Registry) Status(code int) { r.fail(func(f *faults) { f.status = code }) }
 
-// Garbage makes the registry answer 200 with a text that is not JSON. False ends this failure.
-func (r *Registry) Garbage(on bool) { r.fail(func(f *faults) { f.garbage = on }) }
+// Content makes the registry answer 200 with a text. An empty text ends this failure.
+func (r *Registry) Content(text string) { r.fail(func(f *faults) { f.content = text }) }
 
 // Huge makes the registry answer 200 with a body of n bytes, which is valid JSON from 14 bytes on. The answer does not
 // announce the length of its body. Zero ends this failure.
@@ -57,9 +57,9 @@ func (f faults) answer(w http.ResponseWriter, req *http.Request) bool {
 		http.Redirect(w, req, strings.TrimRight(f.redirect, "/")+req.URL.RequestURI(), http.StatusTemporaryRedirect)
 	case f.huge > 0:
 		writeHuge(w, f.huge)
-	case f.garbage:
+	case f.content != "":
 		w.Header().Set("Content-Type", contentType)
-		_, _ = io.WriteString(w, "<html>this is not JSON</html>")
+		_, _ = io.WriteString(w, f.content)
 	default:
 		return false
 	}

@@ -357,12 +357,12 @@ func TestFaults(t *testing.T) {
 		check  func(body string) bool
 	}{
 		{"status", func(r *Registry) { r.Status(503) }, 503, func(b string) bool { return strings.Contains(b, `"error_code":503`) }},
-		{"garbage", func(r *Registry) { r.Garbage(true) }, 200, func(b string) bool { return !json.Valid([]byte(b)) }},
+		{"garbage", func(r *Registry) { r.Content("<html>") }, 200, func(b string) bool { return !json.Valid([]byte(b)) }},
 		{"huge", func(r *Registry) { r.Huge(1 << 20) }, 200, func(b string) bool { return len(b) == 1<<20 && json.Valid([]byte(b)) }},
 		{"small huge", func(r *Registry) { r.Huge(3) }, 200, func(b string) bool { return len(b) == 3 }},
 		{"delay", func(r *Registry) { r.Delay(time.Millisecond) }, 200, func(b string) bool { return b == "[]" }},
 		{"end of status", func(r *Registry) { r.Status(500); r.Status(0) }, 200, func(b string) bool { return b == "[]" }},
-		{"heal", func(r *Registry) { r.Down(true); r.Garbage(true); r.Heal() }, 200, func(b string) bool { return b == "[]" }},
+		{"heal", func(r *Registry) { r.Down(true); r.Content("<html>"); r.Heal() }, 200, func(b string) bool { return b == "[]" }},
 	} {
 		r, url := serve(t, Options{})
 		c.fail(r)

@@ -37,7 +37,8 @@ func TestFaultSchemaRegistry(t *testing.T) {
 	all := []*failing{
 		{name: "down", begin: func(r *registry.Registry) { r.Down(true) }},
 		{name: "slow", begin: func(r *registry.Registry) { r.Delay(time.Hour) }},
-		{name: "garbage", begin: func(r *registry.Registry) { r.Garbage(true) }},
+		{name: "garbage", begin: func(r *registry.Registry) { r.Content("<html>") }},
+		{name: "empty", begin: func(r *registry.Registry) { r.Content("{}") }},
 		{name: "redirect", begin: func(r *registry.Registry) { r.RedirectTo(elsewhere.URL) }},
 		{name: "unauthorized", begin: func(r *registry.Registry) { r.Status(http.StatusUnauthorized) }},
 		{name: "oversized", begin: func(r *registry.Registry) { r.Huge(64 << 20) }},

@@ -2,15 +2,18 @@ package schemas_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,12 +37,12 @@ const (
 )
 
 // A viewer sees no masked field of Avro and Protobuf in an answer of any route, also not in the difference of an edit
-// and in exports; payloads that cannot be decoded are hidden, with their bytes. The logs do not have the text either.
+// and in exports; payloads that cannot be decoded are hidden, with their bytes. The logs and traces do not have the text either.
 func TestMaskedFieldsAreNowhere(t *testing.T) {
 	tokens := filepath.Join(t.TempDir(), "tokens.yaml")
 	admin, viewer := tokenOf("admin"), tokenOf("viewer")
 	var text strings.Builder
-	for name, roles := range map[string][]string{"admin": {"admin", "unmask"}, "viewer": {"viewer"}} {
+	for name, roles := range map[string][]string{"admin": {"admin", "unmask"}, "viewer": {"viewer", "edit"}} {
 		fmt.Fprintf(&text, "- name: %s\n  sha256: %x\n  expires_at: %s\n  grants:\n", name,
 			sha256.Sum256([]byte(tokenOf(name))), time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
 		for _, role := range roles {
@@ -47,7 +50,9 @@ func TestMaskedFieldsAreNowhere(t *testing.T) {
 		}
 	}
 	check.NoError(t, os.WriteFile(tokens, []byte(text.String()), 0o600))
-	s := newSite(t, fmt.Sprintf("masking: {payload: [$.card.holderName]}\nauth: {mode: token, tokens_file: %q}\n", tokens))
+	traces := newTraces(t)
+	s := newSite(t, fmt.Sprintf("masking: {payload: [$.card.holderName]}\nauth: {mode: token, tokens_file: %q}\n"+
+		"tracing: {endpoint: %q}\n", tokens, traces.url))
 	paid, dead := s.topic("paid"), s.topic("paid.dlq.v1")
 	s.register(paid+"-value", official.Avro, cardAvro, nil)      // id 1
 	s.register(paid+"-proto", official.Protobuf, cardProto, nil) // id 2
@@ -62,7 +67,11 @@ func TestMaskedFieldsAreNowhere(t *testing.T) {
 		framed(1, []byte("\x7f"+hidden)), framed(999, inAvro), // do not fit their schema, and name none
 	}
 	for i, value := range values {
-		s.produce(&kgo.Record{Topic: dead, Key: fmt.Append(nil, "key-", i), Value: value, Headers: []kgo.RecordHeader{
+		key := fmt.Append(nil, "key-", i)
+		if i < 2 {
+			key = values[i]
+		}
+		s.produce(&kgo.Record{Topic: dead, Key: key, Value: value, Headers: []kgo.RecordHeader{
 			{Key: "kafka_dlt-original-topic", Value: []byte(paid)},
 			{Key: "kafka_dlt-exception-fqcn", Value: []byte("com.acme.Timeout")},
 		}})
@@ -83,6 +92,10 @@ func TestMaskedFieldsAreNowhere(t *testing.T) {
 		}
 		decoded++
 		check.Equal(t, payload["card"], any(map[string]any{"holderName": hidden}), "unmasked card")
+		s.token = viewer
+		_, form := s.get("/messages/" + m["id"].(string) + "/edit")
+		check.True(t, bytes.Contains(form, []byte("first")) && !leaks(form), "the form of an edit: %s", form)
+		s.token = admin
 		payload["note"], payload["card"] = "second", map[string]any{"holderName": "not " + hidden}
 		s.call(http.MethodPost, "/api/v1/dlq/messages/"+m["id"].(string)+"/retry",
 			map[string]any{"edit": map[string]any{"payload": payload}}, http.StatusOK, nil)
@@ -109,7 +122,10 @@ func TestMaskedFieldsAreNowhere(t *testing.T) {
 			}
 		}
 		message := "/messages/" + id
-		for _, page := range []string{"/messages", message, message + "/schema", "/groups/" + group, "/audit"} {
+		compared := "/groups/" + group + "/compare?a=" + id + "&b=" + found[0]["id"].(string)
+		for _, page := range []string{
+			"/messages", message, message + "/edit", message + "/schema", "/groups/" + group, compared, "/audit",
+		} {
 			s.wantHidden(page)
 		}
 	}
@@ -122,6 +138,10 @@ func TestMaskedFieldsAreNowhere(t *testing.T) {
 	check.Equal(t, len(s.pages("/api/v1/messages?q="+hidden, "messages")), 0, "messages found by the masked text")
 	status, _ := s.get("/api/v1/messages?payload=%24.card.holderName+%3D+" + hidden)
 	check.Equal(t, status, http.StatusForbidden, "status of a search by the masked field")
+	check.Eventually(t, "the traces of both programs were sent", func() bool {
+		return traces.has("GET /api/v1/export") && traces.has("ingester")
+	})
+	check.True(t, !traces.has(hidden), "a trace has the masked text")
 	for _, path := range programs {
 		check.True(t, !leaks(check.Must(os.ReadFile(path))(t)), "the log %s has the masked text", filepath.Base(path))
 	}
@@ -175,4 +195,35 @@ func leaks(text []byte) bool {
 		}
 	}
 	return bytes.Contains(bytes.ToLower(text), []byte(strings.ToLower(hidden)))
+}
+
+// traces keeps the spans that programs send, without reading them.
+type traces struct {
+	url string
+	mu  sync.Mutex
+	got bytes.Buffer
+}
+
+func newTraces(t *testing.T) *traces {
+	t.Helper()
+	c := &traces{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/x-protobuf")
+		body, err := gzip.NewReader(r.Body)
+		if err == nil {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			_, err = c.got.ReadFrom(body)
+		}
+		check.True(t, err == nil, "an export of spans cannot be read: %v", err)
+	}))
+	t.Cleanup(server.Close)
+	c.url = server.URL
+	return c
+}
+
+func (c *traces) has(text string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return bytes.Contains(c.got.Bytes(), []byte(text))
 }

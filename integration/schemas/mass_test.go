@@ -130,6 +130,9 @@ func TestMassRepair(t *testing.T) {
 		"selected, succeeded and skipped messages")
 
 	consumer.wantEach(parcels, all)
+	s.await("the outcome of all repaired messages is consumed", func() bool {
+		return len(s.pages("/api/v1/redrives/"+done.ID+"/items?outcome=consumed", "items")) == all-misfits
+	})
 	skipped := s.pages("/api/v1/redrives/"+done.ID+"/items?result=skipped", "items")
 	check.Equal(t, len(skipped), misfits, "skipped items")
 	for _, item := range skipped {

@@ -24,6 +24,17 @@ var errAnswerSize = fmt.Errorf("the answer of the registry is larger than %d byt
 // after unknownAge.
 func missing(err error) bool { return errors.Is(err, errUnknown) || errors.Is(err, errAnswerSize) }
 
+// errNoSchema: the answer is right in form, but has no schema, such as that of a proxy.
+var errNoSchema = errors.New("the answer has no schema")
+
+// orNoSchema returns the error of a request, or errNoSchema for an answer without a schema.
+func orNoSchema(found sr.Schema, err error) error {
+	if err == nil && found.Schema == "" {
+		return errNoSchema
+	}
+	return err
+}
+
 // newClient returns a client of one registry that follows no redirects and reads at most maxAnswer bytes.
 func newClient(cfg RegistryConfig, timeout time.Duration) (*sr.Client, error) {
 	roots, err := cfg.roots()

@@ -168,7 +168,7 @@ func (r *registry) byID(ctx context.Context, id int) (*compiled, error) {
 		found.ID = id
 		err = r.request(ctx, func() (err error) {
 			found.Schema, err = r.client.SchemaByID(ctx, id)
-			return err
+			return orNoSchema(found.Schema, err)
 		})
 		return found, err
 	})
@@ -178,7 +178,7 @@ func (r *registry) byGUID(ctx context.Context, guid string) (*compiled, error) {
 	return r.schema(ctx, "guid "+guid, func(ctx context.Context) (found sr.SubjectSchema, err error) {
 		err = r.request(ctx, func() (err error) {
 			found, err = r.client.SchemaByGUID(ctx, guid)
-			return err
+			return orNoSchema(found.Schema, err)
 		})
 		found.GUID = guid
 		if err != nil || found.ID != 0 {
@@ -238,7 +238,7 @@ func (r *registry) latest(ctx context.Context, subject string) (sr.SubjectSchema
 func (r *registry) bySubject(ctx context.Context, subject string, version int) (found sr.SubjectSchema, err error) {
 	err = r.request(ctx, func() (err error) {
 		found, err = r.client.SchemaByVersion(ctx, subject, version)
-		return err
+		return orNoSchema(found.Schema, err)
 	})
 	return found, err
 }

@@ -284,6 +284,27 @@ func TestAnswerThatIsTooLarge(t *testing.T) {
 	check.Equal(t, string(f.decode(t, message(framed(9, 2))).JSON), `{"status":"PAYED"}`, "JSON after a minute")
 }
 
+// An answer without a schema, such as that of a proxy, is a failure of the registry, which is asked again soon.
+func TestAnswerWithoutSchema(t *testing.T) {
+	t.Parallel()
+	raw := check.Must(uuid.Parse(guid))(t)
+	for path, m := range map[string]*entity.Message{
+		"/schemas/ids/1":         message(framed(1, 2)),
+		"/schemas/guids/" + guid: message([]byte{2}, entity.Header{Key: "__value_schema_id", Value: append([]byte{1}, raw[:]...)}),
+		"/subjects/b/versions/3": message(framed(7, 2)),
+	} {
+		f := open(t)
+		right := f.fake.answers[path]
+		f.fake.answers[path] = object{"id": 1}
+		d := f.decode(t, m)
+		check.True(t, d.Omitted == entity.SchemaUnavailable && d.Temporary, "%s: got %+v", path, d)
+		f.fake.answers[path] = right
+		later := time.Now().Add(downAge + time.Second)
+		f.registries[0].now = func() time.Time { return later }
+		check.True(t, f.decode(t, m).JSON != nil, "%s is not asked for again", path)
+	}
+}
+
 func TestReferencesThatNeverEnd(t *testing.T) {
 	t.Parallel()
 	f := open(t)
