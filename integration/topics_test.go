@@ -64,8 +64,8 @@ func TestFiftyRetriesPublishOnce(t *testing.T) {
 	apis := []*process{s.startReady("api"), s.startReady("api")}
 	ingester := s.startReady("ingester")
 	source, target := s.topic("orders.dlq.v1"), s.topic("orders.v1")
+	s.kafka.create(target, 3) // first, because the ingester knows the topics that it listed together with the source
 	s.kafka.create(source, 1)
-	s.kafka.create(target, 3)
 	s.kafka.produce(&kgo.Record{Topic: source, Value: []byte(`{"order": 1}`)})
 	eventually(t, 30*time.Second, "the message is listed", func() bool { return total(apis[0], source) == 1 })
 	ingester.stop()
