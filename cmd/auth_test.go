@@ -12,7 +12,7 @@ import (
 	"github.com/dlq-manager/dlq-manager/internal/test/check"
 )
 
-// newToken runs "token new" and returns the token and its entry.
+// newToken runs "token new" and returns the token, and its entry for the configuration.
 func newToken(t *testing.T, name string) (token, entry string) {
 	t.Helper()
 	got := run(t, "api", nil, "token", "new", "--name", name, "--role", "viewer", "--topics", "orders.*")

@@ -11,7 +11,7 @@ import (
 // maxMemory is the limit of resident memory of the API and the ingester, in MB.
 const maxMemory = 128
 
-// figure is one result of a part.
+// figure is one measured result of a part of the benchmark.
 type figure struct {
 	side          *side
 	Part          string  `json:"part"`

@@ -165,8 +165,8 @@ func (n kafkaNode) program(heapMB int, class string, args ...string) *exec.Cmd {
 }
 
 // quickReturn shortens the session of the broker with its controller. A killed broker can return only after its last
-// session has expired, 9 s by default. But with a short session, a busy machine's broker may look dead and refuse to
-// create topics. Therefore only a restarted node gets this setting.
+// session has expired, 9 s by default. But with a short session, the controller of a busy machine may take a
+// living broker for dead, and then refuses to create topics. Therefore only a restarted node gets this setting.
 var quickReturn = []string{"--override", "broker.session.timeout.ms=3000"}
 
 func (n kafkaNode) server(broker string) *server {

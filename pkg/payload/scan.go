@@ -12,7 +12,7 @@ const (
 
 	// Limits within which jsonb stores numbers unchanged.
 	maxExponent = 1000 // 1e131071 is 8 bytes in and 131,072 characters out
-	maxDigits   = 1000 // jsonb itself refuses more than 16,383 after the point
+	maxDigits   = 1000 // jsonb itself refuses more than 16,383 digits after the point
 )
 
 // Form is the result of Scan.

@@ -27,7 +27,7 @@ type bench struct {
 	*Service
 }
 
-// scenario runs a test in a synctest bubble, with automatic retry of all topics configured and not running.
+// scenario runs a test in a synctest bubble. Automatic retry is configured for all topics; the test starts it.
 func scenario(do func(b *bench), more ...Option) func(t *testing.T) {
 	return func(t *testing.T) {
 		t.Parallel()

@@ -121,5 +121,5 @@ type Arrival struct {
 	RetryCount, MaxRetries  int
 	Status                  entity.Status // DEAD when the message came back too often
 	ByContent               bool          // recognised by key and value, not by headers
-	Confirmed               bool          // the return changed the parent's outcome
+	Confirmed               bool          // the outcome of the message that was sent is now returned
 }

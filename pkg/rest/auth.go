@@ -128,7 +128,7 @@ type attempts struct {
 	order   *list.List // elements are *failures, the latest first
 }
 
-// failures of one address. The level falls by one every attemptPause.
+// failures counts the failed sign-ins of one address. The field level falls by one every attemptPause.
 type failures struct {
 	client netip.Prefix
 	level  float64

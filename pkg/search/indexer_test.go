@@ -40,7 +40,7 @@ type fakeStore struct {
 	fail      error
 	answers   int64
 	stall     repository.IndexerStall
-	forgets   bool // messages are still returned after their document was stored
+	forgets   bool // the store lists messages as not indexed although their document was stored
 
 	unclassified []entity.Message
 	admits       []string // titles of the error groups that it creates

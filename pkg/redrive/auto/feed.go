@@ -46,7 +46,7 @@ type feed struct {
 	turn     chan struct{} // held by the goroutine that queries the store
 
 	// Only the goroutine that holds turn uses the next five fields.
-	topics  []string // topics with PENDING messages that match the patterns
+	topics  []string // topics that match the patterns and have PENDING messages
 	asked   time.Time
 	open    []string // topics that the last query asked for
 	after   repository.Cursor

@@ -16,7 +16,8 @@ import (
 
 var literals = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 
-// wantEncoded checks JSON against the output of encoding/json with the additional escapes.
+// wantEncoded checks JSON against the output of encoding/json, in which wantEncoded also escapes the characters that only
+// this package escapes.
 func wantEncoded(t *testing.T, got []byte) {
 	t.Helper()
 	if !json.Valid(got) {

@@ -194,7 +194,7 @@ func (o *order) check(good bool, field, reason string) {
 	}
 }
 
-// whole adds a typed whole number to the body; it leaves out zero and an empty text.
+// whole adds a whole number that a user has typed to the body; it leaves out zero and an empty text.
 func (o *order) whole(body map[string]any, name, typed string) {
 	if typed == "" {
 		return

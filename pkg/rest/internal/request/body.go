@@ -89,7 +89,7 @@ func (b Bodies) read(w http.ResponseWriter, r *http.Request, into Fields) error 
 	return DecodeObject(body, "", into)
 }
 
-// ReadChange reads the body of a change, and returns its cause.
+// ReadChange reads the body of a request that changes something, and returns who changes it and why.
 func (b Bodies) ReadChange(w http.ResponseWriter, r *http.Request, into Fields) (entity.AuditInfo, error) {
 	var reason string
 	into["reason"] = &reason
